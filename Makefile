@@ -1,0 +1,52 @@
+# Every target sets up what it needs: python3 (3.11 or later) and make are enough.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test quick check format docs bench bench-small clean
+
+demo: $(VENV)/demo.stamp  ## the first five minutes
+	$(BIN)/holdfast demo
+
+test: $(VENV)/dev.stamp  ## everything, as CI runs it
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+quick: $(VENV)/dev.stamp  ## unit, property and contract tests: within a minute
+	$(BIN)/python -m pytest -n 2 -m "not slow" tests/unit tests/property tests/contract
+
+check: $(VENV)/dev.stamp  ## lint, format and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/dev.stamp
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/docs.stamp  ## docs/_build/html
+	$(BIN)/python -m sphinx -W -q -b html docs docs/_build/html
+
+bench: $(VENV)/dev.stamp  ## full-size benchmarks; writes docs/benchmarks.md
+	$(BIN)/python benchmarks/report.py
+
+bench-small: $(VENV)/dev.stamp
+	$(BIN)/python benchmarks/report.py --small
+
+clean:
+	rm -rf $(VENV) build dist docs/_build .mypy_cache .ruff_cache .pytest_cache
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/demo.stamp: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable '.[plot]'
+	touch $@
+
+$(VENV)/dev.stamp: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable '.[dev]'
+	touch $@
+
+$(VENV)/docs.stamp: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable '.[docs,dev]'
+	touch $@

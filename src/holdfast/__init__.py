@@ -1,0 +1,104 @@
+"""holdfast: ask one table thousands of questions, each chosen after the last answer, and stay true to the population.
+
+>>> import holdfast as hf
+>>> hf.plan(rows=1_000_000, queries=10_000).accuracy < 0.04
+True
+"""
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from holdfast.answer import Answer, FlipsAnswer, HistogramAnswer
+    from holdfast.budget import Budget, Quote
+    from holdfast.errors import (
+        BudgetExhausted,
+        HoldfastError,
+        InvalidArgument,
+        InvalidQuery,
+        LedgerDamaged,
+        LedgerUnavailable,
+        MissingExtra,
+        PlanConflict,
+        PlanInfeasible,
+        RowSourceError,
+        UnknownName,
+    )
+    from holdfast.ledger import Receipt, check_receipt, open_ledger
+    from holdfast.planning import Plan, plan
+    from holdfast.rows.open import open_rows as open
+    from holdfast.session import DefaultPlan, Session
+
+__version__ = version("holdfast")
+
+# Names are loaded when first used: `import holdfast` stays light.
+_HOMES = {
+    "Answer": "answer",
+    "FlipsAnswer": "answer",
+    "HistogramAnswer": "answer",
+    "Budget": "budget",
+    "Quote": "budget",
+    "BudgetExhausted": "errors",
+    "HoldfastError": "errors",
+    "InvalidArgument": "errors",
+    "InvalidQuery": "errors",
+    "LedgerDamaged": "errors",
+    "LedgerUnavailable": "errors",
+    "MissingExtra": "errors",
+    "PlanConflict": "errors",
+    "PlanInfeasible": "errors",
+    "RowSourceError": "errors",
+    "UnknownName": "errors",
+    "Receipt": "ledger",
+    "check_receipt": "ledger",
+    "open_ledger": "ledger",
+    "Plan": "planning",
+    "plan": "planning",
+    "open": "rows.open:open_rows",
+    "DefaultPlan": "session",
+    "Session": "session",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+    module, _, alias = home.partition(":")
+    value = getattr(import_module(f"holdfast.{module}"), alias or name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+__all__ = [
+    "Answer",
+    "Budget",
+    "BudgetExhausted",
+    "DefaultPlan",
+    "FlipsAnswer",
+    "HistogramAnswer",
+    "HoldfastError",
+    "InvalidArgument",
+    "InvalidQuery",
+    "LedgerDamaged",
+    "LedgerUnavailable",
+    "MissingExtra",
+    "Plan",
+    "PlanConflict",
+    "PlanInfeasible",
+    "Quote",
+    "Receipt",
+    "RowSourceError",
+    "Session",
+    "UnknownName",
+    "__version__",
+    "check_receipt",
+    "open",
+    "open_ledger",
+    "plan",
+]

@@ -1,0 +1,81 @@
+"""The one place that words range errors: `<name> must be <rule>; got <value>.`
+
+>>> positive(rows_per_query=0)
+Traceback (most recent call last):
+    ...
+holdfast.errors.InvalidArgument: rows_per_query must be positive; got 0.
+"""
+
+from math import isfinite
+from numbers import Integral, Real
+from typing import Any
+
+from holdfast.errors import InvalidArgument
+
+
+def _refuse(name: str, rule: str, value: object) -> InvalidArgument:
+    return InvalidArgument(f"{name} must be {rule}; got {value!r}.", name=name)
+
+
+def number(**named: Any) -> None:
+    """Each argument is a finite real number (booleans are not numbers)."""
+    for name, value in named.items():
+        if isinstance(value, bool) or not isinstance(value, Real) or not isfinite(value):
+            raise _refuse(name, "a finite number", value)
+
+
+def positive(**named: Any) -> None:
+    """Each argument is a finite number above zero."""
+    number(**named)
+    for name, value in named.items():
+        if not value > 0:
+            raise _refuse(name, "positive", value)
+
+
+def whole(minimum: int = 1, **named: Any) -> None:
+    """Each argument is a whole number, at least `minimum` (10_000.0 is not: say 10_000)."""
+    for name, value in named.items():
+        if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
+            raise _refuse(name, f"a whole number of at least {minimum}", value)
+
+
+def probability(**named: Any) -> None:
+    """Each argument lies strictly between 0 and 1."""
+    number(**named)
+    for name, value in named.items():
+        if not 0 < value < 1:
+            raise _refuse(name, "strictly between 0 and 1", value)
+
+
+def share(**named: Any) -> None:
+    """Each argument lies in [0, 1]."""
+    number(**named)
+    for name, value in named.items():
+        if not 0 <= value <= 1:
+            raise _refuse(name, "between 0 and 1", value)
+
+
+def at_most(limit_name: str, limit: float, **named: Any) -> None:
+    """Each argument is at most `limit`, which has a name of its own."""
+    number(**named)
+    for name, value in named.items():
+        if value > limit:
+            raise _refuse(name, f"at most {limit_name} ({limit})", value)
+
+
+def interval(name: str, value: Any) -> tuple[float, float]:
+    """`value` is a pair of finite numbers, the first smaller; returned as floats."""
+    try:
+        low, high = value
+    except (TypeError, ValueError):
+        raise _refuse(name, "a pair (low, high)", value) from None
+    number(**{f"{name}[0]": low, f"{name}[1]": high})
+    if not low < high or not isfinite(float(high) - float(low)):
+        raise _refuse(name, "a pair (low, high) with low < high", value)
+    return float(low), float(high)
+
+
+def one_of(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    """`value` is one of the words in `choices`."""
+    if value not in choices:
+        raise _refuse(name, "one of " + ", ".join(map(repr, choices)), value)

@@ -1,0 +1,121 @@
+"""Everything holdfast refuses, and how.
+
+    HoldfastError
+    ├── InvalidArgument (ValueError)      an argument breaks its rule
+    │   └── InvalidQuery                  a query that may not be asked, decided from the schema alone
+    ├── UnknownName (KeyError)            no such column, dataset, ...
+    ├── PlanInfeasible                    no plan reaches the goal; says what is possible
+    ├── PlanConflict                      the ledger stands by another plan
+    ├── BudgetExhausted                   the answer costs more than is left
+    ├── RowSourceError (OSError)          the data cannot be read, or is not the data it was
+    ├── LedgerDamaged                     the ledger contradicts itself
+    ├── LedgerUnavailable (OSError)       the ledger cannot be reached or is busy
+    └── MissingExtra (ImportError)        an optional package is not installed
+
+An error says the fact, then the way out. It may quote what the caller said, never what the data said. Every
+class has a `kind` (a word for programs), an HTTP `status` and an `exit_code`; facts travel as `fields`, so that
+nobody has to parse the sentence.
+"""
+
+from typing import Any, ClassVar
+
+
+class HoldfastError(Exception):
+    """Base of every error this package raises on purpose."""
+
+    kind: ClassVar[str] = "error"
+    status: ClassVar[int] = 500
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, **fields: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.fields = fields
+
+    def __str__(self) -> str:  # KeyError would print a repr
+        return self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:  # keep the fields across processes
+        return _rebuild, (type(self), self.message, self.fields)
+
+
+def _rebuild(cls: type[HoldfastError], message: str, fields: dict[str, Any]) -> HoldfastError:
+    return cls(message, **fields)
+
+
+class InvalidArgument(HoldfastError, ValueError):
+    """An argument breaks its rule."""
+
+    kind = "invalid_argument"
+    status = 422
+    exit_code = 2
+
+
+class InvalidQuery(InvalidArgument):
+    """A query that may not be asked; decided from the schema alone, before any row is read."""
+
+    kind = "invalid_query"
+
+
+class UnknownName(HoldfastError, KeyError):
+    """A column, category or dataset that does not exist."""
+
+    kind = "unknown_name"
+    status = 404
+    exit_code = 3
+
+
+class PlanInfeasible(HoldfastError):
+    """No plan reaches the goal."""
+
+    kind = "plan_infeasible"
+    status = 422
+    exit_code = 4
+
+
+class PlanConflict(HoldfastError):
+    """The ledger stands by another plan."""
+
+    kind = "plan_conflict"
+    status = 409
+    exit_code = 5
+
+
+class BudgetExhausted(HoldfastError):
+    """The answer costs more than is left. Fields: `cost`, `left`, `total`, `unit`."""
+
+    kind = "budget_exhausted"
+    status = 409
+    exit_code = 6
+
+
+class RowSourceError(HoldfastError, OSError):
+    """The data cannot be read, holds an unsupported type, or is not the data it was."""
+
+    kind = "row_source"
+    status = 503
+    exit_code = 7
+
+
+class LedgerDamaged(HoldfastError):
+    """The ledger contradicts itself, or belongs to other data."""
+
+    kind = "ledger_damaged"
+    status = 503
+    exit_code = 8
+
+
+class LedgerUnavailable(HoldfastError, OSError):
+    """The ledger cannot be reached, or stayed busy for too long."""
+
+    kind = "ledger_unavailable"
+    status = 503
+    exit_code = 9
+
+
+class MissingExtra(HoldfastError, ImportError):
+    """An optional package is not installed."""
+
+    kind = "missing_extra"
+    status = 501
+    exit_code = 10

@@ -1,0 +1,172 @@
+"""The posterior guarantee: failure probability enters by its logarithm, rare events stay narrow.
+
+All draws of a session carry extra mass at least a per outcome. The population mean of every query, asked or not, is
+then within sqrt(chi mu (1-mu)) of mu, its mean under the posterior of the rows given the transcript; and exact
+binomial intervals of the coins contain mu. chi depends on n, B, a and beta only.
+"""
+
+from math import e, exp, inf, log, sqrt
+from typing import Any
+
+import numpy as np
+from scipy.special import gammaln
+
+from holdfast import check
+from holdfast.guarantees import coins
+from holdfast.guarantees.concentration import SAFE, clopper_pearson
+from holdfast.guarantees.theorem import theorem
+
+Interval = tuple[float, float]
+ORDERS = np.arange(2, 21)  # moments p that are tried
+
+
+@theorem("here (moments of the leave-one-out ratios)", proof="posterior.md")
+def sigma(n: Any, flips: Any, mass: Any, p: Any) -> Any:
+    """Return sigma_p with E[W^p | S] <= (2p-1)!! sigma_p^p; inf where the bound is useless. Takes arrays.
+
+    Statement
+        e0 = n/(n-1)^2, V = e0 B, A = n a(1-a)/(1-2a)^2, g = sqrt(e0 (1-a)/a), kap = (1+g/sqrt A)^(2p-2),
+        A' = A/(2p-1), G = (2p-1) g, s = G/sqrt V:
+            sigma_p = ( sqrt( (A'+G^2+G sqrt V)/(1+s) (exp(kap (1+s) V/A') - 1) ) + (2p-2) g )^2.
+
+    Not covered
+        p = 1 (a simpler bound holds); draws with extra mass below a.
+    """
+    n, a = np.asarray(n, dtype=float), np.asarray(mass, dtype=float)
+    e0 = n / (n - 1) ** 2
+    V = e0 * flips
+    A = n * a * (1 - a) / (1 - 2 * a) ** 2
+    g = np.sqrt(e0 * (1 - a) / a)
+    odd = 2 * p - 1
+    kap = np.exp((2 * p - 2) * np.log1p(g / np.sqrt(A)))
+    A1, G = A / odd, odd * g
+    s = G / np.sqrt(V)
+    exponent = kap * (1 + s) * V / A1
+    tau = (A1 + G * G + G * np.sqrt(V)) / (1 + s) * np.expm1(np.minimum(exponent, 600.0))
+    return np.where(exponent > 600, inf, (np.sqrt(tau) + (2 * p - 2) * g) ** 2)
+
+
+def _heights(n: Any, flips: Any, mass: Any, beta: Any, p: Any) -> Any:
+    """h = (sigma_p/n) ((2p-1)!!/beta)^(1/p), the bound on the posterior's chi-square before h/(1-h)."""
+    log_double_factorial = gammaln(2 * p + 1) - p * log(2) - gammaln(p + 1)
+    return sigma(n, flips, mass, p) / n * np.exp((log_double_factorial - np.log(beta)) / p)
+
+
+def chi_array(n: Any, flips: Any, mass: Any, beta: Any) -> Any:
+    """Return chi for arrays of settings (the last axis is added and reduced over p); inf where refused."""
+    n, flips, mass, beta = (np.asarray(x, dtype=float)[..., None] for x in (n, flips, mass, beta))
+    h = np.min(_heights(n, flips, mass, beta, ORDERS), axis=-1)
+    return np.where(h < 1, h / np.where(h < 1, 1 - h, 1.0), inf)
+
+
+@theorem("here (Theorem 1)", proof="posterior.md")
+def chi(n: int, flips: float, mass: float, beta: float) -> float:
+    """Return chi: with probability >= 1 - beta, (q(D)-mu_q)^2 <= chi mu_q(1-mu_q) for every query. inf: no promise.
+
+    Statement
+        h = min over p = 2..20 of (sigma_p/n) ((2p-1)!!/beta)^(1/p). If h < 1, chi = h/(1-h).
+
+    Not covered
+        Anything about q(S); sessions that release flips below `mass` or noise of another kind.
+
+    >>> round(chi(10**6, 18309 * 10**4, 0.0109, 0.812 * 0.05), 5)
+    0.00138
+    """
+    check.whole(2, n=n)
+    check.positive(flips=flips)
+    check.probability(mass=mass, beta=beta)
+    check.at_most("1/2", 0.4999, mass=mass)
+    return float(chi_array(n, flips, mass, beta)) * SAFE
+
+
+@theorem("here (Theorem 2)", proof="posterior.md")
+def level(beta: float, *, k: int) -> float:
+    """Return the two-sided level of each of k exact binomial intervals.
+
+    Statement
+        At level beta/(e k), e = 2.718..., all intervals contain the posterior means of their coins' biases with
+        probability >= 1 - beta.
+
+    Not covered
+        A number of draws decided after the first coin.
+
+    >>> round(level(0.01, k=1000) * e * 1000, 12)
+    0.01
+    """
+    check.probability(beta=beta)
+    check.whole(k=k)
+    return beta / (e * k)
+
+
+def widen(posterior: Interval, *, chi: float) -> Interval:
+    """Return [lo, hi] for q(D) from [L, U] for mu, by Theorem 1."""
+    low, high = posterior
+    lo = 0.0 if not low > chi / (1 + chi) else max(0.0, low - sqrt(chi * low * (1 - low)))
+    hi = 1.0 if not high < 1 / (1 + chi) else min(1.0, high + sqrt(chi * high * (1 - high)))
+    return lo, hi
+
+
+@theorem("here (Theorem 2)", proof="posterior.md")
+def outcome_interval(
+    count: int, ell: int, *, outcomes: int, mass: float, chi: float, level: float
+) -> Interval:
+    """Return the interval for the share of one outcome: a share, a mean, one bar of a histogram.
+
+    Statement
+        Exact binomial interval at `level`, both ends debiased with the mass, then L - sqrt(chi L(1-L)) and
+        U + sqrt(chi U(1-U)); 0 if L <= chi/(1+chi), 1 if U >= 1/(1+chi).
+
+    Not covered
+        outcomes * mass >= 1.
+
+    >>> outcome_interval(50, 100, outcomes=2, mass=0.01, chi=inf, level=0.01)
+    (0.0, 1.0)
+    """
+    if chi == inf:
+        return 0.0, 1.0
+    ends = clopper_pearson(count, ell, level)
+    low, high = (coins.debias(p, outcomes=outcomes, mass=mass) for p in ends)
+    return widen((low, high), chi=chi)
+
+
+@theorem("here (conditional means)", proof="posterior.md")
+def group_interval(
+    ones: int, included: int, ell: int, *, mass: float, chi: float, level: float
+) -> Interval:
+    """Return the interval for the mean of a group, from draws with outcomes excluded, 0 and 1.
+
+    Statement
+        The included share pi at `level` from all ell draws; the ones among the included at 2a `level`; the range of
+        the group mean over both; then widened with chi/(g - chi), g the lower end of the group's share. Two of the k
+        intervals, two flips a draw.
+
+    Not covered
+        g <= chi, or a group that may be empty: the answer is [0, 1].
+
+    >>> group_interval(0, 0, 100, mass=0.01, chi=0.001, level=0.01)
+    (0.0, 1.0)
+    """
+    pi = clopper_pearson(included, ell, level)
+    theta = clopper_pearson(ones, included, 2 * mass * level)
+    share = coins.group_share(pi[0], mass=mass)
+    if pi[0] <= 2 * mass or share <= chi:
+        return 0.0, 1.0
+    return widen(coins.group_mean_range(theta, pi, mass=mass), chi=chi / (share - chi))
+
+
+@theorem("here (p = 1)", proof="posterior.md")
+def first_moment(n: int, flips: float, mass: float) -> float:
+    """Return a bound on E[W | S], the p = 1 form of `sigma`.
+
+    Statement
+        E W <= A (exp(V/A) - 1), A and V as in `sigma`.
+
+    Not covered
+        Tails: by Markov alone it gives 1/beta.
+
+    >>> round(first_moment(1000, 1, 0.25), 6)
+    0.001002
+    """
+    e0 = n / (n - 1) ** 2
+    A = n * mass * (1 - mass) / (1 - 2 * mass) ** 2
+    return A * (exp(e0 * flips / A) - 1)

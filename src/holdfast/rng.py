@@ -1,0 +1,44 @@
+"""Where chance comes from: unpredictable by default, repeatable for tests.
+
+The guarantee holds only while nobody can predict which rows are drawn. So the default generator is AES in
+counter mode, keyed by the operating system, one per thread and per process (a forked child never repeats its
+parent's draws). `seed=` gives a repeatable generator; a ledger written under it is marked "reproducible, not
+for shared use".
+"""
+
+import os
+import secrets
+import threading
+
+import numpy as np
+from numpy.random import PCG64, Generator
+
+from holdfast import check
+
+
+class Randomness:
+    """Hands out generators. `Randomness()` is unpredictable; `Randomness(seed)` repeats itself."""
+
+    def __init__(self, seed: int | None = None) -> None:
+        if seed is not None:
+            check.whole(0, seed=seed)
+        self.reproducible = seed is not None
+        self._seeded = None if seed is None else Generator(PCG64(seed))
+        self._local = threading.local()
+
+    def generator(self) -> Generator:
+        """Return this thread's generator in this process."""
+        if self._seeded is not None:
+            return self._seeded  # numpy locks it: shared by threads, never corrupted
+        if getattr(self._local, "pid", None) != os.getpid():
+            self._local.generator = _secure()
+            self._local.pid = os.getpid()
+        generator: Generator = self._local.generator
+        return generator
+
+
+def _secure() -> Generator:
+    from randomgen import AESCounter  # imported late: a plan needs no generator
+
+    key = np.frombuffer(secrets.token_bytes(16), dtype=np.uint64)
+    return Generator(AESCounter(key=key))

@@ -1,0 +1,66 @@
+"""What a row looks like: column names, types and whether a value may be missing. Public; never values."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import StrEnum
+
+from holdfast.errors import UnknownName
+
+
+class Type(StrEnum):
+    """The types a query can speak about."""
+
+    BOOL = "boolean"
+    INT = "integer"
+    FLOAT = "number"
+    STRING = "text"
+    DATE = "date"
+    DATETIME = "timestamp"
+
+    @property
+    def is_number(self) -> bool:
+        """Whether arithmetic applies."""
+        return self in (Type.INT, Type.FLOAT)
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column. `nullable` says that NULL or NaN occurs (or cannot be ruled out)."""
+
+    name: str
+    type: Type
+    nullable: bool
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of a dataset, in order."""
+
+    columns: tuple[Column, ...]
+    dataset: str = "data"
+
+    def __iter__(self) -> Iterator[Column]:
+        return iter(self.columns)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def __contains__(self, name: object) -> bool:
+        return any(column.name == name for column in self.columns)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Column names, in order."""
+        return tuple(column.name for column in self.columns)
+
+    def __getitem__(self, name: str) -> Column:
+        for column in self.columns:
+            if column.name == name:
+                return column
+        near = get_close_matches(name, self.names, n=1) or get_close_matches(
+            name.lower(), [known.lower() for known in self.names], n=1
+        )
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        shown = ", ".join(self.names[:20]) + (", ..." if len(self.names) > 20 else "")
+        raise UnknownName(f"No column {name!r} in {self.dataset}.{hint} It has: {shown}.", name=name)
