@@ -1,0 +1,331 @@
+"""The story of a question.
+
+    (1) queries      the question is checked against the schema; nothing is read
+    (2) planning     the plan that stands says how many rows and flips it takes
+    (6) ledger       asked before? then it is free. Too dear? then it is refused
+    (3) rows         some rows are drawn,
+    (4) mechanisms   coins are tossed and flipped,
+    (5) certify      and what may be released becomes an interval for the population
+    (6) ledger       answer and cost are committed together, durably
+    (7) answer       and only then shown
+
+Whoever asks, from Python, the command line or over HTTP, asks through `Session`.
+"""
+
+import secrets
+import warnings
+from collections.abc import Mapping
+from inspect import signature
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, cast
+
+import polars as pl
+
+from holdfast import check, questions
+from holdfast.answer import Answer, AnyAnswer, FlipsAnswer, HistogramAnswer, from_body, from_entry
+from holdfast.budget import Budget, Quote
+from holdfast.errors import InvalidArgument, PlanConflict
+from holdfast.history import history_frame
+from holdfast.ledger import BudgetMoved, Cost, Receipt, check_analyst, exists, open_ledger
+from holdfast.planning import GUARANTEES, MECHANISMS, Plan
+from holdfast.planning import plan as make_plan
+from holdfast.planning.present import sentence
+from holdfast.queries.made_up import made_up
+from holdfast.questions import BUILDERS, Desk, Question
+from holdfast.rng import Randomness
+from holdfast.rows.memory import memory_rows
+from holdfast.rows.open import open_rows
+
+DEFAULT_QUERIES = 1_000
+MADE_UP_ROWS = 1_000
+
+
+class DefaultPlan(UserWarning):
+    """Said when a session begins without `queries` or `accuracy`, and so chose its own plan."""
+
+
+class Session:
+    """A dataset that answers questions, each chosen after the last answer, with intervals that stay true.
+
+    `data` is a path, a frame, a dict of arrays or an opened source. `queries` or `accuracy` sets the plan when the
+    ledger begins; later sessions resume it. `ledger` is a path or a database URL; left out, it lies beside the data, or
+    in memory for data in memory. `seed` is for tests: draws become predictable and the ledger says so.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        *,
+        queries: int | Mapping[str, int] | None = None,
+        accuracy: float | None = None,
+        confidence: float | None = None,
+        ledger: str | Path | None = None,
+        guarantee: str = "best",
+        mechanism: str = "best",
+        seed: int | None = None,
+        analyst: str | None = None,
+    ) -> None:
+        wanted = _Wanted(queries, accuracy, confidence, guarantee, mechanism)
+        check_analyst(analyst)
+        self._randomness = Randomness(seed)
+        self._rows = open_rows(data)
+        location = _beside(self._rows) if ledger is None else ledger
+        terms = None
+        if not exists(location, self._rows.name):
+            begun = wanted.begin(len(self._rows))
+            caps = {"flips": begun.flips, "intervals": begun.statements}
+            terms = begun.to_dict() | {"caps": caps}
+        self._ledger = open_ledger(
+            location,
+            dataset=self._rows.name,
+            fingerprint=self._rows.fingerprint,
+            terms=terms,
+            reproducible=self._randomness.reproducible,
+        )
+        self.plan = Plan.from_dict(self._ledger.terms)
+        if terms is None:
+            wanted.must_match(self.plan, self._ledger.location)
+        self.analyst = analyst
+        self._desk = Desk(self.plan, self._rows.schema)
+
+    # -- asking -------------------------------------------------------------------------------------------------
+
+    def mean(
+        self,
+        query: Any,
+        *,
+        within: tuple[float, float] | None = None,
+        where: Any = None,
+        rows_per_query: int | None = None,
+        accuracy: float | None = None,
+    ) -> Answer:
+        """Return the share of rows for which `query` is true, or the mean of a number declared `within` bounds.
+
+        `where` restricts to a group; missing values are left out of a mean and count as false in a share.
+        `rows_per_query` or `accuracy` (in the units of the answer) spends more or less on this one answer.
+        """
+        options = {"within": within, "where": where, "rows_per_query": rows_per_query, "accuracy": accuracy}
+        return cast(Answer, self._ask(questions.mean(self._desk, query, **options)))  # type: ignore[arg-type]
+
+    def histogram(
+        self, query: Any, *, categories: Any = None, bins: Any = None, rows_per_query: int | None = None
+    ) -> HistogramAnswer:
+        """Return the share of each declared category (or bin) and of everything else, in one pass."""
+        question = questions.histogram(
+            self._desk, query, categories=categories, bins=bins, rows_per_query=rows_per_query
+        )
+        return cast(HistogramAnswer, self._ask(question))
+
+    def quantile(
+        self,
+        query: Any,
+        q: float,
+        *,
+        within: tuple[float, float],
+        where: Any = None,
+        steps: int = questions.QUANTILE_STEPS,
+    ) -> Answer:
+        """Return an interval for the `q` quantile of a number declared `within` bounds, by bisection."""
+        question = questions.quantile(self._desk, query, q, within=within, where=where, steps=steps)
+        return cast(Answer, self._ask(question))
+
+    def flip(self, query: Any) -> int:
+        """Return 0 or 1, with expectation near the share of rows for which `query` is true."""
+        return self.flips(query, 1).bits[0]
+
+    def flips(self, query: Any, count: int) -> FlipsAnswer:
+        """Return `count` new flips and the interval of their average."""
+        return cast(FlipsAnswer, self._ask(questions.flips(self._desk, query, count)))
+
+    def _ask(self, question: Question) -> AnyAnswer:
+        if question.identity is not None:
+            standing = self._ledger.find(question.identity)
+            if standing is not None:
+                return from_entry(standing, self.plan, cached=True)
+        cost = Cost(question.price.flips, question.price.intervals)
+        self._ledger.require(cost)
+        while True:
+            # Fresh rows are taken in order: if somebody took these meanwhile, the answer is dropped unseen.
+            start = self._ledger.spent.flips if self.plan.guarantee == "split" else None
+            body = question.run(self._rows, self._randomness.generator(), start or 0)
+            try:
+                entry = self._ledger.commit(
+                    key=question.identity,
+                    question=question.describe(),
+                    answer=body,
+                    cost=cost,
+                    rows_read=question.price.rows_read,
+                    analyst=self.analyst,
+                    expected_flips=start,
+                )
+            except BudgetMoved:
+                self._ledger.require(cost)
+                continue
+            return from_entry(entry, self.plan, cached=entry.answer is not body and entry.answer != body)
+
+    # -- looking before paying ----------------------------------------------------------------------------------
+
+    def price(self, query: Any, kind: str = "mean", **options: Any) -> Quote:
+        """Say what a question would cost; reads nothing, spends nothing."""
+        question = self._question(self._desk, kind, query, options)
+        asked = question.identity is not None and self._ledger.find(question.identity) is not None
+        left = self._ledger.left
+        price = question.price
+        return Quote(
+            question=question.text,
+            flips=price.flips,
+            queries=price.intervals,
+            rows_read=price.rows_read,
+            accuracy=question.accuracy,
+            cached=asked,
+            affordable=asked or (price.flips <= left.flips and price.intervals <= left.intervals),
+        )
+
+    def dry_run(self, query: Any, kind: str = "mean", **options: Any) -> AnyAnswer:
+        """Answer from made-up rows: the same checks and the same shape, nothing read, nothing spent."""
+        desk = Desk(self.plan, self._rows.schema, most_draws=MADE_UP_ROWS)
+        question = self._question(desk, kind, query, options)
+        rng = self._randomness.generator()
+        invented = memory_rows(made_up(self._rows.schema, MADE_UP_ROWS, rng), name="made up")
+        body = question.run(invented, rng, 0)
+        return from_body(question.describe(), body, self.plan, rows_read=0, cost=0)
+
+    @staticmethod
+    def _question(desk: Desk, kind: str, query: Any, options: Mapping[str, Any]) -> Question:
+        if kind not in BUILDERS:
+            raise InvalidArgument(f"kind must be one of {', '.join(BUILDERS)}; got {kind!r}.", name="kind")
+        build = BUILDERS[kind]
+        try:
+            signature(build).bind(desk, query, **options)
+        except TypeError as wrong:
+            raise InvalidArgument(f"{kind} cannot be asked this way: {wrong}.", name="options") from None
+        return build(desk, query, **options)
+
+    # -- what stands --------------------------------------------------------------------------------------------
+
+    @property
+    def budget(self) -> Budget:
+        """What is left to ask, for everyone together."""
+        return Budget.of(self.plan, self._ledger.spent)
+
+    @property
+    def schema(self) -> Any:
+        """Column names and types. Never values."""
+        return self._rows.schema
+
+    @property
+    def ledger(self) -> Any:
+        """The ledger: entries, head, verify."""
+        return self._ledger
+
+    def receipt(self, answer: Answer | HistogramAnswer | int) -> Receipt:
+        """Return the proof that an answer is in the ledger, checkable by a third party against a published head."""
+        seq = answer if isinstance(answer, int) else answer.seq
+        if seq is None:
+            raise InvalidArgument("A dry run is in no ledger, so there is no receipt for it.")
+        return self._ledger.receipt(seq)
+
+    def history(self) -> pl.DataFrame:
+        """Return every answer so far, whoever asked, as a frame."""
+        return history_frame(self._ledger.entries())
+
+    def close(self) -> None:
+        """Let go of the ledger."""
+        self._ledger.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        seeded = " Seeded: reproducible, not for shared use." if self._ledger.reproducible else ""
+        return f"Session on {self._rows.name} ({len(self._rows):,} rows): {self.budget}.{seeded}\n{sentence(self.plan)}"
+
+
+class _Wanted:
+    """What the caller said about the plan; None and "best" mean: whatever stands."""
+
+    def __init__(
+        self,
+        queries: int | Mapping[str, int] | None,
+        accuracy: float | None,
+        confidence: float | None,
+        guarantee: str,
+        mechanism: str,
+    ) -> None:
+        if queries is not None and accuracy is not None:
+            raise InvalidArgument("Give queries or accuracy, not both: the other follows from the rows.")
+        if guarantee == "paper" and mechanism == "best" and not isinstance(queries, Mapping):
+            mechanism = "laplace"  # the paper's mechanism for statistical queries
+        if queries is not None and not isinstance(queries, Mapping):
+            check.whole(queries=queries)
+        if accuracy is not None:
+            check.probability(accuracy=accuracy)
+        if confidence is not None:
+            check.probability(confidence=confidence)
+        check.one_of("guarantee", guarantee, GUARANTEES)
+        check.one_of("mechanism", mechanism, MECHANISMS)
+        self.queries, self.accuracy, self.confidence = queries, accuracy, confidence
+        self.guarantee, self.mechanism = guarantee, mechanism
+
+    def begin(self, rows: int) -> Plan:
+        """Make the plan of a new ledger."""
+        queries = self.queries
+        if queries is None and self.accuracy is None:
+            queries = DEFAULT_QUERIES
+        plan = make_plan(
+            rows=rows,
+            queries=queries,
+            accuracy=self.accuracy,
+            confidence=0.95 if self.confidence is None else self.confidence,
+            guarantee=self.guarantee,
+            mechanism=self.mechanism,
+        )
+        if plan.guarantee == "split":  # a secret-free but random order in which fresh rows are used up
+            order = {"order": float(secrets.randbits(48))}
+            plan = Plan.from_dict(plan.to_dict() | {"constants": dict(plan.constants) | order})
+        if self.queries is None and self.accuracy is None:
+            warnings.warn(
+                f"No plan given, so this one stands: {sentence(plan)} Pass queries= or accuracy= to choose.",
+                DefaultPlan,
+                stacklevel=3,
+            )
+        return plan
+
+    def must_match(self, standing: Plan, location: str) -> None:
+        """Refuse a plan that contradicts the ledger's, naming the one that stands."""
+        queries: Any = self.queries
+        asked_flips: Any = None
+        if isinstance(queries, Mapping):
+            queries, asked_flips = queries.get("mean", 0), queries.get("flip", 0)
+        asked = {
+            "queries": (queries, standing.queries),
+            "flips": (asked_flips, standing.sampling_queries),
+            "confidence": (self.confidence, standing.confidence),
+            "guarantee": (None if self.guarantee == "best" else self.guarantee, standing.guarantee),
+            "mechanism": (None if self.mechanism == "best" else self.mechanism, standing.mechanism),
+        }
+        apart = [name for name, (wish, stands) in asked.items() if wish is not None and wish != stands]
+        if self.accuracy is not None and self.accuracy < standing.accuracy:
+            apart.append("accuracy")
+        if apart:
+            raise PlanConflict(
+                f"The ledger {location} stands by another plan ({', '.join(apart)} differ): {sentence(standing)}"
+                " Leave the plan out to continue under it.",
+                standing=standing.to_dict(),
+                differs=apart,
+            )
+
+
+def _beside(rows: Any) -> Path | None:
+    """Return where the ledger of data on disk lies; None for data in memory."""
+    folder: Path | None = rows.location
+    if folder is None:
+        return None
+    name = folder.name.removesuffix(".holdfast")
+    return folder.with_name(f"{name}.ledger")
