@@ -7,7 +7,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from holdfast.planning.plan import Alternative, Plan
+    from holdfast.planning.planner import Alternative, Plan
 
 HEADINGS = ("guarantee", "mechanism", "accuracy", "rows", "questions", "rows read each", "")
 
@@ -68,7 +68,6 @@ def plan_html(plan: Plan) -> str:
     """Return the same for a notebook."""
     head = "".join(f"<th>{escape(cell)}</th>" for cell in HEADINGS)
     body = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in _cells(row)) + "</tr>"
-        for row in plan.alternatives
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in _cells(row)) + "</tr>" for row in plan.alternatives
     )
     return f"<p>{escape(sentence(plan))}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -144,7 +144,8 @@ def information_laplace(goal: Goal) -> Numbers | None:
     def full_scan(log_eps: Vector, logit: Vector) -> Vector:
         eps0, split = np.exp(log_eps), expit(logit)
         level = (1 - split) * beta / (2 * k)
-        return np.log(1 / level) / (n * eps0) + radius_term(eps0, split * beta)
+        total: Vector = np.log(1 / level) / (n * eps0) + radius_term(eps0, split * beta)
+        return total
 
     log_eps, logit = zoom(full_scan, [(log(1e-3 / n), log(2.0)), (-1.5, 6.0)], levels=11)
     eps0, beta1 = float(np.exp(log_eps)), float(expit(logit)) * beta

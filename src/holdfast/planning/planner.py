@@ -161,7 +161,8 @@ def _checked(
             raise InvalidArgument(f"queries must name kinds 'mean' and 'flip'; got {unknown or 'nothing'}.")
         for kind, count in queries.items():
             check.whole(0, **{f"queries[{kind!r}]": count})
-        queries, sampling = int(queries.get("mean", 0)), int(queries.get("flip", 0))
+        sampling = int(queries.get("flip", 0))
+        queries = int(queries.get("mean", 0))
         check.whole(1, queries=queries + sampling)
     elif queries is not None:
         check.whole(queries=queries)
@@ -196,15 +197,15 @@ def _solve(pair: tuple[str, str], ask: _Ask) -> tuple[Goal, Numbers] | None:
     def excess(rows: int, queries: int) -> float:
         """log(accuracy/goal): zero or below when the goal is met."""
         numbers = strategy(ask.goal(rows=rows, queries=queries))
-        assert ask.accuracy is not None  # noqa: S101 - narrowed by the callers below
-        return log((1.0 if numbers is None else numbers.accuracy) / ask.accuracy)
+        return log((1.0 if numbers is None else numbers.accuracy) / (ask.accuracy or 1.0))
 
     rows, queries = ask.rows, ask.queries
-    if rows is None and queries is not None:
-        least = max(2, ask.rows_per_query or 2)
-        rows = smallest(lambda n: excess(n, queries), low=least, high=MOST_ROWS)
-    elif queries is None and rows is not None:
-        queries = largest(lambda k: excess(rows, k), low=1, high=MOST_QUERIES)
+    if queries is not None and rows is None:
+        given_queries, least = queries, max(2, ask.rows_per_query or 2)
+        rows = smallest(lambda n: excess(n, given_queries), low=least, high=MOST_ROWS)
+    elif rows is not None and queries is None:
+        given_rows = rows
+        queries = largest(lambda k: excess(given_rows, k), low=1, high=MOST_QUERIES)
     if rows is None or queries is None:
         return None
     goal = ask.goal(rows=rows, queries=queries)
@@ -216,9 +217,7 @@ def _choose(solved: Mapping[tuple[str, str], tuple[Goal, Numbers]], ask: _Ask) -
     allowed = {
         pair: found
         for pair, found in solved.items()
-        if pair[0] != "naive"
-        and ask.guarantee in ("best", pair[0])
-        and (ask.mechanism in ("best", pair[1]))
+        if pair[0] != "naive" and ask.guarantee in ("best", pair[0]) and (ask.mechanism in ("best", pair[1]))
     }
     if not allowed:
         raise _infeasible(ask)
@@ -264,12 +263,10 @@ def _infeasible(ask: _Ask) -> PlanInfeasible:
 
 
 def _round_up(x: float, digits: int = 4) -> float:
-    return ceil(x * 10**digits) / 10**digits
+    return ceil(x * 10.0**digits) / 10.0**digits
 
 
-def _alternative(
-    pair: tuple[str, str], found: tuple[Goal, Numbers] | None, chosen: tuple[str, str]
-) -> Alternative:
+def _alternative(pair: tuple[str, str], found: tuple[Goal, Numbers] | None, chosen: tuple[str, str]) -> Alternative:
     if found is None:
         return Alternative(*pair, None, None, None, None, "cannot reach this goal or does not apply")
     goal, numbers = found
@@ -280,8 +277,4 @@ def _alternative(
         note = "says nothing: wider than half the range"
     elif pair == chosen:
         note = "this plan"
-    return Alternative(
-        *pair, goal.rows, goal.queries or goal.sampling, numbers.accuracy, numbers.rows_per_query, note
-    )
-
-
+    return Alternative(*pair, goal.rows, goal.queries or goal.sampling, numbers.accuracy, numbers.rows_per_query, note)
