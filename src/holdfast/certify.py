@@ -111,6 +111,8 @@ def _outcome(plan: Plan, query: Query, release: Release, outcome: int, draws: in
                 r=plan.constants["radius"],
                 level=_level(plan),
             )
+        if draws != plan.rows_per_query or plan.sampling_queries:
+            return 0.0, 1.0  # the paper promises the expectation of a flip, and averages of its own length
         return _around(count / draws, plan.accuracy)
     part = outcome if query.kind == "histogram" else 0
     if plan.guarantee == "split":

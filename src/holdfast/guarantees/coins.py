@@ -41,9 +41,7 @@ def group_mean(theta: float, pi: float, *, mass: float) -> float:
     return min(1.0, max(0.0, theta + mass * (2 * theta - 1) / (pi - 2 * mass)))
 
 
-def group_mean_range(
-    theta: tuple[float, float], pi: tuple[float, float], *, mass: float
-) -> tuple[float, float]:
+def group_mean_range(theta: tuple[float, float], pi: tuple[float, float], *, mass: float) -> tuple[float, float]:
     """Return the range of `group_mean` over a rectangle; [0, 1] when the group may be empty."""
     if pi[0] <= 2 * mass:
         return 0.0, 1.0

@@ -123,7 +123,7 @@ def _divergence_from(beta: float, y: float) -> float:
 def simple_radius(flips: float, *, n: int, k: int, beta: float) -> float:
     """Return the simple sufficient form (B/(2n) + h(beta))/beta + log(2k), h the binary entropy."""
     entropy = -beta * log(beta) - (1 - beta) * log(1 - beta)
-    return (session_nats(flips, n=n) + entropy) / beta + log(2 * k)
+    return (session_nats(flips, n=n) + entropy) / beta * SAFE + log(2 * k)
 
 
 def widen(sample: Interval, *, n: float, r: float) -> Interval:

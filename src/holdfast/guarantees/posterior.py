@@ -107,9 +107,7 @@ def widen(posterior: Interval, *, chi: float) -> Interval:
 
 
 @theorem("here (Theorem 2)", proof="posterior.md")
-def outcome_interval(
-    count: int, ell: int, *, outcomes: int, mass: float, chi: float, level: float
-) -> Interval:
+def outcome_interval(count: int, ell: int, *, outcomes: int, mass: float, chi: float, level: float) -> Interval:
     """Return the interval for the share of one outcome: a share, a mean, one bar of a histogram.
 
     Statement
@@ -130,9 +128,7 @@ def outcome_interval(
 
 
 @theorem("here (conditional means)", proof="posterior.md")
-def group_interval(
-    ones: int, included: int, ell: int, *, mass: float, chi: float, level: float
-) -> Interval:
+def group_interval(ones: int, included: int, ell: int, *, mass: float, chi: float, level: float) -> Interval:
     """Return the interval for the mean of a group, from draws with outcomes excluded, 0 and 1.
 
     Statement

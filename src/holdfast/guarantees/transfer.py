@@ -36,20 +36,21 @@ def statistical_queries(alpha: float, beta: float) -> Demand:
     return Demand(alpha / 64, alpha * beta / 32, alpha / 8, alpha * beta / 16)
 
 
-@theorem("Fish, Reyzin and Rubinstein, thm:transfer", proof="transfer.md")
+@theorem("Fish, Reyzin and Rubinstein, thm:transfer, repaired", proof="transfer.md")
 def sampling_queries(alpha: float, beta: float, *, k: int) -> Demand:
     """Return what makes k adaptive sampling counting queries (alpha, beta)-accurate on the population.
 
     Statement
         A mechanism that is (alpha/64, alpha beta/16)-DP, whose answers have expectation within alpha/2 of q(S), and
-        n >= 1024 log(k/beta)/alpha^2, is (alpha, beta)-accurate on the population.
+        n >= 1024 log(2k/beta)/alpha^2, is (alpha, beta)-accurate on the population.
 
     Not covered
-        Answers other than 0 and 1.
+        Answers other than 0 and 1. The printed log(k/beta): its proof bounds E|.| by a lemma about |E[.]|; both
+        signs of every query must enter the monitor.
     """
     check.probability(alpha=alpha, beta=beta)
     check.whole(k=k)
-    return Demand(alpha / 64, alpha * beta / 16, alpha / 2, 0.0, 1024 * log(k / beta) / alpha**2)
+    return Demand(alpha / 64, alpha * beta / 16, alpha / 2, 0.0, 1024 * log(2 * k / beta) / alpha**2)
 
 
 @theorem("Fish, Reyzin and Rubinstein, prop:transfer_in_exp, repaired", proof="transfer.md")
@@ -79,7 +80,7 @@ def jung(
     """Return (alpha, beta) on the population for a private mechanism that is accurate on the sample.
 
     Statement
-        (epsilon, delta)-DP and (a, b)-accurate on S for k adaptive statistical queries: for all c, d > 0
+        (epsilon, delta)-DP and (a, b)-accurate on S for k adaptive statistical queries: for all d > 0 and 0 < c <= 1
             (a + e^epsilon - 1 + c + 2d,  b/c + delta/d)-accurate on the population.
 
     Not covered
@@ -90,4 +91,5 @@ def jung(
     (0.05005, 0.000101)
     """
     check.positive(epsilon=epsilon, c=c, d=d)
+    check.at_most("1", 1, c=c)
     return alpha_on_sample + expm1(epsilon) + c + 2 * d, beta_on_sample / c + delta / d
