@@ -1,0 +1,30 @@
+"""The one budget of a dataset: append-only, hash-chained, durable before visible, shared by everyone.
+
+entry.py      what is written: cost, entry, head, receipt
+chain.py      how entries hold each other: canonical text, digests, links; the walk that re-checks them
+store.py      what a place must do to keep a ledger
+memory.py     a place: this process
+database.py   a place: two tables in a database; sqlite.py (one file), postgres.py (a server)
+ledger.py     the rules: find, require, commit
+opening.py    open or create, at a location
+"""
+
+from holdfast.ledger.chain import check_receipt
+from holdfast.ledger.entry import Cost, Entry, Head, Receipt, Spent
+from holdfast.ledger.ledger import BudgetMoved, Ledger, check_analyst
+from holdfast.ledger.opening import audit, exists, open_ledger
+
+__all__ = [
+    "BudgetMoved",
+    "Cost",
+    "Entry",
+    "Head",
+    "Ledger",
+    "Receipt",
+    "Spent",
+    "audit",
+    "check_analyst",
+    "check_receipt",
+    "exists",
+    "open_ledger",
+]

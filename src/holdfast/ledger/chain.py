@@ -1,0 +1,162 @@
+"""How entries hold each other.
+
+    body    canonical JSON text of everything in the entry: sorted keys, no spaces, no NaN, UTF-8
+    digest  sha256(body)
+    hash    sha256(previous hash followed by digest), both as 64 lower-case hexadecimal characters
+
+Changing, dropping or swapping any entry changes every hash after it; a published head pins all before it.
+
+>>> link(GENESIS_PREVIOUS, digest(canonical({"b": 1, "a": "ü"})))
+'422489154a02ecad121bca432dd2d7f54f8ef381ee3d94ec100943ab7e1133ca'
+"""
+
+import json
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import Any
+
+from holdfast.errors import InvalidArgument, LedgerDamaged
+from holdfast.ledger.entry import Cost, Entry, Receipt
+from holdfast.ledger.store import Row, Tip
+
+FORMAT = 1
+GENESIS_PREVIOUS = "0" * 64
+
+_encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+_decode = json.JSONDecoder().raw_decode
+
+
+def canonical(value: object, name: str = "value") -> str:
+    """Return the one text of a JSON value."""
+    try:
+        text = _encode(value)
+        text.encode()  # half a surrogate pair has no UTF-8
+    except (TypeError, ValueError, RecursionError):
+        raise InvalidArgument(
+            f"{name} must be plain JSON (text keys, finite numbers, valid text); got something else.",
+            name=name,
+        ) from None
+    return text
+
+
+def digest(text: str) -> str:
+    """Return sha256 of a text, in hexadecimal."""
+    return sha256(text.encode()).hexdigest()
+
+
+def link(previous: str, body_digest: str) -> str:
+    """Return the hash of an entry from the hash before it and its digest."""
+    return sha256((previous + body_digest).encode()).hexdigest()
+
+
+def entry_of(row: Row) -> Entry:
+    """Read an entry back from its row."""
+    body: dict[str, Any]
+    body, _ = _decode(row.body)
+    return Entry(
+        seq=row.seq,
+        time=body["time"],
+        analyst=body["analyst"],
+        key=body["key"],
+        question=body["question"],
+        answer=body["answer"],
+        cost=Cost(body["cost"]["flips"], body["cost"]["intervals"]),
+        rows_read=body["rows_read"],
+        previous=row.previous,
+        hash=row.hash,
+    )
+
+
+def check_receipt(receipt: Receipt, head_hash: str) -> None:
+    """Raise LedgerDamaged unless the receipt leads to this published head. Needs no ledger."""
+    reached = link(receipt.previous, digest(receipt.body))
+    for later in receipt.later:
+        reached = link(reached, later)
+    if reached != head_hash or receipt.head.hash != head_hash:
+        raise LedgerDamaged(
+            f"The receipt of entry {receipt.seq} does not lead to the head {head_hash}. "
+            "Ask the keeper of the ledger for a receipt against this head.",
+            entry=receipt.seq,
+        )
+    try:
+        body = json.loads(receipt.body)
+    except ValueError:
+        body = None
+    told = body.get("seq") if isinstance(body, dict) else None
+    if told != receipt.seq or receipt.seq + len(receipt.later) != receipt.head.seq:
+        raise LedgerDamaged(
+            f"The receipt of entry {receipt.seq} carries another number inside. "
+            "Ask the keeper of the ledger for a new one.",
+            entry=receipt.seq,
+        )
+
+
+def damaged(location: str, seq: int, fact: str) -> LedgerDamaged:
+    """Word the damage at entry `seq`."""
+    intact = {0: "", 1: " Entry 0 is intact."}.get(seq, f" Entries 0-{seq - 1} are intact.")
+    return LedgerDamaged(f"Ledger {location} is damaged at entry {seq}: {fact}.{intact}", location=location, entry=seq)
+
+
+class Walk:
+    """Re-checks a ledger from its first entry on, row by row. Feed it rows in order, then compare the tip."""
+
+    def __init__(self, location: str, wanted: str | None = None) -> None:
+        self.location = location
+        self.found = wanted is None
+        self.genesis: dict[str, Any] = {}
+        self._wanted = wanted
+        self._tip = Tip(-1, GENESIS_PREVIOUS, 0, 0)
+
+    @property
+    def tip(self) -> Tip:
+        """The last row that was found in order."""
+        return self._tip
+
+    def follow(self, rows: Iterable[Row]) -> None:
+        """Check the next rows."""
+        seq, previous, flips, intervals = self._tip
+        wanted = self._wanted
+        for number, key_digest, text, before, reached, flips_told, intervals_told in rows:
+            seq += 1
+            if number != seq:
+                raise damaged(self.location, seq, "it is missing")
+            hashed = sha256((previous + sha256(text.encode()).hexdigest()).encode()).hexdigest()
+            if reached != hashed or before != previous:
+                raise damaged(self.location, seq, self._mismatch(seq))
+            try:
+                body, end = _decode(text)
+                told, key = body["seq"], None
+                if seq:
+                    key = body["key"]
+                    flips += body["cost"]["flips"]
+                    intervals += body["cost"]["intervals"]
+                key_hashed = None if key is None else sha256(key.encode()).hexdigest()
+            except (ValueError, KeyError, TypeError, AttributeError):
+                raise damaged(self.location, seq, "its text cannot be read") from None
+            if told != seq or end != len(text):
+                raise damaged(self.location, seq, f"its text says it is entry {told}")
+            if flips_told != flips or intervals_told != intervals:
+                raise damaged(self.location, seq, "its running totals do not match the costs up to it")
+            if key_digest != key_hashed:
+                raise damaged(self.location, seq, "its key does not match its text")
+            if hashed == wanted:
+                self.found = True
+            if seq == 0:
+                self.genesis = body
+            previous = hashed
+        self._tip = Tip(seq, previous, flips, intervals)
+
+    def arrive(self, tip: Tip) -> None:
+        """Check that the walk ended where the ledger says it ends."""
+        reached = self._tip
+        if tip.seq > reached.seq:
+            raise damaged(self.location, reached.seq + 1, f"it is missing, though the head is entry {tip.seq}")
+        if tip.seq < reached.seq:
+            raise damaged(self.location, tip.seq + 1, f"it lies beyond the head, entry {tip.seq}")
+        if tip != reached:
+            raise damaged(self.location, tip.seq, "the head does not match it")
+
+    @staticmethod
+    def _mismatch(seq: int) -> str:
+        return f"its hash does not match entry {seq - 1}" if seq else "its hash does not match its text"

@@ -1,0 +1,277 @@
+"""A ledger in a database: one connection to read, one to write, each behind a lock.
+
+Writers of one ledger take turns anyway (each entry contains the hash of the one before), so a second writing
+connection would only wait inside the database instead of here. Reads are short and never wait for writers.
+
+Connections do not survive a fork: just before one, every store lets go of its connections, while no thread is
+using them; parent and child reconnect when they next need to.
+"""
+
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Protocol
+from weakref import WeakSet, finalize
+
+from holdfast.errors import HoldfastError, LedgerDamaged
+from holdfast.ledger.store import Row, Tip
+from holdfast.ledger.tables import Statements
+
+
+class Cursor(Protocol):
+    """The part of a DB-API cursor used here."""
+
+    def execute(self, sql: Any, parameters: Any = ..., /) -> object: ...  # noqa: D102
+    def fetchone(self) -> Any: ...  # noqa: D102
+    def fetchall(self) -> list[Any]: ...  # noqa: D102
+
+
+class Connection(Protocol):
+    """The part of a DB-API connection used here; in autocommit mode: transactions are begun by hand."""
+
+    def cursor(self) -> Cursor: ...  # noqa: D102
+    def close(self) -> None: ...  # noqa: D102
+
+
+class Held(Protocol):
+    """Something to let go of."""
+
+    def drop(self) -> None: ...  # noqa: D102
+
+
+class Line:
+    """One connection, opened when needed, used by one thread at a time."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.connection: Connection | None = None
+        self.cursor: Cursor | None = None
+
+    def drop(self) -> None:
+        """Close the connection; call it holding the lock."""
+        connection, self.connection, self.cursor = self.connection, None, None
+        if connection is not None:
+            connection.close()
+
+
+class Transaction:
+    """An open write transaction."""
+
+    def __init__(self, store: "Database", cursor: Cursor) -> None:
+        self._store, self._cursor = store, cursor
+        cursor.execute(store.sql.lock, {"name": store.dataset})
+        found = cursor.fetchone()
+        self._tip = None if found is None else Tip._make(found)
+
+    def tip(self) -> Tip | None:
+        """Return the tip as locked."""
+        return self._tip
+
+    def find(self, key_digest: str) -> Row | None:
+        """Return the row with this key."""
+        self._cursor.execute(self._store.sql.find, {"name": self._store.dataset, "key_digest": key_digest})
+        found = self._cursor.fetchone()
+        return None if found is None else Row._make(found)
+
+    def append(self, row: Row) -> None:
+        """Add the row and move the tip."""
+        name = self._store.dataset
+        self._cursor.execute(self._store.sql.append, {"dataset": name, **row._asdict()})
+        self._cursor.execute(
+            self._store.sql.advance,
+            {
+                "name": name,
+                "new_seq": row.seq,
+                "new_hash": row.hash,
+                "new_flips": row.flips,
+                "new_intervals": row.intervals,
+            },
+        )
+
+
+class Database(ABC):
+    """What SQLite and PostgreSQL share."""
+
+    begin = "BEGIN"
+    driver_errors: tuple[type[Exception], ...]
+
+    def __init__(self, location: str, dataset: str, sql: Statements) -> None:
+        self.location = location
+        self.dataset = dataset
+        self.sql = sql
+        self._reads, self._writes = Line(), Line()
+        self._held: list[Held] = [self._writes, self._reads]
+        finalize(self, _drop_all, self._held)  # a ledger that nobody closes leaves nothing open
+        with _births:
+            _living.add(self)
+
+    @abstractmethod
+    def connect(self) -> Connection:
+        """Open a connection in autocommit mode."""
+
+    @abstractmethod
+    def translate(self, error: Exception) -> HoldfastError:
+        """Turn the driver's error into ours."""
+
+    @abstractmethod
+    def absent(self, error: Exception) -> bool:
+        """Whether the error says that the tables are not there (yet)."""
+
+    def gone(self, error: Exception) -> bool:
+        """Whether the error only says that a connection kept open has died meanwhile."""
+        return False
+
+    def turn(self) -> AbstractContextManager[None]:
+        """Wait for this process's turn to write, where the database itself does not queue writers."""
+        return nullcontext()
+
+    def tip(self) -> Tip | None:
+        """Return the tip."""
+        found = self._ask(self.sql.tip, {"name": self.dataset})
+        return Tip._make(found[0]) if found else None
+
+    def find(self, key_digest: str) -> Row | None:
+        """Return the row with this key."""
+        found = self._ask(self.sql.find, {"name": self.dataset, "key_digest": key_digest})
+        return Row._make(found[0]) if found else None
+
+    def read(self, start: int, limit: int) -> list[Row]:
+        """Return up to `limit` rows from `start` on."""
+        found = self._ask(self.sql.read, {"name": self.dataset, "start": start, "count": limit})
+        return [Row._make(row) for row in found]
+
+    @contextmanager
+    def writing(self) -> Iterator[Transaction]:
+        """Take the turn, lock, and commit durably at the end of the block."""
+        with self._writes.lock, self.turn(), self._transaction() as cursor:
+            yield Transaction(self, cursor)
+
+    def close(self) -> None:
+        """Close both connections."""
+        with self._writes.lock, self._reads.lock:
+            self._let_go()
+
+    def begin_ledger(self, cursor: Cursor, genesis: Row) -> bool:
+        """Write the first row and the tip, inside an open transaction; False if the ledger is there."""
+        cursor.execute(self.sql.lock, {"name": self.dataset})
+        if cursor.fetchone() is not None:
+            return False
+        cursor.execute(self.sql.read, {"name": self.dataset, "start": 0, "count": 1})
+        if cursor.fetchone() is not None:  # beginning anew would hand out the budget a second time
+            raise LedgerDamaged(
+                f"Ledger {self.location} is damaged: it has entries of {self.dataset} but no head. Restore the ledger.",
+                location=self.location,
+            )
+        tip = Tip(genesis.seq, genesis.hash, genesis.flips, genesis.intervals)
+        cursor.execute(self.sql.begin, {"dataset": self.dataset, **tip._asdict()})
+        cursor.execute(self.sql.append, {"dataset": self.dataset, **genesis._asdict()})
+        return True
+
+    def _ask(self, sql: str, parameters: dict[str, object]) -> list[Any]:
+        """Run one reading statement; once more if the connection has died since it was last used."""
+        with self._reads.lock, self._translated(self._reads):
+            kept = self._reads.cursor is not None
+            try:
+                return self._fetch(sql, parameters)
+            except self.driver_errors as error:
+                if self.absent(error):
+                    return []
+                if not (kept and self.gone(error)):
+                    raise
+            self._reads.drop()
+            return self._fetch(sql, parameters)
+
+    def _fetch(self, sql: str, parameters: dict[str, object]) -> list[Any]:
+        cursor = self._open(self._reads)
+        cursor.execute(sql, parameters)
+        return cursor.fetchall()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Cursor]:
+        """Begin, then commit or undo; call it holding the writing lock."""
+        with self._translated(self._writes):
+            cursor = self._start()
+            try:
+                yield cursor
+                cursor.execute("COMMIT")
+            except BaseException:
+                self._undo(cursor)
+                raise
+
+    def _start(self) -> Cursor:
+        kept = self._writes.cursor is not None
+        try:
+            return self._begin()
+        except self.driver_errors as error:
+            if not (kept and self.gone(error)):
+                raise
+        self._writes.drop()
+        return self._begin()
+
+    def _begin(self) -> Cursor:
+        cursor = self._open(self._writes)
+        cursor.execute(self.begin)
+        return cursor
+
+    def _undo(self, cursor: Cursor) -> None:
+        try:
+            cursor.execute("ROLLBACK")
+        except self.driver_errors:  # already undone, or unreachable: closing undoes it
+            self._writes.drop()
+
+    def _open(self, line: Line) -> Cursor:
+        if line.cursor is None:
+            line.connection = self.connect()
+            line.cursor = line.connection.cursor()
+        return line.cursor
+
+    @contextmanager
+    def _translated(self, line: Line) -> Iterator[None]:
+        try:
+            yield
+        except self.driver_errors as error:
+            line.drop()
+            raise self.translate(error) from error
+
+    def pause(self) -> None:
+        """Before a fork: wait for the threads that use the connections, then let go of them."""
+        for line in (self._writes, self._reads):
+            line.lock.acquire()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        _drop_all(self._held)
+
+    def resume(self) -> None:
+        """After a fork, in parent and child."""
+        for line in (self._reads, self._writes):
+            line.lock.release()
+
+
+def _drop_all(held: list[Held]) -> None:
+    for one in held:
+        one.drop()
+
+
+_living: WeakSet[Database] = WeakSet()
+_births = threading.Lock()
+_paused: list[Database] = []
+
+
+def _before_fork() -> None:
+    _births.acquire()
+    for store in list(_living):
+        _paused.append(store)
+        store.pause()
+
+
+def _after_fork() -> None:
+    while _paused:
+        _paused.pop().resume()
+    _births.release()
+
+
+if hasattr(os, "register_at_fork"):  # not where there is no fork
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)

@@ -1,0 +1,95 @@
+"""What a ledger holds, as frozen values."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from holdfast import check
+from holdfast.errors import InvalidArgument
+
+LARGEST = 2**62  # totals stay inside the 64-bit columns of every database
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one answer takes from the two caps."""
+
+    flips: int
+    intervals: int
+
+    def __post_init__(self) -> None:
+        for name, value in (("flips", self.flips), ("intervals", self.intervals)):
+            if type(value) is not int or not 0 <= value <= LARGEST:
+                raise InvalidArgument(f"{name} must be a whole number from 0 to 2**62; got {value!r}.", name=name)
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What all answers so far have taken, and how many they are."""
+
+    flips: int
+    intervals: int
+    answers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The newest entry. Publish it: nobody can then rewrite or drop anything up to it unnoticed."""
+
+    seq: int
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One answer, as committed. `hash` = sha256(`previous` + sha256(canonical text of the rest))."""
+
+    seq: int
+    time: str
+    analyst: str | None
+    key: str | None
+    question: dict[str, Any]
+    answer: dict[str, Any]
+    cost: Cost
+    rows_read: int
+    previous: str
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Proof that an entry is in the ledger: its text, and the digests that lead from it to the head."""
+
+    seq: int
+    body: str
+    previous: str
+    later: tuple[str, ...]
+    head: Head
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the receipt as plain JSON values."""
+        return asdict(self) | {"later": list(self.later)}
+
+    @classmethod
+    def from_dict(cls, value: dict[str, Any]) -> "Receipt":
+        """Read what `to_dict` wrote."""
+        try:
+            head = value["head"]
+            receipt = cls(
+                seq=value["seq"],
+                body=value["body"],
+                previous=value["previous"],
+                later=tuple(value["later"]),
+                head=Head(seq=head["seq"], hash=head["hash"]),
+            )
+        except (KeyError, TypeError):
+            raise InvalidArgument(
+                "receipt must be a dict of seq, body, previous, later and head (seq, hash); got another.",
+                name="receipt",
+            ) from None
+        check.whole(0, seq=receipt.seq, head_seq=receipt.head.seq)
+        texts = (receipt.body, receipt.previous, receipt.head.hash, *receipt.later)
+        if not all(isinstance(text, str) for text in texts):
+            raise InvalidArgument(
+                "receipt must be text in body, previous, later and head; got another type.", name="receipt"
+            )
+        return receipt

@@ -1,0 +1,63 @@
+"""A ledger in this process: for trying things out, gone when the process ends."""
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from holdfast.errors import LedgerUnavailable
+from holdfast.ledger.store import Row, Tip
+
+
+class MemoryStore:
+    """Rows in a list; its write transaction is the store itself behind a lock."""
+
+    location = "in memory"
+
+    def __init__(self, dataset: str) -> None:
+        self.dataset = dataset
+        self._rows: list[Row] = []
+        self._by_key: dict[str, Row] = {}
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+
+    def tip(self) -> Tip | None:
+        """Return the tip."""
+        if not self._rows:
+            return None
+        last = self._rows[-1]
+        return Tip(last.seq, last.hash, last.flips, last.intervals)
+
+    def find(self, key_digest: str) -> Row | None:
+        """Return the row with this key."""
+        return self._by_key.get(key_digest)
+
+    def read(self, start: int, limit: int) -> list[Row]:
+        """Return up to `limit` rows from `start` on."""
+        return self._rows[start : start + limit]
+
+    def append(self, row: Row) -> None:
+        """Add the row; call it inside `writing`."""
+        self._rows.append(row)
+        if row.key_digest is not None:
+            self._by_key[row.key_digest] = row
+
+    def create(self, genesis: Row) -> bool:
+        """Begin with this row."""
+        self.append(genesis)
+        return True
+
+    @contextmanager
+    def writing(self) -> Iterator["MemoryStore"]:
+        """Lock. A forked child is refused: its copy and the parent's would spend the same budget twice."""
+        if os.getpid() != self._process:
+            raise LedgerUnavailable(
+                "A ledger in memory cannot be written by a forked process: parent and child would spend the "
+                "same budget twice. Give ledger= a file to share it.",
+                location=self.location,
+            )
+        with self._lock:
+            yield self
+
+    def close(self) -> None:
+        """Nothing to let go of."""

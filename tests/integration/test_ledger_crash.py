@@ -1,0 +1,135 @@
+"""Killed writers and cut power: whatever was acknowledged is there, whatever is there is whole.
+
+Killing a process leaves what it wrote to the system; cutting the power leaves only what was synced, and any
+part of the rest. SQLite's log is synced before a commit returns, so power that fails can shorten or scramble
+the log only behind the last acknowledged commit. A log cut earlier than that is not a power cut but a loss:
+it opens as an older state of the same chain, whole in itself, and only a published head can tell.
+"""
+
+import random
+import shutil
+import signal
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import LedgerDamaged
+from holdfast.ledger import Ledger, open_ledger
+from ledger_writer import DATASET, FINGERPRINT, Nursery, terms
+
+pytestmark = pytest.mark.slow
+
+
+def reopen(location: str | Path, dataset: str = DATASET) -> Ledger:
+    return open_ledger(location, dataset=dataset, fingerprint=FINGERPRINT, terms=terms())
+
+
+def kill_and_check(nursery: Nursery, location: str, dataset: str, kills: int, chance: random.Random) -> None:
+    killed = 0
+    for _ in range(4):
+        nursery.start()
+    while killed < kills:
+        nursery.wait_for(nursery.count() + 1)  # kill writers at work, on slow machines too
+        time.sleep(chance.uniform(0, 0.02))
+        assert nursery.kill(chance.choice(nursery.writers)) == -signal.SIGKILL
+        killed += 1
+        nursery.start()
+    for writer in list(nursery.writers):
+        nursery.kill(writer)
+    acknowledged = nursery.acknowledged()
+    assert len(acknowledged) >= kills
+    with reopen(location, dataset) as ledger:
+        hashes = {entry.seq: entry.hash for entry in ledger.entries()}
+        assert [seq for seq, reached, _ in acknowledged if hashes.get(seq) != reached] == []
+        assert len({seq for seq, _, _ in acknowledged}) == len(acknowledged)
+        assert ledger.spent.flips == 3 * len(hashes) == 3 * ledger.verify().seq
+
+
+def test_kill_sqlite_writers(tmp_path, seed):
+    location = str(tmp_path / "killed.ledger")
+    with Nursery(location, tmp_path / "notes") as nursery:
+        kill_and_check(nursery, location, DATASET, 200, random.Random(seed))
+
+
+def test_kill_postgres_writers(tmp_path, seed, postgres_url):
+    dataset = uuid.uuid4().hex
+    with Nursery(postgres_url, tmp_path / "notes", dataset=dataset) as nursery:
+        kill_and_check(nursery, postgres_url, dataset, 40, random.Random(seed))
+
+
+def test_kill_whoever_begins_a_ledger(tmp_path, seed):
+    chance, begun = random.Random(seed), 0
+    source = tmp_path / "begun.ledger"
+    with Nursery(str(source), tmp_path / "notes", share=1) as nursery:
+        for i in range(60):
+            writer = nursery.start()
+            while i % 3 == 0 and not source.exists():
+                time.sleep(0.0001)
+            time.sleep(chance.uniform(0, 0.01) if i % 3 else 0)
+            nursery.kill(writer)
+            begun += source.exists()
+            with reopen(source) as ledger:  # finishes what the dead one left, or begins anew
+                assert ledger.verify().seq == len(list(ledger.entries())) <= 1
+            for file in tmp_path.glob("begun.ledger*"):
+                if not file.name.endswith("-new"):  # what is left under the other name must not matter
+                    file.unlink()
+    assert 20 <= begun < 60  # killed before and after the file was in place
+
+
+def snapshot(source: Path, target: Path, log: bytes | None = None) -> Path:
+    """Copy the file and its log, as a disk would keep them: the shared-memory index is not on disk."""
+    target.mkdir()
+    copy = target / source.name
+    shutil.copyfile(source, copy)
+    kept = source.with_name(source.name + "-wal")
+    copy.with_name(copy.name + "-wal").write_bytes(kept.read_bytes() if log is None else log)
+    return copy
+
+
+def test_power_cut_anywhere_in_the_log(tmp_path, seed):
+    chance, source = random.Random(seed), tmp_path / "cut.ledger"
+    with Nursery(str(source), tmp_path / "notes", share=120) as nursery:
+        nursery.start()
+        nursery.wait_for(120)
+        log = source.with_name("cut.ledger-wal").read_bytes()
+        acknowledged = nursery.acknowledged()
+        assert [length for _, _, length in acknowledged] == sorted(length for _, _, length in acknowledged)
+        cuts = [0, 1, 31, 32, 33, len(log)] + [chance.randrange(len(log)) for _ in range(60)]
+        for i, cut in enumerate(cuts):
+            tail = chance.randbytes(chance.choice([0, 1, 4_096, 10_000]))
+            copy = snapshot(source, tmp_path / f"copy-{i}", log[:cut] + tail)
+            with reopen(copy) as ledger:
+                head = ledger.head
+                expected = [(seq, reached) for seq, reached, _ in acknowledged[: head.seq]]
+                assert [(entry.seq, entry.hash) for entry in ledger.entries()] == expected
+                safe = [seq for seq, _, length in acknowledged if length <= cut]
+                assert head.seq >= max(safe, default=0)
+                last = acknowledged[-1]
+                if head.seq < last[0]:
+                    with pytest.raises(LedgerDamaged, match="published head"):
+                        ledger.verify(last[1])
+            shutil.rmtree(copy.parent)
+
+
+def test_power_cut_while_writers_write_and_the_log_wraps_round(tmp_path, seed):
+    chance, source = random.Random(seed), tmp_path / "live.ledger"
+    with Nursery(str(source), tmp_path / "notes") as nursery:
+        for _ in range(3):
+            nursery.start()
+        for i in range(25):
+            nursery.wait_for(nursery.count() + chance.randrange(40, 200))
+            for writer in nursery.writers:
+                nursery.stop(writer)
+            acknowledged = nursery.acknowledged()
+            copy = snapshot(source, tmp_path / f"copy-{i}")
+            for writer in nursery.writers:
+                nursery.go(writer)
+            with reopen(copy) as ledger:
+                hashes = {entry.seq: entry.hash for entry in ledger.entries()}
+                assert [seq for seq, reached, _ in acknowledged if hashes.get(seq) != reached] == []
+                assert ledger.spent.flips == 3 * len(hashes)
+            shutil.rmtree(copy.parent)
+        lengths = [length for _, _, length in nursery.acknowledged()]
+        assert len(lengths) >= 1_000  # the log holds 1,000 pages, a commit takes several: it was begun anew

@@ -1,0 +1,162 @@
+"""Threads, processes and forked children spend one budget together: to the last flip, never past it."""
+
+import os
+import subprocess
+import sys
+import threading
+import uuid
+
+import pytest
+
+from holdfast.errors import BudgetExhausted, LedgerUnavailable
+from holdfast.ledger import BudgetMoved, Cost, Spent, open_ledger
+from ledger_writer import FINGERPRINT, commit, environment, terms
+
+CAP, THREADS, PROCESSES = 1_000, 8, 2
+
+SPENDER = """
+import sys, threading, uuid
+from ledger_writer import FINGERPRINT, commit
+from holdfast.errors import BudgetExhausted
+from holdfast.ledger import open_ledger
+
+ledger = open_ledger(sys.argv[1], dataset=sys.argv[2], fingerprint=FINGERPRINT, terms=None)
+done = []
+
+def spend():
+    for flips in (7, 3, 1):  # large pieces first, then whatever still fits
+        try:
+            while True:
+                commit(ledger, uuid.uuid4().hex, flips=flips)
+                done.append(flips)
+        except BudgetExhausted as error:
+            assert error.fields["left"] < flips, error
+
+threads = [threading.Thread(target=spend) for _ in range(int(sys.argv[3]))]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(sum(done), len(done))
+"""
+
+
+@pytest.fixture(params=["file", "postgres"])
+def place(request, tmp_path) -> tuple[str, str]:
+    dataset = f"shared-{uuid.uuid4().hex}"
+    if request.param == "file":
+        return str(tmp_path / "shared.ledger"), dataset
+    return request.getfixturevalue("postgres_url"), dataset
+
+
+def test_processes_and_threads_spend_exactly_the_budget(place):
+    location, dataset = place
+    with open_ledger(location, dataset=dataset, fingerprint=FINGERPRINT, terms=terms(flips=CAP)) as ledger:
+        command = [sys.executable, "-W", "error", "-c", SPENDER, location, dataset, str(THREADS)]
+        spenders = [
+            subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) for _ in range(PROCESSES)
+        ]
+        told = [spender.communicate()[0].split() for spender in spenders]
+        assert [spender.returncode for spender in spenders] == [0] * PROCESSES
+        flips, answers = (sum(int(line[i]) for line in told) for i in (0, 1))
+        assert flips == CAP
+        assert ledger.spent == Spent(CAP, answers, answers)
+        assert ledger.verify().seq == answers
+        with pytest.raises(BudgetExhausted):
+            ledger.require(Cost(1, 1))
+
+
+def test_expected_flips_make_threads_follow_one_another(place):
+    location, dataset = place
+    taken: list[range] = []
+    with open_ledger(location, dataset=dataset, fingerprint=FINGERPRINT, terms=terms()) as ledger:
+
+        def take() -> None:
+            done = 0
+            while done < 10:
+                start = ledger.spent.flips
+                try:
+                    commit(ledger, flips=5, expected_flips=start)
+                except BudgetMoved:
+                    continue
+                taken.append(range(start, start + 5))
+                done += 1
+
+        threads = [threading.Thread(target=take) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(i for piece in taken for i in piece) == list(range(4 * 10 * 5))
+
+
+def in_child(work) -> int:
+    """Run `work` in a forked child; return its exit code."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")  # the runner has threads
+def test_parent_and_forked_child_share_a_ledger_in_use(place):
+    location, dataset = place
+    with open_ledger(location, dataset=dataset, fingerprint=FINGERPRINT, terms=terms()) as ledger:
+        commit(ledger, "parent-1")
+        busy, stop = threading.Event(), threading.Event()
+
+        def keep_writing() -> None:
+            while not stop.is_set():
+                commit(ledger, uuid.uuid4().hex)
+                ledger.find("parent-1")
+                busy.set()
+
+        def write_some() -> None:
+            for i in range(20):
+                commit(ledger, f"child-{os.getpid()}-{i}")
+            assert ledger.find("parent-1") is not None
+
+        writer = threading.Thread(target=keep_writing)
+        writer.start()  # so that forks happen in the middle of commits
+        busy.wait()
+        codes = [in_child(write_some) for _ in range(8)]
+        stop.set()
+        writer.join()
+        commit(ledger, "parent-2")
+        assert codes == [0] * 8
+        keys = [entry.key or "" for entry in ledger.entries()]
+        assert sum(key.startswith("child-") for key in keys) == 160
+        assert ledger.spent.answers == len(keys) == ledger.verify().seq
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_forked_child_may_not_spend_a_ledger_in_memory():
+    ledger = open_ledger(None, dataset="d", fingerprint=FINGERPRINT, terms=terms())
+    entry = commit(ledger, "parent")
+
+    def child() -> None:
+        assert ledger.find("parent") == entry
+        with pytest.raises(LedgerUnavailable, match="forked"):
+            commit(ledger, "child")
+
+    assert in_child(child) == 0
+    commit(ledger, "parent again")
+
+
+def test_a_lost_connection_is_replaced(postgres_url):
+    import psycopg
+
+    with open_ledger(postgres_url, dataset=uuid.uuid4().hex, fingerprint=FINGERPRINT, terms=terms()) as ledger:
+        commit(ledger, "before")
+        plain = postgres_url.replace("postgresql+psycopg", "postgresql")
+        with psycopg.connect(plain, autocommit=True) as other:
+            other.execute(
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
+                "AND datname = current_database() AND application_name = 'holdfast' AND state = 'idle'"
+            )
+        assert ledger.find("before") is not None
+        commit(ledger, "after")
+        assert ledger.verify().seq == 2
