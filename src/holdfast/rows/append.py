@@ -1,0 +1,239 @@
+"""Column files that grow batch by batch while a table is ingested. Memory holds one batch, never a column."""
+
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from holdfast.rows.columns import PackedText
+from holdfast.rows.fingerprint import ColumnDigest, physical, validity
+from holdfast.rows.kinds import Kind
+from holdfast.schema import Type
+
+_HEADER = 128  # of a .npy file: rewritten at the end, when the length is known
+_PART = 1 << 18
+_DICTIONARY_BYTES = 32 << 20
+
+
+class ArrayFile:
+    """A one-dimensional `.npy` file under construction."""
+
+    def __init__(self, path: Path, dtype: Any) -> None:
+        self.path, self.dtype, self.count = path, np.dtype(dtype), 0
+        self._file = path.open("wb", buffering=1 << 20)
+        self._file.write(bytes(_HEADER))
+
+    def append(self, values: NDArray[Any]) -> None:
+        """Add values at the end."""
+        self._file.write(np.ascontiguousarray(values, self.dtype).data)
+        self.count += values.size
+
+    def flush(self) -> None:
+        """Let readers see what was appended."""
+        self._file.flush()
+
+    def close(self) -> None:
+        """Write the header and make the file durable."""
+        about = {"descr": self.dtype.str, "fortran_order": False, "shape": (self.count,)}
+        room = _HEADER - 10
+        self._file.seek(0)
+        self._file.write(np.lib.format.magic(1, 0) + struct.pack("<H", room))
+        self._file.write(f"{about!r}".ljust(room - 1).encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+
+    def abandon(self) -> None:
+        """Let go of the file, finished or not."""
+        with suppress(OSError):  # a full disk was told already
+            self._file.close()
+
+
+class ColumnFiles:
+    """All files of one column. Subclasses store the values; this part marks missing ones and hashes."""
+
+    layout = "numbers"
+
+    def __init__(self, folder: Path, position: int, name: str, kind: Kind) -> None:
+        self._folder, self._position = folder, position
+        self.digest = ColumnDigest(name, kind)
+        self.nullable = False
+        self._open: list[ArrayFile] = []
+        self._valid: ArrayFile | None = None
+
+    def append(self, series: pl.Series) -> None:
+        """Add one batch."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Make every file durable."""
+        for file in self._open:
+            file.close()
+
+    def abandon(self) -> None:
+        """Let go of every file, finished or not."""
+        for file in self._open:
+            file.abandon()
+
+    def entry(self) -> dict[str, Any]:
+        """Return this column's part of the manifest."""
+        return {
+            "name": self.digest.name,
+            "type": self.digest.kind.label,
+            "nullable": self.nullable,
+            "layout": self.layout,
+            "missing": self._valid is not None,
+        }
+
+    def _array(self, what: str, dtype: Any) -> ArrayFile:
+        file = ArrayFile(self._folder / file_name(self._position, what), dtype)
+        self._open.append(file)
+        return file
+
+    def _drop(self, file: ArrayFile) -> None:
+        self._open.remove(file)
+        file.abandon()
+        file.path.unlink()
+
+    def _mark(self, valid: NDArray[np.bool_] | None, count: int) -> None:
+        if self._valid is None:
+            if valid is None:
+                return
+            self.nullable = True
+            self._valid = self._array("valid", np.bool_)
+            for size in _pieces(self.digest.rows - count):  # all rows before this batch were present
+                self._valid.append(np.ones(size, np.bool_))
+        self._valid.append(np.ones(count, np.bool_) if valid is None else valid)
+
+
+class NumberFiles(ColumnFiles):
+    """Fixed-width values."""
+
+    def __init__(self, folder: Path, position: int, name: str, kind: Kind) -> None:
+        super().__init__(folder, position, name, kind)
+        self._values = self._array("values", kind.numpy)
+
+    def append(self, series: pl.Series) -> None:
+        """Add one batch; NaN counts as missing for the schema, and stays NaN in the file."""
+        kind = self.digest.kind
+        values, valid = physical(series, kind)
+        self.digest.numbers(values, valid)
+        self._values.append(values)
+        self._mark(valid, values.size)
+        if kind.type is Type.FLOAT and not self.nullable:
+            self.nullable = bool(np.isnan(values).any())
+
+
+class TextFiles(ColumnFiles):
+    """Text: codes into a dictionary while it stays small, else packed end to end."""
+
+    def __init__(self, folder: Path, position: int, name: str, kind: Kind, most_distinct: int) -> None:
+        super().__init__(folder, position, name, kind)
+        self._most_distinct = most_distinct
+        self._codes: ArrayFile | None = self._array("codes", np.uint32)
+        self._dictionary = pl.DataFrame(schema={"text": pl.String, "code": pl.UInt32})
+        self._texts: ArrayFile | None = None
+        self._starts: ArrayFile | None = None
+
+    @property
+    def layout(self) -> str:  # type: ignore[override]
+        """How the texts lie."""
+        return "coded" if self._codes is not None else "packed"
+
+    def append(self, series: pl.Series) -> None:
+        """Add one batch."""
+        series = series.cast(pl.String)
+        valid = validity(series)
+        self.digest.texts(series, valid)
+        if self._codes is not None:
+            codes = self._coded(series)
+            if codes is None:
+                self._unpack_codes()
+            else:
+                self._codes.append(codes)
+        if self._codes is None:
+            self._pack(series)
+        self._mark(valid, series.len())
+
+    def close(self) -> None:
+        """Write the dictionary, if there is one, and make every file durable."""
+        if self._codes is not None:
+            texts = self._dictionary["text"]
+            self._begin_packing("dictionary.")
+            self._pack(texts if texts.len() else pl.Series([""]))
+        super().close()
+
+    def entry(self) -> dict[str, Any]:
+        """Return this column's part of the manifest."""
+        texts = max(1, self._dictionary.height)
+        packed = self._texts.count if self._texts is not None else 0
+        return super().entry() | {"bytes": packed} | ({"distinct": texts} if self._codes is not None else {})
+
+    def _coded(self, series: pl.Series) -> NDArray[np.uint32] | None:
+        """Return codes, adding new texts to the dictionary; None if it grows too large."""
+        codes = self._look_up(series)
+        new = series.filter(codes.is_null() & series.is_not_null()).unique(maintain_order=True)
+        if new.len():
+            first = self._dictionary.height
+            if first + new.len() > self._most_distinct:
+                return None
+            number = pl.int_range(first, first + new.len(), dtype=pl.UInt32, eager=True)
+            fresh = pl.DataFrame([new.alias("text"), number.alias("code")])
+            self._dictionary = self._dictionary.vstack(fresh).rechunk()
+            if self._dictionary["text"].str.len_bytes().sum() > _DICTIONARY_BYTES:
+                return None
+            codes = self._look_up(series)
+        return codes.fill_null(0).to_numpy()
+
+    def _look_up(self, series: pl.Series) -> pl.Series:
+        frame = series.alias("text").to_frame()
+        return frame.join(self._dictionary, on="text", how="left", maintain_order="left")["code"]
+
+    def _unpack_codes(self) -> None:
+        """Change over to packed texts: rewrite what was coded so far."""
+        codes, texts = self._codes, self._dictionary["text"]
+        assert codes is not None
+        codes.flush()
+        self._begin_packing("")
+        with codes.path.open("rb") as written:
+            written.seek(_HEADER)
+            for size in _pieces(codes.count):
+                part = np.frombuffer(written.read(size * 4), np.uint32)
+                # A missing value has code 0, like the first text; its bytes lie there unused.
+                self._pack(texts.gather(part) if texts.len() else pl.Series([""]).new_from_index(0, size))
+        self._drop(codes)
+        self._codes = None
+
+    def _begin_packing(self, prefix: str) -> None:
+        self._texts = self._array(f"{prefix}texts", np.uint8)
+        self._starts = self._array(f"{prefix}starts", np.int64)
+        self._starts.append(np.zeros(1, np.int64))
+
+    def _pack(self, series: pl.Series) -> None:
+        assert self._texts is not None
+        assert self._starts is not None
+        filled = series.fill_null("")
+        ends = self._texts.count + np.cumsum(filled.str.len_bytes().to_numpy(), dtype=np.int64)
+        self._texts.append(np.frombuffer(filled.str.join("").item().encode(), np.uint8))
+        self._starts.append(ends)
+
+
+def file_name(position: int, what: str) -> str:
+    """Name a column's file by position: column names may hold anything."""
+    return f"{position:05d}.{what}.npy"
+
+
+def dictionary_series(texts: NDArray[np.uint8], starts: NDArray[np.int64]) -> pl.Series:
+    """Read a dictionary back."""
+    return PackedText(starts, texts).part("", 0, starts.size - 1)
+
+
+def _pieces(total: int) -> Iterator[int]:
+    for start in range(0, total, _PART):
+        yield min(_PART, total - start)

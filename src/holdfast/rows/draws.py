@@ -1,0 +1,87 @@
+"""Which rows are drawn. Time and memory follow the number of draws, never the number of rows.
+
+with_replacement       each draw uniform on range(n), independent of the others
+without_replacement    a uniform ordered selection of distinct rows
+permuted_block         positions start, start+1, ... of one keyed shuffle of range(n): blocks that do not
+                       overlap share no row, and nobody has to remember which rows were used
+"""
+
+from hashlib import sha256
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from holdfast import check
+
+Indices = NDArray[np.int64]
+
+# Alternating Feistel rounds; a handful suffices for large n, the rest is for n of a few rows.
+_ROUNDS = 16
+_DENSE = 4  # a quarter of all rows or more: shuffling them all is still linear in the draws
+
+
+def with_replacement(rng: Generator, n: int, count: int) -> Indices:
+    """Draw `count` rows of n, each uniform and independent."""
+    return rng.integers(0, n, count)
+
+
+def without_replacement(rng: Generator, n: int, count: int) -> Indices:
+    """Draw `count` distinct rows of n: every ordered selection is equally likely."""
+    check.whole(n=n)
+    check.whole(0, count=count)
+    check.at_most("n", n, count=count)
+    if count * _DENSE >= n:
+        return rng.permutation(n)[:count]
+    # The distinct values of a uniform sequence, in order of first appearance, are a uniform selection.
+    drawn = rng.integers(0, n, count + count // 4 + 16)
+    while (distinct := _first_appearances(drawn)).size < count:
+        drawn = np.concatenate([distinct, rng.integers(0, n, count)])
+    return distinct[:count]
+
+
+def _first_appearances(drawn: Indices) -> Indices:
+    _, first = np.unique(drawn, return_index=True)
+    first.sort()
+    return drawn[first]
+
+
+def permuted_block(key: int, n: int, start: int, count: int) -> Indices:
+    """Return positions start .. start+count-1 of the shuffle of range(n) that `key` names.
+
+    A Feistel network permutes the next power of two; whatever lands outside range(n) walks on along its cycle
+    until it is back inside (less than two steps on average), which leaves a permutation of range(n).
+    """
+    check.whole(n=n)
+    check.whole(0, key=key, start=start, count=count)
+    check.at_most("n", n, **{"start + count": start + count})
+    bits = max(2, (n - 1).bit_length())
+    keys = _round_keys(key, bits)
+    block = np.arange(start, start + count, dtype=np.uint64)
+    block = _feistel(block, bits, keys)
+    while (outside := np.flatnonzero(block >= n)).size:
+        block[outside] = _feistel(block[outside], bits, keys)
+    return block.astype(np.int64)
+
+
+def _round_keys(key: int, bits: int) -> NDArray[np.uint64]:
+    material = b"".join(sha256(f"{key}:{bits}:{i}".encode()).digest()[:8] for i in range(_ROUNDS))
+    return np.frombuffer(material, dtype=np.uint64)
+
+
+def _feistel(block: NDArray[np.uint64], bits: int, keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    low_bits = np.uint64(bits // 2)
+    low_mask = np.uint64((1 << (bits // 2)) - 1)
+    high_mask = np.uint64((1 << (bits - bits // 2)) - 1)
+    low, high = block & low_mask, block >> low_bits
+    for i in range(0, _ROUNDS, 2):  # each half is masked by a function of the other: invertible step by step
+        low = low ^ (_mix(high ^ keys[i]) & low_mask)
+        high = high ^ (_mix(low ^ keys[i + 1]) & high_mask)
+    return (high << low_bits) | low
+
+
+def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Steele, Lea and Flood's 64-bit finaliser (splitmix64); products wrap on purpose."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))

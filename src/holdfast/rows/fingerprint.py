@@ -1,0 +1,76 @@
+"""One hash for the content of a table, the same wherever the table lives and however it is cut into batches.
+
+column     SHA-256 of the values end to end (missing ones as zeros; texts as UTF-8, then their lengths)
+           and SHA-256 of the positions of the missing values
+table      SHA-256 of the number of rows and each column's name, type and digests, in order
+"""
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from holdfast.rows.kinds import Kind
+
+
+class ColumnDigest:
+    """Hashes one column, batch after batch."""
+
+    def __init__(self, name: str, kind: Kind) -> None:
+        self.name, self.kind = name, kind
+        self.rows = 0
+        self._values, self._lengths, self._missing = hashlib.sha256(), hashlib.sha256(), hashlib.sha256()
+
+    def numbers(self, values: NDArray[np.generic], valid: NDArray[np.bool_] | None) -> None:
+        """Add fixed-width values; those not valid must be zero."""
+        self._values.update(np.ascontiguousarray(values).data)
+        self._mark(valid, values.size)
+
+    def texts(self, series: pl.Series, valid: NDArray[np.bool_] | None) -> None:
+        """Add texts."""
+        filled = series.fill_null("")
+        self._values.update(filled.str.join("").item().encode())
+        self._lengths.update(np.ascontiguousarray(filled.str.len_bytes().to_numpy()).data)
+        self._mark(valid, series.len())
+
+    def add(self, series: pl.Series) -> None:
+        """Add a batch of any type."""
+        if self.kind.numpy is None:
+            self.texts(series, validity(series))
+        else:
+            self.numbers(*physical(series, self.kind))
+
+    def _mark(self, valid: NDArray[np.bool_] | None, count: int) -> None:
+        if valid is not None:
+            self._missing.update((np.flatnonzero(~valid) + self.rows).astype(np.int64).tobytes())
+        self.rows += count
+
+    def line(self) -> str:
+        """Return what the table's hash takes from this column."""
+        digests = " ".join(each.hexdigest() for each in (self._values, self._lengths, self._missing))
+        return f"{len(self.name.encode())} {self.name} {self.kind.label} {digests}"
+
+
+def fingerprint_of(columns: Sequence[ColumnDigest]) -> str:
+    """Return the table's fingerprint."""
+    lines = [f"holdfast table 1, {columns[0].rows} rows", *(column.line() for column in columns)]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def validity(series: pl.Series) -> NDArray[np.bool_] | None:
+    """Return which values are present; None if all are."""
+    return series.is_not_null().to_numpy() if series.null_count() else None
+
+
+def physical(series: pl.Series, kind: Kind) -> tuple[NDArray[np.generic], NDArray[np.bool_] | None]:
+    """Return a series as stored numbers (missing ones as zero) and which of them are valid (None: all)."""
+    valid = validity(series)
+    if kind.recast:
+        series = series.to_physical()
+    elif series.dtype != kind.polars:
+        series = series.cast(kind.polars)
+    if valid is not None:
+        series = series.fill_null(False if series.dtype == pl.Boolean else 0)
+    return series.to_numpy(), valid

@@ -1,0 +1,131 @@
+"""Frames and arrays that are in memory already. Nothing is imported that the caller has not imported."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from holdfast.errors import InvalidArgument, RowSourceError
+from holdfast.rows.columns import Numbers, SeriesText, StoredColumn
+from holdfast.rows.fingerprint import physical
+from holdfast.rows.kinds import Kind, kind_of, unsupported
+from holdfast.rows.local import LocalRows
+from holdfast.schema import Column, Type
+
+_CONVERSION = (TypeError, ValueError, OverflowError, NotImplementedError, pl.exceptions.PolarsError)
+
+
+def memory_rows(data: Any, *, name: str = "data") -> LocalRows:
+    """Keep a frame or a mapping of arrays.
+
+    Polars and PyArrow frames do not change, so their memory is shared; pandas frames and arrays are copied,
+    lest the data change under its ledger.
+    """
+    return _from_arrays(data, name) if isinstance(data, Mapping) else _from_frame(data, name)
+
+
+def _from_frame(frame: Any, name: str) -> LocalRows:
+    if isinstance(frame, pl.DataFrame):
+        return _rows(frame.get_columns(), name)
+    import narwhals as nw
+
+    _names(frame.column_names if hasattr(frame, "column_names") else frame.columns)
+    try:
+        wrapped = nw.from_native(frame, eager_only=True)
+    except TypeError:
+        raise InvalidArgument(
+            f"data must be a Polars, pandas or PyArrow table; got {type(frame).__name__}.", name="data"
+        ) from None
+    shared = wrapped.implementation.is_polars() or wrapped.implementation.is_pyarrow()
+    series = []
+    for column in wrapped.columns:
+        try:
+            converted = wrapped[column].to_polars().alias(column)
+        except _CONVERSION:
+            raise unsupported(column, str(wrapped[column].dtype), "drop it or convert it first") from None
+        series.append(converted)
+    return _rows(series, name, copy=not shared)
+
+
+def _from_arrays(arrays: Mapping[Any, Any], name: str) -> LocalRows:
+    _names(arrays)
+    return _rows([_series(column, values) for column, values in arrays.items()], name, copy=True)
+
+
+def _rows(columns: Sequence[pl.Series], name: str, *, copy: bool = False) -> LocalRows:
+    if not columns:
+        raise RowSourceError(f"{name} has no columns; holdfast needs at least one.")
+    _names([series.name for series in columns])
+    rows = columns[0].len()
+    for series in columns:
+        if series.len() != rows:
+            raise InvalidArgument(
+                f"Columns must have equal lengths; {columns[0].name!r} has {rows}, {series.name!r} has {series.len()}."
+            )
+    if rows == 0:
+        raise RowSourceError(f"{name} has no rows; holdfast needs at least one.")
+    kinds = [kind_of(series.name, series.dtype) for series in columns]  # refuse before converting anything
+    return LocalRows(name, [_stored(each, kind, copy=copy) for each, kind in zip(columns, kinds, strict=True)], rows)
+
+
+def _stored(series: pl.Series, kind: Kind, *, copy: bool) -> tuple[Column, Kind, StoredColumn]:
+    nullable = series.null_count() > 0
+    if kind.numpy is None:
+        column = Column(series.name, kind.type, nullable)
+        return column, kind, SeriesText(series.cast(pl.String).rechunk())
+    values, valid = physical(series, kind)
+    if copy:  # the caller may go on writing into it
+        values = values.copy()
+    if kind.type is Type.FLOAT:
+        nullable = nullable or bool(np.isnan(values).any())
+    return Column(series.name, kind.type, nullable), kind, Numbers(kind, values, valid)
+
+
+def _series(name: str, values: Any) -> pl.Series:
+    if isinstance(values, pl.Series):
+        return values.alias(name)
+    if isinstance(values, list | tuple):
+        try:
+            return pl.Series(name, values)
+        except _CONVERSION:
+            raise unsupported(name, "object", "give it values of one type") from None
+    array = np.asanyarray(values)
+    if array.ndim != 1:
+        raise InvalidArgument(f"Column {name!r} must be one-dimensional; got {array.ndim} dimensions.")
+    try:
+        return _convert(name, array)
+    except _CONVERSION:
+        raise unsupported(name, str(array.dtype), "drop it or convert it first") from None
+
+
+def _convert(name: str, array: NDArray[Any]) -> pl.Series:
+    if array.dtype.kind in "biu" or array.dtype in (np.float16, np.float32, np.float64):
+        return pl.Series(name, array)
+    if array.dtype.kind == "M":
+        unit, _ = np.datetime_data(array.dtype)
+        if unit not in ("D", "ms", "us", "ns"):
+            array = array.astype("datetime64[D]" if unit in ("Y", "M", "W") else "datetime64[ms]")
+        return pl.Series(name, array)
+    if array.dtype.kind in "UT":
+        return pl.Series(name, array.tolist(), dtype=pl.String)
+    if array.dtype.kind == "O":
+        texts = [None if _is_missing(value) else value for value in array.tolist()]
+        if all(text is None or isinstance(text, str) for text in texts):
+            return pl.Series(name, texts, dtype=pl.String)
+    raise TypeError
+
+
+def _is_missing(value: object) -> bool:
+    return value is None or (isinstance(value, float) and value != value)
+
+
+def _names(names: Iterable[object]) -> None:
+    seen = set()
+    for column in names:
+        if not isinstance(column, str):
+            raise RowSourceError(f"Column names must be text; got {column!r}. Rename it first.")
+        if column in seen:
+            raise RowSourceError(f"Two columns are named {column!r}; rename one of them.")
+        seen.add(column)

@@ -1,0 +1,92 @@
+"""Lent memory: used again and again, but never while somebody looks at it."""
+
+import threading
+
+import numpy as np
+import polars as pl
+import pytest
+
+from holdfast.rows import local
+from holdfast.rows.columns import Loans
+from holdfast.rows.open import open_rows
+from plain_query import PlainQuery
+
+DTYPES = [np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64, np.float32, np.float64]
+
+
+def address(values: np.ndarray) -> int:
+    return values.__array_interface__["data"][0]
+
+
+def test_memory_is_lent_again_once_it_is_back() -> None:
+    lend = Loans()
+    places = set()
+    for count in (100, 50, 100):
+        lend.begin()
+        places.add(address(lend(np.dtype(np.float64), count)))
+    assert len(places) == 1
+
+
+def test_two_loans_of_one_evaluation_are_apart() -> None:
+    lend = Loans()
+    first, second = (lend(np.dtype(np.float64), 10) for _ in range(2))
+    assert not np.shares_memory(first, second)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_memory_in_sight_of_a_series_is_not_lent_again(dtype: type[np.generic]) -> None:
+    lend = Loans()
+    memory = lend(np.dtype(dtype), 10)
+    memory[:] = 1
+    series = pl.Series(memory)
+    part = series.slice(3, 4)
+    del memory, series
+    lend.begin()
+    lend(np.dtype(dtype), 10)[:] = 2
+    assert part.to_list() == [1] * 4
+
+
+def test_threads_borrow_apart() -> None:
+    lend = Loans()
+    places = []
+    barrier = threading.Barrier(2)
+
+    def borrow() -> None:
+        memory = lend(np.dtype(np.float64), 10)
+        places.append(address(memory))
+        barrier.wait()
+
+    threads = [threading.Thread(target=borrow) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(places)) == 2
+
+
+def test_blocks_of_one_tally_share_their_memory(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = []
+
+    def look(rows: pl.DataFrame) -> np.ndarray:
+        places.append(address(rows["x"].to_numpy()))
+        return np.ones(rows.height, dtype=np.bool_)
+
+    monkeypatch.setattr(local, "_BLOCK", 1_000)
+    rows = open_rows({"x": np.arange(100.0)})
+    rows.tally(PlainQuery(("x",), look), draws=5_000, mass=0.0, rng=np.random.default_rng(seed))
+    assert len(places) == 5
+    assert len(set(places)) == 1
+
+
+def test_a_question_within_a_question(seed: int) -> None:
+    """A callable that asks another table while it is evaluated disturbs neither."""
+    rng = np.random.default_rng(seed)
+    inner = open_rows({"x": np.full(10, 5.0)})
+    outer = open_rows({"x": np.full(10, 7.0)})
+    inside = PlainQuery(("x",), lambda rows: (rows["x"] == 5.0).to_numpy())
+
+    def ask(rows: pl.DataFrame) -> np.ndarray:
+        assert inner.tally(inside, draws=rows.height, mass=0.0, rng=rng).tolist() == [0, rows.height]
+        return (rows["x"] == 7.0).to_numpy()
+
+    assert outer.tally(PlainQuery(("x",), ask), draws=100, mass=0.0, rng=rng).tolist() == [0, 100]

@@ -1,0 +1,256 @@
+"""What `open_rows` takes, and what it refuses and how."""
+
+import sys
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import Path
+from subprocess import run
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from holdfast.errors import HoldfastError, InvalidArgument, RowSourceError
+from holdfast.rows.open import open_rows
+from holdfast.schema import Type
+
+UNSUPPORTED = {
+    "List(Int64)": pl.Series([[1]]),
+    "Array(Int64, shape=(1,))": pl.Series([[1]], dtype=pl.Array(pl.Int64, 1)),
+    "Struct({'a': Int64})": pl.Series([{"a": 1}]),
+    "Decimal(precision=5, scale=1)": pl.Series([Decimal("1.5")], dtype=pl.Decimal(5, 1)),
+    "Duration(time_unit='us')": pl.Series([timedelta(1)]),
+    "Time": pl.Series([time(1)]),
+    "Binary": pl.Series([b"secret"]),
+    "Null": pl.Series([None]),
+    "Int128": pl.Series([1], dtype=pl.Int128),
+    "Object": pl.Series([object()], dtype=pl.Object),
+}
+
+
+@pytest.mark.parametrize("type_name", UNSUPPORTED)
+def test_unsupported_types_are_refused_by_name(type_name: str) -> None:
+    frame = pl.DataFrame({"fine": [1], "odd": UNSUPPORTED[type_name]})
+    with pytest.raises(RowSourceError) as refusal:
+        open_rows(frame)
+    assert str(refusal.value).startswith(f"Column 'odd' has type {type_name}, which holdfast does not support; drop it")
+    assert str(refusal.value).endswith(".")
+    assert refusal.value.fields == {"column": "odd", "type": type_name}
+
+
+def test_unsupported_types_in_files_leave_nothing_behind(tmp_path: Path) -> None:
+    pl.DataFrame({"odd": [[1]]}).write_parquet(tmp_path / "odd.parquet")
+    with pytest.raises(RowSourceError, match=r"Column 'odd' has type List\(Int64\)"):
+        open_rows(tmp_path / "odd.parquet")
+    assert [path.name for path in tmp_path.iterdir()] == ["odd.parquet"]
+
+
+ARRAYS = {
+    "complex": np.array([1j]),
+    "bytes": np.array([b"x"]),
+    "timedelta": np.array([1], "m8[s]"),
+    "mixed": np.array(["a", 1], dtype=object),
+    "records": np.zeros(1, [("a", int)]),
+    "lone surrogate": np.array(["\ud800"], dtype=object),
+}
+
+
+@pytest.mark.parametrize("array", ARRAYS.values(), ids=ARRAYS.keys())
+def test_unsupported_arrays_are_refused_by_name(array: np.ndarray) -> None:
+    with pytest.raises(RowSourceError, match="Column 'x' has type"):
+        open_rows({"x": array})
+
+
+DAY, MIDNIGHT = date(2020, 1, 1), datetime(2020, 1, 1)
+VALUES = {
+    "days": (np.array(["2020-01-01", "NaT"], "M8[D]"), Type.DATE, [DAY, None]),
+    "months": (np.array(["2020-01"], "M8[M]"), Type.DATE, [DAY]),
+    "hours": (np.array(["2020-01-01T00", "NaT"], "M8[h]"), Type.DATETIME, [MIDNIGHT, None]),
+    "nanoseconds": (np.array(["2020-01-01"], "M8[ns]"), Type.DATETIME, [MIDNIGHT]),
+    "text objects": (np.array(["a", None, float("nan")], dtype=object), Type.STRING, ["a", None, None]),
+    "text": (np.array(["é"]), Type.STRING, ["é"]),
+    "big-endian": (np.array([1, 2], ">i4"), Type.INT, [1, 2]),
+    "with stride": (np.arange(5)[::-2], Type.INT, [4, 2, 0]),
+    "half precision": (np.array([1.5], np.float16), Type.FLOAT, [1.5]),
+    "masked": (np.ma.masked_array([1, 2], [True, False]), Type.INT, [None, 2]),
+    "list": ([1, None, 3], Type.INT, [1, None, 3]),
+    "tuple": (("a", None), Type.STRING, ["a", None]),
+    "series": (pl.Series([True, None]), Type.BOOL, [True, None]),
+}
+
+
+@pytest.mark.parametrize("what", VALUES)
+def test_arrays_lists_and_series(what: str) -> None:
+    values, expected, content = VALUES[what]
+    rows = open_rows({"x": values})
+    assert rows.schema["x"].type is expected
+    assert rows.schema["x"].nullable == (None in content)
+    assert rows.gather(np.arange(len(rows)), ["x"])["x"].to_list() == content
+
+
+def test_arrays_are_copied() -> None:
+    values = np.zeros(3)
+    frame = pd.DataFrame({"x": np.zeros(3)})
+    sources = [open_rows({"x": values}), open_rows(frame)]
+    values[:] = 7.0
+    frame.loc[:, "x"] = 7.0
+    for rows in sources:
+        assert rows.gather(np.arange(3), ["x"])["x"].to_list() == [0.0] * 3
+
+
+BAD = {
+    "no columns": {},
+    "no rows": {"x": np.ones(0)},
+    "empty frame": pl.DataFrame(),
+    "empty pandas frame": pd.DataFrame(),
+    "empty arrow table": pa.table({}),
+    "unequal lengths": {"x": np.ones(2), "y": np.ones(3)},
+    "two dimensions": {"x": np.ones((2, 2))},
+    "a scalar": {"x": 5},
+    "a number as name": {1: np.ones(1)},
+    "pandas numbers as names": pd.DataFrame([[1, 2]]),
+    "pandas dates as names": pd.DataFrame({date(2020, 1, 1): [1]}),
+    "pandas duplicate names": pd.DataFrame([[1, 2]], columns=["a", "a"]),
+    "pandas mixed column": pd.DataFrame({"a": ["secret", 1]}),
+    "arrow duplicate names": pa.Table.from_arrays([pa.array([1]), pa.array([1])], ["a", "a"]),
+    "arrow batch": pa.record_batch({"a": [1]}),
+    "lazy frame": pl.LazyFrame({"a": [1]}),
+    "series": pl.Series([1]),
+    "array": np.ones((2, 2)),
+    "number": 5,
+    "nothing": None,
+    "empty path": "",
+}
+
+
+@pytest.mark.parametrize("data", BAD.values(), ids=BAD.keys())
+def test_what_is_no_table_is_refused(data: object) -> None:
+    with pytest.raises(HoldfastError) as refusal:
+        open_rows(data)
+    assert str(refusal.value).endswith(".")
+    assert "secret" not in str(refusal.value)
+
+
+def write(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+FILES = {
+    "empty.csv": (b"", "is empty"),
+    "blank.csv": (b"\n", "is empty"),
+    "header.csv": (b"a,b\n", "has no rows"),
+    "twice.csv": (b"a,a\n1,2\n", "two columns named 'a'"),
+    "unnamed.csv": (b",\n1,2\n", "two columns named ''"),
+    "garbage.csv": (bytes(range(256)) * 10, "Cannot read"),
+    "ragged.csv": (b"a,b\n1,secret\n1,2,3\n", "Cannot read"),
+    "latin.csv": ("a\nsecret é\n".encode("latin-1"), "Cannot read"),
+    "empty.parquet": (b"", "Cannot read"),
+    "garbage.parquet": (b"PAR1 secret PAR1", "Cannot read"),
+    "text.parquet": (b"a,b\n1,2\n", "Cannot read"),
+    "empty.arrow": (b"", "Cannot read"),
+    "garbage.ipc": (b"ARROW1 secret", "Cannot read"),
+    "sheet.xlsx": (b"", "has no known ending"),
+    "nothing": (b"", "has no known ending"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_bad_files_are_refused_without_quoting_them(name: str, tmp_path: Path) -> None:
+    content, fact = FILES[name]
+    with pytest.raises(RowSourceError, match=fact) as refusal:
+        open_rows(write(tmp_path / name, content))
+    assert str(refusal.value).endswith(".")
+    assert "secret" not in str(refusal.value)
+    assert refusal.value.__cause__ is None
+    assert refusal.value.__suppress_context__ or refusal.value.__context__ is None
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+@pytest.mark.parametrize("keep", [0.1, 0.5, 0.999])
+def test_cut_off_files_are_refused(suffix: str, keep: float, tmp_path: Path) -> None:
+    frame, path = pl.DataFrame({"x": range(50_000)}), tmp_path / f"rows.{suffix}"
+    frame.write_parquet(path) if suffix == "parquet" else frame.write_ipc(path)
+    content = path.read_bytes()
+    with pytest.raises(RowSourceError, match="cut off"):
+        open_rows(write(path, content[: int(len(content) * keep)]))
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+def test_files_with_a_hole_are_refused(suffix: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The end of the file is intact and tells how many rows there should be; the reader finds fewer."""
+    frame, path = pl.DataFrame({"x": range(50_000)}), tmp_path / f"rows.{suffix}"
+    frame.write_parquet(path) if suffix == "parquet" else frame.write_ipc(path)
+    content = path.read_bytes()
+    with pytest.raises(RowSourceError, match="Cannot read"):
+        open_rows(write(path, content[:100] + content[5_000:]))
+    capfd.readouterr()  # the reader complains on its own
+
+
+def test_duplicate_and_missing_columns_in_parquet(tmp_path: Path) -> None:
+    pq.write_table(pa.Table.from_arrays([pa.array([1])] * 2, ["a", "a"]), tmp_path / "twice.parquet")
+    pq.write_table(pa.table({}), tmp_path / "none.parquet")
+    pq.write_table(pa.table({"a": pa.array([], pa.int64())}), tmp_path / "empty.parquet")
+    for name, fact in [("twice", "same name"), ("none", "no columns"), ("empty", "no rows")]:
+        with pytest.raises(RowSourceError, match=fact):
+            open_rows(tmp_path / f"{name}.parquet")
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RowSourceError, match=r"No file .*flights\.parquet\."):
+        open_rows(tmp_path / "flights.parquet")
+    with pytest.raises(RowSourceError, match="not a holdfast folder"):
+        open_rows(tmp_path)
+
+
+def test_csv_types_come_from_all_rows(tmp_path: Path) -> None:
+    head = b"whole,late,none,day\n" + b"1,5,,2020-01-01\n" * 30_000
+    rows = open_rows(write(tmp_path / "t.csv", head + b"1.5,word,7,2020-01-02\n"))
+    types = [column.type for column in rows.schema]
+    assert types == [Type.FLOAT, Type.STRING, Type.INT, Type.DATE]
+    last = rows.gather(np.array([30_000]), rows.schema.names).row(0)
+    assert last == (1.5, "word", 7, date(2020, 1, 2))
+
+
+def test_names_and_refused_options(tmp_path: Path) -> None:
+    pl.DataFrame({"x": [1]}).write_parquet(tmp_path / "flights.2024.parquet")
+    rows = open_rows(tmp_path / "flights.2024.parquet")
+    assert rows.name == "flights.2024"
+    assert rows.schema.dataset == "flights.2024"
+    assert open_rows(tmp_path / "flights.2024.parquet", name="other").name == "other"
+    assert open_rows(tmp_path / "flights.2024.parquet.holdfast").name == "flights.2024"
+    assert open_rows({"x": [1]}).name == "data"
+    assert open_rows(rows) is rows
+    for options in ({"name": " "}, {"name": 5}, {"folder": tmp_path}):
+        with pytest.raises(InvalidArgument, match="must be"):
+            open_rows({"x": [1]}, **options)
+    with pytest.raises(InvalidArgument, match="folder must be"):
+        open_rows(tmp_path / "flights.2024.parquet.holdfast", folder=tmp_path / "x")
+
+
+def test_special_characters_in_paths_are_not_patterns(tmp_path: Path) -> None:
+    folder = tmp_path / "year=2024 [a-z]*"
+    folder.mkdir()
+    for suffix, writer in [("parquet", "write_parquet"), ("csv", "write_csv"), ("arrow", "write_ipc")]:
+        path = folder / f"t?.{suffix}"
+        getattr(pl.DataFrame({"x": [1, 2]}), writer)(path)
+        assert open_rows(path).schema.names == ("x",)
+
+
+def test_printouts_stay_short() -> None:
+    text = repr(open_rows({f"c{i}": [1] for i in range(100)}, name="wide"))
+    assert text.startswith("wide: 1 row, 100 columns\n")
+    assert text.endswith("and 70 more")
+
+
+def test_opening_arrays_imports_no_frame_library() -> None:
+    code = (
+        "import sys, numpy as np; from holdfast.rows.open import open_rows; open_rows({'x': np.ones(3)}); "
+        "print(sorted({'pandas', 'pyarrow', 'narwhals', 'rich'} & set(sys.modules)))"
+    )
+    done = run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
