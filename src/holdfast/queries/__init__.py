@@ -1,0 +1,1 @@
+"""What may be asked: text, Polars expressions and callables become checked functions of one row."""

@@ -1,0 +1,194 @@
+"""From what the caller says to a checked query. Everything is decided from the schema; no row is read."""
+
+from collections.abc import Sequence
+from datetime import date, datetime
+from functools import lru_cache
+from itertools import pairwise
+from math import isfinite
+from numbers import Real
+from typing import Any
+
+import polars as pl
+
+from holdfast import check
+from holdfast.errors import InvalidArgument, InvalidQuery
+from holdfast.queries.callables import Function, from_callable
+from holdfast.queries.expression import Rowwise, Same, from_text
+from holdfast.queries.functions.rule import article, time_literal
+from holdfast.queries.kinds import AtMost, Bins, Histogram, Mean, Share
+from holdfast.queries.polars_expression import from_polars
+from holdfast.schema import Schema, Type
+
+MOST_CATEGORIES = 10_000
+Asked = str | pl.Expr | Function
+
+
+def rowwise(query: Asked, schema: Schema, columns: Sequence[str] | None = None) -> Rowwise:
+    """Return text, a Polars expression or a function as one checked function of a row."""
+    if isinstance(query, pl.Expr):
+        return from_polars(query, schema)
+    if callable(query):
+        return from_callable(query, schema, columns)
+    return from_text(query, schema)
+
+
+def build_mean(
+    query: Asked,
+    schema: Schema,
+    *,
+    within: tuple[float, float] | None = None,
+    where: Asked | None = None,
+    columns: Sequence[str] | None = None,
+) -> Share | Mean:
+    """Return a share (boolean query) or a bounded mean (numeric query with `within`), over all rows or a group.
+
+    A boolean query needs no bounds: they are (0, 1), and saying so is allowed. Other bounds would clip or stretch
+    yes and no, which nobody means, so they are refused.
+    """
+    if isinstance(query, str) and (where is None or isinstance(where, str)):
+        bounds = None if within is None else check.interval("within", within)
+        return _mean_of_text(query, Same(schema), bounds, where)
+    bounds = None if within is None else check.interval("within", within)
+    return _mean(query, schema, bounds, where, columns)
+
+
+@lru_cache(maxsize=4096)
+def _mean_of_text(query: str, same: Same, bounds: tuple[float, float] | None, where: str | None) -> Share | Mean:
+    return _mean(query, same.schema, bounds, where, None)
+
+
+def _mean(
+    query: Asked,
+    schema: Schema,
+    bounds: tuple[float, float] | None,
+    where: Asked | None,
+    columns: Sequence[str] | None,
+) -> Share | Mean:
+    value = rowwise(query, schema, columns)
+    group = _condition(where, schema, columns)
+    if value.type is Type.BOOL:
+        if bounds not in (None, (0.0, 1.0)):
+            raise InvalidArgument(f"within must be left out for a yes-or-no query; got {bounds}.", name="within")
+        return Share(value, group)
+    if not value.type.is_number:
+        raise InvalidQuery(f"A mean needs numbers or yes-or-no values; '{value.text}' is {article(value.type)}.")
+    if bounds is None:
+        raise InvalidArgument(
+            f"within must be a pair (low, high) for the mean of '{value.text}'; got None. Declare the range; "
+            "values outside it are clipped.",
+            name="within",
+        )
+    return Mean(value, bounds, group)
+
+
+def build_at_most(
+    query: Asked,
+    threshold: float,
+    schema: Schema,
+    *,
+    where: Asked | None = None,
+    columns: Sequence[str] | None = None,
+) -> AtMost:
+    """Return the share of values at most `threshold`, among rows that have a value (and are inside `where`)."""
+    check.number(threshold=threshold)
+    value = rowwise(query, schema, columns)
+    if not value.type.is_number:
+        raise InvalidQuery(f"A quantile needs numbers; '{value.text}' is {article(value.type)}.")
+    return AtMost(value, float(threshold), _condition(where, schema, columns))
+
+
+def build_histogram(
+    query: Asked,
+    schema: Schema,
+    *,
+    categories: Sequence[Any] | None = None,
+    bins: Sequence[float] | None = None,
+    where: Asked | None = None,
+    columns: Sequence[str] | None = None,
+) -> Histogram | Bins:
+    """Return a histogram over declared categories or bins.
+
+    `where` is refused: a row outside it is neither in a category nor "other". Those who want it counted as "other"
+    can say so: `CASE WHEN <condition> THEN <value> END`.
+    """
+    if where is not None:
+        raise InvalidArgument(
+            "where must be left out of a histogram; got one. To count other rows as 'other', ask for "
+            "CASE WHEN <condition> THEN <value> END.",
+            name="where",
+        )
+    if (categories is None) == (bins is None):
+        raise InvalidArgument("A histogram must be given either categories or bins.", name="categories")
+    value = rowwise(query, schema, columns)
+    if bins is not None:
+        if not value.type.is_number:
+            raise InvalidQuery(f"bins needs numbers; '{value.text}' is {article(value.type)}. Give categories.")
+        return Bins(value, _edges(bins))
+    return Histogram(value, _categories(categories, value.type))
+
+
+def _condition(where: Asked | None, schema: Schema, columns: Sequence[str] | None) -> Rowwise | None:
+    if where is None:
+        return None
+    group = rowwise(where, schema, columns)
+    if group.type is not Type.BOOL:
+        raise InvalidQuery(f"where must be a yes-or-no condition; '{group.text}' is {article(group.type)}.")
+    return group
+
+
+def _edges(bins: Sequence[float]) -> tuple[float, ...]:
+    edges = _listed("bins", bins)
+    if len(edges) < 2:
+        raise InvalidArgument(f"bins must be at least two edges; got {len(edges)}.", name="bins")
+    for place, edge in enumerate(edges):
+        check.number(**{f"bins[{place}]": edge})
+    if any(low >= high for low, high in pairwise(edges)):
+        raise InvalidArgument("bins must be increasing edges.", name="bins")
+    return tuple(float(edge) for edge in edges)
+
+
+def _listed(name: str, values: Any) -> list[Any]:
+    if isinstance(values, str | bytes | dict) or not hasattr(values, "__iter__"):
+        raise InvalidArgument(f"{name} must be a list; got {type(values).__name__}.", name=name)
+    listed = list(values)
+    if not 1 <= len(listed) <= MOST_CATEGORIES + 1:
+        raise InvalidArgument(f"{name} must be a list of 1 to {MOST_CATEGORIES} values; got {len(listed)}.", name=name)
+    return listed
+
+
+def _categories(categories: Any, type_: Type) -> tuple[Any, ...]:
+    listed = [_category(place, value, type_) for place, value in enumerate(_listed("categories", categories))]
+    if len(listed) > MOST_CATEGORIES:
+        raise InvalidArgument(f"categories must be at most {MOST_CATEGORIES}; got {len(listed)}.", name="categories")
+    seen: set[Any] = set()
+    for value in listed:
+        if value in seen:
+            raise InvalidArgument(f"categories must be distinct; got {value!r} twice.", name="categories")
+        seen.add(value)
+    return tuple(listed)
+
+
+def _category(place: int, value: Any, type_: Type) -> Any:
+    """Return a category as a value of the expression's type."""
+    if hasattr(value, "item") and not isinstance(value, str):
+        value = value.item()  # numpy scalars
+    match type_:
+        case Type.BOOL if isinstance(value, bool):
+            return value
+        case Type.STRING if isinstance(value, str):
+            return value
+        case Type.INT | Type.FLOAT if not isinstance(value, bool) and isinstance(value, Real) and isfinite(value):
+            return _number(place, value, type_)
+        case Type.DATE if isinstance(value, str) or (isinstance(value, date) and not isinstance(value, datetime)):
+            return time_literal(value, type_).value
+        case Type.DATETIME if isinstance(value, str | date):
+            return time_literal(value, type_).value
+    raise InvalidArgument(f"categories[{place}] must be {article(type_)}; got {value!r}.", name="categories")
+
+
+def _number(place: int, value: Any, type_: Type) -> int | float:
+    if type_ is Type.FLOAT:
+        return float(value) + 0.0  # -0.0 and 0.0 are one category
+    if int(value) != value or not -(2**63) <= int(value) < 2**63:
+        raise InvalidArgument(f"categories[{place}] must be an integer; got {value!r}.", name="categories")
+    return int(value)

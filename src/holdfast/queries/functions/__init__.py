@@ -1,0 +1,1 @@
+"""What an expression may do: for every operation its types, its NULLs and how it is evaluated."""

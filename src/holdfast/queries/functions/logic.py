@@ -1,0 +1,121 @@
+"""Comparing, choosing and converting. AND, OR and NOT know three values: true, false and NULL."""
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import and_, eq, ge, gt, le, lt, ne, or_
+from typing import Any
+
+import polars as pl
+
+from holdfast.queries.functions.rule import Rule, common_type
+from holdfast.queries.functions.times import within_years
+from holdfast.queries.node import Node
+from holdfast.schema import Type
+
+_TRUE_WORDS, _FALSE_WORDS = ["true", "t", "yes", "y", "on", "1"], ["false", "f", "no", "n", "off", "0"]
+_DAY = "%Y-%m-%d"
+# Formats are fixed: a format guessed from the first row would make one row speak for the others.
+_MOMENTS = ["%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M"]
+
+
+def _is(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
+    if node.value is None:
+        return args[0].is_null()
+    return args[0].eq_missing(pl.lit(node.value))
+
+
+def _comparison(operator: Callable[[Any, Any], Any]) -> Rule:
+    return Rule(("value", "value"), Type.BOOL, lambda _, args: operator(args[0], args[1]))
+
+
+def _in(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
+    wanted = PHYSICAL[common_type(node.args) or Type.STRING]
+    listed = pl.Series([arg.value for arg in node.args[1:]], dtype=wanted, strict=False)
+    return args[0].cast(wanted, strict=False).is_in(listed.implode())
+
+
+def _case(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
+    chain = pl.when(args[0]).then(args[1])
+    for when, then in zip(args[2:-1:2], args[3:-1:2], strict=True):
+        chain = chain.when(when).then(then)  # type: ignore[assignment]
+    return chain.otherwise(args[-1])
+
+
+def _cast(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
+    """Convert, with NULL where the value has no counterpart. Never strict: that would raise and quote the data."""
+    value, target = args[0], node.value
+    source = node.args[0].type
+    if source is target:
+        return value
+    if source is Type.STRING:
+        return _from_text(value, target)
+    if target is Type.STRING and source is Type.DATE:
+        return value.dt.strftime(_DAY)
+    if target is Type.STRING and source is Type.DATETIME:
+        return value.dt.strftime("%Y-%m-%d %H:%M:%S%.6f")
+    if target is Type.INT and source is Type.FLOAT:
+        return value.round(0, mode="half_to_even").cast(pl.Int64, strict=False)
+    return value.cast(PHYSICAL[target], strict=False)
+
+
+def _from_text(text: pl.Expr, target: Type) -> pl.Expr:
+    text = text.str.strip_chars(" ")
+    match target:
+        case Type.BOOL:
+            word = text.str.to_lowercase()
+            return (
+                pl.when(word.is_in(_TRUE_WORDS)).then(pl.lit(True)).when(word.is_in(_FALSE_WORDS)).then(pl.lit(False))
+            )
+        case Type.DATE:
+            return within_years(text.str.to_date(_DAY, strict=False), target)
+        case Type.DATETIME:
+            read = [text.str.to_datetime(form, time_unit="us", strict=False) for form in _MOMENTS]
+            day = text.str.to_date(_DAY, strict=False)
+            return within_years(
+                pl.coalesce(*read, within_years(day, Type.DATE).cast(pl.Datetime("us"), strict=False)), target
+            )
+        case _:
+            return text.cast(PHYSICAL[target], strict=False)
+
+
+PHYSICAL: dict[Type, pl.DataType] = {
+    Type.BOOL: pl.Boolean(),
+    Type.INT: pl.Int64(),
+    Type.FLOAT: pl.Float64(),
+    Type.STRING: pl.String(),
+    Type.DATE: pl.Date(),
+    Type.DATETIME: pl.Datetime("us"),
+}
+CASTS: dict[Type, frozenset[Type]] = {
+    Type.BOOL: frozenset({Type.BOOL, Type.INT, Type.FLOAT, Type.STRING}),
+    Type.INT: frozenset({Type.BOOL, Type.INT, Type.FLOAT, Type.STRING}),
+    Type.FLOAT: frozenset({Type.BOOL, Type.INT, Type.FLOAT, Type.STRING}),
+    Type.STRING: frozenset(Type),
+    Type.DATE: frozenset({Type.DATE, Type.DATETIME, Type.STRING}),
+    Type.DATETIME: frozenset({Type.DATE, Type.DATETIME, Type.STRING}),
+}
+_COMPARE = {"=": eq, "<>": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
+
+RULES: dict[str, Rule] = {
+    **{op: _comparison(operator) for op, operator in _COMPARE.items()},
+    "BETWEEN": Rule(
+        ("value",) * 3, Type.BOOL, lambda _, args: (args[0] >= args[1]) & (args[0] <= args[2]), copies=(2, 1)
+    ),
+    "IN": Rule(("value",), Type.BOOL, _in, more=True),
+    "IS": Rule(("value",), Type.BOOL, _is, null="never"),
+    "AND": Rule(("boolean",), Type.BOOL, lambda _, args: reduce(and_, args), more=True),
+    "OR": Rule(("boolean",), Type.BOOL, lambda _, args: reduce(or_, args), more=True),
+    "NOT": Rule(("boolean",), Type.BOOL, lambda _, args: args[0].not_()),
+    "CASE": Rule(("value",), None, _case, more=True),
+    "COALESCE": Rule(("value",), None, lambda _, args: pl.coalesce(*args), null="all", more=True),
+    "NULLIF": Rule(
+        ("value", "value"),
+        None,
+        lambda _, args: pl.when(args[0] == args[1]).then(None).otherwise(args[0]),
+        null="may",
+        copies=(2, 1),
+    ),
+    "GREATEST": Rule(("value",), None, lambda _, args: pl.max_horizontal(*args), null="all", more=True),
+    "LEAST": Rule(("value",), None, lambda _, args: pl.min_horizontal(*args), null="all", more=True),
+    "CAST": Rule(("value",), Type.STRING, _cast, copies=(5,)),
+}

@@ -1,0 +1,135 @@
+"""Arithmetic. Everything is computed in double precision, so nothing overflows: exact to 2^53, then rounded.
+
+Where mathematics has no answer (division by zero, the root of a negative number) the result is NULL.
+"""
+
+from collections.abc import Callable, Sequence
+
+import polars as pl
+
+from holdfast.queries.functions.rule import Build, Rule
+from holdfast.queries.node import Node
+from holdfast.schema import Type
+
+
+def as_floats(node: Node, args: Sequence[pl.Expr]) -> list[pl.Expr]:
+    """Return the arguments in double precision."""
+    return [
+        arg
+        if given.type is Type.FLOAT
+        else pl.lit(None if given.value is None else float(given.value), dtype=pl.Float64)
+        if given.is_literal
+        else arg.cast(pl.Float64, strict=False)
+        for given, arg in zip(node.args, args, strict=True)
+    ]
+
+
+def _of_floats(function: Callable[..., pl.Expr]) -> Build:
+    return lambda node, args: function(*as_floats(node, args))
+
+
+def _spread(constant: pl.Expr) -> pl.Expr:
+    """Give a constant divisor one value per row.
+
+    Polars multiplies by the reciprocal of a lone number, which rounds differently from division: a row would get
+    another value alone than among others.
+    """
+    return constant + pl.int_range(pl.len()).cast(pl.Float64) * 0.0
+
+
+def _quotient(left: pl.Expr, right: pl.Expr, *, constant: bool) -> pl.Expr:
+    """Divide; by zero gives NULL."""
+    right = _spread(right) if constant else right
+    return left / pl.when(right != 0.0).then(right)
+
+
+def _divide(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
+    left, right = as_floats(node, args)
+    return _quotient(left, right, constant=node.args[1].is_constant)
+
+
+def _remainder(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
+    """Remainder with the sign of the dividend, as SQL has it; Polars gives it the sign of the divisor."""
+    whole = all(given.type is Type.INT for given in node.args)
+    left, right = args if whole else as_floats(node, args)
+    right = _spread(right) if node.args[1].is_constant and not whole else right
+    divisor = pl.when(right != 0).then(right)
+    floored = left % divisor
+    remainder = pl.when((floored != 0) & ((left < 0) != (right < 0))).then(floored - divisor).otherwise(floored)
+    # Polars takes left - floor(left / right) * right, which overflows when the quotient does: no value, then.
+    return remainder if whole else pl.when(remainder.is_finite()).then(remainder)
+
+
+def _rounded(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
+    if node.args[0].type is Type.INT:
+        return args[0]
+    decimals = node.args[1].value if len(node.args) > 1 else 0
+    return args[0].round(decimals, mode="half_away_from_zero")
+
+
+def _unless_whole(function: Callable[[pl.Expr], pl.Expr]) -> Build:
+    return lambda node, args: args[0] if node.args[0].type is Type.INT else function(args[0])
+
+
+def _logarithm(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
+    base, of = as_floats(node, args)
+    base = pl.when((base > 0.0) & (base != 1.0)).then(base)
+    natural = pl.when(of > 0.0).then(of).log()
+    quotient = _quotient(natural, base.log(), constant=node.args[0].is_constant)
+    # Powers of the base come out a hair off (log10(1000) = 2.9999999999999996): settle them on the whole number.
+    near = quotient.round(0)
+    return pl.when((quotient - near).abs() < 1e-13).then(near).otherwise(quotient)
+
+
+def _positive_log(of: pl.Expr) -> pl.Expr:
+    return pl.when(of > 0.0).then(of).log()
+
+
+def _arithmetic(function: Callable[[pl.Expr, pl.Expr], pl.Expr], *, null: bool = False) -> Rule:
+    return Rule(
+        ("number", "number"),
+        Type.FLOAT,
+        _of_floats(function),
+        null="may" if null else "any",
+        may_be_nan=True,
+        passes_nan=True,
+    )
+
+
+def _smooth(function: Callable[[pl.Expr], pl.Expr], *, null: bool = False) -> Rule:
+    return Rule(
+        ("number",), Type.FLOAT, _of_floats(function), null="may" if null else "any", may_be_nan=True, passes_nan=True
+    )
+
+
+RULES: dict[str, Rule] = {
+    "+": _arithmetic(lambda a, b: a + b),
+    "-": _arithmetic(lambda a, b: a - b),
+    "*": _arithmetic(lambda a, b: a * b),
+    "/": Rule(("number", "number"), Type.FLOAT, _divide, null="may", may_be_nan=True, passes_nan=True, copies=(1, 2)),
+    "%": Rule(("number", "number"), None, _remainder, null="may", may_be_nan=True, copies=(8, 18)),
+    "NEG": _smooth(lambda a: -a),
+    "ABS": _smooth(lambda a: a.abs()),
+    "SIGN": Rule(("number",), Type.INT, lambda _, args: args[0].sign().cast(pl.Int64, strict=False)),
+    "ROUND": Rule(("number", "number"), None, _rounded, least=1, may_be_nan=True, passes_nan=True),
+    "FLOOR": Rule(("number",), None, _unless_whole(lambda a: a.floor()), may_be_nan=True, passes_nan=True),
+    "CEIL": Rule(("number",), None, _unless_whole(lambda a: a.ceil()), may_be_nan=True, passes_nan=True),
+    "SQRT": _smooth(lambda a: a.sqrt(), null=True),
+    "CBRT": _smooth(lambda a: a.cbrt()),
+    "EXP": _smooth(lambda a: a.exp()),
+    "LN": Rule(
+        ("number",), Type.FLOAT, _of_floats(_positive_log), null="may", may_be_nan=True, passes_nan=True, copies=(2,)
+    ),
+    "LOG": Rule(("number", "number"), Type.FLOAT, _logarithm, null="may", may_be_nan=True, copies=(24, 8)),
+    "POWER": _arithmetic(lambda a, b: a**b, null=True),
+    "SIN": _smooth(lambda a: a.sin()),
+    "COS": _smooth(lambda a: a.cos()),
+    "TAN": _smooth(lambda a: a.tan()),
+    "ASIN": _smooth(lambda a: a.arcsin(), null=True),
+    "ACOS": _smooth(lambda a: a.arccos(), null=True),
+    "ATAN": _smooth(lambda a: a.arctan()),
+    "ATAN2": _arithmetic(pl.arctan2),
+    "TANH": _smooth(lambda a: a.tanh()),
+    "DEGREES": _smooth(lambda a: a.degrees()),
+    "RADIANS": _smooth(lambda a: a.radians()),
+}

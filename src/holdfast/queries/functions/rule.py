@@ -1,0 +1,167 @@
+"""One row of the table: what an operation takes, what it gives, when it is NULL and how Polars computes it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from typing import Literal
+
+import polars as pl
+
+from holdfast.errors import InvalidQuery
+from holdfast.queries.node import COMPARISONS, Node
+from holdfast.schema import Type
+
+NullRule = Literal["any", "all", "may", "never"]
+Build = Callable[[Node, Sequence[pl.Expr]], pl.Expr]
+
+KINDS: dict[str, tuple[Type, ...]] = {
+    "number": (Type.INT, Type.FLOAT),
+    "whole number": (Type.INT,),
+    "text": (Type.STRING,),
+    "boolean": (Type.BOOL,),
+    "date": (Type.DATE,),
+    "date or timestamp": (Type.DATE, Type.DATETIME),
+    "value": tuple(Type),
+}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """`takes` names the kind of each argument (the last one repeats when `more`); `gives` the type that results.
+
+    `gives=None` means: the common type of all arguments. `may_be_nan` marks results that can be NaN, which is NULL
+    to every operation but those with `passes_nan` (arithmetic, where NaN stays NaN), so it is turned into NULL
+    once, where it matters. `copies` says how often each argument is mentioned in what Polars evaluates (the last one
+    repeats): mentions multiply when operations nest, so they are counted and bounded.
+    """
+
+    takes: tuple[str, ...]
+    gives: Type | None
+    build: Build
+    null: NullRule = "any"
+    least: int | None = None  # how many arguments at least; None: all of `takes`
+    more: bool = False
+    may_be_nan: bool = False
+    passes_nan: bool = False
+    copies: tuple[int, ...] = (1,)
+
+
+def null_of(rule: Rule, args: Sequence[Node]) -> bool:
+    """Return whether the result may be NULL, from the arguments alone."""
+    match rule.null:
+        case "any":
+            return any(arg.nullable for arg in args)
+        case "all":
+            return all(arg.nullable for arg in args)
+        case "may":
+            return True
+        case "never":
+            return False
+
+
+def apply(op: str, rule: Rule, args: Sequence[Node]) -> Node:
+    """Return the checked node of an operation, or refuse it."""
+    least = len(rule.takes) if rule.least is None else rule.least
+    most = None if rule.more else len(rule.takes)
+    if len(args) < least or (most is not None and len(args) > most):
+        wanted = f"at least {least}" if most is None else f"{least} to {most}" if most > least else str(least)
+        raise InvalidQuery(f"{op} takes {wanted} argument{'s' * (wanted != '1')}; got {len(args)}.")
+    for place, arg in enumerate(args):
+        kind = rule.takes[min(place, len(rule.takes) - 1)]
+        if arg.type is not None and arg.type not in KINDS[kind]:
+            raise InvalidQuery(f"{op} takes a {kind}; '{arg}' is {article(arg.type)}.")
+    if rule.gives is None:
+        args = unified(op, args)
+        gives = common_type(args)
+    else:
+        gives = rule.gives
+        args = [
+            arg if arg.type is not None else replace(arg, type=KINDS[rule.takes[min(i, len(rule.takes) - 1)]][0])
+            for i, arg in enumerate(args)
+        ]
+    return Node(op, tuple(args), type=gives, nullable=null_of(rule, args))
+
+
+def article(type_: Type) -> str:
+    """Return the type as a sentence names it.
+
+    >>> article(Type.INT), article(Type.STRING)
+    ('an integer', 'text')
+    """
+    if type_ is Type.STRING:
+        return "text"
+    return f"an {type_}" if type_ is Type.INT else f"a {type_}"
+
+
+def unified(op: str, args: Sequence[Node]) -> list[Node]:
+    """Bring arguments to one type: numbers together, dates with timestamps, text constants read as dates."""
+    types = {arg.type for arg in args if arg.type is not None}
+    if not types:
+        raise InvalidQuery(f"{op} of nothing but NULL has no type.")
+    if types == {Type.INT, Type.FLOAT}:
+        common = Type.FLOAT
+    elif Type.DATETIME in types and types <= {Type.DATE, Type.DATETIME, Type.STRING}:
+        common = Type.DATETIME
+    elif Type.DATE in types and types <= {Type.DATE, Type.STRING}:
+        common = Type.DATE
+        if any(arg.is_literal and arg.type is Type.STRING and len(arg.value) > 10 for arg in args):
+            common = Type.DATETIME  # a constant that names a time of day
+    elif len(types) == 1:
+        common = types.pop()
+    else:
+        raise _mismatch(op, args)
+    if common in (Type.DATE, Type.DATETIME) and any(arg.type is Type.STRING and not arg.is_literal for arg in args):
+        raise _mismatch(op, args)
+    return [_as_common(arg, common) for arg in args]
+
+
+def common_type(args: Sequence[Node]) -> Type | None:
+    """Return the type of values brought to one type."""
+    types = {arg.type for arg in args}
+    return Type.FLOAT if Type.FLOAT in types else args[0].type
+
+
+def _mismatch(op: str, args: Sequence[Node]) -> InvalidQuery:
+    typed = [arg for arg in args if arg.type is not None]
+    left = typed[0]
+    right = next(arg for arg in typed if arg.type is not left.type)
+    words = {Type.BOOL: "booleans", Type.STRING: "text", Type.DATE: "dates", Type.DATETIME: "timestamps"}
+    if op in COMPARISONS and not left.is_literal and left.type is not None and right.type is not None:
+        kind = words.get(right.type, "numbers")
+        return InvalidQuery(f"'{left}' is {article(left.type)}; {op} {right} compares {kind}.")
+    facts = " and ".join(f"'{arg}' is {article(arg.type)}" for arg in (left, right) if arg.type is not None)
+    return InvalidQuery(f"{op} needs values of one type; {facts}.")
+
+
+def _as_common(arg: Node, common: Type) -> Node:
+    if arg.type is None:
+        return replace(arg, type=common)
+    if arg.type is common or common is Type.FLOAT:
+        return arg
+    if arg.is_literal:
+        return time_literal(arg.value, common)
+    return Node("CAST", (arg,), value=common, type=common, nullable=arg.nullable)
+
+
+def time_literal(value: str | date, wanted: Type) -> Node:
+    """Read a constant as a date or a timestamp, or refuse it."""
+    if isinstance(value, str):
+        read = _read_time(value, wanted)
+    elif wanted is Type.DATETIME and not isinstance(value, datetime):
+        read = datetime(value.year, value.month, value.day)
+    else:
+        read = value
+    return Node("literal", value=read, type=wanted)
+
+
+def _read_time(text: str, wanted: Type) -> date:
+    try:
+        if wanted is Type.DATE:
+            return date.fromisoformat(text.strip())
+        moment = datetime.fromisoformat(text.strip())
+        if moment.tzinfo is not None:  # timestamps are in UTC throughout
+            moment = moment.astimezone(UTC).replace(tzinfo=None)
+    except (ValueError, OverflowError):
+        example = "2024-12-31" if wanted is Type.DATE else "2024-12-31 23:59:59"
+        raise InvalidQuery(f"{text!r} must be a {wanted} such as '{example}'.") from None
+    return moment

@@ -1,0 +1,284 @@
+"""The questions one row can answer: a share, a mean, a place in a histogram."""
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from holdfast.queries.base import Said
+from holdfast.queries.expression import Rowwise
+from holdfast.queries.node import literal_text
+from holdfast.schema import Type
+
+
+def booleans(values: pl.Series) -> NDArray[np.bool_]:
+    """Return truth per row; NULL is false."""
+    if values.null_count():
+        values = values & values.is_not_null()
+    truth: NDArray[np.bool_] = values.to_numpy()
+    return truth
+
+
+def floats(values: pl.Series) -> NDArray[np.float64]:
+    """Return numbers per row; NULL is NaN."""
+    if values.dtype != pl.Float64:
+        values = values.cast(pl.Float64, strict=False)
+    numbers: NDArray[np.float64] = values.to_numpy()
+    return numbers
+
+
+def _together(*parts: Rowwise | None) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for part in parts if part is not None for name in part.columns))
+
+
+def _identity(value: Rowwise, where: Rowwise | None, **facts: Any) -> str | None:
+    if value.identity is None or (where is not None and where.identity is None):
+        return None
+    asked = {**facts, "value": value.identity, "where": None if where is None else where.identity}
+    return json.dumps(asked, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def _where(where: Rowwise | None) -> str:
+    return "" if where is None else f" where {where.text}"
+
+
+def _outside(where: Rowwise, rows: pl.DataFrame) -> NDArray[np.bool_]:
+    return ~booleans(where.series(rows))
+
+
+@dataclass(frozen=True)
+class Share:
+    """How often a row says yes. A NULL predicate is no; with `where`, only rows for which that is true count."""
+
+    value: Rowwise
+    where: Rowwise | None = None
+    bounds: tuple[float, float] = (0.0, 1.0)
+
+    @property
+    def kind(self) -> str:
+        """A share of all rows, or of a group."""
+        return "share" if self.where is None else "group"
+
+    @property
+    def outcomes(self) -> int:
+        """No and yes; in a group also "excluded"."""
+        return 2 if self.where is None else 3
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns it reads."""
+        return _together(self.value, self.where)
+
+    @property
+    def text(self) -> str:
+        """How it reads."""
+        return f"share of {self.value.text}{_where(self.where)}"
+
+    @property
+    def identity(self) -> str | None:
+        """Canonical text."""
+        return _identity(self.value, self.where, kind="share")
+
+    def evaluate(self, rows: pl.DataFrame) -> Said:
+        """Return yes or no per row; NaN outside the group."""
+        said = booleans(self.value.series(rows))
+        if self.where is None:
+            return said
+        return np.where(_outside(self.where, rows), np.nan, said)
+
+
+@dataclass(frozen=True)
+class Mean:
+    """The mean of a number, clipped to declared bounds. Rows without a value, or outside `where`, do not count."""
+
+    value: Rowwise
+    bounds: tuple[float, float]
+    where: Rowwise | None = None
+
+    @property
+    def kind(self) -> str:
+        """A mean over all rows, or over those that have a value."""
+        return "group" if self.value.nullable or self.where is not None else "mean"
+
+    @property
+    def outcomes(self) -> int:
+        """The low end and the high end; in a group also "excluded"."""
+        return 3 if self.kind == "group" else 2
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns it reads."""
+        return _together(self.value, self.where)
+
+    @property
+    def text(self) -> str:
+        """How it reads."""
+        low, high = self.bounds
+        return f"mean of {self.value.text} within [{low:.15g}, {high:.15g}]{_where(self.where)}"
+
+    @property
+    def identity(self) -> str | None:
+        """Canonical text."""
+        return _identity(self.value, self.where, kind="mean", within=self.bounds)
+
+    def evaluate(self, rows: pl.DataFrame) -> Said:
+        """Return the value per row, rescaled from the bounds to [0, 1]; NaN where it does not count."""
+        low, high = self.bounds
+        said = np.clip(floats(self.value.series(rows)), low, high)
+        said -= low
+        said /= high - low
+        np.minimum(said, 1.0, out=said)  # rounding may end a hair above; NaN stays NaN
+        if self.kind == "mean":
+            said[np.isnan(said)] = 0.0  # no NULL was announced: what is left (infinity minus infinity) counts low
+        elif self.where is not None:
+            said[_outside(self.where, rows)] = np.nan
+        return said
+
+
+@dataclass(frozen=True)
+class AtMost:
+    """How often a value is at most `threshold`, among rows that have one: what quantiles ask."""
+
+    value: Rowwise
+    threshold: float
+    where: Rowwise | None = None
+    bounds: tuple[float, float] = (0.0, 1.0)
+
+    @property
+    def kind(self) -> str:
+        """A share of all rows, or of those that have a value."""
+        return "group" if self.value.nullable or self.where is not None else "share"
+
+    @property
+    def outcomes(self) -> int:
+        """No and yes; in a group also "excluded"."""
+        return 3 if self.kind == "group" else 2
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns it reads."""
+        return _together(self.value, self.where)
+
+    @property
+    def text(self) -> str:
+        """How it reads."""
+        return f"share of {self.value.text} <= {self.threshold:.15g}{_where(self.where)}"
+
+    @property
+    def identity(self) -> str | None:
+        """Canonical text."""
+        return _identity(self.value, self.where, kind="at_most", threshold=self.threshold)
+
+    def evaluate(self, rows: pl.DataFrame) -> Said:
+        """Return yes or no per row; NaN where there is no value, or outside the group."""
+        values = floats(self.value.series(rows))
+        below = values <= self.threshold
+        if self.kind == "share":
+            return below
+        excluded = np.isnan(values)
+        if self.where is not None:
+            excluded |= _outside(self.where, rows)
+        return np.where(excluded, np.nan, below)
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Which of the declared categories a row falls into; everything else, NULL included, is "other"."""
+
+    value: Rowwise
+    categories: tuple[Any, ...]
+    bounds: tuple[float, float] = (0.0, 1.0)
+    kind: str = "histogram"
+
+    @property
+    def outcomes(self) -> int:
+        """The categories, then "other"."""
+        return len(self.categories) + 1
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns it reads."""
+        return self.value.columns
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What each outcome is called."""
+        return (*(str(category) for category in self.categories), "other")
+
+    @property
+    def text(self) -> str:
+        """How it reads."""
+        shown = ", ".join(literal_text(category) for category in self.categories[:8])
+        more = f" and {len(self.categories) - 8} more" if len(self.categories) > 8 else ""
+        return f"histogram of {self.value.text} over {shown}{more}"
+
+    @property
+    def identity(self) -> str | None:
+        """Canonical text; the order of the categories is part of the question."""
+        listed = [literal_text(category) for category in self.categories]
+        return _identity(self.value, None, kind="histogram", categories=listed)
+
+    @cached_property
+    def _known(self) -> pl.Enum:
+        return pl.Enum(self.categories)
+
+    def evaluate(self, rows: pl.DataFrame) -> Said:
+        """Return the number of the category per row."""
+        other = len(self.categories)
+        values = self.value.series(rows)
+        if self.value.type is Type.STRING:
+            codes = values.cast(self._known, strict=False).to_physical().cast(pl.Int64).fill_null(other)
+        else:
+            old = pl.Series(self.categories, dtype=values.dtype, strict=False)
+            codes = values.replace_strict(old, range(other), default=other, return_dtype=pl.Int64)
+        said: NDArray[np.int64] = codes.to_numpy()
+        return said
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Which right-open bin [edge, next edge) a number falls into; everything else, NULL included, is "other"."""
+
+    value: Rowwise
+    edges: tuple[float, ...]
+    bounds: tuple[float, float] = (0.0, 1.0)
+    kind: str = "histogram"
+
+    @property
+    def outcomes(self) -> int:
+        """The bins, then "other"."""
+        return len(self.edges)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns it reads."""
+        return self.value.columns
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What each outcome is called."""
+        pairs = zip(self.edges, self.edges[1:], strict=False)
+        return (*(f"[{low:.15g}, {high:.15g})" for low, high in pairs), "other")
+
+    @property
+    def text(self) -> str:
+        """How it reads."""
+        low, high = self.edges[0], self.edges[-1]
+        return f"histogram of {self.value.text} in {len(self.edges) - 1} bins over [{low:.15g}, {high:.15g})"
+
+    @property
+    def identity(self) -> str | None:
+        """Canonical text."""
+        return _identity(self.value, None, kind="bins", edges=self.edges)
+
+    def evaluate(self, rows: pl.DataFrame) -> Said:
+        """Return the number of the bin per row."""
+        values = floats(self.value.series(rows))
+        other = len(self.edges) - 1
+        codes = np.searchsorted(np.asarray(self.edges), values, side="right").astype(np.int64) - 1
+        codes[(codes < 0) | (codes >= other)] = other  # NaN sorts beyond the last edge
+        return codes

@@ -1,0 +1,222 @@
+"""Every word of a query text is settled before it is parsed: an operator, an allowed function, a type or a column.
+
+What is none of these is refused here, by the name the caller used. So the parser only ever meets words it may
+meet, which also keeps its time bounded: some words it knows and we do not (types used as functions) take it
+exponential time to nest.
+"""
+
+from difflib import get_close_matches
+from functools import cache
+from typing import TYPE_CHECKING
+
+from holdfast.errors import InvalidQuery
+from holdfast.queries.functions.table import WRITTEN
+from holdfast.queries.node import RESERVED
+from holdfast.schema import Schema, Type
+
+if TYPE_CHECKING:
+    from sqlglot.dialects.dialect import Dialect
+    from sqlglot.tokens import Token  # type: ignore[attr-defined]
+
+LONGEST_TEXT = 4_000  # characters
+MOST_NESTING = 24  # brackets and CASEs inside each other; the parser needs some 25 Python frames for each
+DIALECT = "duckdb"
+
+TYPES = {
+    "BOOLEAN": Type.BOOL, "BOOL": Type.BOOL, "INTEGER": Type.INT, "INT": Type.INT, "BIGINT": Type.INT,
+    "DOUBLE": Type.FLOAT, "FLOAT": Type.FLOAT, "REAL": Type.FLOAT, "TEXT": Type.STRING, "VARCHAR": Type.STRING,
+    "STRING": Type.STRING, "DATE": Type.DATE, "TIMESTAMP": Type.DATETIME,
+}  # fmt: skip
+_BEFORE_BRACKET = RESERVED - {"NULL", "TRUE", "FALSE", "END", "ISNULL", "NOTNULL", "BOTH"}
+_SYMBOLS = frozenset([
+    "L_PAREN", "R_PAREN", "COMMA", "PLUS", "DASH", "STAR", "SLASH", "MOD", "DPIPE", "EQ", "NEQ", "LT", "GT",
+    "LTE", "GTE", "DCOLON", "CARET", "DSTAR", "NUMBER", "STRING",
+])  # fmt: skip
+_AGGREGATES = frozenset([
+    "SUM", "AVG", "MEAN", "COUNT", "MIN", "MAX", "MEDIAN", "MODE", "STDDEV", "STDDEV_POP", "STDDEV_SAMP",
+    "VARIANCE", "VAR_POP", "VAR_SAMP", "QUANTILE", "QUANTILE_CONT", "PERCENTILE_CONT", "PERCENTILE_DISC",
+    "APPROX_COUNT_DISTINCT", "ARRAY_AGG", "STRING_AGG", "LIST", "GROUP_CONCAT", "CORR", "COVAR_POP",
+    "COVAR_SAMP", "BOOL_AND", "BOOL_OR", "EVERY", "FIRST", "LAST", "ANY_VALUE", "ARG_MAX", "ARG_MIN",
+    "HISTOGRAM", "ENTROPY", "SKEWNESS", "KURTOSIS", "PRODUCT", "FSUM",
+])  # fmt: skip
+_WINDOWS = frozenset([
+    "OVER", "ROW_NUMBER", "RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST", "NTILE", "LAG", "LEAD",
+    "FIRST_VALUE", "LAST_VALUE", "NTH_VALUE", "WINDOW", "PARTITION",
+])  # fmt: skip
+_CHANGING = frozenset([
+    "RANDOM", "RAND", "RANDN", "UUID", "GEN_RANDOM_UUID", "NEWID", "NOW", "TODAY", "CURRENT_DATE",
+    "CURRENT_TIME", "CURRENT_TIMESTAMP", "GETDATE", "LOCALTIME", "LOCALTIMESTAMP", "SYSDATE",
+    "CLOCK_TIMESTAMP", "NEXTVAL", "CURRENT_USER", "USER", "SESSION_USER", "VERSION",
+])  # fmt: skip
+_STATEMENTS = frozenset([
+    "SELECT", "WITH", "INSERT", "UPDATE", "DELETE", "DROP", "CREATE", "ALTER", "TRUNCATE", "MERGE", "COPY",
+    "ATTACH", "DETACH", "PRAGMA", "SHOW", "DESCRIBE", "EXPLAIN", "CALL", "EXECUTE", "GRANT", "REVOKE",
+    "BEGIN", "COMMIT", "ROLLBACK", "UNION", "INTERSECT", "EXCEPT", "VALUES", "WHERE", "ORDER", "GROUP",
+    "HAVING", "LIMIT", "OFFSET", "JOIN", "EXISTS", "SET",
+])  # fmt: skip
+
+
+@cache
+def dialect() -> "Dialect":
+    """Return the one dialect that texts are written in."""
+    from sqlglot.dialects.dialect import Dialect  # imported late: a plan needs no parser
+
+    return Dialect.get_or_raise(DIALECT)
+
+
+def settled(text: str, schema: Schema) -> "list[Token]":
+    """Return the tokens of a text with every word settled, or refuse."""
+    from sqlglot.errors import SqlglotError
+    from sqlglot.tokens import TokenType  # type: ignore[attr-defined]
+
+    if not isinstance(text, str):
+        raise InvalidQuery(f"A query must be text, a Polars expression or a function; got {type(text).__name__}.")
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise InvalidQuery("A query must be valid text; got half of a surrogate pair.")
+    if not text.strip():
+        raise InvalidQuery("A query must say something; got an empty text.")
+    if len(text) > LONGEST_TEXT:
+        raise InvalidQuery(f"A query must be at most {LONGEST_TEXT} characters long; got {len(text)}.")
+    try:
+        tokens = dialect().tokenize(text)
+    except SqlglotError:
+        raise InvalidQuery("A query must be readable; this one ends inside a quotation or a name.") from None
+    _check_nesting(tokens)
+    tokens = _with_fractions(tokens)
+    result: list[Token] = []
+    for place, token in enumerate(tokens):
+        if token.comments:
+            raise InvalidQuery("A query must not hold comments; leave them out.")
+        before = tokens[place - 1] if place else None
+        after = tokens[place + 1] if place + 1 < len(tokens) else None
+        if token.token_type is TokenType.IDENTIFIER:
+            if after is not None and after.token_type is TokenType.L_PAREN:
+                raise InvalidQuery(f"{token.text!r} is no function; a name in quotes is a column.")
+            token = _column(token, schema)
+        elif _is_word(token):
+            opening = [near.text.upper() for near in tokens[max(place - 2, 0) : place]]
+            if opening != ["EXTRACT", "("]:  # there stands a part of a date, which the function checks
+                token = _word(token, before, after, schema)
+        elif token.token_type.name not in _SYMBOLS:
+            raise _strange(token, before, after)
+        result.append(token)
+    return result
+
+
+def _with_fractions(tokens: "list[Token]") -> "list[Token]":
+    """Read `.5`, which arrives as a dot and a number, as the number it is."""
+    from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
+
+    result: list[Token] = []
+    for token in tokens:
+        dot = result[-1] if result and result[-1].token_type is TokenType.DOT else None
+        owner = result[-2] if dot and len(result) > 1 else None
+        free = owner is None or (
+            owner.token_type.name in _SYMBOLS - {"NUMBER", "R_PAREN"} or owner.text.upper() in RESERVED
+        )
+        if dot and free and token.token_type is TokenType.NUMBER and token.text.isdigit():
+            result[-1] = Token(TokenType.NUMBER, f"0.{token.text}", dot.line, dot.col, dot.start, token.end)
+        else:
+            result.append(token)
+    return result
+
+
+def _is_word(token: "Token") -> bool:
+    first = token.text[:1]
+    return (
+        token.token_type.name not in _SYMBOLS
+        and (first.isalpha() or first == "_")
+        and not (token.token_type.name.endswith("STRING") or token.token_type.name in ("NATIONAL", "PARAMETER"))
+    )
+
+
+def _check_nesting(tokens: "list[Token]") -> None:
+    depth = 0
+    for token in tokens:
+        kind = token.token_type.name
+        depth += (kind in ("L_PAREN", "CASE")) - (kind in ("R_PAREN", "END"))
+        if depth > MOST_NESTING:
+            raise InvalidQuery(f"A query must not nest more than {MOST_NESTING} levels deep.")
+
+
+def _word(token: "Token", before: "Token | None", after: "Token | None", schema: Schema) -> "Token":
+    word = token.text.upper()
+    following = None if after is None else after.token_type.name
+    preceding = None if before is None else before.text.upper()
+    if following == "DOT" and after is not None:
+        raise _strange(after, token, None)
+    if following == "L_PAREN":
+        if word in WRITTEN or word in _BEFORE_BRACKET:
+            return token
+        raise refused_function(token.text)
+    if word in RESERVED:
+        return token
+    if word in ("DATE", "TIMESTAMP") and following == "STRING":
+        return token
+    if before is not None and (preceding == "AS" or before.token_type.name == "DCOLON"):
+        if word in TYPES:
+            return token
+        raise InvalidQuery(f"CAST knows {', '.join(sorted(TYPES))}; got {token.text}.")
+    if word not in {name.upper() for name in schema.names}:
+        _refuse_known(token.text)
+    return _column(token, schema)
+
+
+def _column(token: "Token", schema: Schema) -> "Token":
+    """Return the word as a quoted name of one column, whatever the parser would have thought of it."""
+    from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
+
+    name = resolved(token.text, schema)
+    return Token(TokenType.IDENTIFIER, name, token.line, token.col, token.start, token.end)
+
+
+def resolved(name: str, schema: Schema) -> str:
+    """Return the column a name stands for: itself, or the only one that differs in capitals alone."""
+    if name not in schema:
+        alike = [known for known in schema.names if known.lower() == name.lower()]
+        if len(alike) > 1:
+            raise InvalidQuery(f"{name!r} could be {' or '.join(map(repr, alike))}; write one of them.")
+        name = alike[0] if alike else name
+    name = schema[name].name
+    if name == "*" or (name.startswith("^") and name.endswith("$")):
+        raise InvalidQuery(f"Column {name!r} reads as a pattern and cannot be asked about; rename it.")
+    return name
+
+
+def refused_function(name: str) -> InvalidQuery:
+    """Word the refusal of a function by why it is not allowed."""
+    try:
+        _refuse_known(name)
+    except InvalidQuery as refusal:
+        return refusal
+    near = get_close_matches(name.upper(), WRITTEN, n=1)
+    hint = f"; {near[0]} is" if near else ""
+    return InvalidQuery(f"{name} is not a function that queries may use{hint}.")
+
+
+def _refuse_known(name: str) -> None:
+    word = name.upper().split(" ")[0]
+    if word in _AGGREGATES:
+        raise InvalidQuery(f"{name} looks at many rows; a query says something about one row at a time.")
+    if word in _WINDOWS:
+        raise InvalidQuery(f"{name} is a window over other rows; a query says something about one row at a time.")
+    if word in _CHANGING:
+        raise InvalidQuery(f"{name} changes from call to call; a query must depend on its row alone.")
+    if word in _STATEMENTS:
+        raise InvalidQuery(f"A query must be one expression about a row, not a statement; got {name}.")
+    if "REGEX" in word or word in ("SIMILAR", "RLIKE", "GLOB"):
+        raise InvalidQuery(f"{name} is not allowed; use LIKE, CONTAINS, STARTS_WITH or ENDS_WITH.")
+    if word == "INTERVAL":
+        raise InvalidQuery("INTERVAL is not allowed; add whole days to a date, or use DATE_DIFF.")
+
+
+def _strange(token: "Token", before: "Token | None", after: "Token | None") -> InvalidQuery:
+    kind = token.token_type.name
+    if kind == "SEMICOLON":
+        return InvalidQuery("A query must be one expression; leave out the semicolon.")
+    if kind == "DOT":
+        around = f"{before.text if before else ''}.{after.text if after else ''}"
+        return InvalidQuery(f"A query must name columns alone, odd names in double quotes; got {around!r}.")
+    if kind in ("PLACEHOLDER", "PARAMETER", "COLON"):
+        return InvalidQuery("A query must be complete; it may not hold parameters.")
+    return InvalidQuery(f"A query must not use {token.text!r}.")

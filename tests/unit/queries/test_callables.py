@@ -1,0 +1,121 @@
+"""Functions are tried on made-up rows, and one row's failure is its own."""
+
+import random
+
+import numpy as np
+import polars as pl
+import pytest
+
+from holdfast.errors import InvalidQuery, UnknownName
+from holdfast.queries.build import build_at_most, build_histogram, build_mean
+from holdfast.schema import Column, Schema, Type
+from query_examples import SCHEMA
+
+SMALL = Schema((Column("x", Type.FLOAT, False), Column("i", Type.INT, False), Column("s", Type.STRING, True)))
+ROWS = pl.DataFrame({"x": [1.0, 2.0, -3.0], "i": [1, 0, 2], "s": ["a", None, "ccc"]})
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda rows: rows["x"] > rows["x"].mean(),
+        lambda rows: rows["x"] - rows["x"].median(),
+        lambda rows: rows["x"].rank(),
+        lambda rows: rows["x"].shift(1).fill_null(0.0),
+        lambda rows: rows["x"].cum_sum(),
+        lambda rows: rows["i"].is_duplicated(),
+        lambda rows: rows["s"].is_first_distinct(),
+        lambda rows: np.arange(len(rows)),
+        lambda rows: np.full(len(rows), len(rows)),
+        lambda rows: np.random.default_rng().random(len(rows)),
+        lambda rows: [random.random() for _ in range(len(rows))],
+        lambda rows: rows["x"].sort(),
+        lambda rows: rows["i"] == rows["i"].max(),
+        lambda rows: rows["i"] > rows["i"][0],
+    ],
+)
+def test_a_function_of_many_rows_is_refused(function):
+    with pytest.raises(InvalidQuery, match="function of one row"):
+        build_mean(function, SMALL, within=(0, 1))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda rows: 1.0,
+        lambda rows: True,
+        lambda rows: None,
+        lambda rows: "abc",
+        lambda rows: [1.0],
+        lambda rows: rows,
+        lambda rows: rows["s"],
+        lambda rows: pl.col("x"),
+        lambda rows: np.ones((len(rows), 2)),
+        lambda rows: ["a"] * len(rows),
+        lambda rows: rows["nope"],
+        lambda rows: 1 / 0,
+        lambda: 1,
+    ],
+)
+def test_a_function_of_the_wrong_shape_or_type_is_refused(function):
+    with pytest.raises(InvalidQuery) as refusal:
+        build_mean(function, SMALL, within=(0, 1))
+    assert str(refusal.value).endswith(".")
+
+
+def test_booleans_make_a_share():
+    query = build_mean(lambda rows: rows["x"] > 0, SMALL)
+    assert (query.kind, query.outcomes, query.identity) == ("share", 2, None)
+    assert query.columns == ("x", "i", "s")
+    assert query.evaluate(ROWS).tolist() == [True, True, False]
+
+
+def test_numbers_make_a_group_because_they_may_be_missing():
+    query = build_mean(lambda rows: rows["x"].to_numpy() * 2, SMALL, within=(0, 4), columns=["x"])
+    assert (query.kind, query.outcomes, query.columns) == ("group", 3, ("x",))
+    assert query.evaluate(ROWS).tolist() == [0.5, 1.0, 0.0]
+
+
+def test_rows_on_which_it_raises_have_no_value():
+    inverse = build_mean(lambda rows: [1 / int(i) for i in rows["i"]], SMALL, within=(0, 1))
+    assert np.array_equal(inverse.evaluate(ROWS), [1.0, np.nan, 0.5], equal_nan=True)
+    long = build_mean(lambda rows: [len(s) > 2 for s in rows["s"]], SMALL)
+    assert long.evaluate(ROWS).tolist() == [False, False, True]
+
+
+def test_named_functions_are_named():
+    def is_late(rows: pl.DataFrame) -> pl.Series:
+        return rows["x"] > 15
+
+    assert build_mean(is_late, SMALL).text == "share of is_late(rows)"
+    assert build_mean(is_late, SMALL, where="i > 0").text == "share of is_late(rows) where i > 0"
+
+
+def test_functions_in_every_kind():
+    def double(rows: pl.DataFrame) -> pl.Series:
+        return rows["x"] * 2
+
+    assert build_at_most(double, 2.0, SMALL).evaluate(ROWS).tolist() == [1.0, 0.0, 1.0]
+    assert build_histogram(double, SMALL, bins=[0, 3, 9]).evaluate(ROWS).tolist() == [0, 1, 2]
+    assert build_histogram(double, SMALL, categories=[4]).evaluate(ROWS).tolist() == [1, 0, 1]
+    where = build_mean("x", SMALL, within=(0, 2), where=lambda rows: rows["i"] > 0)
+    assert np.array_equal(where.evaluate(ROWS), [0.5, np.nan, 0.0], equal_nan=True)
+    assert where.identity is None
+
+
+def test_unknown_columns_are_refused_before_the_function_runs():
+    with pytest.raises(UnknownName):
+        build_mean(lambda rows: rows["x"] > 0, SMALL, columns=["nope"])
+
+
+def test_interrupts_pass():
+    def interrupted(rows: pl.DataFrame) -> pl.Series:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build_mean(interrupted, SCHEMA)
+
+
+def test_no_rows_at_all():
+    query = build_mean(lambda rows: rows["x"] > 0, SMALL)
+    assert query.evaluate(ROWS.clear()).shape == (0,)

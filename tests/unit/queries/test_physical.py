@@ -1,0 +1,60 @@
+"""Columns as sources hand them over: narrow, wide, zoned or categorical, they are asked alike."""
+
+from datetime import date, datetime
+
+import polars as pl
+import pytest
+
+from holdfast.queries.expression import from_text
+from holdfast.schema import Column
+from query_examples import SCHEMA
+
+MOMENT = datetime(2024, 2, 29, 12, 30, 15)
+
+
+@pytest.mark.parametrize(
+    ("text", "series", "values"),
+    [
+        ("i + 1", pl.Series("i", [1, 127], dtype=pl.Int8), [2, 128]),
+        ("i > 200", pl.Series("i", [255, 5], dtype=pl.UInt8), [True, False]),
+        ("i - 300", pl.Series("i", [255, 5], dtype=pl.UInt16), [-45, -295]),
+        ("i = 9223372036854775807", pl.Series("i", [2**64 - 1, 5], dtype=pl.UInt64), [True, False]),
+        ("x > 0.25", pl.Series("x", [0.5, 0.25], dtype=pl.Float32), [True, False]),
+        ("y is null", pl.Series("y", [float("nan"), None, 1.0], dtype=pl.Float32), [True, True, False]),
+        ("t = 'a'", pl.Series("t", ["a", "b", None], dtype=pl.Categorical), [True, False, None]),
+        ("t || 'b'", pl.Series("t", ["a", None], dtype=pl.Enum(["a"])), ["ab", None]),
+        ("b", pl.Series("b", [1, 0], dtype=pl.Int8), [True, False]),
+        ("w = '2024-02-29 12:30:15'", pl.Series("w", [MOMENT], dtype=pl.Datetime("ms")), [True]),
+        ("w = '2024-02-29 12:30:15'", pl.Series("w", [MOMENT], dtype=pl.Datetime("ns")), [True]),
+        ("hour(w)", pl.Series("w", [MOMENT], dtype=pl.Datetime("us", "UTC")), [12]),
+        (
+            "hour(w)",
+            pl.Series("w", [MOMENT], dtype=pl.Datetime("us", "UTC")).dt.convert_time_zone("Asia/Tokyo"),
+            [12],
+        ),
+        ("year(d)", pl.Series("d", [2**31 - 1, -(2**31), 0], dtype=pl.Int32).cast(pl.Date), [9999, 1, 1970]),
+        ("year(w)", pl.Series("w", [2**63 - 1, -(2**63), 0]).cast(pl.Datetime("us")), [9999, 1, 1970]),
+        ("year(w)", pl.Series("w", [2**63 - 1, -(2**63), 0]).cast(pl.Datetime("ms")), [9999, 1, 1970]),
+        ("year(w)", pl.Series("w", [2**63 - 1, -(2**63), 0]).cast(pl.Datetime("ns")), [2262, 1677, 1970]),
+        ("cast(d as text)", pl.Series("d", [2**31 - 1], dtype=pl.Int32).cast(pl.Date), ["9999-12-31"]),
+        ("d < w", pl.DataFrame({"d": [date(2024, 2, 29)], "w": [MOMENT]}), [True]),
+    ],
+)
+def test_any_storage_type_is_asked_alike(text, series, values):
+    rows = series if isinstance(series, pl.DataFrame) else series.to_frame()
+    assert from_text(text, SCHEMA).series(rows).to_list() == values
+
+
+def test_an_operation_that_fails_after_all_costs_its_own_row_alone():
+    """The safety net under the table: here a compiled expression that Polars refuses for one value."""
+    expression = from_text("cast(s as int)", SCHEMA)
+    reads: dict[str, Column] = expression.reads
+    strict = type(expression)(
+        type=expression.type,
+        nullable=True,
+        text="",
+        identity=None,
+        compiled=pl.col("s").cast(pl.Int64),
+        reads=reads,
+    )
+    assert strict.series(pl.DataFrame({"s": ["1", "x", "3"]})).to_list() == [1, None, 3]
