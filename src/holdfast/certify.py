@@ -19,6 +19,7 @@ from holdfast.planning import Plan
 from holdfast.queries.base import Query
 
 Interval = tuple[float, float]
+MOST_DRAWS = 10**15  # rows that one answer can read: more would not make it better
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,9 @@ def accuracy_at(plan: Plan, draws: int) -> float:
 
 def draws_for(plan: Plan, accuracy: float) -> int | None:
     """Return the fewest draws whose accuracy is at most this, or None if no number of draws is enough."""
-    if accuracy_at(plan, 10**15) > accuracy:
+    if accuracy_at(plan, MOST_DRAWS) > accuracy:
         return None
-    low, high = 1, 10**15
+    low, high = 1, MOST_DRAWS
     while low < high:
         middle = (low + high) // 2
         if accuracy_at(plan, middle) <= accuracy:
@@ -121,7 +122,7 @@ def _outcome(plan: Plan, query: Query, release: Release, outcome: int, draws: in
         return clopper_pearson(release.counts[part], draws, _level(plan))
     if plan.guarantee == "information":
         return information.widen(_noisy_on_sample(plan, release, part), n=plan.rows, r=plan.constants["radius"])
-    return _around(release.values[part], plan.accuracy)
+    return _around(release.values[part], plan.accuracy + _grid(plan))
 
 
 def _group(plan: Plan, release: Release, draws: int) -> Interval:
@@ -140,7 +141,7 @@ def _group(plan: Plan, release: Release, draws: int) -> Interval:
     if plan.guarantee == "information":
         share, total = (_noisy_on_sample(plan, release, part) for part in range(2))
         return information.widen(_ratio(total, share), n=plan.rows * share[0], r=plan.constants["radius"])
-    share, total = (_around(value, plan.accuracy) for value in release.values)
+    share, total = (_around(value, plan.accuracy + _grid(plan)) for value in release.values)
     return _ratio(total, share)
 
 
@@ -148,10 +149,15 @@ def _noisy_on_sample(plan: Plan, release: Release, part: int) -> Interval:
     """Return the interval for a statistic on the sample from its noisy answer: noise and subsampling."""
     level = plan.constants["beta2"] / (2 * plan.statements)
     mechanism = Laplace(draws=plan.rows_per_query, epsilon=plan.constants["epsilon"])
-    radius = laplace_radius(mechanism.scale(plan.rows), level) + 2.0 ** -grid_bits(plan.rows_per_query)
+    radius = laplace_radius(mechanism.scale(plan.rows), level) + _grid(plan)
     if plan.rows_per_query < plan.rows:
         radius += hoeffding_radius(plan.rows_per_query, level)
     return _around(release.values[part], radius)
+
+
+def _grid(plan: Plan) -> float:
+    """Return how far the noise's grid can move a mean."""
+    return 2.0 ** -grid_bits(plan.rows_per_query)
 
 
 def _around(value: float, radius: float) -> Interval:
@@ -176,4 +182,4 @@ def _in_units(query: Query, value: float, interval: Interval) -> Estimate:
     """Stretch from [0, 1] to the declared bounds; the value is never outside its own interval."""
     low, high = query.bounds
     inside = min(max(value, interval[0]), interval[1])
-    return Estimate(*(min(high, max(low, low + (high - low) * x)) for x in (inside, *interval)))
+    return Estimate(*(high if x >= 1 else min(high, low + (high - low) * x) for x in (inside, *interval)))

@@ -11,11 +11,12 @@ def advanced_step(epsilon: float, delta: float, *, k: int) -> float:
     """Return the epsilon each of k steps may spend, by the paper's lemma.
 
     Statement
-        0 < epsilon < 1. k adaptive steps, each eps0-DP with eps0 = epsilon / (2 sqrt(2k log(1/delta))), are
-        together (epsilon, delta)-DP.
+        0 < epsilon <= 1, delta <= 1/2. k adaptive steps, each eps0-DP with
+            eps0 = epsilon / (2 sqrt(2k log(1/delta))),
+        are together (epsilon, delta)-DP.
 
     Not covered
-        epsilon >= 1; it loses a factor of about two against `zcdp_step`.
+        epsilon above 1 or delta above 1/2; it loses a factor of about two against `zcdp_step`.
 
     >>> advanced_step(0.5, 1e-6, k=100) < zcdp_step(0.5, 1e-6, k=100)
     True
@@ -23,6 +24,7 @@ def advanced_step(epsilon: float, delta: float, *, k: int) -> float:
     check.positive(epsilon=epsilon, k=k)
     check.probability(delta=delta)
     check.at_most("1", 1.0, epsilon=epsilon)
+    check.at_most("1/2", 0.5, delta=delta)
     return epsilon / (2 * sqrt(2 * k * log(1 / delta)))
 
 

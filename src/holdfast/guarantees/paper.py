@@ -191,7 +191,7 @@ def descent(
     ell = max(1, ceil(d * width**2 / (2 * gradient**2)))
     steps = _steps(alpha, 18.0, 4.0, diameter, gradient, strong)
     part = alpha / (8 * spread)
-    eps0 = composition.advanced_step(min(log1p(part), 0.999), min(part, 0.999), k=k * steps * d)
+    eps0 = composition.advanced_step(min(log1p(part), 0.999), min(part, 0.5), k=k * steps * d)
     n = _rows(ell, 2 * width * sqrt(d) / (ell * gradient), eps0)
     return DescentSize(n, ell, steps, 1, eps0)
 

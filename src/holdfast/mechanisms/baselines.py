@@ -64,6 +64,10 @@ class FreshRows:
     key: int
     start: int = 0
 
+    def __post_init__(self) -> None:
+        check.whole(draws=self.draws)
+        check.whole(0, key=self.key, start=self.start)
+
     def price(self, query: Query, n: int) -> Price:
         """Charge the rows used up (here "flips" are fresh rows: there are n of them in all)."""
         return Price(self.draws, intervals(query), self.draws)
@@ -136,18 +140,21 @@ class Thresholdout:
 
     The rows are split once into a training and a holdout half. If their means differ by more than a noisy threshold,
     the holdout's mean plus noise is released; otherwise the training half's mean. `budget` counts the disagreements it
-    can still report; after the last one it refuses.
+    can still report; a question that may need more is refused.
     """
 
     threshold: float
     sigma: float
     budget: int
     key: int
-    _offset: float | None = field(default=None, repr=False)
+    _offset: float | None = field(default=None, init=False, repr=False)
+    _total: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         check.positive(threshold=self.threshold, sigma=self.sigma)
         check.whole(budget=self.budget)
+        check.whole(0, key=self.key)
+        self._total = self.budget
 
     def price(self, query: Query, n: int) -> Price:
         """Reads everything; its own budget is the number of disagreements."""
@@ -155,9 +162,14 @@ class Thresholdout:
 
     def release(self, query: Query, source: RowSource, rng: Generator) -> Release:
         """Compare the halves and release."""
-        if self.budget <= 0:
+        most = intervals(query)  # every statistic of the query may disagree
+        if self.budget < most:
             raise BudgetExhausted(
-                "Thresholdout has reported its last disagreement.", cost=1, left=0, total=0, unit="disagreements"
+                f"Thresholdout can report {self.budget} more disagreements; this question may need {most}.",
+                cost=most,
+                left=self.budget,
+                total=self._total,
+                unit="disagreements",
             )
         if self._offset is None:
             self._offset = float(rng.laplace(scale=2 * self.sigma))
@@ -183,6 +195,9 @@ class CoinFromMean:
     """SCQ-by-CQ: scan everything, add Laplace noise, toss one coin with the noisy bias. The comparison that loses."""
 
     epsilon: float
+
+    def __post_init__(self) -> None:
+        check.positive(epsilon=self.epsilon)
 
     def price(self, query: Query, n: int) -> Price:
         """As dear as a full-scan Laplace answer, for one bit."""

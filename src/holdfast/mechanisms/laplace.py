@@ -7,8 +7,8 @@ The algorithm box:
     answer  a = v + Lap(1/(ell eps'))
 
 Replacing one drawn row moves v by at most 1/ell, so the answer is eps'-DP on the drawn rows; eps' is chosen so that it
-is `epsilon`-DP on all n rows, by the exact inverse of amplification. A group takes two such answers, a histogram one for
-each outcome; each draws rows of its own.
+is `epsilon`-DP on all n rows, by the exact inverse of amplification. A group takes two such answers, a histogram one
+for each outcome; each draws rows of its own.
 """
 
 from dataclasses import dataclass

@@ -17,6 +17,7 @@ from holdfast.guarantees.concentration import clopper_pearson_width, hoeffding_r
 from holdfast.planning.search import Vector, zoom
 
 MOST_ROWS = 10**15
+MOST_MASS = 0.16  # so that a group, with three outcomes, is still at most half noise
 FULL_SCAN_SLACK = 1.25  # Laplace answers read so many rows that they are at most a quarter wider than a full scan
 
 
@@ -65,7 +66,7 @@ def posterior_coins(goal: Goal) -> Numbers | None:
         return width
 
     ells = (log(n) * 0.2, log(n)) if fixed is None else (log(fixed), log(fixed))
-    log_ell, log_a, logit = zoom(accuracy, [ells, (log(1e-7), log(0.3)), (-1.5, 5.0)], points=8)
+    log_ell, log_a, logit = zoom(accuracy, [ells, (log(1e-7), log(MOST_MASS)), (-1.5, 5.0)], points=8)
     ell = fixed or max(1, int(np.exp(log_ell)))
     a, beta1 = float(np.exp(log_a)), float(expit(logit)) * beta
     chi = posterior.chi(n, k * ell, a, beta1)

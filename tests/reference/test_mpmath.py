@@ -1,0 +1,181 @@
+"""Fifty digits say what the formulas are; floating point must agree, and round to the safe side.
+
+Sizes go up to 10^12 rows. "Safe" is: an interval's end outwards, a radius up, a bound on what was learnt up.
+"""
+
+from itertools import product
+from math import prod
+
+import mpmath
+import pytest
+from mpmath import mp, mpf
+
+from holdfast.guarantees import amplification, composition, information, posterior
+from holdfast.guarantees.concentration import clopper_pearson, kl, kl_lower, kl_upper
+
+ROWS = [10, 10**3, 10**6, 10**9, 10**12]
+
+
+@pytest.fixture(autouse=True)
+def fifty_digits():
+    with mpmath.workdps(50):
+        yield
+
+
+def exact_kl(p, q):
+    p, q = mpf(p), mpf(q)
+    ones = p * mpmath.log(p / q) if p > 0 else mpf(0)
+    return ones + ((1 - p) * (mpmath.log1p(-p) - mpmath.log1p(-q)) if p < 1 else mpf(0))
+
+
+def off(value, exact):
+    """Relative error."""
+    return abs(mpf(value) - exact) / abs(exact)
+
+
+SHARES = [0.0, 1e-12, 1e-6, 0.01, 0.3, 0.5, 0.9, 1 - 1e-6, 1 - 1e-12, 1.0]
+
+
+@pytest.mark.parametrize("p", SHARES)
+@pytest.mark.parametrize("gap", [1e-12, 1e-9, 1e-6, 1e-3, 0.0099, 0.0101, 0.1, 0.4])
+def test_divergence(p, gap):
+    for q in (p + gap, p - gap, p * (1 + gap), p * (1 - gap)):
+        if 0 < q < 1 and q != p:
+            assert off(kl(p, q), exact_kl(p, q)) < 1e-12
+
+
+@pytest.mark.parametrize("q", [1e-300, 1e-30, 1e-17, 1e-9, 1 - 1e-9, 1 - 2**-53])
+def test_divergence_far_out(q):
+    for p in SHARES:
+        if p != q:
+            assert off(kl(p, q), exact_kl(p, q)) < 1e-12
+
+
+@pytest.mark.parametrize("p", SHARES)
+@pytest.mark.parametrize("n", ROWS)
+@pytest.mark.parametrize("r", [0.5, 12.0, 300.0])
+def test_the_reach_of_a_budget_is_rounded_outwards(p, n, r):
+    """The exact divergence at the returned end is at least the budget; a hair inside it is below."""
+    budget = r / n
+    low, high = kl_lower(p, budget), kl_upper(p, budget)
+    for end, outermost in ((high, 1.0), (low, 0.0)):
+        if end != outermost:
+            assert exact_kl(p, end) >= mpf(r) / n * (1 - mpf(10) ** -15)
+            hair = mpf(10) ** -9 * (mpf(end) - mpf(p)) + mpmath.sign(mpf(end) - mpf(p)) * mpf(10) ** -15
+            if abs(hair) < abs(mpf(end) - mpf(p)):
+                assert exact_kl(p, mpf(end) - hair) <= mpf(r) / n
+
+
+@pytest.mark.parametrize("n", ROWS)
+@pytest.mark.parametrize("beta", [0.5, 0.04, 1e-6])
+@pytest.mark.parametrize("k", [1, 10**6, 10**12])
+def test_the_radius(n, beta, k):
+    for flips in (1, n // 7, n * 100):
+        r = information.radius(flips, n=n, k=k, beta=beta)
+        nats = mpf(flips) / (2 * n)
+        miss = 2 * k * mpmath.exp(-mpf(r))
+        assert miss <= beta
+        assert exact_kl(beta, miss) >= nats
+        shorter = mpmath.log(2 * k) + (mpf(r) - mpmath.log(2 * k)) * (1 - mpf(10) ** -10)
+        if 2 * k * mpmath.exp(-shorter) < mpf(beta):
+            assert exact_kl(beta, 2 * k * mpmath.exp(-shorter)) < nats
+
+
+def exact_sigma(n, flips, a, p):
+    n, flips, a = mpf(n), mpf(flips), mpf(a)
+    e0 = n / (n - 1) ** 2
+    v, big_a = e0 * flips, n * a * (1 - a) / (1 - 2 * a) ** 2
+    g = mpmath.sqrt(e0 * (1 - a) / a)
+    kap = (1 + g / mpmath.sqrt(big_a)) ** (2 * p - 2)
+    a1, big_g = big_a / (2 * p - 1), (2 * p - 1) * g
+    s = big_g / mpmath.sqrt(v)
+    tau = (a1 + big_g**2 + big_g * mpmath.sqrt(v)) / (1 + s) * mpmath.expm1(kap * (1 + s) * v / a1)
+    return (mpmath.sqrt(tau) + (2 * p - 2) * g) ** 2
+
+
+@pytest.mark.parametrize("n", ROWS[1:])
+@pytest.mark.parametrize("mass", [1e-6, 0.01, 0.3])
+def test_sigma_and_chi(n, mass):
+    for flips in (1, n // 10, 50 * n):
+        heights = []
+        for p in range(2, 21):
+            exact = exact_sigma(n, flips, mass, p)
+            value = float(posterior.sigma(n, flips, mass, p))
+            if value < float("inf"):
+                assert off(value, exact) < 1e-11
+            heights.append(exact / n * (mpf(prod(range(1, 2 * p, 2))) / mpf("0.04")) ** (mpf(1) / p))
+        h = min(heights)
+        chi = posterior.chi(n, flips, mass, 0.04)
+        if chi < float("inf"):
+            assert h / (1 - h) <= chi <= h / (1 - h) * (1 + mpf(10) ** -9)
+        else:
+            assert h >= 1 - mpf(10) ** -9
+
+
+@pytest.mark.parametrize("n", ROWS)
+def test_amplification_and_its_inverses(n):
+    for epsilon, ell in product((1e-9, 1e-3, 1.0, 20.0), {1, n // 3, n}):
+        x, share = mpf(epsilon), mpf(ell) / n
+        for value, exact in [
+            (amplification.without_replacement(epsilon, ell=ell, n=n), mpmath.log1p(share * mpmath.expm1(x))),
+            (amplification.epsilon_without_replacement(epsilon, ell=ell, n=n), mpmath.log1p(mpmath.expm1(x) / share)),
+            (amplification.with_replacement(epsilon, ell=ell, n=n), ell * mpmath.log1p(mpmath.expm1(x) / n)),
+            (amplification.epsilon_with_replacement(epsilon, ell=ell, n=n), mpmath.log1p(n * mpmath.expm1(x / ell))),
+        ]:
+            assert off(value, exact) < 1e-14
+    for flip in (1e-9, 0.01, 0.4):
+        exact = mpmath.log1p((1 - 2 * mpf(flip)) / (mpf(flip) * n))
+        assert off(amplification.coin_epsilon(flip, n=n), exact) < 1e-14
+
+
+@pytest.mark.parametrize("k", [1, 10**4, 10**12])
+@pytest.mark.parametrize("delta", [0.5, 1e-9, 1e-200])
+@pytest.mark.parametrize("epsilon", [1e-9, 1e-3, 1.0, 50.0])
+def test_composition(k, delta, epsilon):
+    nats = mpmath.log(1 / mpf(delta))
+    root = mpmath.sqrt(nats + mpf(epsilon)) - mpmath.sqrt(nats)
+    assert off(composition.zcdp_step(epsilon, delta, k=k), root * mpmath.sqrt(mpf(2) / k)) < 1e-14
+    rho = k * mpf(epsilon) ** 2 / 2
+    assert off(composition.zcdp_epsilon(epsilon, delta, k=k), rho + 2 * mpmath.sqrt(rho * nats)) < 1e-14
+
+
+def upper_tail(count, trials, p):
+    """P(Bin(trials, p) >= count) for a count above the mean: the first term times a sum of falling ratios."""
+    p, q = mpf(p), 1 - mpf(p)
+    first = mpmath.exp(
+        mpmath.loggamma(trials + 1)
+        - mpmath.loggamma(count + 1)
+        - mpmath.loggamma(trials - count + 1)
+        + count * mpmath.log(p)
+        + (trials - count) * mpmath.log(q)
+    )
+    total = term = mpf(1)
+    while count < trials and term > total * mpf(10) ** -25:
+        term *= p / q * (trials - count) / (count + 1)
+        total += term
+        count += 1
+    return first * total
+
+
+TOSSES = [(1, [0, 1]), (2, [1]), (10, [0, 1, 5, 9]), (1000, [1, 333, 999]), (10**6, [1, 1000, 10**6 - 1])]
+TOSSES += [(10**9, [1, 2, 999, 1000, 10**9 - 1]), (10**12, [1, 999, 1000, 10**12 - 1])]
+
+
+@pytest.mark.parametrize(("trials", "counts"), TOSSES)
+@pytest.mark.parametrize("beta", [0.05, 1e-6, 1e-12, 1e-20])
+def test_exact_binomial_intervals_are_rounded_outwards(trials, counts, beta):
+    """At each end the tail is at most beta/2; a relative step of 1e-8 inwards it is above."""
+    for count in counts:
+        low, high = clopper_pearson(count, trials, beta)
+        if low > 0:
+            assert upper_tail(count, trials, low) <= mpf(beta) / 2
+            inside = min(mpf(low) * (1 + mpf(10) ** -8) + mpf(10) ** -15, mpf(count) / trials)
+            assert upper_tail(count, trials, inside) > mpf(beta) / 2
+        if high < 1:
+            assert upper_tail(trials - count, trials, 1 - mpf(high)) <= mpf(beta) / 2
+            inside = max(mpf(high) * (1 - mpf(10) ** -8) - mpf(10) ** -15, mpf(count) / trials)
+            assert upper_tail(trials - count, trials, 1 - inside) > mpf(beta) / 2
+
+
+def test_fifty_digits_are_what_is_used():
+    assert mp.dps == 50

@@ -1,0 +1,102 @@
+"""Numbers this package stands by: what it promises at sizes that were worked out independently.
+
+Accuracies at 95 % (or 99.9 %) for all answers at once, and rows for an accuracy of 0.1 and 1,000 queries. The posterior
+and information values were computed with the Hoeffding form of the coins' interval, so the exact one must do better,
+but not by more than the exact interval can gain (6 %).
+"""
+
+import pytest
+
+from holdfast import plan
+from holdfast.guarantees import paper, posterior
+from holdfast.guarantees.concentration import clopper_pearson_width
+
+
+@pytest.mark.parametrize(
+    ("rows", "queries", "confidence", "guarantee", "least", "most"),
+    [
+        (10**6, 10**4, 0.95, "posterior", 0.0372, 0.0398),
+        (10**5, 10**3, 0.95, "posterior", 0.0645, 0.0695),
+        (10**7, 10**6, 0.95, "posterior", 0.0400, 0.0425),
+        (10**6, 10**4, 0.999, "posterior", 0.0480, 0.0512),
+        (10**6, 10**4, 0.95, "information", 0.0480, 0.0516),
+        (10**5, 10**3, 0.95, "information", 0.0820, 0.0885),
+        (10**7, 10**6, 0.95, "information", 0.0515, 0.0548),
+        (10**6, 10**4, 0.999, "information", 0.130, 0.146),
+        (10**6, 10**4, 0.95, "split", 0.2535, 0.2545),
+        (10**5, 10**3, 0.95, "split", 0.2300, 0.2305),
+        (10**7, 10**6, 0.95, "split", 0.93, 0.95),
+    ],
+)
+def test_accuracy(rows, queries, confidence, guarantee, least, most):
+    mechanism = "best" if guarantee == "split" else "coins"
+    found = plan(rows=rows, queries=queries, confidence=confidence, guarantee=guarantee, mechanism=mechanism)
+    assert least <= found.accuracy <= most
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "mechanism", "least", "most"),
+    [
+        ("posterior", "coins", 4.0e4, 5.0e4),
+        ("information", "coins", 6.5e4, 7.9e4),
+        ("paper", "laplace", 4.15e8, 4.35e8),
+        ("split", "best", 5.25e5, 5.35e5),
+    ],
+)
+def test_rows_for_a_tenth_and_a_thousand_queries(guarantee, mechanism, least, most):
+    found = plan(queries=1000, accuracy=0.1, guarantee=guarantee, mechanism=mechanism)
+    assert least <= found.rows <= most
+
+
+def test_the_default_is_the_posterior_guarantee():
+    assert plan(rows=10**6, queries=10**4).guarantee == "posterior"
+
+
+def test_too_few_rows_are_called_too_few():
+    found = plan(rows=2000, queries=2000, guarantee="information", mechanism="coins")
+    assert 0.70 < found.accuracy < 0.76
+    assert "says nothing" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("rows", "ell", "queries", "mass", "split", "chi"),
+    [
+        (10**6, 18309, 10**4, 0.0109, 0.812, 0.00138),
+        (10**5, 5105, 10**3, 0.0195, 0.780, 0.00409),
+        (10**7, 21386, 10**6, 0.0113, 0.853, 0.00158),
+        (2 * 10**4, 654, 2 * 10**3, 0.0449, 0.775, 0.0302),
+        (10**4, 1398, 10**2, 0.0391, 0.739, 0.0129),
+    ],
+)
+def test_chi(rows, ell, queries, mass, split, chi):
+    """The table's settings are rounded to three digits, so chi is met to about one per cent."""
+    assert posterior.chi(rows, ell * queries, mass, split * 0.05) == pytest.approx(chi, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("mass", "reach"),
+    [
+        (0.0109, (0.0378, 0.0241, 0.0106, 0.0075, 0.0071)),
+        (0.005, (0.0381, 0.0241, 0.0099, 0.0061, 0.0055)),
+        (0.002, (0.0391, 0.0247, 0.0096, 0.0052, 0.0045)),
+    ],
+)
+def test_rare_events_stay_narrow(mass, reach):
+    """hi - q at the mean count; n = 10^6, k = 10^4, the best number of draws and split for each mass."""
+
+    def accuracy(ell: int, split: float) -> float:
+        width = clopper_pearson_width(ell, posterior.level((1 - split) * 0.05, k=10**4)) / (1 - 2 * mass)
+        return float(width) + posterior.chi(10**6, ell * 10**4, mass, split * 0.05) ** 0.5 / 2
+
+    settings = [(ell, split / 100) for ell in range(10_000, 22_000, 250) for split in range(70, 95, 2)]
+    ell, split = min(settings, key=lambda pair: accuracy(*pair))
+    chi = posterior.chi(10**6, ell * 10**4, mass, split * 0.05)
+    level = posterior.level((1 - split) * 0.05, k=10**4)
+    for q, expected in zip((0.5, 0.1, 0.01, 0.001, 0.0001), reach, strict=True):
+        count = round(ell * (mass + (1 - 2 * mass) * q))
+        _, high = posterior.outcome_interval(count, ell, outcomes=2, mass=mass, chi=chi, level=level)
+        assert high - q == pytest.approx(expected, rel=0.03)
+
+
+def test_the_papers_rows_per_query():
+    assert paper.a1(0.1, 0.05, 1000).ell == pytest.approx(2.1e5, rel=0.01)

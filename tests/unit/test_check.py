@@ -1,0 +1,83 @@
+"""Range errors: one wording, nothing slips through."""
+
+from fractions import Fraction
+from math import inf, nan
+
+import numpy as np
+import pytest
+
+from holdfast import check
+from holdfast.errors import InvalidArgument
+
+NOT_NUMBERS = [None, "1", True, False, nan, inf, -inf, 1j, [1], 10**400, np.nan, np.bool_(True)]
+
+
+@pytest.mark.parametrize("value", NOT_NUMBERS, ids=repr)
+@pytest.mark.parametrize("rule", [check.number, check.positive, check.probability, check.share])
+def test_what_is_no_finite_number_is_refused_by_name(rule, value):
+    with pytest.raises(InvalidArgument, match=r"^size must be a finite number; got ") as caught:
+        rule(size=value)
+    assert caught.value.fields == {"name": "size"}
+
+
+@pytest.mark.parametrize("value", [1, 0.5, np.float32(0.5), np.int64(1), Fraction(1, 2)])
+def test_numbers_of_every_make_pass(value):
+    check.number(x=value)
+    check.positive(x=value)
+    check.share(x=value)
+
+
+@pytest.mark.parametrize(
+    ("rule", "good", "bad", "says"),
+    [
+        (check.positive, [1e-300, 5], [0, -1, -0.0], "positive"),
+        (check.probability, [1e-300, 1 - 1e-16], [0, 1, -0.1, 1.1], "strictly between 0 and 1"),
+        (check.share, [0, 1, 0.5], [-1e-300, 1 + 1e-15], "between 0 and 1"),
+        (check.whole, [1, np.int64(7), 10**30], [0, -3, 2.0, 1e4, True, "3", None], "a whole number of at least 1"),
+    ],
+)
+def test_each_rule_has_its_boundary(rule, good, bad, says):
+    for value in good:
+        rule(x=value)
+    for value in bad:
+        with pytest.raises(InvalidArgument) as caught:
+            rule(x=value)
+        assert str(caught.value) == f"x must be {says}; got {value!r}."
+
+
+def test_whole_takes_a_minimum():
+    check.whole(0, seed=0)
+    with pytest.raises(InvalidArgument, match=r"^n must be a whole number of at least 2; got 1\.$"):
+        check.whole(2, n=1)
+
+
+def test_the_first_wrong_argument_is_named():
+    with pytest.raises(InvalidArgument, match=r"^b must be positive"):
+        check.positive(a=1, b=-1, c=-2)
+
+
+def test_at_most_names_its_limit():
+    check.at_most("n", 10, ell=10)
+    with pytest.raises(InvalidArgument, match=r"^ell must be at most n \(10\); got 20\.$"):
+        check.at_most("n", 10, ell=20)
+
+
+@pytest.mark.parametrize("value", [(0, 1), [0.5, np.float64(2)], (-1e300, 1e300), np.array([1, 2])])
+def test_intervals_come_back_as_floats(value):
+    low, high = check.interval("within", value)
+    assert (type(low), type(high)) == (float, float)
+    assert low < high
+
+
+@pytest.mark.parametrize(
+    "value", [None, 3, (1,), (1, 2, 3), (1, 1), (2, 1), (0, nan), (0, inf), ("a", "b"), (-1.7e308, 1.7e308), "ab"]
+)
+def test_what_is_no_interval_is_refused(value):
+    with pytest.raises(InvalidArgument, match=r"^within(\[[01]\])? must be "):
+        check.interval("within", value)
+
+
+def test_words_are_listed():
+    check.one_of("mechanism", "coins", ("coins", "laplace"))
+    with pytest.raises(InvalidArgument, match=r"^mechanism must be one of 'coins', 'laplace'; got 'dice'\.$"):
+        check.one_of("mechanism", "dice", ("coins", "laplace"))

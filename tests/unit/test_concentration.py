@@ -1,0 +1,130 @@
+"""Tails: known values, ends of the range, refusals."""
+
+from itertools import pairwise
+from math import exp, inf, log, sqrt
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from holdfast.errors import InvalidArgument
+from holdfast.guarantees.concentration import (
+    clopper_pearson,
+    clopper_pearson_width,
+    hoeffding_radius,
+    kl,
+    kl_lower,
+    kl_upper,
+    laplace_radius,
+)
+
+
+def test_hoeffding_inverts_its_tail():
+    t = hoeffding_radius(1000, 0.01)
+    assert 2 * exp(-2 * 1000 * t * t) == pytest.approx(0.01, rel=1e-12)
+
+
+def test_laplace_radius_inverts_its_tail():
+    assert exp(-laplace_radius(0.3, 1e-9) / 0.3) == pytest.approx(1e-9, rel=1e-9)
+    assert laplace_radius(1.0, 2.0) == 0.0  # a level above one promises nothing
+
+
+@pytest.mark.parametrize("wrong", [{"ell": 0, "beta": 0.1}, {"ell": 10, "beta": 0}, {"ell": 10, "beta": -1}])
+def test_nonsense_is_refused(wrong):
+    with pytest.raises(InvalidArgument, match="must be positive"):
+        hoeffding_radius(**wrong)
+
+
+@pytest.mark.parametrize(("p", "q", "value"), [(0, 0, 0), (1, 1, 0), (0, 0.5, log(2)), (1, 0.25, log(4))])
+def test_divergence_at_the_ends(p, q, value):
+    assert kl(p, q) == pytest.approx(value, abs=1e-15)
+
+
+def test_divergence_is_infinite_where_the_support_is_missing():
+    assert kl(0.5, 0.0) == inf
+    assert kl(0.5, 1.0) == inf
+    assert kl(0.0, 1.0) == inf
+
+
+def test_divergence_from_a_share_that_is_next_to_nothing():
+    assert kl(0.5, 1e-30) == pytest.approx(0.5 * log(0.25e30))
+    assert kl(1.0, 5e-324) == pytest.approx(-log(5e-324))
+
+
+def test_divergence_of_a_denormal_share_is_that_of_zero():
+    assert kl(5e-324, 0.5) == pytest.approx(log(2))
+
+
+@pytest.mark.parametrize("p", [-0.1, 1.1])
+def test_divergence_takes_shares(p):
+    with pytest.raises(InvalidArgument, match="must be between 0 and 1"):
+        kl(p, 0.5)
+
+
+@pytest.mark.parametrize("p", [0.0, 1e-300, 1e-9, 0.3, 1 - 1e-9, 1.0])
+def test_no_budget_leaves_the_share_where_it_is(p):
+    assert kl_lower(p, 0.0) <= p <= kl_upper(p, 0.0)
+    assert kl_upper(p, 0.0) - kl_lower(p, 0.0) < 1e-15
+
+
+@pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
+def test_an_infinite_budget_allows_everything(p):
+    assert (kl_lower(p, inf), kl_upper(p, inf)) == (0.0, 1.0)
+
+
+def test_nobody_seen_is_bounded_by_its_closed_form():
+    assert kl_upper(0.0, 0.01) == pytest.approx(1 - exp(-0.01), rel=1e-9)
+    assert kl_lower(1.0, 0.01) == pytest.approx(exp(-0.01), rel=1e-9)
+
+
+def test_clopper_pearson_by_its_definition():
+    for successes, trials, beta in [(3, 10, 0.05), (0, 7, 0.2), (7, 7, 0.2), (400, 1000, 1e-6)]:
+        low, high = clopper_pearson(successes, trials, beta)
+        if successes > 0:
+            assert binom.sf(successes - 1, trials, low) == pytest.approx(beta / 2, rel=1e-6)
+        if successes < trials:
+            assert binom.cdf(successes, trials, high) == pytest.approx(beta / 2, rel=1e-6)
+
+
+def test_clopper_pearson_at_the_ends():
+    assert clopper_pearson(0, 0, 0.05) == (0.0, 1.0)
+    assert clopper_pearson(0, 5, 0.05)[0] == 0.0
+    assert clopper_pearson(5, 5, 0.05)[1] == 1.0
+
+
+@pytest.mark.parametrize("trials", [1, 2, 5, 12])
+@pytest.mark.parametrize("beta", [0.9, 0.3, 0.05, 1e-4])
+def test_clopper_pearson_covers_every_bias(trials, beta):
+    """Exact coverage on a grid of biases, both tails by themselves."""
+    ends = [clopper_pearson(x, trials, beta) for x in range(trials + 1)]
+    for p in np.linspace(0, 1, 201):
+        law = binom.pmf(np.arange(trials + 1), trials, p)
+        too_low = sum(mass for mass, (low, _) in zip(law, ends, strict=True) if p < low)
+        too_high = sum(mass for mass, (_, high) in zip(law, ends, strict=True) if p > high)
+        assert max(too_low, too_high) <= beta / 2 * (1 + 1e-9)
+
+
+def widest(ell: int, beta: float) -> float:
+    """The largest distance of an end from X/ell, over all X."""
+    ends = [clopper_pearson(x, ell, beta) for x in range(ell + 1)]
+    return max(max(high - x / ell, x / ell - low) for x, (low, high) in enumerate(ends))
+
+
+@pytest.mark.parametrize("beta", [0.99, 0.5, 0.1, 0.05, 1e-3, 1e-6, 1e-12, 1e-30])
+def test_the_width_bounds_every_count(beta):
+    for ell in [*range(1, 40), 50, 77, 100, 250]:
+        assert clopper_pearson_width(ell, beta) >= widest(ell, beta)
+
+
+@pytest.mark.parametrize(("ell", "beta", "loss"), [(1000, 1e-6, 0.02), (5000, 1e-8, 0.01), (18_000, 1e-6, 0.004)])
+def test_the_width_wastes_little(ell, beta, loss):
+    middle = range(int(ell * 0.4), int(ell * 0.6))
+    true = max(clopper_pearson(x, ell, beta)[1] - x / ell for x in middle)
+    assert true <= clopper_pearson_width(ell, beta) <= true * (1 + loss)
+
+
+def test_the_width_takes_arrays_and_is_monotone():
+    widths = clopper_pearson_width(np.array([1, 10, 100, 10**4, 10**12]), 1e-6)
+    assert all(two < one for one, two in pairwise(widths))
+    assert widths[0] <= 1.0 + 1e-9
+    assert widths[-1] < sqrt(log(2e6) / 2e12)

@@ -1,0 +1,72 @@
+"""Noise on a grid: what is added to, exactly; how fine the grid is; what is missing without opendp."""
+
+import builtins
+from typing import Any
+
+import numpy as np
+import pytest
+
+from holdfast.errors import MissingExtra
+from holdfast.mechanisms import noise
+
+
+@pytest.fixture
+def silent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, int]]:
+    """Replace the noise by nothing; keep what it was asked for."""
+    asked: list[tuple[float, int]] = []
+
+    def quiet(scale: float) -> Any:
+        def add(total: int) -> int:
+            asked.append((scale, total))
+            return total
+
+        return add
+
+    monkeypatch.setattr(noise, "_integer_laplace", quiet)
+    return asked
+
+
+@pytest.mark.parametrize("count", [1, 2, 1000, 2**22, 2**40, 2**61])
+def test_the_sum_of_the_grid_fits_into_62_bits(count):
+    bits = noise.grid_bits(count)
+    assert 1 <= bits <= noise.GRID
+    assert count * 2**bits <= 2**62
+    assert bits == noise.GRID or count * 2 ** (bits + 2) > 2**62
+
+
+@pytest.mark.parametrize("values", [[0.0], [1.0] * 7, [0.5, 0.25], list(np.linspace(0, 1, 101))])
+def test_without_noise_the_mean_is_the_mean(values, silent):
+    array = np.array(values)
+    assert noise.laplace_mean(array, 0.1) == pytest.approx(array.mean(), abs=2.0**-noise.GRID)
+
+
+def test_one_value_moves_the_sum_by_at_most_one_unit_of_its_noise(silent):
+    """Sensitivity 2^bits, noise scale * ell * 2^bits: the answer is 1/(scale ell)-DP on these values."""
+    values = np.random.default_rng(1).random(50)
+    other = values.copy()
+    values[3], other[3] = 0.0, 1.0
+    noise.laplace_mean(values, 0.01)
+    noise.laplace_mean(other, 0.01)
+    (scale, one), (_, two) = silent
+    assert abs(two - one) == 2 ** noise.grid_bits(50)
+    assert abs(two - one) / scale == pytest.approx(1 / (0.01 * 50))
+
+
+def test_noise_is_there():
+    """Two honest answers of this scale agree with probability below 2^-30."""
+    values = np.full(10, 0.5)
+    assert noise.laplace_mean(values, 0.1) != noise.laplace_mean(values, 0.1)
+
+
+def test_a_missing_package_is_named(monkeypatch):
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any, **named: Any) -> Any:
+        if name.startswith("opendp"):
+            raise ImportError(name)
+        return real(name, *rest, **named)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    noise._integer_laplace.cache_clear()
+    with pytest.raises(MissingExtra, match=r"pip install 'holdfast\[laplace\]'"):
+        noise.laplace_mean(np.array([0.5]), 0.1)
