@@ -1,6 +1,7 @@
 """What is left to ask, as a sentence."""
 
 from dataclasses import dataclass
+from math import ceil, floor, log10
 from typing import Any
 
 from holdfast.ledger import Spent
@@ -66,9 +67,15 @@ class Quote:
     def __str__(self) -> str:
         if self.cached:
             return f"free: {self.question} was asked before"
-        within = f", within ±{self.accuracy:.3g}" if self.accuracy is not None else ""
+        within = f", within ±{_rounded_up(self.accuracy)}" if self.accuracy is not None else ""
         plural = "answer" if self.queries == 1 else "answers"
         short = "" if self.affordable else "; more than is left"
         return f"{self.queries} {plural} of the budget, {self.rows_read:,} rows read{within}{short}: {self.question}"
 
     __repr__ = __str__
+
+
+def _rounded_up(x: float) -> str:
+    """Write three digits, never fewer than it is: a promise is not rounded in its own favour."""
+    step = 10.0 ** (floor(log10(x)) - 2) if x > 0 else 1.0
+    return f"{ceil(x / step - 1e-9) * step:.3g}"

@@ -19,6 +19,7 @@ from holdfast.planning import Plan
 from holdfast.queries.base import Query
 
 Interval = tuple[float, float]
+ROUNDING = 2.0**-53
 MOST_DRAWS = 10**15  # rows that one answer can read: more would not make it better
 
 
@@ -179,7 +180,13 @@ def _outcome_value(plan: Plan, query: Query, release: Release, outcome: int, dra
 
 
 def _in_units(query: Query, value: float, interval: Interval) -> Estimate:
-    """Stretch from [0, 1] to the declared bounds; the value is never outside its own interval."""
+    """Stretch from [0, 1] to the declared bounds, ends rounded outwards; the value is never outside its interval."""
     low, high = query.bounds
-    inside = min(max(value, interval[0]), interval[1])
-    return Estimate(*(high if x >= 1 else min(high, low + (high - low) * x) for x in (inside, *interval)))
+    if (low, high) == (0.0, 1.0):
+        first, last, middle = *interval, value
+    else:
+        slack = 4 * ROUNDING * max(abs(low), abs(high))  # three roundings, each relative to numbers no larger
+        first, last = (low + (high - low) * x for x in interval)
+        first, last = max(low, first - slack), min(high, last + slack)
+        middle = low + (high - low) * value
+    return Estimate(min(max(middle, first), last), first, last)

@@ -81,9 +81,10 @@ def interval(name: str, value: Any) -> tuple[float, float]:
     except (TypeError, ValueError):
         raise _refuse(name, "a pair (low, high)", value) from None
     number(**{f"{name}[0]": low, f"{name}[1]": high})
-    if not low < high or not isfinite(float(high) - float(low)):
+    first, last = float(low), float(high)  # compared as floats: two large whole numbers may be one float
+    if not first < last or not isfinite(last - first):
         raise _refuse(name, "a pair (low, high) with low < high", value)
-    return float(low), float(high)
+    return first, last
 
 
 def one_of(name: str, value: Any, choices: tuple[str, ...]) -> None:

@@ -23,8 +23,14 @@ class Randomness:
         if seed is not None:
             check.whole(0, seed=seed)
         self.reproducible = seed is not None
+        self._seed = seed
         self._seeded = None if seed is None else Generator(PCG64(seed))
         self._local = threading.local()
+
+    def skip(self, answers: int) -> None:
+        """Let a seeded generator go on where `answers` answers have been given; unpredictable ones need no care."""
+        if self._seed is not None and answers:
+            self._seeded = Generator(PCG64([self._seed, answers]))
 
     def generator(self) -> Generator:
         """Return this thread's generator in this process."""

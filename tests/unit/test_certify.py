@@ -1,6 +1,7 @@
 """The interval of every guarantee for every kind of question: shape, order, the promised accuracy, the units."""
 
 from dataclasses import replace
+from fractions import Fraction
 from math import inf, log, sqrt
 
 import numpy as np
@@ -230,3 +231,13 @@ def test_real_releases_are_certified_around_the_data(pair, query, seed):
         if value is None:  # x in [0, 1] of other bounds
             value = 0.5 if low < 0 else 10.0
         assert low <= estimate.low <= value <= estimate.high <= high
+
+
+@pytest.mark.parametrize("bounds", [(1e15, 1e15 + 1), (1.7e9, 1.7e9 + 1), (-5.0, 5.0), (0.0, 3.0), (-1e-3, 1e9)])
+def test_ends_are_rounded_outwards_in_the_units_of_the_question(bounds):
+    low, high = (Fraction(bound) for bound in bounds)
+    for first, last in [(0.2, 0.8), (0.0, 1.0), (0.1, 0.3), (1 / 3, 2 / 3)]:
+        estimate = certify._in_units(Mean("x", bounds), (first + last) / 2, (first, last))
+        assert Fraction(estimate.low) <= low + (high - low) * Fraction(first)
+        assert Fraction(estimate.high) >= low + (high - low) * Fraction(last)
+        assert bounds[0] <= estimate.low <= estimate.value <= estimate.high <= bounds[1]

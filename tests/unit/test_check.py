@@ -81,3 +81,8 @@ def test_words_are_listed():
     check.one_of("mechanism", "coins", ("coins", "laplace"))
     with pytest.raises(InvalidArgument, match=r"^mechanism must be one of 'coins', 'laplace'; got 'dice'\.$"):
         check.one_of("mechanism", "dice", ("coins", "laplace"))
+
+
+def test_bounds_that_are_one_float_are_refused():
+    with pytest.raises(InvalidArgument, match="low < high"):
+        check.interval("within", (2**53, 2**53 + 1))

@@ -11,16 +11,15 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.random import Generator
 from numpy.typing import NDArray
 
 from holdfast.errors import InvalidQuery
 from holdfast.queries import physical
 from holdfast.queries.made_up import made_up
+from holdfast.queries.trial import TRIED_ROWS, must_be_rowwise
 from holdfast.rng import Randomness
 from holdfast.schema import Column, Schema, Type
 
-TRIED_ROWS = 96
 Function = Callable[[pl.DataFrame], Any]
 
 
@@ -68,31 +67,10 @@ def from_callable(function: Function, schema: Schema, columns: Sequence[str] | N
     # Hostile rows alone would hide a mean over the batch: infinities swamp it. So ordinary rows are tried too.
     for hostile in (0.5, 0.0):
         rows, others = (made_up(shown, TRIED_ROWS, rng, hostile=hostile) for _ in range(2))
-        _try(lambda batch: _values(function, batch, boolean=boolean), rows, others, rng)
+        must_be_rowwise(
+            lambda batch: _values(function, batch, boolean=boolean), rows, others, rng, what="function"
+        )
     return Callback(function, Type.BOOL if boolean else Type.FLOAT, reads)
-
-
-def _try(value: Function, rows: pl.DataFrame, others: pl.DataFrame, rng: Generator) -> None:
-    """Refuse a function whose value for a row changes with anything but the row."""
-    expected = value(rows)
-    order = rng.permutation(TRIED_ROWS)
-    half = np.flatnonzero(rng.random(TRIED_ROWS) < 0.5)
-    twice = rng.integers(0, TRIED_ROWS, TRIED_ROWS)
-    trials = [
-        (value(rows), expected, "gives different values when called again"),
-        (value(rows[order.tolist()]), expected[order], "depends on the order of the rows"),
-        (value(rows[half.tolist()]), expected[half], "depends on which other rows are there"),
-        (value(rows[twice.tolist()]), expected[twice], "depends on copies among the rows"),
-        (value(pl.concat([rows, others]))[:TRIED_ROWS], expected, "depends on which other rows are there"),
-        (
-            np.concatenate([value(row) for row in rows.iter_slices(1)]),
-            expected,
-            "depends on which other rows are there",
-        ),
-    ]
-    for got, wanted, fault in trials:
-        if not _equal(got, wanted):
-            raise InvalidQuery(f"The function {fault}; a query must be a function of one row.")
 
 
 def _gives_booleans(function: Function, rows: pl.DataFrame) -> bool:
@@ -147,9 +125,3 @@ def _values(function: Function, rows: pl.DataFrame, *, boolean: bool) -> NDArray
     if rows.height == 0:
         return np.zeros(0, dtype=np.bool_ if boolean else np.float64)
     return np.concatenate([_values(function, row, boolean=boolean) for row in rows.iter_slices(1)])
-
-
-def _equal(got: NDArray[Any], wanted: NDArray[Any]) -> bool:
-    if wanted.dtype == np.bool_:
-        return bool(np.array_equal(got, wanted))
-    return bool(np.allclose(got, wanted, rtol=1e-9, atol=0.0, equal_nan=True))

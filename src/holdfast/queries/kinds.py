@@ -68,21 +68,22 @@ class Share:
         """No and yes; in a group also "excluded"."""
         return 2 if self.where is None else 3
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         """The columns it reads."""
         return _together(self.value, self.where)
 
-    @property
+    @cached_property
     def text(self) -> str:
         """How it reads."""
         return f"share of {self.value.text}{_where(self.where)}"
 
-    @property
+    @cached_property
     def identity(self) -> str | None:
         """Canonical text."""
         return _identity(self.value, self.where, kind="share")
 
+    @np.errstate(all="ignore")  # how the caller lets numpy complain must not show what is in the rows
     def evaluate(self, rows: pl.DataFrame) -> Said:
         """Return yes or no per row; NaN outside the group."""
         said = booleans(self.value.series(rows))
@@ -109,22 +110,23 @@ class Mean:
         """The low end and the high end; in a group also "excluded"."""
         return 3 if self.kind == "group" else 2
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         """The columns it reads."""
         return _together(self.value, self.where)
 
-    @property
+    @cached_property
     def text(self) -> str:
         """How it reads."""
         low, high = self.bounds
         return f"mean of {self.value.text} within [{low:.15g}, {high:.15g}]{_where(self.where)}"
 
-    @property
+    @cached_property
     def identity(self) -> str | None:
         """Canonical text."""
         return _identity(self.value, self.where, kind="mean", within=self.bounds)
 
+    @np.errstate(all="ignore")
     def evaluate(self, rows: pl.DataFrame) -> Said:
         """Return the value per row, rescaled from the bounds to [0, 1]; NaN where it does not count."""
         low, high = self.bounds
@@ -173,6 +175,7 @@ class AtMost:
         """Canonical text."""
         return _identity(self.value, self.where, kind="at_most", threshold=self.threshold)
 
+    @np.errstate(all="ignore")
     def evaluate(self, rows: pl.DataFrame) -> Said:
         """Return yes or no per row; NaN where there is no value, or outside the group."""
         values = floats(self.value.series(rows))
@@ -207,7 +210,8 @@ class Histogram:
     @property
     def labels(self) -> tuple[str, ...]:
         """What each outcome is called."""
-        return (*(str(category) for category in self.categories), "other")
+        named = [str(category) for category in self.categories]
+        return (*named, "other" if "other" not in named else "(other)")
 
     @property
     def text(self) -> str:
@@ -226,6 +230,7 @@ class Histogram:
     def _known(self) -> pl.Enum:
         return pl.Enum(self.categories)
 
+    @np.errstate(all="ignore")
     def evaluate(self, rows: pl.DataFrame) -> Said:
         """Return the number of the category per row."""
         other = len(self.categories)
@@ -275,6 +280,7 @@ class Bins:
         """Canonical text."""
         return _identity(self.value, None, kind="bins", edges=self.edges)
 
+    @np.errstate(all="ignore")
     def evaluate(self, rows: pl.DataFrame) -> Said:
         """Return the number of the bin per row."""
         values = floats(self.value.series(rows))

@@ -10,6 +10,7 @@ from io import StringIO
 from typing import Any
 
 import polars as pl
+from numpy.typing import NDArray
 from polars.exceptions import PanicException, PolarsError
 
 from holdfast.errors import InvalidQuery
@@ -17,13 +18,13 @@ from holdfast.queries import physical
 from holdfast.queries.expression import Expression, Same
 from holdfast.queries.functions.logic import PHYSICAL
 from holdfast.queries.made_up import made_up
+from holdfast.queries.trial import TRIED_ROWS, must_be_rowwise
 from holdfast.queries.words import resolved
 from holdfast.rng import Randomness
 from holdfast.schema import Schema, Type
 
 LONGEST_TREE = 100_000  # characters of serialised tree
 MOST_NODES = 500
-TRIED_ROWS = 256
 
 _OPERATORS = frozenset([
     "Eq", "EqValidity", "NotEq", "NotEqValidity", "Lt", "LtEq", "Gt", "GtEq", "Plus", "Minus", "Multiply",
@@ -73,13 +74,14 @@ def _checked(serialised: str, same: Same) -> Expression:
     if not columns:
         raise InvalidQuery("A query must mention at least one column.")
     written = json.dumps(tree, sort_keys=True, separators=(",", ":"))
-    compiled = pl.Expr.deserialize(StringIO(written), format="json")
-    tried = _tried(compiled.alias("value"), same.schema, columns)
-    type_ = _type_of(tried.dtype)
-    missing = tried.null_count() > 0 or (tried.dtype.is_float() and bool(tried.is_nan().any()))
+    try:
+        compiled = pl.Expr.deserialize(StringIO(written), format="json")
+    except (PolarsError, PanicException):  # an infinite constant does not survive being written down
+        raise InvalidQuery("A constant in a Polars expression must be finite.") from None
+    type_ = _tried(compiled.alias("value"), same.schema, columns)
     return Expression(
         type=type_,
-        nullable=missing,
+        nullable=_may_be_missing(tree, type_, same.schema),
         text=str(compiled),
         identity=f"polars:{written}",
         compiled=compiled.cast(PHYSICAL[type_], strict=False).alias("value"),
@@ -87,14 +89,33 @@ def _checked(serialised: str, same: Same) -> Expression:
     )
 
 
-def _tried(compiled: pl.Expr, schema: Schema, columns: tuple[str, ...]) -> pl.Series:
+def _may_be_missing(tree: Any, type_: Type, schema: Schema) -> bool:
+    """Whether a value may be missing. No trial can rule it out, so only a plain column is trusted not to."""
+    if isinstance(tree.get("Column"), str):
+        return schema[tree["Column"]].nullable
+    return type_ is not Type.BOOL  # a predicate that is NULL is false
+
+
+def _tried(compiled: pl.Expr, schema: Schema, columns: tuple[str, ...]) -> Type:
+    """Return the type of the values; refuse what fails on made-up rows, or looks at more than one of them."""
     wanted = Schema(tuple(schema[name] for name in columns), schema.dataset)
-    rows = made_up(wanted, TRIED_ROWS, Randomness(0).generator())  # every try sees the same invented rows
-    try:
+    rng = Randomness(0).generator()  # every trial sees the same invented rows
+
+    def value(rows: pl.DataFrame) -> NDArray[Any]:
         result = rows.select(compiled).to_series()
+        if result.len() != rows.height:  # a constant branch, settled as one value
+            result = result.new_from_index(0, rows.height)
+        if result.dtype.is_numeric() or result.dtype == pl.Boolean:
+            return result.cast(pl.Float64, strict=False).to_numpy()
+        return result.cast(pl.String, strict=False).fill_null("").to_numpy()
+
+    try:
+        for hostile in (0.5, 0.0):
+            rows, others = (made_up(wanted, TRIED_ROWS, rng, hostile=hostile) for _ in range(2))
+            must_be_rowwise(value, rows, others, rng, what="Polars expression")
+        return _type_of(rows.select(compiled).to_series().dtype)
     except (PolarsError, PanicException) as error:
         raise InvalidQuery(f"The Polars expression fails on made-up rows: {_first_line(error)}.") from None
-    return result
 
 
 def _first_line(error: BaseException) -> str:
@@ -167,11 +188,23 @@ class _Walk:
         if name == "StringExpr.Contains" and not (isinstance(options, dict) and options.get("literal")):
             raise InvalidQuery("str.contains must be given literal=True; patterns are not allowed.")
         self.check(first)
+        if name == "Boolean.IsIn":
+            # Anything but a list of constants would be looked up in the whole batch, not in the row.
+            if len(rest) != 1 or not _is_list(rest[0]):
+                raise InvalidQuery("is_in must be given a list of constants; a column would be looked up in all rows.")
+            self.nodes += 1
+            return
         for part in rest:
-            if name == "Boolean.IsIn" and "List" in part.get("Literal", {}).get("Scalar", {}):
-                self.nodes += 1  # the list of constants to look in
-            else:
-                self.check(part)
+            self.check(part)
+
+
+def _is_list(node: Any) -> bool:
+    """Whether a node is a constant list."""
+    for step in ("Literal", "Scalar", "List"):
+        if not isinstance(node, dict) or step not in node:
+            return False
+        node = node[step]
+    return True
 
 
 def _check_literal(body: Any) -> None:

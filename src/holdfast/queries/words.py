@@ -66,6 +66,8 @@ def dialect() -> "Dialect":
 
 def settled(text: str, schema: Schema) -> "list[Token]":
     """Return the tokens of a text with every word settled, or refuse."""
+    # The package first, and whole: threads that enter it by different doors would meet it half imported.
+    import sqlglot  # noqa: F401
     from sqlglot.errors import SqlglotError
     from sqlglot.tokens import TokenType  # type: ignore[attr-defined]
 

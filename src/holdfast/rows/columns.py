@@ -168,6 +168,16 @@ def fresh(dtype: np.dtype[Any], count: int) -> NDArray[Any]:
     return np.empty(count, dtype)
 
 
+def _count_unused() -> int:
+    """How many references this Python counts for an array that only a table and a local name hold."""
+    kept = {0: np.empty(0)}
+    memory = kept.get(0)
+    return sys.getrefcount(memory)
+
+
+_UNUSED = _count_unused()
+
+
 class Loans(threading.local):
     """Memory lent to one evaluation after another on this thread, so that no page is faulted in twice."""
 
@@ -184,7 +194,6 @@ class Loans(threading.local):
         key = (self._lent, dtype.str)
         self._lent += 1
         memory = self._kept.get(key)
-        # Three references: the table, `memory`, the argument. One more, and somebody still looks at it.
-        if memory is None or memory.size < count or sys.getrefcount(memory) > 3:
+        if memory is None or memory.size < count or sys.getrefcount(memory) > _UNUSED:  # somebody still looks at it
             memory = self._kept[key] = np.empty(count, dtype)
         return memory[:count]

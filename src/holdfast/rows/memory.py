@@ -20,8 +20,7 @@ _CONVERSION = (TypeError, ValueError, OverflowError, NotImplementedError, pl.exc
 def memory_rows(data: Any, *, name: str = "data") -> LocalRows:
     """Keep a frame or a mapping of arrays.
 
-    Polars and PyArrow frames do not change, so their memory is shared; pandas frames and arrays are copied,
-    lest the data change under its ledger.
+    Numbers and dates are copied, lest the data change under its ledger. Data too large to be copied belongs in a file.
     """
     return _from_arrays(data, name) if isinstance(data, Mapping) else _from_frame(data, name)
 
@@ -38,7 +37,6 @@ def _from_frame(frame: Any, name: str) -> LocalRows:
         raise InvalidArgument(
             f"data must be a Polars, pandas or PyArrow table; got {type(frame).__name__}.", name="data"
         ) from None
-    shared = wrapped.implementation.is_polars() or wrapped.implementation.is_pyarrow()
     series = []
     for column in wrapped.columns:
         try:
@@ -46,15 +44,15 @@ def _from_frame(frame: Any, name: str) -> LocalRows:
         except _CONVERSION:
             raise unsupported(column, str(wrapped[column].dtype), "drop it or convert it first") from None
         series.append(converted)
-    return _rows(series, name, copy=not shared)
+    return _rows(series, name)
 
 
 def _from_arrays(arrays: Mapping[Any, Any], name: str) -> LocalRows:
     _names(arrays)
-    return _rows([_series(column, values) for column, values in arrays.items()], name, copy=True)
+    return _rows([_series(column, values) for column, values in arrays.items()], name)
 
 
-def _rows(columns: Sequence[pl.Series], name: str, *, copy: bool = False) -> LocalRows:
+def _rows(columns: Sequence[pl.Series], name: str) -> LocalRows:
     if not columns:
         raise RowSourceError(f"{name} has no columns; holdfast needs at least one.")
     _names([series.name for series in columns])
@@ -67,17 +65,16 @@ def _rows(columns: Sequence[pl.Series], name: str, *, copy: bool = False) -> Loc
     if rows == 0:
         raise RowSourceError(f"{name} has no rows; holdfast needs at least one.")
     kinds = [kind_of(series.name, series.dtype) for series in columns]  # refuse before converting anything
-    return LocalRows(name, [_stored(each, kind, copy=copy) for each, kind in zip(columns, kinds, strict=True)], rows)
+    return LocalRows(name, [_stored(each, kind) for each, kind in zip(columns, kinds, strict=True)], rows)
 
 
-def _stored(series: pl.Series, kind: Kind, *, copy: bool) -> tuple[Column, Kind, StoredColumn]:
+def _stored(series: pl.Series, kind: Kind) -> tuple[Column, Kind, StoredColumn]:
     nullable = series.null_count() > 0
     if kind.numpy is None:
         column = Column(series.name, kind.type, nullable)
         return column, kind, SeriesText(series.cast(pl.String).rechunk())
     values, valid = physical(series, kind)
-    if copy:  # the caller may go on writing into it
-        values = values.copy()
+    values = values.copy()  # even a frame may stand on an array that the caller goes on writing into
     if kind.type is Type.FLOAT:
         nullable = nullable or bool(np.isnan(values).any())
     return Column(series.name, kind.type, nullable), kind, Numbers(kind, values, valid)

@@ -144,3 +144,14 @@ def test_only_the_columns_it_names_are_needed():
     query = build_mean("x > y", SCHEMA, where="b")
     assert query.columns == ("x", "y", "b")
     query.evaluate(pl.DataFrame({"x": [1.0], "y": [2.0], "b": [True]}))
+
+
+def test_numpy_may_be_strict_without_showing_what_is_in_the_rows():
+    query = build_mean("x", SCHEMA, within=(0, 1e308))
+    with np.errstate(all="raise"):
+        said = query.evaluate(pl.DataFrame({"x": [1e-10, 0.0, 1e308]}))
+    assert said.tolist() == [1e-10 / 1e308, 0.0, 1.0]
+
+
+def test_a_category_called_other_keeps_its_name():
+    assert build_histogram("s", SCHEMA, categories=["a", "other"]).labels == ("a", "other", "(other)")

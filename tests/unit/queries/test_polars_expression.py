@@ -28,7 +28,9 @@ REFUSED = {
     "regex": pl.col("^x.*$"),
     "constant": pl.lit(1) > 0, "series": c.x > pl.Series([1.0, 2.0]), "strings regex": c.s.str.contains("(a+)+b"),
     "replace": c.s.str.replace_all("a", "b"), "to_date": c.s.str.to_date(), "split": c.s.str.split(","),
-    "unknown": c.nope > 1, "is_in column": c.x.is_in(c.y.implode()), "int_range": pl.int_range(pl.len()) > 1,
+    "unknown": c.nope > 1, "is_in column": c.x.is_in(c.y.implode()),
+    "is_in batch": c.x.is_in(c.y), "lit is_in batch": pl.lit(17).is_in(c.i), "is_in len": c.i.is_in(pl.len()),
+    "is_in element": c.i.is_in(pl.element()), "infinite": c.x < float("inf"), "int_range": pl.int_range(pl.len()) > 1,
     "random": pl.lit(1).sample(1) > c.x, "hash": c.x.hash(), "struct": pl.struct("x", "y"), "implode": c.x.implode(),
     "pow": c.i**c.j, "list cast": c.x.cast(pl.List(pl.Float64)), "quantile": c.x > c.x.quantile(0.5), "any": c.b.any(),
     "all rows": c.b.all(), "arg_max": c.x.arg_max() == c.i, "search_sorted": c.x.search_sorted(1.0),
@@ -70,12 +72,18 @@ def test_strict_casts_do_not_raise_and_do_not_quote():
     assert '"Strict"' not in query.identity
 
 
-def test_type_and_missing_values_are_learnt_from_made_up_rows():
+def test_type_is_learnt_from_made_up_rows():
     assert rowwise(c.x > 1, SCHEMA).type is Type.BOOL
+    assert rowwise(c.i + 1, SCHEMA).type is Type.INT
+
+
+def test_only_a_plain_column_is_trusted_never_to_be_missing():
     assert build_mean(c.x, SCHEMA, within=(0, 1)).kind == "mean"
     assert build_mean(c.y, SCHEMA, within=(0, 1)).kind == "group"
-    assert build_mean(c.y.fill_null(0.0), SCHEMA, within=(0, 1)).kind == "mean"
     assert build_mean(c.x.sqrt(), SCHEMA, within=(0, 1)).kind == "group"
+    # No made-up text is ever this one, so trying it would not show that values can be missing.
+    rare = pl.when(c.s != "a text that nobody makes up").then(c.x)
+    assert build_mean(rare, SCHEMA, within=(0, 1)).kind == "group"
 
 
 def test_identity_is_the_tree():

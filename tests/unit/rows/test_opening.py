@@ -254,3 +254,10 @@ def test_opening_arrays_imports_no_frame_library() -> None:
     )
     done = run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_frame_on_top_of_an_array_does_not_change_with_it():
+    values = np.zeros(10)
+    source = open_rows(pl.DataFrame({"x": values}))
+    values[:] = 2.0
+    assert source.gather(np.arange(10), ["x"])["x"].sum() == 0.0
