@@ -32,7 +32,7 @@ def terms(flips: int = 10**9, intervals: int = 10**6) -> dict[str, Any]:
 
 def commit(ledger: Ledger, key: str | None = None, *, flips: int = 1, **more: Any) -> Any:
     values = {"question": QUESTION, "answer": ANSWER, "rows_read": 1_000, "cost": Cost(flips, 1)} | more
-    return ledger.commit(key=key, **values)
+    return ledger.commit(key=key, **values)[0]
 
 
 def environment() -> dict[str, str]:

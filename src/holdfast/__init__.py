@@ -10,8 +10,9 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from holdfast.answer import Answer, FlipsAnswer, HistogramAnswer
+    from holdfast.answer import Answer, FlipsAnswer, HistogramAnswer, MinimumAnswer
     from holdfast.budget import Budget, Quote
+    from holdfast.client import connect, connect_async
     from holdfast.errors import (
         BudgetExhausted,
         HoldfastError,
@@ -20,12 +21,19 @@ if TYPE_CHECKING:
         LedgerDamaged,
         LedgerUnavailable,
         MissingExtra,
+        NotAllowed,
+        NotSignedIn,
         PlanConflict,
         PlanInfeasible,
+        QuotaExhausted,
         RowSourceError,
+        ServiceUnavailable,
+        TooManyRequests,
         UnknownName,
     )
+    from holdfast.lab import attack
     from holdfast.ledger import Receipt, check_receipt, open_ledger
+    from holdfast.optimise import losses
     from holdfast.planning import Plan, plan
     from holdfast.rows.open import open_rows as open
     from holdfast.session import DefaultPlan, Session
@@ -37,8 +45,11 @@ _HOMES = {
     "Answer": "answer",
     "FlipsAnswer": "answer",
     "HistogramAnswer": "answer",
+    "MinimumAnswer": "answer",
     "Budget": "budget",
     "Quote": "budget",
+    "connect": "client",
+    "connect_async": "client",
     "BudgetExhausted": "errors",
     "HoldfastError": "errors",
     "InvalidArgument": "errors",
@@ -46,13 +57,20 @@ _HOMES = {
     "LedgerDamaged": "errors",
     "LedgerUnavailable": "errors",
     "MissingExtra": "errors",
+    "NotAllowed": "errors",
+    "NotSignedIn": "errors",
     "PlanConflict": "errors",
     "PlanInfeasible": "errors",
+    "QuotaExhausted": "errors",
     "RowSourceError": "errors",
+    "ServiceUnavailable": "errors",
+    "TooManyRequests": "errors",
     "UnknownName": "errors",
+    "attack": "lab",
     "Receipt": "ledger",
     "check_receipt": "ledger",
     "open_ledger": "ledger",
+    "losses": "optimise",
     "Plan": "planning",
     "plan": "planning",
     "open": "rows.open:open_rows",
@@ -87,17 +105,27 @@ __all__ = [
     "InvalidQuery",
     "LedgerDamaged",
     "LedgerUnavailable",
+    "MinimumAnswer",
     "MissingExtra",
+    "NotAllowed",
+    "NotSignedIn",
     "Plan",
     "PlanConflict",
     "PlanInfeasible",
+    "QuotaExhausted",
     "Quote",
     "Receipt",
     "RowSourceError",
+    "ServiceUnavailable",
     "Session",
+    "TooManyRequests",
     "UnknownName",
     "__version__",
+    "attack",
     "check_receipt",
+    "connect",
+    "connect_async",
+    "losses",
     "open",
     "open_ledger",
     "plan",

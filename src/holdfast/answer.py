@@ -53,9 +53,12 @@ class Answer:
             "made_up": self.made_up,
         }
 
+    def rounded(self) -> tuple[str, str, str]:
+        """Return value, low and high as text, with as many decimals as the interval deserves."""
+        return _written(self, _digits(self))
+
     def __repr__(self) -> str:
-        digits = _digits(self)
-        low, value, high = (f"{x:.{digits}f}" for x in (self.low, self.value, self.high))
+        value, low, high = self.rounded()
         return f"{value}  [{low}, {high}]  {self._small_print()}"
 
     def _small_print(self) -> str:
@@ -120,7 +123,8 @@ class HistogramAnswer(Mapping[str, Answer]):
 
     def __repr__(self) -> str:
         width = max(len(label) for label in self)
-        rows = [f"{label.ljust(width)}  {a.value:.4f}  [{a.low:.4f}, {a.high:.4f}]" for label, a in self.answers]
+        texts = [(label, *_written(answer, 4)) for label, answer in self.answers]
+        rows = [f"{label.ljust(width)}  {value}  [{low}, {high}]" for label, value, low, high in texts]
         return "\n".join([*rows, self.answers[0][1]._small_print()])
 
     def _repr_html_(self) -> str:
@@ -144,6 +148,31 @@ class FlipsAnswer:
     def __iter__(self) -> Iterator[int]:
         return iter(self.bits)
 
+    @property
+    def rows_read(self) -> int:
+        """Rows read for all the flips: one each."""
+        return self.average.rows_read
+
+    @property
+    def cost(self) -> int:
+        """What all the flips cost."""
+        return self.average.cost
+
+    @property
+    def cached(self) -> bool:
+        """Whether this is a first answer again, under its retry key."""
+        return self.average.cached
+
+    @property
+    def seq(self) -> int | None:
+        """Its place in the ledger."""
+        return self.average.seq
+
+    @property
+    def receipt(self) -> str | None:
+        """Its fingerprint in the ledger."""
+        return self.average.receipt
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         return {"bits": list(self.bits), "average": self.average.to_dict()}
@@ -152,8 +181,81 @@ class FlipsAnswer:
         shown = "".join(map(str, self.bits[:40])) + ("..." if len(self.bits) > 40 else "")
         return f"{shown}\n{self.average!r}"
 
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(repr(self))}</pre>"
 
-AnyAnswer = Answer | HistogramAnswer | FlipsAnswer
+
+@dataclass(frozen=True)
+class MinimumAnswer:
+    """A point of small population loss, the interval of its loss, and how far it can be from the best.
+
+    `excess_bound` holds together with all intervals of the session, `expected_excess_bound` in expectation; None
+    where the session's guarantee has no such promise. `point` is in the scaled units of the loss, named by `names`.
+    """
+
+    point: tuple[float, ...]
+    names: tuple[str, ...]
+    loss: Answer
+    excess_bound: float | None
+    expected_excess_bound: float | None
+    iterations: int
+    gradient_evaluations: int
+
+    @property
+    def rows_read(self) -> int:
+        """Rows read for the whole optimisation."""
+        return self.loss.rows_read
+
+    @property
+    def cost(self) -> int:
+        """What the whole optimisation cost."""
+        return self.loss.cost
+
+    @property
+    def cached(self) -> bool:
+        """Whether it was asked before."""
+        return self.loss.cached
+
+    @property
+    def seq(self) -> int | None:
+        """Its place in the ledger."""
+        return self.loss.seq
+
+    @property
+    def receipt(self) -> str | None:
+        """Its fingerprint in the ledger."""
+        return self.loss.receipt
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "point": dict(zip(self.names, self.point, strict=True)),
+            "loss": self.loss.to_dict(),
+            "excess_bound": self.excess_bound,
+            "expected_excess_bound": self.expected_excess_bound,
+            "iterations": self.iterations,
+            "gradient_evaluations": self.gradient_evaluations,
+        }
+
+    def __repr__(self) -> str:
+        width = max(len(name) for name in self.names)
+        shown = [f"{n.ljust(width)}  {x: .4f}" for n, x in zip(self.names[:20], self.point, strict=False)]
+        if len(self.names) > 20:
+            shown.append(f"and {len(self.names) - 20} more")
+        said = "no bound on the excess"
+        if self.excess_bound is not None:
+            said = f"excess at most {self.excess_bound:.3g}"
+        elif self.expected_excess_bound is not None:
+            said = f"excess at most {self.expected_excess_bound:.3g} in expectation"
+        return "\n".join([*shown, f"loss {self.loss!r}", f"{said}; {self.iterations:,} iterations"])
+
+    def _repr_html_(self) -> str:
+        pairs = zip(self.names, self.point, strict=True)
+        rows = "".join(f"<tr><td>{escape(name)}</td><td>{x:.4f}</td></tr>" for name, x in pairs)
+        return f"<table>{rows}</table>{self.loss._repr_html_()}"
+
+
+AnyAnswer = Answer | HistogramAnswer | FlipsAnswer | MinimumAnswer
 
 
 def from_entry(entry: Entry, plan: Plan, *, cached: bool) -> AnyAnswer:
@@ -185,7 +287,7 @@ def from_body(
 
     def answer(triple: list[float], text: str) -> Answer:
         value, low, high = triple
-        first, last = question.get("bounds", (0.0, 1.0))
+        first, last = body.get("bounds") or question.get("bounds", (0.0, 1.0))
         return Answer(
             value,
             low,
@@ -207,7 +309,27 @@ def from_body(
         return HistogramAnswer(tuple((label, answer(triple, text)) for label, triple in pairs))
     if "bits" in body:
         return FlipsAnswer(tuple(int(bit) for bit in body["bits"]), answer(body["estimate"], text))
+    if "point" in body:
+        return MinimumAnswer(
+            tuple(map(float, body["point"])),
+            tuple(body["names"]),
+            answer(body["estimate"], text),
+            body["excess_bound"],
+            body["expected_excess_bound"],
+            int(body["iterations"]),
+            int(body["gradient_evaluations"]),
+        )
     return answer(body["estimate"], text)
+
+
+def _written(answer: Answer, digits: int) -> tuple[str, str, str]:
+    """Write value, low and high; the ends outwards, because a promise is never rounded in its own favour."""
+    value, low, high = (f"{x:.{digits}f}" for x in (answer.value, answer.low, answer.high))
+    if float(low) > answer.low:
+        low = f"{answer.low - 10.0**-digits:.{digits}f}"
+    if float(high) < answer.high:
+        high = f"{answer.high + 10.0**-digits:.{digits}f}"
+    return value, low, high
 
 
 def _digits(answer: Answer) -> int:
@@ -222,7 +344,7 @@ def interval_bar(answer: Answer, width: int = 160) -> str:
     """Draw the interval inside the declared bounds as a small SVG."""
     low, high = answer.bounds
     span = (high - low) or 1.0
-    a, v, b = (width * (x - low) / span for x in (answer.low, answer.value, answer.high))
+    a, v, b = (width * ((x - low) / span) for x in (answer.low, answer.value, answer.high))
     return (
         f'<svg width="{width + 2}" height="12" role="img" aria-label="{answer.value:g}, from {answer.low:g} to'
         f' {answer.high:g}"><rect x="1" y="5" width="{width}" height="2" fill="#ccc"/>'

@@ -7,10 +7,15 @@
     ├── PlanInfeasible                    no plan reaches the goal; says what is possible
     ├── PlanConflict                      the ledger stands by another plan
     ├── BudgetExhausted                   the answer costs more than is left
+    │   └── QuotaExhausted                one analyst's part of it is used up
     ├── RowSourceError (OSError)          the data cannot be read, or is not the data it was
     ├── LedgerDamaged                     the ledger contradicts itself
     ├── LedgerUnavailable (OSError)       the ledger cannot be reached or is busy
-    └── MissingExtra (ImportError)        an optional package is not installed
+    ├── MissingExtra (ImportError)        an optional package is not installed
+    ├── NotSignedIn (PermissionError)     no token, or one that is not known
+    ├── NotAllowed (PermissionError)      a token that does not reach this far
+    ├── TooManyRequests                   faster than the server allows
+    └── ServiceUnavailable (ConnectionError)  the server cannot be reached, or gave up waiting
 
 An error says the fact, then the way out. It may quote what the caller said, never what the data said. Every
 class has a `kind` (a word for programs), an HTTP `status` and an `exit_code`; facts travel as `fields`, so that
@@ -98,7 +103,7 @@ class RowSourceError(HoldfastError, OSError):
 
 
 class LedgerDamaged(HoldfastError):
-    """The ledger contradicts itself, or belongs to other data."""
+    """The ledger contradicts itself."""
 
     kind = "ledger_damaged"
     status = 503
@@ -119,3 +124,42 @@ class MissingExtra(HoldfastError, ImportError):
     kind = "missing_extra"
     status = 501
     exit_code = 10
+
+
+class QuotaExhausted(BudgetExhausted):
+    """The budget could pay, but this analyst's quota cannot. Fields: `cost`, `left`, `total`, `unit`."""
+
+    kind = "quota_exhausted"
+    exit_code = 11
+
+
+class NotSignedIn(HoldfastError, PermissionError):
+    """No token was given, or one that is unknown, revoked or expired."""
+
+    kind = "not_signed_in"
+    status = 401
+    exit_code = 12
+
+
+class NotAllowed(HoldfastError, PermissionError):
+    """The token is good, but not for this."""
+
+    kind = "not_allowed"
+    status = 403
+    exit_code = 13
+
+
+class TooManyRequests(HoldfastError):
+    """Requests come faster than the server allows. Field: `retry_after`, in seconds."""
+
+    kind = "too_many_requests"
+    status = 429
+    exit_code = 14
+
+
+class ServiceUnavailable(HoldfastError, ConnectionError):
+    """The server cannot be reached, is closing, or gave up waiting."""
+
+    kind = "service_unavailable"
+    status = 503
+    exit_code = 15

@@ -6,26 +6,32 @@ when two people ask the same thing. Running it touches rows only through mechani
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 
 from holdfast import check
-from holdfast.certify import Estimate, accuracy_at, certify, draws_for
-from holdfast.errors import InvalidArgument, PlanConflict, PlanInfeasible
+from holdfast.certify import MOST_DRAWS, Estimate, accuracy_at, certify, draws_for
+from holdfast.errors import InvalidArgument, InvalidQuery, PlanConflict, PlanInfeasible
 from holdfast.mechanisms.base import Mechanism, Price
 from holdfast.mechanisms.baselines import FreshRows
 from holdfast.mechanisms.coins import Coins, bits
 from holdfast.mechanisms.laplace import Laplace
 from holdfast.planning import Plan
-from holdfast.queries.build import build_at_most, build_histogram, build_mean
 from holdfast.queries.base import Query
+from holdfast.queries.build import build_at_most, build_histogram, build_mean
 from holdfast.rows.base import RowSource
 from holdfast.schema import Schema
 
 QUANTILE_STEPS = 10
+MOST_STEPS = 1_000  # halving the widest range of floating-point numbers takes about that many
+MOST_PRICES = 1_000  # remembered
+LONGEST_QUESTION = 1_000_000  # characters, with all categories
+
+_encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False).encode
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,17 @@ class Question:
     bounds: tuple[float, float]
     run: Callable[[RowSource, Generator, int], dict[str, Any]]
 
+    def __post_init__(self) -> None:
+        for said in (self.text, self.identity or ""):  # whatever the ledger could not write is refused here
+            if len(said) > LONGEST_QUESTION:
+                raise InvalidQuery(
+                    f"A question must be at most {LONGEST_QUESTION:,} characters long; got {len(said):,}."
+                )
+            try:
+                said.encode()
+            except UnicodeEncodeError:
+                raise InvalidQuery("A question must be valid text; got half of a surrogate pair.") from None
+
     def describe(self) -> dict[str, Any]:
         """Return what the ledger records of the question."""
         return {"kind": self.kind, "text": self.text, "bounds": list(self.bounds)}
@@ -52,6 +69,7 @@ class Desk:
     plan: Plan
     schema: Schema
     most_draws: int | None = None  # a dry run draws no more than this from its made-up rows
+    _prices: dict[tuple[str, int, int], Price] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def mechanism(self, draws: int, start: int = 0) -> Mechanism:
         """Return the plan's mechanism, for this many draws; `start` counts the fresh rows already used."""
@@ -59,7 +77,7 @@ class Desk:
         if self.most_draws is not None:
             draws = min(draws, self.most_draws)
         if plan.mechanism == "coins":
-            return Coins(draws=draws, flip_probability=plan.flip_probability)
+            return _coins(draws, plan.flip_probability)
         if plan.mechanism == "laplace":
             return Laplace(draws=draws, epsilon=plan.constants["epsilon"])
         return FreshRows(draws=draws, key=int(plan.constants["order"]), start=start)
@@ -71,13 +89,27 @@ class Desk:
                 "The paper's averaged coins answer shares and means only; ask without `where`, or plan with"
                 " mechanism='laplace'."
             )
-        return self.mechanism(draws).price(query, self.plan.rows)
+        if self.plan.guarantee == "information" and 10 * query.outcomes > self.plan.rows:
+            raise InvalidArgument(
+                f"A question with {query.outcomes} outcomes needs at least {10 * query.outcomes:,} rows, or its answer"
+                f" is mostly noise; there are {self.plan.rows:,}. Ask about fewer categories at once.",
+                outcomes=query.outcomes,
+                most=self.plan.rows // 10,
+            )
+        kind = (query.kind, query.outcomes, draws)  # all that a price depends on
+        known = self._prices.get(kind)
+        if known is None:
+            known = self.mechanism(draws).price(query, self.plan.rows)
+            if len(self._prices) < MOST_PRICES:
+                self._prices[kind] = known
+        return known
 
     def release(self, query: Query, draws: int, source: RowSource, rng: Generator, start: int) -> list[Estimate]:
         """Draw once and certify."""
+        if self.most_draws is not None:
+            draws, start = min(draws, self.most_draws), 0  # made-up rows do not run out
         release = self.mechanism(draws, start).release(query, source, rng)
-        drawn = draws if self.most_draws is None else min(draws, self.most_draws)
-        return certify(self.plan, query, release, draws=drawn)
+        return certify(self.plan, query, release, draws=draws)
 
     def draws(self, query: Query, rows_per_query: int | None, accuracy: float | None) -> int:
         """Return how many rows one answer reads: the plan's number, or what the caller wants for this one."""
@@ -88,6 +120,7 @@ class Desk:
         accuracy_at(self.plan, 1)  # refuses plans whose answers cannot vary
         if rows_per_query is not None:
             check.whole(rows_per_query=rows_per_query)
+            check.at_most("the most one answer can read", MOST_DRAWS, rows_per_query=rows_per_query)
             return int(rows_per_query)
         if query.kind == "group":
             raise InvalidArgument(
@@ -98,7 +131,7 @@ class Desk:
         low, high = query.bounds
         draws = draws_for(self.plan, min(1.0, float(accuracy or 0) / (high - low)))
         if draws is None:
-            best = (high - low) * accuracy_at(self.plan, 10**15)
+            best = (high - low) * accuracy_at(self.plan, MOST_DRAWS)
             raise PlanInfeasible(
                 f"No number of rows makes one answer as accurate as {accuracy:g} under this plan; its limit is"
                 f" {best:.3g}. Plan fewer questions to come closer.",
@@ -162,7 +195,8 @@ def histogram(
 def flips(desk: Desk, query: Any, count: int = 1) -> Question:
     """Sampling counting queries: `count` coins about one yes-or-no question. Never cached: a coin is new each time."""
     check.whole(count=count)
-    plan = desk.plan
+    check.at_most("the most one answer can read", MOST_DRAWS, count=count)
+    count, plan = int(count), desk.plan
     if plan.mechanism != "coins" or plan.guarantee == "posterior":
         raise PlanConflict(
             f"This session stands on the {plan.guarantee} guarantee, which promises nothing about single flips."
@@ -201,27 +235,27 @@ def quantile(
     """
     check.share(q=q)
     check.whole(steps=steps)
+    check.at_most("the most that help", MOST_STEPS, steps=steps)
     low, high = check.interval("within", within)
-    draws = desk.plan.rows_per_query
-    first = build_at_most(query, (low + high) / 2, desk.schema, where=where)
-    each = desk.price(first, draws)
+    steps, draws = int(steps), desk.plan.rows_per_query
+    at_most = build_at_most(query, 0.0, desk.schema, where=where)
+    each = desk.price(at_most, draws)
 
     def run(source: RowSource, rng: Generator, start: int) -> dict[str, Any]:
         search = _Bisection(q, low, high)
         for step in range(steps):
             threshold = search.next_threshold()
-            asked = build_at_most(query, threshold, desk.schema, where=where)
+            asked = replace(at_most, threshold=threshold)
             (estimate,) = desk.release(asked, draws, source, rng, start + step * each.flips)
             search.learn(threshold, estimate)
         return {"estimate": _triple(search.estimate())}
 
-    identity = build_at_most(query, 0.0, desk.schema, where=where).identity
     settings = {"q": float(q), "within": [low, high], "steps": steps, "draws": draws}
-    shown = f" where {where}" if where is not None else ""
+    shown = "" if at_most.where is None else f" where {at_most.where.text}"
     return Question(
         kind="quantile",
-        text=f"{q:g} quantile of {query if isinstance(query, str) else 'expression'} within [{low:g}, {high:g}]{shown}",
-        identity=None if identity is None else json.dumps({"quantile": identity} | settings, sort_keys=True),
+        text=f"{q:g} quantile of {at_most.value.text} within [{low:.15g}, {high:.15g}]{shown}",
+        identity=_identity(at_most, "quantile", **settings),
         price=Price(steps * each.flips, steps * each.intervals, steps * each.rows_read),
         accuracy=None,
         bounds=(low, high),
@@ -243,17 +277,17 @@ class _Bisection:
 
     def next_threshold(self) -> float:
         if self.doubt is None:
-            return (self.low + self.high) / 2
+            return _middle(self.low, self.high)
         left, right = self.doubt
         if left - self.low >= self.high - right:
-            return (self.low + left) / 2
-        return (right + self.high) / 2
+            return _middle(self.low, left)
+        return _middle(right, self.high)
 
     def learn(self, threshold: float, share: Estimate) -> None:
         self.seen.append((threshold, share.value))
         if share.high < self.q:
             self.low = max(self.low, threshold)
-        elif share.low >= self.q:
+        elif share.low >= self.q and share.low > 0:  # the 0 quantile is where values begin, not minus infinity
             self.high = min(self.high, threshold)
         elif self.doubt is None:
             self.doubt = (threshold, threshold)
@@ -269,14 +303,24 @@ class _Bisection:
         return Estimate(min(max(value, self.low), self.high), self.low, self.high)
 
 
+@lru_cache(maxsize=1024)
+def _coins(draws: int, flip_probability: float) -> Coins:
+    return Coins(draws=draws, flip_probability=flip_probability)  # checked once: most answers use the same
+
+
 def _triple(estimate: Estimate) -> list[float]:
     return [estimate.value, estimate.low, estimate.high]
 
 
-def _identity(query: Query, **settings: Any) -> str | None:
-    if query.identity is None:
+def _middle(low: float, high: float) -> float:
+    return low + (high - low) / 2  # the sum of two large numbers may be infinite
+
+
+def _identity(query: Query, named: str = "query", **settings: Any) -> str | None:
+    identity = query.identity
+    if identity is None:
         return None
-    return json.dumps({"query": query.identity} | settings, sort_keys=True)
+    return _encode({named: identity} | settings)
 
 
 def _accuracy(desk: Desk, query: Query, draws: int) -> float | None:

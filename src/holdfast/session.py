@@ -12,9 +12,11 @@
 Whoever asks, from Python, the command line or over HTTP, asks through `Session`.
 """
 
-import secrets
+import json
 import warnings
 from collections.abc import Mapping
+from copy import copy
+from dataclasses import replace
 from inspect import signature
 from pathlib import Path
 from types import TracebackType
@@ -23,11 +25,11 @@ from typing import Any, Self, cast
 import polars as pl
 
 from holdfast import check, questions
-from holdfast.answer import Answer, AnyAnswer, FlipsAnswer, HistogramAnswer, from_body, from_entry
+from holdfast.answer import Answer, AnyAnswer, FlipsAnswer, HistogramAnswer, MinimumAnswer, from_body, from_entry
 from holdfast.budget import Budget, Quote
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.history import history_frame
-from holdfast.ledger import BudgetMoved, Cost, Receipt, check_analyst, exists, open_ledger
+from holdfast.ledger import BudgetMoved, Cost, Ledger, Receipt, check_analyst, exists, open_ledger
 from holdfast.planning import GUARANTEES, MECHANISMS, Plan
 from holdfast.planning import plan as make_plan
 from holdfast.planning.present import sentence
@@ -69,25 +71,35 @@ class Session:
         wanted = _Wanted(queries, accuracy, confidence, guarantee, mechanism)
         check_analyst(analyst)
         self._randomness = Randomness(seed)
-        self._rows = open_rows(data)
-        location = _beside(self._rows) if ledger is None else ledger
+        self._rows: Any = open_rows(data)
+        location = ledger_beside(self._rows) if ledger is None else ledger
         terms = None
         if not exists(location, self._rows.name):
-            begun = wanted.begin(len(self._rows))
+            begun = wanted.begin(len(self._rows), self._randomness)
             caps = {"flips": begun.flips, "intervals": begun.statements}
             terms = begun.to_dict() | {"caps": caps}
-        self._ledger = open_ledger(
+        try:
+            self._ledger = self._open(location, terms)
+        except PlanConflict:
+            if terms is None:
+                raise
+            terms = None  # somebody began it this very moment: their plan stands
+            self._ledger = self._open(location, None)
+        self._randomness.skip(self._ledger.head.seq)  # a seed must not draw the same coins again for later questions
+        self.plan = Plan.from_dict(self._ledger.terms)
+        if terms is None:
+            wanted.must_match(self.plan, self._ledger.location)
+        self._analyst = analyst
+        self._desk = Desk(self.plan, self._rows.schema)
+
+    def _open(self, location: str | Path | None, terms: dict[str, Any] | None) -> Ledger:
+        return open_ledger(
             location,
             dataset=self._rows.name,
             fingerprint=self._rows.fingerprint,
             terms=terms,
             reproducible=self._randomness.reproducible,
         )
-        self.plan = Plan.from_dict(self._ledger.terms)
-        if terms is None:
-            wanted.must_match(self.plan, self._ledger.location)
-        self.analyst = analyst
-        self._desk = Desk(self.plan, self._rows.schema)
 
     # -- asking -------------------------------------------------------------------------------------------------
 
@@ -106,7 +118,7 @@ class Session:
         `rows_per_query` or `accuracy` (in the units of the answer) spends more or less on this one answer.
         """
         options = {"within": within, "where": where, "rows_per_query": rows_per_query, "accuracy": accuracy}
-        return cast(Answer, self._ask(questions.mean(self._desk, query, **options)))  # type: ignore[arg-type]
+        return cast(Answer, self._ask(questions.mean(self._desk, query, **options)))
 
     def histogram(
         self, query: Any, *, categories: Any = None, bins: Any = None, rows_per_query: int | None = None
@@ -138,6 +150,30 @@ class Session:
         """Return `count` new flips and the interval of their average."""
         return cast(FlipsAnswer, self._ask(questions.flips(self._desk, query, count)))
 
+    def ask(self, query: Any, kind: str = "mean", *, retry_key: str | None = None, **options: Any) -> AnyAnswer:
+        """Ask by kind: "mean", "histogram", "quantile" or "flips", with that verb's options.
+
+        A question that is new each time (flips) gets its first answer again when the same analyst sends it again with
+        the same `retry_key`.
+        """
+        question = self._question(self._desk, kind, query, options)
+        if retry_key is not None and not isinstance(retry_key, str):
+            raise InvalidArgument(f"retry_key must be text; got {type(retry_key).__name__}.", name="retry_key")
+        if question.identity is None and retry_key is not None:
+            retried = [retry_key, self.analyst, question.kind, question.text, question.price.flips]
+            question = replace(question, identity=json.dumps({"retry": retried}))
+        return self._ask(question)
+
+    def minimize(self, loss: Any, *, radius: float | None = None, box: Any = None, **options: Any) -> MinimumAnswer:
+        """Return a point of small population loss in a ball or box, and the interval of its loss.
+
+        `loss` is one of `holdfast.losses`, or one's own. `excess` is the promise to reach, or `iterations` and
+        `rows_per_coordinate` what to spend; `average`, `mechanism`, `runs` and `select` are explained in the guide
+        to optimisation.
+        """
+        chosen = {"radius": radius, "box": box} | options
+        return cast(MinimumAnswer, self._ask(self._question(self._desk, "minimize", loss, chosen)))
+
     def _ask(self, question: Question) -> AnyAnswer:
         if question.identity is not None:
             standing = self._ledger.find(question.identity)
@@ -150,19 +186,19 @@ class Session:
             start = self._ledger.spent.flips if self.plan.guarantee == "split" else None
             body = question.run(self._rows, self._randomness.generator(), start or 0)
             try:
-                entry = self._ledger.commit(
+                entry, fresh = self._ledger.commit(
                     key=question.identity,
                     question=question.describe(),
                     answer=body,
                     cost=cost,
                     rows_read=question.price.rows_read,
-                    analyst=self.analyst,
+                    analyst=self._analyst,
                     expected_flips=start,
                 )
             except BudgetMoved:
                 self._ledger.require(cost)
                 continue
-            return from_entry(entry, self.plan, cached=entry.answer is not body and entry.answer != body)
+            return from_entry(entry, self.plan, cached=not fresh)
 
     # -- looking before paying ----------------------------------------------------------------------------------
 
@@ -186,6 +222,9 @@ class Session:
         """Answer from made-up rows: the same checks and the same shape, nothing read, nothing spent."""
         desk = Desk(self.plan, self._rows.schema, most_draws=MADE_UP_ROWS)
         question = self._question(desk, kind, query, options)
+        cost, caps = Cost(question.price.flips, question.price.intervals), self._ledger.caps
+        if cost.flips > caps.flips or cost.intervals > caps.intervals:
+            self._ledger.require(cost)  # could never be asked
         rng = self._randomness.generator()
         invented = memory_rows(made_up(self._rows.schema, MADE_UP_ROWS, rng), name="made up")
         body = question.run(invented, rng, 0)
@@ -193,9 +232,13 @@ class Session:
 
     @staticmethod
     def _question(desk: Desk, kind: str, query: Any, options: Mapping[str, Any]) -> Question:
-        if kind not in BUILDERS:
-            raise InvalidArgument(f"kind must be one of {', '.join(BUILDERS)}; got {kind!r}.", name="kind")
-        build = BUILDERS[kind]
+        if kind == "minimize":
+            from holdfast.optimise.question import minimize as build  # late: most sessions never optimise
+        elif isinstance(kind, str) and kind in BUILDERS:
+            build = BUILDERS[kind]
+        else:
+            known = ", ".join([*BUILDERS, "minimize"])
+            raise InvalidArgument(f"kind must be one of {known}; got {kind!r}.", name="kind")
         try:
             signature(build).bind(desk, query, **options)
         except TypeError as wrong:
@@ -215,20 +258,36 @@ class Session:
         return self._rows.schema
 
     @property
+    def analyst(self) -> str | None:
+        """Whose name goes on the answers; `for_analyst` puts another one there."""
+        return self._analyst
+
+    @property
     def ledger(self) -> Any:
         """The ledger: entries, head, verify."""
         return self._ledger
 
-    def receipt(self, answer: Answer | HistogramAnswer | int) -> Receipt:
+    def receipt(self, answer: AnyAnswer | int) -> Receipt:
         """Return the proof that an answer is in the ledger, checkable by a third party against a published head."""
-        seq = answer if isinstance(answer, int) else answer.seq
+        seq: Any = answer if isinstance(answer, int) else getattr(answer, "seq", answer)
         if seq is None:
             raise InvalidArgument("A dry run is in no ledger, so there is no receipt for it.")
         return self._ledger.receipt(seq)
 
+    def verify_data(self) -> None:
+        """Read and hash all the data again; raise RowSourceError if it is not what the ledger was begun with."""
+        self._rows.verify_content()
+
     def history(self) -> pl.DataFrame:
         """Return every answer so far, whoever asked, as a frame."""
         return history_frame(self._ledger.entries())
+
+    def for_analyst(self, analyst: str | None) -> "Session":
+        """Return this session as another analyst sees it: same data, same ledger, their name on the answers."""
+        check_analyst(analyst)
+        other = copy(self)
+        other._analyst = analyst
+        return other
 
     def close(self) -> None:
         """Let go of the ledger."""
@@ -260,8 +319,6 @@ class _Wanted:
     ) -> None:
         if queries is not None and accuracy is not None:
             raise InvalidArgument("Give queries or accuracy, not both: the other follows from the rows.")
-        if guarantee == "paper" and mechanism == "best" and not isinstance(queries, Mapping):
-            mechanism = "laplace"  # the paper's mechanism for statistical queries
         if queries is not None and not isinstance(queries, Mapping):
             check.whole(queries=queries)
         if accuracy is not None:
@@ -273,9 +330,11 @@ class _Wanted:
         self.queries, self.accuracy, self.confidence = queries, accuracy, confidence
         self.guarantee, self.mechanism = guarantee, mechanism
 
-    def begin(self, rows: int) -> Plan:
+    def begin(self, rows: int, randomness: Randomness) -> Plan:
         """Make the plan of a new ledger."""
-        queries = self.queries
+        queries, mechanism = self.queries, self.mechanism
+        if self.guarantee == "paper" and mechanism == "best" and not isinstance(queries, Mapping):
+            mechanism = "laplace"  # the paper's mechanism for statistical queries
         if queries is None and self.accuracy is None:
             queries = DEFAULT_QUERIES
         plan = make_plan(
@@ -284,10 +343,10 @@ class _Wanted:
             accuracy=self.accuracy,
             confidence=0.95 if self.confidence is None else self.confidence,
             guarantee=self.guarantee,
-            mechanism=self.mechanism,
+            mechanism=mechanism,
         )
         if plan.guarantee == "split":  # a secret-free but random order in which fresh rows are used up
-            order = {"order": float(secrets.randbits(48))}
+            order = {"order": float(randomness.generator().integers(2**48))}
             plan = Plan.from_dict(plan.to_dict() | {"constants": dict(plan.constants) | order})
         if self.queries is None and self.accuracy is None:
             warnings.warn(
@@ -322,9 +381,9 @@ class _Wanted:
             )
 
 
-def _beside(rows: Any) -> Path | None:
+def ledger_beside(rows: Any) -> Path | None:
     """Return where the ledger of data on disk lies; None for data in memory."""
-    folder: Path | None = rows.location
+    folder: Path | None = getattr(rows, "location", None)
     if folder is None:
         return None
     name = folder.name.removesuffix(".holdfast")

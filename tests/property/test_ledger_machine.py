@@ -61,7 +61,7 @@ class LedgerMachine(RuleBasedStateMachine):
         cost, standing = Cost(flips, intervals), self.standing(key)
         outcome: Entry | BudgetMoved | BudgetExhausted
         try:
-            outcome = self.ledger.commit(
+            outcome, fresh = self.ledger.commit(
                 key=key,
                 question=QUESTION,
                 answer=answer,
@@ -70,7 +70,8 @@ class LedgerMachine(RuleBasedStateMachine):
                 expected_flips=None if stale is None else self.spent.flips + stale,
             )
         except (BudgetMoved, BudgetExhausted) as refusal:
-            outcome = refusal
+            outcome, fresh = refusal, False
+        assert fresh == (standing is None and not stale and self.fits(cost))
         if standing is not None:
             assert outcome == standing
         elif stale:

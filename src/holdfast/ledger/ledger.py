@@ -86,11 +86,11 @@ class Ledger:
         rows_read: int,
         analyst: str | None = None,
         expected_flips: int | None = None,
-    ) -> Entry:
-        """Write the answer and return its entry, durable by then; may be shown only after this returns.
+    ) -> tuple[Entry, bool]:
+        """Write the answer; return its entry, durable by then, and True. May be shown only after this returns.
 
-        A key that is already there costs nothing: the entry that stands is returned, and the answer given
-        here must be forgotten. If the cost no longer fits (BudgetExhausted), or `expected_flips` are not what
+        A key that is already there costs nothing: the entry that stands is returned, and False; the answer
+        given here must be forgotten. If the cost no longer fits (BudgetExhausted), or `expected_flips` are not what
         is spent (BudgetMoved), nothing is written.
         """
         body: dict[str, Any] = {
@@ -116,7 +116,7 @@ class Ledger:
                 writing.append(row)
             else:
                 row = standing
-        return chain.entry_of(row)
+        return chain.entry_of(row), standing is None
 
     def entries(self, start: int = 1, limit: int | None = None) -> Iterator[Entry]:
         """Iterate over answers in the order they were given, from number `start` on."""

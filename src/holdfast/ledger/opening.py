@@ -55,8 +55,10 @@ def open_ledger(
         raise
 
 
-def audit(location: str | Path, *, dataset: str | None = None, head: str | None = None) -> tuple[dict[str, Any], Head]:
-    """Re-check a ledger without its data; return its first entry and its head.
+def audit(
+    location: str | Path, *, dataset: str | None = None, head: str | None = None
+) -> tuple[dict[str, Any], Head, str]:
+    """Re-check a ledger without its data; return its first entry, its head and its location as it may be shown.
 
     `head` is a hash published earlier, which must be in the chain. `dataset` may be left out for a file of its own.
     """
@@ -67,7 +69,7 @@ def audit(location: str | Path, *, dataset: str | None = None, head: str | None 
             raise UnknownName(f"No ledger{which} at {store.location}.", name=dataset)
         steps = walk(store, head)
         _same_format(store, steps.genesis)
-        return steps.genesis, Head(steps.tip.seq, steps.tip.hash)
+        return steps.genesis, Head(steps.tip.seq, steps.tip.hash), store.location
     finally:
         store.close()
 

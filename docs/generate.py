@@ -1,0 +1,153 @@
+"""Pages that are written by the code itself, so that they cannot drift from it."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import holdfast
+from holdfast import errors
+from holdfast.cli import command_names
+from holdfast.queries.functions.rule import Rule
+from holdfast.queries.functions.table import RULES, WRITTEN
+
+HERE = Path(__file__).parent
+
+
+def cli() -> str:
+    """The help of every command."""
+    parts = [("holdfast", help_of())] + [(f"holdfast {name}", help_of(name)) for name in command_names()]
+    return "\n\n".join(f"## {title}\n\n```text\n{text}```" for title, text in parts) + "\n"
+
+
+def help_of(*words: str) -> str:
+    """What `holdfast <words> --help` prints, at a fixed width."""
+    script = "from holdfast.cli import main; main()"
+    environment = os.environ | {"COLUMNS": "100", "TERM": "dumb", "PYTHONIOENCODING": "utf-8"}
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words, "--help"],
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+    )
+    return done.stdout
+
+
+def functions() -> str:
+    """Everything an expression may do."""
+    others: dict[str, list[str]] = {}
+    for written, name in WRITTEN.items():
+        if written != name:
+            others.setdefault(name, []).append(written)
+    lines = ["| operation | takes | gives | NULL if | also written |", "|---|---|---|---|---|"]
+    for name, rule in sorted(RULES.items()):
+        also = ", ".join(f"`{_cell(each)}`" for each in sorted(others.get(name, [])))
+        lines.append(f"| `{_cell(name)}` | {_takes(rule)} | {_gives(rule)} | {_NULL[rule.null]} | {also} |")
+    return "\n".join(lines) + "\n"
+
+
+def error_table() -> str:
+    """Every error class, its word for programs, and its two codes."""
+    lines = ["| class | kind | exit code | HTTP status | says |", "|---|---|---|---|---|"]
+    for each in error_classes():
+        says = (each.__doc__ or "").splitlines()[0]
+        lines.append(f"| `{each.__name__}` | `{each.kind}` | {each.exit_code} | {each.status} | {_cell(says)} |")
+    return "\n".join(lines) + "\n"
+
+
+def error_classes() -> list[type[errors.HoldfastError]]:
+    """The base class and everything below it, in the order they are defined."""
+    return [
+        value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, errors.HoldfastError)
+    ]
+
+
+def other_names() -> str:
+    """Directives for public names that reference/api.md has not placed under a heading."""
+    page = (HERE / "reference" / "api.md").read_text(encoding="utf-8")
+    placed = set(re.findall(r"holdfast\.(\w+)", page)) | {each.__name__ for each in error_classes()}
+    lines = ["```{eval-rst}"]
+    for name in holdfast.__all__:
+        if name not in placed:
+            value = getattr(holdfast, name)
+            if isinstance(value, ModuleType):
+                lines += [f".. automodule:: {value.__name__}", "   :members:"]
+            elif isinstance(value, type):
+                lines += [f".. autoclass:: holdfast.{name}", "   :members:"]
+            else:
+                lines += [f".. autofunction:: holdfast.{name}"]
+    return "\n".join([*lines, "```"]) + "\n"
+
+
+def write(folder: Path) -> None:
+    """Write all fragments."""
+    folder.mkdir(parents=True, exist_ok=True)
+    fragments = {
+        "cli.md": cli(),
+        "functions.md": functions(),
+        "errors.md": error_table(),
+        "other-names.md": other_names(),
+    }
+    for name, text in fragments.items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+_NULL = {
+    "any": "any argument is",
+    "all": "all arguments are",
+    "may": "it has no value for them",
+    "never": "never",
+}
+
+
+def _takes(rule: Rule) -> str:
+    return ", ".join(rule.takes) + (", ..." if rule.more else "")
+
+
+def _gives(rule: Rule) -> str:
+    return "the common type" if rule.gives is None else str(rule.gives)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def readme_demo(numbers: dict[str, Any]) -> str:
+    """What the README says about the demo, from the numbers of one run."""
+    dig = numbers["discovery"]
+    claim, told, hint = dig["naive"][-1], dig["holdfast"][-1], dig["hint"]
+    error = claim["high"] - claim["value"]
+    return "\n".join(
+        [
+            f"An analyst asks {dig['questions']:,} questions about {numbers['rows']:,} rows, to find a rule that",
+            "predicts a fair coin from signals that are fair coins too. Every such rule is right for 50 % of the",
+            f"population. In this run (`holdfast demo --seed {numbers['seed']}`)",
+            "",
+            f"- the plain mean of all rows claims {100 * claim['value']:.1f} % ± {100 * error:.1f}:"
+            f" {dig['error_bars']:.0f} error bars from the truth;",
+            f"- holdfast says {100 * told['low']:.1f} to {100 * told['high']:.1f} % to an analyst who digs the same way"
+            f" and hears nothing else, and of its {dig['questions']:,} intervals {dig['misses']} missed the truth;",
+            f"- an effect that is real, a hint that tells the coin in {100 * hint['population']:.0f} % of rows, it puts"
+            f" between {100 * hint['low']:.1f} and {100 * hint['high']:.1f} %;",
+            f"- each answer read {hint['rows_read']:,} random rows, not {numbers['rows']:,}.",
+        ]
+    )
+
+
+def write_readme() -> None:
+    """Put the committed run of the demo into the README: `python docs/generate.py`."""
+    readme = HERE.parent / "README.md"
+    block = readme_demo(json.loads((HERE / "demo.json").read_text(encoding="utf-8")))
+    text = readme.read_text(encoding="utf-8")
+    text = re.sub(r"(<!-- demo:.*?-->\n).*?(<!-- /demo -->)", lambda m: f"{m[1]}{block}\n{m[2]}", text, flags=re.DOTALL)
+    readme.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_readme()

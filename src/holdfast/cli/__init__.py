@@ -1,0 +1,115 @@
+"""The command line: `holdfast <command>`.
+
+A command is a file in `commands/` with a function `command`; its name is the file's name, its help the function's
+docstring. It is imported only when it is run or described, so adding one is adding a file and costs the others nothing.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, cast
+
+import typer
+from typer.core import TyperGroup
+
+from holdfast.cli.output import note, say
+from holdfast.cli.plain import write_on_any_terminal
+from holdfast.errors import HoldfastError
+
+# A typer that brings its own click and one that imports it agree on this class.
+_USAGE = cast("type[Exception]", typer.BadParameter.__base__)
+_FIRST = ("demo", "open", "plan", "ask", "budget", "history", "receipt", "verify")
+INTERRUPTED = 130
+
+
+def command_names() -> list[str]:
+    """Return the names of all commands: the usual path first, then the rest."""
+    found = {path.stem for path in (Path(__file__).parent / "commands").glob("[a-z]*.py")}
+    return [name for name in _FIRST if name in found] + sorted(found.difference(_FIRST))
+
+
+class Commands(TyperGroup):
+    """Finds commands by file name."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return all names."""
+        return command_names()
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Import one command."""
+        if cmd_name not in command_names():
+            return None
+        module = import_module(f"holdfast.cli.commands.{cmd_name}")
+        app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+        app.command(cmd_name, no_args_is_help=getattr(module, "NO_ARGS_IS_HELP", False))(module.command)
+        return typer.main.get_command(app)
+
+
+app = typer.Typer(
+    cls=Commands,
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from holdfast import __version__
+
+        say(f"holdfast {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def describe(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the version."),
+) -> None:
+    """Ask a table thousands of questions, each chosen after the last answer; every answer holds for the population.
+
+    \b
+    The first five minutes:
+      holdfast demo                                      see it work, nothing to download
+      holdfast ask flights.parquet "dep_delay > 15"      a share, with an interval that stays true
+      holdfast budget flights.parquet                    what is left to ask
+      holdfast plan --rows 1000000 --queries 10000       what so many rows can promise
+
+    Every command takes --json. An error is one sentence, and the exit code says its kind.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    write_on_any_terminal()
+    try:
+        code = app(words, prog_name="holdfast", standalone_mode=False)
+    except HoldfastError as error:
+        code = _refuse(words, error.message, error.kind, error.fields, error.exit_code)
+    except _USAGE as error:
+        code = _refuse(words, _usage(error), "usage", {}, 2)
+    except (KeyboardInterrupt, typer.Abort):
+        code = INTERRUPTED
+    if code == INTERRUPTED:
+        note("Interrupted. What was answered is in the ledger; nothing else was spent.")
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _usage(error: Any) -> str:
+    """Word a usage error, and point to the help of the command it happened in."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return str(error.format_message())
+    where = error.ctx.command_path if error.ctx is not None else "holdfast"
+    return f"{error.format_message().rstrip('.')}. See {where} --help."
+
+
+def _refuse(words: Sequence[str], message: str, kind: str, fields: dict[str, Any], code: int) -> int:
+    note(message)
+    if "--json" in words:
+        shape = {"ok": False, "error": message, "kind": kind, "details": fields}
+        say(json.dumps(shape, ensure_ascii=False, default=str))
+    return code

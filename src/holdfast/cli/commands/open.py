@@ -1,0 +1,53 @@
+"""`holdfast open`."""
+
+from typing import Annotated, Any
+
+import typer
+
+from holdfast.cli.options import Data, Json
+from holdfast.cli.output import say, show_json, table
+
+NO_ARGS_IS_HELP = True
+
+
+def command(
+    data: Data,
+    folder: Annotated[str | None, typer.Option("--folder", help="Where to put the columns.")] = None,
+    json: Json = False,
+) -> None:
+    """Show what can be asked about. Spends nothing.
+
+    The first time, the file is rewritten once as a folder of columns beside it.
+
+    \b
+    holdfast open flights.parquet
+    holdfast open flights.csv --folder /fast/disk/flights.holdfast
+    """
+    from holdfast.ledger import exists
+    from holdfast.rows.open import open_rows
+    from holdfast.session import ledger_beside
+
+    rows: Any = open_rows(data, folder=folder)
+    ledger = ledger_beside(rows)
+    begun = exists(ledger, rows.name)
+    if json:
+        columns = [{"name": c.name, "type": str(c.type), "nullable": c.nullable} for c in rows.schema]
+        show_json(
+            name=rows.name,
+            rows=len(rows),
+            columns=columns,
+            fingerprint=rows.fingerprint,
+            folder=rows.location,
+            ledger=ledger,
+            ledger_begun=begun,
+        )
+        return
+    say(f"{rows.name}: {len(rows):,} rows, {len(rows.schema)} columns", bold=True)
+    table(
+        ("column", "type", "missing values"),
+        [(c.name, str(c.type), "possible" if c.nullable else "none") for c in rows.schema],
+    )
+    say()
+    say(f"fingerprint  {rows.fingerprint}")
+    say(f"columns      {rows.location}")
+    say(f"ledger       {ledger}{'' if begun else ' (begins with the first question)'}")

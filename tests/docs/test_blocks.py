@@ -1,0 +1,49 @@
+"""The Python in README, tutorial and how-to pages runs, in order, as it is printed."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import holdfast as hf
+from holdfast.demo import population
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: str) -> list[str]:
+    return BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(("page", "least"), [("README.md", 1), ("docs/tutorial.md", 9)])
+def test_python_blocks_run(page, least, tmp_path, monkeypatch, capsys):
+    found = blocks(page)
+    assert len(found) >= least
+    monkeypatch.chdir(tmp_path)
+    if page == "README.md":  # it speaks of the reader's own file
+        population.write(tmp_path / "flights.parquet", 100_000, np.random.default_rng(5), signals=0)
+    names: dict[str, object] = {"__name__": "__main__"}
+    for place, block in enumerate(found):
+        exec(compile(block, f"{page}, block {place + 1}", "exec"), names)
+    assert capsys.readouterr().out
+    session = names.get("s")
+    if session is not None:
+        session.close()
+
+
+@pytest.mark.parametrize("page", ["docs/how-to/kinds.md", "docs/how-to/plan.md", "docs/how-to/spend.md"])
+def test_how_to_blocks_run_in_a_session(page):
+    rows = population.draw(100_000, np.random.default_rng(6), signals=0)
+    planned = {"mean": 50, "flip": 10} if "kinds" in page else 20
+    with hf.Session(rows, queries=planned) as session:
+        for block in blocks(page):
+            exec(compile(block, page, "exec"), {"s": session, "hf": hf})
+
+
+@pytest.mark.parametrize("example", sorted(path.name for path in (ROOT / "examples").glob("*.py")))
+def test_examples_run(example, capsys):
+    source = (ROOT / "examples" / example).read_text(encoding="utf-8")
+    exec(compile(source, example, "exec"), {"__name__": "__main__"})
+    assert "answers left" in capsys.readouterr().out

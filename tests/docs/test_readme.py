@@ -1,0 +1,71 @@
+"""What the README says is what was measured and planned; its links lead somewhere."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import holdfast as hf
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def generate():
+    sys.path.insert(0, str(ROOT / "docs"))
+    try:
+        import generate
+
+        yield generate
+    finally:
+        sys.path.remove(str(ROOT / "docs"))
+
+
+def test_the_demo_block_is_the_committed_run(generate):
+    numbers = json.loads((ROOT / "docs" / "demo.json").read_text(encoding="utf-8"))
+    block = re.search(r"<!-- demo:.*?-->\n(.*?)\n<!-- /demo -->", README, re.DOTALL)
+    assert block is not None
+    assert block[1] == generate.readme_demo(numbers)
+    assert (ROOT / "docs" / "demo.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_committed_run_is_the_whole_demo():
+    numbers = json.loads((ROOT / "docs" / "demo.json").read_text(encoding="utf-8"))
+    assert numbers["rows"] == 1_000_000
+    assert numbers["discovery"]["questions"] == 10_000
+    assert numbers["plan"]["guarantee"] == "posterior"
+
+
+def test_the_comparison_is_what_the_planner_says():
+    table = README.split("<!-- plan: checked against hf.plan -->")[1]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line.startswith("|")
+    ]
+    said = {row[0]: row for row in rows}
+    plan = hf.plan(rows=1_000_000, queries=10_000)
+    planned = {(each.guarantee, each.mechanism): each for each in plan.alternatives}
+    contenders = {
+        "plain means (SQL, pandas)": ("naive", "full scan"),
+        "fresh rows for every question": ("split", "fresh rows"),
+        "differential privacy and a transfer theorem": ("dp", "laplace"),
+        "**holdfast**": (plan.guarantee, plan.mechanism),
+    }
+    for name, which in contenders.items():
+        accuracy = float(re.match(r"±(0\.\d{4})", said[name][2])[1])
+        assert 0 <= accuracy - planned[which].accuracy <= 1e-4, name  # rounded up, never in its own favour
+        assert said[name][3] == f"{planned[which].rows_per_query:,}", name
+
+
+def test_a_thousand_questions_to_two_thousand_rows_say_nothing():
+    assert "a thousand questions to two thousand rows" in README
+    assert hf.plan(rows=2_000, queries=1_000).vacuous
+
+
+def test_links_lead_somewhere():
+    links = re.findall(r"\]\(([^)#]+)\)", README)
+    assert len(links) > 5
+    for link in links:
+        assert (ROOT / link).exists(), link

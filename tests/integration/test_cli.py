@@ -1,0 +1,277 @@
+"""Every command as its user runs it: a process with arguments, output, an exit code and no traceback."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from holdfast.demo import population
+
+HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
+ASKED = "dep_delay > 15"
+
+
+def run(folder: Path, *words: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [HOLDFAST, *map(str, words)],
+        cwd=folder,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def succeed(folder: Path, *words: object) -> str:
+    done = run(folder, *words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def document(folder: Path, *words: object) -> dict[str, object]:
+    read = json.loads(succeed(folder, *words, "--json"))
+    assert read["ok"] is True
+    return read
+
+
+def refuse(folder: Path, *words: object) -> tuple[int, dict[str, object]]:
+    """Run with --json; standard output is one document, standard error one sentence."""
+    done = run(folder, *words, "--json")
+    read = json.loads(done.stdout)
+    assert set(read) == {"ok", "error", "kind", "details"}
+    assert read["ok"] is False
+    assert done.stderr.strip() == read["error"]
+    return done.returncode, read
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with data and a ledger that has one answer. Tests that spend make their own."""
+    folder = tmp_path_factory.mktemp("asked")
+    population.write(folder / "flights.parquet", 50_000, np.random.default_rng(1), signals=2)
+    succeed(folder, "ask", "flights.parquet", ASKED, "--queries", 300, "--analyst", "ada")
+    return folder
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Path:
+    population.write(tmp_path / "flights.parquet", 50_000, np.random.default_rng(2), signals=2)
+    return tmp_path
+
+
+def test_the_first_question_just_works(fresh):
+    done = run(fresh, "ask", "flights.parquet", ASKED)
+    assert done.returncode == 0
+    assert "share of dep_delay > 15" in done.stdout
+    assert "━" in done.stdout  # the interval as a bar
+    assert "1,000 questions" in done.stderr  # the plan it chose
+    assert done.stderr.count("No plan given") == 1
+    assert "999 of 1,000 answers left" in done.stderr
+
+
+def test_the_same_question_again_is_free(asked):
+    before = document(asked, "budget", "flights.parquet")["budget"]
+    again = document(asked, "ask", "flights.parquet", "dep_delay>15")
+    assert again["answer"]["cached"] is True
+    assert again["budget"] == before
+    assert again["notes"] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "shape"),
+    [
+        (["distance", "--within", 0, 5000], {"value", "low", "high"}),
+        (["distance", "--within", 0, 5000, "--where", "carrier = 'UA'"], {"value", "low", "high"}),
+        (["carrier", "--kind", "histogram", "--categories", "UA,AA"], {"categories"}),
+        (["hour", "--kind", "histogram", "--categories", "7,8"], {"categories"}),
+        (["dep_delay", "--kind", "histogram", "--bins", "0,15,60"], {"categories"}),
+        (["dep_delay", "--kind", "quantile", "--q", 0.9, "--within", -60, 600], {"value", "low", "high"}),
+        ([ASKED, "--rows", 500], {"value", "low", "high"}),
+        ([ASKED, "--accuracy", 0.3], {"value", "low", "high"}),
+    ],
+    ids=["mean", "group", "texts", "numbers", "bins", "quantile", "rows", "accuracy"],
+)
+def test_every_kind_of_question(asked, words, shape):
+    read = document(asked, "ask", "flights.parquet", *words)
+    assert shape <= set(read["answer"])
+    assert {"budget", "ledger", "notes"} <= set(read)
+
+
+def test_a_histogram_is_shown_as_a_table(asked):
+    shown = succeed(asked, "ask", "flights.parquet", "carrier", "--kind", "histogram", "--categories", "UA,AA")
+    assert [line.split()[0] for line in shown.splitlines()[1:5]] == ["category", "UA", "AA", "other"]
+
+
+def test_flips_in_a_session_planned_for_them(fresh):
+    words = ("ask", "flights.parquet", ASKED, "--kind", "flips", "--count", 20, "--flips", 100)
+    read = document(fresh, *words)
+    assert len(read["answer"]["bits"]) == 20
+    assert set(read["answer"]["bits"]) <= {0, 1}
+
+
+def test_price_and_dry_run_spend_nothing(asked):
+    before = document(asked, "budget", "flights.parquet")["budget"]
+    price = document(asked, "ask", "flights.parquet", "dep_delay > 99", "--price")
+    dry = document(asked, "ask", "flights.parquet", "dep_delay > 99", "--dry-run")
+    assert price["price"]["queries"] == 1
+    assert dry["answer"]["made_up"] is True
+    assert dry["budget"] == before
+
+
+@pytest.mark.parametrize(
+    "words", [["dep_dely > 1"], [ASKED, "--price"], [ASKED, "--dry-run"], [ASKED, "--rows", 10**12]]
+)
+def test_a_slip_or_a_look_does_not_begin_the_ledger(fresh, words):
+    run(fresh, "ask", "flights.parquet", *words)
+    assert not list(fresh.glob("*.ledger*"))
+
+
+def test_open_shows_the_schema_and_begins_no_ledger(fresh):
+    read = document(fresh, "open", "flights.parquet")
+    assert read["rows"] == 50_000
+    assert read["columns"][0] == {"name": "carrier", "type": "text", "nullable": False}
+    assert read["ledger_begun"] is False
+    assert not Path(read["ledger"]).exists()
+    assert read["fingerprint"] in succeed(fresh, "open", "flights.parquet")
+
+
+def test_plan_is_a_sentence_and_a_table(tmp_path):
+    shown = succeed(tmp_path, "plan", "--rows", 1_000_000, "--queries", 10_000)
+    assert "1,000,000 rows can answer 10,000 questions" in shown
+    assert "this plan" in shown
+    read = document(tmp_path, "plan", "--rows", 1_000_000, "--accuracy", 0.05)
+    assert read["plan"]["queries"] > 1_000
+    assert {each["guarantee"] for each in read["alternatives"]} >= {"posterior", "information", "paper", "split"}
+
+
+def test_history_is_newest_last_and_limited(fresh):
+    for minutes in (15, 30, 45):
+        succeed(fresh, "ask", "flights.parquet", f"dep_delay > {minutes}", "--queries", 300, "--analyst", "ada")
+    read = document(fresh, "history", "flights.parquet", "--limit", 2)
+    assert [each["seq"] for each in read["answers"]] == [2, 3]
+    assert {each["analyst"] for each in read["answers"]} == {"ada"}
+    assert "the newest 2 of 3 answers" in succeed(fresh, "history", "flights.parquet", "--limit", 2)
+
+
+def test_verify_ledger_data_and_receipt(asked, tmp_path):
+    read = document(asked, "verify", "flights.parquet", "--data")
+    assert len(read["checks"]) == 3
+    head = read["head"]["hash"]
+    document(asked, "verify", "flights.parquet.ledger", "--head", head)
+    succeed(asked, "receipt", "flights.parquet", 1, "-o", tmp_path / "r.json")
+    (alone := tmp_path / "elsewhere").mkdir()
+    checked = document(alone, "verify", "--receipt", tmp_path / "r.json", "--head", head)
+    assert checked["entry"]["question"]["text"] == "share of dep_delay > 15"
+    forged = json.loads((tmp_path / "r.json").read_text())
+    forged["body"] = forged["body"].replace('"estimate":[0.', '"estimate":[0.9')
+    (tmp_path / "r.json").write_text(json.dumps(forged))
+    assert refuse(alone, "verify", "--receipt", tmp_path / "r.json", "--head", head)[0] == 8
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "kind"),
+    [
+        (["ask", "nowhere.parquet", "x > 1"], 7, "row_source"),
+        (["ask", "flights.parquet", "dep_dely > 1"], 3, "unknown_name"),
+        (["ask", "flights.parquet", "AVG(dep_delay) > 1"], 2, "invalid_query"),
+        (["ask", "flights.parquet", "distance"], 2, "invalid_argument"),
+        (["ask", "flights.parquet", ASKED, "--q", "0.5"], 2, "invalid_argument"),
+        (["ask", "flights.parquet", "dep_delay", "--kind", "quantile"], 2, "invalid_argument"),
+        (["ask", "flights.parquet", "dep_delay", "--kind", "histogram", "--bins", "a"], 2, "invalid_argument"),
+        (["ask", "flights.parquet", ASKED, "--queries", 7], 5, "plan_conflict"),
+        (["ask", "flights.parquet", ASKED, "--kind", "flips"], 5, "plan_conflict"),
+        (["ask", "flights.parquet", "dep_delay > 2", "--rows", 10**9], 6, "budget_exhausted"),
+        (["ask", "flights.parquet", "dep_delay > 2", "--accuracy", 0.001], 4, "plan_infeasible"),
+        (["ask", "flights.parquet", ASKED, "--kind", "mode"], 2, "usage"),
+        (["ask", "flights.parquet"], 2, "usage"),
+        (["nonsense"], 2, "usage"),
+        (["plan", "--rows", 100], 2, "invalid_argument"),
+        (["plan", "--rows", 100, "--accuracy", 0.0001], 4, "plan_infeasible"),
+        (["budget", "flights.parquet", "--ledger", "other.ledger"], 3, "unknown_name"),
+        (["receipt", "flights.parquet", 99], 3, "unknown_name"),
+        (["verify"], 2, "invalid_argument"),
+        (["verify", "gone.ledger"], 3, "unknown_name"),
+        (["verify", "flights.parquet", "--head", "0" * 64], 8, "ledger_damaged"),
+        (["verify", "--receipt", "flights.parquet", "--head", "0" * 64], 2, "invalid_argument"),
+    ],
+    ids=lambda value: " ".join(map(str, value))[:60] if isinstance(value, list) else str(value),
+)
+def test_failures_have_a_kind_and_an_exit_code(asked, words, code, kind):
+    got, read = refuse(asked, *words)
+    assert (got, read["kind"]) == (code, kind)
+
+
+def test_looking_at_a_budget_begins_no_ledger(fresh):
+    code, read = refuse(fresh, "budget", "flights.parquet")
+    assert code == 3
+    assert "holdfast ask" in read["error"]
+    assert not list(fresh.glob("*.ledger*"))
+
+
+def test_a_terminal_without_these_characters_still_gets_the_answer(asked):
+    ascii_only = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"}
+    done = run(asked, "ask", "flights.parquet", ASKED, **ascii_only)
+    assert done.returncode == 0
+    assert "==" in done.stdout
+    assert "+/-" in done.stderr
+    assert done.stdout.isascii()
+
+
+def test_help_teaches_with_examples(tmp_path):
+    shown = succeed(tmp_path, "--help")
+    for name in ("demo", "open", "plan", "ask", "budget", "history", "receipt", "verify"):
+        assert name in shown
+        own = succeed(tmp_path, name, "--help")
+        assert f"holdfast {name}" in own.split("Options:")[0].replace("Usage: holdfast", "", 1)
+
+
+def test_version(tmp_path):
+    assert succeed(tmp_path, "--version").startswith("holdfast ")
+
+
+def test_a_reader_that_goes_away_is_no_error(asked):
+    command = f"'{HOLDFAST}' history flights.parquet --limit 1000 | head -n 1"
+    done = subprocess.run(["sh", "-c", command], cwd=asked, capture_output=True, text=True, timeout=120)
+    assert "Traceback" not in done.stderr
+    assert done.stdout.startswith("no.")
+
+
+def test_ctrl_c_leaves_a_ledger_that_verifies(tmp_path):
+    words = ("demo", "--rows", "20000", "--questions", "10000", "--output", str(tmp_path))
+    ledger = tmp_path / "flights.parquet.ledger"
+    with subprocess.Popen([HOLDFAST, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        _wait_for_answers(process, ledger)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in told
+    assert "Interrupted" in told
+    assert document(tmp_path, "verify", "flights.parquet")["head"]["seq"] >= 1
+
+
+def test_a_killed_process_leaves_a_ledger_that_verifies(tmp_path):
+    words = ("demo", "--rows", "20000", "--questions", "10000", "--output", str(tmp_path))
+    with subprocess.Popen([HOLDFAST, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        _wait_for_answers(process, tmp_path / "flights.parquet.ledger")
+        process.kill()
+    assert document(tmp_path, "verify", "flights.parquet", "--data")["head"]["seq"] >= 1
+
+
+def _wait_for_answers(process: subprocess.Popen[str], ledger: Path) -> None:
+    """Return once answers are being written: the log beside the ledger has grown."""
+    log = ledger.with_name(ledger.name + "-wal")
+    for _ in range(600):
+        if process.poll() is not None:
+            pytest.fail("The demo ended before it could be interrupted.")
+        if log.exists() and log.stat().st_size > 200_000:
+            return
+        time.sleep(0.1)
+    pytest.fail("No answer was written within a minute.")

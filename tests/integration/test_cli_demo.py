@@ -1,0 +1,41 @@
+"""`holdfast demo` as a newcomer runs it, on fewer rows."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
+SMALL = ("demo", "--rows", "10000", "--questions", "60")
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([HOLDFAST, *words], cwd=folder, capture_output=True, text=True, timeout=120)
+
+
+def test_the_demo_tells_its_story(tmp_path):
+    done = run(tmp_path, *SMALL)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    for part in ("1. A table of 10,000 flights", "2. A tour", "3. A discovery", "● what naive means claim"):
+        assert part in done.stdout
+    assert "Of its 60 intervals" in done.stdout
+    assert (tmp_path / "demo-output" / "demo.png").exists()
+    follow = run(tmp_path, "ask", "demo-output/flights.parquet", "dep_delay > 60")  # what its last line proposes
+    assert follow.returncode == 0
+
+
+def test_the_demo_as_json(tmp_path):
+    done = run(tmp_path, *SMALL, "--seed", "3", "--json", "--output", "here")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told.pop("ok") is True
+    assert told == json.loads((tmp_path / "here" / "demo.json").read_text(encoding="utf-8"))
+    assert {"rows", "seed", "plan", "tour", "flips", "discovery"} == set(told)
+
+
+def test_a_bad_option_is_refused(tmp_path):
+    done = run(tmp_path, "demo", "--rows", "10", "--json")
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["kind"] == "usage"
+    assert not (tmp_path / "demo-output").exists()
