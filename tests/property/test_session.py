@@ -1,0 +1,102 @@
+"""Whatever the data and whoever asks: finite answers inside their bounds, and a ledger that adds up."""
+
+import json
+from typing import Any
+
+import polars as pl
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from holdfast.answer import Answer, AnyAnswer, FlipsAnswer, HistogramAnswer
+from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict, PlanInfeasible
+from holdfast.ledger import check_receipt
+from holdfast.session import Session
+
+NUMBERS = st.one_of(st.none(), st.floats(), st.sampled_from([0.0, 1.0, -1.0, 1e308, 5e-324]))
+TEXTS = st.one_of(st.none(), st.sampled_from(["a", "b", ""]), st.text(max_size=5))
+ENDS = st.floats(-1e150, 1e150)
+BOUNDS = st.tuples(ENDS, ENDS).map(sorted).filter(lambda pair: pair[0] < pair[1])
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> pl.DataFrame:
+    """Up to sixty rows of anything; few, but drawn many times over."""
+    rows = draw(st.integers(2, 60))
+
+    def column(values: st.SearchStrategy[Any]) -> list[Any]:
+        some = draw(st.lists(values, min_size=1, max_size=8))
+        return (some * rows)[:rows]
+
+    return pl.DataFrame(
+        {
+            "b": pl.Series(column(st.one_of(st.none(), st.booleans())), dtype=pl.Boolean),
+            "x": pl.Series(column(NUMBERS), dtype=pl.Float64),
+            "i": pl.Series(column(st.integers(-(2**63), 2**63 - 1)), dtype=pl.Int64),
+            "s": pl.Series(column(TEXTS), dtype=pl.String),
+        }
+    )
+
+
+VALUES = st.sampled_from(["x", "i", "x + i", "x * x", "length(s)", "i / x"])
+CONDITIONS = st.sampled_from(["b", "x > 0", "s = 'a'", "i % 2 = 0", "x is null", "not b"])
+MEANS = st.fixed_dictionaries({"within": BOUNDS}, optional={"where": CONDITIONS})
+QUANTILES = st.fixed_dictionaries(
+    {"q": st.floats(0, 1), "within": BOUNDS, "steps": st.integers(1, 12)}, optional={"where": CONDITIONS}
+)
+CATEGORIES = st.fixed_dictionaries({"categories": st.lists(st.text(max_size=3), min_size=1, max_size=4, unique=True)})
+QUESTIONS = st.one_of(
+    st.tuples(st.just("mean"), CONDITIONS, st.fixed_dictionaries({}, optional={"where": CONDITIONS})),
+    st.tuples(st.just("mean"), VALUES, MEANS),
+    st.tuples(st.just("quantile"), VALUES, QUANTILES),
+    st.tuples(st.just("histogram"), st.just("s"), CATEGORIES),
+    st.tuples(st.just("flips"), CONDITIONS, st.fixed_dictionaries({"count": st.integers(1, 30)})),
+)
+PLANS = st.fixed_dictionaries(
+    {
+        "queries": st.one_of(st.integers(1, 2_000), st.just({"mean": 30, "flip": 40})),
+        "guarantee": st.sampled_from(["best", "posterior", "information", "split"]),
+        "confidence": st.sampled_from([0.5, 0.95, 0.9999]),
+    }
+)
+
+
+def ends(answer: AnyAnswer) -> list[Answer]:
+    if isinstance(answer, HistogramAnswer):
+        return list(answer.values())
+    if isinstance(answer, FlipsAnswer):
+        return [answer.average]
+    assert isinstance(answer, Answer)
+    return [answer]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(table=tables(), plan=PLANS, asked=st.lists(QUESTIONS, min_size=1, max_size=6))
+def test_answers_are_sane_and_the_ledger_adds_up(
+    table: pl.DataFrame, plan: dict[str, Any], asked: list[tuple[str, str, dict[str, Any]]]
+) -> None:
+    try:
+        session = Session(table, seed=1, **plan)
+    except PlanInfeasible:
+        return
+    flips = intervals = 0
+    with session:
+        for kind, query, options in asked:
+            try:
+                quote = session.price(query, kind, **options)
+                answer = session.ask(query, kind, **options)
+            except (PlanConflict, InvalidArgument, BudgetExhausted):
+                continue
+            parts = ends(answer)
+            assert parts[0].cached == quote.cached
+            if not quote.cached:
+                flips, intervals = flips + quote.flips, intervals + quote.queries
+            for one in parts:
+                assert one.bounds[0] <= one.low <= one.value <= one.high <= one.bounds[1]
+            json.dumps(answer.to_dict(), allow_nan=False)
+            check_receipt(session.receipt(answer), session.ledger.head.hash)
+        spent = session.ledger.spent
+        assert (spent.flips, spent.intervals) == (flips, intervals)
+        assert spent.flips <= session.plan.flips
+        assert spent.intervals <= session.plan.statements
+        assert session.history()["seq"].n_unique() == spent.answers
+        assert session.ledger.verify().seq == spent.answers

@@ -1,0 +1,292 @@
+"""Every refusal is decided before a row is read and before anything is spent, and is a whole sentence."""
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from counting_rows import CountingRows
+from holdfast.certify import Estimate
+from holdfast.errors import BudgetExhausted, HoldfastError, InvalidArgument, InvalidQuery, PlanConflict, PlanInfeasible
+from holdfast.questions import LONGEST_QUESTION, _Bisection
+from holdfast.rows.memory import memory_rows
+from holdfast.session import Session
+
+ROWS = 20_000
+NAN, INF = float("nan"), float("inf")
+LONE = "\ud800"  # half of a surrogate pair: no ledger can write it
+
+
+class Odd:
+    """Something no question is made of."""
+
+
+def named(name: str) -> Any:
+    """A good function with a name of one's own."""
+
+    def function(rows: pl.DataFrame) -> pl.Series:
+        return rows["b"]
+
+    function.__name__ = name
+    return function
+
+
+@pytest.fixture(scope="module")
+def data() -> dict[str, Any]:
+    rng = np.random.default_rng(1)
+    return {
+        "b": rng.random(ROWS) < 0.3,
+        "x": rng.random(ROWS),
+        "g": rng.integers(0, 4, ROWS),
+        "s": np.array(list("abcd"))[rng.integers(0, 4, ROWS)],
+    }
+
+
+PLANS: dict[str, dict[str, Any]] = {
+    "posterior": {"queries": 50, "guarantee": "posterior"},
+    "information": {"queries": {"mean": 50, "flip": 100}},
+    "split": {"queries": 50, "guarantee": "split"},
+    "laplace": {"queries": 50, "guarantee": "information", "mechanism": "laplace"},
+    "dp": {"queries": 50, "guarantee": "dp"},
+}
+
+QUERIES = [
+    "", " ", "nope > 1", "x >", "sum(x) > 1", "count(*)", "x > (select 1)", "random() < x", "lag(x) > 1", "x; x",
+    "x -- hi", "1", "1 > 0", "NULL", "x[1]", "x.y", "x = ?", ":p", "x::json", "x > 'a'", "s > 1", "b + 1",
+    "x" * 5_000, "(" * 50 + "x" + ")" * 50, f"s = '{LONE}'", LONE, f'"{LONE}" = 1', f"s = 'a{LONE}b'",
+    None, 3, 3.5, True, b"x", [], {}, ("x",), Odd(), object, np.array([1]),
+    pl.col("nope") > 1, pl.col("x").sum() > 1, pl.col("x").shift() > 0, pl.lit(1), pl.col("*"),
+    lambda: 1, lambda rows: None, lambda rows: 1 / 0, lambda rows: rows["x"].mean() > 0, lambda rows: rows["nope"],
+    lambda rows: rows["x"].sum(), lambda rows: [1], lambda rows: "a", named(LONE), named("f" * (LONGEST_QUESTION + 1)),
+]  # fmt: skip
+COUNTS = [0, -1, 1.5, NAN, INF, -INF, "3", True, 10**30, 10**400, [], Odd(), np.int64(0), np.float64(2.0), 1j, b"1"]
+BOUNDS = [
+    (1, 0), (0, 0), (NAN, 1), (0, NAN), (-INF, 1), (0, INF), (0,), (0, 1, 2), "ab", 5, ("0", "1"), (True, False),
+    (0, 10**400), (-1.7e308, 1.7e308), (None, 1), {}, [], (1j, 2), NAN, True,
+]  # fmt: skip
+CATEGORIES: list[Any] = [
+    None, [], ["a", "a"], [LONE], ["a", LONE], ["a", None], [1], range(20_000), "abc", {"a": 1}, [["a"]], [Odd()],
+    [NAN], ["x" * (LONGEST_QUESTION + 1)], 5, True,
+]  # fmt: skip
+BINS: list[Any] = [
+    None, [], [1], [1, 1], [2, 1], [0, NAN], [0, INF], ["a", "b"], "ab", range(20_000), [0, 10**400], [True, 2], 5,
+    [0, None],
+]  # fmt: skip
+
+Case = tuple[Any, Any, dict[str, Any]]
+
+
+def bad_questions() -> list[Case]:
+    """Every bad value in every place where it is bad."""
+    half = {"q": 0.5, "within": (0, 1)}
+    cases: list[Case] = []
+    for query in QUERIES:
+        cases += [("histogram", query, {"categories": ["a"]}), ("histogram", query, {"bins": [0, 1]})]
+        cases += [("quantile", query, half), ("flips", query, {"count": 2})]
+        if query is not None:
+            cases += [("mean", "b", {"where": query}), ("quantile", "x", half | {"where": query})]
+        cases += [("mean", query, {}), ("mean", query, {"within": (0, 1)})]
+    for count in COUNTS:
+        cases += [("mean", "b", {"rows_per_query": count}), ("flips", "b", {"count": count})]
+        cases += [("histogram", "s", {"categories": ["a"], "rows_per_query": count})]
+        cases += [("quantile", "x", half | {"steps": count})]
+    for accuracy in (0, -1, NAN, INF, "3", True, 10**400, [], Odd(), 1j, 1e-9):
+        cases += [("mean", "b", {"accuracy": accuracy})]
+    for q in (-0.1, 1.1, NAN, INF, "0.5", None, True, 10**400, [0.5], 1j):
+        cases += [("quantile", "x", {"q": q, "within": (0, 1)})]
+    for within in BOUNDS:
+        cases += [("mean", "x", {"within": within}), ("mean", "b", {"within": within})]
+        cases += [("quantile", "x", {"q": 0.5, "within": within})]
+    cases += [("histogram", "s", {"categories": categories}) for categories in CATEGORIES]
+    cases += [("histogram", "x", {"bins": bins}) for bins in BINS]
+    cases += [(kind, "b", {}) for kind in ("median", "", None, 5, ["mean"], Odd())]
+    cases += [
+        ("mean", "x", {}), ("mean", "s", {}), ("mean", "b", {"nonsense": 1}), ("mean", "b", {"desk": 1}),
+        ("mean", "b", {"rows_per_query": 5, "accuracy": 0.1}), ("mean", "b", {"accuracy": 0.2, "where": "g = 1"}),
+        ("quantile", "x", {}), ("quantile", "x", {"q": 0.5}), ("quantile", "s", half), ("flips", "x", {"count": 1}),
+        ("flips", "x > 0.5 + s", {"count": 1}), ("histogram", "s", {"categories": ["a"], "bins": [0, 1]}),
+        ("histogram", "s", {"categories": ["a"], "where": "b"}),
+    ]  # fmt: skip
+    return cases
+
+
+def refused(verb: Callable[..., Any], *args: Any, **options: Any) -> str | None:
+    """Return the sentence that refuses, or None. Any other error is a failure of the test."""
+    try:
+        verb(*args, **options)
+    except HoldfastError as refusal:
+        return str(refusal)
+    return None
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_refusals_read_nothing_and_spend_nothing(data: dict[str, Any], plan: str) -> None:
+    rows = CountingRows(memory_rows(data))
+    cases, verbs = bad_questions(), ["ask", "price", "dry_run"]
+    if plan != "posterior":  # trying functions takes long, and no plan has a part in it
+        cases, verbs = [case for case in cases if not any(map(callable, (case[1], *case[2].values())))], ["ask"]
+    assert len(cases) > 400
+    with Session(rows, seed=1, **PLANS[plan]) as session:
+        for (kind, query, options), verb in product(cases, verbs):
+            shown = f"{verb} {kind!r} {query!r:.80} {options!r:.80}"
+            refusal = refused(getattr(session, verb), query, kind, **options)
+            if refusal is not None:
+                assert refusal.endswith("."), shown
+            else:  # what no budget could pay has a price all the same
+                assert verb == "price", shown
+                assert not session.price(query, kind, **options).affordable, shown
+            assert rows.rows_read == 0, shown
+        assert session.ledger.spent.answers == 0
+        assert session.ledger.spent.flips == 0
+
+
+def test_the_verbs_refuse_as_ask_does(data: dict[str, Any]) -> None:
+    rows = CountingRows(memory_rows(data))
+    with Session(rows, seed=1, queries={"mean": 50, "flip": 100}) as session:
+        for kind, query, options in bad_questions():
+            verb = getattr(session, kind) if kind in ("mean", "histogram", "quantile", "flips") else None
+            if verb is None or "nonsense" in options or "desk" in options or "where" in options:
+                continue
+            if kind == "quantile" and not {"q", "within"} <= options.keys():
+                continue  # Python itself refuses a call without its arguments
+            with pytest.raises(HoldfastError):
+                verb(query, **options)
+        assert rows.rows_read == 0
+        assert session.ledger.spent.answers == 0
+
+
+def test_what_the_budget_cannot_pay_is_refused_before_reading(data: dict[str, Any]) -> None:
+    rows = CountingRows(memory_rows(data))
+    with Session(rows, seed=1, queries=20, guarantee="posterior") as session:
+        flips = session.ledger.caps.flips
+        session.mean("b", rows_per_query=flips - 5)
+        spent, read = session.ledger.spent, rows.rows_read
+        for query, kind, options in (
+            ("g = 1", "mean", {}),
+            ("x", "quantile", {"q": 0.5, "within": (0, 1), "steps": 19}),
+            ("s", "histogram", {"categories": ["a"]}),
+            ("g = 1", "mean", {"rows_per_query": 6}),
+            ("g", "histogram", {"categories": [0, 1, 2, 3, 4], "rows_per_query": 3}),
+        ):
+            assert not session.price(query, kind, **options).affordable
+            with pytest.raises(BudgetExhausted) as refusal:
+                session.ask(query, kind, **options)
+            assert refusal.value.fields["left"] < refusal.value.fields["cost"]
+        assert (session.ledger.spent, rows.rows_read) == (spent, read)
+        assert session.mean("b", rows_per_query=flips - 5).cached
+        assert session.mean("g = 1", rows_per_query=5).cost == 5
+        assert session.budget.queries_left == 0
+
+
+def test_a_dry_run_of_what_could_never_be_asked_is_refused(data: dict[str, Any]) -> None:
+    with Session(data, seed=1, queries=20, guarantee="information") as session:
+        with pytest.raises(BudgetExhausted):
+            session.dry_run("x", "quantile", q=0.5, within=(0, 1), steps=1_000)
+        with pytest.raises(BudgetExhausted):
+            session.dry_run("g", "histogram", categories=range(30), rows_per_query=1)
+
+
+def test_plans_that_do_not_cover_a_kind_say_so(data: dict[str, Any]) -> None:
+    with Session(data, seed=1, queries=20, guarantee="posterior") as session, pytest.raises(PlanConflict):
+        session.flip("b")
+    with Session(data, seed=1, queries=20, guarantee="split") as session:
+        with pytest.raises(InvalidArgument, match="wider or narrower"):
+            session.mean("b", accuracy=0.1)
+        with pytest.raises(PlanConflict):
+            session.flips("b", 3)
+
+
+def test_accuracy_buys_as_many_rows_as_it_needs(data: dict[str, Any]) -> None:
+    with Session(data, seed=1, queries=20, guarantee="posterior") as session:
+        wide, narrow = session.price("b", accuracy=0.3), session.price("b", accuracy=0.2)
+        assert wide.rows_read < session.plan.rows_per_query < 10**6
+        assert wide.rows_read < narrow.rows_read
+        assert narrow.accuracy is not None
+        assert narrow.accuracy <= 0.2
+        answer = session.mean("b", accuracy=0.2)
+        assert answer.rows_read == narrow.rows_read
+        assert max(answer.value - answer.low, answer.high - answer.value) <= 0.2
+        with pytest.raises(PlanInfeasible) as refusal:
+            session.mean("b", accuracy=1e-5)
+        assert refusal.value.fields["best_accuracy"] > 1e-5
+
+
+@pytest.mark.parametrize("number", [np.int64(7), np.uint8(7), np.int32(7)])
+def test_numpy_counts_are_counts(data: dict[str, Any], number: Any) -> None:
+    with Session(data, seed=1, queries={"mean": 50, "flip": 100}) as session:
+        assert session.mean("b", rows_per_query=number).rows_read == 7
+        assert len(session.flips("b", number)) == 7
+        assert session.quantile("x", np.float32(0.5), within=(np.float32(0), np.int8(1)), steps=number).cost > 0
+        assert session.mean("b", rows_per_query=7).cached
+        assert session.quantile("x", 0.5, within=(0, 1), steps=7).cached
+
+
+def test_a_category_of_any_length_that_a_ledger_can_write_is_one(data: dict[str, Any]) -> None:
+    with Session(data, seed=1, queries=50) as session:
+        histogram = session.histogram("s", categories=["a", "x" * 100_000, "\x00", "é🙂"])
+        assert histogram["é🙂"].low == 0
+        with pytest.raises(InvalidQuery, match="characters"):
+            session.histogram("s", categories=["x" * LONGEST_QUESTION])
+
+
+def test_a_category_called_other_is_not_everything_else(data: dict[str, Any]) -> None:
+    with Session(data, seed=1, queries=50, guarantee="posterior") as session:
+        histogram = session.histogram("s", categories=["other", "a"])
+        *declared, rest = histogram
+        assert declared == ["other", "a"]
+        assert rest not in declared
+        assert histogram["other"].value < histogram[rest].value
+
+
+# -- bisection ----------------------------------------------------------------------------------------------------
+
+
+def search(q: float, low: float, high: float, steps: int, share: Any, radius: float = 0.0) -> Estimate:
+    bisection = _Bisection(q, low, high)
+    for _ in range(steps):
+        threshold = bisection.next_threshold()
+        assert low <= threshold <= high
+        value = share(threshold)
+        bisection.learn(threshold, Estimate(value, max(0.0, value - radius), min(1.0, value + radius)))
+    estimate = bisection.estimate()
+    assert low <= estimate.low <= estimate.value <= estimate.high <= high
+    return estimate
+
+
+@pytest.mark.parametrize("q", [0.01, 0.25, 0.5, 0.9])
+def test_bisection_closes_in(q: float) -> None:
+    exact = search(q, 0, 1, 20, lambda t: t)
+    assert exact.high - exact.low <= 2.0**-19
+    assert exact.low <= q <= exact.high
+    rough = search(q, 0, 1, 30, lambda t: t, radius=0.1)
+    assert rough.low <= q <= rough.high
+    assert rough.low >= q - 0.1 - 1e-3 or rough.low == 0
+    assert rough.high <= q + 0.1 + 1e-3 or rough.high == 1
+
+
+def test_the_ends_of_a_distribution() -> None:
+    # Uniform on [0, 1], asked within (-10, 10): nothing lies below 0, and the 0 quantile is not minus ten.
+    share = lambda t: min(1.0, max(0.0, t))  # noqa: E731
+    lowest, highest = (search(q, -10, 10, 12, share) for q in (0.0, 1.0))
+    assert lowest.low <= 0 <= lowest.high <= 0.5
+    assert highest.low <= 1 <= highest.high
+    assert highest.low >= 0.98
+
+
+def test_bounds_that_clip_everything() -> None:
+    above, below = search(0.5, 0, 1, 20, lambda t: 0.0), search(0.5, 0, 1, 20, lambda t: 1.0)
+    assert above.low > 0.99
+    assert above.high == 1
+    assert below.high < 0.01
+    assert below.low == 0
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(0.0, 1.7e308), (1e308, 1.7e308), (-8e307, 8e307), (0.0, 5e-324), (1, 1 + 2**-52)]
+)
+def test_bounds_at_the_edge_of_floating_point(low: float, high: float) -> None:
+    for share in (0.0, 0.5, 1.0):
+        search(0.5, low, high, 50, lambda t, share=share: share, radius=0.1)

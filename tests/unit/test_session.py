@@ -1,0 +1,462 @@
+"""The session: whatever is asked of whatever plan, caching, plans that stand, and who may ask."""
+
+import json
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from counting_rows import CountingRows
+from holdfast.answer import Answer, AnyAnswer, FlipsAnswer, HistogramAnswer
+from holdfast.errors import InvalidArgument, PlanConflict, PlanInfeasible, RowSourceError, UnknownName
+from holdfast.ledger import check_receipt
+from holdfast.rows.memory import memory_rows
+from holdfast.session import DefaultPlan, Session
+from ledger_writer import environment
+
+NAN, INF = float("nan"), float("inf")
+
+
+def table(rows: int, seed: int = 1) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    return {
+        "b": rng.random(rows) < 0.3,
+        "x": rng.random(rows),
+        "g": rng.integers(0, 4, rows),
+        "s": np.array(list("abcd"))[rng.integers(0, 4, rows)],
+        "gone": np.full(rows, NAN),
+        "same": np.full(rows, 7.0),
+        "wild": np.resize([INF, -INF, 1e308, -1e308, 0.0, 5e-324], rows),
+        "holes": pl.Series([None, True, False] * rows)[:rows],
+    }
+
+
+def ends(answer: AnyAnswer) -> list[Answer]:
+    if isinstance(answer, HistogramAnswer):
+        return list(answer.values())
+    if isinstance(answer, FlipsAnswer):
+        assert set(answer.bits) <= {0, 1}
+        return [answer.average]
+    assert isinstance(answer, Answer)
+    return [answer]
+
+
+def sane(answer: AnyAnswer) -> bool:
+    """Finite, inside the bounds, the value inside its interval, and plain JSON."""
+    json.loads(json.dumps(answer.to_dict(), allow_nan=False))
+    return all(
+        one.bounds[0] <= one.low <= one.value <= one.high <= one.bounds[1] and np.isfinite([one.low, one.high]).all()
+        for one in ends(answer)
+    )
+
+
+ANYTHING: list[tuple[str, Any, dict[str, Any]]] = [
+    ("mean", "b", {}),
+    ("mean", "holes", {}),
+    ("mean", "x", {"within": (0, 1)}),
+    ("mean", "x", {"within": (5, 6)}),
+    ("mean", "x", {"within": (-1e300, 1e300)}),
+    ("mean", "same", {"within": (7, 8)}),
+    ("mean", "same", {"within": (-1e16, 7)}),
+    ("mean", "gone", {"within": (-2, -1)}),
+    ("mean", "wild", {"within": (-1, 1)}),
+    ("mean", "wild * 1e308 - wild", {"within": (-1, 1)}),
+    ("mean", "x", {"within": (0, 1), "where": "g = 17"}),
+    ("mean", "b", {"where": "gone > 0"}),
+    ("mean", "b", {"where": "b"}),
+    ("mean", lambda rows: rows["x"] > 0.5, {}),
+    ("mean", pl.col("x") * 2, {"within": (0, 2)}),
+    ("histogram", "s", {"categories": ["a", "never seen"]}),
+    ("histogram", "wild", {"bins": [-1, 0, 1]}),
+    ("quantile", "x", {"q": 0, "within": (0, 1)}),
+    ("quantile", "x", {"q": 1, "within": (0, 1), "steps": 1}),
+    ("quantile", "x", {"q": 0.5, "within": (3, 4)}),
+    ("quantile", "same", {"q": 0.5, "within": (0, 7)}),
+    ("quantile", "same", {"q": 0.5, "within": (7, 14)}),
+    ("quantile", "gone", {"q": 0.5, "within": (0, 1.7e308)}),
+    ("quantile", "wild", {"q": 0.3, "within": (-8e307, 8e307), "where": "b"}),
+]
+PLANS: dict[str, dict[str, Any]] = {
+    "posterior": {"guarantee": "posterior"},
+    "information": {"guarantee": "information"},
+    "laplace": {"guarantee": "information", "mechanism": "laplace"},
+    "dp": {"guarantee": "dp"},
+    "split": {"guarantee": "split"},
+}
+
+
+@pytest.mark.parametrize("rows", [300, 5_000])
+@pytest.mark.parametrize("plan", PLANS)
+def test_anything_can_be_asked_under_any_plan(plan: str, rows: int) -> None:
+    with Session(table(rows), seed=1, queries=300, **PLANS[plan]) as session:
+        for kind, query, options in ANYTHING:
+            assert sane(session.dry_run(query, kind, **options)), (kind, query, options)
+            assert sane(session.ask(query, kind, **options)), (kind, query, options)
+        assert session.budget.answers == len(ANYTHING)
+        assert session.history().height >= len(ANYTHING)
+        assert "nan" not in f"{session!r}"
+
+
+@pytest.mark.parametrize("rows", [2, 3, 25])
+@pytest.mark.parametrize("queries", [None, 1, 1_000, 10**9, {"mean": 3, "flip": 5}])
+@pytest.mark.parametrize("guarantee", ["best", "posterior", "dp"])
+@pytest.mark.filterwarnings("ignore::holdfast.session.DefaultPlan")
+def test_a_handful_of_rows(rows: int, queries: Any, guarantee: str) -> None:
+    try:
+        session = Session(table(rows), seed=1, queries=queries, guarantee=guarantee)
+    except PlanInfeasible:  # flips need the information guarantee, which needs twenty rows
+        assert isinstance(queries, dict)
+        assert guarantee != "best" or rows < 20
+        return
+    with session:
+        assert sane(session.mean("b"))
+        if session.ledger.left.intervals > 12:
+            assert sane(session.quantile("x", 0.5, within=(0, 1), steps=3))
+            assert sane(session.mean("x", within=(0, 1), where="b"))
+            assert sane(session.histogram("s", categories=["a"]))
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.9999, 1 - 1e-9])
+@pytest.mark.parametrize("plan", PLANS)
+def test_any_confidence(confidence: float, plan: str) -> None:
+    with Session(table(5_000), seed=1, queries=100, confidence=confidence, **PLANS[plan]) as session:
+        for kind, query, options in ANYTHING[::4]:
+            answer = session.ask(query, kind, **options)
+            assert sane(answer)
+            assert ends(answer)[0].confidence == confidence
+
+
+def test_a_constant_at_the_edge_of_its_bounds_stays_inside() -> None:
+    with Session(table(20_000), seed=1, queries=20, guarantee="posterior") as session:
+        for bounds in ((7, 8), (-1e16, 7), (6.9999999999999, 7), (-1e300, 7)):
+            answer = session.mean("same", within=bounds)
+            assert answer.low <= 7 <= answer.high
+
+
+def test_more_draws_than_rows() -> None:
+    with Session(table(500), seed=1, queries=30, guarantee="information") as session:
+        answer = session.mean("b", rows_per_query=2_000)
+        assert answer.rows_read == 2_000
+        assert sane(answer)
+        assert answer.high - answer.low < 1
+
+
+# -- the same question ------------------------------------------------------------------------------------------
+
+SPELLINGS: list[tuple[str, list[tuple[Any, dict[str, Any]]]]] = [
+    ("mean", [("x > 0.5", {}), ("(X>.5)", {}), ('"x"  > 0.50', {}), ("x > 0.5", {"within": (0, 1)})]),
+    ("mean", [("x", {"within": (0, 1), "where": "g=1"}), (" x ", {"within": [0.0, 1.0], "where": "g = 1"})]),
+    ("histogram", [("s", {"categories": ["a", "b"]}), (" S", {"categories": ("a", "b")})]),
+    ("histogram", [("x", {"bins": [0, 1]}), ("x", {"bins": np.array([0.0, 1.0])})]),
+    ("quantile", [("x", {"q": 0.5, "within": (0, 1)}), ("(x)", {"q": 0.5, "within": (0.0, 1.0), "steps": 10})]),
+]
+
+
+@pytest.mark.parametrize(("kind", "spellings"), SPELLINGS)
+def test_the_same_question_is_free_whoever_asks(kind: str, spellings: list[tuple[Any, dict[str, Any]]]) -> None:
+    rows = CountingRows(memory_rows(table(5_000)))
+    with Session(rows, seed=1, queries=200, analyst="ada") as session:
+        query, options = spellings[0]
+        first = session.ask(query, kind, **options)
+        spent, read = session.ledger.spent, rows.rows_read
+        assert not ends(first)[0].cached
+        for query, options in spellings:
+            assert session.price(query, kind, **options).cached
+            assert session.price(query, kind, **options).affordable
+            again = session.for_analyst("grace").ask(query, kind, **options)
+            assert ends(again)[0].cached
+            assert [(one.value, one.low, one.high, one.seq, one.receipt) for one in ends(again)] == [
+                (one.value, one.low, one.high, one.seq, one.receipt) for one in ends(first)
+            ]
+        assert (session.ledger.spent, rows.rows_read) == (spent, read)
+        assert session.history()["analyst"].unique().to_list() == ["ada"]
+
+
+def test_other_questions_are_not_free() -> None:
+    with Session(table(5_000), seed=1, queries=300, guarantee="posterior") as session:
+        ell = session.plan.rows_per_query
+        asked: list[tuple[str, Any, dict[str, Any]]] = [
+            ("mean", "x > 0.5", {}),
+            ("mean", "x > 0.5", {"rows_per_query": ell + 1}),
+            ("mean", "x > 0.5", {"where": "b"}),
+            ("mean", "x >= 0.5", {}),
+            ("mean", "x", {"within": (0, 1)}),
+            ("mean", "x", {"within": (0, 2)}),
+            ("histogram", "s", {"categories": ["a", "b"]}),
+            ("histogram", "s", {"categories": ["b", "a"]}),
+            ("quantile", "x", {"q": 0.5, "within": (0, 1)}),
+            ("quantile", "x", {"q": 0.5, "within": (0, 2)}),
+            ("quantile", "x", {"q": 0.4, "within": (0, 1)}),
+            ("quantile", "x", {"q": 0.5, "within": (0, 1), "steps": 9}),
+            ("quantile", "x", {"q": 0.5, "within": (0, 1), "where": "b"}),
+        ]
+        for number, (kind, query, options) in enumerate(asked, 1):
+            assert not ends(session.ask(query, kind, **options))[0].cached
+            assert session.ledger.spent.answers == number
+        assert session.mean("x > 0.5", rows_per_query=ell).cached  # the plan's own number, said aloud
+
+
+def test_functions_and_flips_are_new_each_time() -> None:
+    with Session(table(5_000), seed=1, queries={"mean": 20, "flip": 50}) as session:
+        assert not session.mean(lambda rows: rows["b"]).cached
+        assert not session.mean(lambda rows: rows["b"]).cached
+        assert not session.mean("b", where=lambda rows: rows["x"] > 0.5).cached
+        assert not session.mean("b", where=lambda rows: rows["x"] > 0.5).cached
+        assert not session.flips("b", 5).cached
+        assert not session.flips("b", 5).cached
+        assert session.flip("b") in (0, 1)
+        assert session.ledger.spent.answers == 7
+
+
+def test_a_retry_key_brings_the_first_flips_back() -> None:
+    with Session(table(5_000), seed=1, queries={"mean": 20, "flip": 500}) as session:
+        first = session.ask("b", "flips", count=40, retry_key="k1")
+        again = session.ask("b", "flips", count=40, retry_key="k1")
+        other = session.ask("b", "flips", count=40, retry_key="k2")
+        assert isinstance(first, FlipsAnswer)
+        assert isinstance(again, FlipsAnswer)
+        assert isinstance(other, FlipsAnswer)
+        assert (again.bits, again.seq, again.cached) == (first.bits, first.seq, True)
+        assert not other.cached
+        assert session.ledger.spent.flips == 80
+        for _ in range(2):  # half of a surrogate pair is a key like any other
+            session.ask("b", "flips", count=1, retry_key="\udfff")
+        assert session.ledger.spent.flips == 81
+        ends(session.for_analyst("ada").ask("b", "flips", count=40, retry_key="k1"))
+        ends(session.ask("x > 0.5", "flips", count=40, retry_key="k1"))
+        assert session.ledger.spent.flips == 161  # another analyst, another question: new flips
+        with pytest.raises(InvalidArgument, match="retry_key"):
+            session.ask("b", "flips", count=1, retry_key=5)  # type: ignore[arg-type]
+
+
+def test_who_comes_second_gets_the_first_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two ask the same at once: both draw, one commits, and the other's draws are forgotten unseen."""
+    with Session(table(2), seed=1, queries=1_000) as session:  # every answer is [0, 1]: the answers alone do not tell
+        slow = session.for_analyst("slow")
+        drawn = slow._rows
+
+        class Meanwhile:
+            """Somebody else asks the same while these rows are being drawn."""
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(drawn, name)
+
+            def __len__(self) -> int:
+                return len(drawn)
+
+            def tally(self, *args: Any, **options: Any) -> Any:
+                assert not session.mean("b").cached
+                return drawn.tally(*args, **options)
+
+        monkeypatch.setattr(slow, "_rows", Meanwhile())
+        assert slow.mean("b").cached
+        assert session.ledger.spent.answers == 1
+
+
+ASK = """
+import sys
+from holdfast import Session
+session = Session(sys.argv[1], analyst="other process")
+answer = session.mean("(x) > .5")
+print(answer.cached, answer.value, answer.low, answer.high, answer.receipt)
+"""
+
+
+def test_another_process_finds_the_ledger_beside_the_data_and_the_answer_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "flights.parquet"
+    pl.DataFrame(table(5_000)).write_parquet(path)
+    with Session(path, queries=100) as session:
+        first = session.mean("x > 0.5")
+        assert Path(session.ledger.location).parent == tmp_path
+    command = [sys.executable, "-W", "error", "-c", ASK, str(path)]
+    told = subprocess.run(command, capture_output=True, text=True, check=True, env=environment()).stdout.split()
+    assert told == ["True", str(first.value), str(first.low), str(first.high), str(first.receipt)]
+
+
+# -- the plan that stands ---------------------------------------------------------------------------------------
+
+
+def test_a_plan_of_ones_own_is_announced() -> None:
+    with pytest.warns(DefaultPlan, match="1,000 questions") as said:
+        Session(table(200_000)).close()
+    assert said[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Session(table(1_000), queries=10).close()
+        Session(table(1_000), accuracy=0.2).close()
+
+
+def test_a_ledger_is_resumed_without_a_plan(tmp_path: Path) -> None:
+    path, data = tmp_path / "a.ledger", table(5_000)
+    with Session(data, queries=100, confidence=0.9, ledger=path) as begun:
+        begun.mean("b")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        resumed = Session(data, ledger=path)
+    with resumed:
+        assert resumed.plan == begun.plan
+        assert resumed.mean("b").cached
+        assert resumed.budget.answers == 1
+    for said in ({"queries": 100}, {"confidence": 0.9}, {"queries": 100, "guarantee": begun.plan.guarantee}):
+        Session(data, ledger=path, **said).close()
+
+
+@pytest.mark.parametrize(
+    ("said", "differs"),
+    [
+        ({"queries": 101}, ["queries"]),
+        ({"confidence": 0.95}, ["confidence"]),
+        ({"guarantee": "split"}, ["guarantee"]),
+        ({"mechanism": "laplace"}, ["mechanism"]),
+        ({"queries": {"mean": 100, "flip": 1}}, ["flips"]),
+        ({"accuracy": 0.001}, ["accuracy"]),
+        ({"queries": 5, "confidence": 0.5}, ["queries", "confidence"]),
+    ],
+)
+def test_another_plan_is_refused_by_the_one_that_stands(
+    tmp_path: Path, said: dict[str, Any], differs: list[str]
+) -> None:
+    path, data = tmp_path / "a.ledger", table(5_000)
+    with Session(data, queries=100, confidence=0.9, ledger=path) as begun:
+        begun.mean("b")
+    with pytest.raises(PlanConflict, match="100 questions") as refusal:
+        Session(data, ledger=path, **said)
+    assert refusal.value.fields["differs"] == differs
+    assert refusal.value.fields["standing"]["queries"] == 100
+    assert "\n" not in str(refusal.value)
+    assert str(refusal.value).endswith(".")
+
+
+def test_the_papers_plan_resumes_whatever_its_mechanism(tmp_path: Path) -> None:
+    path, data = tmp_path / "a.ledger", table(500_000)
+    plan = {"queries": {"flip": 5}, "guarantee": "paper"}
+    with Session(data, ledger=path, confidence=0.5, **plan) as begun:
+        assert begun.plan.mechanism == "coins"
+    Session(data, ledger=path, guarantee="paper").close()
+
+
+def test_other_data_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.ledger"
+    Session(table(5_000), queries=100, ledger=path).close()
+    with pytest.raises(RowSourceError, match="other data"):
+        Session(table(5_000, seed=2), ledger=path)
+    with pytest.raises(RowSourceError, match="other data"):
+        Session(table(4_999), ledger=path)
+
+
+def test_a_seed_marks_the_ledger(tmp_path: Path) -> None:
+    data = table(5_000)
+    with Session(data, queries=100, seed=7, ledger=tmp_path / "seeded") as seeded:
+        assert seeded.ledger.reproducible
+        assert "not for shared use" in repr(seeded)
+        first = seeded.mean("b").value
+    with Session(data, queries=100, seed=7) as again:
+        assert again.mean("b").value == first
+    Session(data, queries=100, ledger=tmp_path / "shared").close()
+    with pytest.raises(PlanConflict, match="seed"):
+        Session(data, seed=7, ledger=tmp_path / "shared")
+    with Session(data, queries=100) as unseeded:
+        assert "shared use" not in repr(unseeded)
+
+
+@pytest.mark.parametrize("plan", ["posterior", "information", "split"])  # Laplace noise knows no seed
+def test_a_seed_repeats_coins_and_fresh_rows(plan: str) -> None:
+    def values(seed: int) -> list[float]:
+        with Session(table(5_000), seed=seed, queries=100, **PLANS[plan]) as session:
+            return [session.mean("b").value, session.mean("x", within=(0, 1)).value]
+
+    assert values(1) == values(1)
+    assert values(1) != values(2)
+
+
+def test_whoever_begins_second_at_the_same_moment_joins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fresh rows are used in a random order, so two who begin at once make plans that differ in it alone."""
+    path, data = tmp_path / "a.ledger", table(5_000)
+    first = Session(data, queries=100, guarantee="split", ledger=path)
+    monkeypatch.setattr("holdfast.session.exists", lambda *_: False)
+    second = Session(data, queries=100, guarantee="split", ledger=path)
+    with first, second:
+        assert second.plan == first.plan
+    with pytest.raises(PlanConflict, match="100 questions"):
+        Session(data, queries=99, guarantee="split", ledger=path)
+
+
+BAD_PLANS: list[dict[str, Any]] = [
+    {"queries": 0}, {"queries": -1}, {"queries": 1.5}, {"queries": "many"}, {"queries": True}, {"queries": 10**400},
+    {"queries": {}}, {"queries": {"mean": 0}}, {"queries": {"median": 3}}, {"queries": {"mean": -1, "flip": 5}},
+    {"queries": 5, "accuracy": 0.1}, {"accuracy": 0}, {"accuracy": 1}, {"accuracy": NAN}, {"accuracy": "0.1"},
+    {"queries": 5, "confidence": 0}, {"queries": 5, "confidence": 1}, {"queries": 5, "confidence": NAN},
+    {"queries": 5, "confidence": 95}, {"queries": 5, "guarantee": "hope"}, {"queries": 5, "guarantee": None},
+    {"queries": 5, "mechanism": "dice"}, {"queries": 5, "guarantee": ["posterior"]}, {"queries": 5, "seed": -1},
+    {"queries": 5, "seed": 1.5}, {"queries": 5, "seed": "x"}, {"queries": 5, "analyst": 5},
+    {"queries": 5, "analyst": "x" * 1_000}, {"queries": 5, "analyst": "\ud800"}, {"queries": 5, "ledger": ""},
+    {"queries": 5, "ledger": 5}, {"queries": 5, "ledger": "mysql://somewhere/x"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("said", BAD_PLANS, ids=lambda said: f"{said!r:.60}")
+def test_bad_plans_are_refused(said: dict[str, Any]) -> None:
+    rows = CountingRows(memory_rows(table(100)))
+    with pytest.raises(InvalidArgument) as refusal:
+        Session(rows, **said)
+    assert str(refusal.value).endswith(".")
+    assert rows.rows_read == 0
+
+
+def test_a_plan_out_of_reach_is_refused() -> None:
+    with pytest.raises(PlanInfeasible, match="100 rows allow"):
+        Session(table(100), accuracy=0.001)
+
+
+# -- receipts, analysts, other verbs ------------------------------------------------------------------------------
+
+
+def test_receipts_of_all_kinds() -> None:
+    with Session(table(5_000), seed=1, queries={"mean": 50, "flip": 50}) as session:
+        answers: list[AnyAnswer] = [
+            session.mean("b"),
+            session.histogram("s", categories=["a"]),
+            session.flips("b", 3),
+            session.quantile("x", 0.5, within=(0, 1)),
+        ]
+        head = session.ledger.head.hash
+        for number, answer in enumerate(answers, 1):
+            receipt = session.receipt(answer)
+            check_receipt(receipt, head)
+            assert receipt == session.receipt(number)
+            entry = next(session.ledger.entries(number, 1))
+            assert ends(answer)[0].receipt == f"{number}:{entry.hash}"
+        with pytest.raises(InvalidArgument, match="dry run"):
+            session.receipt(session.dry_run("b"))
+        with pytest.raises(UnknownName):
+            session.receipt(99)
+        with pytest.raises(InvalidArgument):
+            session.receipt("1:abc")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("analyst", [5, "x" * 1_000, "\ud800", b"ada"])
+def test_a_label_the_ledger_cannot_write_is_refused_at_the_door(analyst: Any) -> None:
+    with Session(table(100), queries=5) as session, pytest.raises(InvalidArgument, match="analyst"):
+        session.for_analyst(analyst)
+
+
+def test_a_dry_run_has_the_shape_of_the_answer_and_leaves_no_trace() -> None:
+    rows = CountingRows(memory_rows(table(5_000)))
+    with Session(rows, seed=1, queries=200) as session:
+        for kind, query, options in ANYTHING:
+            made_up = session.dry_run(query, kind, **options)
+            assert all(one.made_up and one.cost == one.rows_read == 0 and one.receipt is None for one in ends(made_up))
+            assert "made up" in repr(made_up)
+        assert rows.rows_read == session.ledger.spent.answers == 0
+
+
+def test_what_is_known_without_asking() -> None:
+    with Session(table(100), queries=5) as session:
+        assert session.schema.names == ("b", "x", "g", "s", "gone", "same", "wild", "holes")
+        session.verify_data()
+        assert session.history().is_empty()

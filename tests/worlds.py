@@ -1,0 +1,171 @@
+"""Populations whose means are known exactly, samples of them, and analysts who ask about them.
+
+A world is one sample and one session on it. An analyst is a generator of (answer, population value) pairs; a world is
+missed if any answer's interval does not contain its population value.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from math import exp, log
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.random import Generator
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+from holdfast.answer import Answer
+from holdfast.queries.base import Query
+from holdfast.rows.memory import memory_rows
+from holdfast.schema import Schema
+from holdfast.session import Session
+
+FALSE_ALARM = 1e-6
+WORD = 48  # features in one integer column: six bytes
+
+Asked = Iterator[tuple[Answer, float]]
+Analyst = Callable[[Session, Generator], Asked]
+
+
+class Sampled:
+    """Rows of one world. All worlds of a population share one schema, so that a text is parsed once for all of them."""
+
+    name, fingerprint, location = "world", "a sample of its own", None
+    _schemas: dict[tuple[Any, ...], Schema] = {}  # noqa: RUF012 - shared on purpose
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self._rows = memory_rows(data, name=self.name)
+        own = self._rows.schema
+        self.schema = self._schemas.setdefault(own.columns, own)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def tally(self, query: Query, *, draws: int, mass: float, rng: Generator) -> NDArray[np.int64]:
+        return self._rows.tally(query, draws=draws, mass=mass, rng=rng)
+
+    def gather(self, indices: NDArray[np.int64], columns: Sequence[str]) -> pl.DataFrame:
+        return self._rows.gather(indices, columns)
+
+
+def misses(world: Callable[[Generator], tuple[dict[str, Any], Analyst]], *, worlds: int, seed: int, **plan: Any) -> int:
+    """Return in how many of so many independent worlds any interval misses."""
+    missed = 0
+    for number in range(worlds):
+        rng = np.random.default_rng([seed, number])
+        data, analyst = world(rng)
+        with Session(Sampled(data), seed=int(rng.integers(2**62)), **plan) as session:
+            missed += any(not answer.low <= truth <= answer.high for answer, truth in analyst(session, rng))
+    return missed
+
+
+def breaks_promise(missed: int, worlds: int, promised: float = 0.05) -> bool:
+    """Whether so many misses would be an accident of less than FALSE_ALARM if the promise were kept."""
+    return bool(binom.sf(missed - 1, worlds, promised) < FALSE_ALARM)
+
+
+# -- fair coins, attacked -----------------------------------------------------------------------------------------
+
+
+def fair_coins(rng: Generator, rows: int, features: int) -> dict[str, Any]:
+    """Return independent fair coins, `WORD` of them in each column; all population shares are exactly 1/2."""
+    words = -(-features // WORD)
+    return {f"w{i}": rng.integers(0, 2**WORD, rows) for i in range(words)}
+
+
+def feature(number: int) -> str:
+    """Return the question about one coin: is its bit set?"""
+    bit = number % WORD
+    return f"w{number // WORD} % {2 ** (bit + 1)} >= {2**bit}"
+
+
+def majority(weights: NDArray[np.float64]) -> Callable[[pl.DataFrame], NDArray[np.bool_]]:
+    """Return the final question: does the weighted vote of a row's coins go up? Half the population's do.
+
+    Votes of eight coins at a time are looked up.
+    """
+    padded = np.zeros(-(-weights.size // WORD) * WORD)
+    padded[: weights.size] = weights
+    signs = (np.arange(256)[:, None] >> np.arange(8) & 1) - 0.5
+    tables = (padded.reshape(-1, 8) @ signs.T).reshape(-1, WORD // 8, 256)  # 256 votes for each byte of each word
+
+    def vote(rows: pl.DataFrame) -> NDArray[np.bool_]:
+        total = np.zeros(rows.height)
+        for word, bytewise in enumerate(tables):
+            coins = rows[f"w{word}"].to_numpy()
+            for byte, votes in enumerate(bytewise):
+                total += votes[coins >> (8 * byte) & 255]
+        return total > 0
+
+    return vote
+
+
+def attack(*, asked: int, sign: bool = False) -> Analyst:
+    """Return the analyst who asks about each coin, then about the vote of all, weighted by what was answered.
+
+    The vote goes up for more than half of the rows that took part in the answers, though not of the population. All
+    that is left of the budget goes into that last question.
+    """
+
+    def analyst(session: Session, rng: Generator) -> Asked:
+        values = np.empty(asked)
+        for number in range(asked):
+            answer = session.mean(feature(number))
+            values[number] = answer.value - 0.5
+            yield answer, 0.5
+        weights = np.sign(values) if sign else values
+        weights = weights + 1e-6 * np.abs(values).max() * rng.random(asked)  # no vote ends in a tie
+        left = session.ledger.left.flips
+        yield session.mean(majority(weights), rows_per_query=left), 0.5
+
+    return analyst
+
+
+# -- one of everything --------------------------------------------------------------------------------------------
+
+GROUPS = (0.5, 0.3, 0.15, 0.05)
+
+
+def one_of_everything(rng: Generator, rows: int, rare: float) -> dict[str, Any]:
+    """Return coins, a rare event, bounded and unbounded numbers, groups, texts and missing values."""
+    x, group = rng.random(rows), rng.choice(4, rows, p=GROUPS)
+    return {
+        "b": rng.random(rows) < 0.3,
+        "rare": rng.random(rows) < rare,
+        "x": x,
+        "e": rng.exponential(size=rows),
+        "g": group,
+        "y": rng.random(rows) * (group + 1) / 4,
+        "s": np.array(list("abcd"))[group],
+        "u": np.where(rng.random(rows) < 0.2, np.nan, x),
+    }
+
+
+def curious(rare: float, *, quantiles: bool = True, flips: bool = False) -> Analyst:
+    """Return the analyst who asks one question of every kind, none chosen by an answer."""
+
+    def analyst(session: Session, rng: Generator) -> Asked:
+        yield session.mean("b"), 0.3
+        yield session.mean("rare"), rare
+        yield session.mean("x", within=(0, 1)), 0.5
+        yield session.mean("2 * x - 1", within=(-1, 1)), 0.0
+        yield session.mean("e", within=(0, 3)), 1 - exp(-3)
+        yield session.mean("u", within=(0, 1)), 0.5
+        yield session.mean("x > 0.75", where="b"), 0.25
+        for group in range(4):
+            yield session.mean("y", within=(0, 1), where=f"g = {group}"), (group + 1) / 8
+        histogram = session.histogram("s", categories=["a", "b", "c", "never seen"])
+        yield from zip(histogram.values(), (*GROUPS[:3], 0.0, GROUPS[3]), strict=True)
+        bins = session.histogram("e", bins=[0, 1, 2])
+        yield from zip(bins.values(), (1 - exp(-1), exp(-1) - exp(-2), exp(-2)), strict=True)
+        if quantiles:
+            yield session.quantile("x", 0.5, within=(0, 1)), 0.5
+            yield session.quantile("e", 0.9, within=(0, 10), steps=8), -log(0.1)
+            yield session.quantile("u", 0.25, within=(0, 1), steps=6), 0.25
+        if flips:
+            yield session.flips("b", 500).average, 0.3
+
+    return analyst
+
+
+QUESTIONS = 60  # enough for everything `curious` asks
