@@ -1,0 +1,6 @@
+"""Minimise convex losses over the population: descent whose gradients are statistical queries."""
+
+from holdfast.optimise import losses
+from holdfast.optimise.planner import DescentPlan, Problem, plan_descent
+
+__all__ = ["DescentPlan", "Problem", "losses", "plan_descent"]

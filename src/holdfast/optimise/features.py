@@ -1,0 +1,160 @@
+"""Declared features: which numbers of a row a linear model sees, scaled from the declaration, never from the data.
+
+A feature is a column or a row-wise expression with declared bounds; values outside are clipped to them, then stretched
+to [-1, 1] (or [0, 1]). Yes-or-no features need no bounds. A row in which anything is missing says nothing: its loss
+and gradient are zero.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from holdfast import check
+from holdfast.errors import InvalidArgument
+from holdfast.queries.base import Query
+from holdfast.queries.build import build_mean
+from holdfast.rows.columns import Loans
+from holdfast.schema import Schema, Type
+
+Array = NDArray[np.float64]
+Bounds = tuple[float, float] | None
+_lend = Loans()  # a step's matrix is some megabytes: faulting it in anew would cost as much as filling it
+SCALES = {"symmetric": (-1.0, 1.0), "unit": (0.0, 1.0)}
+
+
+def declared(features: Any, within: Any) -> tuple[tuple[str, Bounds], ...]:
+    """Return names with bounds from `{"distance": (0, 5000)}`, or from a list of names and bounds for all of them."""
+    if isinstance(features, Mapping):
+        if within is not None:
+            raise InvalidArgument("within must be left out when every feature has bounds of its own.", name="within")
+        pairs = list(features.items())
+    elif isinstance(features, Sequence) and not isinstance(features, str):
+        pairs = [(name, within) for name in features]
+    else:
+        raise InvalidArgument(
+            f"features must be a list of columns or a mapping of columns to bounds; got {features!r}.", name="features"
+        )
+    if not pairs:
+        raise InvalidArgument("features must name at least one column; got none.", name="features")
+    for name, _ in pairs:
+        if not isinstance(name, str):
+            raise InvalidArgument(f"features must be named by text; got {name!r}.", name="features")
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise InvalidArgument("features must differ from each other; one is named twice.", name="features")
+    return tuple((name, None if b is None else check.interval(f"bounds of {name!r}", b)) for name, b in pairs)
+
+
+@dataclass(frozen=True)
+class Number:
+    """One number of a row in [low, high]: a plain column where possible, else a checked expression."""
+
+    name: str
+    low: float
+    high: float
+    query: Query | None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns it reads."""
+        return (self.name,) if self.query is None else self.query.columns
+
+    @property
+    def identity(self) -> str | None:
+        """Canonical text."""
+        if self.query is None:
+            return f"{self.name!r} in [{self.low!r}, {self.high!r}]"
+        return self.query.identity
+
+    def raw(self, rows: pl.DataFrame) -> tuple[Array, float, float]:
+        """Return one value per row (NaN: missing) and the range they are to be clipped to."""
+        if self.query is not None:
+            return self.query.evaluate(rows).astype(np.float64, copy=False), 0.0, 1.0
+        values = rows.get_column(self.name)
+        if values.dtype == pl.Boolean or values.null_count():
+            values = values.cast(pl.Float64)
+        return values.to_numpy(), self.low, self.high
+
+    def stretched(self, rows: pl.DataFrame, low: float, high: float) -> Array:
+        """Return values clipped to the declared bounds and stretched to [low, high]; NaN: missing."""
+        values, first, last = self.raw(rows)
+        share = (np.clip(values.astype(np.float64), first, last) - first) / (last - first)
+        return np.clip(low + (high - low) * share, low, high)
+
+
+def number(name: str, bounds: Bounds, schema: Schema) -> Number:
+    """Return a declared number, checked against the schema."""
+    if name in schema:
+        kind = schema[name].type
+        if kind is Type.BOOL and bounds in (None, (0.0, 1.0)):
+            return Number(name, 0.0, 1.0, None)
+        if kind.is_number and bounds is not None:
+            return Number(name, *bounds, None)
+        if kind.is_number:
+            raise InvalidArgument(
+                f"The bounds of {name!r} must be declared as (low, high); values outside them are clipped.", name=name
+            )
+        raise InvalidArgument(
+            f"{name!r} is {kind}; a model needs numbers or yes-or-no values. Use an expression such as"
+            f" \"{name} = '...'\".",
+            name=name,
+        )
+    query = build_mean(name, schema, within=bounds)
+    return Number(name, *query.bounds, query)
+
+
+def feature_ranges(dimension: int, scale: str, intercept: bool) -> tuple[Array, Array]:
+    """Return the smallest and largest value of every coordinate's feature; an intercept's is always 1."""
+    low, high = SCALES[scale]
+    lows, highs = np.full(dimension, low), np.full(dimension, high)
+    if intercept:
+        lows[-1] = highs[-1] = 1.0
+    return lows, highs
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """All features of some rows at once."""
+
+    numbers: tuple[Number, ...]
+    scale: str
+    intercept: bool
+
+    @property
+    def dimension(self) -> int:
+        """Coordinates of a point: the features, then the intercept."""
+        return len(self.numbers) + self.intercept
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read."""
+        return tuple(dict.fromkeys(column for each in self.numbers for column in each.columns))
+
+    @property
+    def ranges(self) -> tuple[Array, Array]:
+        """The smallest and largest value of every coordinate's feature."""
+        return feature_ranges(self.dimension, self.scale, self.intercept)
+
+    def of(self, rows: pl.DataFrame) -> Array:
+        """Return one line per coordinate, one column per row; NaN where a value is missing."""
+        _lend.begin()
+        memory = _lend(np.dtype(np.float64), self.dimension * rows.height)
+        matrix: Array = memory.reshape(self.dimension, rows.height)
+        firsts, spans = np.zeros((len(self.numbers), 1)), np.ones((len(self.numbers), 1))
+        for j, each in enumerate(self.numbers):
+            matrix[j], first, last = each.raw(rows)
+            firsts[j], spans[j] = first, last - first
+        low, high = SCALES[self.scale]
+        features = matrix[: len(self.numbers)]
+        factors = (high - low) / spans
+        with np.errstate(over="ignore", invalid="ignore"):  # infinities are clipped, NaN stays
+            features -= firsts
+            features *= factors
+            features += low
+        np.clip(features, low, high, out=features)
+        if self.intercept:
+            matrix[-1] = 1.0
+        return matrix

@@ -1,0 +1,16 @@
+"""scikit-learn estimators that learn through a session, and a scorer that stays valid under search."""
+
+from holdfast.errors import MissingExtra
+
+try:
+    import sklearn as _sklearn  # noqa: F401
+except ImportError as missing:
+    raise MissingExtra(
+        "Estimators need the package scikit-learn; install it with: pip install 'holdfast[sklearn]'."
+    ) from missing
+
+from holdfast.sklearn.classifiers import LinearSVC, LogisticRegression
+from holdfast.sklearn.regressors import HuberRegressor, LinearRegression
+from holdfast.sklearn.scorer import Scorer, scorer
+
+__all__ = ["HuberRegressor", "LinearRegression", "LinearSVC", "LogisticRegression", "Scorer", "scorer"]

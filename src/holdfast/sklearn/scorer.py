@@ -1,0 +1,136 @@
+"""Score models on the rows of a session: every score is an answer, charged to the ledger, valid however one searches.
+
+    search = GridSearchCV(model, grid, scoring=scorer(session, "accuracy", features=[...], target="late"))
+
+The rows that cross-validation hands over are ignored: the model is judged on the session's rows, and its score is the
+value of an interval for the population that holds for all scores of the search at once (`answers`).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from holdfast import check
+from holdfast.answer import Answer
+from holdfast.errors import InvalidArgument
+from holdfast.session import Session
+
+Array = NDArray[np.float64]
+METRICS = ("accuracy", "brier", "log_loss", "absolute_error", "squared_error")
+
+
+@dataclass
+class Scorer:
+    """A callable for `scoring=`. Errors and losses are negated, as scikit-learn wants more to be better."""
+
+    session: Session
+    metric: str
+    features: tuple[str, ...]
+    target: str
+    most: float  # losses and errors are clipped to [0, most]
+    positive: Any = True  # which label counts as 1 in brier and log_loss
+    answers: list[Answer] = field(default_factory=list)
+
+    def __call__(self, estimator: Any, X: Any = None, y: Any = None) -> float:
+        """Ask the session how good the estimator is on the population; X and y are ignored."""
+        judge = _JUDGES[self.metric](self, estimator)
+        within = None if self.metric == "accuracy" else (0.0, self.most)
+        answer = self.session.mean(judge, within=within)
+        self.answers.append(answer)
+        return answer.value if self.metric == "accuracy" else -answer.value
+
+    def shown(self, estimator: Any, rows: pl.DataFrame) -> Any:
+        """Return what the estimator is shown: finite numbers, with names if it learned with names."""
+        columns = [rows.get_column(name).cast(pl.Float64, strict=False).to_numpy() for name in self.features]
+        matrix = np.nan_to_num(np.column_stack(columns), nan=0.0, posinf=0.0, neginf=0.0)
+        if not hasattr(estimator, "feature_names_in_"):
+            return matrix
+        return pl.DataFrame(matrix, schema=list(self.features))
+
+    def number(self, rows: pl.DataFrame) -> Array:
+        """Return the target of rows as numbers; NaN where it is missing."""
+        numbers: Array = rows.get_column(self.target).cast(pl.Float64, strict=False).to_numpy()
+        return numbers
+
+    def indicator(self, rows: pl.DataFrame) -> Array:
+        """Return 1 where the target is the positive label."""
+        values = rows.get_column(self.target)
+        numbers: Array = (values == self.positive).fill_null(False).to_numpy().astype(np.float64)
+        return numbers
+
+    def probability(self, estimator: Any, rows: pl.DataFrame) -> Array:
+        """Return the estimator's probability of the positive label."""
+        place = list(estimator.classes_).index(self.positive)
+        chances: Array = estimator.predict_proba(self.shown(estimator, rows))[:, place]
+        return chances
+
+
+Judge = Callable[[pl.DataFrame], Any]
+
+
+def _accuracy(score: Scorer, estimator: Any) -> Judge:
+    def right(rows: pl.DataFrame) -> Any:
+        predicted = pl.Series(np.asarray(estimator.predict(score.shown(estimator, rows))))
+        return (rows.get_column(score.target) == predicted).fill_null(False)
+
+    return right
+
+
+def _brier(score: Scorer, estimator: Any) -> Judge:
+    return lambda rows: (score.probability(estimator, rows) - score.indicator(rows)) ** 2
+
+
+def _log_loss(score: Scorer, estimator: Any) -> Judge:
+    def loss(rows: pl.DataFrame) -> Any:
+        chance, yes = score.probability(estimator, rows), score.indicator(rows)
+        given = np.where(yes == 1, chance, 1 - chance)
+        return np.minimum(-np.log(np.maximum(given, np.exp(-score.most))), score.most)
+
+    return loss
+
+
+def _absolute_error(score: Scorer, estimator: Any) -> Judge:
+    return lambda rows: np.abs(estimator.predict(score.shown(estimator, rows)) - score.number(rows))
+
+
+def _squared_error(score: Scorer, estimator: Any) -> Judge:
+    return lambda rows: (estimator.predict(score.shown(estimator, rows)) - score.number(rows)) ** 2
+
+
+_JUDGES: dict[str, Callable[[Scorer, Any], Judge]] = {
+    "accuracy": _accuracy,
+    "brier": _brier,
+    "log_loss": _log_loss,
+    "absolute_error": _absolute_error,
+    "squared_error": _squared_error,
+}
+
+
+def scorer(
+    session: Session,
+    metric: str = "accuracy",
+    *,
+    features: Sequence[str],
+    target: str,
+    most: float | None = None,
+    positive: Any = True,
+) -> Scorer:
+    """Return a scorer for scikit-learn that asks the session, one answer a score.
+
+    `most` clips log-loss (5 if left out) and errors (must be declared); Brier scores are at most 1 anyway.
+    """
+    check.one_of("metric", metric, METRICS)
+    for name in (*features, target):
+        session.schema[name]
+    if not features:
+        raise InvalidArgument("features must name at least one column; got none.", name="features")
+    if most is None:
+        if metric in ("absolute_error", "squared_error"):
+            raise InvalidArgument(f"most must be declared for {metric}: larger errors are clipped to it.", name="most")
+        most = 5.0 if metric == "log_loss" else 1.0
+    check.positive(most=most)
+    return Scorer(session, metric, tuple(features), target, float(most), positive)

@@ -1,0 +1,203 @@
+"""scikit-learn's own checks, models learned through a session, and scores that are charged to the ledger."""
+
+import re
+
+import numpy as np
+import polars as pl
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.linear_model import LogisticRegression as Reference
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import holdfast as hf
+from holdfast.sklearn import HuberRegressor, LinearRegression, LinearSVC, LogisticRegression, scorer
+
+FEW_ROWS = (
+    "asks for accuracy on 200 or 300 rows; a session on so few rows can pay for some hundred coins a coordinate,"
+    " which is not enough. The same estimators on more rows are tested below."
+)
+EXPECTED = {
+    LogisticRegression: {"check_classifiers_train": FEW_ROWS},
+    LinearRegression: {"check_regressors_train": FEW_ROWS},
+    HuberRegressor: {"check_regressors_train": FEW_ROWS},
+    LinearSVC: {},
+}
+
+
+@parametrize_with_checks(
+    [estimator() for estimator in EXPECTED], expected_failed_checks=lambda estimator: EXPECTED[type(estimator)]
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+N = 50_000
+NAMES = ["x0", "x1", "x2"]
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(7)
+    x = rng.uniform(-2, 2, (N, 3))
+    y = np.clip(x @ [1.0, -0.5, 0.0] + 0.3 + rng.normal(0, 0.3, N), -4, 4)
+    kind = np.array(["low", "middle", "top"])[np.digitize(x[:, 0] + 0.2 * rng.normal(size=N), [-0.7, 0.7])]
+    return dict(zip(NAMES, x.T, strict=True)) | {"y": y, "late": y > 0.5, "kind": kind}
+
+
+def matrix(table) -> np.ndarray:
+    return np.column_stack([table[name] for name in NAMES])
+
+
+@pytest.mark.parametrize("model", [LogisticRegression, LinearSVC])
+def test_classifiers_learn_through_a_session(table, model):
+    with hf.Session(table, queries=100, seed=1) as session:
+        learned = model(bounds=(-2, 2)).fit_session(session, NAMES, "late")
+        assert session.ledger.spent.answers == 1
+        assert session.ledger.spent.flips == learned.answers_[0].cost
+    frame = pl.DataFrame(table).select(NAMES)
+    assert (learned.predict(frame) == table["late"]).mean() > 0.85  # the best line reaches .89
+    assert learned.coef_.shape == (1, 3)
+    assert list(learned.feature_names_in_) == NAMES
+    assert list(learned.classes_) == [False, True]
+
+
+def test_several_classes_are_declared_and_cost_one_query_each(table):
+    with hf.Session(table, queries=100, seed=1) as session:
+        model = LogisticRegression(bounds=(-2, 2), radius=10)
+        model.fit_session(session, NAMES, "kind", classes=["low", "middle", "top"])
+        assert session.ledger.spent.answers == 3
+    frame = pl.DataFrame(table).select(NAMES)
+    assert model.predict_proba(frame).sum(axis=1) == pytest.approx(np.ones(N))
+    found = model.predict(frame)
+    ends = table["kind"] != "middle"  # a middle class is never linear against the rest
+    assert (found[ends] == table["kind"][ends]).mean() > 0.9
+
+
+@pytest.mark.parametrize(("model", "steepest"), [(LinearRegression, 3.0), (HuberRegressor, 0.25)])
+def test_regressors_learn_through_a_session_and_from_arrays(table, model, steepest):
+    """Coins of +-steepest, some 10,000 a coordinate, over a curvature of 1/3, in units twice as large: 5 deviations."""
+    tolerance = 5 * 2 * 3 * steepest / np.sqrt(10_000)
+    settings = {"bounds": (-2, 2), "target_bounds": (-4, 4)}
+    with hf.Session(table, queries=20, seed=1, guarantee="posterior") as session:
+        asked = model(**settings).fit_session(session, NAMES, "y")
+    given = model(**settings, random_state=1).fit(matrix(table), table["y"])
+    for learned in (asked, given):
+        assert learned.answers_[0].gradient_evaluations >= 4 * 10_000
+        assert learned.coef_ == pytest.approx([1.0, -0.5, 0.0], abs=tolerance)
+        assert learned.intercept_ == pytest.approx(0.3, abs=tolerance)
+    assert given.score(matrix(table), table["y"]) > 0.8
+
+
+def test_the_session_is_no_parameter(table):
+    with hf.Session(table, queries=100, seed=1) as session:
+        model = LogisticRegression(bounds=(-2, 2)).fit_session(session, NAMES, "late")
+    assert "session" not in model.get_params()
+    assert not hasattr(clone(model), "coef_")
+
+
+def test_bounds_are_declared_for_every_feature(table):
+    with hf.Session(table, queries=100, seed=1) as session:
+        with pytest.raises(hf.InvalidArgument, match="x2"):
+            LogisticRegression(bounds={"x0": (-2, 2), "x1": (-2, 2)}).fit_session(session, NAMES, "late")
+        with pytest.raises(hf.InvalidArgument):
+            LogisticRegression().fit_session(session, NAMES, "late", classes=["only"])
+        assert session.ledger.spent.flips == 0
+
+
+# -- scores ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_search_is_charged_and_stays_valid(table):
+    x, late = matrix(table)[:2_000], table["late"][:2_000]
+    holdout = {name: column[2_000:] for name, column in table.items()}
+    with hf.Session(holdout, queries=100, seed=1) as session:
+        judge = scorer(session, "accuracy", features=NAMES, target="late")
+        search = GridSearchCV(DecisionTreeClassifier(random_state=0), {"max_depth": [1, 3, 5]}, scoring=judge, cv=2)
+        search.fit(x, late)
+        assert session.ledger.spent.answers == len(judge.answers) == 6
+        exact = (search.best_estimator_.predict(matrix(holdout)) == holdout["late"]).mean()
+        final = judge(search.best_estimator_)
+    assert judge.answers[-1].low <= exact <= judge.answers[-1].high
+    assert abs(final - exact) < 0.1
+
+
+@pytest.mark.parametrize("metric", ["brier", "log_loss"])
+def test_probabilities_are_scored(table, metric):
+    model = Reference().fit(matrix(table), table["late"])
+    chance = model.predict_proba(matrix(table))[:, 1]
+    exact = {
+        "brier": ((chance - table["late"]) ** 2).mean(),
+        "log_loss": np.minimum(-np.log(np.where(table["late"], chance, 1 - chance)), 5).mean(),
+    }[metric]
+    with hf.Session(table, queries=20, seed=1, guarantee="posterior") as session:
+        judge = scorer(session, metric, features=NAMES, target="late")
+        assert judge(model) < 0  # more is better
+        (answer,) = judge.answers
+    assert answer.low <= exact <= answer.high
+
+
+@pytest.mark.parametrize(("metric", "power"), [("absolute_error", 1), ("squared_error", 2)])
+def test_errors_are_scored_within_declared_bounds(table, metric, power):
+    model = DecisionTreeRegressor(max_depth=3).fit(matrix(table), table["y"])
+    exact = np.minimum(np.abs(model.predict(matrix(table)) - table["y"]) ** power, 4).mean()
+    with hf.Session(table, queries=20, seed=1, guarantee="posterior") as session:
+        with pytest.raises(hf.InvalidArgument, match="most"):
+            scorer(session, metric, features=NAMES, target="y")
+        judge = scorer(session, metric, features=NAMES, target="y", most=4)
+        scores = cross_val_score(model, matrix(table)[:500], table["y"][:500], scoring=judge, cv=3)
+        assert len(scores) == session.ledger.spent.answers == 3
+        judge(model)
+    assert judge.answers[-1].low <= exact <= judge.answers[-1].high
+
+
+def test_scorers_refuse_what_the_session_does_not_know(table):
+    with hf.Session(table, queries=20, seed=1, guarantee="posterior") as session:
+        for wrong in ({"metric": "beauty"}, {"target": "nope"}, {"features": []}, {"features": ["nope"]}):
+            with pytest.raises(hf.HoldfastError):
+                scorer(session, **({"metric": "accuracy", "features": NAMES, "target": "late"} | wrong))
+
+
+# -- known data ------------------------------------------------------------------------------------------------------
+
+
+def accuracies(x, y, bounds, *, radius: float, iterations: int, ell: int) -> tuple[float, float]:
+    """Resample a dataset to a million rows and compare with scikit-learn on the distribution they come from."""
+    drawn = np.random.default_rng(5).integers(0, len(x), 1_000_000)
+    names = [f"f{j}" for j in range(x.shape[1])]
+    data = {name: x[drawn, j] for j, name in enumerate(names)} | {"y": y[drawn] == 1}
+    with hf.Session(data, queries=200, seed=1) as session:
+        model = LogisticRegression(
+            bounds=dict(zip(names, bounds, strict=True)),
+            radius=radius,
+            iterations=iterations,
+            rows_per_coordinate=ell,
+        ).fit_session(session, names, "y")
+    reference = make_pipeline(StandardScaler(), Reference(max_iter=3_000)).fit(x, y == 1)
+    ours = float((model.predict(pl.DataFrame(x, schema=names)) == (y == 1)).mean())
+    return ours, float(reference.score(x, y == 1))
+
+
+@pytest.mark.slow
+def test_breast_cancer_within_two_points(seed):
+    """31 coordinates, 200,000 coins each: 6.2 million rows read, where 2,000 full gradients would read two billion."""
+    published = load_breast_cancer()
+    line = re.compile(r"\((?:mean|standard error|worst)\):\s+([\d.]+)\s+([\d.]+)\s*$", re.MULTILINE)
+    ranges = line.findall(published.DESCR)
+    bounds = [(float(low), float(high)) for low, high in ranges]  # declared: printed in the dataset's description
+    assert len(bounds) == 30
+    x, y = published.data, published.target
+    ours, theirs = accuracies(x, y, bounds, radius=10, iterations=2_000, ell=100)
+    assert ours >= theirs - 0.02
+
+
+@pytest.mark.slow
+def test_digits_odd_or_even_within_two_points(seed):
+    """65 coordinates, 200,000 coins each: 13 million rows read."""
+    x, y = load_digits(return_X_y=True)
+    ours, theirs = accuracies(x, y % 2, [(0, 16)] * 64, radius=10, iterations=1_000, ell=200)
+    assert ours >= theirs - 0.02

@@ -1,0 +1,86 @@
+"""Theorems of descent move the right way, and projections are projections."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.guarantees import descent
+from holdfast.optimise.domain import Ball, Box, domain_of
+
+positive = st.floats(0.01, 100)
+counts = st.integers(1, 2_000)
+averages = st.sampled_from(descent.AVERAGES)
+
+
+@given(positive, positive, counts, averages)
+def test_more_steps_never_hurt_much_and_noise_always_does(diameter, norm, steps, average):
+    now = descent.convex_excess(diameter, norm, steps, average=average)
+    assert descent.convex_excess(diameter, norm, 4 * steps, average=average) < now
+    assert descent.convex_excess(diameter, 2 * norm, steps, average=average) == pytest.approx(2 * now)
+    assert descent.convex_excess(diameter, norm, steps) <= 1.5 * diameter * norm / math.sqrt(steps) * (1 + 1e-12)
+
+
+@given(positive, positive, counts)
+def test_another_step_length_is_no_better_proof_than_the_best(diameter, norm, steps):
+    best = descent.convex_excess(diameter, norm, steps)
+    assert descent.convex_excess(diameter, norm, steps, step=5 * norm) > best
+    assert descent.convex_excess(diameter, norm, steps, step=norm / 5) > best
+
+
+@given(positive, positive, st.integers(3, 2_000), averages)
+def test_strong_convexity_ends_up_better(norm, curvature, steps, average):
+    value = descent.strongly_convex_excess(norm, curvature, steps, average=average)
+    assert descent.strongly_convex_excess(norm, 2 * curvature, steps, average=average) == pytest.approx(value / 2)
+    assert value >= descent.strongly_convex_excess(norm, curvature, steps) * (
+        1 - 1e-12
+    )  # the plain average has the best proof
+
+
+@given(st.floats(1e-9, 0.5), positive, positive, counts, averages)
+def test_tails_grow_with_confidence(beta, diameter, s, steps, average):
+    for tail, arguments in (
+        (descent.convex_tail, (diameter, s, steps)),
+        (descent.strongly_convex_tail, (s, diameter, steps)),
+    ):
+        assert tail(*arguments, beta / 2, average=average) > tail(*arguments, beta, average=average)
+
+
+@given(st.floats(0, 10), positive, positive, st.floats(0.01, 10), st.floats(1e-6, 0.5))
+def test_curvature_never_loosens_the_posterior_bound(expected, apart, lipschitz, curvature, chi):
+    plain = descent.posterior_excess(expected, R=apart, lipschitz=lipschitz, H=0.0, chi=chi)
+    curved = descent.posterior_excess(expected, R=apart, lipschitz=lipschitz, H=curvature, chi=chi)
+    assert expected <= curved + 1e-12
+    assert curved <= plain
+    if curved < plain:  # a fixed point of e = E + b sqrt(e)
+        b = lipschitz * math.sqrt(2 * chi / curvature)
+        assert curved == pytest.approx(expected + b * math.sqrt(curved), rel=1e-9, abs=1e-12)
+
+
+vectors = st.lists(st.floats(-50, 50), min_size=3, max_size=3).map(np.array)
+
+
+@pytest.mark.parametrize("domain", [Ball(2.0, 3), Box((-1.0, 0.0, 2.0), (1.0, 5.0, 3.0))], ids=["ball", "box"])
+@given(vectors, vectors)
+def test_projection(domain, one, other):
+    near, far = domain.project(one), domain.project(other)
+    assert np.allclose(domain.project(near), near)
+    assert np.linalg.norm(near - far) <= np.linalg.norm(one - other) + 1e-9
+    assert np.linalg.norm(near - far) <= domain.diameter + 1e-9
+    assert np.linalg.norm(near) <= domain.norm + 1e-9
+    assert one @ near >= domain.least(one) - 1e-9  # the support function is a lower bound ...
+    assert abs(near @ other) <= domain.reach(np.abs(other)) + 1e-9
+
+
+@pytest.mark.parametrize("domain", [Ball(2.0, 3), Box((-1.0, 0.0, 2.0), (1.0, 5.0, 3.0))], ids=["ball", "box"])
+def test_the_support_function_is_reached(domain):
+    direction = np.array([1.0, -2.0, 0.5])
+    assert direction @ domain.project(-1e9 * direction) == pytest.approx(domain.least(direction))
+
+
+def test_domains_are_declared():
+    assert domain_of(2, radius=1) == Ball(1.0, 2)
+    assert domain_of(2, box=(-1, 1)) == Box((-1.0, -1.0), (1.0, 1.0))
+    assert domain_of(2, box=[(-1, 1), (0, 2)]) == Box((-1.0, 0.0), (1.0, 2.0))

@@ -1,0 +1,118 @@
+"""Are gradients made of coins unbiased, and as noisy as the theorem says?  Seeded; tolerance derived; mutants caught.
+
+Coordinate j of one gradient is lo + w (X/ell - a)/(1 - 2a), X ~ Bin(ell, P_j), P_j = a + (1-2a) u_j, u_j the mean of
+(gradient - lo)/w over the rows. So over R gradients: |average - data mean| <= Z sd/sqrt(R), sd^2 = w^2 P(1-P)/(ell
+(1-2a)^2); and the empirical variance of (nearly normal) averages of ell coins is within Z sqrt(2/(R-1)) (1 + 1/ell)
+of sd^2 relatively; coordinates of different draws have correlation within Z/sqrt(R). Z covers all comparisons,
+FALSE_ALARM in all. A gradient that is not debiased, clipped, flipped too rarely, or answered by the same draws for all
+coordinates is caught.
+"""
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import holdfast as hf
+from holdfast.optimise import gradient
+from holdfast.optimise.domain import Ball
+from holdfast.optimise.gradient import CoinGradient, LaplaceGradient
+from own_losses import uniform_table
+
+FALSE_ALARM, R, N, ELL, MASS = 1e-6, 3_000, 500, 40, 0.1
+POINT = np.array([2.0, -1.0, 0.5])
+Z = norm.isf(FALSE_ALARM / (4 * POINT.size + 2))
+
+
+def source_and_objective():
+    columns = uniform_table(N, 2, 5)
+    data = columns | {"late": columns["x0"] + columns["x1"] < -0.4}
+    source = hf.open(data)
+    loss = hf.losses.Logistic({"x0": (-1, 1), "x1": (-1, 1)}, "late")
+    return source, loss.bind(source.schema, Ball(3.0, 3))
+
+
+def exact(source, objective) -> np.ndarray:
+    rows = source.gather(np.arange(N), objective.columns)
+    each = [objective.coordinates(rows, POINT, np.full(N, j)) for j in range(POINT.size)]
+    return np.array(each).mean(axis=1)
+
+
+def scatter_is_as_stated(oracle_of, seed: int) -> bool:
+    source, objective = source_and_objective()
+    oracle, rng = oracle_of(objective), np.random.default_rng(seed)
+    drawn = np.array([oracle(POINT, source, rng) for _ in range(R)])
+    mean, ranges = exact(source, objective), objective.ranges
+    u = (mean - ranges.lows) / ranges.widths
+    p = MASS + (1 - 2 * MASS) * u
+    sd = ranges.widths * np.sqrt(p * (1 - p) / ELL) / (1 - 2 * MASS)
+    unbiased = np.abs(drawn.mean(axis=0) - mean) <= Z * sd / np.sqrt(R)
+    spread = np.abs(drawn.var(axis=0, ddof=1) / sd**2 - 1) <= Z * np.sqrt(2 / (R - 1)) * (1 + 1 / ELL)
+    apart = np.abs(np.corrcoef(drawn.T)[np.triu_indices(POINT.size, 1)]) <= Z / np.sqrt(R)
+    within = (np.linalg.norm(drawn, axis=1) <= oracle.largest + 1e-9).all()
+    return bool(unbiased.all() and spread.all() and apart.all() and within)
+
+
+def coins(objective) -> CoinGradient:
+    return CoinGradient(objective, ELL, MASS)
+
+
+class Undebiased(CoinGradient):
+    def __call__(self, point, source, rng):
+        ranges = self.objective.ranges
+        share = (super().__call__(point, source, rng) - ranges.lows) / ranges.widths
+        return ranges.lows + ranges.widths * (self.mass + (1 - 2 * self.mass) * share)
+
+
+class Clipped(CoinGradient):
+    def __call__(self, point, source, rng):
+        drawn = super().__call__(point, source, rng)
+        return np.clip(drawn, self.objective.ranges.lows * 0.1, self.objective.ranges.highs * 0.1)
+
+
+class FlippedHalfAsOften(CoinGradient):
+    def __call__(self, point, source, rng):
+        ranges, less = self.objective.ranges, CoinGradient(self.objective, self.ell, self.mass / 2)
+        share = (less(point, source, rng) - ranges.lows) / ranges.widths
+        share = (self.mass / 2 + (1 - self.mass) * share - self.mass) / (1 - 2 * self.mass)
+        return ranges.lows + ranges.widths * share
+
+
+class SharedDraws(CoinGradient):
+    """One row answers every coordinate."""
+
+    def __call__(self, point, source, rng):
+        rows = source.gather(rng.integers(0, N, self.ell), self.objective.columns)
+        ranges, d = self.objective.ranges, point.size
+        toss = rng.random(self.ell)
+        said = [self.objective.coordinates(rows, point, np.full(self.ell, j)) for j in range(d)]
+        ones = ((np.array(said) - ranges.lows[:, None]) / ranges.widths[:, None] > toss).sum(axis=1)
+        released = rng.binomial(ones, 1 - self.mass) + rng.binomial(self.ell - ones, self.mass)
+        return ranges.lows + ranges.widths * (released / self.ell - self.mass) / (1 - 2 * self.mass)
+
+
+def test_coin_gradients_are_unbiased_and_scatter_as_stated(seed):
+    assert scatter_is_as_stated(coins, seed)
+
+
+def test_pieces_that_fit_in_memory_change_nothing(seed, monkeypatch):
+    monkeypatch.setattr(gradient, "CELLS", 100)
+    assert scatter_is_as_stated(coins, seed)
+
+
+@pytest.mark.parametrize("mutant", [Undebiased, Clipped, FlippedHalfAsOften, SharedDraws])
+def test_a_wrong_gradient_is_caught(seed, mutant):
+    assert not scatter_is_as_stated(lambda objective: mutant(objective, ELL, MASS), seed)
+
+
+def test_laplace_gradients_are_unbiased_and_as_noisy_as_stated(seed):
+    """Variance w^2 ((1 - ell/n) S2/ell + 2 b^2) <= w^2 (1/(4 ell) + 2 b^2), Laplace kurtosis 6 at most."""
+    source, objective = source_and_objective()
+    oracle, rng = LaplaceGradient(objective, ELL, 0.02, N), np.random.default_rng(seed)
+    repeats = 400
+    drawn = np.array([oracle(POINT, source, rng) for _ in range(repeats)])
+    most = objective.ranges.widths**2 * (1 / (4 * ELL) + 2 * oracle.scale**2)
+    assert (np.abs(drawn.mean(axis=0) - exact(source, objective)) <= Z * np.sqrt(most / repeats)).all()
+    assert (drawn.var(axis=0) <= most * (1 + Z * np.sqrt(5 / repeats))).all()
+    assert (
+        drawn.var(axis=0) >= objective.ranges.widths**2 * 2 * oracle.scale**2 * (1 - Z * np.sqrt(5 / repeats))
+    ).all()
