@@ -9,7 +9,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint const
 demo: $(VENV)/demo.stamp  ## the first five minutes
 	$(BIN)/holdfast demo
 
-test: $(VENV)/dev.stamp  ## everything, as CI runs it
+test: $(VENV)/dev.stamp $(VENV)/browser.stamp  ## everything, as CI runs it
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 quick: $(VENV)/dev.stamp  ## unit, property and contract tests: within a minute
@@ -46,6 +46,14 @@ $(VENV)/demo.stamp: pyproject.toml constraints.txt | $(BIN)/python
 $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) --editable '.[dev]'
 	touch $@
+
+# Chromium for tests/browser: installed where that may be done; elsewhere those tests are skipped and say why.
+$(VENV)/browser.stamp: | $(BIN)/python
+	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then touch $@; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  { apt-get update -qq && apt-get install -y -qq chromium chromium-driver && touch $@; } >/dev/null \
+	  || echo "Chromium could not be installed: tests/browser will be skipped."; \
+	else echo "No Chromium, and it may not be installed here: tests/browser will be skipped."; fi
 
 $(VENV)/docs.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) --editable '.[docs,dev]'

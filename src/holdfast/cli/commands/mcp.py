@@ -1,0 +1,93 @@
+"""`holdfast mcp`."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from holdfast.cli.options import Confidence, FlipsPlanned, LedgerOption, Queries, planned
+from holdfast.cli.output import note
+
+
+def command(
+    data: Annotated[
+        list[str] | None, typer.Argument(metavar="DATA", help="Files or folders to ask; or use --url.")
+    ] = None,
+    url: Annotated[str | None, typer.Option("--url", help="Ask a holdfast server instead of files.")] = None,
+    token_file: Annotated[
+        str | None, typer.Option("--token-file", help="The server's token; with --http, the token agents must show.")
+    ] = None,
+    queries: Queries = None,
+    flips: FlipsPlanned = None,
+    confidence: Confidence = None,
+    ledger: LedgerOption = None,
+    analyst: Annotated[str, typer.Option("--analyst", help="The name on the answers in the ledger.")] = "agent",
+    http: Annotated[bool, typer.Option("--http", help="Streamable HTTP at /mcp instead of standard input.")] = False,
+    host: Annotated[str, typer.Option("--host", help="The address to listen on, with --http.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help="The port, with --http.")] = 8766,
+) -> None:
+    """Let agents ask, over the Model Context Protocol: tools ask, price, budget, schema and plan.
+
+    Over standard input and output, or as streamable HTTP with --http. A token for --url is read from --token-file,
+    or from the environment variable HOLDFAST_TOKEN.
+
+    \b
+    holdfast mcp flights.parquet --queries 10000
+    holdfast mcp --url https://data.example.org --token-file token.txt
+    """
+    from holdfast.errors import InvalidArgument, MissingExtra
+
+    if bool(data) == bool(url):
+        raise InvalidArgument("Name files to ask, or a server with --url; one of them.")
+    if url is not None and http and host not in ("127.0.0.1", "::1", "localhost"):
+        raise InvalidArgument("host must be this machine when a server is passed on; agents can ask it themselves.")
+    token = _token(token_file) if url is not None or http else ""
+    try:
+        from holdfast.mcp_server import http_app, serve_stdio
+    except ModuleNotFoundError as error:
+        raise MissingExtra(
+            f"Tools for agents need {error.name}. Install them with: pip install 'holdfast[mcp]'.", extra="mcp"
+        ) from error
+    if url is not None:
+        sessions = _remote(url, token)
+    else:
+        sessions = _local(data or [], planned(queries, flips), confidence, ledger, analyst)
+    if not http:
+        serve_stdio(sessions)
+        return
+    import uvicorn
+
+    app = http_app(sessions, token)
+    note(f"Tools for agents at http://{host}:{port}/mcp")
+    uvicorn.run(app, host=host, port=port, log_level="warning", server_header=False)
+
+
+def _token(token_file: str | None) -> str:
+    import os
+
+    from holdfast.errors import InvalidArgument
+
+    text = Path(token_file).read_text(encoding="utf-8") if token_file else os.environ.get("HOLDFAST_TOKEN", "")
+    if len(text.strip()) < 20:
+        raise InvalidArgument("A token of at least 20 characters is needed: --token-file, or HOLDFAST_TOKEN.")
+    return text.strip()
+
+
+def _remote(url: str, token: str) -> dict[str, Any]:
+    from holdfast.client import connect, datasets_at
+
+    return {name: connect(url, token, dataset=name) for name in datasets_at(url, token)}
+
+
+def _local(data: list[str], queries: Any, confidence: float | None, ledger: str | None, analyst: str) -> dict[str, Any]:
+    import warnings
+
+    from holdfast.session import DefaultPlan, Session
+
+    sessions = {}
+    for one in data:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DefaultPlan)  # agents ask for the plan with a tool
+            session = Session(one, queries=queries, confidence=confidence, ledger=ledger, analyst=analyst)
+        sessions[session.schema.dataset] = session
+    return sessions

@@ -1,0 +1,96 @@
+"""`holdfast serve`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.options import Confidence, FlipsPlanned, Json, Queries
+from holdfast.cli.output import say, show_json
+
+Files = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="DATA", help="Parquet, CSV or Arrow files or holdfast folders, or NAME=FILE."),
+]
+
+
+def command(
+    data: Files = None,
+    queries: Queries = None,
+    flips: FlipsPlanned = None,
+    accuracy: Annotated[float | None, typer.Option("--accuracy", help="Plan for this accuracy instead.")] = None,
+    confidence: Confidence = None,
+    host: Annotated[str | None, typer.Option("--host", help="The address to listen on; 127.0.0.1.")] = None,
+    port: Annotated[int | None, typer.Option("--port", help="The port; 8765, or 0 for any free one.")] = None,
+    database: Annotated[
+        str | None,
+        typer.Option("--database", metavar="URL", help="Where ledgers and tokens are; left out: beside the data."),
+    ] = None,
+    token_file: Annotated[
+        str | None, typer.Option("--token-file", help="Holds the keeper's token, or receives a new one.")
+    ] = None,
+    data_folder: Annotated[
+        str | None, typer.Option("--data-folder", help="Where the keeper may register files from.")
+    ] = None,
+    public_url: Annotated[
+        str | None, typer.Option("--public-url", help="The address people see, behind a proxy: https://host.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option("--workers", help="Server processes; 1.")] = None,
+    rate: Annotated[float | None, typer.Option("--rate", help="Requests a second for one token, on average.")] = None,
+    burst: Annotated[int | None, typer.Option("--burst", help="Requests at once for one token.")] = None,
+    open_metrics: Annotated[
+        bool, typer.Option("--open-metrics", help="Show /metrics to anyone, without a token.")
+    ] = False,
+    config: Annotated[str | None, typer.Option("--config", metavar="FILE", help="Settings in a TOML file.")] = None,
+    json: Json = False,
+) -> None:
+    """Serve datasets to many analysts: API, web page, one budget for each dataset.
+
+    Prints the address and a link that signs the keeper in, once. Analysts get tokens from the keeper's desk.
+    Settings also come from the environment (HOLDFAST_PORT=80) and a TOML file.
+
+    \b
+    holdfast serve flights.parquet --queries 10000
+    holdfast serve flights.parquet people=cohort.csv --database postgresql://host/db --workers 2
+    """
+    from holdfast.errors import InvalidArgument, MissingExtra
+
+    try:
+        from holdfast.server.run import serve
+        from holdfast.server.settings import DatasetSettings, load
+    except ModuleNotFoundError as error:
+        raise MissingExtra(
+            f"The server needs {error.name}. Install it with: pip install 'holdfast[server]'.", extra="server"
+        ) from error
+
+    files = {}
+    for one in data or []:
+        name, separator, path = one.partition("=")
+        if not separator or Path(one).exists():
+            name, path = Path(Path(one).name.removesuffix(".holdfast")).stem, one
+        files[name] = DatasetSettings(path=path, queries=queries, flips=flips, accuracy=accuracy, confidence=confidence)
+    settings = load(
+        files,
+        config=config,
+        host=host,
+        port=port,
+        database=database,
+        token_file=token_file,
+        data_folder=data_folder,
+        public_url=public_url,
+        workers=workers,
+        rate=rate,
+        burst=burst,
+        open_metrics=open_metrics or None,
+    )
+    if not settings.datasets and settings.data_folder is None:
+        raise InvalidArgument("Name at least one dataset to serve, or a --data-folder to register some from.")
+
+    def announce(address: str, link: str) -> None:
+        if json:
+            show_json(address=address, link=link, datasets=list(settings.datasets))
+            return
+        say(f"Serving {', '.join(settings.datasets) or 'nothing yet'} at {address}", bold=True)
+        say(f"Sign in as keeper, once, within the hour: {link}")
+
+    serve(settings, announce)

@@ -1,0 +1,120 @@
+"""Small drawings as SVG. Colours come from the style sheet, so they follow dark mode; words say what they show."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from holdfast.planning.present import error as plus_minus
+
+WIDTH, HEIGHT, EDGE = 640, 220, 34
+
+
+def number(x: float) -> str:
+    """Write a number in at most five digits."""
+    return f"{x:,.0f}" if abs(x) >= 10_000 else f"{x:.4g}"
+
+
+def interval_bar(answer: Mapping[str, Any]) -> Markup:
+    """Draw an interval inside its declared bounds."""
+    first, last = answer["bounds"]
+    span = (last - first) or 1.0
+    low, value, high = (300 * (answer[name] - first) / span for name in ("low", "value", "high"))
+    words = f"{number(answer['value'])}, between {number(answer['low'])} and {number(answer['high'])}"
+    return Markup(
+        '<svg class="bar" viewBox="-2 0 304 16" preserveAspectRatio="none" role="img" aria-label="{}">'
+        '<rect class="track" x="0" y="7" width="300" height="2"/>'
+        '<rect class="range" x="{:.2f}" y="3" width="{:.2f}" height="10" rx="2"/>'
+        '<rect class="value" x="{:.2f}" y="0" width="2" height="16"/></svg>'
+    ).format(words, low, max(1.5, high - low), value - 1)
+
+
+def gauge(left: int, total: int) -> Markup:
+    """Draw how much of the budget is left."""
+    share = left / total if total else 0.0
+    return Markup(
+        '<svg class="gauge" viewBox="0 0 300 14" preserveAspectRatio="none" role="img"'
+        ' aria-label="{:,} of {:,} answers left"><rect class="track" width="300" height="14" rx="3"/>'
+        '<rect class="{}" width="{:.2f}" height="14" rx="3"/></svg>'
+    ).format(left, total, "left" if share > 0.1 else "left low", 300 * share)
+
+
+def answers_over_time(points: Sequence[Mapping[str, Any]]) -> Markup:
+    """Draw every interval in the order it was given, as a share of its declared bounds."""
+    if not points:
+        return Markup('<p class="empty">No answers yet.</p>')
+    step = (WIDTH - 2 * EDGE) / max(1, len(points))
+
+    def y(share: float) -> float:
+        return HEIGHT - EDGE - share * (HEIGHT - 2 * EDGE)
+
+    marks = [
+        Markup(
+            '<g><title>no. {}: {} = {} [{}, {}]</title><line class="range" x1="{x:.1f}" x2="{x:.1f}" y1="{:.1f}"'
+            ' y2="{:.1f}"/><circle class="value" cx="{x:.1f}" cy="{:.1f}" r="2.5"/></g>'
+        ).format(
+            point["seq"],
+            point["question"],
+            number(point["value"]),
+            number(point["low"]),
+            number(point["high"]),
+            y(point["shares"][1]),
+            y(point["shares"][2]),
+            y(point["shares"][0]),
+            x=EDGE + step * (place + 0.5),
+        )
+        for place, point in enumerate(points)
+    ]
+    grid = [
+        Markup(
+            '<line class="grid" x1="{}" x2="{}" y1="{y:.1f}" y2="{y:.1f}"/><text x="{}" y="{t:.1f}">{}</text>'
+        ).format(EDGE, WIDTH - EDGE, 4, words, y=y(share), t=y(share) + 4)
+        for share, words in ((0.0, "low"), (0.5, ""), (1.0, "high"))
+    ]
+    first, last = points[0]["seq"], points[-1]["seq"]
+    return Markup(
+        '<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="Answers {} to {} with their intervals, as shares'
+        ' of their declared bounds; the table below has the numbers">{}{}<text x="{}" y="{}">no. {}</text>'
+        '<text x="{}" y="{}" text-anchor="end">no. {}</text></svg>'
+    ).format(
+        WIDTH,
+        HEIGHT,
+        first,
+        last,
+        Markup("").join(grid),
+        Markup("").join(marks),
+        EDGE,
+        HEIGHT - 10,
+        first,
+        WIDTH - EDGE,
+        HEIGHT - 10,
+        last,
+    )
+
+
+def accuracies(alternatives: Sequence[Mapping[str, Any]]) -> Markup:
+    """Draw the error of every guarantee that reaches the goal, as bars: shorter is better."""
+    drawn = [one for one in alternatives if one["accuracy"] is not None]
+    if not drawn:
+        return Markup("")
+    height = 24 * len(drawn) + 8
+    bars = [
+        Markup(
+            '<text x="0" y="{t}">{} {}</text><rect class="{}" x="190" y="{y}" width="{:.1f}" height="14" rx="2"/>'
+            '<text x="{:.1f}" y="{t}">{}</text>'
+        ).format(
+            one["guarantee"],
+            one["mechanism"],
+            "chosen" if one["note"] == "this plan" else "other",
+            max(1.0, 350 * min(1.0, one["accuracy"])),
+            196 + max(1.0, 350 * min(1.0, one["accuracy"])),
+            plus_minus(one["accuracy"]),
+            y=24 * place + 4,
+            t=24 * place + 16,
+        )
+        for place, one in enumerate(drawn)
+    ]
+    return Markup(
+        '<svg class="chart bars" viewBox="0 0 640 {}" role="img" aria-label="Error of every guarantee;'
+        ' the table has the numbers">{}</svg>'
+    ).format(height, Markup("").join(bars))

@@ -1,0 +1,76 @@
+"""What every request can reach: the people, the datasets, and how to ask them."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
+from starlette.requests import Request
+
+from holdfast.server.asking import Asking
+from holdfast.server.datasets import Datasets
+from holdfast.server.metrics import Metrics
+from holdfast.server.people import People, Person
+from holdfast.server.quotas import Quotas
+from holdfast.server.rates import Rates
+from holdfast.server.retries import Retries
+from holdfast.server.settings import Settings
+from holdfast.server.tables import Tables
+
+THREADS = (
+    8  # draws release the interpreter for part of their time; more threads would only queue inside instead of outside
+)
+STRANGERS_A_SECOND, STRANGERS_AT_ONCE = 10.0, 100  # failed sign-ins from one address
+
+Result = TypeVar("Result")
+
+
+class Desk:
+    """Everything a process of the server holds."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.tables = Tables(settings.people())
+        self.people = People(self.tables, sign_in_seconds=settings.sign_in_hours * 3_600)
+        self.keeper: Person = self.people.keeper(settings.token_file)
+        self.datasets = Datasets(settings, self.tables)
+        self.asking = Asking(Quotas(self.tables), Retries(self.tables))
+        self.rates = Rates(settings.rate, settings.burst)
+        self.strangers = Rates(STRANGERS_A_SECOND, STRANGERS_AT_ONCE)
+        self.metrics = Metrics()
+        self.threads = CapacityLimiter(THREADS)
+        self.datasets.open_all()
+
+    def count(self, said: dict[str, Any]) -> None:
+        """Count an answer for those who watch."""
+        if said["ok"]:
+            answer = said["answer"]
+            first = answer.get("average") or answer.get("loss") or (answer.get("categories") or [answer])[0]
+            self.metrics.answer(said["dataset"], cached=first["cached"])
+
+    def budgets(self) -> list[tuple[str, int, int]]:
+        """Return dataset, answers left and answers in all."""
+        found = [(served.name, served.session.budget) for served in self.datasets.visible(self.keeper)]
+        return [(name, budget.queries_left, budget.queries_total) for name, budget in found]
+
+    def ready(self) -> None:
+        """Raise if a ledger or the database of tokens cannot be reached."""
+        self.people.everyone()
+        self.budgets()
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self.datasets.close()
+        self.asking.retries.close()
+        self.tables.close()
+
+
+def desk_of(request: Request) -> Desk:
+    """Return the desk of the application."""
+    desk: Desk = request.app.state.desk
+    return desk
+
+
+async def in_thread(desk: Desk, work: Callable[[], Result]) -> Result:
+    """Run blocking work beside the loop. If the time is over the caller leaves; the work ends by itself."""
+    return await run_sync(work, abandon_on_cancel=True, limiter=desk.threads)

@@ -1,0 +1,193 @@
+"""What the keeper decided, from four places; each one overrules the next: arguments, environment, TOML file, defaults.
+
+    database = "postgresql://..."        # left out: SQLite files beside the first dataset
+    port = 8765
+
+    [datasets.flights]
+    path = "flights.parquet"
+    queries = 10_000
+    bounds = { dep_delay = [-60, 600] }  # shown to analysts; declared, never read from the data
+
+In the environment the same names in capitals with HOLDFAST_ before them: HOLDFAST_PORT=8765.
+"""
+
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from holdfast import check
+from holdfast.errors import InvalidArgument
+
+PREFIX = "HOLDFAST_"
+LONGEST_NAME = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetSettings:
+    """One dataset: where it lies and the plan its ledger begins with."""
+
+    path: str
+    queries: int | None = None
+    flips: int | None = None
+    accuracy: float | None = None
+    confidence: float | None = None
+    guarantee: str = "best"
+    ledger: str | None = None
+    seed: int | None = None  # for tests
+    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        declared = {column: check.interval(f"bounds.{column}", pair) for column, pair in self.bounds.items()}
+        object.__setattr__(self, "bounds", declared)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Everything a server process needs to know."""
+
+    datasets: Mapping[str, DatasetSettings] = field(default_factory=dict)
+    host: str = "127.0.0.1"
+    port: int = 8765
+    workers: int = 1
+    database: str | None = None
+    data_folder: str | None = None  # where the keeper may register files from; None: nowhere
+    token_file: str | None = None
+    public_url: str | None = None  # the address people see, behind a proxy
+    open_metrics: bool = False
+    rate: float = 50.0  # requests a second for one token, on average
+    burst: int = 200
+    largest_body: int = 1_000_000  # bytes
+    slowest: float = 30.0  # seconds for a body to arrive, and for an answer
+    sign_in_hours: float = 12.0
+
+    def __post_init__(self) -> None:
+        check.whole(1, workers=self.workers, burst=self.burst, largest_body=self.largest_body)
+        check.whole(0, port=self.port)
+        check.at_most("the largest port", 65_535, port=self.port)
+        check.positive(rate=self.rate, slowest=self.slowest, sign_in_hours=self.sign_in_hours)
+        for name in self.datasets:
+            check_name("dataset", name)
+        if self.public_url is not None:
+            parts = urlsplit(self.public_url)
+            if parts.scheme not in ("http", "https") or not parts.netloc or parts.path not in ("", "/"):
+                raise InvalidArgument(
+                    f"public_url must be like https://host, without a path; got {self.public_url!r}.", name="public_url"
+                )
+
+    @property
+    def origin(self) -> str | None:
+        """The origin browsers name when they come from our own page, if it was declared."""
+        return None if self.public_url is None else self.public_url.rstrip("/").lower()
+
+    def people(self) -> str:
+        """Return the URL of the database of tokens: the ledger's own server, or a SQLite file beside the ledger."""
+        if self.database is not None and not self.database.startswith("sqlite"):
+            return self.database
+        if self.database is not None:
+            return f"{self.database}-people"  # a file of its own: the ledger's writers wait for nobody
+        folder = Path(next(iter(self.datasets.values())).path).absolute().parent if self.datasets else Path.cwd()
+        return f"sqlite:///{folder / 'holdfast-people.db'}"
+
+    def to_json(self) -> str:
+        """Write everything out for another process."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "Settings":
+        """Read what `to_json` wrote."""
+        return _build(json.loads(text))
+
+
+def check_name(what: str, name: Any) -> str:
+    """A name is printable text without slashes, so that it can stand in an address and in a log."""
+    if (
+        not isinstance(name, str)
+        or not 0 < len(name) <= LONGEST_NAME
+        or not name.isprintable()
+        or name != name.strip()
+        or any(mark in name for mark in "/\\")
+        or name in (".", "..")
+    ):
+        raise InvalidArgument(
+            f"{what} must be a name of 1 to {LONGEST_NAME} printable characters without slashes; got {name!r}.",
+            name=what,
+        )
+    return name
+
+
+def load(
+    files: Mapping[str, DatasetSettings],
+    *,
+    config: str | Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    **arguments: Any,
+) -> Settings:
+    """Put the four places together. Arguments that are None were not given."""
+    given: dict[str, Any] = {}
+    if config is not None:
+        given |= _read(Path(config))
+    given |= _from_environment(os.environ if environment is None else environment)
+    given |= {name: value for name, value in arguments.items() if value is not None}
+    settings = _build(given)
+    return replace(settings, datasets={**settings.datasets, **files})
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InvalidArgument(f"config must be a TOML file; there is no {path}.", name="config") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidArgument(f"config must be a TOML file; {path} is not: {error}.", name="config") from None
+    for one in found.get("datasets", {}).values():
+        if isinstance(one, dict) and isinstance(one.get("path"), str):
+            one["path"] = str(path.parent / one["path"])  # paths are relative to the file that says them
+    return found
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    """Read HOLDFAST_PORT and the like; a name we do not know belongs to somebody else."""
+    found: dict[str, Any] = {}
+    for one in fields(Settings):
+        text = environment.get(PREFIX + one.name.upper())
+        if text is None or one.name == "datasets":
+            continue
+        found[one.name] = _number(one.name, text, type(one.default))
+    return found
+
+
+def _number(name: str, text: str, kind: type) -> Any:
+    if kind is bool:
+        return text.lower() in ("1", "true", "yes", "on")
+    if kind not in (int, float):
+        return text
+    try:
+        return kind(text)
+    except ValueError:
+        raise InvalidArgument(f"{PREFIX}{name.upper()} must be a number; got {text!r}.", name=name) from None
+
+
+def _build(given: Mapping[str, Any]) -> Settings:
+    datasets = given.get("datasets", {})
+    if not isinstance(datasets, Mapping):
+        raise InvalidArgument("datasets must be tables: [datasets.NAME] with path = ...", name="datasets")
+    built = {name: _known(DatasetSettings, value, f"datasets.{name}") for name, value in datasets.items()}
+    settings: Settings = _known(Settings, {**given, "datasets": built}, "settings")
+    return settings
+
+
+def _known(cls: Any, given: Any, where: str) -> Any:
+    if not isinstance(given, Mapping) or (cls is DatasetSettings and "path" not in given):
+        raise InvalidArgument(f"{where} must be a table that says path = ...; got {given!r}.", name=where)
+    names = {one.name for one in fields(cls)}
+    unknown = sorted(set(given) - names)
+    if unknown:
+        raise InvalidArgument(
+            f"{where} has no setting {unknown[0]!r}. It has: {', '.join(sorted(names))}.", name=unknown[0]
+        )
+    return cls(**given)

@@ -1,0 +1,232 @@
+"""People at the desk, with a mouse, with a keyboard and on a phone."""
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from selenium.webdriver import ActionChains, Chrome
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import Select, WebDriverWait
+
+from serving import Running
+
+# What a screen reader needs, asked of the page itself.
+_NAMELESS = """
+const named = e => e.labels?.length || e.getAttribute('aria-label') || e.getAttribute('aria-labelledby')
+  || e.textContent.trim() || e.type === 'hidden' || e.hidden;
+return [...document.querySelectorAll('input, select, textarea, button, a, svg[role=img]')]
+  .filter(e => !named(e)).map(e => e.outerHTML.slice(0, 120));
+"""
+_LEVELS = "return [...document.querySelectorAll('h1, h2, h3')].map(e => Number(e.tagName[1]))"
+_CONTRAST = """
+const light = c => { const [r, g, b] = c.match(/[\\d.]+/g).map(Number).map(v => v / 255)
+  .map(v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b; };
+const ground = e => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor;
+  if (!c.endsWith(', 0)') && c !== 'transparent') return c; } return 'rgb(255, 255, 255)'; };
+return [...document.querySelectorAll('main *, header *, footer *')].filter(e => e.checkVisibility()
+  && [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim()) && !e.closest('svg')).map(e => {
+  const [a, b] = [light(getComputedStyle(e).color), light(ground(e))].sort((x, y) => y - x);
+  return [(a + .05) / (b + .05), e.outerHTML.slice(0, 100)]; }).filter(([ratio]) => ratio < 4.5);
+"""
+
+
+def wait(browser: Chrome, done: Callable[[Chrome], Any]) -> Any:
+    return WebDriverWait(browser, 30, ignored_exceptions=[Exception]).until(done)
+
+
+def text(browser: Chrome, selector: str) -> str:
+    return str(browser.find_element(By.CSS_SELECTOR, selector).text)
+
+
+def press(browser: Chrome, label: str) -> None:
+    button = browser.find_element(By.XPATH, f"//button[normalize-space()='{label}']")
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
+    button.click()
+
+
+def sign_in(browser: Chrome, server: Running, *, keeper: bool = False, name: str = "ana") -> None:
+    browser.get(server.url)
+    wait(browser, lambda b: b.current_url.endswith("/sign-in"))
+    browser.find_element(By.ID, "token").send_keys(server.token(name, keeper=keeper))
+    press(browser, "Sign in")
+    wait(browser, lambda b: text(b, "h1") == "Datasets")
+
+
+def fill(browser: Chrome, **fields: str) -> None:
+    for name, words in fields.items():
+        field = browser.find_element(By.ID, name)
+        if field.tag_name == "select":
+            Select(field).select_by_value(words)
+            continue
+        field.clear()
+        field.send_keys(words)
+
+
+def is_sound(browser: Chrome) -> None:
+    """Nothing blocked by our own policy, nothing wider than the screen, everything has a name."""
+    blocked = [line["message"] for line in browser.get_log("browser") if "Content Security" in line["message"]]
+    assert blocked == []
+    assert browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
+    assert browser.execute_script(_NAMELESS) == []
+    levels = browser.execute_script(_LEVELS)
+    assert levels[0] == 1
+    assert all(later - earlier <= 1 for earlier, later in pairwise(levels))
+
+
+def test_from_signing_in_to_an_answer_and_its_place_in_history(browser: Chrome, server: Running) -> None:
+    sign_in(browser, server)
+    browser.find_element(By.LINK_TEXT, "flights").click()
+    wait(browser, lambda b: "every answer within" in text(b, ".lead"))
+    # New for each browser; it ends in 7 because the canonical text has no trailing zeros.
+    question = f"dep_delay > 32.{int(browser.session_id[:6], 16)}7"
+    fill(browser, query=question)
+    wait(browser, lambda b: "1 answer of the budget" in text(b, "#price"))
+    left = text(browser, "#budget")
+    press(browser, "Try on made-up rows, free")
+    wait(browser, lambda b: "Made up" in text(b, "#result"))
+    assert text(browser, "#budget") == left
+    press(browser, "Ask")
+    wait(browser, lambda b: "rows read" in text(b, "#result"))
+    assert text(browser, "#budget") != left
+    assert browser.find_element(By.CSS_SELECTOR, "#result svg.bar").get_attribute("aria-label").count("between") == 1
+    is_sound(browser)
+    press(browser, "Ask")
+    wait(browser, lambda b: "asked before, free" in text(b, "#result"))
+    browser.find_element(By.LINK_TEXT, "History").click()
+    wait(browser, lambda b: question in text(b, ".entries"))
+    assert browser.find_elements(By.CSS_SELECTOR, ".chart circle")
+    is_sound(browser)
+
+
+def test_a_histogram_shows_a_bar_for_each_category(browser: Chrome, server: Running) -> None:
+    sign_in(browser, server)
+    browser.get(f"{server.url}/datasets/flights")
+    assert not browser.find_element(By.ID, "categories").is_displayed()
+    fill(browser, kind="histogram", query="carrier", categories="UA, AA")
+    wait(browser, lambda b: "histogram of carrier" in text(b, "#price"))
+    press(browser, "Ask")
+    wait(browser, lambda b: len(b.find_elements(By.CSS_SELECTOR, "#result svg.bar")) == 3)
+
+
+def test_wrong_input_is_explained_before_and_after_asking(browser: Chrome, server: Running) -> None:
+    sign_in(browser, server)
+    browser.get(f"{server.url}/datasets/flights")
+    fill(browser, query="dep_dela > 15")
+    wait(browser, lambda b: "Did you mean 'dep_delay'?" in text(b, "#price [role=alert]"))
+    press(browser, "Ask")
+    wait(browser, lambda b: "Did you mean 'dep_delay'?" in text(b, "#result [role=alert]"))
+    fill(browser, query="<script>alert(1)</script>")
+    wait(browser, lambda b: "dep_dela" not in text(b, "#price"))
+    assert browser.execute_script("return document.querySelectorAll('main script').length") == 0
+    browser.get(f"{server.url}/datasets/nothing")
+    assert "No dataset" in text(browser, "main")
+    is_sound(browser)
+
+
+def test_a_wrong_token_is_refused_in_words(browser: Chrome, server: Running) -> None:
+    browser.get(f"{server.url}/sign-in")
+    browser.find_element(By.ID, "token").send_keys("hf_wrong")
+    press(browser, "Sign in")
+    wait(browser, lambda b: "unknown, revoked or expired" in text(b, "[role=alert]"))
+    is_sound(browser)
+
+
+def test_the_plan_follows_what_is_moved(browser: Chrome, server: Running) -> None:
+    sign_in(browser, server)
+    browser.find_element(By.LINK_TEXT, "Plan").click()
+    first = wait(browser, lambda b: text(b, "#found h2"))
+    assert first.startswith("±")
+    fill(browser, rows="100000000")
+    wait(browser, lambda b: "100,000,000 rows" in text(b, "#found p"))
+    assert text(browser, "#found h2") < first
+    slider = browser.find_element(By.CSS_SELECTOR, "input[data-for=queries]")
+    slider.send_keys(Keys.HOME)
+    wait(browser, lambda b: "can answer 1 question" in text(b, "#found p"))
+    assert browser.find_element(By.ID, "queries").get_attribute("value") == "1"
+    browser.find_element(By.CSS_SELECTOR, "input[value=queries]").click()
+    wait(browser, lambda b: text(b, "#found h2").endswith("questions"))
+    assert not browser.find_element(By.ID, "queries").is_displayed()
+    assert len(browser.find_elements(By.CSS_SELECTOR, "#found tbody tr")) >= 5
+    is_sound(browser)
+
+
+def test_the_keeper_makes_limits_and_revokes_a_token(browser: Chrome, server: Running) -> None:
+    code = server.desk.people.link(server.desk.keeper)
+    browser.get(f"{server.url}/sign-in?code={code}")
+    press(browser, "Sign in as keeper")
+    wait(browser, lambda b: text(b, "h1") == "Datasets")
+    browser.find_element(By.PARTIAL_LINK_TEXT, "desk").click()
+    name = f"eve {browser.session_id[:6]}"
+    fill(browser, name=name, quota="5")
+    press(browser, "Make token")
+    token = wait(browser, lambda b: text(b, "#new-token"))
+    with server.client(token) as eve:
+        assert eve.get("/api/v1/me").json()["person"]["quota"] == 5
+        field = browser.find_element(By.CSS_SELECTOR, f"[aria-label='Quota of {name}']")
+        field.clear()
+        field.send_keys("7", Keys.ENTER)
+        wait(browser, lambda b: "may use 7 answers" in text(b, "[role=status]"))
+        is_sound(browser)
+        revoke = browser.find_element(By.CSS_SELECTOR, f"[aria-label='Revoke the token of {name}']")
+        browser.execute_script("arguments[0].scrollIntoView({block: 'center', inline: 'center'})", revoke)
+        revoke.click()
+        wait(browser, lambda b: "Revoked the token" in text(b, "[role=status]"))
+        assert eve.get("/api/v1/me").status_code == 401
+    press(browser, "Verify every entry")
+    wait(browser, lambda b: "Verified flights" in text(b, "[role=status]"))
+    press(browser, "Sign out")
+    wait(browser, lambda b: b.current_url.endswith("/sign-in"))
+
+
+def test_a_question_is_asked_with_the_keyboard_alone(browser: Chrome, server: Running) -> None:
+    sign_in(browser, server)
+    browser.get(f"{server.url}/datasets/flights")
+    keys = ActionChains(browser)
+    keys.send_keys(Keys.TAB).perform()
+    assert browser.switch_to.active_element.text == "Skip to content"
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    for _ in range(30):
+        if browser.switch_to.active_element.get_attribute("id") == "query":
+            break
+        ActionChains(browser).send_keys(Keys.TAB).perform()
+    ActionChains(browser).send_keys("weekend").perform()
+    wait(browser, lambda b: "share of weekend" in text(b, "#price"))
+    for _ in range(10):
+        if browser.switch_to.active_element.text == "Ask":
+            break
+        ActionChains(browser).send_keys(Keys.TAB).perform()
+    ActionChains(browser).send_keys(Keys.ENTER).perform()
+    wait(browser, lambda b: "share of weekend" in text(b, "#result"))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_can_be_read_in_either_light(browser: Chrome, server: Running, scheme: str) -> None:
+    media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+    sign_in(browser, server, keeper=True, name="keeper")
+    for page in ("/", "/datasets/flights", "/datasets/flights/history", "/plan", "/keeper", "/nothing-here"):
+        browser.get(server.url + page)
+        assert browser.execute_script(_CONTRAST) == [], page
+        is_sound(browser)
+
+
+def test_the_contrast_check_finds_pale_grey(browser: Chrome, server: Running) -> None:
+    browser.get(f"{server.url}/sign-in")
+    browser.execute_script(
+        "document.querySelector('h1').setAttribute('class', 'x');"
+        "document.querySelector('h1').style.color = 'rgb(200, 200, 200)'"
+    )
+    assert len(browser.execute_script(_CONTRAST)) == 1
+
+
+def test_without_scripts_the_form_still_asks(browser: Chrome, server: Running) -> None:
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    sign_in(browser, server)
+    browser.get(f"{server.url}/datasets/flights")
+    fill(browser, query="distance > 1000")
+    press_plain = browser.find_element(By.CSS_SELECTOR, "#ask button")
+    press_plain.send_keys(Keys.ENTER)
+    wait(browser, lambda b: text(b, "h1") == "Answer")
+    assert "share of distance > 1000" in text(browser, "article")

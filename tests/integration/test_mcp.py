@@ -1,0 +1,140 @@
+"""A real client of the Model Context Protocol, over standard input and output and over streamable HTTP."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import httpx2
+import pytest
+from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+
+import holdfast
+from serving import Running, settings, table, wait_until
+
+COMMAND = ["-c", "from holdfast.cli import main; main()", "mcp"]
+TOKEN = "agents-token-of-thirty-two-chars"
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {"PYTHONPATH": str(Path(holdfast.__file__).parents[1]), "PATH": os.environ["PATH"], **more}
+
+
+async def talk(client: Any) -> None:
+    names = {tool.name for tool in (await client.list_tools()).tools}
+    assert names == {"ask", "price", "budget", "schema", "plan"}
+
+    async def call(tool: str, **arguments: Any) -> dict[str, Any]:
+        result = await client.call_tool(tool, arguments)
+        said: dict[str, Any] = result.structured_content
+        assert result.is_error is not said["ok"]
+        assert result.content[0].text
+        return said
+
+    columns = (await call("schema"))["columns"]
+    assert [column["name"] for column in columns] == ["dep_delay", "distance", "carrier", "weekend"]
+    before = await call("budget")
+    priced = await call("price", query="dep_delay > 15")
+    assert priced["price"]["queries"] == 1
+    assert priced["left"] == before["left"]
+    asked = await call("ask", query="dep_delay > 15")
+    answer = asked["answer"]
+    assert answer["low"] <= answer["value"] <= answer["high"]
+    assert answer["cost"] > 0
+    assert asked["left"]["queries_left"] == before["left"]["queries_left"] - 1
+    assert (await call("ask", query="dep_delay > 15"))["answer"]["cached"]
+    shares = await call("ask", kind="histogram", query="carrier", categories=["UA", "AA"])
+    assert [one["category"] for one in shares["answer"]["categories"]] == ["UA", "AA", "other"]
+    assert "questions" in (await call("plan"))["said"]
+    assert (await call("plan", rows=1_000_000, queries=100))["plan"]["rows"] == 1_000_000
+    refused = await call("ask", query="sum(dep_delay) > 1")
+    assert (refused["kind"], refused["status"]) == ("invalid_query", 422)
+    assert (await call("ask", query="weekend", dataset="nothing"))["kind"] == "unknown_name"
+
+
+def test_an_agent_asks_the_data_over_standard_streams(tmp_path: Path) -> None:
+    data = table(tmp_path)
+    server = StdioServerParameters(
+        command=sys.executable, args=[*COMMAND, str(data), "--queries", "20"], env=environment()
+    )
+
+    async def run() -> None:
+        async with Client(stdio_client(server)) as client:
+            await talk(client)
+
+    anyio.run(run)
+    with holdfast.Session(data) as session:
+        assert set(session.history()["analyst"]) == {"agent"}
+
+
+def test_an_agent_asks_a_server_under_its_own_token(tmp_path: Path) -> None:
+    with Running(settings(table(tmp_path))) as running:
+        bridge = StdioServerParameters(
+            command=sys.executable,
+            args=[*COMMAND, "--url", running.url],
+            env=environment(HOLDFAST_TOKEN=running.token("robot")),
+        )
+
+        async def run() -> None:
+            async with Client(stdio_client(bridge)) as client:
+                await talk(client)
+
+        anyio.run(run)
+        session = running.desk.datasets.get("flights", running.desk.keeper).session
+        assert set(session.history()["analyst"]) == {"robot"}
+
+
+def test_an_agent_asks_over_streamable_http(tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    (tmp_path / "token").write_text(TOKEN)
+    url = f"http://127.0.0.1:{port}/mcp"
+    options = ["--queries", "20", "--http", "--port", str(port), "--token-file", str(tmp_path / "token")]
+    server = subprocess.Popen([sys.executable, *COMMAND, str(table(tmp_path)), *options], env=environment())
+
+    def answers() -> bool:
+        assert server.poll() is None
+        try:
+            return httpx.post(url, json={}).status_code == 401
+        except httpx.TransportError:
+            return False
+
+    async def run() -> None:
+        line = httpx2.AsyncClient(headers={"Authorization": f"Bearer {TOKEN}"})
+        async with line, Client(streamable_http_client(url, http_client=line)) as client:
+            await talk(client)
+
+    try:
+        wait_until(answers)
+        refused = httpx.post(url, json={}, headers={"Authorization": "Bearer wrong"})
+        assert refused.json()["kind"] == "not_signed_in"
+        anyio.run(run)
+    finally:
+        server.terminate()
+        server.wait(timeout=30)
+
+
+def test_a_file_or_a_server_but_not_both(tmp_path: Path) -> None:
+    for words in ([], [str(table(tmp_path)), "--url", "http://127.0.0.1:1"]):
+        run = subprocess.run([sys.executable, *COMMAND, *words], capture_output=True, text=True, env=environment())
+        assert run.returncode == 2
+        assert "one of them" in run.stderr
+
+
+@pytest.mark.parametrize("token", ["", "short"])
+def test_a_server_is_not_asked_without_a_token(token: str) -> None:
+    run = subprocess.run(
+        [sys.executable, *COMMAND, "--url", "http://127.0.0.1:1"],
+        capture_output=True,
+        text=True,
+        env=environment(HOLDFAST_TOKEN=token),
+    )
+    assert run.returncode == 2
+    assert "token" in run.stderr

@@ -1,0 +1,231 @@
+"""The server as a process: started, stopped, killed under load, and two of them on one PostgreSQL."""
+
+import asyncio
+import json
+import os
+import re
+import socket
+import stat
+import uuid
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import holdfast as hf
+from holdfast.client import connect_async
+from holdfast.server.settings import Settings, load
+from serving import Running, process, settings, table
+
+ANALYSTS = 50
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+async def ask_until_empty(url: str, token: str, number: int, answers: list[hf.Answer]) -> None:
+    """One analyst: asks new questions, each under its key until it is answered, until the budget is spent."""
+    async with await connect_async(url, token) as data:
+        for step in range(10_000):
+            key = f"{number}-{step}"
+            while True:
+                try:
+                    answer = await data.ask(f"dep_delay > {number} + {step} / 1000.0", "mean", retry_key=key)
+                except hf.ServiceUnavailable:  # the server is being started again
+                    await asyncio.sleep(0.2)
+                except hf.BudgetExhausted:
+                    return
+                else:
+                    answers.append(answer)  # type: ignore[arg-type]
+                    break
+
+
+def all_there_once(answers: list[hf.Answer], ledger: Any) -> None:
+    """Everything that was answered is in the ledger, as answered; nobody got another's; nothing is overspent."""
+    entries = {entry.seq: entry for entry in ledger.entries()}
+    seqs = [answer.seq for answer in answers]
+    assert len(set(seqs)) == len(seqs)
+    for answer in answers:
+        assert entries[answer.seq].answer["estimate"] == [answer.value, answer.low, answer.high]
+    assert len({entry.key for entry in entries.values()}) == len(entries)
+    assert ledger.spent.flips <= ledger.caps.flips
+    assert ledger.spent.intervals <= ledger.caps.intervals
+    ledger.verify()
+
+
+def test_fifty_analysts_spend_one_budget_to_its_last_flip(tmp_path: Path) -> None:
+    answers: list[hf.Answer] = []
+    with Running(settings(table(tmp_path), dataset={"queries": 400})) as server:
+        tokens = [server.token(f"analyst {number}") for number in range(ANALYSTS)]
+
+        async def everyone() -> None:
+            await asyncio.gather(*(ask_until_empty(server.url, t, i, answers) for i, t in enumerate(tokens)))
+
+        asyncio.run(everyone())
+        ledger = server.desk.datasets.get("flights", server.desk.keeper).session.ledger
+        all_there_once(answers, ledger)
+        assert len(answers) == ledger.spent.answers == 400
+        assert (ledger.left.flips, ledger.left.intervals) == (0, 0)
+        assert {entry.analyst for entry in ledger.entries()} <= {f"analyst {number}" for number in range(ANALYSTS)}
+
+
+def test_killed_under_load_and_started_again_nothing_is_lost(tmp_path: Path) -> None:
+    data, port, token = table(tmp_path), free_port(), tmp_path / "token"
+    arguments = [str(data), "--queries", "300", "--port", str(port), "--token-file", str(token)]
+    arguments += ["--rate", "1e6", "--burst", "1000000"]
+    answers: list[hf.Answer] = []
+    kills = 0
+
+    async def load_and_kill(stack: ExitStack) -> None:
+        nonlocal kills
+        running = stack.enter_context(process(*arguments, folder=tmp_path))
+        text = token.read_text().strip()
+        asking = asyncio.gather(*(ask_until_empty(running.url, text, i, answers) for i in range(20)))
+        for goal in (60, 150):
+            while len(answers) < goal and not asking.done():
+                await asyncio.sleep(0.01)
+            running.kill()  # -9, in the middle of whatever it was doing
+            kills += 1
+            running = await asyncio.to_thread(lambda: stack.enter_context(process(*arguments, folder=tmp_path)))
+        await asking
+        assert await asyncio.to_thread(running.terminate) in (0, -15)
+
+    with ExitStack() as stack:
+        asyncio.run(load_and_kill(stack))
+    assert kills == 2
+    with hf.Session(data) as session:
+        all_there_once(answers, session.ledger)
+        assert session.ledger.spent.answers == 300
+        assert len(answers) == 300  # what was committed unseen was fetched by its key
+
+
+@pytest.mark.slow
+def test_two_servers_share_one_budget_in_postgresql(tmp_path: Path, postgres_url: str) -> None:
+    name = f"flights{uuid.uuid4().hex[:8]}"
+    data = table(tmp_path, name=name)
+    arguments = [f"{name}={data}", "--queries", "200", "--database", postgres_url, "--port", "0", "--rate", "1e6"]
+    arguments += ["--burst", "1000000", "--token-file", str(tmp_path / "token")]
+    answers: list[hf.Answer] = []
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for folder in folders:
+        folder.mkdir()
+    with process(*arguments, folder=folders[0]) as one, process(*arguments, folder=folders[1]) as two:
+        token = (tmp_path / "token").read_text().strip()
+        with httpx.Client(headers={"Authorization": f"Bearer {token}"}) as keeper:
+            made = keeper.post(f"{one.url}/api/v1/tokens", json={"name": "ana", "datasets": [name], "quota": 5}).json()
+        limited = made["token"]
+
+        async def everyone() -> None:
+            with_quota = [
+                await connect_async(url, limited, dataset=name) for url in (one.url, two.url) for _ in range(4)
+            ]
+            outcomes = await asyncio.gather(
+                *(s.mean(f"distance > {i} + {j}") for i, s in enumerate(with_quota) for j in (100, 200)),
+                return_exceptions=True,
+            )
+            given = [outcome for outcome in outcomes if isinstance(outcome, hf.Answer)]
+            refused = [outcome for outcome in outcomes if not isinstance(outcome, hf.Answer)]
+            assert len(given) <= 5
+            assert all(isinstance(outcome, hf.QuotaExhausted) for outcome in refused)
+            answers.extend(given)
+            for session in with_quota:
+                await session.close()
+            urls = [(one.url, two.url)[number % 2] for number in range(ANALYSTS)]
+            await asyncio.gather(*(ask_until_empty(url, token, i, answers) for i, url in enumerate(urls)))
+
+        asyncio.run(everyone())
+    with hf.Session(hf.open(data, name=name), ledger=postgres_url) as session:
+        all_there_once(answers, session.ledger)
+        assert session.ledger.spent.answers == len(answers) == 200
+
+
+@pytest.mark.slow
+def test_several_workers_serve_one_ledger(tmp_path: Path) -> None:
+    arguments = [str(table(tmp_path)), "--queries", "100", "--port", "0", "--workers", "2", "--rate", "1e6"]
+    arguments += ["--burst", "1000000", "--token-file", str(tmp_path / "token")]
+    answers: list[hf.Answer] = []
+    with process(*arguments, folder=tmp_path) as server:
+        token = (tmp_path / "token").read_text().strip()
+
+        async def everyone() -> None:
+            await asyncio.gather(*(ask_until_empty(server.url, token, i, answers) for i in range(10)))
+
+        asyncio.run(everyone())
+        assert server.terminate() in (0, -15)
+    assert len(answers) == 100
+
+
+def test_one_command_starts_signs_in_and_stops(tmp_path: Path) -> None:
+    arguments = [str(table(tmp_path)), "--port", "0", "--token-file", str(tmp_path / "token")]
+    with process(*arguments, folder=tmp_path) as server:
+        assert stat.S_IMODE(os.stat(tmp_path / "token").st_mode) == 0o600
+        token = (tmp_path / "token").read_text().strip()
+        code = server.link.partition("code=")[2]
+        with httpx.Client(base_url=server.url, headers={"Origin": server.url}) as browser:
+            assert browser.get("/health").json() == {"ok": True}
+            assert browser.get("/ready").json() == {"ok": True}
+            assert browser.post("/sign-in", data={"code": code}).status_code == 303
+            assert browser.get("/keeper").status_code == 200
+            asked = browser.post("/datasets/flights/ask", data={"query": "carrier = 'UA'"})
+            assert asked.json()["answer"]["seq"] == 1
+        assert server.terminate() in (0, -15)
+    assert "1,000 questions" in hf.Session(tmp_path / "flights.parquet").__repr__()
+    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert {line["event"] for line in lines} == {"start", "request", "stop"}
+    log = (tmp_path / "log").read_text()
+    for secret in (token, code, "carrier", "UA"):
+        assert secret not in log
+    routes = {line["route"] for line in lines if line["event"] == "request"}
+    assert "/datasets/{name}/ask" in routes
+
+
+def test_the_page_about_serving_is_true(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/how-to/serve.md").read_text()
+    code = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    toml = re.findall(r"^```toml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert len(code) == len(toml) == 1
+    with Running(settings(table(tmp_path))) as server:
+        names: dict[str, Any] = {"hf": hf}
+        exec(code[0].replace("http://127.0.0.1:8765", server.url).replace("hf_...", server.token()), names)
+        with names["data"] as data:
+            assert data.history().height == 4
+    (tmp_path / "server.toml").write_text(toml[0])
+    assert load({}, config=tmp_path / "server.toml", environment={}).datasets["flights"].queries == 10_000
+
+
+def test_settings_come_from_four_places(tmp_path: Path) -> None:
+    (tmp_path / "server.toml").write_text(
+        'port = 1\nrate = 1.5\nhost = "toml"\n[datasets.flights]\npath = "flights.parquet"\n'
+        "queries = 7\nbounds = { dep_delay = [-60, 600] }\n"
+    )
+    environment = {"HOLDFAST_PORT": "2", "HOLDFAST_HOST": "environment", "HOLDFAST_OPEN_METRICS": "yes"}
+    chosen = load({}, config=tmp_path / "server.toml", environment=environment, port=3, host=None)
+    assert (chosen.port, chosen.host, chosen.rate, chosen.workers) == (3, "environment", 1.5, 1)
+    assert chosen.open_metrics
+    assert chosen.datasets["flights"].path == str(tmp_path / "flights.parquet")
+    assert chosen.datasets["flights"].bounds == {"dep_delay": (-60.0, 600.0)}
+    assert Settings.from_json(chosen.to_json()) == chosen
+
+
+@pytest.mark.parametrize(
+    ("toml", "words"),
+    [
+        ("prot = 1", "no setting 'prot'"),
+        ("port = ", "must be a TOML file"),
+        ("port = 99999", "at most the largest port"),
+        ("[datasets.x]\nqueries = 5", "says path"),
+        ('[datasets."a/b"]\npath = "x"', "without slashes"),
+        ('public_url = "ftp://x"', "public_url must be like"),
+        ("rate = -1", "rate must be positive"),
+    ],
+)
+def test_wrong_settings_are_refused_by_name(tmp_path: Path, toml: str, words: str) -> None:
+    (tmp_path / "server.toml").write_text(toml)
+    with pytest.raises(hf.InvalidArgument, match=words):
+        load({}, config=tmp_path / "server.toml", environment={})
