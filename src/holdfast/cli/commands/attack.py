@@ -1,0 +1,95 @@
+"""`holdfast attack`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.options import Json
+from holdfast.cli.output import say, show_json, table
+from holdfast.cli.progress import progress_bar
+
+ALL = "all"
+
+
+def command(
+    mechanism: Annotated[
+        str,
+        typer.Argument(help="naive, split, thresholdout, laplace, gaussian, a1, coins, several with commas, or all."),
+    ] = ALL,
+    analyst: Annotated[
+        str,
+        typer.Option(
+            "--analyst",
+            help="weighted, sign, selection, selection-signal, boosting, fingerprint, climber or harmless.",
+        ),
+    ] = "weighted",
+    rows: Annotated[int, typer.Option("--rows", min=20, help="Rows of each world's sample.")] = 5_000,
+    queries: Annotated[int, typer.Option("--queries", min=3, help="Questions the analyst asks.")] = 501,
+    worlds: Annotated[int, typer.Option("--worlds", min=1, help="Independent worlds.")] = 20,
+    confidence: Annotated[float, typer.Option("--confidence", help="Of the promises.")] = 0.95,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Repeat a run; left out: a new one.")] = None,
+    processes: Annotated[
+        int | None, typer.Option("--processes", min=1, help="Worlds run at once; left out: as many as pay.")
+    ] = None,
+    picture: Annotated[Path | None, typer.Option("--picture", help="Write a PNG (needs matplotlib).")] = None,
+    json: Json = False,
+) -> None:
+    """Attack mechanisms on rows whose population is known: what answers claim, what is real, what was promised.
+
+    \b
+    holdfast attack                                    everybody against the weighted attack
+    holdfast attack naive,coins --analyst climber      an automated agent that keeps what seems to improve
+    holdfast attack coins --rows 20000 --picture a.png
+    """
+    from holdfast.lab import MECHANISM_NAMES, attack
+    from holdfast.lab.attacking import processes_that_pay
+    from holdfast.lab.report import HEADINGS
+
+    names = list(MECHANISM_NAMES) if mechanism == ALL else [name.strip() for name in mechanism.split(",")]
+    reports = []
+    with progress_bar("   worlds", len(names) * worlds, quiet=json) as tell:
+        for place, name in enumerate(names):
+            report = attack(
+                name,
+                analyst,
+                rows=rows,
+                queries=queries,
+                worlds=worlds,
+                confidence=confidence,
+                seed=seed,
+                processes=processes or processes_that_pay(rows * queries * worlds),
+                progress=lambda done, before=place * worlds: tell(before + done),  # type: ignore[misc]
+            )
+            seed = report.seed  # the same worlds for everybody
+            reports.append(report)
+    if picture is not None:
+        from holdfast.plots import attack_picture
+
+        attack_picture(reports, picture)
+    if json:
+        show_json(attacks=[report.to_dict() for report in reports])
+        return
+    if len(reports) == 1:
+        table(HEADINGS, reports[0].cells(), right=range(len(HEADINGS)))
+        say()
+        say(reports[0].verdict())
+    else:
+        lines = [
+            (
+                report.mechanism,
+                f"{report.looks()[-1].claimed:.4f}",
+                f"{float(sorted(report.largest)[len(report.largest) // 2]):.4f}",
+                f"{report.largest.max():.4f}",
+                "-" if report.promised is None else f"{report.promised:.4f}",
+                "-" if report.broken is None else f"{worlds - report.broken} of {worlds}",
+                f"{report.rows_read:,}",
+            )
+            for report in reports
+        ]
+        heads = ("mechanism", "claimed error", "real error", "worst world", "promised", "kept in", "rows read")
+        table(heads, lines, right=range(1, len(heads)))
+        say()
+        say(f"{analyst} analyst, {queries:,} questions about {rows:,} rows, {worlds} worlds. The real error is the")
+        say("largest of all answers of a world, in the median world. A promise of 1 says nothing and is never broken.")
+    say(f"Seed {seed}." + ("" if picture is None else f" Picture: {picture}"))

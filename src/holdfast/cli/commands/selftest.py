@@ -1,0 +1,84 @@
+"""`holdfast selftest`."""
+
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.options import Confidence, Guarantee, Json, LedgerOption, Queries
+from holdfast.cli.output import note, say, show_json
+from holdfast.cli.progress import progress_bar
+
+NO_ARGS_IS_HELP = True
+BROKEN = 1
+
+
+def command(
+    data: Annotated[
+        str | None, typer.Argument(metavar="[DATA]", help="Test the plan of this data's ledger; no row is read.")
+    ] = None,
+    ledger: LedgerOption = None,
+    rows: Annotated[int | None, typer.Option("--rows", help="Or a plan for so many rows ...")] = None,
+    queries: Queries = None,
+    accuracy: Annotated[float | None, typer.Option("--accuracy", help="Largest error of the plan.")] = None,
+    confidence: Confidence = None,
+    guarantee: Guarantee = "best",
+    worlds: Annotated[int, typer.Option("--worlds", min=1, help="Independent worlds.")] = 60,
+    questions: Annotated[
+        int | None, typer.Option("--questions", min=3, help="Asked in each world; left out: as many as planned.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
+    processes: Annotated[
+        int | None, typer.Option("--processes", min=1, help="Worlds run at once; left out: as many as pay.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Simulate your own plan on made-up rows and say whether it kept its promise.
+
+    In every world new rows are drawn from a known population, and an analyst adapts to every answer. The exit code is
+    1 if the promise was broken.
+
+    \b
+    holdfast selftest flights.parquet                      the plan that stands in its ledger
+    holdfast selftest --rows 100000 --queries 1000
+    holdfast selftest --rows 1000000 --queries 10000 --worlds 10
+    """
+    from holdfast.errors import InvalidArgument
+    from holdfast.lab import selftest
+    from holdfast.lab.attacking import processes_that_pay
+    from holdfast.planning import plan
+    from holdfast.planning.present import sentence
+
+    if data is not None:
+        if any(given is not None for given in (rows, queries, accuracy, confidence)):
+            raise InvalidArgument("Give DATA, whose ledger has a plan, or the numbers of a plan; not both.")
+        from holdfast.cli.opening import standing
+
+        with standing(data, ledger) as session:
+            made = session.plan
+    else:
+        made = plan(
+            rows=rows,
+            queries=queries,
+            accuracy=accuracy,
+            confidence=0.95 if confidence is None else confidence,
+            guarantee=guarantee,
+        )
+    if not json:
+        say(sentence(made))
+        say()
+    with progress_bar("   worlds", worlds, quiet=json) as tell:
+        found = selftest(
+            made,
+            worlds=worlds,
+            questions=questions,
+            seed=seed,
+            processes=processes or processes_that_pay(worlds * made.flips),
+            progress=tell,
+        )
+    if json:
+        show_json(**found.to_dict())
+    else:
+        say(found.sentence(), bold=True)
+        note(f"Seed {found.seed}.")
+    if not found.kept:
+        raise typer.Exit(BROKEN)

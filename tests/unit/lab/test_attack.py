@@ -1,0 +1,180 @@
+"""The attack lab: who can be attacked, what is reported, and that a seed names a world."""
+
+import pickle
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import holdfast as hf
+from holdfast.analysts import HillClimber, Table, WeightedAttack
+from holdfast.analysts.questions import TableRule
+from holdfast.errors import InvalidArgument, PlanInfeasible
+from holdfast.lab import MECHANISM_NAMES, attack, contender
+from holdfast.lab.attacking import processes_that_pay
+from holdfast.mechanisms.baselines import FullLaplace, Naive, Thresholdout
+from holdfast.mechanisms.coins import Coins
+from holdfast.mechanisms.laplace import Laplace
+
+SETTINGS = {"rows": 200, "queries": 21, "worlds": 3, "seed": 5}
+
+
+@pytest.mark.parametrize("name", MECHANISM_NAMES)
+def test_every_mechanism_can_be_attacked(name):
+    report = attack(name, "weighted", **SETTINGS)
+    assert [world.answers.size for world in report.worlds] == [21] * 3
+    assert report.mechanism == name
+    assert report.real == 0.5
+    assert report.rows_read > 0
+    assert (report.promised is None) == (name == "thresholdout")
+    assert "worlds" in repr(report)
+    assert report._repr_html_().startswith("<table>")
+
+
+def test_the_same_seed_repeats_and_another_does_not():
+    first, again, other = (attack("coins", "climber", **SETTINGS | {"seed": seed}) for seed in (5, 5, 6))
+    assert first.to_dict() == again.to_dict()
+    assert first.to_dict() != other.to_dict()
+
+
+def test_a_seed_is_chosen_and_reported_if_none_is_given():
+    report = attack("naive", "harmless", **SETTINGS | {"seed": None})
+    again = attack("naive", "harmless", **SETTINGS | {"seed": report.seed})
+    assert again.to_dict() == report.to_dict()
+    assert len(set(report.to_dict()["seeds"])) == 3
+
+
+def test_worlds_in_parallel_are_the_same_worlds():
+    done: list[int] = []
+    alone = attack("coins", "weighted", **SETTINGS)
+    together = attack("coins", "weighted", **SETTINGS, processes=2, progress=done.append)
+    assert together.to_dict() == alone.to_dict()
+    assert done == [1, 2, 3]
+
+
+def test_settings_of_a_session_and_a_plan_are_mechanisms_too():
+    plan = hf.plan(rows=200, queries=21, guarantee="information", mechanism="coins")
+    by_plan = attack(plan, "weighted", **SETTINGS)
+    by_settings = attack({"guarantee": "information", "mechanism": "coins"}, "weighted", **SETTINGS)
+    assert by_plan.to_dict() == by_settings.to_dict()
+    assert by_plan.promised == plan.accuracy
+
+
+@pytest.mark.parametrize("guarantee", ["split", "information"])
+def test_a_session_of_fresh_rows_never_uses_a_row_twice(guarantee):
+    report = attack({"guarantee": guarantee}, "climber", **SETTINGS)
+    if guarantee == "split":
+        assert report.rows_read <= 200
+    assert report.broken == 0
+
+
+def test_looks_are_running_maxima():
+    report = attack("naive", "weighted", **SETTINGS)
+    looks = report.looks()
+    assert [look.asked for look in looks] == [1, 2, 5, 10, 20, 21]
+    assert looks[-1].worst == pytest.approx(report.largest.max())
+    for earlier, later in pairwise(looks):
+        assert earlier.real <= later.real
+        assert earlier.worst <= later.worst
+    # 1.96 standard errors of a share near one half
+    assert looks[0].claimed == pytest.approx(1.96 / np.sqrt(4 * 200), rel=0.01)
+
+
+def test_a_broken_promise_is_counted_and_a_kept_one_too():
+    assert attack("naive", "weighted", rows=100, queries=101, worlds=3, seed=1).broken == 3
+    assert attack("naive", "harmless", rows=2_000, queries=5, worlds=3, seed=1).broken == 0
+
+
+def test_anyones_mechanism_analyst_and_population():
+    class Always:
+        """Says one half, whatever is asked."""
+
+        def price(self, query, n):
+            return Naive().price(query, n)
+
+        def release(self, query, source, rng):
+            from holdfast.mechanisms.base import Release
+
+            return Release(0.5, 0)
+
+    class Asks:
+        name, queries = "asks", 2
+
+        def population(self, rows):
+            raise AssertionError("another population was given")
+
+        def ask(self, rows, rng):
+            yield TableRule(np.array([True, False]))
+            yield TableRule(np.array([True, True]))
+
+        def reaches(self, rows, noise=0.0):
+            return None
+
+    population = Table({"cell": [0, 1, 1, 1], "y": [True, True, True, False]})
+    report = attack(Always(), Asks(), population, rows=50, worlds=2, seed=1)
+    assert [world.population.tolist() for world in report.worlds] == [[0.5, 0.75]] * 2
+    assert report.largest.tolist() == [0.25, 0.25]
+    assert report.predicted is None
+    assert report.broken is None
+    assert "promises nothing" in report.verdict()
+
+
+def test_a_mechanism_that_runs_dry_ends_its_world():
+    holdout = Thresholdout(threshold=1e-6, sigma=1e-9, budget=4, key=0)
+    report = attack(holdout, "weighted", **SETTINGS)
+    assert all(4 <= world.answers.size < 21 for world in report.worlds)
+    assert holdout.budget == 4  # each world has a copy of its own
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "noise"),
+    [
+        (Naive(), 0.0),
+        (Coins(draws=50, flip_probability=0.001), 1 / 200 / 0.998**2),
+        (FullLaplace(epsilon=0.1), 2 / (200 * 0.1) ** 2),
+    ],
+)
+def test_the_noise_of_known_mechanisms_is_known(mechanism, noise):
+    assert contender(mechanism, rows=200, queries=10).noise == pytest.approx(noise)
+
+
+def test_sampled_laplace_counts_drawing_and_noise():
+    a1 = Laplace(draws=50, epsilon=0.1)
+    expected = 2 * a1.scale(200) ** 2 + (1 - 50 / 200) / 200
+    assert contender(a1, rows=200, queries=10).noise == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"mechanism": "magic"}, "mechanism must be one of"),
+        ({"analyst": "magic"}, "analyst must be one of"),
+        ({"worlds": 0}, "worlds must be a whole number"),
+        ({"rows": 1}, "rows must be a whole number of at least 2"),
+        ({"confidence": 1.0}, "confidence must be strictly between"),
+        ({"seed": -1}, "seed must be"),
+    ],
+)
+def test_wrong_arguments_are_refused(change, message):
+    words = {"mechanism": "naive", "analyst": "sign"} | SETTINGS | change
+    with pytest.raises(InvalidArgument, match=message):
+        attack(**words)
+
+
+def test_splitting_more_questions_than_rows_is_refused():
+    with pytest.raises(PlanInfeasible, match="cannot answer 301 questions on 200 rows"):
+        attack("split", "weighted", **SETTINGS | {"queries": 301})
+
+
+def test_the_package_offers_attack():
+    assert hf.attack is attack
+
+
+def test_little_work_stays_in_one_process():
+    assert processes_that_pay(1_000) == 1
+    assert processes_that_pay(10**12) >= 1
+
+
+def test_contenders_and_analysts_travel_between_processes():
+    for each in (contender("coins", rows=200, queries=21), WeightedAttack(21), HillClimber(21)):
+        assert pickle.loads(pickle.dumps(each)) == each
