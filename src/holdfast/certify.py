@@ -1,6 +1,7 @@
 """From what was released to what may be believed: intervals for the population, by the plan's guarantee."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import inf, log, sqrt
 
 from holdfast.errors import InvalidArgument
@@ -48,13 +49,18 @@ def certify(plan: Plan, query: Query, release: Release, *, draws: int) -> list[E
 
 def accuracy_at(plan: Plan, draws: int) -> float:
     """Return the accuracy of one answer from this many draws under the plan (coins only)."""
+    must_vary(plan)
+    width = float(clopper_pearson_width(draws, _level(plan)))
+    return min(1.0, width / (1 - 2 * plan.flip_probability) + _population_step(plan))
+
+
+def must_vary(plan: Plan) -> None:
+    """Refuse plans whose answers all read the same number of rows."""
     if plan.mechanism != "coins" or plan.guarantee not in ("posterior", "information"):
         raise InvalidArgument(
             f"One answer cannot be made wider or narrower under {plan.guarantee} with {plan.mechanism};"
             " plan with coins, or ask at the plan's own accuracy."
         )
-    width = float(clopper_pearson_width(draws, _level(plan)))
-    return min(1.0, width / (1 - 2 * plan.flip_probability) + _population_step(plan))
 
 
 def draws_for(plan: Plan, accuracy: float) -> int | None:
@@ -84,11 +90,16 @@ def _chi(plan: Plan) -> float:
 
 def _level(plan: Plan) -> float:
     """Return the two-sided level of one exact interval."""
-    if plan.guarantee == "posterior":
-        return posterior.level(plan.constants["beta2"], k=plan.statements)
-    if plan.guarantee == "information":
-        return plan.constants["beta2"] / plan.statements
-    return (1 - plan.confidence) / plan.statements  # split: the rows are fresh, nothing else can fail
+    return _level_of(plan.guarantee, plan.constants.get("beta2", 0.0), plan.confidence, plan.statements)
+
+
+@lru_cache(maxsize=1024)
+def _level_of(guarantee: str, beta2: float, confidence: float, statements: int) -> float:
+    if guarantee == "posterior":
+        return posterior.level(beta2, k=statements)
+    if guarantee == "information":
+        return beta2 / statements
+    return (1 - confidence) / statements  # split: the rows are fresh, nothing else can fail
 
 
 def _outcome(plan: Plan, query: Query, release: Release, outcome: int, draws: int) -> Interval:

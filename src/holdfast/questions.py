@@ -14,7 +14,7 @@ import numpy as np
 from numpy.random import Generator
 
 from holdfast import check
-from holdfast.certify import MOST_DRAWS, Estimate, accuracy_at, certify, draws_for
+from holdfast.certify import MOST_DRAWS, Estimate, accuracy_at, certify, draws_for, must_vary
 from holdfast.errors import InvalidArgument, InvalidQuery, PlanConflict, PlanInfeasible
 from holdfast.mechanisms.base import Mechanism, Price
 from holdfast.mechanisms.baselines import FreshRows
@@ -70,6 +70,7 @@ class Desk:
     schema: Schema
     most_draws: int | None = None  # a dry run draws no more than this from its made-up rows
     _prices: dict[tuple[str, int, int], Price] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _accuracies: dict[int, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def mechanism(self, draws: int, start: int = 0) -> Mechanism:
         """Return the plan's mechanism, for this many draws; `start` counts the fresh rows already used."""
@@ -111,13 +112,24 @@ class Desk:
         release = self.mechanism(draws, start).release(query, source, rng)
         return certify(self.plan, query, release, draws=draws)
 
+    def accuracy(self, draws: int) -> float:
+        """Return the accuracy that an answer from this many draws has, as a share of the question's range."""
+        if draws == self.plan.rows_per_query:
+            return self.plan.accuracy
+        known = self._accuracies.get(draws)
+        if known is None:
+            known = accuracy_at(self.plan, draws)
+            if len(self._accuracies) < MOST_PRICES:
+                self._accuracies[draws] = known
+        return known
+
     def draws(self, query: Query, rows_per_query: int | None, accuracy: float | None) -> int:
         """Return how many rows one answer reads: the plan's number, or what the caller wants for this one."""
         if rows_per_query is None and accuracy is None:
             return self.plan.rows_per_query
         if rows_per_query is not None and accuracy is not None:
             raise InvalidArgument("Give rows_per_query or accuracy, not both.")
-        accuracy_at(self.plan, 1)  # refuses plans whose answers cannot vary
+        must_vary(self.plan)
         if rows_per_query is not None:
             check.whole(rows_per_query=rows_per_query)
             check.at_most("the most one answer can read", MOST_DRAWS, rows_per_query=rows_per_query)
@@ -327,10 +339,7 @@ def _accuracy(desk: Desk, query: Query, draws: int) -> float | None:
     """Return the promised accuracy in the question's units, where one number can say it."""
     if query.kind not in ("share", "mean"):
         return None
-    scale = query.bounds[1] - query.bounds[0]
-    if draws == desk.plan.rows_per_query:
-        return scale * desk.plan.accuracy
-    return scale * accuracy_at(desk.plan, draws)
+    return (query.bounds[1] - query.bounds[0]) * desk.accuracy(draws)
 
 
 BUILDERS: Mapping[str, Callable[..., Question]] = {

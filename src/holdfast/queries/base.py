@@ -25,7 +25,7 @@ class Query(Protocol):
 
     @property
     def kind(self) -> str:
-        """"share", "mean", "group" (three outcomes: excluded, 0, 1) or "histogram"."""
+        """ "share", "mean", "group" (three outcomes: excluded, 0, 1) or "histogram"."""
         ...
 
     @property

@@ -67,9 +67,7 @@ def from_callable(function: Function, schema: Schema, columns: Sequence[str] | N
     # Hostile rows alone would hide a mean over the batch: infinities swamp it. So ordinary rows are tried too.
     for hostile in (0.5, 0.0):
         rows, others = (made_up(shown, TRIED_ROWS, rng, hostile=hostile) for _ in range(2))
-        must_be_rowwise(
-            lambda batch: _values(function, batch, boolean=boolean), rows, others, rng, what="function"
-        )
+        must_be_rowwise(lambda batch: _values(function, batch, boolean=boolean), rows, others, rng, what="function")
     return Callback(function, Type.BOOL if boolean else Type.FLOAT, reads)
 
 

@@ -78,14 +78,18 @@ class LocalRows:
     def tally(self, query: Query, *, draws: int, mass: float, rng: Generator) -> NDArray[np.int64]:
         """Draw, evaluate, toss, flip; return how often each outcome came up."""
         check.whole(draws=draws)
-        columns, outcomes = query.columns, query.outcomes
-        counts = np.zeros(outcomes, dtype=np.int64)
-        for count in _blocks(draws, self._block(columns)):
-            _lend.begin()
-            indices = draw.with_replacement(rng, self._rows, count)
-            # The frame gets no name: its memory must be free again when the next block is drawn.
-            counts += tossed(query.evaluate(self._frame(indices, columns, _lend)), outcomes, rng)
+        columns = query.columns
+        first, *others = _blocks(draws, self._block(columns))
+        counts = self._tossed(query, columns, first, rng)
+        for count in others:
+            counts += self._tossed(query, columns, count, rng)
         return flipped(counts, mass, rng)
+
+    def _tossed(self, query: Query, columns: Sequence[str], count: int, rng: Generator) -> NDArray[np.int64]:
+        _lend.begin()
+        indices = draw.with_replacement(rng, self._rows, count)
+        # The frame gets no name: its memory must be free again when the next block is drawn.
+        return tossed(query.evaluate(self._frame(indices, columns, _lend)), query.outcomes, rng)
 
     def gather(self, indices: NDArray[np.int64], columns: Sequence[str]) -> pl.DataFrame:
         """Return these rows, in this order, of these columns."""
@@ -129,8 +133,11 @@ class LocalRows:
     def _frame(self, indices: Indices, columns: Sequence[str], buffer: Buffer) -> pl.DataFrame:
         if not columns:
             return pl.DataFrame(height=indices.size)  # a constant still has one value per row
-        # a dict: from a list, Polars would rename a column whose name is empty
-        return pl.DataFrame({name: self._column(name).take(name, indices, buffer) for name in columns})
+        first, *others = (self._column(name).take(name, indices, buffer) for name in columns)
+        # Stacked rather than built from a list, where Polars would rename a column whose name is empty, or from a
+        # dict, which it takes its time to look through.
+        frame = first.to_frame()
+        return frame.hstack(others) if others else frame
 
     def _block(self, columns: Sequence[str]) -> int:
         row_bytes = sum(self._column(name).row_bytes for name in columns)

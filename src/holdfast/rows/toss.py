@@ -40,12 +40,21 @@ def tossed(said: Said, outcomes: int, rng: Generator) -> Counts:
         coins = said if said.dtype.kind == "b" else rng.random(said.size) < said  # false for NaN
         ones = int(np.count_nonzero(coins))
         return np.array([said.size - ones, ones], dtype=np.int64)
+    if said.dtype.kind == "f":  # three outcomes, counted without writing out each row's
+        ones, excluded = int(np.count_nonzero(rng.random(said.size) < said)), int(np.count_nonzero(np.isnan(said)))
+        return np.array([excluded, said.size - excluded - ones, ones], dtype=np.int64)
     return np.bincount(outcomes_of(said, outcomes, rng), minlength=outcomes)
 
 
 def flipped(counts: Counts, mass: float, rng: Generator) -> Counts:
     """Flip counted outcomes: the law of `flip_each`, in one draw per outcome."""
     replaced = _replaced(mass, counts.size)
+    if counts.size == 2:  # the usual case: single numbers cost a third of what arrays of two cost
+        zeros, ones = counts.tolist()
+        kept_zeros, kept_ones = rng.binomial(zeros, 1.0 - replaced), rng.binomial(ones, 1.0 - replaced)
+        anew = zeros + ones - kept_zeros - kept_ones
+        new_ones = rng.binomial(anew, 0.5)
+        return np.array([kept_zeros + anew - new_ones, kept_ones + new_ones], dtype=np.int64)
     kept = rng.binomial(counts, 1.0 - replaced)
     anew = int(counts.sum() - kept.sum())
     return np.asarray(kept + rng.multinomial(anew, np.full(counts.size, 1.0 / counts.size)), dtype=np.int64)
