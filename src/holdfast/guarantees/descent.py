@@ -135,7 +135,7 @@ def strongly_convex_excess(M: float, H: float, T: int, *, average: str = "unifor
         sum is negative.
 
     Not covered
-        Steps without projection.
+        Steps without projection; an H that rows with missing values, whose loss is 0, do not have.
 
     >>> strongly_convex_excess(1.0, 1.0, 1)
     1.0
@@ -233,7 +233,8 @@ def information_step(R: float, *, nats: float, n: int) -> float:
         2 R sqrt(I/(2n)), I the nats of the session up to this query.
 
     Not covered
-        High probability: see `radius_step` and `posterior_step`.
+        High probability: see `radius_step` and `posterior_excess`. An R chosen after answers: then the excess divided
+        by R is what has this expectation.
 
     >>> information_step(1.0, nats=2.0, n=100)
     0.2

@@ -28,9 +28,11 @@ Interval = tuple[float, float]
 class Loss(Protocol):
     """A loss of one's own. `gradients` and `values` see a batch, but must speak about each row by itself.
 
-    Row gradients are clipped to `gradient_range` (one pair for all coordinates) and losses to `value_range`. Optional
-    attributes: `l2` (an exact term), `curvature` (strong convexity without l2), `lipschitz` (the largest norm of a
-    row's gradient), `names`, `text`, and `identity` (a text that is equal exactly for equal losses).
+    Row gradients are clipped to `gradient_range` (one pair for all coordinates) and losses to `value_range`; bounds on
+    the excess are right only if that changes none. Optional attributes: `l2` (an exact term), `curvature` (strong
+    convexity of the mean loss without l2; rows on which the loss fails say 0 and have none, so leave it out if there
+    may be such rows), `lipschitz` (the largest norm of a row's gradient), `names`, `text`, and `identity` (a text that
+    is equal exactly for equal losses).
     """
 
     dimension: int

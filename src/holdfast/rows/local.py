@@ -79,9 +79,9 @@ class LocalRows:
         """Draw, evaluate, toss, flip; return how often each outcome came up."""
         check.whole(draws=draws)
         columns = query.columns
-        first, *others = _blocks(draws, self._block(columns))
-        counts = self._tossed(query, columns, first, rng)
-        for count in others:
+        blocks = _blocks(draws, self._block(columns))
+        counts = self._tossed(query, columns, next(blocks), rng)
+        for count in blocks:
             counts += self._tossed(query, columns, count, rng)
         return flipped(counts, mass, rng)
 
