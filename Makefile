@@ -24,7 +24,7 @@ format: $(VENV)/dev.stamp
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(VENV)/docs.stamp  ## docs/_build/html
+docs: $(VENV)/dev.stamp  ## docs/_build/html
 	$(BIN)/python -m sphinx -W -q -b html docs docs/_build/html
 
 bench: $(VENV)/dev.stamp  ## full-size benchmarks; writes docs/benchmarks.md
@@ -55,6 +55,3 @@ $(VENV)/browser.stamp: | $(BIN)/python
 	  || echo "Chromium could not be installed: tests/browser will be skipped."; \
 	else echo "No Chromium, and it may not be installed here: tests/browser will be skipped."; fi
 
-$(VENV)/docs.stamp: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) --editable '.[docs,dev]'
-	touch $@

@@ -13,6 +13,7 @@ Deliberate differences, left out of the rows or listed below:
 import math
 from datetime import date, datetime, timedelta
 
+import duckdb
 import numpy as np
 import polars as pl
 import pytest
@@ -21,7 +22,6 @@ from holdfast.queries.expression import from_text
 from holdfast.schema import Type
 from query_examples import EVERYTHING, SCHEMA
 
-duckdb = pytest.importorskip("duckdb")
 ROWS = 400
 
 # DuckDB raises on these where the rows hold zero, negative numbers or odd text.
