@@ -1,7 +1,8 @@
 """A ledger in a database: one connection to read, one to write, each behind a lock.
 
 Writers of one ledger take turns anyway (each entry contains the hash of the one before), so a second writing
-connection would only wait inside the database instead of here. Reads are short and never wait for writers.
+connection would only wait inside the database instead of here. A thread that has its turn writes for all that wait:
+one transaction, one sync to disk, however many they are. Reads are short and never wait for writers.
 
 Connections do not survive a fork: just before one, every store lets go of its connections, while no thread is
 using them; parent and child reconnect when they next need to.
@@ -10,8 +11,10 @@ using them; parent and child reconnect when they next need to.
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import copy
 from typing import Any, Protocol
 from weakref import WeakSet, finalize
 
@@ -66,7 +69,7 @@ class Transaction:
         self._tip = None if found is None else Tip._make(found)
 
     def tip(self) -> Tip | None:
-        """Return the tip as locked."""
+        """Return the tip as locked, and as moved since."""
         return self._tip
 
     def find(self, key_digest: str) -> Row | None:
@@ -79,6 +82,7 @@ class Transaction:
         """Add the row and move the tip."""
         name = self._store.dataset
         self._cursor.execute(self._store.sql.append, {"dataset": name, **row._asdict()})
+        self._tip = Tip(row.seq, row.hash, row.flips, row.intervals)
         self._cursor.execute(
             self._store.sql.advance,
             {
@@ -89,6 +93,17 @@ class Transaction:
                 "new_intervals": row.intervals,
             },
         )
+
+
+class _Waiting:
+    """What one thread wants to write, until somebody has written it."""
+
+    __slots__ = ("done", "error", "settle")
+
+    def __init__(self, settle: Callable[[Transaction], None]) -> None:
+        self.settle = settle
+        self.done = False
+        self.error: HoldfastError | None = None
 
 
 class Database(ABC):
@@ -102,6 +117,7 @@ class Database(ABC):
         self.dataset = dataset
         self.sql = sql
         self._reads, self._writes = Line(), Line()
+        self._waiting: deque[_Waiting] = deque()
         self._held: list[Held] = [self._writes, self._reads]
         finalize(self, _drop_all, self._held)  # a ledger that nobody closes leaves nothing open
         with _births:
@@ -142,11 +158,31 @@ class Database(ABC):
         found = self._ask(self.sql.read, {"name": self.dataset, "start": start, "count": limit})
         return [Row._make(row) for row in found]
 
-    @contextmanager
-    def writing(self) -> Iterator[Transaction]:
-        """Take the turn, lock, and commit durably at the end of the block."""
-        with self._writes.lock, self.turn(), self._transaction() as cursor:
-            yield Transaction(self, cursor)
+    def write(self, settle: Callable[[Transaction], None]) -> None:
+        """Wait for the turn, then write what all waiting threads brought, in one transaction."""
+        mine = _Waiting(settle)
+        self._waiting.append(mine)
+        with self._writes.lock:
+            if not mine.done:  # else whoever had the turn before has written it with theirs, durably
+                self._write_waiting(mine)
+        if mine.error is not None:
+            raise mine.error
+
+    def _write_waiting(self, mine: "_Waiting") -> None:
+        batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        try:
+            with self.turn(), self._transaction() as cursor:
+                transaction = Transaction(self, cursor)
+                for one in batch:
+                    one.settle(transaction)
+        except HoldfastError as error:
+            for one in batch:
+                one.error = error if one is mine else copy(error)
+        except BaseException:  # this thread was interrupted: the others' work is undone, and theirs to write
+            self._waiting.extendleft(one for one in reversed(batch) if one is not mine)
+            raise
+        for one in batch:
+            one.done = True
 
     def close(self) -> None:
         """Close both connections."""
@@ -244,6 +280,10 @@ class Database(ABC):
     def _let_go(self) -> None:
         _drop_all(self._held)
 
+    def forget(self) -> None:
+        """In a forked child: what the parent's threads were waiting to write is theirs."""
+        self._waiting.clear()
+
     def resume(self) -> None:
         """After a fork, in parent and child."""
         for line in (self._reads, self._writes):
@@ -273,5 +313,11 @@ def _after_fork() -> None:
     _births.release()
 
 
+def _after_fork_in_child() -> None:
+    for store in _paused:
+        store.forget()
+    _after_fork()
+
+
 if hasattr(os, "register_at_fork"):  # not where there is no fork
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)

@@ -9,7 +9,7 @@ from holdfast import check
 from holdfast.errors import BudgetExhausted, InvalidArgument, LedgerDamaged, UnknownName
 from holdfast.ledger import chain
 from holdfast.ledger.entry import Cost, Entry, Head, Receipt, Spent
-from holdfast.ledger.store import Row, Store, Tip
+from holdfast.ledger.store import Row, Store, Tip, Writing
 
 PIECE = 2_000  # rows read at a time; keeps every read short
 LONGEST_ANALYST = 200
@@ -105,18 +105,35 @@ class Ledger:
         # Everything but the number and the time is written out before the lock; both sort last.
         start = chain.canonical(body, "question, answer, key and analyst")[:-1]
         key_digest = None if key is None else chain.digest(key)
-        with self._store.writing() as writing:
+        settled: list[Row | BudgetMoved | BudgetExhausted] = []
+        fresh = False
+
+        def settle(writing: Writing) -> None:
+            """Decide inside the write transaction. A refusal writes nothing, and says so to its own caller alone."""
+            nonlocal fresh
+            settled.clear()  # an interrupted transaction is run again
             standing = None if key_digest is None else writing.find(key_digest)
-            if standing is None:
-                tip = self._present(writing.tip())
+            fresh = standing is None
+            if standing is not None:
+                settled.append(standing)
+                return
+            tip = self._present(writing.tip())
+            try:
                 if expected_flips is not None and expected_flips != tip.flips:
                     raise BudgetMoved(_spent(tip))
                 self._require(cost, tip)
-                row = _next_row(tip, start, key_digest, cost)
-                writing.append(row)
-            else:
-                row = standing
-        return chain.entry_of(row), standing is None
+            except (BudgetMoved, BudgetExhausted) as refusal:
+                settled.append(refusal)
+                return
+            row = _next_row(tip, start, key_digest, cost)
+            writing.append(row)
+            settled.append(row)
+
+        self._store.write(settle)
+        (outcome,) = settled
+        if isinstance(outcome, Exception):
+            raise outcome
+        return chain.entry_of(outcome), fresh
 
     def entries(self, start: int = 1, limit: int | None = None) -> Iterator[Entry]:
         """Iterate over answers in the order they were given, from number `start` on."""

@@ -2,8 +2,7 @@
 
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from holdfast.errors import LedgerUnavailable
 from holdfast.ledger.store import Row, Tip
@@ -37,7 +36,7 @@ class MemoryStore:
         return self._rows[start : start + limit]
 
     def append(self, row: Row) -> None:
-        """Add the row; call it inside `writing`."""
+        """Add the row; call it inside `write`."""
         self._rows.append(row)
         if row.key_digest is not None:
             self._by_key[row.key_digest] = row
@@ -47,8 +46,7 @@ class MemoryStore:
         self.append(genesis)
         return True
 
-    @contextmanager
-    def writing(self) -> Iterator["MemoryStore"]:
+    def write(self, settle: Callable[["MemoryStore"], None]) -> None:
         """Lock. A forked child is refused: its copy and the parent's would spend the same budget twice."""
         if os.getpid() != self._process:
             raise LedgerUnavailable(
@@ -57,7 +55,7 @@ class MemoryStore:
                 location=self.location,
             )
         with self._lock:
-            yield self
+            settle(self)
 
     def close(self) -> None:
         """Nothing to let go of."""

@@ -4,7 +4,7 @@ A store knows rows and their order, nothing of budgets. Entries are only ever ap
 tip, in one transaction: so a row that is there once is there for good, and reading in pieces is safe.
 """
 
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 
@@ -33,7 +33,7 @@ class Writing(Protocol):
     """An open write transaction: nobody else writes to this ledger until it ends."""
 
     def tip(self) -> Tip | None:
-        """Return the tip, which cannot move while this is open; None if there is no ledger."""
+        """Return the tip, which nobody else can move while this is open; None if there is no ledger."""
         ...
 
     def find(self, key_digest: str) -> Row | None:
@@ -74,8 +74,11 @@ class Store(Protocol):
         """Begin the ledger with this row; False if somebody else was first."""
         ...
 
-    def writing(self) -> AbstractContextManager[Writing]:
-        """Lock, then commit durably at the end of the block, or undo everything if it raises."""
+    def write(self, settle: Callable[[Writing], None]) -> None:
+        """Lock, run `settle`, and commit durably before returning; undo everything if it raises.
+
+        What other threads bring meanwhile may be committed together with it: one sync to disk for all of them.
+        """
         ...
 
     def close(self) -> None:
