@@ -9,15 +9,14 @@ generator, so a busy machine slows them alike. The query compares with numpy: wh
 is another question.
 """
 
-import argparse
-import statistics
 import tempfile
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import polars as pl
+from benchmarks.measure import Found, Table, alternate, main, medians, rounded, shown
 
 from holdfast.rng import Randomness
 from holdfast.rows.base import RowSource
@@ -35,18 +34,7 @@ class Above:
         return rows.get_column("x").to_numpy() > 0.5
 
 
-def alternate(contenders: dict[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
-    """Time each contender in turn, `repeats` times, in microseconds."""
-    times: dict[str, list[float]] = {name: [] for name in contenders}
-    for _ in range(repeats):
-        for name, run in contenders.items():
-            begin = time.perf_counter()
-            run()
-            times[name].append((time.perf_counter() - begin) * 1e6)
-    return times
-
-
-def ratios(n: int, repeats: int, scratch: Path) -> None:
+def ratios(found: Found, table: Table, n: int, repeats: int, scratch: Path) -> None:
     rng = Randomness().generator()
     x = rng.random(n)
     path = scratch / f"{n}.parquet"
@@ -55,28 +43,29 @@ def ratios(n: int, repeats: int, scratch: Path) -> None:
     query = Above()
     contenders: dict[str, Callable[[], object]] = {
         "floor": lambda: (x.take(rng.integers(0, n, DRAWS)) > 0.5).mean(),
-        **{
-            name: lambda source=source: source.tally(query, draws=DRAWS, mass=0.005, rng=rng)
-            for name, source in sources.items()
-        },
+        **{name: partial(source.tally, query, draws=DRAWS, mass=0.005, rng=rng) for name, source in sources.items()},
     }
-    alternate(contenders, repeats // 4)  # buffers, caches and page tables
-    times = alternate(contenders, repeats)
-    floor = statistics.median(times["floor"])
-    print(f"n = {n:>11,}   floor {floor:7.1f} us")
+    times = alternate(contenders, repeats, warm=repeats // 4)  # buffers, caches and page tables
+    found.raw[f"n = {n:,}"] = rounded({name: each[::5] for name, each in times.items()})
+    middle = medians(times)
+    ratio = {name: middle[name] / middle["floor"] for name in sources}
+    table.rows.append(
+        [f"{n:,}", shown(middle["floor"]), *(f"{shown(middle[name])} ({ratio[name]:.2f}x)" for name in sources)]
+    )
     for name in sources:
-        median = statistics.median(times[name])
-        print(f"    {name:<8}{median:8.1f} us   {median / floor:5.2f} times the floor")
+        found.ratio(f"tally, {name}, over floor, n = {n:,}", ratio[name], goal=3.0)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Cost of one tally against drawing and taking the rows.")
-    parser.add_argument("--small", action="store_true", help="one small table, few repetitions")
-    small = parser.parse_args().small
-    with tempfile.TemporaryDirectory() as scratch:
-        for n in (100_000,) if small else (1_000_000, 10_000_000, 100_000_000):
-            ratios(n, 40 if small else 1_000, Path(scratch))
+def run(small: bool, scratch: Path) -> Found:
+    """Cost of one tally against drawing and taking the rows."""
+    found = Found("Asking a row source")
+    table = Table(f"One tally of {DRAWS:,} rows", ["n", "floor", "rows in memory", "rows in a folder"])
+    with tempfile.TemporaryDirectory(dir=scratch) as folder:
+        for n in (100_000,) if small else (1_000_000, 10_000_000):
+            ratios(found, table, n, 20 if small else 300, Path(folder))
+    found.tables.append(table)
+    return found
 
 
 if __name__ == "__main__":
-    main()
+    main(run)

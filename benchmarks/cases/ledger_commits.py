@@ -8,7 +8,6 @@ Refuted if a printed rate of 8 queueing writers is below 1,000, if its ratio to 
 longest wait of 8 queueing processes is not below that of 8 processes that do not queue.
 """
 
-import argparse
 import multiprocessing
 import os
 import sqlite3
@@ -21,11 +20,14 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from benchmarks.measure import Found, Table, main
+
 from holdfast.ledger import Cost, Ledger, open_ledger
 
 WRITERS = 8
 TERMS = {"caps": {"flips": 10**15, "intervals": 10**12}}
 QUESTION = {"kind": "share", "text": "dep_delay > 15", "where": None}
+TOLD: dict[str, list[float]] = {}  # a name, then its rate, median and longest wait
 ANSWER = {"value": 0.123456, "low": 0.1, "high": 0.15, "counts": [8_766, 1_234]}
 
 
@@ -46,11 +48,9 @@ def write(ledger: Ledger, count: int) -> list[float]:
 
 def report(name: str, count: int, seconds: float, waits: Iterable[float] = ()) -> float:
     ordered = sorted(waits)
-    tail = (
-        f"   median {ordered[len(ordered) // 2] * 1e3:7.2f} ms, longest {ordered[-1] * 1e3:7.1f} ms" if ordered else ""
-    )
-    print(f"{name:<38}{count / seconds:>10,.0f} a second{tail}")
-    return count / seconds
+    rate = count / seconds
+    TOLD[name] = [rate, ordered[len(ordered) // 2], ordered[-1]] if ordered else [rate]
+    return rate
 
 
 def syncs(folder: Path, count: int) -> None:
@@ -129,35 +129,50 @@ def timed(name: str, count: int, run: Callable[[], object]) -> None:
     report(name, count, time.perf_counter() - begin)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Durable commits a second, by kind and number of writers.")
-    parser.add_argument("--small", action="store_true", help="few commits")
-    parser.add_argument("--folder", help="where to write: a folder on the disk in question")
-    parser.add_argument("--postgres", help="URL of a PostgreSQL database to try as well")
-    options = parser.parse_args()
-    count = 400 if options.small else 16_000
-    with tempfile.TemporaryDirectory(dir=options.folder) as scratch:
-        folder = Path(scratch)
-        syncs(folder, count // 4)
-        floor = bare(folder, count // 4)
-        with opened(str(folder / "one.ledger")) as ledger:
-            begin = time.perf_counter()
-            waits = write(ledger, count // 4)
-            report("ledger file, one writer", len(waits), time.perf_counter() - begin, waits)
-        rates = [
-            threads("ledger file, 8 threads", str(folder / "threads.ledger"), count),
-            processes("ledger file, 8 processes", str(folder / "processes.ledger"), count),
-        ]
+def measured(count: int, folder: Path, *, small: bool) -> float:
+    """Measure everyone; return the rate of bare sqlite3."""
+    TOLD.clear()
+    syncs(folder, count // 4)
+    floor = bare(folder, count // 4)
+    with opened(str(folder / "one.ledger")) as ledger:
+        begin = time.perf_counter()
+        waits = write(ledger, count // 4)
+        report("ledger file, one writer", len(waits), time.perf_counter() - begin, waits)
+    threads("ledger file, 8 threads", str(folder / "threads.ledger"), count)
+    processes("ledger file, 8 processes", str(folder / "processes.ledger"), count)
+    if not small:
         processes("ledger file, 8 processes not queueing", str(folder / "busy.ledger"), count, queueing=False)
-        print("    8 writers against bare sqlite3: " + ", ".join(f"{rate / floor:.2f}" for rate in rates))
-        if options.postgres:
-            threads("PostgreSQL, 8 threads", options.postgres, count // 4)
-            processes("PostgreSQL, 8 processes", options.postgres, count // 4)
-        with opened(None) as memory:
-            timed("ledger in memory, one writer", count, lambda: write(memory, count))
-        with opened(str(folder / "threads.ledger")) as ledger:
-            timed("re-checking at opening, entries", count, ledger.verify)
+    postgres = os.environ.get("HOLDFAST_BENCH_POSTGRES")  # a database to try as well
+    if postgres:
+        threads("PostgreSQL, 8 threads", postgres, count // 4)
+        processes("PostgreSQL, 8 processes", postgres, count // 4)
+    with opened(None) as memory:
+        timed("ledger in memory, one writer", count, lambda: write(memory, count))
+    with opened(str(folder / "threads.ledger")) as ledger:
+        timed("re-checking at opening, entries", count, ledger.verify)
+    return floor
+
+
+def run(small: bool, scratch: Path) -> Found:
+    """Durable commits a second, by kind and number of writers."""
+    found = Found("Ledger: committed answers")
+    with tempfile.TemporaryDirectory(dir=scratch) as folder:
+        floor = measured(160 if small else 8_000, Path(folder), small=small)
+    table = Table("Durable commits", ["writers", "a second", "median wait", "longest wait"])
+    for name, told in TOLD.items():
+        waits = [f"{wait * 1e3:.2f} ms" for wait in told[1:]] or ["", ""]
+        table.rows.append([name, f"{told[0]:,.0f}", *waits])
+    found.tables.append(table)
+    found.raw = dict(TOLD)
+    for name in ("ledger file, one writer", "ledger file, 8 threads", "ledger file, 8 processes"):
+        goal = None if name.endswith("one writer") else 1 / 3
+        found.ratio(f"{name} / bare sqlite3", TOLD[name][0] / floor, goal=goal, better="higher")
+    if not small:
+        longest = TOLD["ledger file, 8 processes"][2] / TOLD["ledger file, 8 processes not queueing"][2]
+        found.ratio("longest wait, queueing / not queueing", longest, goal=1.0)
+    found.ratio("bare sqlite3 / fsync", floor / TOLD["write 4 KB and fsync"][0], better="higher")
+    return found
 
 
 if __name__ == "__main__":
-    main()
+    main(run)

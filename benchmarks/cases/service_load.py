@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 from benchmarks.measure import Found, Table, main
 
 ROWS, ROWS_READ, ANALYSTS, MOST_SECONDS = 1_000_000, 12_000, 50, 60.0
@@ -203,7 +202,9 @@ def run(small: bool, scratch: Path) -> Found:
         table.rows.append([name, f"{told[0]:,.0f}", *(rest or ["", "", ""])])
     found.tables.append(table)
     found.raw = dict(TOLD)
-    found.notes.append(f"Every ledger was re-checked: each answer is in it once. The disk synced {synced:,.0f} times a second.")
+    found.notes.append(
+        f"Every ledger was re-checked: each answer is in it once. The disk synced {synced:,.0f} times a second."
+    )
     return found
 
 

@@ -1,0 +1,92 @@
+"""Is a descent step nearly as cheap as touching its rows at all? And does a whole fit stay far below one epoch a step?
+
+Hypothesis: one step with 50 features and 100 coins a coordinate costs at most three times the floor, which is
+gathering the same number of rows of the same columns with `numpy.take` and one matrix product; and a whole fit on a
+million rows with 20 features ends in seconds, having read fewer rows than one pass over the data takes.
+
+Refuted if the printed ratio of medians exceeds 3, or if the fit reads more rows than there are. Both contenders run
+alternately in one process with one generator, so a busy machine slows them alike. The floor is generous to numpy: it
+draws no coins, scales nothing and checks nothing.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from benchmarks.measure import Found, Table, alternate, main, medians, rounded, shown
+
+import holdfast as hf
+from holdfast.optimise.domain import Ball
+from holdfast.optimise.gradient import CoinGradient
+from holdfast.rng import Randomness
+
+FEATURES, COINS = 50, 100
+
+
+def table(n: int, features: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(1)
+    columns = {f"x{j}": rng.uniform(-1, 1, n) for j in range(features)}
+    slope = sum((-1) ** j * column for j, column in enumerate(columns.values()))
+    return columns | {"y": rng.random(n) < 1 / (1 + np.exp(-slope))}
+
+
+def loss(features: int) -> hf.losses.Logistic:
+    return hf.losses.Logistic({f"x{j}": (-1, 1) for j in range(features)}, target="y")
+
+
+def step(found: Found, steps: Table, n: int, repeats: int) -> None:
+    data = table(n, FEATURES)
+    source, rng = hf.open(data), Randomness().generator()
+    objective = loss(FEATURES).bind(source.schema, Ball(5.0, FEATURES + 1))
+    oracle = CoinGradient(objective, COINS, 0.01)
+    point = np.linspace(-0.5, 0.5, FEATURES + 1)
+    columns = list(data.values())
+    matrix = np.empty((len(columns), oracle.rows_read))
+
+    def floor() -> np.ndarray:
+        rows = rng.integers(0, n, oracle.rows_read)
+        for j, column in enumerate(columns):
+            matrix[j] = column.take(rows)
+        return point @ matrix
+
+    contenders: dict[str, Callable[[], object]] = {"floor": floor, "step": lambda: oracle(point, source, rng)}
+    alternate(contenders, repeats // 4)  # buffers, caches and page tables
+    times = alternate(contenders, repeats)
+    found.raw[f"step, n = {n:,}"] = rounded(times)
+    middle = medians(times)
+    ratio = middle["step"] / middle["floor"]
+    steps.rows.append([f"{n:,}", shown(middle["floor"]), shown(middle["step"]), f"{ratio:.2f}"])
+    found.ratio(f"step over floor, n = {n:,}", ratio, goal=3.0)
+
+
+def fit(found: Found, n: int) -> None:
+    with hf.Session(table(n, 20), queries=2_000) as session:
+        begin = time.perf_counter()
+        answer = session.minimize(loss(20), radius=6, average="suffix")
+        seconds = time.perf_counter() - begin
+    whole = Table(f"A whole fit, n = {n:,}, 20 features", ["seconds", "steps", "rows read", "one epoch a step"])
+    whole.rows.append(
+        [f"{seconds:.2f}", f"{answer.iterations:,}", f"{answer.rows_read:,}", f"{n * answer.iterations:,}"]
+    )
+    found.tables.append(whole)
+    found.raw["fit"] = {"seconds": seconds, "steps": answer.iterations, "rows": answer.rows_read}
+    if n >= 1_000_000:
+        found.ratio(f"rows read / rows there, n = {n:,}", answer.rows_read / n)
+
+
+def run(small: bool, scratch: Path) -> Found:
+    """Cost of a descent step against gathering its rows."""
+    found = Found("A descent step")
+    steps = Table(
+        f"One step, {FEATURES} features, {COINS} coins a coordinate", ["n", "floor", "step", "times the floor"]
+    )
+    for n in (20_000,) if small else (100_000, 1_000_000):
+        step(found, steps, n, 5 if small else 100)
+    found.tables.append(steps)
+    fit(found, 20_000 if small else 1_000_000)
+    return found
+
+
+if __name__ == "__main__":
+    main(run)

@@ -1,0 +1,18 @@
+"""Rows on disk whose session keeps its ledger in memory: what an answer costs without a ledger file."""
+
+from typing import Any
+
+
+class Unkept:
+    """A row source without a place of its own, so that no ledger is put beside it."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+        self.name, self.schema, self.fingerprint = source.name, source.schema, source.fingerprint
+        self.tally, self.gather = source.tally, source.gather
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def verify_content(self) -> None:
+        self._source.verify_content()
