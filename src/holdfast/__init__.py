@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.answer import Answer, FlipsAnswer, HistogramAnswer, MinimumAnswer
+    from holdfast.beginning import DefaultPlan
     from holdfast.budget import Budget, Quote
     from holdfast.client import connect, connect_async
     from holdfast.errors import (
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from holdfast.optimise import losses
     from holdfast.planning import Plan, plan
     from holdfast.rows.open import open_rows as open
-    from holdfast.session import DefaultPlan, Session
+    from holdfast.session import Session
 
 __version__ = version("holdfast")
 
@@ -74,7 +75,7 @@ _HOMES = {
     "Plan": "planning",
     "plan": "planning",
     "open": "rows.open:open_rows",
-    "DefaultPlan": "session",
+    "DefaultPlan": "beginning",
     "Session": "session",
 }
 

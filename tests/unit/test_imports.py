@@ -25,7 +25,7 @@ LAYERS = (
     ("queries", "rows"),
     ("mechanisms",),
     ("planning", "ledger"),
-    ("certify", "answer", "budget", "history"),
+    ("certify", "answer", "budget", "history", "beginning"),
     ("questions",),
     ("session",),
 )

@@ -13,10 +13,11 @@ import pytest
 
 from counting_rows import CountingRows
 from holdfast.answer import Answer, AnyAnswer, FlipsAnswer, HistogramAnswer
+from holdfast.beginning import DefaultPlan
 from holdfast.errors import InvalidArgument, PlanConflict, PlanInfeasible, RowSourceError, UnknownName
 from holdfast.ledger import check_receipt
 from holdfast.rows.memory import memory_rows
-from holdfast.session import DefaultPlan, Session
+from holdfast.session import Session
 from ledger_writer import environment
 
 NAN, INF = float("nan"), float("inf")
@@ -105,7 +106,7 @@ def test_anything_can_be_asked_under_any_plan(plan: str, rows: int) -> None:
 @pytest.mark.parametrize("rows", [2, 3, 25])
 @pytest.mark.parametrize("queries", [None, 1, 1_000, 10**9, {"mean": 3, "flip": 5}])
 @pytest.mark.parametrize("guarantee", ["best", "posterior", "dp"])
-@pytest.mark.filterwarnings("ignore::holdfast.session.DefaultPlan")
+@pytest.mark.filterwarnings("ignore::holdfast.beginning.DefaultPlan")
 def test_a_handful_of_rows(rows: int, queries: Any, guarantee: str) -> None:
     try:
         session = Session(table(rows), seed=1, queries=queries, guarantee=guarantee)

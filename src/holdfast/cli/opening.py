@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+from holdfast.beginning import ledger_beside
 from holdfast.errors import UnknownName
 from holdfast.ledger import exists
 from holdfast.rows.open import open_rows
-from holdfast.session import Session, ledger_beside
+from holdfast.session import Session
 
 
 def standing(data: str, ledger: str | None) -> Session:

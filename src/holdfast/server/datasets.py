@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import insert, select
 from sqlalchemy.exc import IntegrityError
 
+from holdfast.beginning import DefaultPlan
 from holdfast.errors import InvalidArgument, NotAllowed, RowSourceError, UnknownName
 from holdfast.planning.present import sentence
 from holdfast.rows.open import open_rows
@@ -18,7 +19,7 @@ from holdfast.server.people import Person
 from holdfast.server.quotas import Usage
 from holdfast.server.settings import DatasetSettings, Settings, check_name
 from holdfast.server.tables import Tables, reading, registered, writing
-from holdfast.session import DefaultPlan, Session
+from holdfast.session import Session
 
 
 @dataclass(frozen=True)

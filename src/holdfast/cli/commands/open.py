@@ -23,9 +23,9 @@ def command(
     holdfast open flights.parquet
     holdfast open flights.csv --folder /fast/disk/flights.holdfast
     """
+    from holdfast.beginning import ledger_beside
     from holdfast.ledger import exists
     from holdfast.rows.open import open_rows
-    from holdfast.session import ledger_beside
 
     rows: Any = open_rows(data, folder=folder)
     ledger = ledger_beside(rows)

@@ -1,0 +1,104 @@
+"""How many whole answers a second, 12,000 rows each and every one durable, do eight sessions give from one ledger?
+
+Hypothesis: on two cores and a disk that syncs 2,000 times a second or more, 8 processes that ask through `Session` are
+given at least 1,000 answers a second: drawn, evaluated, certified, committed and synced before they are shown.
+
+Refuted if the rate of 8 processes is below 1,000 where the disk's own rate, measured in the same run, allows it. Each
+process has looked at its questions with `price` before, so that texts are parsed but none is in the ledger.
+"""
+
+import multiprocessing
+import os
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from benchmarks.measure import Found, Table, main
+
+import holdfast as hf
+
+ROWS, ROWS_READ, WRITERS = 1_000_000, 12_000, 8
+
+
+def syncs(folder: Path, count: int) -> float:
+    """Return how often a second the disk syncs 4 KB."""
+    descriptor = os.open(folder / "probe", os.O_CREAT | os.O_WRONLY)
+    begin = time.perf_counter()
+    for _ in range(count):
+        os.write(descriptor, b"x" * 4_096)
+        os.fdatasync(descriptor)
+    os.close(descriptor)
+    return count / (time.perf_counter() - begin)
+
+
+def ask(folder: str, writer: int, count: int, start: Any, told: Any) -> None:
+    """Ask `count` questions that nobody asked before; tell when, and how long each took."""
+    with hf.Session(f"{folder}/table.parquet", ledger=f"{folder}/table.ledger", analyst=f"writer {writer}") as session:
+        texts = [f"x > 0.{writer:02d}{number:06d}1" for number in range(count)]
+        for text in texts:
+            session.price(text, rows_per_query=ROWS_READ)
+        start.wait()
+        begin, waits = time.time(), []
+        for text in texts:
+            asked = time.perf_counter()
+            session.mean(text, rows_per_query=ROWS_READ)
+            waits.append(time.perf_counter() - asked)
+        told.put((begin, time.time(), waits))
+
+
+def rate(folder: Path, count: int, *, processes: bool) -> tuple[float, list[float]]:
+    """Return answers a second of WRITERS writers, and every wait."""
+    context: Any = multiprocessing.get_context("spawn")
+    kind = context.Process if processes else threading.Thread
+    start, told = context.Barrier(WRITERS), context.Queue()
+    offset = 0 if processes else WRITERS  # other questions than the processes asked
+    workers = [kind(target=ask, args=(str(folder), offset + w, count, start, told)) for w in range(WRITERS)]
+    for worker in workers:
+        worker.start()
+    spans = [told.get() for _ in workers]
+    for worker in workers:
+        worker.join()
+    seconds = max(end for _, end, _ in spans) - min(begin for begin, _, _ in spans)
+    waits = sorted(wait for _, _, each in spans for wait in each)
+    return len(waits) / seconds, waits
+
+
+def run(small: bool, scratch: Path) -> Found:
+    """Durable answers a second through Session, beside the disk's own rate."""
+    found = Found("Committed answers")
+    count = 10 if small else 1_000
+    table = Table(
+        f"Answers of {ROWS_READ:,} rows, {WRITERS} writers on one ledger file",
+        ["writers", "a second", "median wait", "longest wait"],
+    )
+    with tempfile.TemporaryDirectory(dir=scratch) as name:
+        folder = Path(name)
+        x = np.random.default_rng(1).random(ROWS // (10 if small else 1))
+        pl.DataFrame({"x": x}).write_parquet(folder / "table.parquet")
+        hf.Session(folder / "table.parquet", queries=100_000, ledger=folder / "table.ledger").close()
+        synced = syncs(folder, 40 if small else 1_000)
+        table.rows.append(["write 4 KB and sync, one writer", f"{synced:,.0f}", "", ""])
+        for kind in ("processes", "threads"):
+            answers, waits = rate(folder, count, processes=kind == "processes")
+            found.raw[kind] = [answers, *(float(f"{wait:.4g}") for wait in waits[:: max(1, len(waits) // 500)])]
+            shown = [f"{wait * 1e3:.2f} ms" for wait in (waits[len(waits) // 2], waits[-1])]
+            table.rows.append([f"{WRITERS} {kind}", f"{answers:,.0f}", *shown])
+            goal = 1.0 if kind == "processes" and not small and synced >= 2_000 else None
+            found.ratio(f"{WRITERS} {kind}, answers a second / 1,000", answers / 1_000, goal=goal, better="higher")
+            found.ratio(f"{WRITERS} {kind}, answers a second / syncs a second", answers / synced, better="higher")
+        with hf.Session(folder / "table.parquet", ledger=folder / "table.ledger") as session:
+            head = session.ledger.verify()
+        found.notes.append(
+            f"The ledger was re-checked: {head.seq:,} answers, each once."
+            " Threads share one interpreter, so two cores help them little."
+        )
+    found.tables.append(table)
+    return found
+
+
+if __name__ == "__main__":
+    main(run)
