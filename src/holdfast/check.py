@@ -17,7 +17,7 @@ def _refuse(name: str, rule: str, value: object) -> InvalidArgument:
     return InvalidArgument(f"{name} must be {rule}; got {value!r}.", name=name)
 
 
-def _fits(value: Real) -> bool:
+def _fits(value: Real | float) -> bool:
     try:
         return isfinite(value)
     except OverflowError:  # a whole number beyond every float
@@ -27,7 +27,7 @@ def _fits(value: Real) -> bool:
 def number(**named: Any) -> None:
     """Each argument is a finite real number (booleans are not numbers)."""
     for name, value in named.items():
-        if type(value) is float and isfinite(value):
+        if (type(value) is float or type(value) is int) and _fits(value):
             continue  # the common case: asking an abstract class takes ten times as long
         if isinstance(value, bool) or not isinstance(value, Real) or not _fits(value):
             raise _refuse(name, "a finite number", value)

@@ -52,6 +52,8 @@ class Question:
                 raise InvalidQuery(
                     f"A question must be at most {LONGEST_QUESTION:,} characters long; got {len(said):,}."
                 )
+            if said.isascii():
+                continue
             try:
                 said.encode()
             except UnicodeEncodeError:
@@ -174,7 +176,7 @@ def mean(
     return Question(
         kind="mean",
         text=built.text,
-        identity=_identity(built, draws=draws),
+        identity=_identity(built, draws),
         price=price,
         accuracy=_accuracy(desk, built, draws),
         bounds=built.bounds,
@@ -196,7 +198,7 @@ def histogram(
     return Question(
         kind="histogram",
         text=built.text,
-        identity=_identity(built, draws=draws),
+        identity=_identity(built, draws),
         price=desk.price(built, draws),
         accuracy=_accuracy(desk, built, draws),
         bounds=(0.0, 1.0),
@@ -262,12 +264,12 @@ def quantile(
             search.learn(threshold, estimate)
         return {"estimate": _triple(search.estimate())}
 
-    settings = {"q": float(q), "within": [low, high], "steps": steps, "draws": draws}
+    asked = {"quantile": at_most.identity, "q": float(q), "within": [low, high], "steps": steps, "draws": draws}
     shown = "" if at_most.where is None else f" where {at_most.where.text}"
     return Question(
         kind="quantile",
         text=f"{q:g} quantile of {at_most.value.text} within [{low:.15g}, {high:.15g}]{shown}",
-        identity=_identity(at_most, "quantile", **settings),
+        identity=None if at_most.identity is None else _encode(asked),
         price=Price(steps * each.flips, steps * each.intervals, steps * each.rows_read),
         accuracy=None,
         bounds=(low, high),
@@ -328,11 +330,10 @@ def _middle(low: float, high: float) -> float:
     return low + (high - low) / 2  # the sum of two large numbers may be infinite
 
 
-def _identity(query: Query, named: str = "query", **settings: Any) -> str | None:
+def _identity(query: Query, draws: int) -> str | None:
+    """Return canonical JSON of the question and the rows it reads; written by hand, because every answer needs it."""
     identity = query.identity
-    if identity is None:
-        return None
-    return _encode({named: identity} | settings)
+    return None if identity is None else f'{{"draws": {draws}, "query": {_encode(identity)}}}'
 
 
 def _accuracy(desk: Desk, query: Query, draws: int) -> float | None:

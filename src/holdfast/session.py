@@ -16,6 +16,7 @@ import json
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
+from functools import cache
 from inspect import signature
 from pathlib import Path
 from types import TracebackType
@@ -39,6 +40,8 @@ from holdfast.rows.memory import memory_rows
 from holdfast.rows.open import open_rows
 
 MADE_UP_ROWS = 1_000
+
+_signature = cache(signature)  # there are five
 
 
 class Session:
@@ -234,7 +237,7 @@ class Session:
             known = ", ".join([*BUILDERS, "minimize"])
             raise InvalidArgument(f"kind must be one of {known}; got {kind!r}.", name="kind")
         try:
-            signature(build).bind(desk, query, **options)
+            _signature(build).bind(desk, query, **options)
         except TypeError as wrong:
             raise InvalidArgument(f"{kind} cannot be asked this way: {wrong}.", name="options") from None
         return build(desk, query, **options)

@@ -8,16 +8,19 @@ A query never sees the table. It is handed a small frame of drawn rows and says,
                      NaN: this row is outside the group      outcomes "excluded", 0, 1
     integer array    the outcome itself, 0 .. outcomes-1     histograms
 
-`evaluate` is total: no content of the rows may raise, and row i of the result depends on row i alone.
+`evaluate` is total: no content of the rows may raise, and row i of the result depends on row i alone. A query that can
+say the same from a dict of arrays, without a frame, has that as `direct`.
 """
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 Said = NDArray[np.bool_] | NDArray[np.float64] | NDArray[np.int64]
+Direct = Callable[[Any], Any]  # from columns by name (a frame, a dict of arrays) to one value per row of the same sort
 
 
 class Query(Protocol):

@@ -13,11 +13,11 @@ import polars as pl
 from holdfast import check
 from holdfast.errors import InvalidArgument, InvalidQuery
 from holdfast.queries.callables import Function, from_callable
-from holdfast.queries.expression import Rowwise, Same, from_text
+from holdfast.queries.expression import Rowwise, from_text
 from holdfast.queries.functions.rule import article, time_literal
 from holdfast.queries.kinds import AtMost, Bins, Histogram, Mean, Share
 from holdfast.queries.polars_expression import from_polars
-from holdfast.schema import Schema, Type
+from holdfast.schema import Same, Schema, Type
 
 MOST_CATEGORIES = 10_000
 Asked = str | pl.Expr | Function

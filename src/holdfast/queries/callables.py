@@ -48,6 +48,8 @@ class Callback:
         name = str(getattr(self.function, "__name__", "") or type(self.function).__name__)
         return "a function" if name == "<lambda>" else f"{name}(rows)"
 
+    direct = None
+
     def series(self, rows: pl.DataFrame) -> pl.Series:
         """Return one value per row; one row's failure is that row's alone."""
         rows = physical.settled(rows.select(self.columns), self.reads)

@@ -9,12 +9,14 @@ from polars.exceptions import PanicException, PolarsError
 
 from holdfast.errors import InvalidQuery
 from holdfast.queries import physical
+from holdfast.queries.base import Direct
+from holdfast.queries.direct import direct
 from holdfast.queries.functions.logic import PHYSICAL
 from holdfast.queries.functions.rule import Rule
 from holdfast.queries.functions.table import RULES
 from holdfast.queries.node import Node
 from holdfast.queries.translate import translated
-from holdfast.schema import Column, Schema, Type
+from holdfast.schema import Column, Same, Schema, Type
 
 MOST_WORK = 4_000  # steps of one evaluation
 
@@ -47,6 +49,11 @@ class Rowwise(Protocol):
         """Canonical text; None where identity cannot be decided."""
         ...
 
+    @property
+    def direct(self) -> Direct | None:
+        """How to evaluate on arrays, without a frame; None where it takes one."""
+        ...
+
     def series(self, rows: pl.DataFrame) -> pl.Series:
         """Return one value per row; total, and row i depends on row i alone."""
         ...
@@ -54,51 +61,48 @@ class Rowwise(Protocol):
 
 @dataclass(frozen=True)
 class Expression:
-    """An expression that Polars evaluates."""
+    """An expression that Polars evaluates, after some preparation or directly."""
 
     type: Type
     nullable: bool
     text: str
     identity: str | None
-    compiled: pl.Expr
     reads: dict[str, Column]
+    compiled: pl.Expr | Direct
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns it reads, in order of first mention."""
         return tuple(self.reads)
 
+    @property
+    def direct(self) -> Direct | None:
+        """How to evaluate without an expression, where it takes none."""
+        return None if isinstance(self.compiled, pl.Expr) else self.compiled
+
     def series(self, rows: pl.DataFrame) -> pl.Series:
         """Return one value per row."""
         rows = physical.settled(rows, self.reads)
         try:
-            result = rows.select(self.compiled).to_series()
+            result = self.on_settled(rows)
         except (PolarsError, PanicException):  # no operation should do this; should one, only its row is NULL
             return pl.Series([self._alone(row) for row in rows.iter_slices(1)], dtype=PHYSICAL[self.type])
         if result.len() != rows.height:  # Polars may settle a constant branch as one value
             return result.new_from_index(0, rows.height)
         return result
 
+    def on_settled(self, rows: pl.DataFrame) -> pl.Series:
+        """Return what Polars makes of rows in their one form; a constant may be one value for all of them."""
+        if isinstance(self.compiled, pl.Expr):
+            return rows.select(self.compiled).to_series()
+        values: pl.Series = self.compiled(rows)
+        return values
+
     def _alone(self, row: pl.DataFrame) -> Any:
         try:
-            return row.select(self.compiled).item()
+            return self.on_settled(row).item()
         except (PolarsError, PanicException):
             return None
-
-
-class Same:
-    """A schema as a cache key: by identity, because hashing every column costs more than the lookup."""
-
-    __slots__ = ("schema",)
-
-    def __init__(self, schema: Schema) -> None:
-        self.schema = schema
-
-    def __hash__(self) -> int:
-        return id(self.schema)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and other.schema is self.schema
 
 
 def from_text(text: str, schema: Schema) -> Expression:
@@ -129,8 +133,8 @@ def _from_text(text: str, same: Same) -> Expression:
         nullable=node.nullable,
         text=written,
         identity=written,
-        compiled=_compiled(node).alias("value"),
         reads=physical.expected(same.schema, columns),
+        compiled=direct(node) or compiled(node),
     )
 
 
@@ -154,6 +158,11 @@ def work(node: Node) -> int:
 def _cleaned(rule: Rule, arg: Node) -> bool:
     """Whether the argument may hold NaN, which this operation must see as NULL."""
     return not rule.passes_nan and bool(arg.args) and arg.type is Type.FLOAT and RULES[arg.op].may_be_nan
+
+
+def compiled(node: Node) -> pl.Expr:
+    """Return the Polars expression of a checked tree."""
+    return _compiled(node).alias("value")
 
 
 def _compiled(node: Node) -> pl.Expr:

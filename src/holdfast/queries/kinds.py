@@ -1,6 +1,7 @@
 """The questions one row can answer: a share, a mean, a place in a histogram."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -9,10 +10,15 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from holdfast.queries.base import Said
+from holdfast.queries.base import Direct, Said
 from holdfast.queries.expression import Rowwise
 from holdfast.queries.node import literal_text
 from holdfast.schema import Type
+
+_encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
+
+
+silent = np.errstate(all="ignore")  # how the caller lets numpy complain must not show what is in the rows
 
 
 def booleans(values: pl.Series) -> NDArray[np.bool_]:
@@ -39,15 +45,25 @@ def _identity(value: Rowwise, where: Rowwise | None, **facts: Any) -> str | None
     if value.identity is None or (where is not None and where.identity is None):
         return None
     asked = {**facts, "value": value.identity, "where": None if where is None else where.identity}
-    return json.dumps(asked, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return _encode(asked)
 
 
 def _where(where: Rowwise | None) -> str:
     return "" if where is None else f" where {where.text}"
 
 
-def _outside(where: Rowwise, rows: pl.DataFrame) -> NDArray[np.bool_]:
-    return ~booleans(where.series(rows))
+def _inside(where: Rowwise | None, rows: pl.DataFrame) -> NDArray[np.bool_] | None:
+    return None if where is None else booleans(where.series(rows))
+
+
+def _directly(value: Rowwise, where: Rowwise | None, said: Callable[..., Said]) -> Direct | None:
+    """Return how to evaluate on arrays: what `said` makes of the value, and of who is in the group."""
+    of_value, of_where = value.direct, None if where is None else where.direct
+    if of_value is None or (where is not None and of_where is None):
+        return None
+    if of_where is None:
+        return lambda columns: said(of_value(columns), None)
+    return lambda columns: said(of_value(columns), of_where(columns))
 
 
 @dataclass(frozen=True)
@@ -83,13 +99,19 @@ class Share:
         """Canonical text."""
         return _identity(self.value, self.where, kind="share")
 
-    @np.errstate(all="ignore")  # how the caller lets numpy complain must not show what is in the rows
+    @cached_property
+    def direct(self) -> Direct | None:
+        """The same on arrays, where that is possible."""
+        return _directly(self.value, self.where, self._said)
+
+    @silent
     def evaluate(self, rows: pl.DataFrame) -> Said:
         """Return yes or no per row; NaN outside the group."""
-        said = booleans(self.value.series(rows))
-        if self.where is None:
-            return said
-        return np.where(_outside(self.where, rows), np.nan, said)
+        return self._said(booleans(self.value.series(rows)), _inside(self.where, rows))
+
+    @staticmethod
+    def _said(said: NDArray[np.bool_], inside: NDArray[np.bool_] | None) -> Said:
+        return said if inside is None else np.where(inside, said, np.nan)
 
 
 @dataclass(frozen=True)
@@ -126,18 +148,27 @@ class Mean:
         """Canonical text."""
         return _identity(self.value, self.where, kind="mean", within=self.bounds)
 
-    @np.errstate(all="ignore")
+    @cached_property
+    def direct(self) -> Direct | None:
+        """The same on arrays, where that is possible."""
+        return _directly(self.value, self.where, self._said)
+
+    @silent
     def evaluate(self, rows: pl.DataFrame) -> Said:
         """Return the value per row, rescaled from the bounds to [0, 1]; NaN where it does not count."""
+        return self._said(floats(self.value.series(rows)), _inside(self.where, rows))
+
+    @silent
+    def _said(self, values: NDArray[Any], inside: NDArray[np.bool_] | None) -> Said:
         low, high = self.bounds
-        said = np.clip(floats(self.value.series(rows)), low, high)
+        said = np.clip(values.astype(np.float64, copy=False), low, high)
         said -= low
         said /= high - low
         np.minimum(said, 1.0, out=said)  # rounding may end a hair above; NaN stays NaN
         if self.kind == "mean":
             said[np.isnan(said)] = 0.0  # no NULL was announced: what is left (infinity minus infinity) counts low
-        elif self.where is not None:
-            said[_outside(self.where, rows)] = np.nan
+        elif inside is not None:
+            said[~inside] = np.nan
         return said
 
 
@@ -175,7 +206,7 @@ class AtMost:
         """Canonical text."""
         return _identity(self.value, self.where, kind="at_most", threshold=self.threshold)
 
-    @np.errstate(all="ignore")
+    @silent
     def evaluate(self, rows: pl.DataFrame) -> Said:
         """Return yes or no per row; NaN where there is no value, or outside the group."""
         values = floats(self.value.series(rows))
@@ -183,9 +214,8 @@ class AtMost:
         if self.kind == "share":
             return below
         excluded = np.isnan(values)
-        if self.where is not None:
-            excluded |= _outside(self.where, rows)
-        return np.where(excluded, np.nan, below)
+        inside = _inside(self.where, rows)
+        return np.where(excluded if inside is None else excluded | ~inside, np.nan, below)
 
 
 @dataclass(frozen=True)
@@ -230,7 +260,7 @@ class Histogram:
     def _known(self) -> pl.Enum:
         return pl.Enum(self.categories)
 
-    @np.errstate(all="ignore")
+    @silent
     def evaluate(self, rows: pl.DataFrame) -> Said:
         """Return the number of the category per row."""
         other = len(self.categories)
@@ -280,7 +310,7 @@ class Bins:
         """Canonical text."""
         return _identity(self.value, None, kind="bins", edges=self.edges)
 
-    @np.errstate(all="ignore")
+    @silent
     def evaluate(self, rows: pl.DataFrame) -> Said:
         """Return the number of the bin per row."""
         values = floats(self.value.series(rows))

@@ -15,13 +15,13 @@ from polars.exceptions import PanicException, PolarsError
 
 from holdfast.errors import InvalidQuery
 from holdfast.queries import physical
-from holdfast.queries.expression import Expression, Same
+from holdfast.queries.expression import Expression
 from holdfast.queries.functions.logic import PHYSICAL
 from holdfast.queries.made_up import made_up
 from holdfast.queries.trial import TRIED_ROWS, must_be_rowwise
 from holdfast.queries.words import resolved
 from holdfast.rng import Randomness
-from holdfast.schema import Schema, Type
+from holdfast.schema import Same, Schema, Type
 
 LONGEST_TREE = 100_000  # characters of serialised tree
 MOST_NODES = 500
@@ -84,8 +84,8 @@ def _checked(serialised: str, same: Same) -> Expression:
         nullable=_may_be_missing(tree, type_, same.schema),
         text=str(compiled),
         identity=f"polars:{written}",
-        compiled=compiled.cast(PHYSICAL[type_], strict=False).alias("value"),
         reads=physical.expected(same.schema, columns),
+        compiled=compiled.cast(PHYSICAL[type_], strict=False).alias("value"),
     )
 
 

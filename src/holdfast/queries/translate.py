@@ -1,21 +1,30 @@
 """Parsed text to a checked tree: only known kinds of nodes pass, and every type is settled from the schema."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
-from holdfast.errors import InvalidQuery
+from holdfast.errors import InvalidQuery, UnknownName
 from holdfast.queries.node import Node
+from holdfast.queries.shape import shaped
 from holdfast.queries.walk import COMPARISON, Reading, Walk, too_deep
 from holdfast.queries.words import dialect, settled
-from holdfast.schema import Schema, Type
+from holdfast.schema import Same, Schema, Type
 
 
 def translated(text: str, schema: Schema) -> Node:
     """Return the checked tree of a text, or refuse it. Reads nothing but the schema."""
-    tokens = settled(text, schema)
-    parsed = _parsed(tokens, text)
+    shape = shaped(text) if isinstance(text, str) else None
+    if shape is not None:
+        with suppress(InvalidQuery, UnknownName):  # refused below, in terms of the text itself
+            return _walked(_parsed_shape(shape[0], Same(schema)), schema, shape[1])
+    return _walked(_parsed(text, schema), schema, {})
+
+
+def _walked(parsed: Any, schema: Schema, numbers: Mapping[str, str]) -> Node:
     try:
-        node = Walk(schema, _GRAMMAR).node(parsed, 1)
+        node = Walk(schema, _GRAMMAR, numbers).node(parsed, 1)
     except RecursionError:
         raise too_deep() from None
     if node.type is None:
@@ -23,10 +32,16 @@ def translated(text: str, schema: Schema) -> Node:
     return node
 
 
-def _parsed(tokens: Any, text: str) -> Any:
+@lru_cache(maxsize=1024)
+def _parsed_shape(shape: str, same: Same) -> Any:
+    return _parsed(shape, same.schema)  # read by many walks, changed by none
+
+
+def _parsed(text: str, schema: Schema) -> Any:
     from sqlglot import exp
     from sqlglot.errors import SqlglotError
 
+    tokens = settled(text, schema)
     try:
         statements = dialect().parser().parse_into(exp.Condition, tokens, text)
     except RecursionError:

@@ -36,9 +36,10 @@ class Reading:
 class Walk:
     """One walk over one parsed text."""
 
-    def __init__(self, schema: Schema, grammar: Mapping[str, Reading]) -> None:
+    def __init__(self, schema: Schema, grammar: Mapping[str, Reading], numbers: Mapping[str, str]) -> None:
         self.schema = schema
         self.grammar = grammar
+        self.numbers = numbers  # what stands for another number
         self.nodes = 0
 
     def node(self, parsed: Any, depth: int) -> Node:
@@ -77,7 +78,7 @@ class Walk:
         """Read a number or a text."""
         if parsed.is_string:
             return Node("literal", value=parsed.this, type=Type.STRING)
-        return _number(parsed.this)
+        return _number(self.numbers.get(parsed.this, parsed.this))
 
     def negative(self, parsed: Any, depth: int) -> Node:
         """Read a minus sign; before a number it belongs to the number."""
@@ -86,7 +87,7 @@ class Walk:
             inner = inner.this
         if type(inner).__name__ == "Literal" and not inner.is_string:
             self.node(inner, depth)
-            return _number("-" + inner.this)
+            return _number("-" + self.numbers.get(inner.this, inner.this))
         return apply("NEG", RULES["NEG"], [self.node(inner, depth)])
 
     def flat(self, parsed: Any, depth: int) -> Node:
@@ -303,7 +304,7 @@ def _number(text: str) -> Node:
     try:
         whole = int(text)
     except ValueError:
-        value = float(text)
+        value = _fraction(text)
     else:
         if -(2**63) <= whole < 2**63:
             return Node("literal", value=whole, type=Type.INT)
@@ -311,6 +312,13 @@ def _number(text: str) -> Node:
     if value in (float("inf"), float("-inf")):
         raise InvalidQuery(f"Numbers must be below 1.8e308; got {text[:20]}.")
     return Node("literal", value=value + 0.0, type=Type.FLOAT)
+
+
+def _fraction(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:  # the parser calls 1e a number
+        raise InvalidQuery(f"A number must be complete; got {text[:20]}.") from None
 
 
 def _cast_target(parsed: Any) -> Type:

@@ -32,6 +32,11 @@ class StoredColumn(Protocol):
         """Average memory of one taken value."""
         ...
 
+    @property
+    def plain(self) -> NDArray[Any] | None:
+        """The values as they are, if they are numbers or truths and none is missing."""
+        ...
+
     def take(self, name: str, indices: Indices, buffer: Buffer) -> pl.Series:
         """Return these rows as a series, which may lie in memory lent by `buffer`."""
         ...
@@ -54,10 +59,16 @@ class Numbers:
         """Average memory of one taken value."""
         return float(self.values.dtype.itemsize + 1)
 
+    @property
+    def plain(self) -> NDArray[Any] | None:
+        """The values, unless they stand for dates or exceed what queries call an integer."""
+        wider = self.values.dtype == np.uint64
+        return None if wider or self.kind.recast or self.valid is not None else self.values
+
     def take(self, name: str, indices: Indices, buffer: Buffer) -> pl.Series:
         """Return these rows."""
-        taken = _take(self.values, indices, buffer)
-        return self._series(name, taken, None if self.valid is None else _take(self.valid, indices, buffer))
+        values = taken(self.values, indices, buffer)
+        return self._series(name, values, None if self.valid is None else taken(self.valid, indices, buffer))
 
     def part(self, name: str, start: int, stop: int) -> pl.Series:
         """Return consecutive rows."""
@@ -79,6 +90,8 @@ class CodedText:
     dictionary: pl.Series  # never empty, so that code 0 exists for missing values
     valid: NDArray[np.bool_] | None = None
 
+    plain = None
+
     @property
     def row_bytes(self) -> float:
         """Average memory of one taken value: a view of 16 bytes and its code."""
@@ -86,8 +99,8 @@ class CodedText:
 
     def take(self, name: str, indices: Indices, buffer: Buffer) -> pl.Series:
         """Return these rows."""
-        codes = pl.Series(name, _take(self.codes, indices, buffer))
-        return self._texts(name, codes, None if self.valid is None else _take(self.valid, indices, buffer))
+        codes = pl.Series(name, taken(self.codes, indices, buffer))
+        return self._texts(name, codes, None if self.valid is None else taken(self.valid, indices, buffer))
 
     def part(self, name: str, start: int, stop: int) -> pl.Series:
         """Return consecutive rows."""
@@ -105,6 +118,8 @@ class PackedText:
     starts: NDArray[np.int64]
     packed: NDArray[np.uint8]
     valid: NDArray[np.bool_] | None = None
+
+    plain = None
 
     @property
     def row_bytes(self) -> float:
@@ -136,6 +151,8 @@ class SeriesText:
 
     series: pl.Series
 
+    plain = None
+
     @property
     def row_bytes(self) -> float:
         """Average memory of one taken value: a view, the text itself is shared."""
@@ -158,7 +175,8 @@ def _missing(series: pl.Series) -> pl.Series:
     return pl.Series([None], dtype=series.dtype)
 
 
-def _take(values: NDArray[Any], indices: Indices, buffer: Buffer) -> NDArray[Any]:
+def taken(values: NDArray[Any], indices: Indices, buffer: Buffer) -> NDArray[Any]:
+    """Return these values in memory lent by `buffer`."""
     # mode="clip" writes straight into `out`; the default would go through a copy to be able to fail cleanly
     return values.take(indices, out=buffer(values.dtype, indices.size), mode="clip")
 

@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 
 from holdfast.errors import RowSourceError
 from holdfast.rows.append import dictionary_series, file_name
-from holdfast.rows.columns import Buffer, CodedText, Indices, Numbers, PackedText, StoredColumn
+from holdfast.rows.columns import CodedText, Indices, Numbers, PackedText, StoredColumn
 from holdfast.rows.kinds import kind_named
 from holdfast.rows.local import LocalRows
 from holdfast.rows.manifest import ColumnEntry, Manifest
@@ -46,14 +45,13 @@ class FolderRows(LocalRows):
     def __reduce__(self) -> tuple[Any, ...]:  # another process maps the files itself
         return _reopen, (self.location, self.name, self.fingerprint)
 
-    def _frame(self, indices: Indices, columns: Sequence[str], buffer: Buffer) -> pl.DataFrame:
+    def _touch(self, indices: Indices, columns: Sequence[str]) -> None:
         cold = [mapped for name in columns for mapped in self._cold.pop(name, ())]
         if cold:  # the first to draw from a column warms it up
             self._room = warm(cold, self._room)
         for name in columns:
             for mapped in self._vast.get(name, ()):
                 mapped.request(indices)
-        return super()._frame(indices, columns, buffer)
 
     def _open(self, folder: Path, position: int, entry: ColumnEntry, rows: int) -> StoredColumn:
         mapped: list[MappedArray] = []

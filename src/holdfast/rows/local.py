@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, RowSourceError
-from holdfast.queries.base import Query
+from holdfast.queries.base import Direct, Query
 from holdfast.rows import draws as draw
-from holdfast.rows.columns import Buffer, Indices, Loans, StoredColumn, fresh
+from holdfast.rows.columns import Buffer, Indices, Loans, StoredColumn, fresh, taken
 from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of
 from holdfast.rows.kinds import Kind
 from holdfast.rows.toss import flipped, tossed
@@ -44,6 +44,12 @@ class LocalRows:
         self._rows = rows
         self._kinds = {column.name: kind for column, kind, _ in columns}
         self._stored = {column.name: stored for column, _, stored in columns}
+        # Arrays that queries may see as they are; NaN would have to be NULL first.
+        self._plain = {
+            column.name: stored.plain
+            for column, _, stored in columns
+            if stored.plain is not None and not column.nullable
+        }
         self._schema = Schema(tuple(column for column, _, _ in columns), dataset=name)
         self._fingerprint = fingerprint
         self._hashing = threading.Lock()
@@ -88,6 +94,11 @@ class LocalRows:
     def _tossed(self, query: Query, columns: Sequence[str], count: int, rng: Generator) -> NDArray[np.int64]:
         _lend.begin()
         indices = draw.with_replacement(rng, self._rows, count)
+        direct: Direct | None = getattr(query, "direct", None)
+        if direct is not None and all(name in self._plain for name in columns):
+            self._touch(indices, columns)
+            said = direct({name: taken(self._plain[name], indices, _lend) for name in columns})
+            return tossed(said, query.outcomes, rng)
         # The frame gets no name: its memory must be free again when the next block is drawn.
         return tossed(query.evaluate(self._frame(indices, columns, _lend)), query.outcomes, rng)
 
@@ -131,6 +142,7 @@ class LocalRows:
         return self._stored[name]
 
     def _frame(self, indices: Indices, columns: Sequence[str], buffer: Buffer) -> pl.DataFrame:
+        self._touch(indices, columns)
         if not columns:
             return pl.DataFrame(height=indices.size)  # a constant still has one value per row
         first, *others = (self._column(name).take(name, indices, buffer) for name in columns)
@@ -138,6 +150,9 @@ class LocalRows:
         # dict, which it takes its time to look through.
         frame = first.to_frame()
         return frame.hstack(others) if others else frame
+
+    def _touch(self, indices: Indices, columns: Sequence[str]) -> None:
+        """Say which rows are about to be taken, to whom it may help."""
 
     def _block(self, columns: Sequence[str]) -> int:
         row_bytes = sum(self._column(name).row_bytes for name in columns)

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.errors import InvalidQuery
 from holdfast.queries import physical
-from holdfast.queries.expression import Expression, canonical, from_text, work
+from holdfast.queries.expression import Expression, canonical, compiled, from_text, work
 from holdfast.queries.functions.logic import PHYSICAL
 from holdfast.queries.functions.table import RULES
 from holdfast.queries.made_up import HOSTILE, made_up
@@ -26,8 +26,7 @@ def rows() -> pl.DataFrame:
 
 def plainly(expression: Expression, rows: pl.DataFrame) -> pl.Series:
     """Evaluate without the safety net that would turn a failing row into NULL."""
-    settled = physical.settled(rows, expression.reads)
-    result = settled.select(expression.compiled).to_series()
+    result = expression.on_settled(physical.settled(rows, expression.reads))
     return result if result.len() == rows.height else result.new_from_index(0, rows.height)
 
 
@@ -94,11 +93,11 @@ def test_the_steps_that_polars_takes_are_counted_when_operations_nest(text):
     """Put an operation into its own holes, twice: had it mentioned an argument unseen, the tree would outgrow."""
     for _ in range(3):
         try:
-            expression = from_text(text, SCHEMA)
+            from_text(text, SCHEMA)
         except InvalidQuery as refusal:
             assert "steps" in str(refusal) or "deep" in str(refusal) or "parts" in str(refusal)  # noqa: PT017
             return
-        tree = expression.compiled.meta.serialize(format="json")
+        tree = compiled(translated(text, SCHEMA)).meta.serialize(format="json")
         leaves = tree.count('"Column"') + tree.count('"Literal"')
         assert leaves <= 5 * work(translated(text, SCHEMA))  # a few constants of its own for every step
         text = re.sub(r"\b[xy]\b", f"({text})", text)

@@ -25,7 +25,7 @@ def _is(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
 
 
 def _comparison(operator: Callable[[Any, Any], Any]) -> Rule:
-    return Rule(("value", "value"), Type.BOOL, lambda _, args: operator(args[0], args[1]))
+    return Rule(("value", "value"), Type.BOOL, lambda _, args: operator(args[0], args[1]), direct=True)
 
 
 def _in(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
@@ -99,13 +99,17 @@ _COMPARE = {"=": eq, "<>": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 RULES: dict[str, Rule] = {
     **{op: _comparison(operator) for op, operator in _COMPARE.items()},
     "BETWEEN": Rule(
-        ("value",) * 3, Type.BOOL, lambda _, args: (args[0] >= args[1]) & (args[0] <= args[2]), copies=(2, 1)
+        ("value",) * 3,
+        Type.BOOL,
+        lambda _, args: (args[0] >= args[1]) & (args[0] <= args[2]),
+        copies=(2, 1),
+        direct=True,
     ),
     "IN": Rule(("value",), Type.BOOL, _in, more=True),
     "IS": Rule(("value",), Type.BOOL, _is, null="never"),
-    "AND": Rule(("boolean",), Type.BOOL, lambda _, args: reduce(and_, args), more=True),
-    "OR": Rule(("boolean",), Type.BOOL, lambda _, args: reduce(or_, args), more=True),
-    "NOT": Rule(("boolean",), Type.BOOL, lambda _, args: args[0].not_()),
+    "AND": Rule(("boolean",), Type.BOOL, lambda _, args: reduce(and_, args), more=True, direct=True),
+    "OR": Rule(("boolean",), Type.BOOL, lambda _, args: reduce(or_, args), more=True, direct=True),
+    "NOT": Rule(("boolean",), Type.BOOL, lambda _, args: ~args[0], direct=True),
     "CASE": Rule(("value",), None, _case, more=True),
     "COALESCE": Rule(("value",), None, lambda _, args: pl.coalesce(*args), null="all", more=True),
     "NULLIF": Rule(

@@ -32,7 +32,8 @@ class Rule:
     `gives=None` means: the common type of all arguments. `may_be_nan` marks results that can be NaN, which is NULL
     to every operation but those with `passes_nan` (arithmetic, where NaN stays NaN), so it is turned into NULL
     once, where it matters. `copies` says how often each argument is mentioned in what Polars evaluates (the last one
-    repeats): mentions multiply when operations nest, so they are counted and bounded.
+    repeats): mentions multiply when operations nest, so they are counted and bounded. `direct` marks operations whose
+    `build` is made of operators alone, which series know too.
     """
 
     takes: tuple[str, ...]
@@ -44,6 +45,7 @@ class Rule:
     may_be_nan: bool = False
     passes_nan: bool = False
     copies: tuple[int, ...] = (1,)
+    direct: bool = False
 
 
 def null_of(rule: Rule, args: Sequence[Node]) -> bool:

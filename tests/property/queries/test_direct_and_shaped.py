@@ -1,0 +1,167 @@
+"""Two ways to do less: evaluating without an expression, parsing a text's shape once. Neither may change an answer."""
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.errors import HoldfastError, InvalidQuery
+from holdfast.queries import physical, translate
+from holdfast.queries.base import Said
+from holdfast.queries.build import build_mean
+from holdfast.queries.direct import direct
+from holdfast.queries.expression import compiled, from_text
+from holdfast.queries.made_up import made_up
+from holdfast.queries.node import Node
+from holdfast.queries.shape import shaped
+from holdfast.queries.translate import translated
+from holdfast.rows.memory import memory_rows
+from holdfast.schema import Schema, Type
+from query_examples import BOOLEANS, EVERYTHING, SCHEMA
+from random_queries import QUICK, compare, number_leaf, predicate
+
+ROWS = made_up(SCHEMA, 200, np.random.default_rng(5), hostile=0.7)
+PLAIN = Schema(tuple(column for column in SCHEMA if column.type in (Type.INT, Type.FLOAT, Type.BOOL)), "numbers")
+simple = st.builds("{} {} {}".format, number_leaf, compare, number_leaf)
+predicates = st.recursive(
+    st.one_of(simple, st.builds("{} between {} and {}".format, number_leaf, number_leaf, number_leaf), predicate),
+    lambda parts: st.one_of(
+        st.builds("({}) and ({})".format, parts, parts),
+        st.builds("({}) or ({})".format, parts, parts),
+        st.builds("not ({})".format, parts),
+    ),
+    max_leaves=4,
+)
+
+
+def tree_of(text: str) -> Node | str:
+    """The checked tree, or how the text is refused."""
+    try:
+        return translated(text, SCHEMA)
+    except HoldfastError as refusal:
+        return str(refusal)
+
+
+def tree_without_shape(text: str) -> Node | str:
+    try:
+        return translate._walked(translate._parsed(text, SCHEMA), SCHEMA, {})
+    except HoldfastError as refusal:
+        return str(refusal)
+
+
+def both(text: str) -> tuple[pl.Series, pl.Series] | None:
+    """The values without and with an expression; None if the text is refused or takes an expression."""
+    try:
+        expression = from_text(text, SCHEMA)
+    except InvalidQuery:
+        return None
+    if expression.direct is None:
+        return None
+    rows = physical.settled(ROWS, expression.reads)
+    return expression.on_settled(rows), rows.select(compiled(translated(text, SCHEMA))).to_series()
+
+
+def agree(pair: tuple[pl.Series, pl.Series]) -> bool:
+    return pair[0].dtype == pair[1].dtype and pair[0].equals(pair[1], null_equal=True)
+
+
+def test_every_direct_example_agrees_with_its_expression():
+    pairs = {text: pair for text in EVERYTHING if (pair := both(text)) is not None}
+    assert {"x > 0.5", "i < j", "b and c", "x between 0 and 1", "t >= 'a'", "d > e"} <= set(pairs)
+    assert [text for text, pair in pairs.items() if not agree(pair)] == []
+
+
+@QUICK
+@given(predicates)
+def test_a_random_direct_predicate_agrees_with_its_expression(text):
+    pair = both(text)
+    assert pair is None or agree(pair)
+
+
+def test_a_wrong_operator_would_be_noticed():
+    node = translated("x > y", SCHEMA)
+    wrong = direct(Node(">=", node.args, type=node.type, nullable=node.nullable))
+    equal = ROWS.with_columns(y=pl.col("x"))
+    rows = physical.settled(equal, from_text("x > y", SCHEMA).reads)
+    assert wrong is not None
+    assert not agree((wrong(rows), rows.select(compiled(node)).to_series()))
+
+
+def test_numbers_beyond_double_precision_are_compared_as_what_they_are():
+    rows = pl.DataFrame({"i": [2**53, 2**53 + 1]})
+    for text, expected in {f"i > {2**53}": [False, True], f"i between 0.5 and {2**53}": [True, False]}.items():
+        assert from_text(text, SCHEMA).series(rows).to_list() == expected
+
+
+def test_a_narrow_number_is_compared_in_double_precision():
+    frame = pl.DataFrame({"x": pl.Series([0.1], dtype=pl.Float32), "i": pl.Series([100], dtype=pl.Int8)})
+    source = memory_rows(frame)
+    for text, share in {"x > 0.1": 1, "x = 0.1": 0, "i < 1000": 1, "i > -1000.5": 1}.items():
+        query = build_mean(text, source.schema)
+        assert query.direct is not None
+        tally = source.tally(query, draws=5, mass=0.0, rng=np.random.default_rng(0))
+        assert tally.tolist() == [5 - 5 * share, 5 * share]
+
+
+def on_arrays(text: str, where: str | None) -> tuple[Said, Said] | None:
+    """What 200 rows say, from a frame and from arrays, none of it missing: only such arrays are used."""
+    sure = Schema(tuple(type(c)(c.name, c.type, False) for c in PLAIN), "numbers")
+    rows = made_up(sure, 200, np.random.default_rng(9), hostile=0.5)
+    within = None if where is None and text in BOOLEANS else (-10.0, 10.0)
+    try:
+        query = build_mean(text, sure, within=within, where=where)
+    except HoldfastError:
+        return None
+    if query.direct is None:
+        return None
+    return query.evaluate(rows), query.direct({name: rows[name].to_numpy() for name in query.columns})
+
+
+@pytest.mark.parametrize("where", [None, "i > 0", "x between -1 and 1 or b"])
+def test_arrays_say_what_frames_say(where):
+    tried = [pair for text in [*BOOLEANS, "x", "i"] if (pair := on_arrays(text, where)) is not None]
+    assert len(tried) >= (10 if where is None else 2)
+    for from_frame, from_arrays in tried:
+        np.testing.assert_array_equal(from_frame, from_arrays)
+        assert from_frame.dtype == from_arrays.dtype
+
+
+@pytest.mark.parametrize("text", EVERYTHING)
+def test_a_text_means_the_same_with_and_without_its_shape(text):
+    assert tree_of(text) == tree_without_shape(text)
+
+
+@QUICK
+@given(predicates)
+def test_a_random_text_means_the_same_with_and_without_its_shape(text):
+    for asked in (text, text.upper(), text.replace(" ", "\n")):
+        assert tree_of(asked) == tree_without_shape(asked)
+
+
+NUMBERS_IN_ODD_PLACES = [
+    "x > 1_000", "x > 0x1F", "x > .5", "x > 5.", "x > 1.5.2", "x > 1e", "x > 1e5", "x > 1E-3", "x > 5abc", "x>5AND i<3",
+    "s = '5'", "s = '5' and x > 5", "s = 'a''5' and x > 5", "s = '5\\' and x > 5", 's = "5" and x > 5', "x > 5 -- 6",
+    "x > 5 /* 6 */", "s = e'5' and x > 1", "s = x'41' and x > 1", "x > $5", "x > ?1", "x > 5;", "round(x, 2) > 1",
+    "round(x, 16) > 1", "log10(x) > 1", "log2(x) > 2", "log(10, x) > 2", "x in (3, 1, 2, 1.0)", "d > '2020-01-01'",
+    "d > date'2020-01-01' and x > 1", "x > -5", "x > - 5", "x > -(5)", "x > - -5", "-9223372036854775808 < i",
+    "x > 99999999999999999999", "x > 1e999", "left(s, 2) = 'ab'", "cast(x as decimal(10, 2)) > 1", "x[1] > 2",
+    "case 1 when 1 then x else 2 end > 1", "x > 8140173920", "i = 8140173920 and j = 8140173921", "x > ٣",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", NUMBERS_IN_ODD_PLACES)
+def test_odd_numbers_mean_the_same_with_and_without_a_shape(text):
+    assert tree_of(text) == tree_without_shape(text)
+    assert tree_of(text.replace("5", "6").replace("1", "7")) == tree_without_shape(
+        text.replace("5", "6").replace("1", "7")
+    )
+
+
+def test_texts_of_one_shape_are_parsed_once():
+    translate._parsed_shape.cache_clear()
+    trees = {str(translated(f"x > {number} and s = '1'", SCHEMA)) for number in (1, 22, 333)}
+    assert len(trees) == 3
+    assert translate._parsed_shape.cache_info().misses == 1
+    assert shaped("s = 'it''s 5'") is not None
+    assert shaped("x > 5 -- '") is None
