@@ -4,7 +4,6 @@ The environment is made on first use, under benchmarks/.envs, from the versions 
 process there answers when told to, and says how long it took by its own clock.
 """
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -14,18 +13,24 @@ from typing import Any, Self
 
 import numpy as np
 
+Numbers = np.ndarray[Any, Any]
 HERE = Path(__file__).parent
 ENVIRONMENT = HERE / ".envs" / "diffprivlib"
 CHILD = """
 import sys, time, warnings
 warnings.simplefilter("ignore")
 import numpy as np
-from diffprivlib.tools import mean
-values = np.load(sys.argv[1], mmap_mode="r")
+from diffprivlib.tools import histogram, mean
+delay, distance, carrier = (np.load(path, mmap_mode="r") for path in sys.argv[1:])
+questions = {
+    "share": lambda: mean((delay > 15).astype(np.float64), epsilon=1e-4, bounds=(0.0, 1.0)),
+    "group": lambda: mean(distance[carrier == 6].astype(np.float64), epsilon=1e-4, bounds=(0.0, 5_000.0)),
+    "histogram": lambda: histogram(carrier, epsilon=1e-4, bins=8, range=(0, 8)),
+}
 print("ready", flush=True)
-for _ in sys.stdin:
+for line in sys.stdin:
     begin = time.perf_counter()
-    mean((values > 15).astype(np.float64), epsilon=1e-4, bounds=(0.0, 1.0))
+    questions[line.strip()]()
     print(time.perf_counter() - begin, flush=True)
 """
 
@@ -48,13 +53,13 @@ def python(*, make: bool = True) -> Path | None:
 
 
 class Timer:
-    """A child that takes diffprivlib's mean of `values > 15` each time it is called."""
+    """A child that asks diffprivlib one of the questions each time it is called, and keeps what its clock says."""
 
-    def __init__(self, values: np.ndarray[Any, Any]) -> None:
-        self.told: list[float] = []
+    def __init__(self, delay: Numbers, distance: Numbers, carrier: Numbers) -> None:
+        self.told: dict[str, list[float]] = {}
         self.why = "not installed here"
-        self._interpreter = python(make=values.size > 1_000_000)
-        self._values = values
+        self._interpreter = python(make=delay.size > 1_000_000)
+        self._columns = {"delay": delay, "distance": distance, "carrier": carrier}
         self._child: subprocess.Popen[str] | None = None
 
     @property
@@ -64,23 +69,23 @@ class Timer:
     def __enter__(self) -> Self:
         if self._interpreter is None:
             return self
-        descriptor, name = tempfile.mkstemp(suffix=".npy")
-        os.close(descriptor)
-        self._file = Path(name)
-        np.save(self._file, self._values)
+        self._folder = tempfile.TemporaryDirectory()
+        paths = [str(Path(self._folder.name) / f"{name}.npy") for name in self._columns]
+        for path, values in zip(paths, self._columns.values(), strict=True):
+            np.save(path, values)
         self._child = subprocess.Popen(
-            [str(self._interpreter), "-c", CHILD, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [str(self._interpreter), "-c", CHILD, *paths], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         if self._line() != "ready":
             raise RuntimeError("diffprivlib did not start")
         return self
 
-    def __call__(self) -> None:
+    def __call__(self, question: str) -> None:
         assert self._child is not None
         assert self._child.stdin is not None
-        self._child.stdin.write("\n")
+        self._child.stdin.write(f"{question}\n")
         self._child.stdin.flush()
-        self.told.append(float(self._line()))
+        self.told.setdefault(question, []).append(float(self._line()))
 
     def _line(self) -> str:
         assert self._child is not None
@@ -93,4 +98,4 @@ class Timer:
         if self._child is not None and self._child.stdin is not None:
             self._child.stdin.close()
             self._child.wait(timeout=60)
-            self._file.unlink()
+            self._folder.cleanup()

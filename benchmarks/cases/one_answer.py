@@ -13,6 +13,7 @@ questions at once. OpenDP and diffprivlib add noise, and promise privacy instead
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count
 from pathlib import Path
 from time import perf_counter
@@ -114,8 +115,8 @@ def scans(found: Found, n: int, frame: pl.DataFrame, path: Path, asking: Asking,
     carrier = frame["carrier"].to_physical().to_numpy()
     database = duckdb.connect(str(path.with_suffix(".duckdb")))
     database.execute(f"CREATE TABLE IF NOT EXISTS flights AS SELECT * FROM '{path}'")
-    percent = 100 * FEW / n
-    dp_mean = opendp_mean(n)
+    bernoulli, system = (f"{100 * FEW / n:.6f} PERCENT ({how})" for how in ("bernoulli", "system"))
+    dp = OpenDP(n)
 
     def duck(question: str, source: str) -> Callable[[], object]:
         return lambda: database.execute(SQL[question].format(source)).fetchall()
@@ -143,9 +144,9 @@ def scans(found: Found, n: int, frame: pl.DataFrame, path: Path, asking: Asking,
             "DuckDB table": duck("share", "flights"),
             "DuckDB Parquet": duck("share", f"'{path}'"),
             "DuckDB sample, rows": duck("share", sampled("delay", f"{FEW} ROWS")),
-            "DuckDB sample, bernoulli": duck("share", sampled("delay", f"{percent:.6f} PERCENT (bernoulli)")),
-            "DuckDB sample, system": duck("share", sampled("delay", f"{percent:.6f} PERCENT (system)")),
-            "OpenDP": lambda: dp_mean((delay > 15).astype(np.float64)),
+            "DuckDB sample, bernoulli": duck("share", sampled("delay", bernoulli)),
+            "DuckDB sample, system": duck("share", sampled("delay", system)),
+            "OpenDP": lambda: dp.mean((delay > 15).astype(np.float64)),
         },
         "group": {
             "holdfast": burst(asking.group),
@@ -154,6 +155,9 @@ def scans(found: Found, n: int, frame: pl.DataFrame, path: Path, asking: Asking,
             "DuckDB table": duck("group", "flights"),
             "DuckDB Parquet": duck("group", f"'{path}'"),
             "DuckDB sample, rows": duck("group", sampled("distance, carrier", f"{FEW} ROWS")),
+            "DuckDB sample, bernoulli": duck("group", sampled("distance, carrier", bernoulli)),
+            "DuckDB sample, system": duck("group", sampled("distance, carrier", system)),
+            "OpenDP": lambda: dp.group_mean(np.where(carrier == 6, distance, 0.0), carrier == 6),
         },
         "histogram": {
             "holdfast": burst(asking.histogram),
@@ -162,20 +166,23 @@ def scans(found: Found, n: int, frame: pl.DataFrame, path: Path, asking: Asking,
             "DuckDB table": duck("histogram", "flights"),
             "DuckDB Parquet": duck("histogram", f"'{path}'"),
             "DuckDB sample, rows": duck("histogram", sampled("carrier", f"{FEW} ROWS")),
+            "DuckDB sample, bernoulli": duck("histogram", sampled("carrier", bernoulli)),
+            "DuckDB sample, system": duck("histogram", sampled("carrier", system)),
+            "OpenDP": lambda: dp.histogram(carrier.astype(np.int32)),
         },
     }
     table = Table(f"One answer beside a scan, n = {n:,}", ["contender", "rows read", "share", "group", "histogram"])
     columns: dict[str, Times] = {}
-    with diffpriv.Timer(delay) as timer:
-        if timer.ready:
-            every["share"]["diffprivlib"] = timer
+    with diffpriv.Timer(delay, distance, carrier) as timer:
         for question, contenders in every.items():
+            if timer.ready:
+                contenders["diffprivlib"] = partial(timer, question)
             times = alternate(contenders, repeats, warm=1, most_seconds=20.0)
             times |= {"holdfast": asked["settled"][BURST - COLD :], AFTER: asked["after a scan"][COLD:]}
             for each in asked:
                 asked[each] = []
             if "diffprivlib" in times:
-                times["diffprivlib"] = timer.told[1:]  # its own clock: the pipe is not its fault
+                times["diffprivlib"] = timer.told[question][1:]  # its own clock: the pipe is not its fault
             found.raw[f"{question}, n = {n:,}"] = rounded(times)
             columns[question] = times
     database.close()
@@ -188,13 +195,13 @@ def scans(found: Found, n: int, frame: pl.DataFrame, path: Path, asking: Asking,
         cells = []
         for question, times in columns.items():
             if name not in times:
-                cells.append("not measured" if timer.ready or name != "diffprivlib" else timer.why)
+                cells.append(timer.why)
                 continue
             middle = medians(times)
             ratio = middle[name] / middle["holdfast"]
             cells.append(shown(middle[name]) + ("" if "holdfast" in name else f" ({ratio:,.3g}x)"))
             if "holdfast" not in name:
-                goal = 1_000.0 if name == "OpenDP" and largest else None
+                goal = 1_000.0 if name == "OpenDP" and largest and question == "share" else None
                 compared(found, f"{question}: {name}", middle[name], middle, n, goal)
         read = f"{FEW:,}" if "holdfast" in name else f"all, keeps {FEW:,}" if "sample" in name else "all"
         table.rows.append([name, "some blocks" if "system" in name else read, *cells])
@@ -212,14 +219,26 @@ def compared(found: Found, name: str, theirs: float, middle: dict[str, float], n
         found.ratio(f"{name} / {ours}, n = {n:,}", theirs / middle[ours], goal=goal, better="higher")
 
 
-def opendp_mean(n: int, queries: int = QUERIES) -> Any:
-    """Return OpenDP's mean of n numbers in [0, 1], with epsilon 1 split over so many questions."""
-    import opendp.prelude as dp
+class OpenDP:
+    """OpenDP's measurements of n rows, with epsilon 1 split over so many questions."""
 
-    dp.enable_features("contrib")
-    mean: Any = dp.t.then_mean
-    domain = dp.vector_domain(dp.atom_domain(bounds=(0.0, 1.0), nan=False), size=n)
-    return (domain, dp.symmetric_distance()) >> mean() >> dp.m.then_laplace(queries / n)
+    def __init__(self, n: int, queries: int = QUERIES) -> None:
+        import opendp.prelude as dp
+
+        dp.enable_features("contrib")
+        made: Any = dp.t
+        share = dp.vector_domain(dp.atom_domain(bounds=(0.0, 1.0), nan=False), size=n)
+        distance = dp.vector_domain(dp.atom_domain(bounds=(0.0, 5_000.0), nan=False), size=n)
+        carrier = dp.vector_domain(dp.atom_domain(T="i32"))
+        distances = dp.symmetric_distance()
+        self.mean: Any = (share, distances) >> made.then_mean() >> dp.m.then_laplace(queries / n)
+        self._total: Any = (distance, distances) >> made.then_mean() >> dp.m.then_laplace(5_000.0 * queries / n)
+        counted = made.then_count_by_categories(categories=list(range(8)), null_category=False)
+        self.histogram: Any = (carrier, distances) >> counted >> dp.m.then_laplace(float(queries))
+
+    def group_mean(self, total: Any, inside: Any) -> float:
+        """A group's size is not public: the quotient of two noisy means, as its users write it."""
+        return float(self._total(total) / self.mean(inside.astype(np.float64)))
 
 
 def run(small: bool, scratch: Path) -> Found:

@@ -19,7 +19,7 @@ from typing import Any
 import duckdb
 import polars as pl
 from benchmarks import flights
-from benchmarks.cases.one_answer import opendp_mean
+from benchmarks.cases.one_answer import OpenDP
 from benchmarks.measure import Found, Table, main, shown
 from benchmarks.unkept import Unkept
 
@@ -63,7 +63,7 @@ def contenders(n: int, queries: int, path: Path, frame: pl.DataFrame) -> dict[st
     database.execute(f"CREATE TABLE IF NOT EXISTS flights AS SELECT * FROM '{path}'")
     delay, rng = frame["delay"].to_numpy(), Randomness().generator()
     holdout = Thresholdout(threshold=4 / n**0.5, sigma=1 / n**0.5, budget=queries, key=1)
-    private, nothing = opendp_mean(n, queries), float("inf")
+    private, nothing = OpenDP(n, queries).mean, float("inf")
 
     def session(asked: hf.Session, rows: int | None) -> Ask:
         def ask(threshold: float) -> tuple[float, float]:

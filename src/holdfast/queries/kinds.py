@@ -266,11 +266,14 @@ class Histogram:
         other = len(self.categories)
         values = self.value.series(rows)
         if self.value.type is Type.STRING:
-            codes = values.cast(self._known, strict=False).to_physical().cast(pl.Int64).fill_null(other)
-        else:
-            old = pl.Series(self.categories, dtype=values.dtype, strict=False)
-            codes = values.replace_strict(old, range(other), default=other, return_dtype=pl.Int64)
-        said: NDArray[np.int64] = codes.to_numpy()
+            places: NDArray[Any] = values.cast(self._known, strict=False).to_physical().to_numpy()
+            if places.dtype.kind == "f":  # numpy's way to say that some are missing
+                places = np.nan_to_num(places, nan=other)
+            return places.astype(np.int64)
+        old = pl.Series(self.categories, dtype=values.dtype, strict=False)
+        said: NDArray[np.int64] = values.replace_strict(
+            old, range(other), default=other, return_dtype=pl.Int64
+        ).to_numpy()
         return said
 
 

@@ -14,7 +14,7 @@ from holdfast import check
 from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.queries.base import Direct, Query
 from holdfast.rows import draws as draw
-from holdfast.rows.columns import Buffer, Indices, Loans, StoredColumn, fresh, taken
+from holdfast.rows.columns import Buffer, CodedText, Indices, Loans, StoredColumn, fresh, taken
 from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of
 from holdfast.rows.kinds import Kind
 from holdfast.rows.toss import flipped, tossed
@@ -49,6 +49,11 @@ class LocalRows:
             column.name: stored.plain
             for column, _, stored in columns
             if stored.plain is not None and not column.nullable
+        }
+        self._coded = {
+            column.name: stored
+            for column, _, stored in columns
+            if isinstance(stored, CodedText) and stored.valid is None
         }
         self._schema = Schema(tuple(column for column, _, _ in columns), dataset=name)
         self._fingerprint = fingerprint
@@ -99,6 +104,13 @@ class LocalRows:
             self._touch(indices, columns)
             said = direct({name: taken(self._plain[name], indices, _lend) for name in columns})
             return tossed(said, query.outcomes, rng)
+        coded = self._coded.get(columns[0]) if len(columns) == 1 and query.identity is not None else None
+        if coded is not None and coded.dictionary.len() <= count:
+            # What a row says is what its text says, so every text is asked once. Not of functions from outside, which
+            # must not see texts that were not drawn.
+            self._touch(indices, columns)
+            texts = coded.dictionary.alias(columns[0]).to_frame()
+            return tossed(query.evaluate(texts).take(taken(coded.codes, indices, _lend)), query.outcomes, rng)
         # The frame gets no name: its memory must be free again when the next block is drawn.
         return tossed(query.evaluate(self._frame(indices, columns, _lend)), query.outcomes, rng)
 
