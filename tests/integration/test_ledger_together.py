@@ -1,14 +1,29 @@
 """Threads that wait for their turn are written together: one transaction, each its own answer or refusal."""
 
+import dis
+import fcntl
+import gc
+import itertools
 import os
+import shutil
+import sqlite3
+import subprocess
+import sys
 import threading
+import time
+import uuid
 
+import psycopg
 import pytest
 
 from holdfast.errors import BudgetExhausted, HoldfastError, LedgerUnavailable
 from holdfast.ledger import Cost, open_ledger
+from holdfast.ledger.database import Transaction
+from holdfast.ledger.scribe import Job
+from ledger_writer import environment
 
 THREADS = 8
+TRACED = ("ledger/database.py", "ledger/ledger.py", "ledger/scribe.py", "contextlib.py", "threading.py")
 
 
 def begin(path, flips=1_000):
@@ -38,7 +53,7 @@ def wait_together(ledger, ask):
     with store._writes.lock:
         for thread in threads:
             thread.start()
-        while len(store._waiting) < THREADS:
+        while len(store._scribe) < THREADS - 1:  # the scribe has taken one, and waits with it
             pass
     for thread in threads:
         thread.join()
@@ -93,38 +108,280 @@ def test_a_file_that_went_away_is_told_to_everyone(tmp_path):
     assert all(isinstance(one, LedgerUnavailable) for one in got)
 
 
-def test_an_interrupted_writer_leaves_the_others_work_to_them(tmp_path, monkeypatch):
-    ledger = begin(tmp_path / "x.ledger")
-    plain = ledger._store.turn
-    interrupts = iter([True])
-
-    def turn():
-        if next(interrupts, False):
-            raise KeyboardInterrupt
-        return plain()
-
-    monkeypatch.setattr(ledger._store, "turn", turn)
-    interrupted = []
-
-    def ask(number):
-        try:
-            return commit(ledger, number)
-        except KeyboardInterrupt:
-            interrupted.append(number)
-
-    wait_together(ledger, ask)
-    assert len(interrupted) == 1
-    assert ledger.verify().seq == THREADS - 1
-
-
 def test_a_forked_child_does_not_write_what_its_parents_threads_wait_for(tmp_path):
     path = tmp_path / "x.ledger"
     ledger = begin(path)
-    ledger._store._waiting.append(object())  # as a thread of the parent would, just before the fork
+    store = ledger._store
+    while store._scribe._thread is not None:
+        time.sleep(0.01)
+    store._scribe._jobs.put(Job(lambda writing: os._exit(9)))  # as a thread of the parent would, just before the fork
     child = os.fork()
     if child == 0:
         entry, _ = commit(ledger, 7)
         os._exit(0 if entry.seq == 1 else 1)
     assert os.waitpid(child, 0)[1] == 0
-    assert len(ledger._store._waiting) == 1
+    assert len(store._scribe) == 1
     assert begin(path).verify().seq == 1
+
+
+class Interrupt:
+    """Interrupts a thread at the `place`-th point where Python looks for signals: entries, after calls, jumps back."""
+
+    def __init__(self, place):
+        self.left, self.point, self._before = place, None, {}
+
+    def __call__(self, frame, event, _):
+        if not frame.f_code.co_filename.endswith(TRACED):
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        if event == "call":
+            self._before[frame] = None
+            self._count(frame)
+        elif event == "opcode":
+            before, self._before[frame] = self._before.get(frame), dis.opname[frame.f_code.co_code[frame.f_lasti]]
+            if before in ("CALL", "CALL_FUNCTION_EX", "JUMP_BACKWARD"):
+                self._count(frame)
+        elif event == "return":
+            self._before.pop(frame, None)
+        return self
+
+    def _count(self, frame):
+        self.left -= 1
+        if self.left == 0:
+            self.point = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno} {frame.f_code.co_name}"
+            sys.settrace(None)
+            raise KeyboardInterrupt
+
+
+def interrupted(ledger, place):
+    """Interrupt a thread that writes beside two others; return the point, what was left locked, and what each got."""
+    got, interrupt = {}, Interrupt(place)
+
+    def run(who, key):
+        if who == "interrupted":
+            sys.settrace(interrupt)
+        try:
+            got[who] = commit(ledger, who, key)
+        except (HoldfastError, ValueError, KeyboardInterrupt) as error:
+            got[who] = error  # with its traceback, as an interactive session keeps it
+        finally:
+            sys.settrace(None)
+
+    asked = [("flips", None), ("mean", "m"), ("interrupted", "i")]
+    threads = [threading.Thread(target=run, args=(who, key)) for who, key in asked]
+    gc.disable()  # what is collected meanwhile is not to be interrupted
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        gc.enable()
+    return interrupt.point, left_locked(ledger), got
+
+
+def left_locked(ledger):
+    commit(ledger, "after")  # the scribe has finished what nobody waits for
+    locked = []
+    with sqlite3.connect(ledger.location, timeout=0, isolation_level=None) as other:
+        try:
+            other.execute("BEGIN IMMEDIATE")
+            other.execute("ROLLBACK")
+        except sqlite3.OperationalError:
+            locked.append("the database")
+    other.close()
+    with open(f"{ledger.location}-lock", "a") as queue:
+        try:
+            fcntl.flock(queue, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.2)  # the scribe lets its caller go a moment before it leaves the queue
+            try:
+                fcntl.flock(queue, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                locked.append("the queue")
+    return locked
+
+
+def test_an_interrupt_anywhere_leaves_nothing_locked_and_the_others_answers_right(tmp_path, monkeypatch):
+    monkeypatch.setattr("holdfast.ledger.sqlite.PATIENCE", 0.1)
+    begin(tmp_path / "begun.ledger").close()
+    wrong = []
+    for place in itertools.count(1):
+        path = tmp_path / f"{place}.ledger"
+        shutil.copyfile(tmp_path / "begun.ledger", path)
+        with begin(path) as ledger:
+            commit(ledger, "before")  # connected
+            point, locked, got = interrupted(ledger, place)
+            if point is None:
+                break
+            wrong += [f"{point}: {what} stays locked" for what in locked]
+            with begin(path) as fresh:
+                written = {entry.hash: entry.question["n"] for entry in fresh.entries()}
+            for who in ("flips", "mean"):
+                entry, new = got[who] if isinstance(got[who], tuple) else (None, None)
+                if entry is None:
+                    wrong.append(f"{point}: {who} got {type(got[who]).__name__}")
+                elif written.get(entry.hash) != who:
+                    wrong.append(f"{point}: {who} was shown an answer that is not in the ledger")
+                elif not new:
+                    wrong.append(f"{point}: {who} was told that its own new answer had been there")
+            for who in ("flips", "mean", "interrupted"):
+                if list(written.values()).count(who) > 1:
+                    wrong.append(f"{point}: {who} was written and paid twice")
+            got.clear()
+    assert place > 30
+    assert wrong == []
+
+
+def test_a_writer_interrupted_by_real_signals_jams_nothing(tmp_path):
+    command = [sys.executable, "-W", "ignore", "-c", STORM, str(tmp_path / "x.ledger")]
+    ran = subprocess.run(command, env=environment(), capture_output=True, timeout=120, text=True)
+    assert ran.returncode == 0, ran.stderr
+
+
+STORM = """
+import signal, sys
+from holdfast.ledger import Cost, open_ledger
+
+def begin(path):
+    return open_ledger(path, dataset="d", fingerprint="f", terms={"caps": {"flips": 10**6, "intervals": 10**6}})
+
+ledger, shown, interrupts = begin(sys.argv[1]), [], 0
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+for number in range(1_500):
+    signal.setitimer(signal.ITIMER_REAL, 0.0001 * (number % 17 + 1))
+    try:
+        shown.append(ledger.commit(key=str(number), question={}, answer={}, cost=Cost(1, 1), rows_read=1)[0])
+    except KeyboardInterrupt:
+        interrupts += 1
+    finally:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        except KeyboardInterrupt:
+            pass
+assert interrupts > 100, interrupts
+written = {entry.hash for entry in begin(sys.argv[1]).entries()}
+assert {entry.hash for entry in shown} <= written
+keys = [entry.key for entry in ledger.entries()]
+assert len(set(keys)) == len(keys) == ledger.spent.flips
+"""
+
+
+def test_a_commit_that_fails_is_told_to_everyone_and_shows_nobody_an_answer(tmp_path, monkeypatch):
+    ledger = begin(tmp_path / "x.ledger")
+    store = ledger._store
+
+    def full(cursor):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(store, "commit", full)
+    got = wait_together(ledger, lambda number: commit(ledger, number))
+    assert all(isinstance(one, LedgerUnavailable) for one in got)
+    monkeypatch.undo()
+    assert ledger.spent.flips == 0
+    assert commit(ledger, 1)[0].seq == 1
+
+
+def test_a_commit_that_postgresql_turned_into_a_rollback_shows_nobody_an_answer(postgres_url, monkeypatch):
+    terms = {"caps": {"flips": 1_000, "intervals": 1_000}}
+    ledger = open_ledger(postgres_url, dataset=uuid.uuid4().hex, fingerprint="f", terms=terms)
+    append = Transaction.append
+
+    def undone(self, row):
+        append(self, row)
+        self._cursor.execute("ROLLBACK")
+
+    monkeypatch.setattr(Transaction, "append", undone)
+    with pytest.raises(LedgerUnavailable, match="gave up"):
+        commit(ledger, 1)
+    monkeypatch.undo()
+    assert commit(ledger, 1)[0].seq == 1
+    ledger.close()
+
+
+def test_a_text_that_cannot_be_sent_is_its_own_callers_trouble(postgres_url):
+    location = f"{postgres_url}{'&' if '?' in postgres_url else '?'}client_encoding=latin1"
+    with open_ledger(
+        location, dataset=uuid.uuid4().hex, fingerprint="f", terms={"caps": {"flips": 1_000, "intervals": 1_000}}
+    ) as ledger:
+
+        def ask(number):
+            try:
+                return commit(ledger, "€" if number == 3 else number)
+            except UnicodeError as error:
+                return error
+
+        got = wait_together(ledger, ask)
+        assert [number for number, one in enumerate(got) if number != 3 and not isinstance(one, tuple)] == []
+
+
+def test_writers_queue_whatever_isolation_the_server_prefers(postgres_url):
+    options = "options=-c%20default_transaction_isolation=repeatable%5C%20read"
+    location, dataset = f"{postgres_url}{'&' if '?' in postgres_url else '?'}{options}", uuid.uuid4().hex
+    terms = {"caps": {"flips": 10_000, "intervals": 1_000}}
+    ledgers = [open_ledger(location, dataset=dataset, fingerprint="f", terms=terms) for _ in range(2)]
+    refused = []
+
+    def write(ledger):
+        for number in range(50):
+            try:
+                commit(ledger, number)
+            except LedgerUnavailable as error:
+                refused.append(error)
+
+    threads = [threading.Thread(target=write, args=(ledger,)) for ledger in ledgers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for ledger in ledgers:
+        ledger.close()
+    assert refused == []
+
+
+FORKS = """
+import os, signal, sys, threading
+from holdfast.ledger import Cost, open_ledger
+
+def begin(path):
+    return open_ledger(path, dataset="d", fingerprint="f", terms={"caps": {"flips": 100, "intervals": 100}})
+
+def commit(ledger):
+    ledger.commit(key=None, question={}, answer={}, cost=Cost(1, 1), rows_read=1)
+
+ledger = begin(sys.argv[1])
+lock = ledger._store._writes.lock
+lock.acquire()  # as a thread that writes just now
+main = threading.main_thread().ident
+threading.Timer(0.3, signal.pthread_kill, (main, signal.SIGINT)).start()
+threading.Timer(0.6, lock.release).start()
+try:
+    child = os.fork()
+except KeyboardInterrupt:
+    sys.exit(0)  # as good
+if child == 0:
+    signal.alarm(5)  # ends a child that hangs
+    commit(ledger)
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0, "the child hangs"
+signal.alarm(5)
+commit(ledger)
+commit(begin(sys.argv[1] + "-other"))
+"""
+
+
+def test_an_interrupt_while_a_fork_waits_hangs_neither_parent_nor_child(tmp_path):
+    command = [sys.executable, "-W", "ignore", "-c", FORKS, str(tmp_path / "x.ledger")]
+    assert subprocess.run(command, env=environment(), capture_output=True, timeout=60).returncode == 0
+
+
+def test_a_database_that_cannot_hold_every_text_is_refused(postgres_url):
+    address = postgres_url.replace("+psycopg", "")
+    name = f"latin_{uuid.uuid4().hex[:8]}"
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+    terms = {"caps": {"flips": 1_000, "intervals": 1_000}}
+    location = postgres_url.replace("/postgres?", f"/{name}?")
+    assert location != postgres_url
+    with pytest.raises(LedgerUnavailable, match="UTF8"):
+        open_ledger(location, dataset="d", fingerprint="f", terms=terms)

@@ -1,8 +1,8 @@
 """A ledger in a database: one connection to read, one to write, each behind a lock.
 
 Writers of one ledger take turns anyway (each entry contains the hash of the one before), so a second writing
-connection would only wait inside the database instead of here. A thread that has its turn writes for all that wait:
-one transaction, one sync to disk, however many they are. Reads are short and never wait for writers.
+connection would only wait inside the database instead of here. The scribe writes for all threads that wait: one
+transaction, one sync to disk, however many they are. Reads are short and never wait for writers.
 
 Connections do not survive a fork: just before one, every store lets go of its connections, while no thread is
 using them; parent and child reconnect when they next need to.
@@ -11,14 +11,13 @@ using them; parent and child reconnect when they next need to.
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from copy import copy
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any, Protocol
 from weakref import WeakSet, finalize
 
 from holdfast.errors import HoldfastError, LedgerDamaged
+from holdfast.ledger.scribe import Job, Scribe
 from holdfast.ledger.store import Row, Tip
 from holdfast.ledger.tables import Statements
 
@@ -95,17 +94,6 @@ class Transaction:
         )
 
 
-class _Waiting:
-    """What one thread wants to write, until somebody has written it."""
-
-    __slots__ = ("done", "error", "settle")
-
-    def __init__(self, settle: Callable[[Transaction], None]) -> None:
-        self.settle = settle
-        self.done = False
-        self.error: HoldfastError | None = None
-
-
 class Database(ABC):
     """What SQLite and PostgreSQL share."""
 
@@ -117,7 +105,7 @@ class Database(ABC):
         self.dataset = dataset
         self.sql = sql
         self._reads, self._writes = Line(), Line()
-        self._waiting: deque[_Waiting] = deque()
+        self._scribe = Scribe()
         self._held: list[Held] = [self._writes, self._reads]
         finalize(self, _drop_all, self._held)  # a ledger that nobody closes leaves nothing open
         with _births:
@@ -139,6 +127,10 @@ class Database(ABC):
         """Whether the error only says that a connection kept open has died meanwhile."""
         return False
 
+    def commit(self, cursor: Any) -> None:
+        """Commit, or raise."""
+        cursor.execute("COMMIT")
+
     def turn(self) -> AbstractContextManager[None]:
         """Wait for this process's turn to write, where the database itself does not queue writers."""
         return nullcontext()
@@ -158,31 +150,53 @@ class Database(ABC):
         found = self._ask(self.sql.read, {"name": self.dataset, "start": start, "count": limit})
         return [Row._make(row) for row in found]
 
-    def write(self, settle: Callable[[Transaction], None]) -> None:
-        """Wait for the turn, then write what all waiting threads brought, in one transaction."""
-        mine = _Waiting(settle)
-        self._waiting.append(mine)
-        with self._writes.lock:
-            if not mine.done:  # else whoever had the turn before has written it with theirs, durably
-                self._write_waiting(mine)
-        if mine.error is not None:
-            raise mine.error
+    def create(self, genesis: Row) -> bool:
+        """Begin the ledger with this row; False if somebody else was first."""
+        begun: list[bool] = []
+        self._scribe.bring(Job(lambda _: begun.append(self.begin_at(genesis)), alone=True), self._write_all)
+        return begun[-1]
 
-    def _write_waiting(self, mine: "_Waiting") -> None:
-        batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
+    @abstractmethod
+    def begin_at(self, genesis: Row) -> bool:
+        """Do what `create` says; the scribe calls it, when it has the turn."""
+
+    def write(self, settle: Callable[[Transaction], None]) -> None:
+        """Have the scribe write this, with what other threads bring meanwhile, and return when it is durable.
+
+        Interrupted, the caller learns nothing; at worst the answer was paid for in vain, and asking again finds it.
+        """
+        self._scribe.bring(Job(settle), self._write_all)
+
+    def _write_all(self, take: Callable[[], list[Job]]) -> None:
+        """Wait for the turn, then do what has been brought by then: in one transaction, but for the first of all."""
+        with self._writes.lock, self.turn():
+            jobs = take()
+            together = [job for job in jobs if not job.alone]
+            if together:
+                self._write_together(together)
+            for job in jobs:
+                if job.alone:
+                    with job.outcome():
+                        job.do(None)
+
+    def _write_together(self, jobs: list[Job]) -> None:
+        settling = False
         try:
-            with self.turn(), self._transaction() as cursor:
+            with self._transaction() as cursor:
                 transaction = Transaction(self, cursor)
-                for one in batch:
-                    one.settle(transaction)
-        except HoldfastError as error:
-            for one in batch:
-                one.error = error if one is mine else copy(error)
-        except BaseException:  # this thread was interrupted: the others' work is undone, and theirs to write
-            self._waiting.extendleft(one for one in reversed(batch) if one is not mine)
-            raise
-        for one in batch:
-            one.done = True
+                settling = True
+                for job in jobs:
+                    job.do(transaction)
+                settling = False
+        except BaseException:
+            if not settling or len(jobs) == 1:
+                raise
+            for job in jobs:  # one of them is the reason: nobody else's work shall fail with it
+                with job.outcome():
+                    self._write_together([job])
+        else:
+            for job in jobs:
+                job.end()
 
     def close(self) -> None:
         """Close both connections."""
@@ -231,7 +245,7 @@ class Database(ABC):
             cursor = self._start()
             try:
                 yield cursor
-                cursor.execute("COMMIT")
+                self.commit(cursor)
             except BaseException:
                 self._undo(cursor)
                 raise
@@ -280,14 +294,16 @@ class Database(ABC):
     def _let_go(self) -> None:
         _drop_all(self._held)
 
-    def forget(self) -> None:
-        """In a forked child: what the parent's threads were waiting to write is theirs."""
-        self._waiting.clear()
-
     def resume(self) -> None:
-        """After a fork, in parent and child."""
+        """After a fork, in the parent."""
         for line in (self._reads, self._writes):
             line.lock.release()
+
+    def begin_anew(self) -> None:
+        """In a forked child: the parent's threads are not here, and what they wait to write is theirs."""
+        self._scribe = Scribe()
+        for line in (self._reads, self._writes):
+            line.lock = threading.Lock()
 
 
 def _drop_all(held: list[Held]) -> None:
@@ -297,27 +313,45 @@ def _drop_all(held: list[Held]) -> None:
 
 _living: WeakSet[Database] = WeakSet()
 _births = threading.Lock()
-_paused: list[Database] = []
 
 
-def _before_fork() -> None:
-    _births.acquire()
-    for store in list(_living):
-        _paused.append(store)
-        store.pause()
+class _Forking:
+    """Pauses every store around a fork. In a thread of its own, which no interrupt reaches: it would leave locks."""
 
+    def __init__(self) -> None:
+        self._paused: list[Database] = []
+        self._births_held = False
 
-def _after_fork() -> None:
-    while _paused:
-        _paused.pop().resume()
-    _births.release()
+    def before(self) -> None:
+        paused = threading.Event()
+        threading.Thread(target=self._pause, args=(paused,), daemon=True).start()
+        while not paused.is_set():  # not by join, which an interrupt makes believe that the thread has ended
+            with suppress(KeyboardInterrupt):  # Python would print it and fork all the same
+                paused.wait()
 
+    def _pause(self, paused: threading.Event) -> None:
+        _births.acquire()
+        self._births_held = True
+        for store in list(_living):
+            store.pause()
+            self._paused.append(store)
+        paused.set()
 
-def _after_fork_in_child() -> None:
-    for store in _paused:
-        store.forget()
-    _after_fork()
+    def in_parent(self) -> None:
+        while self._paused:
+            self._paused.pop().resume()
+        if self._births_held:
+            self._births_held = False
+            _births.release()
+
+    def in_child(self) -> None:
+        global _births
+        _births = threading.Lock()
+        self.__init__()  # type: ignore[misc]
+        for store in list(_living):
+            store.begin_anew()
 
 
 if hasattr(os, "register_at_fork"):  # not where there is no fork
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
+    _forking = _Forking()
+    os.register_at_fork(before=_forking.before, after_in_parent=_forking.in_parent, after_in_child=_forking.in_child)

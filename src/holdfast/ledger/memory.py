@@ -17,6 +17,7 @@ class MemoryStore:
         self.dataset = dataset
         self._rows: list[Row] = []
         self._by_key: dict[str, Row] = {}
+        self._indexed = 0
         self._lock = threading.Lock()
         self._process = os.getpid()
 
@@ -29,6 +30,12 @@ class MemoryStore:
 
     def find(self, key_digest: str) -> Row | None:
         """Return the row with this key."""
+        # Indexed here, so that adding a row is one step that no interrupt halves. Threads may index the same rows.
+        start, end = self._indexed, len(self._rows)
+        for row in self._rows[start:end]:
+            if row.key_digest is not None:
+                self._by_key[row.key_digest] = row
+        self._indexed = end
         return self._by_key.get(key_digest)
 
     def read(self, start: int, limit: int) -> list[Row]:
@@ -38,8 +45,6 @@ class MemoryStore:
     def append(self, row: Row) -> None:
         """Add the row; call it inside `write`."""
         self._rows.append(row)
-        if row.key_digest is not None:
-            self._by_key[row.key_digest] = row
 
     def create(self, genesis: Row) -> bool:
         """Begin with this row."""

@@ -8,6 +8,7 @@ it was paid for in vain, and asking again finds it.
 from typing import Any
 
 import psycopg
+from psycopg.pq import TransactionStatus
 from sqlalchemy import URL
 
 from holdfast.errors import HoldfastError, LedgerDamaged, LedgerUnavailable
@@ -22,6 +23,7 @@ _CREATING = 0x686F6C6466617374  # "holdfast": one session at a time creates the 
 class PostgresStore(Database):
     """The rows of one dataset in a PostgreSQL database."""
 
+    begin = "BEGIN ISOLATION LEVEL READ COMMITTED"  # whatever the server prefers: writers queue, none is turned away
     driver_errors = (psycopg.Error,)
 
     def __init__(self, url: URL, dataset: str) -> None:
@@ -30,9 +32,9 @@ class PostgresStore(Database):
         _, self._address = dialect.create_connect_args(url)
         super().__init__(url.render_as_string(hide_password=True), dataset, statements(dialect))
 
-    def create(self, genesis: Row) -> bool:
+    def begin_at(self, genesis: Row) -> bool:
         """Begin the ledger; make the tables first if they are not there."""
-        with self._writes.lock, self._transaction() as cursor:
+        with self._transaction() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%(number)s)", {"number": _CREATING})
             if not self._has_tables(cursor):
                 for statement in self.sql.schema:
@@ -41,10 +43,26 @@ class PostgresStore(Database):
 
     def connect(self) -> psycopg.Connection[Any]:
         """Connect; commits wait for the disk whatever the server's default is."""
-        connection = psycopg.connect(**self._address, autocommit=True)
+        connection = psycopg.connect(**{**self._address, "client_encoding": "utf8"}, autocommit=True)
+        encoding = connection.info.parameter_status("server_encoding")
+        if encoding != "UTF8":  # some texts could not be written
+            connection.close()
+            raise LedgerUnavailable(
+                f"Ledger {self.location} cannot be used: the database is encoded in {encoding}. Use one in UTF8.",
+                location=self.location,
+            )
         for setting in ("synchronous_commit TO on", f"lock_timeout TO '{PATIENCE}s'", "application_name TO holdfast"):
             connection.execute(f"SET {setting}")
         return connection
+
+    def commit(self, cursor: Any) -> None:
+        """Commit; outside a transaction, or after one that failed, PostgreSQL would call that a success."""
+        if cursor.connection.info.transaction_status is not TransactionStatus.INTRANS:
+            raise LedgerUnavailable(
+                f"Ledger {self.location} cannot be used: PostgreSQL gave up the transaction. Try again.",
+                location=self.location,
+            )
+        super().commit(cursor)
 
     def absent(self, error: Exception) -> bool:
         """Whether nobody has created the tables yet."""

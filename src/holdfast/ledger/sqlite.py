@@ -81,21 +81,20 @@ class SqliteStore(Database):
         elif self._beside("-wal").exists():
             raise self._damaged(f"the file is gone, but its log {path.name}-wal is there. Restore the file.")
 
-    def create(self, genesis: Row) -> bool:
+    def begin_at(self, genesis: Row) -> bool:
         """Begin the ledger: in a new file, or beside others in a file that is there."""
-        with self._writes.lock, self.turn():
-            if not self._path.exists():
-                self._build(genesis)
-                return True
-            if self._sole:
-                self._find_dataset()
-                return False
-            with self._transaction() as cursor:
-                cursor.execute(_HAS_LEDGERS)
-                if cursor.fetchone() is None:
-                    for statement in self.sql.schema:
-                        cursor.execute(statement)
-                return self.begin_ledger(cursor, genesis)
+        if not self._path.exists():
+            self._build(genesis)
+            return True
+        if self._sole:
+            self._find_dataset()
+            return False
+        with self._transaction() as cursor:
+            cursor.execute(_HAS_LEDGERS)
+            if cursor.fetchone() is None:
+                for statement in self.sql.schema:
+                    cursor.execute(statement)
+            return self.begin_ledger(cursor, genesis)
 
     def connect(self) -> sqlite3.Connection:
         """Open the file, which must exist."""
@@ -211,7 +210,7 @@ class SqliteStore(Database):
 def _inode(path: Path) -> int | None:
     try:
         return path.stat().st_ino
-    except FileNotFoundError:
+    except OSError:  # gone, or out of reach
         return None
 
 
