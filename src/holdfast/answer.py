@@ -189,8 +189,9 @@ class FlipsAnswer:
 class MinimumAnswer:
     """A point of small population loss, the interval of its loss, and how far it can be from the best.
 
-    `excess_bound` holds together with all intervals of the session, `expected_excess_bound` in expectation; None
-    where the session's guarantee has no such promise. `point` is in the scaled units of the loss, named by `names`.
+    `excess_bound` holds together with all intervals of the session, `expected_excess_bound` in expectation over the
+    session and for a loss whose range was fixed before it; None where the session's guarantee has no such promise.
+    `point` is in the scaled units of the loss, named by `names`.
     """
 
     point: tuple[float, ...]

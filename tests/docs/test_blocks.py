@@ -42,6 +42,22 @@ def test_how_to_blocks_run_in_a_session(page):
             exec(compile(block, page, "exec"), {"s": session, "hf": hf})
 
 
+def test_fitting_blocks_run_in_one_session(capsys):
+    pytest.importorskip("sklearn")
+    page = "docs/how-to/optimise.md"
+    found = blocks(page)
+    assert len(found) >= 5
+    rows = population.draw(100_000, np.random.default_rng(6), signals=0)
+    with hf.Session(rows, queries=200) as session:
+        names: dict[str, object] = {"s": session, "hf": hf}
+        for block in found:
+            exec(compile(block, page, "exec"), names)
+        judge, model = names["judge"], names["model"]
+        assert 0 <= judge(model) <= 1  # type: ignore[operator]
+        assert session.ledger.spent.answers == 3  # two fits, one score
+    assert "coins, convex, posterior" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("example", sorted(path.name for path in (ROOT / "examples").glob("*.py")))
 def test_examples_run(example, capsys):
     source = (ROOT / "examples" / example).read_text(encoding="utf-8")

@@ -1,11 +1,12 @@
 """Are gradients made of coins unbiased, and as noisy as the theorem says?  Seeded; tolerance derived; mutants caught.
 
-Coordinate j of one gradient is lo + w (X/ell - a)/(1 - 2a), X ~ Bin(ell, P_j), P_j = a + (1-2a) u_j, u_j the mean of
-(gradient - lo)/w over the rows. So over R gradients: |average - data mean| <= Z sd/sqrt(R), sd^2 = w^2 P(1-P)/(ell
-(1-2a)^2); and the empirical variance of (nearly normal) averages of ell coins is within Z sqrt(2/(R-1)) (1 + 1/ell)
-of sd^2 relatively; coordinates of different draws have correlation within Z/sqrt(R). Z covers all comparisons,
-FALSE_ALARM in all. A gradient that is not debiased, clipped, flipped too rarely, or answered by the same draws for all
-coordinates is caught.
+Coordinate j of one gradient is lo + w (X/ell - a)/(1 - 2a), X a sum of ell independent coins with biases P_i = a +
+(1-2a) f_i, f_i the mean over the rows of clip(ell u - i, 0, 1), u = (gradient - lo)/w. So over R gradients: |average -
+data mean| <= Z sd/sqrt(R), sd^2 = w^2 sum_i P_i(1-P_i)/(ell (1-2a))^2; and the empirical variance of (nearly normal)
+averages of ell coins is within Z sqrt(2/(R-1)) (1 + 1/ell) of sd^2 relatively; coordinates of different draws have
+correlation within Z/sqrt(R). Z covers all comparisons, FALSE_ALARM in all. A gradient that is not debiased, clipped,
+flipped too rarely, whose coins all ask about the whole range, or which the same draws answer for all coordinates, is
+caught.
 """
 
 import numpy as np
@@ -31,10 +32,21 @@ def source_and_objective():
     return source, loss.bind(source.schema, Ball(3.0, 3))
 
 
-def exact(source, objective) -> np.ndarray:
+def of_every_row(source, objective) -> np.ndarray:
+    """One line for each coordinate."""
     rows = source.gather(np.arange(N), objective.columns)
-    each = [objective.coordinates(rows, POINT, np.full(N, j)) for j in range(POINT.size)]
-    return np.array(each).mean(axis=1)
+    return np.array([objective.coordinates(rows, POINT, np.full(N, j)) for j in range(POINT.size)])
+
+
+def exact(source, objective) -> np.ndarray:
+    return of_every_row(source, objective).mean(axis=1)
+
+
+def filled(source, objective) -> np.ndarray:
+    """f_i: how much of each slice of its range a coordinate fills on average; one line for each coordinate."""
+    ranges = objective.ranges
+    u = (of_every_row(source, objective) - ranges.lows[:, None]) / ranges.widths[:, None]
+    return np.clip(ELL * u[:, None, :] - np.arange(ELL)[:, None], 0, 1).mean(axis=2)
 
 
 def scatter_is_as_stated(oracle_of, seed: int) -> bool:
@@ -42,9 +54,8 @@ def scatter_is_as_stated(oracle_of, seed: int) -> bool:
     oracle, rng = oracle_of(objective), np.random.default_rng(seed)
     drawn = np.array([oracle(POINT, source, rng) for _ in range(R)])
     mean, ranges = exact(source, objective), objective.ranges
-    u = (mean - ranges.lows) / ranges.widths
-    p = MASS + (1 - 2 * MASS) * u
-    sd = ranges.widths * np.sqrt(p * (1 - p) / ELL) / (1 - 2 * MASS)
+    p = MASS + (1 - 2 * MASS) * filled(source, objective)
+    sd = ranges.widths * np.sqrt((p * (1 - p)).sum(axis=1)) / (ELL * (1 - 2 * MASS))
     unbiased = np.abs(drawn.mean(axis=0) - mean) <= Z * sd / np.sqrt(R)
     spread = np.abs(drawn.var(axis=0, ddof=1) / sd**2 - 1) <= Z * np.sqrt(2 / (R - 1)) * (1 + 1 / ELL)
     apart = np.abs(np.corrcoef(drawn.T)[np.triu_indices(POINT.size, 1)]) <= Z / np.sqrt(R)
@@ -77,17 +88,28 @@ class FlippedHalfAsOften(CoinGradient):
         return ranges.lows + ranges.widths * share
 
 
+class Unsliced(CoinGradient):
+    """Every coin asks about the whole range: unbiased as well, but noisier."""
+
+    def __call__(self, point, source, rng):
+        which, ranges = np.repeat(np.arange(point.size), self.ell), self.objective.ranges
+        rows = source.gather(rng.integers(0, N, which.size), self.objective.columns)
+        bias = (self.objective.coordinates(rows, point, which) - ranges.lows[which]) / ranges.widths[which]
+        coins = (rng.random(which.size) < bias) ^ (rng.random(which.size) < self.mass)
+        share = coins.reshape(point.size, self.ell).mean(axis=1)
+        return ranges.lows + ranges.widths * (share - self.mass) / (1 - 2 * self.mass)
+
+
 class SharedDraws(CoinGradient):
-    """One row answers every coordinate."""
+    """One row and one flip answer for every coordinate."""
 
     def __call__(self, point, source, rng):
         rows = source.gather(rng.integers(0, N, self.ell), self.objective.columns)
         ranges, d = self.objective.ranges, point.size
-        toss = rng.random(self.ell)
+        toss, flipped = (np.arange(self.ell) + rng.random(self.ell)) / self.ell, rng.random(self.ell) < self.mass
         said = [self.objective.coordinates(rows, point, np.full(self.ell, j)) for j in range(d)]
-        ones = ((np.array(said) - ranges.lows[:, None]) / ranges.widths[:, None] > toss).sum(axis=1)
-        released = rng.binomial(ones, 1 - self.mass) + rng.binomial(self.ell - ones, self.mass)
-        return ranges.lows + ranges.widths * (released / self.ell - self.mass) / (1 - 2 * self.mass)
+        coins = ((np.array(said) - ranges.lows[:, None]) / ranges.widths[:, None] > toss) ^ flipped
+        return ranges.lows + ranges.widths * (coins.mean(axis=1) - self.mass) / (1 - 2 * self.mass)
 
 
 def test_coin_gradients_are_unbiased_and_scatter_as_stated(seed):
@@ -99,9 +121,21 @@ def test_pieces_that_fit_in_memory_change_nothing(seed, monkeypatch):
     assert scatter_is_as_stated(coins, seed)
 
 
-@pytest.mark.parametrize("mutant", [Undebiased, Clipped, FlippedHalfAsOften, SharedDraws])
+@pytest.mark.parametrize("mutant", [Undebiased, Clipped, FlippedHalfAsOften, Unsliced, SharedDraws])
 def test_a_wrong_gradient_is_caught(seed, mutant):
     assert not scatter_is_as_stated(lambda objective: mutant(objective, ELL, MASS), seed)
+
+
+def test_slices_vary_less_than_the_bound_and_than_whole_coins():
+    """Exactly: sum P_i(1-P_i) <= ell Q(1-Q) for the mean Q of the P_i, which is what the bound takes as ell/4."""
+    source, objective = source_and_objective()
+    p = MASS + (1 - 2 * MASS) * filled(source, objective)
+    sliced, whole = (p * (1 - p)).mean(axis=1), p.mean(axis=1) * (1 - p.mean(axis=1))
+    assert (sliced < 0.9 * whole).all()
+    ranges, oracle = objective.ranges, coins(objective)
+    variance = ranges.widths**2 * sliced / (ELL * (1 - 2 * MASS) ** 2)
+    assert (variance <= oracle.spread**2).all()
+    assert (exact(source, objective) ** 2 + variance).sum() <= oracle.moment**2
 
 
 def test_laplace_gradients_are_unbiased_and_as_noisy_as_stated(seed):

@@ -1,7 +1,7 @@
 """Run descent several times and pick the best run without looking too closely (A4+).
 
-Each run is within twice its expected excess with probability 1/2 or more, so log2(k/beta) runs leave a bad best run to
-chance beta/k. The best is chosen by
+Each run is within twice its expected excess with probability 1/2 or more, so log2(2k/beta) runs leave a bad best run to
+chance beta/(2k); choosing it may fail with the same chance. The best is chosen by
 
     coins         a coin estimate of every run's loss, the smallest wins
     exponential   the exponential mechanism on the mean loss of sampled rows
@@ -28,15 +28,19 @@ from holdfast.rows.base import RowSource
 SELECTORS = ("coins", "exponential")
 
 
-def runs_for(queries: int, beta: float) -> int:
-    """Return how many runs make all of `queries` best runs good with probability 1 - beta.
+def runs_for(statements: int, beta: float) -> int:
+    """Return how many runs leave half of each statement's share of beta to the choice among them.
+
+    `statements` are all that hold at once in the session (`session.plan.statements`), not the fits alone, and `beta` is
+    their part of its chance to fail (`session.plan.constants["beta2"]`): one bad best run has chance
+    2^-runs <= beta/(2 statements).
 
     >>> runs_for(100, 0.05)
-    11
+    12
     """
-    check.whole(queries=queries)
+    check.whole(statements=statements)
     check.probability(beta=beta)
-    return ceil(log2(queries / beta))
+    return ceil(log2(2 * statements / beta) - 1e-12)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,12 @@ from holdfast.planning import Plan
 
 @dataclass(frozen=True)
 class Excess:
-    """`expected` holds in expectation, `likely` together with all intervals of the session; None: no such promise."""
+    """`likely` holds together with all intervals of the session, for whatever loss was chosen; None: no such promise.
+
+    `expected` is an expectation over the whole session, and needs a loss range R that was fixed in advance. If answers
+    decided how large the loss is (its bounds, its domain), only the excess divided by R has expectation at most
+    `expected`/R: a loss may be made large exactly when the coins misled.
+    """
 
     expected: float | None
     likely: float | None

@@ -20,7 +20,10 @@ def mechanism_of(plan: Plan, wanted: str | None) -> str:
         check.one_of("mechanism", wanted, ("coins", "laplace"))
     if plan.mechanism not in ("coins", "laplace"):
         raise PlanConflict(
-            "Splitting answers from fresh rows, which descent would use up at once; plan with mechanism='coins'."
+            "This session answers from fresh rows, each used once, and a fit would use them up. Open one with"
+            " guarantee='posterior' (and a ledger of its own) to fit models; few questions are planned by splitting"
+            " unless you say so.",
+            guarantee=plan.guarantee,
         )
     if wanted is None or wanted == plan.mechanism:
         return plan.mechanism
@@ -39,7 +42,9 @@ def _mass(plan: Plan) -> float:
 
 def _epsilon(plan: Plan, draws: int) -> float:
     """Return the plan's epsilon, or the one at which an answer costs as many flips as `draws` coins."""
-    return plan.constants["epsilon"] if plan.mechanism == "laplace" else sqrt(draws) / plan.rows
+    if plan.mechanism == "laplace":
+        return plan.constants["epsilon"]
+    return sqrt(draws) / plan.rows * (1 - 1e-12)  # so that rounding never charges one flip more
 
 
 def oracle_of(plan: Plan, objective: Objective, kind: str, ell: int | None) -> CoinGradient | LaplaceGradient:

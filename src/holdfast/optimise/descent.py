@@ -5,8 +5,12 @@ The algorithm box:
     x_1 = centre of the domain
     for t = 1..T
         g    each coordinate of the mean gradient at x_t, answered by coins (or A1)
-        x_{t+1} = project(x_t - eta_t (g + l2 x_t))      eta_t = D/(M sqrt t), strongly convex 2/(H t)
+        x_{t+1} = project(x_t - eta_t v_t (g + l2 x_t))
     return the average of x_1..x_T (all, the last half, or weighted by t)
+
+    eta_t    D/sqrt(2 sum of v_s^2 |g_s|^2, s <= t), v_t = 1, or t if x_t counts t times; strongly convex 2/(H t), v = 1
+
+The steps follow the gradients that were released, not the largest there might be: the same promise, sooner kept.
 """
 
 from collections.abc import Callable
@@ -22,7 +26,6 @@ from holdfast.optimise.objective import Objective, Vector
 from holdfast.rows.base import RowSource
 
 Watch = Callable[[], None]
-SLACK = 1.25
 
 
 @dataclass(frozen=True)
@@ -47,16 +50,10 @@ class Descent:
         return None if most is None else most + self.objective.l2 * self.domain.norm
 
     @property
-    def step_norm(self) -> float:
-        """What the steps are scaled by: the sure bound where it is hardly larger, as it then serves both bounds."""
-        sure = self.largest
-        return self.moment if sure is None or self.moment < sure / SLACK else sure
-
-    @property
     def curvature(self) -> float:
         """H where the strongly convex steps have the better bound, else 0."""
         known = self.objective.ranges.curvature
-        if known > 0 and self._strong(self.step_norm, known) < self._convex(self.step_norm):
+        if known > 0 and self._strong(self.moment, known) < self._convex(self.moment):
             return known
         return 0.0
 
@@ -81,8 +78,7 @@ class Descent:
         return min(self._convex(self.largest), regret) + tail
 
     def _convex(self, norm: float) -> float:
-        diameter, step = self.domain.diameter, self.step_norm
-        return theorems.convex_excess(diameter, norm, self.iterations, average=self.average, step=step)
+        return theorems.convex_excess(self.domain.diameter, norm, self.iterations, average=self.average)
 
     def _strong(self, norm: float, curvature: float) -> float:
         return theorems.strongly_convex_excess(norm, curvature, self.iterations, average=self.average)
@@ -90,30 +86,34 @@ class Descent:
     def run(self, source: RowSource, rng: Generator, watch: Watch | None = None) -> "Run":
         """Descend; only released coins (or noisy answers) move the point."""
         curvature, l2 = self.curvature, self.objective.l2
-        etas = theorems.steps(self.domain.diameter, self.step_norm, curvature, self.iterations)
         weights = theorems.weights(self.average, self.iterations)
-        point = self.domain.centre
+        point = centre = self.domain.centre  # all sums are taken from here: far from zero they would lose their digits
         points, gradients = 0.0 * point, 0.0 * point
-        inner = squares = 0.0
-        for eta, weight in zip(etas, weights, strict=True):
+        inner = squares = seen = 0.0
+        for t, weight in enumerate(weights, start=1):
             gradient = self.oracle(point, source, rng) + l2 * point
-            points += weight * point
+            moved = point - centre
+            points += weight * moved
             gradients += weight * gradient
-            inner += weight * float(gradient @ point)
-            squares += weight * float(point @ point)
-            point = self.domain.project(point - eta * gradient)
+            inner += weight * float(gradient @ moved)
+            squares += weight * float(moved @ moved)
+            pull = float(t) if self.average == "weighted" and not curvature else 1.0
+            seen += pull * pull * float(gradient @ gradient)
+            eta = theorems.step(self.domain.diameter, curvature, t, seen)
+            point = self.domain.project(point - eta * pull * gradient)
             if watch is not None:
                 watch()
         total = float(weights.sum())
         mean = points / total
-        regret = theorems.released_regret(inner, self.domain.least(gradients), total)
+        least = self.domain.least(gradients) - float(gradients @ centre)
+        regret = theorems.released_regret(inner, least, total)
         if curvature:
             scatter = max(0.0, squares - total * float(mean @ mean))
             strong = theorems.released_regret_strong(
                 inner, gradients.tolist(), mean.tolist(), scatter, total, curvature
             )
             regret = min(regret, strong)
-        return Run(mean, max(0.0, regret))
+        return Run(self.domain.project(centre + mean), max(0.0, regret))
 
 
 @dataclass(frozen=True)

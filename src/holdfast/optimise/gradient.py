@@ -1,10 +1,12 @@
 """Noisy gradients: every coordinate a statistical query, all of them in one pass over freshly drawn rows.
 
-    coins     ell draws for each coordinate; a row tosses one coin with the bias of its coordinate, rescaled to [0, 1];
-              each coin is flipped with probability a; the share of ones is debiased, not clipped: unbiased.
+    coins     ell draws for each coordinate, whose range is cut into ell slices; draw i tosses one coin, its bias how
+              much of slice i the row's coordinate fills; each coin is flipped with probability a; the share of ones is
+              debiased, not clipped: unbiased, as the slices add up to the range.
     laplace   ell rows for each coordinate without replacement, their mean plus Laplace noise (A1).
 
-No row answers for two coordinates: one draw that answered d coins would have 2^d outcomes.
+No row answers for two coordinates: one draw that answered d coins would have 2^d outcomes. Slices vary less than coins
+that all ask about the whole range: a fit leaves most gradients near zero, and then most slices full or empty.
 """
 
 from collections.abc import Iterator
@@ -105,11 +107,12 @@ class CoinGradient:
         ranges = self.objective.ranges
         d = len(ranges.lows)
         ones = np.zeros(d, dtype=np.int64)
-        for which in _passes(d, self.ell, len(self.objective.columns)):
+        for which, piece in _passes(d, self.ell, len(self.objective.columns)):
             rows = source.gather(draws.with_replacement(rng, len(source), which.size), self.objective.columns)
             bias = self.objective.coordinates(rows, point, which)  # secret, like everything up to the coins
             bias -= ranges.lows[which]
-            bias /= ranges.widths[which]
+            bias *= (self.ell / ranges.widths)[which]
+            bias -= piece
             ones += np.bincount(which[rng.random(which.size) < bias], minlength=d)
         released = rng.binomial(ones, 1 - self.mass) + rng.binomial(self.ell - ones, self.mass)
         shares = (released / self.ell - self.mass) / (1 - 2 * self.mass)
@@ -177,8 +180,8 @@ class LaplaceGradient:
         return gradient
 
 
-def _passes(d: int, ell: int, columns: int) -> Iterator[NDArray[np.int64]]:
-    """Yield which coordinate each draw answers, in pieces that fit in memory: usually one."""
+def _passes(d: int, ell: int, columns: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Yield which coordinate and which slice of it each draw answers, in parts that fit in memory: usually one."""
     size = max(1, CELLS // max(1, columns))
     for start in range(0, d * ell, size):
-        yield np.arange(start, min(d * ell, start + size)) // ell
+        yield np.divmod(np.arange(start, min(d * ell, start + size)), ell)

@@ -6,6 +6,7 @@ import pytest
 
 import holdfast as hf
 from counting_rows import CountingRows
+from holdfast.optimise import runs_for
 from own_losses import MeanLoss, MedianLoss, uniform_table
 
 N = 20_000
@@ -161,9 +162,13 @@ def test_refused_before_any_row_is_read(rows, case):
 
 
 def test_splitting_cannot_descend(rows):
-    with pytest.raises(hf.PlanConflict):
-        session(rows, guarantee="split").minimize(logistic(), radius=1)
+    """The planner splits for few questions by itself, so the refusal says how to open a session that can fit."""
+    few = session(rows, queries=3)
+    assert few.plan.guarantee == "split"
+    with pytest.raises(hf.PlanConflict, match="guarantee='posterior'"):
+        few.minimize(logistic(), radius=1)
     assert rows.rows_read == 0
+    assert session(rows, queries=3, guarantee="posterior").minimize(logistic(), radius=1, iterations=3).point
 
 
 def test_an_excess_goal_sets_the_iterations(rows):
@@ -204,9 +209,11 @@ def test_the_information_guarantee_mixes_mechanisms(rows, plan, mechanism, selec
 
 def test_boosting_gives_laplace_a_bound_that_holds_with_confidence(rows):
     s = session(rows, queries=400, guarantee="information", mechanism="laplace")
-    quote = s.price(MeanLoss(("x0",)), kind="minimize", box=(-1, 1), iterations=5, rows_per_coordinate=500, runs=20)
-    assert quote.queries == 2  # one more interval, for the excess
-    assert s.price(MeanLoss(("x0",)), kind="minimize", box=(-1, 1), iterations=5).queries == 1
+    enough = runs_for(s.plan.statements, s.plan.constants["beta2"])
+    options = {"kind": "minimize", "box": (-1, 1), "iterations": 5, "rows_per_coordinate": 500}
+    assert s.price(MeanLoss(("x0",)), runs=enough, **options).queries == 2  # one more interval, for the excess
+    assert s.price(MeanLoss(("x0",)), runs=enough - 1, **options).queries == 1
+    assert s.price(MeanLoss(("x0",)), **options).queries == 1
 
 
 def test_own_losses_are_clipped_to_what_they_declare(rows):
