@@ -12,6 +12,7 @@ from typing import Any, Literal
 import anyio
 from anyio.to_thread import run_sync
 from mcp.server.mcpserver import MCPServer
+from mcp.server.transport_security import TransportSecuritySettings
 from mcp_types import CallToolResult, TextContent, ToolAnnotations
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -136,7 +137,16 @@ def serve_stdio(sessions: Mapping[str, Any]) -> None:
 
 def http_app(sessions: Mapping[str, Any], token: str) -> ASGIApp:
     """Return the application for streamable HTTP at /mcp; every request must bear the token."""
-    return _Guarded(build(sessions).streamable_http_app(stateless_http=True, json_response=True), token)
+    return _Guarded(unguarded(sessions), token)
+
+
+def unguarded(sessions: Mapping[str, Any]) -> ASGIApp:
+    """Return the application for streamable HTTP at /mcp, for somebody else to guard.
+
+    Whoever guards it asks for a token, which no page of another site can send: names of hosts need no check.
+    """
+    anywhere = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    return build(sessions).streamable_http_app(stateless_http=True, json_response=True, transport_security=anywhere)
 
 
 class _Guarded:

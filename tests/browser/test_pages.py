@@ -19,6 +19,11 @@ const named = e => e.labels?.length || e.getAttribute('aria-label') || e.getAttr
 return [...document.querySelectorAll('input, select, textarea, button, a, svg[role=img]')]
   .filter(e => !named(e)).map(e => e.outerHTML.slice(0, 120));
 """
+_SIDEWAYS = """
+return [...document.querySelectorAll('main *')].filter(e => e.scrollWidth > e.clientWidth + 1
+  && ['auto', 'scroll'].includes(getComputedStyle(e).overflowX) && !(e.tabIndex === 0 && (e.ariaLabel
+  || e.getAttribute('aria-labelledby') || e.labels?.length))).map(e => e.outerHTML.slice(0, 120));
+"""
 _LEVELS = "return [...document.querySelectorAll('h1, h2, h3')].map(e => Number(e.tagName[1]))"
 _CONTRAST = """
 const light = c => { const [r, g, b] = c.match(/[\\d.]+/g).map(Number).map(v => v / 255)
@@ -65,10 +70,14 @@ def fill(browser: Chrome, **fields: str) -> None:
 
 
 def is_sound(browser: Chrome) -> None:
-    """Nothing blocked by our own policy, nothing wider than the screen, everything has a name."""
+    """Nothing blocked by our own policy, nothing wider than the screen, everything has a name.
+
+    What may scroll sideways by itself can be reached with the keyboard and has a name too.
+    """
     blocked = [line["message"] for line in browser.get_log("browser") if "Content Security" in line["message"]]
     assert blocked == []
     assert browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
+    assert browser.execute_script(_SIDEWAYS) == []
     assert browser.execute_script(_NAMELESS) == []
     levels = browser.execute_script(_LEVELS)
     assert levels[0] == 1
@@ -108,6 +117,60 @@ def test_a_histogram_shows_a_bar_for_each_category(browser: Chrome, server: Runn
     wait(browser, lambda b: "histogram of carrier" in text(b, "#price"))
     press(browser, "Ask")
     wait(browser, lambda b: len(b.find_elements(By.CSS_SELECTOR, "#result svg.bar")) == 3)
+
+
+def test_a_model_is_fitted_from_the_form(browser: Chrome, server: Running) -> None:
+    sign_in(browser, server)
+    browser.get(f"{server.url}/datasets/flights")
+    left = text(browser, "#budget")
+    fill(browser, kind="minimize")
+    assert not browser.find_element(By.ID, "query").is_displayed()
+    assert not browser.find_element(By.ID, "loss_q").is_displayed()
+    fill(browser, loss="quantile")
+    assert browser.find_element(By.ID, "loss_q").is_displayed()
+    fill(browser, loss="logistic", target="dep_delay > 15", features="distance", radius="2")
+    wait(browser, lambda b: "'distance' has none" in text(b, "#price [role=alert]"))
+    most = 5_000 + int(browser.session_id[:6], 16)  # new for each browser
+    fill(browser, features=f"distance: 0 to {most}\nweekend")
+    wait(browser, lambda b: "excess at most" in text(b, "#price"))
+    press(browser, "Try on made-up rows, free")
+    wait(browser, lambda b: "Made up" in text(b, "#result"))
+    assert text(browser, "#budget") == left
+    press(browser, "Ask")
+    wait(browser, lambda b: "No point of the domain" in text(b, "#result") and "Made up" not in text(b, "#result"))
+    fitted = [name.text for name in browser.find_elements(By.CSS_SELECTOR, "#result tbody th")]
+    assert fitted == ["distance", "weekend", "intercept"]
+    is_sound(browser)
+    # Too dear: said with the price, and refused before anything is paid.
+    browser.find_element(By.CSS_SELECTOR, "summary").click()
+    fill(browser, iterations="90000")
+    wait(browser, lambda b: "more than is left" in text(b, "#price .problem"))
+    left = text(browser, "#budget")
+    press(browser, "Ask")
+    wait(browser, lambda b: "Budget cannot pay" in text(b, "#result [role=alert]"))
+    assert text(browser, "#budget") == left
+
+
+def test_a_model_is_fitted_with_the_keyboard_alone(browser: Chrome, server: Running) -> None:
+    sign_in(browser, server)
+    browser.get(f"{server.url}/datasets/flights")
+
+    def tab_to(id: str) -> None:
+        for _ in range(40):
+            if browser.switch_to.active_element.get_attribute("id") == id:
+                return
+            ActionChains(browser).send_keys(Keys.TAB).perform()
+        raise AssertionError(f"{id} cannot be reached")
+
+    tab_to("kind")
+    ActionChains(browser).send_keys("Fit").perform()
+    words = {"target": "weekend", "features": "distance: 0 to 5000", "radius": "1"}
+    for id, said in words.items():
+        tab_to(id)
+        ActionChains(browser).send_keys(said).perform()
+    wait(browser, lambda b: "minimum of Logistic loss of weekend" in text(b, "#price"))
+    ActionChains(browser).send_keys(Keys.ENTER).perform()
+    wait(browser, lambda b: "minimum of Logistic loss of weekend" in text(b, "#result"))
 
 
 def test_wrong_input_is_explained_before_and_after_asking(browser: Chrome, server: Running) -> None:
@@ -169,6 +232,8 @@ def test_the_keeper_makes_limits_and_revokes_a_token(browser: Chrome, server: Ru
         field.send_keys("7", Keys.ENTER)
         wait(browser, lambda b: "may use 7 answers" in text(b, "[role=status]"))
         is_sound(browser)
+        table = browser.find_element(By.CSS_SELECTOR, ".tokens")
+        assert browser.execute_script("return arguments[0].scrollWidth <= window.innerWidth", table)
         revoke = browser.find_element(By.CSS_SELECTOR, f"[aria-label='Revoke the token of {name}']")
         browser.execute_script("arguments[0].scrollIntoView({block: 'center', inline: 'center'})", revoke)
         revoke.click()
@@ -230,3 +295,8 @@ def test_without_scripts_the_form_still_asks(browser: Chrome, server: Running) -
     press_plain.send_keys(Keys.ENTER)
     wait(browser, lambda b: text(b, "h1") == "Answer")
     assert "share of distance > 1000" in text(browser, "article")
+    browser.get(f"{server.url}/datasets/flights")
+    fill(browser, kind="minimize", target="weekend", features="dep_delay", radius="1")  # its bounds are declared
+    browser.find_element(By.CSS_SELECTOR, "#ask button").send_keys(Keys.ENTER)
+    wait(browser, lambda b: text(b, "h1") == "Answer")
+    assert "minimum of Logistic loss of weekend on dep_delay" in text(browser, "article")

@@ -119,6 +119,8 @@ def test_a_loss_is_minimised(asker: Any) -> None:
     assert answer.names == ("distance", "intercept")
     assert answer.loss.low <= answer.loss.value <= answer.loss.high
     assert asker.minimize(loss, radius=1.0, iterations=2, rows_per_coordinate=50).cached
+    boxed = asker.minimize(loss, box=(-0.5, 0.5), iterations=2, rows_per_coordinate=50, runs=2, select="coins")
+    assert all(abs(coordinate) <= 0.5 for coordinate in boxed.point)
 
 
 def test_price_reads_and_spends_nothing(asker: Any) -> None:

@@ -90,6 +90,42 @@ def test_an_agent_asks_a_server_under_its_own_token(tmp_path: Path) -> None:
         assert set(session.history()["analyst"]) == {"robot"}
 
 
+async def talk_at(url: str, token: str, talking: Any) -> None:
+    line = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"})
+    async with line, Client(streamable_http_client(url, http_client=line)) as client:
+        await talking(client)
+
+
+def test_an_agent_comes_to_the_desk_like_everyone(tmp_path: Path) -> None:
+    """The server's own /mcp: its tokens, its quotas, its budget."""
+    with Running(settings(table(tmp_path))) as running:
+        url = f"{running.url}/mcp"
+        anyio.run(talk_at, url, running.token("robot"), talk)
+        session = running.desk.datasets.get("flights", running.desk.keeper).session
+        assert set(session.history()["analyst"]) == {"robot"}
+
+        async def poor(client: Any) -> None:
+            free = (await client.call_tool("ask", {"query": "dep_delay > 15"})).structured_content
+            assert free["answer"]["cached"]
+            refused = (await client.call_tool("ask", {"query": "dep_delay > 16"})).structured_content
+            assert refused["kind"] == "quota_exhausted"
+
+        async def stranger(client: Any) -> None:
+            assert (await client.call_tool("budget", {})).structured_content["kind"] == "unknown_name"
+            asked = (await client.call_tool("ask", {"query": "weekend", "dataset": "flights"})).structured_content
+            assert asked["kind"] == "unknown_name"
+
+        anyio.run(talk_at, url, running.token("poor", quota=0), poor)
+        anyio.run(talk_at, url, running.token("stranger", datasets=[]), stranger)
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Cookie": "holdfast=x"}):
+            refused = httpx.post(url, json={}, headers=headers)
+            assert (refused.status_code, refused.json()["kind"]) == (401, "not_signed_in")
+        counted = httpx.get(
+            f"{running.url}/metrics", headers={"Authorization": f"Bearer {running.token('k', keeper=True)}"}
+        )
+        assert 'holdfast_answers_total{dataset="flights",cached="false"} 2' in counted.text
+
+
 def test_an_agent_asks_over_streamable_http(tmp_path: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -106,16 +142,11 @@ def test_an_agent_asks_over_streamable_http(tmp_path: Path) -> None:
         except httpx.TransportError:
             return False
 
-    async def run() -> None:
-        line = httpx2.AsyncClient(headers={"Authorization": f"Bearer {TOKEN}"})
-        async with line, Client(streamable_http_client(url, http_client=line)) as client:
-            await talk(client)
-
     try:
         wait_until(answers)
         refused = httpx.post(url, json={}, headers={"Authorization": "Bearer wrong"})
         assert refused.json()["kind"] == "not_signed_in"
-        anyio.run(run)
+        anyio.run(talk_at, url, TOKEN, talk)
     finally:
         server.terminate()
         server.wait(timeout=30)

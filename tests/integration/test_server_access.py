@@ -94,7 +94,15 @@ def test_the_list_of_routes_is_complete(server: Running) -> None:
     }
     assert served == set(OPEN_TO)
     others = [route.path for route in server.app.routes if not isinstance(route, GuardedRoute)]  # type: ignore[attr-defined]
-    assert others == ["/static"]
+    assert others == ["/mcp", "/static"]  # the first guards itself, and is tried below
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "OPTIONS"])
+@pytest.mark.parametrize("token", [None, "hf_wrong"])
+def test_agents_that_are_strangers_are_refused(server: Running, method: str, token: str | None) -> None:
+    response = knock(server, method, "/mcp", token)
+    assert response.status_code == 401
+    is_refusal(response)
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)

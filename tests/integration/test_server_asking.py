@@ -55,6 +55,39 @@ def test_a_retry_finds_its_flips_even_if_the_response_was_never_kept(server: Run
     assert spent(server) == charged
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"query": "dep_delay > 15"}',
+        b'{"query": "dep_delay > 15", "rows_per_query": 900.0}',
+        b'{"query": "dep_delay > 15", "rows_per_query": 900.5}',
+        b'{"query": "dep_delay > 15", "rows_per_query": "900"}',
+        b'{"query": "distance", "within": [0, NaN]}',
+        b'{"query": "distance", "within": [0, 1e999]}',
+        b'{"query": "dep_delay > 15", "extra": 1}',
+        b'{"query": "dep_delay > 1", "query": "dep_delay > 15"}',
+        b'{"query": 15}',
+        b'{"query": "caf\xc3\xa9 > 1"}',
+        b'{"query": "caf\xe9 > 1"}',
+        b'{"query": "\\ud800"}',
+        b'{"query": "dep_delay > 15"',
+        b'["dep_delay > 15"]',
+        b"null",
+        b"",
+    ],
+)
+def test_the_short_way_of_a_question_says_what_the_long_way_says(server: Running, body: bytes) -> None:
+    """A content type that is spelt out further goes the long way, through FastAPI."""
+    said = []
+    with server.client(server.token()) as client:
+        client.post(f"{API}/ask", json={"query": "dep_delay > 15"})
+        client.post(f"{API}/ask", json={"query": "dep_delay > 15", "rows_per_query": 900})
+        for kind in ("application/json", "application/json; charset=utf-8"):
+            response = client.post(f"{API}/ask", content=body, headers={"Content-Type": kind})
+            said.append((response.status_code, response.json()))
+    assert said[0] == said[1]
+
+
 def test_flips_without_a_key_are_new(server: Running) -> None:
     with server.client(server.token()) as client:
         seqs = {ask(client, None, kind="flip", query="weekend").json()["answer"]["average"]["seq"] for _ in range(3)}
@@ -226,6 +259,19 @@ def test_forms_say_what_the_api_says(server: Running) -> None:
             {"kind": "histogram", "query": "dep_delay", "bins": "-60, 0, 60"},
             {"kind": "quantile", "query": "dep_delay", "low": "-60", "high": "600", "q": "0.9"},
             {"kind": "flips", "query": "weekend", "count": "3"},
+            {"kind": "minimize", "loss": "logistic", "target": "weekend", "features": "dep_delay", "radius": "1"},
+            {
+                "kind": "minimize",
+                "loss": "quantile",
+                "loss_q": "0.8",
+                "target": "dep_delay",  # its bounds, and those of the feature, are declared
+                "features": "weekend\n\n distance / 100 : 0 to 50 \n",
+                "box_low": "-1",
+                "box_high": "1",
+                "iterations": "2",
+                "l2": "0.1",
+                "query": "left over from another kind",
+            },
         ]
         for form in forms:
             page = client.post("/datasets/flights/ask", data=form, headers={"Accept": "text/html"})
@@ -236,3 +282,39 @@ def test_forms_say_what_the_api_says(server: Running) -> None:
         )
         assert wrong.status_code == 422
         assert "low must be a number" in wrong.text
+        model = {"kind": "minimize", "loss": "squared", "target": "distance", "features": "weekend", "radius": "1"}
+        for change, words in (
+            ({"features": "distance"}, "must have bounds"),
+            ({"features": "distance: 0 to x"}, "features must be a number"),
+            ({"features": "no_such: 0 to 1"}, "no_such"),
+            ({}, "must be declared as (low, high)"),
+            ({"target_low": "0", "target_high": "5000", "box_low": "0", "box_high": "1"}, "either radius or box"),
+            ({"loss": "guess"}, "loss.name"),
+            ({"kind": "mean"}, "Say what to ask about each row"),
+        ):
+            refused = client.post("/datasets/flights/ask", data=model | change, headers={"Accept": "text/html"})
+            assert refused.status_code == (404 if words == "no_such" else 422), (change, refused.text)
+            assert words in refused.text, change
+
+
+def test_where_to_look_for_a_minimum_is_said_in_every_way_the_session_knows(server: Running) -> None:
+    loss = {"name": "logistic", "features": {"distance": [0, 5000], "weekend": None}, "target": "carrier = 'UA'"}
+    with server.client(server.token("ana")) as client:
+
+        def priced(**options: Any) -> httpx.Response:
+            return ask(client, None, "price", kind="minimize", loss=loss, iterations=2, **options)
+
+        questions = [
+            priced(**domain).json()["price"]["question"]
+            for domain in ({"radius": 1}, {"box": [-1, 1]}, {"box": [[-1, 1], [0, 1], [-2, 2]]})
+        ]
+        assert [text.rpartition(", ")[2] for text in questions][::2] == [
+            "norm at most 1",
+            "coordinates in a box of 3 sides",
+        ]
+        assert questions[1].endswith("coordinates in [-1, 1]")
+        assert priced(box=[[-1, 1]]).status_code == 422
+        assert priced(radius=1, mechanism="guess").status_code == 422
+        refused = priced(radius=1, rows_per_coordinate=9_000_000)
+        assert refused.status_code == 422
+        assert "must read at most 10,000,000 rows" in refused.json()["error"]

@@ -86,7 +86,7 @@ def test_killed_under_load_and_started_again_nothing_is_lost(tmp_path: Path) -> 
         nonlocal kills
         running = stack.enter_context(process(*arguments, folder=tmp_path))
         text = token.read_text().strip()
-        asking = asyncio.gather(*(ask_until_empty(running.url, text, i, answers) for i in range(20)))
+        asking = asyncio.gather(*(ask_until_empty(running.url, text, i, answers) for i in range(ANALYSTS)))
         for goal in (60, 150):
             while len(answers) < goal and not asking.done():
                 await asyncio.sleep(0.01)

@@ -14,6 +14,7 @@ failures.py   the one shape of every refusal
 shapes.py     what is said over the wire
 api.py, keeping.py   the routes under /api/v1: for everyone; for the keeper
 pages.py, charts.py  the same for people
+agents.py     the same for agents, at /mcp
 desk.py       what every request can reach
 metrics.py, logs.py  for those who watch
 app.py        the pieces put together;  run.py  the process

@@ -4,7 +4,7 @@ A program shows its token in `Authorization: Bearer ...`. A browser shows a cook
 something must come from our own page: its Origin must be ours, and one without Origin is refused.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Literal, TypeVar
 
 from anyio.to_thread import run_sync
@@ -17,6 +17,7 @@ from holdfast.server.desk import Desk, desk_of
 from holdfast.server.people import Person
 
 Who = Literal["anyone", "analyst", "keeper", "watcher"]
+Handler = Callable[[Request], Awaitable[Response]]
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 COOKIE = "holdfast"
@@ -42,24 +43,30 @@ class GuardedRoute(APIRoute):
             raise TypeError(f"{path} does not say whom it is open to")
         self.open_to: Who = getattr(endpoint, _MARK)
         super().__init__(path, endpoint, **options)
+        self._parameters = sorted(field.alias for field in self.dependant.query_params)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Wrap FastAPI's handler."""
         inner = super().get_route_handler()
 
         async def guarded(request: Request) -> Response:
-            await _admit(request, self.open_to)
+            await admit(request, self.open_to)
             self._only_known_parameters(request)
-            return await inner(request)
+            return await self.serve(request, inner)
 
         return guarded
 
+    async def serve(self, request: Request, inner: Handler) -> Response:
+        """Answer whoever was let in."""
+        return await inner(request)
+
     def _only_known_parameters(self, request: Request) -> None:
         """Refuse parameters the API does not have: a misspelt one would go unnoticed. Pages are left alone."""
-        known = sorted(field.alias for field in self.dependant.query_params)
-        unknown = sorted(set(request.query_params) - set(known))
-        if unknown and self.include_in_schema:
-            listed = ", ".join(known) or "none"
+        if not self.include_in_schema or not request.scope["query_string"]:
+            return
+        unknown = sorted(set(request.query_params) - set(self._parameters))
+        if unknown:
+            listed = ", ".join(self._parameters) or "none"
             raise InvalidArgument(f"No parameter {unknown[0]!r} here. There are: {listed}.", name=unknown[0])
 
 
@@ -69,7 +76,8 @@ def person_of(request: Request) -> Person:
     return person
 
 
-async def _admit(request: Request, who: Who) -> None:
+async def admit(request: Request, who: Who) -> None:
+    """Look who it is and note it, or refuse."""
     desk = desk_of(request)
     if who == "watcher" and desk.settings.open_metrics:
         who = "anyone"

@@ -1,10 +1,12 @@
 """The pieces put together: `build(settings)` is the application."""
 
+import gc
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -21,6 +23,9 @@ from holdfast.server.desk import Desk, desk_of, in_thread
 from holdfast.server.limits import Limits
 from holdfast.server.settings import Settings
 
+if TYPE_CHECKING:
+    from holdfast.server.agents import Agents
+
 SETTINGS = "HOLDFAST_SETTINGS_JSON"  # how worker processes learn what the first one was told
 STATIC = Path(__file__).parent / "static"
 
@@ -28,13 +33,16 @@ STATIC = Path(__file__).parent / "static"
 def build(settings: Settings) -> FastAPI:
     """Return the application; datasets are open when this returns."""
     desk = Desk(settings)
+    agents = _agents(desk)
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
         logs.say("start", version=__version__, datasets=desk.datasets.names())
-        yield
+        async with agents.open() if agents is not None else nullcontext():
+            yield
         desk.close()
         logs.say("stop")
+        logs.flush()
 
     app = FastAPI(
         title="holdfast",
@@ -59,6 +67,8 @@ def build(settings: Settings) -> FastAPI:
         (f"{api.V1}/openapi.json", description),
     ):
         app.get(path, include_in_schema=False)(endpoint)
+    if agents is not None:
+        app.router.routes.append(agents.route())
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     for kind in (HoldfastError, RequestValidationError, HTTPException, failures.Failure):
         app.add_exception_handler(kind, refuse)
@@ -67,10 +77,27 @@ def build(settings: Settings) -> FastAPI:
     return app
 
 
+def _agents(desk: Desk) -> "Agents | None":
+    """Return the door for agents, if the package it is made of is installed."""
+    if find_spec("mcp") is None:
+        return None
+    from holdfast.server.agents import Agents
+
+    return Agents(desk)
+
+
 def from_environment() -> FastAPI:
     """Return the application of a worker process."""
     logs.begin()
-    return build(Settings.from_json(os.environ[SETTINGS]))
+    app = build(Settings.from_json(os.environ[SETTINGS]))
+    settle()
+    return app
+
+
+def settle() -> None:
+    """What is here by now stays: looking through it for garbage would hold up everyone for a tenth of a second."""
+    gc.collect()
+    gc.freeze()
 
 
 @open_to("anyone")

@@ -1,11 +1,11 @@
 """One question over HTTP. Everything that answers is in `Session`; here it gets a name, a quota and a retry key."""
 
-import json
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
+from holdfast.budget import Quote
 from holdfast.errors import HoldfastError, InvalidArgument
 from holdfast.server.datasets import Served
 from holdfast.server.failures import shape
@@ -30,10 +30,9 @@ class Asking:
         request = _digest("ask", served.name, ask.model_dump_json())
         before = self.retries.find(person.id, key, request)
         if before is not None:
-            said: dict[str, Any] = json.loads(before)
-            return said
+            return before
         said = self._ask(served, person, ask, _digest(person.id, key, request))
-        self.retries.keep(person.id, key, request, json.dumps(said))
+        self.retries.keep(person.id, key, request, said)
         return said
 
     def batch(self, served: Served, person: Person, batch: Batch, key: str | None = None) -> dict[str, Any]:
@@ -51,7 +50,7 @@ class Asking:
     def price(self, served: Served, person: Person, ask: Ask) -> dict[str, Any]:
         """Say what a question costs."""
         query, kind, options = ask.asked()
-        quote = served.session.price(query, kind, **options)
+        quote = _readable(served.session.price(query, kind, **options))
         said = {"price": quote.to_dict(), "said": str(quote), "left": self.left(served, person)}
         return {"ok": True, "dataset": served.name, "kind": ask.kind} | said
 
@@ -73,11 +72,7 @@ class Asking:
         session = served.session.for_analyst(person.name)
         holding: AbstractContextManager[None] = nullcontext()
         if person.quota is not None or kind == "minimize" or ask.accuracy is not None or ask.steps is not None:
-            quote = session.price(query, kind, **options)
-            if quote.rows_read > MOST_DRAWS and not quote.cached:
-                raise InvalidArgument(
-                    f"A question over HTTP must read at most {MOST_DRAWS:,} rows; this one reads {quote.rows_read:,}."
-                )
+            quote = _readable(session.price(query, kind, **options))
             if person.quota is not None and not quote.cached:
                 holding = self.quotas.reserved(
                     served.usage,
@@ -93,6 +88,15 @@ class Asking:
     def _said(self, served: Served, person: Person, ask: Ask, answer: dict[str, Any]) -> dict[str, Any]:
         left = self.left(served, person)
         return {"ok": True, "dataset": served.name, "kind": ask.kind, "answer": answer, "left": left}
+
+
+def _readable(quote: Quote) -> Quote:
+    """Refuse a question that would keep a thread busy for long, when its price is asked already."""
+    if quote.rows_read > MOST_DRAWS and not quote.cached:
+        raise InvalidArgument(
+            f"A question over HTTP must read at most {MOST_DRAWS:,} rows; this one reads {quote.rows_read:,}."
+        )
+    return quote
 
 
 def _digest(*parts: str) -> str:

@@ -1,10 +1,10 @@
 """What every request can reach: the people, the datasets, and how to ask them."""
 
+import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from anyio import CapacityLimiter
-from anyio.to_thread import run_sync
 from starlette.requests import Request
 
 from holdfast.server.asking import Asking
@@ -17,9 +17,8 @@ from holdfast.server.retries import Retries
 from holdfast.server.settings import Settings
 from holdfast.server.tables import Tables
 
-THREADS = (
-    8  # draws release the interpreter for part of their time; more threads would only queue inside instead of outside
-)
+# As many answers as wait for the disk together; more threads would only queue inside instead of outside.
+THREADS = 8
 STRANGERS_A_SECOND, STRANGERS_AT_ONCE = 10.0, 100  # failed sign-ins from one address
 
 Result = TypeVar("Result")
@@ -38,7 +37,7 @@ class Desk:
         self.rates = Rates(settings.rate, settings.burst)
         self.strangers = Rates(STRANGERS_A_SECOND, STRANGERS_AT_ONCE)
         self.metrics = Metrics()
-        self.threads = CapacityLimiter(THREADS)
+        self.threads = ThreadPoolExecutor(THREADS, "holdfast")
         self.datasets.open_all()
 
     def count(self, said: dict[str, Any]) -> None:
@@ -60,6 +59,7 @@ class Desk:
 
     def close(self) -> None:
         """Let go of everything."""
+        self.threads.shutdown(wait=False, cancel_futures=True)
         self.datasets.close()
         self.asking.retries.close()
         self.tables.close()
@@ -73,4 +73,4 @@ def desk_of(request: Request) -> Desk:
 
 async def in_thread(desk: Desk, work: Callable[[], Result]) -> Result:
     """Run blocking work beside the loop. If the time is over the caller leaves; the work ends by itself."""
-    return await run_sync(work, abandon_on_cancel=True, limiter=desk.threads)
+    return await asyncio.get_running_loop().run_in_executor(desk.threads, work)

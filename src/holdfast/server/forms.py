@@ -1,5 +1,7 @@
 """What a form on a page says, as the API would have said it."""
 
+import re
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -9,6 +11,7 @@ from starlette.requests import Request
 
 from holdfast.errors import InvalidArgument
 from holdfast.schema import Schema, Type
+from holdfast.server.datasets import Served
 from holdfast.server.failures import Failure
 from holdfast.server.shapes import Ask
 
@@ -21,6 +24,8 @@ _USED = {
     "flip": (),
     "flips": ("count",),
 }
+_FEATURE = re.compile(r"(?P<name>.+):\s*(?P<low>\S+)\s+to\s+(?P<high>\S+)")
+Bounds = Mapping[str, tuple[float, float]]
 
 
 async def fields(request: Request) -> dict[str, str]:
@@ -34,25 +39,64 @@ async def fields(request: Request) -> dict[str, str]:
     return {name: values[-1].strip() for name, values in found.items() if values[-1].strip()}
 
 
-def ask_of(form: dict[str, str], schema: Schema) -> Ask:
+def is_begun(form: dict[str, str]) -> bool:
+    """Whether enough is filled in to have a price."""
+    return "target" in form and "features" in form if form.get("kind") == "minimize" else "query" in form
+
+
+def ask_of(form: dict[str, str], served: Served) -> Ask:
     """Return the question of the ask form."""
-    kind = form.get("kind", "mean")
+    kind, schema = form.get("kind", "mean"), served.session.schema
+    if kind == "minimize":
+        return _minimize(form, schema, served.bounds)
+    if "query" not in form:
+        raise InvalidArgument("Say what to ask about each row: a condition, or a number with its bounds.", name="query")
     said: dict[str, Any] = {}
     if "low" in form or "high" in form:
-        said["within"] = [_number(form, "low"), _number(form, "high")]
+        said["within"] = _pair(form, "low", "high")
     if "where" in form:
         said["where"] = form["where"]
     if "categories" in form:
         said["categories"] = [_category(form, word.strip(), schema) for word in form["categories"].split(",")]
     if "bins" in form:
         said["bins"] = [_parsed("bins", word, float) for word in form["bins"].split(",")]
-    for name, type_ in (("q", float), ("count", int), ("rows_per_query", int)):
-        if name in form:
-            said[name] = _parsed(name, form[name], type_)
+    said |= _numbers(form, q=float, count=int, rows_per_query=int)
     used = _USED.get(kind, ())
     options = {name: value for name, value in said.items() if name in used}
-    ask: Ask = checked(Ask, {"kind": kind, "query": form.get("query", "")} | options)
+    ask: Ask = checked(Ask, {"kind": kind, "query": form["query"]} | options)
     return ask
+
+
+def _minimize(form: dict[str, str], schema: Schema, declared: Bounds) -> Ask:
+    """Return the question of the form's part about fitting a model."""
+    name = form.get("loss", "")
+    loss: dict[str, Any] = {"name": name, "target": form.get("target", "")} | _numbers(form, l2=float)
+    loss["features"] = dict(
+        _feature(line.strip(), schema, declared) for line in form.get("features", "").splitlines() if line.strip()
+    )
+    if "target_low" in form or "target_high" in form:
+        loss["target_within"] = _pair(form, "target_low", "target_high")
+    elif name not in ("logistic", "smoothed_hinge") and form.get("target") in declared:
+        loss["target_within"] = list(declared[form["target"]])
+    if name == "quantile" and "loss_q" in form:
+        loss["q"] = _number(form, "loss_q")
+    said = _numbers(form, radius=float, iterations=int, excess=float)
+    if "box_low" in form or "box_high" in form:
+        said["box"] = _pair(form, "box_low", "box_high")
+    ask: Ask = checked(Ask, {"kind": "minimize", "loss": loss} | said)
+    return ask
+
+
+def _feature(line: str, schema: Schema, declared: Bounds) -> tuple[str, list[float] | None]:
+    """Read `distance: 0 to 5000`; a column alone has the bounds the keeper declared, or is true or false."""
+    parts = _FEATURE.fullmatch(line)
+    if parts is not None:
+        return parts["name"].strip(), [_parsed("features", parts[end], float) for end in ("low", "high")]
+    if line in declared:
+        return line, list(declared[line])
+    if line in schema and schema[line].type is not Type.BOOL:
+        raise InvalidArgument(f"features must have bounds: '{line}: 0 to 100'; {line!r} has none.", name="features")
+    return line, None
 
 
 def checked(model: type[Any], values: dict[str, Any]) -> Any:
@@ -73,6 +117,14 @@ def whole(form: dict[str, str], name: str) -> int | None:
 def real(form: dict[str, str], name: str) -> float | None:
     """Return a number, or None if the field is empty."""
     return _number(form, name) if name in form else None
+
+
+def _numbers(form: dict[str, str], **types: type) -> dict[str, Any]:
+    return {name: _parsed(name, form[name], type_) for name, type_ in types.items() if name in form}
+
+
+def _pair(form: dict[str, str], low: str, high: str) -> list[float]:
+    return [_number(form, low), _number(form, high)]
 
 
 def _number(form: dict[str, str], name: str) -> float:

@@ -4,13 +4,13 @@ A body is taken in whole before anything looks at it, within a size and a time; 
 client, and no slow one can hold a thread or the ledger.
 """
 
+import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable
+from itertools import count
 from typing import Any
 
-from anyio import fail_after
-from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -41,15 +41,22 @@ class Limits:
 
     def __init__(self, app: ASGIApp, *, settings: Settings, metrics: Metrics, refuse: Refuse) -> None:
         self._app, self._settings, self._metrics, self._refusal = app, settings, metrics, refuse
+        self._process, self._numbers = secrets.token_hex(6), count(1)  # a request's name: unique, cheap, no secret
+        extra = dict(HEADERS)
+        if (settings.public_url or "").startswith("https:"):
+            extra["Strict-Transport-Security"] = "max-age=31536000"
+        self._kept = _raw(extra)
+        self._fleeting = _raw(extra | {"Cache-Control": "no-store"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begin, request_id = time.perf_counter(), secrets.token_hex(8)
+        begin, request_id = time.perf_counter(), f"{self._process}{next(self._numbers):06x}"
         scope.setdefault("state", {})["request_id"] = request_id
-        answer = _Answer(send, request_id, self._extra(scope))
+        extra = self._kept if scope["path"].startswith("/static/") else self._fleeting
+        answer = _Answer(send, [*extra, (b"x-request-id", request_id.encode())])
         await self._run(scope, receive, answer)
         seconds = time.perf_counter() - begin
         route = getattr(scope.get("route"), "path", "other")
@@ -69,7 +76,7 @@ class Limits:
         """Take the body in, then answer; both within the time."""
         arrived = False
         try:
-            with fail_after(self._settings.slowest):
+            async with asyncio.timeout(self._settings.slowest):
                 body = await self._body(scope, receive)
                 arrived = True
                 await self._app(scope, _replay(body, receive), answer)
@@ -93,7 +100,7 @@ class Limits:
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
         largest = self._settings.largest_body
-        declared = dict(scope["headers"]).get(b"content-length", b"0")
+        declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
         if not declared.isdigit() or len(declared) > 18 or int(declared) > largest:
             raise Failure(413, largest=largest)
         pieces, size = [], 0
@@ -116,30 +123,24 @@ class Limits:
         response = JSONResponse(said, status_code=said["status"], headers={"Connection": "close"})
         await response(scope, receive, send)
 
-    def _extra(self, scope: Scope) -> dict[str, str]:
-        extra = dict(HEADERS)
-        if not scope["path"].startswith("/static/"):
-            extra["Cache-Control"] = "no-store"
-        if (self._settings.public_url or "").startswith("https:"):
-            extra["Strict-Transport-Security"] = "max-age=31536000"
-        return extra
-
 
 class _Answer:
     """Sends on, with our headers, and remembers the status."""
 
-    def __init__(self, send: Send, request_id: str, headers: dict[str, str]) -> None:
-        self._send = send
-        self._headers = headers | {"X-Request-Id": request_id}
+    def __init__(self, send: Send, headers: list[tuple[bytes, bytes]]) -> None:
+        self._send, self._headers = send, headers
         self.status, self.started = 500, False
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status, self.started = message["status"], True
-            headers = MutableHeaders(scope=message)
-            for name, value in self._headers.items():
-                headers[name] = value
+            # None of ours is set further in, so nothing has to be looked for and replaced.
+            message["headers"] = [*message.get("headers", ()), *self._headers]
         await self._send(message)
+
+
+def _raw(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:
+    return [(name.lower().encode(), value.encode()) for name, value in headers.items()]
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

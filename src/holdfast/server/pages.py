@@ -150,7 +150,7 @@ async def ask(request: Request, name: NameInPath) -> Response:
 
     def act() -> dict[str, Any]:
         served = desk.datasets.get(name, person)
-        said = desk.asking.ask(served, person, forms.ask_of(form, served.session.schema), form.get("key"))
+        said = desk.asking.ask(served, person, forms.ask_of(form, served), form.get("key"))
         desk.count(said)
         return said | {"budget": served.session.budget.to_dict()}
 
@@ -161,12 +161,12 @@ async def ask(request: Request, name: NameInPath) -> Response:
 async def price(request: Request, name: NameInPath) -> Response:
     """Say the price, while the form is being filled in."""
     desk, person, form = desk_of(request), person_of(request), await forms.fields(request)
-    if "query" not in form:
+    if not forms.is_begun(form):
         return show(request, "price.html", {"price": None, "left": None})
 
     def act() -> dict[str, Any]:
         served = desk.datasets.get(name, person)
-        return desk.asking.price(served, person, forms.ask_of(form, served.session.schema))
+        return desk.asking.price(served, person, forms.ask_of(form, served))
 
     return show(request, "price.html", await in_thread(desk, act))
 
@@ -178,7 +178,7 @@ async def dry_run(request: Request, name: NameInPath) -> Response:
 
     def act() -> dict[str, Any]:
         served = desk.datasets.get(name, person)
-        said = desk.asking.dry_run(served, person, forms.ask_of(form, served.session.schema))
+        said = desk.asking.dry_run(served, person, forms.ask_of(form, served))
         return said | {"budget": served.session.budget.to_dict()}
 
     return show(request, "answer.html", await in_thread(desk, act))

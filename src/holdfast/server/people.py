@@ -25,6 +25,7 @@ PREFIX = "hf_"
 FRESH = 1.0  # seconds a looked-up token may be believed: a token revoked by another process is refused after that
 LINK_SECONDS = 3_600
 MOST_CACHED = 10_000
+MOST_AT_ONCE = 500
 UNKNOWN = "This token is unknown, revoked or expired. Ask the keeper of the dataset for another."
 
 
@@ -62,7 +63,9 @@ class People:
         self._tables = tables
         self._sign_in_seconds = sign_in_seconds
         self._seen: dict[str, tuple[float, Person]] = {}
-        self._lock = threading.Lock()
+        self._used: set[str] = set()  # digests of those who came since the last look
+        self._changes = 0
+        self._lock, self._look = threading.Lock(), threading.Lock()
 
     # -- tokens -------------------------------------------------------------------------------------------------
 
@@ -102,8 +105,9 @@ class People:
 
     def who(self, text: str) -> Person:
         """Return whom a token stands for, or refuse."""
-        person = self._remembered(_digest(text)) or self._look_up(_digest(text))
-        return _standing(person)
+        digest = _digest(text)
+        with self._look:  # who comes while another looks is looked up with them, and finds themselves remembered
+            return _standing(self._remembered(digest) or self._look_up(digest))
 
     def remembered(self, text: str) -> Person | None:
         """Return whom a token stands for if that was looked up a moment ago; never waits."""
@@ -134,8 +138,7 @@ class People:
             row = connection.execute(select(tokens).where(tokens.c.id == id)).mappings().first()
         if row is None or changed.rowcount == 0:
             raise UnknownName(f"No token {id!r} that stands. Those that do are listed at /keeper.", name=id)
-        with self._lock:
-            self._seen.clear()
+        self._forget()
         return _person(row)
 
     # -- the keeper ---------------------------------------------------------------------------------------------
@@ -177,6 +180,7 @@ class People:
         digest = _digest(secret)
         person = self._remembered(digest)
         if person is None:
+            before = self._now()
             with reading(self._tables.durable) as connection:
                 row = connection.execute(
                     select(tokens, sign_ins.c.expires.label("until"))
@@ -186,15 +190,15 @@ class People:
                 found = row.first()
             if found is None or found["until"] <= time.time():
                 raise NotSignedIn("This sign-in has ended. Sign in again.")
-            person = self._remember(digest, _person(found))
+            person = _person(found)
+            self._remember(before, {digest: person})
         return _standing(person)
 
     def sign_out(self, secret: str) -> None:
         """Forget a cookie."""
         with writing(self._tables.durable) as connection:
             connection.execute(delete(sign_ins).where(sign_ins.c.digest == _digest(secret)))
-        with self._lock:
-            self._seen.clear()
+        self._forget()
 
     def _secret(self, token: str, *, once: bool, seconds: float) -> str:
         secret, now = secrets.token_urlsafe(32), time.time()
@@ -208,19 +212,36 @@ class People:
 
     def _remembered(self, digest: str) -> Person | None:
         at, person = self._seen.get(digest, (0.0, None))
+        if person is not None:
+            self._used.add(digest)
         return person if time.monotonic() - at < FRESH else None
 
-    def _remember(self, digest: str, person: Person) -> Person:
+    def _now(self) -> tuple[float, int]:
+        return time.monotonic(), self._changes
+
+    def _remember(self, before: tuple[float, int], found: dict[str, Person]) -> None:
+        """Believe for a moment what was read; not if something was changed while it was."""
+        at, changes = before
         with self._lock:
-            if len(self._seen) >= MOST_CACHED:
+            if len(self._seen) + len(found) > MOST_CACHED:
                 self._seen.clear()
-            self._seen[digest] = (time.monotonic(), person)
-        return person
+            if changes == self._changes:
+                self._seen.update({digest: (at, person) for digest, person in found.items()})
+
+    def _forget(self) -> None:
+        with self._lock:
+            self._changes += 1
+            self._seen.clear()
 
     def _look_up(self, digest: str) -> Person | None:
+        """Look up a token, and with it those of everyone else who came lately: one question for all of them."""
+        used, self._used = self._used, set()
+        wanted, before = [digest, *(used - {digest})][:MOST_AT_ONCE], self._now()
         with reading(self._tables.durable) as connection:
-            row = connection.execute(select(tokens).where(tokens.c.digest == digest)).mappings().first()
-        return None if row is None else self._remember(digest, _person(row))
+            rows = connection.execute(select(tokens).where(tokens.c.digest.in_(wanted))).mappings().all()
+        found = {row["digest"]: _person(row) for row in rows}
+        self._remember(before, found)
+        return found.get(digest)
 
     def _by_id(self, id: str) -> Person | None:
         with reading(self._tables.durable) as connection:

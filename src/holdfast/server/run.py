@@ -8,7 +8,7 @@ import uvicorn
 
 from holdfast.errors import InvalidArgument
 from holdfast.server import logs
-from holdfast.server.app import SETTINGS, build
+from holdfast.server.app import SETTINGS, build, settle
 from holdfast.server.settings import Settings
 
 GRACE = 10  # seconds for requests under way when the server is told to stop
@@ -36,6 +36,7 @@ def serve(settings: Settings, announce: Callable[[str, str], None]) -> None:
         "proxy_headers": settings.public_url is not None,
     }
     if settings.workers == 1:
+        settle()
         uvicorn.Server(uvicorn.Config(app, **options)).run(sockets=[listening])  # type: ignore[arg-type]
         return
     desk.close()

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from holdfast.errors import InvalidArgument
 
@@ -10,9 +10,17 @@ MOST_IN_BATCH = 100
 MOST_DRAWS = 10_000_000  # rows one question may read over HTTP
 WHOLE = 2**53  # the largest whole number every JSON reader keeps
 
+
+def _whole(value: Any) -> Any:
+    """A whole number may be written with a point: to JSON, 3.0 is an integer."""
+    return int(value) if type(value) is float and value.is_integer() else value
+
+
+_AS_WHOLE = BeforeValidator(_whole)
 Kind = Literal["mean", "histogram", "quantile", "flip", "flips", "minimize"]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=4_000)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=100)]
+Word = Annotated[str, StringConstraints(max_length=20)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Pair = Annotated[list[Number], Field(min_length=2, max_length=2)]
 
@@ -22,16 +30,19 @@ class _In(BaseModel):
 
 
 class Loss(_In):
-    """A built-in loss of a linear model; `features` are columns with bounds, or with the same bounds `within`."""
+    """A built-in loss of a linear model; `features` are columns with bounds, or with the same bounds `within`.
+
+    A feature that is true or false needs no bounds: null.
+    """
 
     name: Literal["squared", "logistic", "huber", "smoothed_hinge", "quantile", "poisson"]
-    features: dict[Text, Pair] | Annotated[list[Text], Field(min_length=1, max_length=100)]
+    features: dict[Text, Pair | None] | Annotated[list[Text], Field(min_length=1, max_length=100)]
     target: Text
     within: Pair | None = None
     target_within: Pair | None = None
     l2: Annotated[Number, Field(ge=0)] | None = None
     intercept: bool | None = None
-    scale: Annotated[str, StringConstraints(max_length=20)] | None = None
+    scale: Word | None = None
     delta: Number | None = None
     smoothing: Number | None = None
     q: Number | None = None
@@ -41,7 +52,8 @@ class Loss(_In):
         """Return the loss itself."""
         from holdfast.named_losses import built
 
-        return built(self.name, self.model_dump(exclude={"name"}, exclude_none=True))
+        given = {name: getattr(self, name) for name in self.model_fields_set - {"name"}}
+        return built(self.name, {name: value for name, value in given.items() if value is not None})
 
 
 class Ask(_In):
@@ -51,24 +63,30 @@ class Ask(_In):
     query: Text | None = None
     loss: Loss | None = None
     radius: Annotated[Number, Field(gt=0)] | None = None
+    box: Pair | Annotated[list[Pair], Field(min_length=1, max_length=101)] | None = None
     excess: Annotated[Number, Field(gt=0)] | None = None
-    iterations: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    rows_per_coordinate: Annotated[int, Field(ge=1, le=MOST_DRAWS)] | None = None
-    runs: Annotated[int, Field(ge=1, le=100)] | None = None
-    average: Annotated[str, StringConstraints(max_length=20)] | None = None
+    iterations: Annotated[int, Field(ge=1, le=100_000), _AS_WHOLE] | None = None
+    rows_per_coordinate: Annotated[int, Field(ge=1, le=MOST_DRAWS), _AS_WHOLE] | None = None
+    runs: Annotated[int, Field(ge=1, le=100), _AS_WHOLE] | None = None
+    average: Word | None = None
+    mechanism: Word | None = None
+    select: Word | None = None
     within: Pair | None = None
     where: Text | None = None
-    rows_per_query: Annotated[int, Field(ge=1, le=MOST_DRAWS)] | None = None
+    rows_per_query: Annotated[int, Field(ge=1, le=MOST_DRAWS), _AS_WHOLE] | None = None
     accuracy: Annotated[Number, Field(gt=0)] | None = None
     categories: Annotated[list[bool | int | Number | Text], Field(min_length=1, max_length=200)] | None = None
     bins: Annotated[list[Number], Field(min_length=2, max_length=200)] | None = None
     q: Annotated[Number, Field(ge=0, le=1)] | None = None
-    steps: Annotated[int, Field(ge=1, le=64)] | None = None
-    count: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    steps: Annotated[int, Field(ge=1, le=64), _AS_WHOLE] | None = None
+    count: Annotated[int, Field(ge=1, le=1_000_000), _AS_WHOLE] | None = None
 
     def asked(self) -> tuple[Any, str, dict[str, Any]]:
         """Return query, kind and options as `Session.ask` takes them."""
-        options = self.model_dump(exclude={"kind", "query", "loss"}, exclude_none=True)
+        given = ((name, getattr(self, name)) for name in self.model_fields_set - {"kind", "query", "loss"})
+        options = {name: value for name, value in given if value is not None}
+        if self.box is not None and not isinstance(self.box[0], list):
+            options["box"] = tuple(self.box)  # one pair for every coordinate; a list has one for each
         subject: Any = self.query
         if self.kind == "minimize":
             subject = None if self.loss is None or self.query is not None else self.loss.built()
@@ -93,14 +111,14 @@ class MakeToken(_In):
     name: Name
     keeper: bool = False
     datasets: Annotated[list[Name], Field(max_length=100)] | None = None
-    quota: Annotated[int, Field(ge=0, le=WHOLE)] | None = None
+    quota: Annotated[int, Field(ge=0, le=WHOLE), _AS_WHOLE] | None = None
     days: Annotated[Number, Field(gt=0, le=36_525)] | None = None
 
 
 class ChangeToken(_In):
     """A new quota; null takes the limit away."""
 
-    quota: Annotated[int, Field(ge=0, le=WHOLE)] | None
+    quota: Annotated[int, Field(ge=0, le=WHOLE), _AS_WHOLE] | None
 
 
 class Register(_In):
@@ -108,8 +126,8 @@ class Register(_In):
 
     name: Name
     file: Annotated[str, StringConstraints(min_length=1, max_length=400)]
-    queries: Annotated[int, Field(ge=1, le=10**9)] | None = None
-    flips: Annotated[int, Field(ge=0, le=10**9)] | None = None
+    queries: Annotated[int, Field(ge=1, le=10**9), _AS_WHOLE] | None = None
+    flips: Annotated[int, Field(ge=0, le=10**9), _AS_WHOLE] | None = None
     accuracy: Annotated[Number, Field(gt=0, lt=1)] | None = None
     confidence: Annotated[Number, Field(gt=0, lt=1)] | None = None
 

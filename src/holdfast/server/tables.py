@@ -28,6 +28,9 @@ from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 
 from holdfast.errors import InvalidArgument, LedgerUnavailable, MissingExtra
 
+UNREACHABLE = (
+    "The database of tokens cannot be used just now. Check that it is there and may be written, then try again."
+)
 metadata = MetaData()
 tokens = Table(
     "holdfast_tokens",
@@ -151,6 +154,4 @@ def translated() -> Iterator[None]:
     try:
         yield
     except OperationalError as error:
-        raise LedgerUnavailable(
-            "The database of tokens cannot be used just now. Check that it is there and may be written, then try again."
-        ) from error
+        raise LedgerUnavailable(UNREACHABLE) from error
