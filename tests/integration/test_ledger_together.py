@@ -12,6 +12,8 @@ import sys
 import threading
 import time
 import uuid
+import weakref
+from queue import SimpleQueue
 
 import psycopg
 import pytest
@@ -19,7 +21,7 @@ import pytest
 from holdfast.errors import BudgetExhausted, HoldfastError, LedgerUnavailable
 from holdfast.ledger import Cost, open_ledger
 from holdfast.ledger.database import Transaction
-from holdfast.ledger.scribe import Job
+from holdfast.ledger.scribe import Job, Scribe
 from ledger_writer import environment
 
 THREADS = 8
@@ -112,7 +114,7 @@ def test_a_forked_child_does_not_write_what_its_parents_threads_wait_for(tmp_pat
     path = tmp_path / "x.ledger"
     ledger = begin(path)
     store = ledger._store
-    while store._scribe._thread is not None:
+    while store._scribe._hired:
         time.sleep(0.01)
     store._scribe._jobs.put(Job(lambda writing: os._exit(9)))  # as a thread of the parent would, just before the fork
     child = os.fork()
@@ -385,3 +387,171 @@ def test_a_database_that_cannot_hold_every_text_is_refused(postgres_url):
     assert location != postgres_url
     with pytest.raises(LedgerUnavailable, match="UTF8"):
         open_ledger(location, dataset="d", fingerprint="f", terms=terms)
+
+
+def run_script(script, path):
+    """Run the script; return its exit code, or None if it had to be ended."""
+    command = [sys.executable, "-W", "ignore", "-c", script, str(path)]
+    try:
+        return subprocess.run(command, env=environment(), capture_output=True, timeout=20).returncode
+    except subprocess.TimeoutExpired:
+        return None
+
+
+EXIT = """
+import signal, sys, threading
+from holdfast.ledger import Cost, open_ledger
+
+ledger = open_ledger(sys.argv[1], dataset="d", fingerprint="f", terms={"caps": {"flips": 100, "intervals": 100}})
+store = ledger._store
+slow = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 1000000) SELECT count(*) FROM c"
+
+def commit(cursor):  # as on a slow disk
+    threading.Timer(0.05, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)).start()
+    cursor.execute(f"UPDATE holdfast_ledgers SET flips = flips + 0 * ({slow})")
+    type(store).commit(store, cursor)
+
+store.commit = commit
+try:
+    ledger.commit(key=None, question={}, answer={}, cost=Cost(1, 1), rows_read=1)
+except KeyboardInterrupt:
+    sys.exit(7)
+"""
+
+
+def test_a_process_that_ends_while_the_scribe_writes_does_not_crash(tmp_path):
+    assert run_script(EXIT, tmp_path / "x.ledger") == 7
+
+
+INTERRUPTED_FORK = """
+import os, signal, sys, threading
+from holdfast.ledger import Cost, open_ledger
+
+def commit(ledger):
+    ledger.commit(key=None, question={}, answer={}, cost=Cost(1, 1), rows_read=1)
+
+ledger = open_ledger(sys.argv[1], dataset="d", fingerprint="f", terms={"caps": {"flips": 100, "intervals": 100}})
+commit(ledger)
+start = threading.Thread.start
+
+def interrupted(thread):  # Ctrl-C while start() waits for the thread to come up
+    threading.Thread.start = start
+    start(thread)
+    raise KeyboardInterrupt
+
+threading.Thread.start = interrupted
+child = os.fork()
+if child == 0:
+    signal.alarm(5)
+    lines = (ledger._store._writes, ledger._store._reads)
+    os._exit(3 if any(line.connection is not None for line in lines) else 0)
+threading.Thread.start = start
+signal.alarm(5)  # ends a parent that hangs
+for _ in range(20):
+    commit(ledger)
+    ledger.find("x")
+    threading.Event().wait(0.01)
+sys.exit(os.waitpid(child, 0)[1] >> 8)
+"""
+
+
+def test_an_interrupt_at_the_start_of_a_fork_leaves_no_lock_and_no_connection_to_the_child(tmp_path):
+    assert run_script(INTERRUPTED_FORK, tmp_path / "x.ledger") == 0
+
+
+def test_a_second_scribe_that_was_quicker_stops_nobody():
+    class Snatched:  # what another thread took between the look and the reach
+        def empty(self):
+            return False
+
+        def __getattr__(self, name):
+            return getattr(SimpleQueue(), name)
+
+    scribe, got = Scribe("here"), []
+    scribe._jobs = Snatched()
+    thread = threading.Thread(target=lambda: got.append(scribe._take([])), daemon=True)
+    thread.start()
+    thread.join(5)
+    assert got == [[]]
+
+
+def test_an_error_that_was_raised_is_gone_when_nobody_holds_it(tmp_path):
+    class Trouble(Exception):
+        pass
+
+    def trouble(writing):
+        raise Trouble
+
+    with begin(tmp_path / "x.ledger") as ledger:
+        gc.collect()
+        gc.disable()
+        try:
+            try:
+                ledger._store.write(trouble)
+            except Trouble as error:
+                left = weakref.ref(error)
+            commit(ledger, 1)  # the scribe is done with it
+            assert left() is None  # else it holds the ledger's files until a collection
+        finally:
+            gc.enable()
+
+
+def test_what_the_database_said_is_the_cause_of_the_error(tmp_path, monkeypatch):
+    ledger = begin(tmp_path / "x.ledger")
+
+    def full(cursor):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(ledger._store, "commit", full)
+    with pytest.raises(LedgerUnavailable) as told:
+        commit(ledger, 1)
+    assert isinstance(told.value.__cause__, sqlite3.OperationalError)
+
+
+LAST_WORDS = """
+import builtins, sys
+from holdfast.errors import HoldfastError
+from holdfast.ledger import Cost, open_ledger
+
+class Keeper:
+    def __init__(self):
+        self.ledger = open_ledger(
+            sys.argv[1], dataset="d", fingerprint="f", terms={"caps": {"flips": 100, "intervals": 100}}
+        )
+
+    def __del__(self):
+        try:
+            self.ledger.commit(key=None, question={}, answer={}, cost=Cost(1, 1), rows_read=1)
+        except HoldfastError:
+            pass
+        self.ledger.close()
+
+builtins.keeper = Keeper()  # there until the interpreter is taken down, when threads no longer run
+"""
+
+
+def test_asking_while_the_interpreter_is_taken_down_does_not_hang(tmp_path):
+    assert run_script(LAST_WORDS, tmp_path / "x.ledger") == 0
+
+
+NESTED = """
+import sys
+from holdfast.errors import HoldfastError
+from holdfast.ledger import Cost, open_ledger
+
+ledger = open_ledger(sys.argv[1], dataset="d", fingerprint="f", terms={"caps": {"flips": 100, "intervals": 100}})
+refused = []
+
+def nested(writing):  # as a __del__ that the collector happens to run in the scribe's thread
+    try:
+        ledger.commit(key=None, question={}, answer={}, cost=Cost(1, 1), rows_read=1)
+    except HoldfastError as error:
+        refused.append(error)
+
+ledger._store.write(nested)
+assert len(refused) == 1
+"""
+
+
+def test_asking_from_the_scribes_own_thread_is_refused(tmp_path):
+    assert run_script(NESTED, tmp_path / "x.ledger") == 0

@@ -3,20 +3,18 @@
 Writers of one ledger take turns anyway (each entry contains the hash of the one before), so a second writing
 connection would only wait inside the database instead of here. The scribe writes for all threads that wait: one
 transaction, one sync to disk, however many they are. Reads are short and never wait for writers.
-
-Connections do not survive a fork: just before one, every store lets go of its connections, while no thread is
-using them; parent and child reconnect when they next need to.
 """
 
-import os
+import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol
-from weakref import WeakSet, finalize
+from weakref import finalize
 
 from holdfast.errors import HoldfastError, LedgerDamaged
+from holdfast.ledger import forking
 from holdfast.ledger.scribe import Job, Scribe
 from holdfast.ledger.store import Row, Tip
 from holdfast.ledger.tables import Statements
@@ -105,11 +103,11 @@ class Database(ABC):
         self.dataset = dataset
         self.sql = sql
         self._reads, self._writes = Line(), Line()
-        self._scribe = Scribe()
+        self._scribe = Scribe(location)
         self._held: list[Held] = [self._writes, self._reads]
-        finalize(self, _drop_all, self._held)  # a ledger that nobody closes leaves nothing open
-        with _births:
-            _living.add(self)
+        # A ledger that nobody closes leaves nothing open; but not at exit, where the scribe may still be writing.
+        finalize(self, _drop_all, self._held).atexit = False
+        forking.watch(self)
 
     @abstractmethod
     def connect(self) -> Connection:
@@ -199,9 +197,10 @@ class Database(ABC):
                 job.end()
 
     def close(self) -> None:
-        """Close both connections."""
-        with self._writes.lock, self._reads.lock:
-            self._let_go()
+        """Close both connections. While the interpreter is taken down they end with it: nobody lets go of locks."""
+        if not sys.is_finalizing():
+            with self._writes.lock, self._reads.lock:
+                self._let_go()
 
     def begin_ledger(self, cursor: Cursor, genesis: Row) -> bool:
         """Write the first row and the tip, inside an open transaction; False if the ledger is there."""
@@ -286,7 +285,7 @@ class Database(ABC):
             raise self.translate(error) from error
 
     def pause(self) -> None:
-        """Before a fork: wait for the threads that use the connections, then let go of them."""
+        """Wait for the threads that use the connections, keep others away, and close them."""
         for line in (self._writes, self._reads):
             line.lock.acquire()
         self._let_go()
@@ -295,15 +294,19 @@ class Database(ABC):
         _drop_all(self._held)
 
     def resume(self) -> None:
-        """After a fork, in the parent."""
+        """Let threads use connections again."""
         for line in (self._reads, self._writes):
             line.lock.release()
 
     def begin_anew(self) -> None:
         """In a forked child: the parent's threads are not here, and what they wait to write is theirs."""
-        self._scribe = Scribe()
+        self._scribe = Scribe(self.location)
         for line in (self._reads, self._writes):
             line.lock = threading.Lock()
+            if line.connection is not None:  # the fork could not be waited for; closing it here would hurt the parent
+                _inherited.append(line.connection)
+                line.connection = line.cursor = None
+        self._let_go()
 
 
 def _drop_all(held: list[Held]) -> None:
@@ -311,47 +314,4 @@ def _drop_all(held: list[Held]) -> None:
         one.drop()
 
 
-_living: WeakSet[Database] = WeakSet()
-_births = threading.Lock()
-
-
-class _Forking:
-    """Pauses every store around a fork. In a thread of its own, which no interrupt reaches: it would leave locks."""
-
-    def __init__(self) -> None:
-        self._paused: list[Database] = []
-        self._births_held = False
-
-    def before(self) -> None:
-        paused = threading.Event()
-        threading.Thread(target=self._pause, args=(paused,), daemon=True).start()
-        while not paused.is_set():  # not by join, which an interrupt makes believe that the thread has ended
-            with suppress(KeyboardInterrupt):  # Python would print it and fork all the same
-                paused.wait()
-
-    def _pause(self, paused: threading.Event) -> None:
-        _births.acquire()
-        self._births_held = True
-        for store in list(_living):
-            store.pause()
-            self._paused.append(store)
-        paused.set()
-
-    def in_parent(self) -> None:
-        while self._paused:
-            self._paused.pop().resume()
-        if self._births_held:
-            self._births_held = False
-            _births.release()
-
-    def in_child(self) -> None:
-        global _births
-        _births = threading.Lock()
-        self.__init__()  # type: ignore[misc]
-        for store in list(_living):
-            store.begin_anew()
-
-
-if hasattr(os, "register_at_fork"):  # not where there is no fork
-    _forking = _Forking()
-    os.register_at_fork(before=_forking.before, after_in_parent=_forking.in_parent, after_in_child=_forking.in_child)
+_inherited: list[Connection] = []
