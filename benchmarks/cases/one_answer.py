@@ -32,7 +32,7 @@ import holdfast as hf
 from holdfast.rng import Randomness
 
 FEW, MANY, QUERIES, TURN, COLD, KNOWN = 12_000, 100_000, 10_000, 10, 10, 2_500
-BURSTS = {"share": 100, "group": 40, "histogram": 40}  # the last two cost more of a session's intervals
+BURSTS = {"share": 100, "group": 40, "histogram": 40}  # the last two cost more of a session's budget
 AFTER = "holdfast, first after a scan"
 SQL = {
     "share": "SELECT avg((delay > 15)::INT) FROM {}",
@@ -44,10 +44,10 @@ SQL = {
 class Asking:
     """One session, and questions that no ledger has an answer to yet."""
 
-    def __init__(self, source: Any) -> None:
+    def __init__(self, source: Any, known: int = KNOWN) -> None:
         self.session = hf.Session(Unkept(source), queries=QUERIES)
         self._numbers: Iterator[int] = count(1)
-        self._known = [f"delay > {14 + number / 1e6:.6f}" for number in range(KNOWN)]
+        self._known = [f"delay > {14 + number / 1e6:.6f}" for number in range(known)]
         for text in self._known:
             self.session.price(text)
 
@@ -112,8 +112,9 @@ def overhead(found: Found, n: int, frame: pl.DataFrame, asking: Asking, repeats:
     found.tables.append(table)
 
 
-def scans(found: Found, n: int, frame: pl.DataFrame, path: Path, asking: Asking, repeats: int, largest: bool) -> None:
-    """Holdfast beside everyone who reads the table."""
+def scans(found: Found, n: int, frame: pl.DataFrame, path: Path, source: Any, repeats: int, largest: bool) -> None:
+    """Holdfast beside everyone who reads the table; a budget of its own for every question."""
+    asking = Asking(source)
     delay, distance = frame["delay"].to_numpy(), frame["distance"].to_numpy()
     carrier = frame["carrier"].to_physical().to_numpy()
     database = duckdb.connect(str(path.with_suffix(".duckdb")))
@@ -152,7 +153,7 @@ def scans(found: Found, n: int, frame: pl.DataFrame, path: Path, asking: Asking,
             "OpenDP": lambda: dp.mean((delay > 15).astype(np.float64)),
         },
         "group": {
-            "holdfast": burst("group", asking.group),
+            "holdfast": burst("group", Asking(source, known=0).group),
             "numpy": lambda: distance[carrier == 6].mean(),
             "Polars": lambda: frame.select(polars_group),
             "DuckDB table": duck("group", "flights"),
@@ -163,7 +164,7 @@ def scans(found: Found, n: int, frame: pl.DataFrame, path: Path, asking: Asking,
             "OpenDP": lambda: dp.group_mean(np.where(carrier == 6, distance, 0.0), carrier == 6),
         },
         "histogram": {
-            "holdfast": burst("histogram", asking.histogram),
+            "holdfast": burst("histogram", Asking(source, known=0).histogram),
             "numpy": lambda: np.bincount(carrier),
             "Polars": lambda: frame["carrier"].value_counts(),
             "DuckDB table": duck("histogram", "flights"),
@@ -257,7 +258,7 @@ def run(small: bool, scratch: Path) -> Found:
             asking.share(MANY), asking.group(FEW), asking.histogram(FEW)  # pages are mapped in the background
         overhead(found, n, frame, asking, 1 if small else 15)
         asking = Asking(source)  # another session: the first has spent much of its budget
-        scans(found, n, frame, path, asking, 2 if small else {100_000_000: 5}.get(n, 15), n == 100_000_000)
+        scans(found, n, frame, path, source, 2 if small else {100_000_000: 5}.get(n, 15), n == 100_000_000)
         answer = asking.share(FEW)
         found.notes.append(
             f"At n = {n:,}, an answer from {FEW:,} rows has an interval of half-width"
