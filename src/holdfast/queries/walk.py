@@ -88,7 +88,10 @@ class Walk:
         if type(inner).__name__ == "Literal" and not inner.is_string:
             self.node(inner, depth)
             return _number("-" + self.numbers.get(inner.this, inner.this))
-        return apply("NEG", RULES["NEG"], [self.node(inner, depth)])
+        value = self.node(inner, depth)
+        if value.is_literal and value.type in (Type.INT, Type.FLOAT):  # -(-(5)) is 5: a number has one text
+            return _number(repr(-value.value))
+        return apply("NEG", RULES["NEG"], [value])
 
     def flat(self, parsed: Any, depth: int) -> Node:
         """AND, OR and || chains lean to the left, one level per link: read them as one list."""
