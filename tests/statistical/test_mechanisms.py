@@ -12,7 +12,7 @@ Rows and coins are seeded; Laplace noise comes from opendp, which cannot be seed
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from itertools import combinations
-from math import log
+from math import exp, log
 from typing import Any
 
 import numpy as np
@@ -175,9 +175,13 @@ def test_replacement_where_none_was_promised_is_caught(seed, monkeypatch):
 
 
 def pairs_are_uniform(seed: int) -> bool:
-    """Two of three rows, noise too small to hide which: every pair equally often, no row twice."""
+    """Two of three rows, noise too small to hide which: every pair equally often, no row twice.
+
+    Means are 0.1 apart or more, so one is taken for another with probability exp(-0.05/scale) at most.
+    """
     rows, rng = source(x=[0.0, 0.4, 1.0]), np.random.default_rng(seed)
-    mechanism = Laplace(draws=2, epsilon=100.0)
+    mechanism = Laplace(draws=2, epsilon=300.0)
+    assert 3_000 * exp(-0.05 / mechanism.scale(3)) < FALSE_ALARM / 100
     means = [0.0, 0.2, 0.4, 0.5, 0.7, 1.0]
     values = [mechanism.release(Mean(), rows, rng).values[0] for _ in range(3_000)]
     nearest = [min(means, key=lambda mean: abs(mean - value)) for value in values]
