@@ -1,0 +1,66 @@
+"""A column of few distinct texts: each text is asked once, and the tally is what asking every drawn row would give."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import holdfast as hf
+from holdfast.queries.build import build_histogram, build_mean
+from holdfast.queries.kinds import Share
+
+TEXTS = ["a", "b", "b", "c"] * 50
+ASKED = ["s = 'b'", "s < 'c' and length(s) = 1", "s like 'c%'"]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Any:
+    path = tmp_path / "texts.parquet"
+    pl.DataFrame({"s": TEXTS}).write_parquet(path)
+    return hf.open(path, progress=False)
+
+
+def tally(source: Any, query: Any, draws: int = 100) -> list[int]:
+    counts: list[int] = source.tally(query, draws=draws, mass=0.0, rng=np.random.default_rng(3)).tolist()
+    return counts
+
+
+@pytest.mark.parametrize("text", ASKED)
+def test_each_text_once_gives_what_each_row_gives(source: Any, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    query = build_mean(text, source.schema)
+    once = tally(source, query)
+    monkeypatch.setattr(source, "_coded", {})
+    assert once == tally(source, query)
+    assert 0 < once[1] < 100
+
+
+def test_a_histogram_too(source: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    query = build_histogram("s", source.schema, categories=["c", "b"])
+    once = tally(source, query)
+    monkeypatch.setattr(source, "_coded", {})
+    assert once == tally(source, query)
+
+
+def test_texts_are_asked_once_only_where_that_is_less(source: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    heights: list[int] = []
+    plain = Share.evaluate
+    monkeypatch.setattr(Share, "evaluate", lambda self, rows: (heights.append(rows.height), plain(self, rows))[1])
+    query = build_mean("s = 'b'", source.schema)
+    tally(source, query, draws=100)
+    tally(source, query, draws=2)
+    assert heights == [3, 2]
+
+
+def test_a_function_from_outside_sees_drawn_rows_alone(source: Any) -> None:
+    seen: list[int] = []
+
+    def is_b(rows: Any) -> Any:
+        seen.append(len(rows["s"]))
+        return np.asarray(rows["s"]) == "b"
+
+    query = build_mean(is_b, source.schema, columns=["s"])
+    seen.clear()
+    assert sum(tally(source, query, draws=100)) == 100
+    assert seen == [100]
