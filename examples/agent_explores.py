@@ -6,7 +6,7 @@ Run it: python examples/agent_explores.py
 import numpy as np
 
 import holdfast as hf
-from holdfast.demo import population
+from holdfast.lab.demo import population
 
 SPLITS = (
     ("carrier = 'UA'", "carrier = 'DL'", "carrier = 'B6'"),

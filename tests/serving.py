@@ -17,8 +17,8 @@ import polars as pl
 import uvicorn
 
 import holdfast
-from holdfast.server.app import build
-from holdfast.server.settings import DatasetSettings, Settings
+from holdfast.service.app import build
+from holdfast.service.settings import DatasetSettings, Settings
 
 ROWS = 20_000
 

@@ -20,10 +20,10 @@ from benchmarks import diffpriv
 from benchmarks.measure import Found, Table, main, shown
 
 import holdfast as hf
-from holdfast.optimise.baseline import FullGradient
-from holdfast.optimise.descent import Descent
-from holdfast.optimise.domain import Ball
-from holdfast.rng import Randomness
+from holdfast.optimize.baseline import FullGradient
+from holdfast.optimize.descent import Descent
+from holdfast.optimize.domain import Ball
+from holdfast.randomness import Randomness
 
 FEATURES, RADIUS, EXCESS = 8, 3.0, 0.02
 CHILD = """

@@ -17,9 +17,9 @@ import numpy as np
 from benchmarks.measure import Found, Table, alternate, main, medians, rounded, shown
 
 import holdfast as hf
-from holdfast.optimise.domain import Ball
-from holdfast.optimise.gradient import CoinGradient
-from holdfast.rng import Randomness
+from holdfast.optimize.domain import Ball
+from holdfast.optimize.gradient import CoinGradient
+from holdfast.randomness import Randomness
 
 FEATURES, COINS = 50, 100
 

@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 from benchmarks.measure import Found, Table, alternate, main, medians, rounded, shown
 
-from holdfast.rng import Randomness
+from holdfast.randomness import Randomness
 from holdfast.rows.base import RowSource
 from holdfast.rows.open import open_rows
 

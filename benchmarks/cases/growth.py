@@ -17,7 +17,7 @@ from benchmarks.cases.one_answer import FEW, TURN, Asking
 from benchmarks.measure import Figure, Found, Line, Table, alternate, main, medians, rounded, shown
 
 import holdfast as hf
-from holdfast.rng import Randomness
+from holdfast.randomness import Randomness
 
 
 def by_rows(found: Found, small: bool, scratch: Path) -> None:

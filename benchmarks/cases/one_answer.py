@@ -29,7 +29,7 @@ from benchmarks.measure import Found, Table, Times, alternate, main, medians, ro
 from benchmarks.unkept import Unkept
 
 import holdfast as hf
-from holdfast.rng import Randomness
+from holdfast.randomness import Randomness
 
 FEW, MANY, QUERIES, TURN, COLD, KNOWN = 12_000, 100_000, 10_000, 10, 10, 2_500
 BURSTS = {"share": 100, "group": 40, "histogram": 40}  # the last two cost more of a session's budget

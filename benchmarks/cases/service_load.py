@@ -183,8 +183,8 @@ class Served:
 
     def __init__(self, folder: Path, name: str, *, queries: int, workers: int) -> None:
         from holdfast import Session
-        from holdfast.server.people import People
-        from holdfast.server.tables import Tables
+        from holdfast.service.people import People
+        from holdfast.service.tables import Tables
 
         self.data, self.ledger, self.workers = folder / "flights.parquet", folder / f"{name}.ledger", workers
         with Session(self.data, queries=queries, ledger=self.ledger) as session:

@@ -25,9 +25,9 @@ from benchmarks.unkept import Unkept
 
 import holdfast as hf
 from holdfast.lab.attacking import attack
-from holdfast.mechanisms.baselines import Thresholdout
+from holdfast.lab.baselines import Thresholdout
 from holdfast.queries.build import build_mean
-from holdfast.rng import Randomness
+from holdfast.randomness import Randomness
 
 ROWS_READ = 12_000
 Ask = Callable[[float], tuple[float, float]]  # threshold -> value, claimed half-width

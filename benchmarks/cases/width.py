@@ -18,7 +18,7 @@ from benchmarks.measure import Figure, Found, Line, Table, main
 import holdfast as hf
 from holdfast.certify import certify
 from holdfast.errors import PlanInfeasible
-from holdfast.guarantees.concentration import clopper_pearson, hoeffding_radius
+from holdfast.guarantees.mathematics.concentration import clopper_pearson, hoeffding_radius
 from holdfast.mechanisms.base import Release
 from holdfast.queries.build import build_mean
 from holdfast.schema import Column, Schema, Type

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from holdfast.answer import Answer, FlipsAnswer, HistogramAnswer, MinimumAnswer
     from holdfast.beginning import DefaultPlan
     from holdfast.budget import Budget, Quote
-    from holdfast.client import connect, connect_async
     from holdfast.errors import (
         BudgetExhausted,
         HoldfastError,
@@ -34,9 +33,10 @@ if TYPE_CHECKING:
     )
     from holdfast.lab import attack
     from holdfast.ledger import Receipt, check_receipt, open_ledger
-    from holdfast.optimise import losses
+    from holdfast.optimize import losses
     from holdfast.planning import Plan, plan
     from holdfast.rows.open import open_rows as open
+    from holdfast.service.client import connect, connect_async
     from holdfast.session import Session
 
 __version__ = version("holdfast")
@@ -49,8 +49,8 @@ _HOMES = {
     "MinimumAnswer": "answer",
     "Budget": "budget",
     "Quote": "budget",
-    "connect": "client",
-    "connect_async": "client",
+    "connect": "service.client",
+    "connect_async": "service.client",
     "BudgetExhausted": "errors",
     "HoldfastError": "errors",
     "InvalidArgument": "errors",
@@ -71,7 +71,7 @@ _HOMES = {
     "Receipt": "ledger",
     "check_receipt": "ledger",
     "open_ledger": "ledger",
-    "losses": "optimise",
+    "losses": "optimize",
     "Plan": "planning",
     "plan": "planning",
     "open": "rows.open:open_rows",

@@ -10,7 +10,7 @@ from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.planning import GUARANTEES, MECHANISMS, Plan
 from holdfast.planning import plan as make_plan
 from holdfast.planning.present import sentence
-from holdfast.rng import Randomness
+from holdfast.randomness import Randomness
 
 DEFAULT_QUERIES = 1_000
 

@@ -6,13 +6,13 @@ from math import inf, log, sqrt
 
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees import information, posterior
-from holdfast.guarantees.coins import debias
-from holdfast.guarantees.concentration import (
+from holdfast.guarantees.mathematics.concentration import (
     clopper_pearson,
     clopper_pearson_width,
     hoeffding_radius,
     laplace_radius,
 )
+from holdfast.guarantees.mathematics.debias import debias
 from holdfast.mechanisms.base import Release, clip
 from holdfast.mechanisms.laplace import Laplace
 from holdfast.mechanisms.noise import grid_bits

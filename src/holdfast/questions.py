@@ -17,8 +17,8 @@ from holdfast import check
 from holdfast.certify import MOST_DRAWS, Estimate, accuracy_at, certify, draws_for, must_vary
 from holdfast.errors import InvalidArgument, InvalidQuery, PlanConflict, PlanInfeasible
 from holdfast.mechanisms.base import Mechanism, Price
-from holdfast.mechanisms.baselines import FreshRows
 from holdfast.mechanisms.coins import Coins, bits
+from holdfast.mechanisms.fresh_rows import FreshRows
 from holdfast.mechanisms.laplace import Laplace
 from holdfast.planning import Plan
 from holdfast.queries.base import Query

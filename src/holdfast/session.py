@@ -35,7 +35,7 @@ from holdfast.planning import Plan
 from holdfast.planning.present import sentence
 from holdfast.queries.made_up import made_up
 from holdfast.questions import BUILDERS, Desk, Question
-from holdfast.rng import Randomness
+from holdfast.randomness import Randomness
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.open import open_rows
 
@@ -230,7 +230,7 @@ class Session:
     @staticmethod
     def _question(desk: Desk, kind: str, query: Any, options: Mapping[str, Any]) -> Question:
         if kind == "minimize":
-            from holdfast.optimise.question import minimize as build  # late: most sessions never optimise
+            from holdfast.optimize.question import minimize as build  # late: most sessions never optimise
         elif isinstance(kind, str) and kind in BUILDERS:
             build = BUILDERS[kind]
         else:

@@ -4,9 +4,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from holdfast.analysts import ANALYSTS
-from holdfast.analysts.answering import MechanismOracle, SessionOracle, converse
-from holdfast.mechanisms.baselines import Naive
+from holdfast.lab.analysts import ANALYSTS
+from holdfast.lab.analysts.answering import MechanismOracle, SessionOracle, converse
+from holdfast.lab.baselines import Naive
 from holdfast.mechanisms.coins import Coins
 from holdfast.queries.callables import from_callable
 from holdfast.rows.memory import memory_rows

@@ -8,7 +8,7 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 import holdfast as hf
-from holdfast.client import connect, connect_async
+from holdfast.service.client import connect, connect_async
 from serving import Running, settings, table
 
 QUERIES = {"mean": 60, "flip": 40}

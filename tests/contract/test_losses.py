@@ -5,8 +5,8 @@ import polars as pl
 import pytest
 
 import holdfast as hf
-from holdfast.optimise.domain import Ball, Box, Domain
-from holdfast.optimise.objective import LossAt
+from holdfast.optimize.domain import Ball, Box, Domain
+from holdfast.optimize.objective import LossAt
 from holdfast.schema import Column, Schema, Type
 
 BOUNDS = {"a": (-2.0, 3.0), "b": (0.0, 10.0), "flag": None}

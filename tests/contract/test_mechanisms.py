@@ -8,9 +8,10 @@ import pytest
 
 from counting_rows import CountingRows
 from holdfast.errors import BudgetExhausted, HoldfastError, InvalidArgument
+from holdfast.lab.baselines import CoinFromMean, FullGaussian, FullLaplace, Naive, Thresholdout
 from holdfast.mechanisms.base import Mechanism, intervals
-from holdfast.mechanisms.baselines import CoinFromMean, FreshRows, FullGaussian, FullLaplace, Naive, Thresholdout
 from holdfast.mechanisms.coins import Coins, bits
+from holdfast.mechanisms.fresh_rows import FreshRows
 from holdfast.mechanisms.laplace import Laplace
 from holdfast.queries.base import Query
 from holdfast.rows.open import open_rows

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from holdfast.demo import population
+from holdfast.lab.demo import population
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
 ASKED = "dep_delay > 15"

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from holdfast.demo import population
+from holdfast.lab.demo import population
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
 SMALL = ("--rows", 200, "--queries", 21, "--worlds", 2, "--seed", 1)

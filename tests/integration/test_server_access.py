@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
-from holdfast.server.access import GuardedRoute
-from holdfast.server.app import build
-from holdfast.server.rates import Rates
+from holdfast.service.access import GuardedRoute
+from holdfast.service.app import build
+from holdfast.service.rates import Rates
 from serving import Running, settings, table
 
 ANYONE, ANALYST, KEEPER = "anyone", "analyst", "keeper"

@@ -15,8 +15,8 @@ import httpx
 import pytest
 
 import holdfast as hf
-from holdfast.client import connect_async
-from holdfast.server.settings import Settings, load
+from holdfast.service.client import connect_async
+from holdfast.service.settings import Settings, load
 from serving import Running, process, settings, table
 
 ANALYSTS = 50

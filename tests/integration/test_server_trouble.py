@@ -111,7 +111,7 @@ def test_what_nobody_foresaw_is_a_refusal_without_words(
         raise ZeroDivisionError("the value was 42.4242")
 
     monkeypatch.setattr(type(session_of(server)._rows), "tally", broken)
-    with server.client(server.token()) as client, caplog.at_level(logging.INFO, logger="holdfast.server"):
+    with server.client(server.token()) as client, caplog.at_level(logging.INFO, logger="holdfast.service"):
         for accept in ("application/json", "text/html"):
             response = client.post(
                 "/datasets/flights/ask", data={"query": "weekend"}, headers={"Accept": accept, "Origin": server.url}
@@ -128,7 +128,7 @@ def test_what_nobody_foresaw_is_a_refusal_without_words(
 
 
 def test_reservations_of_a_process_that_died_run_out(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast.server import quotas
+    from holdfast.service import quotas
 
     usage = server.desk.datasets.get("flights", server.desk.keeper).usage
     held = {"analyst": "ana", "dataset": "flights", "quota": 1, "answers": 1}

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.guarantees import descent
-from holdfast.optimise.descent import Descent
-from holdfast.optimise.domain import Ball, Box, domain_of
+from holdfast.guarantees.mathematics import descent
+from holdfast.optimize.descent import Descent
+from holdfast.optimize.domain import Ball, Box, domain_of
 
 positive = st.floats(0.01, 100)
 counts = st.integers(1, 2_000)

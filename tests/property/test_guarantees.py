@@ -6,8 +6,10 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import assume, example, given, settings
 
-from holdfast.guarantees import amplification, coins, composition, information, posterior
-from holdfast.guarantees.concentration import (
+from holdfast.guarantees import information, posterior
+from holdfast.guarantees.mathematics import amplification, composition
+from holdfast.guarantees.mathematics import debias as coins
+from holdfast.guarantees.mathematics.concentration import (
     clopper_pearson,
     clopper_pearson_width,
     hoeffding_radius,

@@ -10,8 +10,9 @@ import mpmath
 import pytest
 from mpmath import mp, mpf
 
-from holdfast.guarantees import amplification, composition, information, posterior
-from holdfast.guarantees.concentration import clopper_pearson, kl, kl_lower, kl_upper
+from holdfast.guarantees import information, posterior
+from holdfast.guarantees.mathematics import amplification, composition
+from holdfast.guarantees.mathematics.concentration import clopper_pearson, kl, kl_lower, kl_upper
 
 ROWS = [10, 10**3, 10**6, 10**9, 10**12]
 

@@ -20,13 +20,13 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from holdfast.guarantees import descent as theorems
 from holdfast.guarantees import information
-from holdfast.optimise.boosting import CoinChoice
-from holdfast.optimise.descent import Descent
-from holdfast.optimise.domain import Box
-from holdfast.optimise.gradient import CoinGradient
-from holdfast.optimise.objective import Ranges
+from holdfast.guarantees.mathematics import descent as theorems
+from holdfast.optimize.boosting import CoinChoice
+from holdfast.optimize.descent import Descent
+from holdfast.optimize.domain import Box
+from holdfast.optimize.gradient import CoinGradient
+from holdfast.optimize.objective import Ranges
 
 Array = NDArray[np.float64]
 SLACK = 1e-9

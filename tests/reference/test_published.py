@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import plan
 from holdfast.guarantees import paper, posterior
-from holdfast.guarantees.concentration import clopper_pearson_width
+from holdfast.guarantees.mathematics.concentration import clopper_pearson_width
 
 
 @pytest.mark.parametrize(

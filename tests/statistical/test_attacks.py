@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm, t
 
-from holdfast.analysts import (
+from holdfast.lab import attack, contender
+from holdfast.lab.analysts import (
     Boosting,
     FeatureSelection,
     Fingerprinting,
@@ -27,11 +28,10 @@ from holdfast.analysts import (
     SignAttack,
     WeightedAttack,
 )
-from holdfast.analysts.questions import Agreement, TableRule, Vote
-from holdfast.experiments.need import tuned
-from holdfast.lab import attack, contender
+from holdfast.lab.analysts.questions import Agreement, TableRule, Vote
+from holdfast.lab.baselines import FullGaussian, Naive
+from holdfast.lab.experiments.need import tuned
 from holdfast.lab.world import run_world
-from holdfast.mechanisms.baselines import FullGaussian, Naive
 from holdfast.mechanisms.coins import Coins
 
 FALSE_ALARM, WORLDS, APPROXIMATION = 1e-6, 40, 0.02

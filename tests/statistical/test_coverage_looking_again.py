@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from holdfast.guarantees.concentration import clopper_pearson
+from holdfast.guarantees.mathematics.concentration import clopper_pearson
 from holdfast.session import Session
 from worlds import Asked, Sampled, breaks_promise, misses
 

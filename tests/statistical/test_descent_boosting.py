@@ -10,10 +10,10 @@ import pytest
 from scipy.stats import binom
 
 import holdfast as hf
-from holdfast.optimise.baseline import FullGradient
-from holdfast.optimise.boosting import CoinChoice, Contest, ExponentialChoice
-from holdfast.optimise.domain import Box
-from holdfast.optimise.own import OwnObjective
+from holdfast.optimize.baseline import FullGradient
+from holdfast.optimize.boosting import CoinChoice, Contest, ExponentialChoice
+from holdfast.optimize.domain import Box
+from holdfast.optimize.own import OwnObjective
 from own_losses import MeanLoss, uniform_table
 
 FALSE_ALARM, R, N, BETA = 1e-6, 60, 5_000, 0.1

@@ -21,12 +21,12 @@ import pytest
 from scipy.stats import binom, norm
 
 import holdfast as hf
-from holdfast.guarantees import descent as theorems
-from holdfast.optimise.baseline import FullGradient
-from holdfast.optimise.descent import Descent
-from holdfast.optimise.domain import Ball, Box
-from holdfast.optimise.gradient import CoinGradient
-from holdfast.optimise.own import OwnObjective
+from holdfast.guarantees.mathematics import descent as theorems
+from holdfast.optimize.baseline import FullGradient
+from holdfast.optimize.descent import Descent
+from holdfast.optimize.domain import Ball, Box
+from holdfast.optimize.gradient import CoinGradient
+from holdfast.optimize.own import OwnObjective
 from own_losses import MeanLoss, MedianLoss, uniform_table
 
 FALSE_ALARM, D, R, MASS = 1e-6, 20, 12, 0.01

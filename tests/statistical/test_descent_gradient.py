@@ -14,9 +14,9 @@ import pytest
 from scipy.stats import norm
 
 import holdfast as hf
-from holdfast.optimise import gradient
-from holdfast.optimise.domain import Ball
-from holdfast.optimise.gradient import CoinGradient, LaplaceGradient
+from holdfast.optimize import gradient
+from holdfast.optimize.domain import Ball
+from holdfast.optimize.gradient import CoinGradient, LaplaceGradient
 from own_losses import uniform_table
 
 FALSE_ALARM, R, N, ELL, MASS = 1e-6, 3_000, 500, 40, 0.1

@@ -16,7 +16,8 @@ import pytest
 from scipy.stats import binom, t
 
 from holdfast.errors import InvalidArgument, RowSourceError
-from holdfast.experiments import (
+from holdfast.lab.baselines import FullGaussian
+from holdfast.lab.experiments import (
     EXPERIMENTS,
     NAMES,
     cost,
@@ -27,10 +28,9 @@ from holdfast.experiments import (
     sampling,
     write_page,
 )
-from holdfast.experiments.base import slope
-from holdfast.experiments.need import Goal, least_rows, tuned
-from holdfast.experiments.page import FOLDER, PAGE, page_text
-from holdfast.mechanisms.baselines import FullGaussian
+from holdfast.lab.experiments.base import slope
+from holdfast.lab.experiments.need import Goal, least_rows, tuned
+from holdfast.lab.experiments.page import FOLDER, PAGE, page_text
 
 FALSE_ALARM = 1e-6
 DOCS = Path(__file__).parents[2] / "docs"
@@ -99,7 +99,7 @@ def test_rows_needed_grow_faster_for_exact_answers(results):
 
 
 def test_predicted_rows_have_the_slopes_of_theory():
-    from holdfast.experiments.need import _predicted_rows
+    from holdfast.lab.experiments.need import _predicted_rows
 
     ks = [10**3, 10**4, 10**5]
     for name, expected in {"naive": 1, "split": 1, "coins": 0.5, "gaussian": 0.5, "laplace": 0.5, "a1": 0.5}.items():

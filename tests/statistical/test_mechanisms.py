@@ -19,9 +19,11 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from holdfast.mechanisms import baselines, coins, exponential, laplace, noise
-from holdfast.mechanisms.baselines import CoinFromMean, FreshRows, FullGaussian, FullLaplace, Thresholdout
+from holdfast.lab import baselines
+from holdfast.lab.baselines import CoinFromMean, FullGaussian, FullLaplace, Thresholdout
+from holdfast.mechanisms import coins, exponential, laplace, noise
 from holdfast.mechanisms.coins import Coins
+from holdfast.mechanisms.fresh_rows import FreshRows
 from holdfast.mechanisms.laplace import Laplace
 from holdfast.rows import draws, local
 from holdfast.rows.base import RowSource

@@ -21,15 +21,16 @@ import polars as pl
 import pytest
 from scipy.stats import t
 
-from holdfast import monitors
-from holdfast.analysts import HillClimber, Table, WeightedAttack
-from holdfast.analysts.answering import MechanismOracle, converse
-from holdfast.analysts.base import RowQuestion
 from holdfast.errors import InvalidArgument
-from holdfast.guarantees.amplification import coin_epsilon
+from holdfast.guarantees.mathematics.amplification import coin_epsilon
+from holdfast.lab import monitors
+from holdfast.lab.analysts import HillClimber, Table, WeightedAttack
+from holdfast.lab.analysts.answering import MechanismOracle, converse
+from holdfast.lab.analysts.base import RowQuestion
+from holdfast.lab.baselines import Naive, Thresholdout
+from holdfast.lab.monitors import candidates, flag, flag_law, resume
 from holdfast.mechanisms.base import Price, Release
-from holdfast.mechanisms.baselines import FreshRows, Naive, Thresholdout
-from holdfast.monitors import candidates, flag, flag_law, resume
+from holdfast.mechanisms.fresh_rows import FreshRows
 from holdfast.rows.memory import memory_rows
 
 FALSE_ALARM = 1e-6

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from holdfast.errors import InvalidArgument
-from holdfast.guarantees import amplification
+from holdfast.guarantees.mathematics import amplification
 from holdfast.mechanisms.laplace import Laplace
 
 SIZES = [(1, 1), (2, 1), (2, 2), (3, 1), (3, 2), (4, 3), (5, 2), (6, 1)]  # n, ell

@@ -10,10 +10,10 @@ import pytest
 from holdfast import certify, plan
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees import information, posterior
-from holdfast.guarantees.concentration import clopper_pearson
+from holdfast.guarantees.mathematics.concentration import clopper_pearson
 from holdfast.mechanisms.base import Release, answer_from, intervals
-from holdfast.mechanisms.baselines import FreshRows
 from holdfast.mechanisms.coins import Coins
+from holdfast.mechanisms.fresh_rows import FreshRows
 from holdfast.mechanisms.laplace import Laplace
 from holdfast.planning import Plan
 from holdfast.queries.base import Query

@@ -7,8 +7,8 @@ import httpx
 import pytest
 
 import holdfast as hf
-from holdfast import client, wire
-from holdfast.client import RemoteSession
+from holdfast.service import client, wire
+from holdfast.service.client import RemoteSession
 
 ANSWER = {
     "question": "share of x",

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import binom
 
 from holdfast.errors import InvalidArgument
-from holdfast.guarantees.concentration import (
+from holdfast.guarantees.mathematics.concentration import (
     clopper_pearson,
     clopper_pearson_width,
     hoeffding_radius,

@@ -13,9 +13,9 @@ import polars as pl
 import pytest
 from scipy.stats import norm
 
-from holdfast.demo import population
-from holdfast.demo.discovery import REAL, Look, Rule, naive, steps
-from holdfast.demo.population import signal
+from holdfast.lab.demo import population
+from holdfast.lab.demo.discovery import REAL, Look, Rule, naive, steps
+from holdfast.lab.demo.population import signal
 
 ROWS, QUESTIONS = 20_000, 1_500
 

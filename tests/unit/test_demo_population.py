@@ -10,7 +10,7 @@ from math import log, sqrt
 import numpy as np
 import pytest
 
-from holdfast.demo import population
+from holdfast.lab.demo import population
 
 FALSE_ALARM, N = 1e-6, 240_000
 RADIUS = sqrt(log(2 / FALSE_ALARM) / (2 * N))

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast.demo import picture
-from holdfast.demo.discovery import Look
-from holdfast.demo.story import Demo, Dig, Stop, document
+from holdfast.lab.demo import picture
+from holdfast.lab.demo.discovery import Look
+from holdfast.lab.demo.story import Demo, Dig, Stop, document
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.guarantees.theorem import REGISTRY
+from holdfast.guarantees.mathematics.theorem import REGISTRY
 
 SOURCE = Path(holdfast.__file__).parent
 ROOT = SOURCE.parents[1]
@@ -117,7 +117,7 @@ def test_a_module_imports_only_what_lies_below_it(module):
         ("ledger.chain", "from holdfast import rng"),
         ("ledger.chain", "def f():\n    from ..planning import plan"),
         ("mechanisms.coins", "try:\n    pass\nexcept ValueError:\n    from holdfast import session"),
-        ("session", "from holdfast.server import app"),
+        ("session", "from holdfast.service import app"),
         ("errors", "from holdfast import check"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees import information
-from holdfast.guarantees.concentration import kl
+from holdfast.guarantees.mathematics.concentration import kl
 
 
 def left_out(counts: tuple[int, ...], mass: float) -> float:

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.errors import MissingExtra
 from holdfast.lab import attack
-from holdfast.plots import DOTS, LOOKS, PANEL, Level, Panel, Series, attack_picture, draw
+from holdfast.lab.plots import DOTS, LOOKS, PANEL, Level, Panel, Series, attack_picture, draw
 
 
 def size_of(path) -> tuple[int, int]:

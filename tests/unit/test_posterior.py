@@ -7,8 +7,9 @@ import pytest
 from scipy.stats import binom
 
 from holdfast.errors import InvalidArgument
-from holdfast.guarantees import coins, posterior
-from holdfast.guarantees.concentration import clopper_pearson
+from holdfast.guarantees import posterior
+from holdfast.guarantees.mathematics import debias as coins
+from holdfast.guarantees.mathematics.concentration import clopper_pearson
 
 
 def moment(n: int, flips: int, mass: float, p: int, ones: int) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from holdfast.errors import InvalidArgument
-from holdfast.rng import Randomness
+from holdfast.randomness import Randomness
 
 
 def draw(randomness: Randomness) -> list[int]:

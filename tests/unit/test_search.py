@@ -5,7 +5,7 @@ from math import log
 import numpy as np
 import pytest
 
-from holdfast.planning.search import largest, smallest, zoom
+from holdfast.guarantees.mathematics.search import largest, smallest, zoom
 
 
 @pytest.mark.parametrize("root", [1, 2, 3, 17, 999, 123_456_789, 10**15 - 1])

@@ -5,7 +5,7 @@ from math import expm1, log
 import pytest
 
 from holdfast.errors import InvalidArgument
-from holdfast.guarantees import transfer
+from holdfast.guarantees.mathematics import transfer
 
 
 def test_statistical_queries_ask_for_an_eighth():

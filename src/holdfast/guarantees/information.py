@@ -7,9 +7,9 @@ answers whose cost is stated in flips.
 from math import exp, log, log1p, sqrt
 
 from holdfast import check
-from holdfast.guarantees import coins
-from holdfast.guarantees.concentration import SAFE, clopper_pearson, kl, kl_lower, kl_upper
-from holdfast.guarantees.theorem import theorem
+from holdfast.guarantees.mathematics import debias as coins
+from holdfast.guarantees.mathematics.concentration import SAFE, clopper_pearson, kl, kl_lower, kl_upper
+from holdfast.guarantees.mathematics.theorem import theorem
 
 Interval = tuple[float, float]
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from math import atanh, ceil, exp, expm1, log, log1p, log2, sqrt
 
 from holdfast import check
-from holdfast.guarantees import amplification, composition, transfer
-from holdfast.guarantees.theorem import theorem
+from holdfast.guarantees.mathematics import amplification, composition, transfer
+from holdfast.guarantees.mathematics.theorem import theorem
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ import numpy as np
 from scipy.special import gammaln
 
 from holdfast import check
-from holdfast.guarantees import coins
-from holdfast.guarantees.concentration import SAFE, clopper_pearson
-from holdfast.guarantees.theorem import theorem
+from holdfast.guarantees.mathematics import debias as coins
+from holdfast.guarantees.mathematics.concentration import SAFE, clopper_pearson
+from holdfast.guarantees.mathematics.theorem import theorem
 
 Interval = tuple[float, float]
 ORDERS = np.arange(2, 21)  # moments p that are tried

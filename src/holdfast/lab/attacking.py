@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from holdfast import check
-from holdfast.analysts import ANALYSTS, Analyst, Population
+from holdfast.lab.analysts import ANALYSTS, Analyst, Population
 from holdfast.lab.contenders import contender
 from holdfast.lab.report import AttackReport
 from holdfast.lab.world import run_world

@@ -20,13 +20,14 @@ from typing import Any, Protocol
 from scipy.special import ndtri
 
 from holdfast import check
-from holdfast.analysts.answering import MechanismOracle
-from holdfast.analysts.base import Randomness, RowQuestion
 from holdfast.errors import PlanInfeasible
-from holdfast.guarantees.concentration import hoeffding_radius
+from holdfast.guarantees.mathematics.concentration import hoeffding_radius
+from holdfast.lab.analysts.answering import MechanismOracle
+from holdfast.lab.analysts.base import Randomness, RowQuestion
+from holdfast.lab.baselines import FullGaussian, FullLaplace, Naive, Thresholdout
 from holdfast.mechanisms.base import Mechanism
-from holdfast.mechanisms.baselines import FreshRows, FullGaussian, FullLaplace, Naive, Thresholdout
 from holdfast.mechanisms.coins import Coins
+from holdfast.mechanisms.fresh_rows import FreshRows
 from holdfast.mechanisms.laplace import Laplace
 from holdfast.planning import Plan, plan
 from holdfast.planning.strategies import Goal, Numbers, information_coins, information_laplace, split

@@ -123,7 +123,7 @@ class AttackReport:
 
     def plot(self, path: str | Path) -> None:
         """Draw claimed, real and promised error."""
-        from holdfast.plots import attack_picture
+        from holdfast.lab.plots import attack_picture
 
         attack_picture([self], Path(path))
 

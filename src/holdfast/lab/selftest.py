@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from holdfast import check
-from holdfast.analysts import Analyst, HillClimber, WeightedAttack
 from holdfast.errors import InvalidArgument
-from holdfast.guarantees.concentration import clopper_pearson
+from holdfast.guarantees.mathematics.concentration import clopper_pearson
+from holdfast.lab.analysts import Analyst, HillClimber, WeightedAttack
 from holdfast.lab.attacking import Progress, in_parallel
 from holdfast.lab.contenders import Contender, Planned
 from holdfast.lab.world import run_world

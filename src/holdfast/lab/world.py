@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.analysts.base import Analyst, Population, RowQuestion
 from holdfast.errors import BudgetExhausted
+from holdfast.lab.analysts.base import Analyst, Population, RowQuestion
+from holdfast.lab.baselines import scan
 from holdfast.lab.contenders import Answering, Contender, Told
-from holdfast.mechanisms.baselines import scan
 from holdfast.rows.memory import memory_rows
 
 Series = NDArray[np.float64]

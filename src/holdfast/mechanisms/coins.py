@@ -19,7 +19,9 @@ from numpy.random import Generator
 
 from holdfast import check
 from holdfast.errors import InvalidArgument
-from holdfast.guarantees import amplification, coins, information
+from holdfast.guarantees import information
+from holdfast.guarantees.mathematics import amplification
+from holdfast.guarantees.mathematics import debias as coins
 from holdfast.mechanisms.base import Price, Release, clip, intervals
 from holdfast.queries.base import Query
 from holdfast.rows.base import RowSource

@@ -19,7 +19,8 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from holdfast import check
-from holdfast.guarantees import amplification, information
+from holdfast.guarantees import information
+from holdfast.guarantees.mathematics import amplification
 from holdfast.mechanisms import noise
 from holdfast.mechanisms.base import Price, Release, answer_from, intervals, statistics
 from holdfast.queries.base import Query

@@ -7,8 +7,8 @@ from typing import Any
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, PlanInfeasible
+from holdfast.guarantees.mathematics.search import largest, smallest
 from holdfast.planning.present import plan_html, plan_text
-from holdfast.planning.search import largest, smallest
 from holdfast.planning.strategies import MOST_ROWS, STRATEGIES, Goal, Numbers
 
 GUARANTEES = ("best", "posterior", "information", "dp", "paper", "split")

@@ -12,9 +12,10 @@ from math import ceil, log, sqrt
 import numpy as np
 from scipy.special import expit
 
-from holdfast.guarantees import amplification, composition, information, paper, posterior, transfer
-from holdfast.guarantees.concentration import clopper_pearson_width, hoeffding_radius, laplace_radius
-from holdfast.planning.search import Vector, zoom
+from holdfast.guarantees import information, paper, posterior
+from holdfast.guarantees.mathematics import amplification, composition, transfer
+from holdfast.guarantees.mathematics.concentration import clopper_pearson_width, hoeffding_radius, laplace_radius
+from holdfast.guarantees.mathematics.search import Vector, zoom
 
 MOST_ROWS = 10**15
 MOST_MASS = 0.16  # so that a group, with three outcomes, is still at most half noise

@@ -17,7 +17,7 @@ from holdfast.errors import InvalidQuery
 from holdfast.queries import physical
 from holdfast.queries.made_up import made_up
 from holdfast.queries.trial import TRIED_ROWS, must_be_rowwise
-from holdfast.rng import Randomness
+from holdfast.randomness import Randomness
 from holdfast.schema import Column, Schema, Type
 
 Function = Callable[[pl.DataFrame], Any]

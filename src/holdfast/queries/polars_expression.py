@@ -20,7 +20,7 @@ from holdfast.queries.functions.logic import PHYSICAL
 from holdfast.queries.made_up import made_up
 from holdfast.queries.trial import TRIED_ROWS, must_be_rowwise
 from holdfast.queries.words import resolved
-from holdfast.rng import Randomness
+from holdfast.randomness import Randomness
 from holdfast.schema import Same, Schema, Type
 
 LONGEST_TREE = 100_000  # characters of serialised tree

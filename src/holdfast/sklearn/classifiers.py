@@ -11,7 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from holdfast.errors import InvalidArgument
-from holdfast.optimise.losses import LinearLoss, Logistic, SmoothedHinge
+from holdfast.optimize.losses import LinearLoss, Logistic, SmoothedHinge
 from holdfast.session import Session
 from holdfast.sklearn.linear import Array, LinearModel, literal, quoted
 

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from holdfast import check
 from holdfast.errors import InvalidArgument
-from holdfast.optimise.losses import LinearLoss
+from holdfast.optimize.losses import LinearLoss
 from holdfast.planning import plan
 from holdfast.session import Session
 

@@ -8,7 +8,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
 from holdfast import check
-from holdfast.optimise.losses import Huber, LinearLoss, Squared
+from holdfast.optimize.losses import Huber, LinearLoss, Squared
 from holdfast.session import Session
 from holdfast.sklearn.linear import Array, LinearModel
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 import holdfast as hf
-from holdfast.analysts import HillClimber, Table, WeightedAttack
-from holdfast.analysts.questions import TableRule
 from holdfast.errors import InvalidArgument, PlanInfeasible
 from holdfast.lab import MECHANISM_NAMES, attack, contender
+from holdfast.lab.analysts import HillClimber, Table, WeightedAttack
+from holdfast.lab.analysts.questions import TableRule
 from holdfast.lab.attacking import processes_that_pay
-from holdfast.mechanisms.baselines import FullLaplace, Naive, Thresholdout
+from holdfast.lab.baselines import FullLaplace, Naive, Thresholdout
 from holdfast.mechanisms.coins import Coins
 from holdfast.mechanisms.laplace import Laplace
 

@@ -6,9 +6,9 @@ import pytest
 
 from holdfast.errors import InvalidArgument
 from holdfast.lab import selftest
+from holdfast.lab.baselines import Naive
 from holdfast.lab.contenders import Planned, Told
 from holdfast.lab.selftest import worst_analyst
-from holdfast.mechanisms.baselines import Naive
 from holdfast.planning import plan
 
 PLAN = plan(rows=2_000, queries=100)

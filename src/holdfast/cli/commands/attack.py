@@ -64,7 +64,7 @@ def command(
             seed = report.seed  # the same worlds for everybody
             reports.append(report)
     if picture is not None:
-        from holdfast.plots import attack_picture
+        from holdfast.lab.plots import attack_picture
 
         attack_picture(reports, picture)
     if json:

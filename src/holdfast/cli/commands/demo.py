@@ -15,7 +15,7 @@ from holdfast.cli.options import Json
 from holdfast.cli.output import say, show_json, table
 
 if TYPE_CHECKING:
-    from holdfast.demo.story import Dig, Stop
+    from holdfast.lab.demo.story import Dig, Stop
 
 
 def command(
@@ -36,8 +36,8 @@ def command(
     holdfast demo
     holdfast demo --rows 100000 --questions 2000
     """
-    from holdfast.demo import picture
-    from holdfast.demo.story import FLIP_ROWS, Demo, document
+    from holdfast.lab.demo import picture
+    from holdfast.lab.demo.story import FLIP_ROWS, Demo, document
     from holdfast.planning.present import sentence
 
     def tell(text: str = "", *, bold: bool = False) -> None:

@@ -43,7 +43,7 @@ def command(
         raise InvalidArgument("host must be this machine when a server is passed on; agents can ask it themselves.")
     token = _token(token_file) if url is not None or http else ""
     try:
-        from holdfast.mcp_server import http_app, serve_stdio
+        from holdfast.service.mcp_tools import http_app, serve_stdio
     except ModuleNotFoundError as error:
         raise MissingExtra(
             f"Tools for agents need {error.name}. Install them with: pip install 'holdfast[mcp]'.", extra="mcp"
@@ -74,7 +74,7 @@ def _token(token_file: str | None) -> str:
 
 
 def _remote(url: str, token: str) -> dict[str, Any]:
-    from holdfast.client import connect, datasets_at
+    from holdfast.service.client import connect, datasets_at
 
     return {name: connect(url, token, dataset=name) for name in datasets_at(url, token)}
 

@@ -33,7 +33,7 @@ def command(
     holdfast reproduce                          everything, small
     holdfast reproduce sample_size --full
     """
-    from holdfast.experiments import NAMES, reproduce
+    from holdfast.lab.experiments import NAMES, reproduce
 
     written = reproduce(
         output,

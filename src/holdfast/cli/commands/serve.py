@@ -56,8 +56,8 @@ def command(
     from holdfast.errors import InvalidArgument, MissingExtra
 
     try:
-        from holdfast.server.run import serve
-        from holdfast.server.settings import DatasetSettings, load
+        from holdfast.service.run import serve
+        from holdfast.service.settings import DatasetSettings, load
     except ModuleNotFoundError as error:
         raise MissingExtra(
             f"The server needs {error.name}. Install it with: pip install 'holdfast[server]'.", extra="server"

@@ -1,0 +1,1 @@
+"""Theorems that guarantees share: pure functions, each with its statement and proof."""

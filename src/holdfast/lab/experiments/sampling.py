@@ -1,0 +1,111 @@
+"""Sampling does not compromise accuracy: coins of ell rows against all n rows + Gaussian noise of variance 1/(4 ell).
+
+Both cost the same flips, so the information guarantee promises the same. Under every analyst both are run on the same
+samples, with chance of their own, and what is compared, world by world, is the error of the answers (root mean square
+over the questions of a world) and what the attack reaches (the excess of its last question). Different analysts get
+different worlds, so that their rows are independent of each other.
+"""
+
+from functools import partial
+from math import sqrt
+
+import numpy as np
+
+from holdfast.lab.analysts import ANALYSTS
+from holdfast.lab.attacking import attack, in_parallel
+from holdfast.lab.baselines import FullGaussian
+from holdfast.lab.experiments.base import Experiment, Results, Size, table
+from holdfast.lab.plots import Panel, Series
+from holdfast.mechanisms.base import Mechanism
+from holdfast.mechanisms.coins import Coins
+
+CONTENDERS = ("coins", "gaussian")
+
+
+def compare(rows: int, ell: int, queries: int, worlds: int, seed: int, analyst: str) -> Results:
+    """Run both against one analyst."""
+    found: Results = {"analyst": analyst}
+    contenders: dict[str, Mechanism] = {
+        "coins": Coins(draws=ell, flip_probability=1 / rows),
+        "gaussian": FullGaussian(sigma=1 / sqrt(4 * ell)),
+    }
+    # One seed for both: the same samples. Coins and normals use it up differently, so their noise is independent.
+    shared = int(np.random.SeedSequence([seed, list(ANALYSTS).index(analyst)]).generate_state(1)[0])
+    for name, mechanism in contenders.items():
+        report = attack(mechanism, analyst, rows=rows, queries=queries, worlds=worlds, seed=shared)
+        found[name] = {
+            "error": [round(float(np.sqrt(np.mean(world.errors**2))), 6) for world in report.worlds],
+            "excess": [round(world.excess, 6) for world in report.worlds],
+            "rows_read": report.rows_read,
+        }
+    return found
+
+
+def run(size: Size, seed: int, processes: int) -> Results:
+    """Run every analyst."""
+    small = size == "small"
+    rows, ell, queries, worlds = (600, 100, 61, 24) if small else (3_000, 300, 301, 40)
+    names = ["weighted", "harmless"] if small else list(ANALYSTS)
+    repeat = partial(compare, rows, ell, queries, worlds, seed)
+    return {
+        "rows": rows,
+        "ell": ell,
+        "queries": queries,
+        "worlds": worlds,
+        "compared": in_parallel(repeat, names, processes),
+    }
+
+
+def _mean(values: list[float]) -> tuple[float, float]:
+    return float(np.mean(values)), float(np.std(values, ddof=1) / sqrt(len(values)))
+
+
+def difference(row: Results, what: str) -> tuple[float, float]:
+    """Return coins minus Gaussian, averaged over the worlds they share, and the standard error of that."""
+    return _mean([ours - theirs for ours, theirs in zip(*(row[name][what] for name in CONTENDERS), strict=True)])
+
+
+def section(results: Results) -> str:
+    """Write the section."""
+    lines, beyond = [], 0
+    for row in results["compared"]:
+        cells = []
+        for what in ("error", "excess"):
+            gap, error = difference(row, what)
+            beyond += abs(gap) > 2 * error
+            cells += [f"{_mean(row[name][what])[0]:.4f}" for name in CONTENDERS] + [f"{gap:+.4f} ± {2 * error:.4f}"]
+        lines.append((row["analyst"], *cells))
+    head = ("analyst", "error: coins", "Gaussian", "difference", "attack reaches: coins", "Gaussian", "difference")
+    first = results["compared"][0]
+    ratio = first["gaussian"]["rows_read"] / first["coins"]["rows_read"]
+    return (
+        f"{table(head, lines)}\n\n"
+        f"n = {results['rows']:,}, ell = {results['ell']:,}, k = {results['queries']:,}, {results['worlds']} worlds;"
+        f" differences with two standard errors: {beyond} of {2 * len(lines)} are beyond them, where chance alone makes"
+        f" {0.05 * 2 * len(lines):.1f}. The coins read ell/n = {1 / ratio:.2g} of what the scan reads."
+    )
+
+
+def panels(results: Results) -> list[Panel]:
+    """Draw both side by side."""
+    names = [row["analyst"] for row in results["compared"]]
+    made = []
+    for what, title, up in (
+        ("error", "Error of the answers", "root mean square error"),
+        ("excess", "What the attack reaches", "q(S) - q(D) of the last question"),
+    ):
+        series = []
+        for place, name in enumerate(CONTENDERS):
+            found = [_mean(row[name][what]) for row in results["compared"]]
+            across = [index + 0.24 * place - 0.12 for index in range(len(names))]
+            y = [mean for mean, _ in found]
+            low, high = [mean - 2 * se for mean, se in found], [mean + 2 * se for mean, se in found]
+            label = {"coins": f"coins, {results['ell']:,} rows", "gaussian": f"all {results['rows']:,} rows + noise"}[
+                name
+            ]
+            series.append(Series(label, across, y, low, high, look=name, line=""))
+        made.append(Panel(title, "", up, series, categories=names))
+    return made
+
+
+SAMPLING = Experiment("sampling", "Sampling does not compromise accuracy", run, section, panels)

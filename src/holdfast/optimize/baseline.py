@@ -1,0 +1,79 @@
+"""What people did before: descend along the full gradient of all rows, exactly or with Gaussian noise.
+
+Every step reads every row, k queries of n steps each make k d n^2 gradient evaluations. Here to be compared with; the
+exact form (`sigma` 0) fits the rows, not the population, once losses depend on earlier answers.
+"""
+
+from dataclasses import dataclass
+from math import ceil, inf
+
+import numpy as np
+from numpy.random import Generator
+
+from holdfast.errors import InvalidArgument
+from holdfast.guarantees import information
+from holdfast.lab.baselines import BLOCK
+from holdfast.optimize.objective import Objective, Vector
+from holdfast.rows.base import RowSource
+
+
+@dataclass(frozen=True)
+class FullGradient:
+    """The mean gradient of all n rows, each coordinate with noise of `sigma` times its width."""
+
+    objective: Objective
+    n: int
+    sigma: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.sigma < inf:
+            raise InvalidArgument(f"sigma must be at least 0; got {self.sigma!r}.", name="sigma")
+
+    @property
+    def ell(self) -> int:
+        """Every row, for every coordinate."""
+        return self.n
+
+    @property
+    def flips(self) -> int:
+        """1/(4 sigma^2) flips a coordinate; exact gradients are protected by nothing and priced at nothing."""
+        if self.sigma == 0:
+            return 0
+        return len(self.objective.ranges.lows) * ceil(information.gaussian_cost(self.sigma, n=self.n))
+
+    @property
+    def rows_read(self) -> int:
+        """A row serves all coordinates here, so n rows; n d gradient evaluations."""
+        return self.n
+
+    @property
+    def evaluations(self) -> int:
+        """Gradient coordinates evaluated for one step."""
+        return self.n * len(self.objective.ranges.lows)
+
+    @property
+    def moment(self) -> float:
+        """Gradient and noise."""
+        noise = self.sigma * float(np.linalg.norm(self.objective.ranges.widths))
+        return float(np.hypot(self.objective.ranges.gradient, noise))
+
+    @property
+    def largest(self) -> float | None:
+        """The gradient itself if there is no noise."""
+        return None if self.sigma else self.objective.ranges.gradient
+
+    @property
+    def spread(self) -> float:
+        """Gaussian noise, in units of the widest coordinate."""
+        return self.sigma * float(self.objective.ranges.widths.max())
+
+    def __call__(self, point: Vector, source: RowSource, rng: Generator) -> Vector:
+        """Scan, average, add noise."""
+        d = len(self.objective.ranges.lows)
+        total = np.zeros(d)
+        for start in range(0, self.n, BLOCK):
+            rows = source.gather(np.arange(start, min(self.n, start + BLOCK)), self.objective.columns)
+            for j in range(d):
+                total[j] += self.objective.coordinates(rows, point, np.full(rows.height, j)).sum()
+        noisy: Vector = total / self.n + self.sigma * self.objective.ranges.widths * rng.normal(size=d)
+        return noisy

@@ -1,0 +1,160 @@
+"""Run descent several times and pick the best run without looking too closely (A4+).
+
+Each run is within twice its expected excess with probability 1/2 or more, so log2(2k/beta) runs leave a bad best run to
+chance beta/(2k); choosing it may fail with the same chance. The best is chosen by
+
+    coins         a coin estimate of every run's loss, the smallest wins
+    exponential   the exponential mechanism on the mean loss of sampled rows
+
+on the loss centred at the middle of the domain where that narrows its range.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, log, log2, sqrt
+
+import numpy as np
+import polars as pl
+from numpy.random import Generator
+
+from holdfast import check
+from holdfast.guarantees import information
+from holdfast.guarantees.mathematics import amplification
+from holdfast.mechanisms import exponential
+from holdfast.optimize.domain import Domain
+from holdfast.optimize.objective import Objective, Vector
+from holdfast.rows import draws
+from holdfast.rows.base import RowSource
+
+SELECTORS = ("coins", "exponential")
+
+
+def runs_for(statements: int, beta: float) -> int:
+    """Return how many runs leave half of each statement's share of beta to the choice among them.
+
+    `statements` are all that hold at once in the session (`session.plan.statements`), not the fits alone, and `beta` is
+    their part of its chance to fail (`session.plan.constants["beta2"]`): one bad best run has chance
+    2^-runs <= beta/(2 statements).
+
+    >>> runs_for(100, 0.05)
+    12
+    """
+    check.whole(statements=statements)
+    check.probability(beta=beta)
+    return ceil(log2(2 * statements / beta) - 1e-12)
+
+
+@dataclass(frozen=True)
+class Contest:
+    """The loss by which runs are compared: per row, in [-half, half] around `middle`, l2 added exactly."""
+
+    objective: Objective
+    domain: Domain
+
+    @property
+    def centred(self) -> bool:
+        """Whether subtracting the loss at the centre narrows the range."""
+        low, high = self.objective.ranges.values
+        return 2 * self.objective.ranges.lipschitz * self._farthest < high - low
+
+    @property
+    def _farthest(self) -> float:
+        return self.domain.diameter / 2  # balls and boxes are symmetric about their centre
+
+    @property
+    def width(self) -> float:
+        """How much one row's score can vary."""
+        low, high = self.objective.ranges.values
+        return 2 * self.objective.ranges.lipschitz * self._farthest if self.centred else high - low
+
+    def scores(self, rows: pl.DataFrame, point: Vector) -> Vector:
+        """Return each row's loss at the point as a number in [0, 1]. Secret."""
+        values = self.objective.values(rows, point)
+        low = self.objective.ranges.values[0]
+        if self.centred:
+            values = values - self.objective.values(rows, self.domain.centre)
+            low = -self.width / 2
+        scores: Vector = np.clip((values - low) / self.width, 0.0, 1.0)
+        return scores
+
+    def exact(self, point: Vector) -> float:
+        """Return the l2 term in units of the width."""
+        return self.objective.l2 / 2 * float(point @ point) / self.width
+
+
+@dataclass(frozen=True)
+class CoinChoice:
+    """Compare runs by `draws` coins each."""
+
+    contest: Contest
+    runs: int
+    draws: int
+    mass: float
+
+    @property
+    def flips(self) -> int:
+        """One a coin."""
+        return self.runs * self.draws
+
+    @property
+    def rows_read(self) -> int:
+        """One a coin."""
+        return self.runs * self.draws
+
+    def loss(self, beta: float | None = None) -> float:
+        """Return how far the chosen run is behind the best, at most: in expectation, or but for chance beta."""
+        nats = log(2 * self.runs) + (0.0 if beta is None else log(1 / beta))
+        return 2 * self.contest.width * sqrt(nats / (2 * self.draws)) / (1 - 2 * self.mass)
+
+    def choose(self, points: Sequence[Vector], source: RowSource, rng: Generator) -> int:
+        """Toss fresh coins for every run; the smallest debiased mean wins."""
+        estimates = []
+        for point in points:
+            indices = draws.with_replacement(rng, len(source), self.draws)
+            rows = source.gather(indices, self.contest.objective.columns)
+            ones = int(np.count_nonzero(rng.random(self.draws) < self.contest.scores(rows, point)))
+            released = rng.binomial(ones, 1 - self.mass) + rng.binomial(self.draws - ones, self.mass)
+            share = (released / self.draws - self.mass) / (1 - 2 * self.mass)
+            estimates.append(share + self.contest.exact(point))
+        return int(np.argmin(estimates))
+
+
+@dataclass(frozen=True)
+class ExponentialChoice:
+    """Compare runs on the same `draws` sampled rows, by the exponential mechanism, `epsilon`-DP on all n rows."""
+
+    contest: Contest
+    runs: int
+    draws: int
+    epsilon: float
+    n: int
+
+    @property
+    def flips(self) -> int:
+        """n^2 epsilon^2, for one pure-DP release."""
+        return ceil(information.private_cost(self.epsilon, n=self.n))
+
+    @property
+    def rows_read(self) -> int:
+        """The sample, once for all runs."""
+        return self.draws
+
+    def loss(self, beta: float | None = None) -> float:
+        """Return how far the chosen run is behind the best, at most: mechanism and sampling."""
+        on_drawn = amplification.epsilon_without_replacement(self.epsilon, ell=self.draws, n=self.n)
+        extra = 0.0 if beta is None else log(2 / beta)
+        chosen = 2 / (self.draws * on_drawn) * (log(self.runs) + extra)
+        sampled = 2 * sqrt((log(2 * self.runs) + extra) / (2 * self.draws)) if self.draws < self.n else 0.0
+        return self.contest.width * (chosen + sampled)
+
+    def choose(self, points: Sequence[Vector], source: RowSource, rng: Generator) -> int:
+        """Release one index, better runs more likely."""
+        count = min(self.draws, len(source))
+        indices = draws.without_replacement(rng, len(source), count)
+        rows = source.gather(indices, self.contest.objective.columns)
+        scores = [-float(self.contest.scores(rows, p).mean()) - self.contest.exact(p) for p in points]
+        on_drawn = amplification.epsilon_without_replacement(self.epsilon, ell=count, n=len(source))
+        return exponential.choose(scores, epsilon=on_drawn, sensitivity=1 / count, rng=rng)
+
+
+Choice = CoinChoice | ExponentialChoice

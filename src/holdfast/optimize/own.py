@@ -1,0 +1,147 @@
+"""Losses of one's own: tried on made-up rows, then clipped to what they declare.
+
+The trial asks the loss about the same row among others, in another order and alone. It finds honest mistakes; like any
+function of the caller's, such a loss belongs to the library's own user and never comes over a network.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from holdfast import check
+from holdfast.errors import InvalidArgument, InvalidQuery
+from holdfast.optimize.domain import Domain
+from holdfast.optimize.losses import Loss
+from holdfast.optimize.objective import Interval, Ranges, Vector
+from holdfast.queries.made_up import made_up
+from holdfast.randomness import Randomness
+from holdfast.schema import Schema
+
+TRIED_ROWS = 64
+
+
+@dataclass(frozen=True)
+class OwnObjective:
+    """A caller's loss. A row on which it fails, or says no number, says zero."""
+
+    loss: Loss
+    ranges: Ranges
+    value_limits: Interval
+
+    @classmethod
+    def of(cls, loss: Loss, schema: Schema, domain: Domain) -> "OwnObjective":
+        """Check what it declares, then try it on made-up rows; reads no data."""
+        check.whole(dimension=loss.dimension)
+        for column in loss.columns:
+            schema[column]
+        low, high = check.interval("gradient_range", loss.gradient_range)
+        values = check.interval("value_range", loss.value_range)
+        d = loss.dimension
+        lows, highs = np.full(d, min(0.0, low)), np.full(d, max(0.0, high))
+        steepest = float(np.linalg.norm(np.maximum(np.abs(lows), np.abs(highs))))
+        lipschitz = getattr(loss, "lipschitz", steepest)
+        extra = {"l2": getattr(loss, "l2", 0.0), "curvature": getattr(loss, "curvature", 0.0)}
+        check.positive(lipschitz=lipschitz)
+        check.number(**extra)
+        if min(extra.values()) < 0:
+            raise InvalidArgument("l2 and curvature must be at least 0.")
+        gradient = min(steepest, lipschitz)
+        limits = (min(0.0, values[0]), max(0.0, values[1]))
+        ranges = Ranges(lows, highs, limits, gradient, gradient, extra["l2"] + extra["curvature"])
+        objective = cls(loss, ranges, limits)
+        objective._try(schema, domain)
+        return objective
+
+    @property
+    def l2(self) -> float:
+        """The factor of half the squared norm."""
+        return float(getattr(self.loss, "l2", 0.0))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns it is shown."""
+        return tuple(self.loss.columns)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the coordinates are called."""
+        named = getattr(self.loss, "names", None)
+        return tuple(map(str, named)) if named else tuple(f"x{j}" for j in range(self.loss.dimension))
+
+    @property
+    def text(self) -> str:
+        """How it reads."""
+        return str(getattr(self.loss, "text", None) or f"{type(self.loss).__name__} loss")
+
+    @property
+    def identity(self) -> str | None:
+        """What the caller says it is."""
+        said = getattr(self.loss, "identity", None)
+        return None if said is None else f"own: {said}"
+
+    def coordinates(self, rows: pl.DataFrame, point: Vector, which: NDArray[np.int64]) -> Vector:
+        """One coordinate of each gradient, clipped to the declared range."""
+        said = _asked(self.loss.gradients, rows, point, (self.loss.dimension,))[np.arange(rows.height), which]
+        return np.clip(said, self.ranges.lows[which], self.ranges.highs[which])
+
+    def values(self, rows: pl.DataFrame, point: Vector) -> Vector:
+        """One loss per row."""
+        return _asked(self.loss.values, rows, point, ())
+
+    def values_at(self, point: Vector) -> Interval:
+        """The declared range, at every point."""
+        return self.value_limits
+
+    def _try(self, schema: Schema, domain: Domain) -> None:
+        rng = Randomness(0).generator()
+        shown = Schema(tuple(schema[name] for name in self.columns), schema.dataset)
+        rows = made_up(shown, TRIED_ROWS, rng, hostile=0.1)
+        order = rng.permutation(TRIED_ROWS)
+        for spot in (domain.centre, domain.project(domain.centre + rng.normal(size=self.loss.dimension))):
+            for ask, shape in ((self.loss.gradients, (self.loss.dimension,)), (self.loss.values, ())):
+                _speaks(ask, rows, spot, shape)
+                together = _asked(ask, rows, spot, shape)
+                alone = np.concatenate([_asked(ask, row, spot, shape) for row in rows.iter_slices(1)])
+                moved = _asked(ask, rows[order.tolist()], spot, shape)
+                if not (_equal(together, alone) and _equal(together[order], moved)):
+                    raise InvalidQuery("A loss must speak about each row by itself; this one depends on other rows.")
+
+
+def _shaped(said: Any, count: int, shape: tuple[int, ...]) -> Vector:
+    array = np.asarray(said, dtype=np.float64)
+    if array.shape != (count, *shape):
+        raise InvalidQuery(f"A loss must give arrays of shape {(count, *shape)} here; got {array.shape}.")
+    array = np.array(array)
+    array[np.isnan(array)] = 0.0
+    return array
+
+
+def _speaks(ask: Any, rows: pl.DataFrame, point: Vector, shape: tuple[int, ...]) -> None:
+    """Refuse a loss of the wrong shape, or one that fails on every made-up row."""
+    fault: Exception | None = None
+    for batch in (rows, *rows.iter_slices(1)):
+        try:
+            said = ask(batch, point)
+        except Exception as error:  # noqa: BLE001 - the caller's code may raise anything
+            fault = error
+        else:
+            _shaped(said, batch.height, shape)
+            return
+    raise InvalidQuery(f"The loss fails on every made-up row, with {type(fault).__name__}.")
+
+
+def _asked(ask: Any, rows: pl.DataFrame, point: Vector, shape: tuple[int, ...]) -> Vector:
+    """Ask about the batch; if that fails, about each row alone, so that no row answers for another."""
+    try:
+        return _shaped(ask(rows, point), rows.height, shape)
+    except Exception:  # noqa: BLE001 - the caller's code may raise anything
+        if rows.height <= 1:
+            return np.zeros((rows.height, *shape))
+    return np.concatenate([_asked(ask, row, point, shape) for row in rows.iter_slices(1)])
+
+
+def _equal(one: Vector, other: Vector) -> bool:
+    return bool(np.allclose(one, other, rtol=1e-9, atol=1e-12))

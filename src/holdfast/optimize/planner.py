@@ -1,0 +1,276 @@
+"""What k optimisation queries need for a target excess: iterations, coins, flips and rows, by every route.
+
+The routes that hold have constants, and the settings of a session and its fits that keep them: `Session(data,
+**route.session)` can pay for every `minimize(loss, ..., **route.fit)`, the answers for the losses included. The orders
+of growth of the paper and of previous work stand beside them, all constants left out, to show what changed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import ceil, inf, log, log1p, sqrt
+from typing import Any
+
+import numpy as np
+
+from holdfast import check
+from holdfast.errors import InvalidArgument, PlanInfeasible
+from holdfast.guarantees import posterior
+from holdfast.guarantees.mathematics import descent
+from holdfast.guarantees.mathematics.search import smallest
+from holdfast.optimize.domain import domain_of
+from holdfast.optimize.losses import LinearLoss
+from holdfast.optimize.objective import Ranges
+from holdfast.planning import Plan, plan
+
+SPLITS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)  # of the excess: how much descent may use, the rest is the population's
+MASSES = np.geomspace(1e-3, 0.1, 9)
+LEAST_ROWS = 1_000
+MOST_ROWS = 10**15
+MOST_QUESTIONS = 10**12
+GUESS = 1.01  # flips beside those of the gradients, for a first guess: the answers for the losses, and round numbers
+
+
+@dataclass(frozen=True)
+class Problem:
+    """An optimisation query in numbers."""
+
+    dimension: int
+    diameter: float  # of the domain
+    difference: float  # R: most by which a row's loss differs between two points
+    gradient: float  # G
+    lows: tuple[float, ...]  # of the gradient coordinates
+    highs: tuple[float, ...]
+    curvature: float = 0.0  # H, l2 included
+    exact: float = 0.0  # largest norm of the l2 term's gradient
+
+    @classmethod
+    def of(cls, loss: Any, *, radius: float | None = None, box: Any = None) -> "Problem":
+        """Read the numbers off a loss; needs neither schema nor data."""
+        if not isinstance(loss, LinearLoss):
+            raise InvalidArgument("loss must be one of holdfast.losses; for others, fill in a Problem.", name="loss")
+        domain = domain_of(loss.dimension, radius, box)
+        ranges: Ranges = loss.ranges(domain)
+        low, high = ranges.values
+        return cls(
+            dimension=loss.dimension,
+            diameter=domain.diameter,
+            difference=min(high - low, ranges.lipschitz * domain.diameter),
+            gradient=ranges.gradient,
+            lows=tuple(ranges.lows.tolist()),
+            highs=tuple(ranges.highs.tolist()),
+            curvature=ranges.curvature,
+            exact=loss.l2 * domain.norm,
+        )
+
+    @property
+    def widths(self) -> tuple[float, ...]:
+        """Of the gradient coordinates."""
+        return tuple(high - low for low, high in zip(self.lows, self.highs, strict=True))
+
+    def largest(self, mass: float) -> float:
+        """M for coins, the l2 term included: a gradient made of coins is surely bounded."""
+        return descent.largest_gradient(self.lows, self.highs, mass=mass) + self.exact
+
+    def moment(self, ell: int, mass: float) -> float:
+        """Gh for coins, the l2 term included."""
+        by_variance = descent.coin_moment(self.gradient, self.widths, ell=ell, mass=mass) + self.exact
+        return min(by_variance, self.largest(mass))
+
+
+@dataclass(frozen=True)
+class Route:
+    """One way to answer all queries. `promise` says what kind of bound it is."""
+
+    name: str
+    promise: str
+    rows: float
+    iterations: float
+    rows_per_coordinate: float
+    flips: float | None  # of the whole session, the answers for the losses included
+    gradient_evaluations: float
+    session: Mapping[str, Any] = field(default_factory=dict, repr=False)  # how to open a session that can pay
+    fit: Mapping[str, Any] = field(default_factory=dict, repr=False)  # how to ask each optimisation query in it
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The line of a table."""
+        numbers = (self.rows, self.iterations, self.rows_per_coordinate, self.flips, self.gradient_evaluations)
+        return (self.name, self.promise, *("-" if x is None else f"{x:.3g}" for x in numbers))
+
+
+@dataclass(frozen=True)
+class DescentPlan:
+    """All routes to one goal."""
+
+    queries: int
+    excess: float
+    routes: tuple[Route, ...]
+
+    def __getitem__(self, name: str) -> Route:
+        for route in self.routes:
+            if route.name == name:
+                return route
+        raise KeyError(name)
+
+    def __str__(self) -> str:
+        head = ("route", "promise", "rows", "iterations", "rows a coordinate", "flips", "gradient evaluations")
+        lines = [head, *(route.cells for route in self.routes)]
+        widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+        table = ["  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines]
+        return f"{self.queries:,} optimisation queries, excess loss at most {self.excess:g}\n" + "\n".join(table)
+
+
+def plan_descent(problem: Problem, *, queries: int, excess: float, confidence: float = 0.95) -> DescentPlan:
+    """Return what `queries` adaptively chosen losses like this one need, each with excess loss at most `excess`.
+
+    >>> p = Problem(dimension=10, diameter=1.0, difference=1.0, gradient=1.0, lows=(-1.0,) * 10, highs=(1.0,) * 10)
+    >>> round(plan_descent(p, queries=100, excess=0.1)["coins, convex"].rows, -3)
+    81000
+    """
+    check.whole(queries=queries)
+    check.positive(excess=excess)
+    check.probability(confidence=confidence)
+    kinds = ["convex"] + (["strongly convex"] if problem.curvature > 0 else [])
+    routes = [_expected(problem, queries, excess, confidence, kind, laplace=False) for kind in kinds]
+    routes += [_expected(problem, queries, excess, confidence, kind, laplace=True) for kind in kinds]
+    routes += [_likely(problem, queries, excess, confidence, kind) for kind in kinds]
+    routes += [order for kind in kinds for order in _orders(problem, queries, excess, kind)]
+    return DescentPlan(queries, excess, tuple(routes))
+
+
+def iterations_for(problem: Problem, norm: float, goal: float, kind: str) -> int:
+    """Return the fewest iterations whose excess on the rows is at most `goal`."""
+    if kind == "convex":
+        return max(1, ceil(2 * (problem.diameter * norm / goal) ** 2))
+    ratio = norm * norm / (problem.curvature * goal)
+    count = max(1.0, ratio)
+    for _ in range(100):
+        count = max(1.0, ratio * (1 + log(count)))  # increases to the fixed point
+    return ceil(count * (1 + 1e-9))
+
+
+def _ell(problem: Problem) -> int:
+    """Return the coins a coordinate at which noise adds no more to the gradient than there was."""
+    return max(1, ceil(sum(w * w for w in problem.widths) / (4 * problem.gradient**2) - 1e-9))
+
+
+def _session(k: int, work: int, rows: int, confidence: float, guarantee: str) -> Plan | None:
+    """Return the plan of a session that can pay k times for `work` flips and an ordinary answer, the loss; or None.
+
+    Sessions are planned for a number of ordinary answers, and the more answers, the more flips.
+    """
+    goal: dict[str, Any] = {"confidence": confidence, "guarantee": guarantee, "mechanism": "coins"}
+
+    def short(questions: int) -> float:
+        stands = plan(rows=rows, queries=questions, **goal)
+        return log(k * (work + stands.rows_per_query) / stands.flips)
+
+    questions = smallest(short, low=2 * k, high=MOST_QUESTIONS)  # a fit makes two statements: its loss, its excess
+    return None if questions is None else plan(rows=rows, queries=questions, **goal)
+
+
+def _route(names: tuple[str, str], fit: dict[str, Any], k: int, work: int, stands: Plan) -> Route:
+    session = {"queries": stands.queries, "confidence": stands.confidence, "guarantee": stands.guarantee}
+    numbers = (stands.rows, fit["iterations"], fit["rows_per_coordinate"], stands.flips, k * work)
+    return Route(*names, *numbers, session | {"mechanism": stands.mechanism}, fit)
+
+
+def _expected(problem: Problem, k: int, alpha: float, confidence: float, kind: str, *, laplace: bool) -> Route:
+    """In expectation for each query: excess on the rows plus R sqrt(B)/n."""
+    d, ell = problem.dimension, _ell(problem)
+    if laplace:  # as many flips a coordinate as ell coins: eps0 = sqrt(ell)/n
+        scale = 1 / (ell * log1p(1 / sqrt(ell)))
+        norm = descent.laplace_moment(problem.gradient, problem.widths, ell=ell, scale=scale) + problem.exact
+    else:
+        norm = problem.moment(ell, 1 / LEAST_ROWS)
+
+    def at(split: float) -> tuple[int, int]:
+        steps = iterations_for(problem, norm, split * alpha, kind)
+        flips = GUESS * k * steps * d * ell
+        return max(LEAST_ROWS, ceil(problem.difference * sqrt(flips) / ((1 - split) * alpha))), steps
+
+    rows, steps = min(at(split) for split in SPLITS)
+    work, on_rows = steps * d * ell, _on_rows(problem, norm, 0.0, steps, 0.5, kind)
+    fit: dict[str, Any] = {"iterations": steps, "rows_per_coordinate": ell}
+    name = f"coins, {kind}"
+    if laplace:
+        fit, name = fit | {"mechanism": "laplace"}, f"laplace, {kind}"
+    while rows < MOST_ROWS:
+        stands = _session(k, work, rows, confidence, "information")
+        if stands is not None and on_rows + problem.difference * sqrt(stands.flips) / rows <= alpha:
+            return _route((name, "in expectation"), fit, k, work, stands)
+        rows = ceil(1.005 * rows)
+    raise _infeasible(alpha, k)
+
+
+def _likely(problem: Problem, k: int, alpha: float, confidence: float, kind: str) -> Route:
+    """All queries at once with probability 1 - beta, by the posterior guarantee."""
+    d, ell, beta = problem.dimension, _ell(problem), 1 - confidence
+    best: tuple[int, int] | None = None
+    for mass in MASSES:
+        spread = descent.spread(problem.widths, ell=ell, mass=float(mass))
+        norm = problem.largest(float(mass))
+        for split in SPLITS:
+            steps = iterations_for(problem, norm, 0.9 * split * alpha, kind)
+            level = beta / (100 * k)  # some of beta, shared by all statements of the session
+            while _on_rows(problem, norm, spread, steps, level, kind) > split * alpha:
+                steps = ceil(1.1 * steps)
+            flips, room = GUESS * k * steps * d * ell, (1 - split) * alpha
+
+            def short(n: int, flips: float = flips, room: float = room, mass: float = float(mass)) -> float:
+                chi = float(posterior.chi_array(n, flips, mass, beta / 2))
+                return inf if chi == inf else log(problem.difference * sqrt(chi) / room)
+
+            if best is not None and short(best[0]) > 0:
+                continue
+            found = smallest(short, low=LEAST_ROWS, high=MOST_ROWS)
+            if found is not None and (best is None or found < best[0]):
+                best = (found, steps)
+    while best is not None and best[0] < MOST_ROWS:  # what a session really plans differs from the guess
+        rows, steps = best
+        stands = _session(k, steps * d * ell, rows, confidence, "posterior")
+        if stands is not None and _promised(problem, stands, steps, ell, kind) <= alpha:
+            fit = {"iterations": steps, "rows_per_coordinate": ell}
+            return _route((f"coins, {kind}, posterior", "all at once"), fit, k, steps * d * ell, stands)
+        best = ceil(1.02 * rows), ceil(1.01 * steps)
+    raise _infeasible(alpha, k)
+
+
+def _infeasible(alpha: float, k: int) -> PlanInfeasible:
+    return PlanInfeasible(
+        f"No number of rows below {MOST_ROWS:.0e} promises an excess of {alpha:g} for {k:,} optimisation"
+        " queries; allow more.",
+        excess=alpha,
+    )
+
+
+def _promised(problem: Problem, stands: Plan, steps: int, ell: int, kind: str) -> float:
+    """Return the excess that a fit in this session promises beforehand."""
+    mass, beta = stands.flip_probability, stands.constants["beta2"] / stands.statements
+    if problem.curvature > 0:  # a fit takes the steps with the better expected bound, whatever the route is called
+        norm = problem.moment(ell, mass)
+        kind = min(("convex", "strongly convex"), key=lambda each: _on_rows(problem, norm, 0.0, steps, beta, each))
+    spread = descent.spread(problem.widths, ell=ell, mass=mass)
+    on_rows = _on_rows(problem, problem.largest(mass), spread, steps, beta, kind)
+    return on_rows + problem.difference * sqrt(stands.constants["chi"])
+
+
+def _on_rows(problem: Problem, norm: float, spread: float, steps: int, beta: float, kind: str) -> float:
+    if kind == "convex":
+        tail = descent.convex_tail(problem.diameter, spread, 1, beta) / sqrt(steps)
+        return descent.convex_excess(problem.diameter, norm, 1) / sqrt(steps) + tail
+    tail = descent.strongly_convex_tail(spread, problem.curvature, steps, beta)
+    return descent.strongly_convex_excess(norm, problem.curvature, steps) + tail
+
+
+def _orders(problem: Problem, k: int, alpha: float, kind: str) -> tuple[Route, Route]:
+    """Orders of growth, every constant and logarithm left out."""
+    d = problem.dimension
+    steps, ell, rows = {
+        "convex": (alpha**-2, d * alpha**-4, d**1.5 * sqrt(k) * alpha**-5),
+        "strongly convex": (alpha**-1, d * alpha**-2, d**1.5 * sqrt(k) * alpha**-2.5),
+    }[kind]
+    paper = Route(f"paper, {kind}", "order of growth", rows, steps, ell, None, k * steps * d * ell)
+    before = sqrt(d * k) * (alpha**-2 if kind == "convex" else alpha**-1.5)
+    scan = Route(f"previous work, {kind}", "order of growth", before, before, before, None, k * d * before**2)
+    return paper, scan

@@ -1,0 +1,258 @@
+"""`Session.minimize`: refused before reading, priced exactly, one ledger entry, the same point when asked again."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+import holdfast as hf
+from counting_rows import CountingRows
+from holdfast.optimize import runs_for
+from own_losses import MeanLoss, MedianLoss, uniform_table
+
+N = 20_000
+LINEAR = {"x0": (-1, 1), "x1": (-1, 1)}
+
+
+def table() -> dict[str, np.ndarray]:
+    columns = uniform_table(N, 2, 1)
+    late = columns["x0"] + 0.3 * columns["x1"] > 0.1
+    return columns | {"late": late, "word": np.where(late, "a", "b"), "y": columns["x0"] - columns["x1"]}
+
+
+@pytest.fixture
+def rows() -> CountingRows:
+    return CountingRows(hf.open(table()))
+
+
+def session(rows: CountingRows, **options) -> hf.Session:
+    return hf.Session(rows, **({"queries": 100, "seed": 1} | options))
+
+
+def logistic(**options) -> hf.losses.Logistic:
+    return hf.losses.Logistic(LINEAR, "late", **options)
+
+
+def test_the_answer_has_everything(rows):
+    s = session(rows)
+    answer = s.minimize(logistic(), radius=3)
+    assert len(answer.point) == 3
+    assert answer.names == ("x0", "x1", "intercept")
+    assert answer.loss.low <= answer.loss.value <= answer.loss.high
+    assert answer.excess_bound > 0
+    assert answer.gradient_evaluations + s.plan.rows_per_query == answer.rows_read == rows.rows_read == answer.cost
+    assert answer.receipt
+    assert "loss" in repr(answer)
+    assert "<table>" in answer._repr_html_()
+    assert answer.to_dict()["point"]["x0"] == answer.point[0] > answer.point[1]
+    assert np.linalg.norm(answer.point) <= 3 + 1e-12
+
+
+def test_one_ledger_entry_for_the_whole_query(rows):
+    s = session(rows)
+    before = s.ledger.spent
+    answer = s.minimize(logistic(), radius=3)
+    after = s.ledger.spent
+    assert after.answers - before.answers == 1
+    assert after.flips - before.flips == answer.cost
+    assert after.intervals - before.intervals == 2  # the loss, and the excess
+    assert s.history().height == 1
+    assert s.history()["kind"].to_list() == ["minimize"]
+
+
+def test_asked_again_it_is_free_and_the_same(rows):
+    s = session(rows)
+    first = s.minimize(logistic(), radius=3)
+    read = rows.rows_read
+    again = s.minimize(hf.losses.Logistic(["x0", "x1"], "late", within=(-1, 1)), radius=3)
+    assert again.cached
+    assert again.point == first.point
+    assert again.excess_bound == first.excess_bound
+    assert rows.rows_read == read
+    assert not s.minimize(logistic(), radius=4).cached
+
+
+def test_the_price_is_what_is_charged(rows):
+    s = session(rows)
+    options = {"radius": 3, "runs": 3, "iterations": 20}
+    quote = s.price(logistic(), kind="minimize", **options)
+    assert rows.rows_read == 0
+    answer = s.minimize(logistic(), **options)
+    assert (quote.flips, quote.rows_read) == (answer.cost, answer.rows_read)
+    assert rows.rows_read == answer.rows_read
+    assert s.price(logistic(), kind="minimize", **options).cached
+
+
+def test_a_dry_run_reads_and_spends_nothing(rows):
+    s = session(rows)
+    answer = s.dry_run(logistic(), kind="minimize", radius=3, runs=2)
+    assert answer.loss.made_up
+    assert len(answer.point) == 3
+    assert rows.rows_read == s.ledger.spent.flips == 0
+
+
+REFUSED = {
+    "no domain": (lambda: logistic(), {}),
+    "two domains": (lambda: logistic(), {"radius": 1, "box": (0, 1)}),
+    "radius zero": (lambda: logistic(), {"radius": 0}),
+    "radius infinite": (lambda: logistic(), {"radius": float("inf")}),
+    "empty box": (lambda: logistic(), {"box": (1, 1)}),
+    "box of another shape": (lambda: logistic(), {"box": [(0, 1)]}),
+    "no features": (lambda: hf.losses.Logistic({}, "late"), {"radius": 1}),
+    "features as text": (lambda: hf.losses.Logistic("x0", "late"), {"radius": 1}),
+    "a feature twice": (lambda: hf.losses.Logistic(["x0", "x0"], "late", within=(0, 1)), {"radius": 1}),
+    "unbounded column": (lambda: hf.losses.Logistic(["x0"], "late"), {"radius": 1}),
+    "infinite bounds": (lambda: hf.losses.Logistic({"x0": (0, float("inf"))}, "late"), {"radius": 1}),
+    "bounds that are no pair": (lambda: hf.losses.Logistic({"x0": 3}, "late"), {"radius": 1}),
+    "unknown feature": (lambda: hf.losses.Logistic({"nope": (0, 1)}, "late"), {"radius": 1}),
+    "a feature of text": (lambda: hf.losses.Logistic({"word": (0, 1)}, "late"), {"radius": 1}),
+    "unknown target": (lambda: hf.losses.Logistic(LINEAR, "nope"), {"radius": 1}),
+    "unbounded target": (lambda: hf.losses.Squared(LINEAR, "y"), {"radius": 1}),
+    "target that is no name": (lambda: hf.losses.Logistic(LINEAR, 3), {"radius": 1}),
+    "negative l2": (lambda: logistic(l2=-1), {"radius": 1}),
+    "unknown scale": (lambda: logistic(scale="data"), {"radius": 1}),
+    "no loss": (lambda: "late", {"radius": 1}),
+    "unknown option": (lambda: logistic(), {"radius": 1, "speed": 2}),
+    "no iterations": (lambda: logistic(), {"radius": 1, "iterations": 0}),
+    "half a coin": (lambda: logistic(), {"radius": 1, "rows_per_coordinate": 0.5}),
+    "both goals": (lambda: logistic(), {"radius": 1, "iterations": 5, "excess": 0.1}),
+    "impossible excess": (lambda: logistic(), {"radius": 1, "excess": 1e-9}),
+    "unknown average": (lambda: logistic(), {"radius": 1, "average": "last"}),
+    "no runs": (lambda: logistic(), {"radius": 1, "runs": 0}),
+    "noise in a posterior session": (lambda: logistic(), {"radius": 1, "mechanism": "laplace"}),
+    "a private choice in a posterior session": (lambda: logistic(), {"radius": 1, "runs": 2, "select": "exponential"}),
+    "more flips than left": (lambda: logistic(), {"radius": 1, "iterations": 10**6}),
+    "counts below zero": (lambda: hf.losses.Poisson(LINEAR, "y", target_within=(-1, 2)), {"radius": 1}),
+    "counts without bounds": (lambda: hf.losses.Poisson(LINEAR, "y"), {"radius": 1}),
+    "no quantile": (lambda: hf.losses.Quantile(LINEAR, "y", target_within=(0, 1), q=1), {"radius": 1}),
+    "own loss of the wrong shape": (lambda: Wrong(("x0",), shape=(2,)), {"radius": 1}),
+    "own loss that always fails": (lambda: Failing(("x0",)), {"radius": 1}),
+    "own loss of the batch": (lambda: Batchwise(("x0", "x1")), {"radius": 1}),
+    "own loss of unknown columns": (lambda: MeanLoss(("x0", "nope")), {"radius": 1}),
+}
+
+
+class Wrong(MeanLoss):
+    def __init__(self, columns, shape) -> None:
+        super().__init__(columns)
+        self.shape = shape
+
+    def gradients(self, rows: pl.DataFrame, point: np.ndarray) -> np.ndarray:
+        return np.zeros((rows.height, *self.shape, 1))
+
+
+class Failing(MeanLoss):
+    def values(self, rows: pl.DataFrame, point: np.ndarray) -> np.ndarray:
+        raise ZeroDivisionError
+
+
+class Batchwise(MeanLoss):
+    def gradients(self, rows: pl.DataFrame, point: np.ndarray) -> np.ndarray:
+        return super().gradients(rows, point) - self._x(rows).mean(axis=0)
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused_before_any_row_is_read(rows, case):
+    make, options = REFUSED[case]
+    s = session(rows)
+    with pytest.raises(hf.HoldfastError) as refusal:
+        s.minimize(make(), **options)
+    assert str(refusal.value).endswith(".")
+    assert rows.rows_read == 0
+    assert s.ledger.spent.flips == s.ledger.spent.intervals == 0
+
+
+def test_splitting_cannot_descend(rows):
+    """The planner splits for few questions by itself, so the refusal says how to open a session that can fit."""
+    few = session(rows, queries=3)
+    assert few.plan.guarantee == "split"
+    with pytest.raises(hf.PlanConflict, match="guarantee='posterior'"):
+        few.minimize(logistic(), radius=1)
+    assert rows.rows_read == 0
+    assert session(rows, queries=3, guarantee="posterior").minimize(logistic(), radius=1, iterations=3).point
+
+
+def test_an_excess_goal_sets_the_iterations(rows):
+    s = session(rows, queries=5, guarantee="posterior")
+    loose, tight = (s.price(MeanLoss(("x0",)), kind="minimize", box=(-1, 1), excess=e) for e in (0.4, 0.2))
+    assert loose.flips < tight.flips
+    assert loose.accuracy <= 0.4
+    assert tight.accuracy <= 0.2
+    answer = s.minimize(MeanLoss(("x0",)), box=(-1, 1), excess=0.2)
+    assert answer.excess_bound <= 0.2
+
+
+@pytest.mark.parametrize("average", ["uniform", "suffix", "weighted"])
+def test_every_average_comes_near(rows, average):
+    answer = session(rows, queries=20).minimize(MedianLoss(("x0", "x1")), box=(-1, 1), average=average)
+    assert np.abs(answer.point).max() < 0.25  # 3,000 coins a coordinate: .25 is more than ten of their deviations
+
+
+@pytest.mark.parametrize("plan", [{"guarantee": "information"}, {"mechanism": "laplace", "guarantee": "information"}])
+@pytest.mark.parametrize("mechanism", ["coins", "laplace"])
+@pytest.mark.parametrize("select", ["coins", "exponential"])
+def test_the_information_guarantee_mixes_mechanisms(rows, plan, mechanism, select):
+    s = session(rows, queries=400, **plan)
+    answer = s.minimize(
+        MeanLoss(("x0",)),
+        box=(-1, 1),
+        mechanism=mechanism,
+        iterations=30,
+        rows_per_coordinate=500,
+        runs=2,
+        select=select,
+    )
+    assert answer.cost == s.ledger.spent.flips
+    assert rows.rows_read == answer.rows_read
+    assert answer.expected_excess_bound > 0
+    assert (answer.excess_bound is None) == (mechanism == "laplace")  # two runs are too few to boost Laplace noise
+
+
+def test_boosting_gives_laplace_a_bound_that_holds_with_confidence(rows):
+    s = session(rows, queries=400, guarantee="information", mechanism="laplace")
+    enough = runs_for(s.plan.statements, s.plan.constants["beta2"])
+    options = {"kind": "minimize", "box": (-1, 1), "iterations": 5, "rows_per_coordinate": 500}
+    assert s.price(MeanLoss(("x0",)), runs=enough, **options).queries == 2  # one more interval, for the excess
+    assert s.price(MeanLoss(("x0",)), runs=enough - 1, **options).queries == 1
+    assert s.price(MeanLoss(("x0",)), **options).queries == 1
+
+
+def test_own_losses_are_clipped_to_what_they_declare(rows):
+    class Narrow(MeanLoss):
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            self.gradient_range, self.value_range = (-0.01, 0.01), (0.0, 0.1)
+
+    answer = session(rows).minimize(Narrow(("x0",)), box=(-1, 1))
+    assert answer.loss.bounds == (0.0, 0.1)
+    assert answer.loss.high <= 0.1
+
+
+def test_a_row_on_which_an_own_loss_fails_answers_for_itself_alone(rows):
+    class Picky(MeanLoss):
+        def gradients(self, rows: pl.DataFrame, point: np.ndarray) -> np.ndarray:
+            if rows["x0"].fill_null(1.0).max() > 0.9:
+                raise ValueError("too large")
+            return super().gradients(rows, point)
+
+    answer = session(rows).minimize(Picky(("x0",)), box=(-1, 1), iterations=3, rows_per_coordinate=10)
+    assert len(answer.point) == 1
+
+
+def test_losses_can_depend_on_earlier_answers(rows):
+    s = session(rows, queries=200)
+    centre = np.zeros(2)
+    for _ in range(5):
+        answer = s.minimize(MeanLoss(("x0", "x1"), centre=centre), box=(-1, 1), iterations=50)
+        centre = centre + np.array(answer.point) / 2
+    assert s.ledger.spent.answers == 5
+
+
+def test_the_ledger_gives_the_answer_back_to_another_session(tmp_path):
+    place = tmp_path / "x.ledger"
+    with hf.Session(table(), queries=100, seed=1, ledger=place) as s:
+        first = s.minimize(logistic(), radius=3)
+    with hf.Session(table(), seed=2, ledger=place) as s:
+        again = s.minimize(logistic(), radius=3)
+    assert again.cached
+    assert again.point == first.point
+    assert again.loss.value == first.loss.value
