@@ -9,7 +9,7 @@ import polars as pl
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from holdfast.queries.base import Query
+from holdfast.queries.query import Query
 from holdfast.rows.base import RowSource
 from holdfast.schema import Schema
 

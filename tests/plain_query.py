@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from holdfast.queries.base import Said
+from holdfast.queries.query import Said
 
 
 @dataclass(frozen=True)

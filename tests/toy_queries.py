@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from holdfast.queries.base import Said
+from holdfast.queries.query import Said
 
 
 @dataclass(frozen=True)

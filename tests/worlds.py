@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from holdfast.answer import Answer
-from holdfast.queries.base import Query
+from holdfast.queries.query import Query
 from holdfast.rows.memory import memory_rows
 from holdfast.schema import Schema
 from holdfast.session import Session

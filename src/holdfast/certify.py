@@ -17,7 +17,7 @@ from holdfast.mechanisms.base import Release, clip
 from holdfast.mechanisms.laplace import Laplace
 from holdfast.mechanisms.noise import grid_bits
 from holdfast.planning import Plan
-from holdfast.queries.base import Query
+from holdfast.queries.query import Query
 
 Interval = tuple[float, float]
 ROUNDING = 2.0**-53

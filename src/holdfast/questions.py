@@ -21,8 +21,8 @@ from holdfast.mechanisms.coins import Coins, bits
 from holdfast.mechanisms.fresh_rows import FreshRows
 from holdfast.mechanisms.laplace import Laplace
 from holdfast.planning import Plan
-from holdfast.queries.base import Query
 from holdfast.queries.build import build_at_most, build_histogram, build_mean
+from holdfast.queries.query import Query
 from holdfast.rows.base import RowSource
 from holdfast.schema import Schema
 

@@ -13,7 +13,7 @@ from holdfast.mechanisms.base import Mechanism, intervals
 from holdfast.mechanisms.coins import Coins, bits
 from holdfast.mechanisms.fresh_rows import FreshRows
 from holdfast.mechanisms.laplace import Laplace
-from holdfast.queries.base import Query
+from holdfast.queries.query import Query
 from holdfast.rows.open import open_rows
 from toy_queries import Group, Histogram, Mean, Share
 

@@ -20,7 +20,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from holdfast.queries.base import Said
+from holdfast.queries.query import Said
 from holdfast.rows import toss
 
 FALSE_ALARM = 1e-6

@@ -16,7 +16,7 @@ from holdfast.mechanisms.coins import Coins
 from holdfast.mechanisms.fresh_rows import FreshRows
 from holdfast.mechanisms.laplace import Laplace
 from holdfast.planning import Plan
-from holdfast.queries.base import Query
+from holdfast.queries.query import Query
 from holdfast.rows.open import open_rows
 from toy_queries import Group, Histogram, Mean, Share
 

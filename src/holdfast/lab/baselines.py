@@ -17,7 +17,7 @@ from holdfast.guarantees import information
 from holdfast.mechanisms import noise
 from holdfast.mechanisms.base import Price, Release, answer_from, clip, intervals
 from holdfast.mechanisms.fresh_rows import _means, scan
-from holdfast.queries.base import Query
+from holdfast.queries.query import Query
 from holdfast.rows import draws
 from holdfast.rows.base import RowSource
 

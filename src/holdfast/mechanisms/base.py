@@ -11,7 +11,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from holdfast.queries.base import Query, Said
+from holdfast.queries.query import Query, Values
 from holdfast.rows.base import RowSource
 
 
@@ -56,7 +56,7 @@ def intervals(query: Query) -> int:
     return {"group": 2, "histogram": query.outcomes}.get(query.kind, 1)
 
 
-def statistics(query: Query, said: Said) -> list[NDArray[np.float64]]:
+def statistics(query: Query, said: Values) -> list[NDArray[np.float64]]:
     """Split what rows say into statistical queries with values in [0, 1].
 
     A share or mean is one; a group is two (who is in it, and what they add to its sum); a histogram is one for each

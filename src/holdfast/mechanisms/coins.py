@@ -23,7 +23,7 @@ from holdfast.guarantees import information
 from holdfast.guarantees.mathematics import amplification
 from holdfast.guarantees.mathematics import debias as coins
 from holdfast.mechanisms.base import Price, Release, clip, intervals
-from holdfast.queries.base import Query
+from holdfast.queries.query import Query
 from holdfast.rows.base import RowSource
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from holdfast import check
 from holdfast.errors import BudgetExhausted
 from holdfast.mechanisms.base import Price, Release, answer_from, intervals, statistics
-from holdfast.queries.base import Query
+from holdfast.queries.query import Query
 from holdfast.rows import draws
 from holdfast.rows.base import RowSource
 

@@ -23,7 +23,7 @@ from holdfast.guarantees import information
 from holdfast.guarantees.mathematics import amplification
 from holdfast.mechanisms import noise
 from holdfast.mechanisms.base import Price, Release, answer_from, intervals, statistics
-from holdfast.queries.base import Query
+from holdfast.queries.query import Query
 from holdfast.rows import draws
 from holdfast.rows.base import RowSource
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from holdfast import check
 from holdfast.errors import InvalidArgument
-from holdfast.queries.base import Query
 from holdfast.queries.build import build_mean
+from holdfast.queries.query import Query
 from holdfast.rows.columns import Loans
 from holdfast.schema import Schema, Type
 

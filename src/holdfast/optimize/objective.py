@@ -15,7 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from holdfast.optimize.features import Matrix, Number
-from holdfast.queries.base import Said
+from holdfast.queries.query import Values
 
 if TYPE_CHECKING:
     from holdfast.optimize.losses import LinearLoss
@@ -180,7 +180,7 @@ class LossAt:
         """How it reads."""
         return self.objective.text
 
-    def evaluate(self, rows: pl.DataFrame) -> Said:
+    def evaluate(self, rows: pl.DataFrame) -> Values:
         """Return each row's loss, clipped and rescaled to [0, 1]."""
         low, high = self.objective.values_at(self.point)
         said: Vector = np.clip((self.objective.values(rows, self.point) - low) / (high - low), 0.0, 1.0)

@@ -15,7 +15,7 @@ from holdfast.errors import InvalidArgument, InvalidQuery
 from holdfast.queries.callables import Function, from_callable
 from holdfast.queries.expression import Rowwise, from_text
 from holdfast.queries.functions.rule import article, time_literal
-from holdfast.queries.kinds import AtMost, Bins, Histogram, Mean, Share
+from holdfast.queries.measures import AtMost, Bins, Histogram, Mean, Share
 from holdfast.queries.polars_expression import from_polars
 from holdfast.schema import Same, Schema, Type
 

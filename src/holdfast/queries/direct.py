@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.queries.base import Direct
 from holdfast.queries.functions.table import RULES
 from holdfast.queries.node import Node
+from holdfast.queries.query import Direct
 from holdfast.schema import Type
 
 

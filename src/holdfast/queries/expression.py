@@ -9,12 +9,12 @@ from polars.exceptions import PanicException, PolarsError
 
 from holdfast.errors import InvalidQuery
 from holdfast.queries import physical
-from holdfast.queries.base import Direct
 from holdfast.queries.direct import direct
 from holdfast.queries.functions.logic import PHYSICAL
 from holdfast.queries.functions.rule import Rule
 from holdfast.queries.functions.table import RULES
 from holdfast.queries.node import Node
+from holdfast.queries.query import Direct
 from holdfast.queries.translate import translated
 from holdfast.schema import Column, Same, Schema, Type
 

@@ -14,7 +14,7 @@ import polars as pl
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from holdfast.queries.base import Query
+from holdfast.queries.query import Query
 from holdfast.schema import Schema
 
 

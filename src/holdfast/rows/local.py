@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, RowSourceError
-from holdfast.queries.base import Direct, Query
+from holdfast.queries.query import Direct, Query
 from holdfast.rows import draws as draw
 from holdfast.rows.columns import Buffer, CodedText, Indices, Loans, StoredColumn, fresh, taken
 from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of

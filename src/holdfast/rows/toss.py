@@ -1,6 +1,6 @@
 """From what rows say to outcomes: toss the coins, then flip some of them.
 
-A query's `evaluate` gives the law of one outcome per row (see `holdfast.queries.base`). Tossing turns it into
+A query's `evaluate` gives the law of one outcome per row (see `holdfast.queries.query`). Tossing turns it into
 an outcome; flipping then replaces an outcome, with probability `outcomes * mass`, by a uniformly random one.
 Counts of independent flips can be flipped at once:
 
@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from holdfast import check
 from holdfast.errors import InvalidArgument
-from holdfast.queries.base import Said
+from holdfast.queries.query import Values
 
 Counts = NDArray[np.int64]
 
 
-def outcomes_of(said: Said, outcomes: int, rng: Generator) -> NDArray[np.int64]:
+def outcomes_of(said: Values, outcomes: int, rng: Generator) -> NDArray[np.int64]:
     """Toss once per row; return each row's outcome.
 
     A coin's bias that is NaN means outcome 0: the lower bound with two outcomes, "excluded" with three.
@@ -34,7 +34,7 @@ def outcomes_of(said: Said, outcomes: int, rng: Generator) -> NDArray[np.int64]:
     return np.where(np.isnan(said), 0, 1 + ones)
 
 
-def tossed(said: Said, outcomes: int, rng: Generator) -> Counts:
+def tossed(said: Values, outcomes: int, rng: Generator) -> Counts:
     """Toss once per row; return how often each outcome came up."""
     if said.dtype.kind == "b" or (said.dtype.kind == "f" and outcomes == 2):
         coins = said if said.dtype.kind == "b" else rng.random(said.size) < said  # false for NaN

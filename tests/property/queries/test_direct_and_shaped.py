@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from holdfast.errors import HoldfastError, InvalidQuery
 from holdfast.queries import physical, translate
-from holdfast.queries.base import Said
 from holdfast.queries.build import build_mean
 from holdfast.queries.direct import direct
 from holdfast.queries.expression import compiled, from_text
 from holdfast.queries.made_up import made_up
 from holdfast.queries.node import Node
+from holdfast.queries.query import Said
 from holdfast.queries.shape import shaped
 from holdfast.queries.translate import translated
 from holdfast.rows.memory import memory_rows

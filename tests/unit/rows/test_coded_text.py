@@ -9,7 +9,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.queries.build import build_histogram, build_mean
-from holdfast.queries.kinds import Share
+from holdfast.queries.measures import Share
 
 TEXTS = ["a", "b", "b", "c"] * 50
 ASKED = ["s = 'b'", "s < 'c' and length(s) = 1", "s like 'c%'"]

@@ -10,13 +10,16 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from holdfast.queries.base import Direct, Said
+from holdfast.guarantees.statistic import GroupMean, OneMean, OneShare, OutcomeShares, Statistic
 from holdfast.queries.expression import Rowwise
 from holdfast.queries.node import literal_text
+from holdfast.queries.query import Direct, Query, Values
 from holdfast.schema import Type
 
 _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
 
+
+SHARE, MEAN, GROUP = OneShare(), OneMean(), GroupMean()
 
 silent = np.errstate(all="ignore")  # how the caller lets numpy complain must not show what is in the rows
 
@@ -56,7 +59,7 @@ def _inside(where: Rowwise | None, rows: pl.DataFrame) -> NDArray[np.bool_] | No
     return None if where is None else booleans(where.series(rows))
 
 
-def _directly(value: Rowwise, where: Rowwise | None, said: Callable[..., Said]) -> Direct | None:
+def _directly(value: Rowwise, where: Rowwise | None, said: Callable[..., Values]) -> Direct | None:
     """Return how to evaluate on arrays: what `said` makes of the value, and of who is in the group."""
     of_value, of_where = value.direct, None if where is None else where.direct
     if of_value is None or (where is not None and of_where is None):
@@ -67,22 +70,16 @@ def _directly(value: Rowwise, where: Rowwise | None, said: Callable[..., Said]) 
 
 
 @dataclass(frozen=True)
-class Share:
+class Share(Query):
     """How often a row says yes. A NULL predicate is no; with `where`, only rows for which that is true count."""
 
     value: Rowwise
     where: Rowwise | None = None
-    bounds: tuple[float, float] = (0.0, 1.0)
 
     @property
-    def kind(self) -> str:
+    def statistic(self) -> Statistic:
         """A share of all rows, or of a group."""
-        return "share" if self.where is None else "group"
-
-    @property
-    def outcomes(self) -> int:
-        """No and yes; in a group also "excluded"."""
-        return 2 if self.where is None else 3
+        return SHARE if self.where is None else GROUP
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -102,35 +99,30 @@ class Share:
     @cached_property
     def direct(self) -> Direct | None:
         """The same on arrays, where that is possible."""
-        return _directly(self.value, self.where, self._said)
+        return _directly(self.value, self.where, self._values)
 
     @silent
-    def evaluate(self, rows: pl.DataFrame) -> Said:
+    def evaluate(self, rows: pl.DataFrame) -> Values:
         """Return yes or no per row; NaN outside the group."""
-        return self._said(booleans(self.value.series(rows)), _inside(self.where, rows))
+        return self._values(booleans(self.value.series(rows)), _inside(self.where, rows))
 
     @staticmethod
-    def _said(said: NDArray[np.bool_], inside: NDArray[np.bool_] | None) -> Said:
+    def _values(said: NDArray[np.bool_], inside: NDArray[np.bool_] | None) -> Values:
         return said if inside is None else np.where(inside, said, np.nan)
 
 
 @dataclass(frozen=True)
-class Mean:
+class Mean(Query):
     """The mean of a number, clipped to declared bounds. Rows without a value, or outside `where`, do not count."""
 
     value: Rowwise
-    bounds: tuple[float, float]
+    bounds: tuple[float, float] = (0.0, 1.0)
     where: Rowwise | None = None
 
     @property
-    def kind(self) -> str:
+    def statistic(self) -> Statistic:
         """A mean over all rows, or over those that have a value."""
-        return "group" if self.value.nullable or self.where is not None else "mean"
-
-    @property
-    def outcomes(self) -> int:
-        """The low end and the high end; in a group also "excluded"."""
-        return 3 if self.kind == "group" else 2
+        return GROUP if self.value.nullable or self.where is not None else MEAN
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -151,21 +143,21 @@ class Mean:
     @cached_property
     def direct(self) -> Direct | None:
         """The same on arrays, where that is possible."""
-        return _directly(self.value, self.where, self._said)
+        return _directly(self.value, self.where, self._values)
 
     @silent
-    def evaluate(self, rows: pl.DataFrame) -> Said:
+    def evaluate(self, rows: pl.DataFrame) -> Values:
         """Return the value per row, rescaled from the bounds to [0, 1]; NaN where it does not count."""
-        return self._said(floats(self.value.series(rows)), _inside(self.where, rows))
+        return self._values(floats(self.value.series(rows)), _inside(self.where, rows))
 
     @silent
-    def _said(self, values: NDArray[Any], inside: NDArray[np.bool_] | None) -> Said:
+    def _values(self, values: NDArray[Any], inside: NDArray[np.bool_] | None) -> Values:
         low, high = self.bounds
         said = np.clip(values.astype(np.float64, copy=False), low, high)
         said -= low
         said /= high - low
         np.minimum(said, 1.0, out=said)  # rounding may end a hair above; NaN stays NaN
-        if self.kind == "mean":
+        if self.statistic is MEAN:
             said[np.isnan(said)] = 0.0  # no NULL was announced: what is left (infinity minus infinity) counts low
         elif inside is not None:
             said[~inside] = np.nan
@@ -173,23 +165,17 @@ class Mean:
 
 
 @dataclass(frozen=True)
-class AtMost:
+class AtMost(Query):
     """How often a value is at most `threshold`, among rows that have one: what quantiles ask."""
 
     value: Rowwise
     threshold: float
     where: Rowwise | None = None
-    bounds: tuple[float, float] = (0.0, 1.0)
 
     @property
-    def kind(self) -> str:
+    def statistic(self) -> Statistic:
         """A share of all rows, or of those that have a value."""
-        return "group" if self.value.nullable or self.where is not None else "share"
-
-    @property
-    def outcomes(self) -> int:
-        """No and yes; in a group also "excluded"."""
-        return 3 if self.kind == "group" else 2
+        return GROUP if self.value.nullable or self.where is not None else SHARE
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -207,11 +193,11 @@ class AtMost:
         return _identity(self.value, self.where, kind="at_most", threshold=self.threshold)
 
     @silent
-    def evaluate(self, rows: pl.DataFrame) -> Said:
+    def evaluate(self, rows: pl.DataFrame) -> Values:
         """Return yes or no per row; NaN where there is no value, or outside the group."""
         values = floats(self.value.series(rows))
         below = values <= self.threshold
-        if self.kind == "share":
+        if self.statistic is SHARE:
             return below
         excluded = np.isnan(values)
         inside = _inside(self.where, rows)
@@ -219,18 +205,16 @@ class AtMost:
 
 
 @dataclass(frozen=True)
-class Histogram:
+class Histogram(Query):
     """Which of the declared categories a row falls into; everything else, NULL included, is "other"."""
 
     value: Rowwise
     categories: tuple[Any, ...]
-    bounds: tuple[float, float] = (0.0, 1.0)
-    kind: str = "histogram"
 
-    @property
-    def outcomes(self) -> int:
-        """The categories, then "other"."""
-        return len(self.categories) + 1
+    @cached_property
+    def statistic(self) -> Statistic:
+        """The share of each category, then of "other"."""
+        return OutcomeShares(len(self.categories) + 1)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -261,7 +245,7 @@ class Histogram:
         return pl.Enum(self.categories)
 
     @silent
-    def evaluate(self, rows: pl.DataFrame) -> Said:
+    def evaluate(self, rows: pl.DataFrame) -> Values:
         """Return the number of the category per row."""
         other = len(self.categories)
         values = self.value.series(rows)
@@ -278,18 +262,16 @@ class Histogram:
 
 
 @dataclass(frozen=True)
-class Bins:
+class Bins(Query):
     """Which right-open bin [edge, next edge) a number falls into; everything else, NULL included, is "other"."""
 
     value: Rowwise
     edges: tuple[float, ...]
-    bounds: tuple[float, float] = (0.0, 1.0)
-    kind: str = "histogram"
 
-    @property
-    def outcomes(self) -> int:
-        """The bins, then "other"."""
-        return len(self.edges)
+    @cached_property
+    def statistic(self) -> Statistic:
+        """The share of each bin, then of "other"."""
+        return OutcomeShares(len(self.edges))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -314,7 +296,7 @@ class Bins:
         return _identity(self.value, None, kind="bins", edges=self.edges)
 
     @silent
-    def evaluate(self, rows: pl.DataFrame) -> Said:
+    def evaluate(self, rows: pl.DataFrame) -> Values:
         """Return the number of the bin per row."""
         values = floats(self.value.series(rows))
         other = len(self.edges) - 1

@@ -1,0 +1,38 @@
+"""What leaves a mechanism: all that anybody learns of the rows, in the forms that guarantees can certify."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Release:
+    """The values that are read off, in [0, 1] before bounds are applied; one for each number that was asked."""
+
+    values: tuple[float, ...]
+    draws: int
+
+
+@dataclass(frozen=True)
+class Tally(Release):
+    """How often each outcome came up among `draws` randomized draws; `reported` are the outcomes that were asked."""
+
+    counts: tuple[int, ...]
+    reported: tuple[int, ...]
+
+    def count(self, part: int) -> int:
+        """Return how often the part-th outcome that was asked came up."""
+        return self.counts[self.reported[part]]
+
+
+@dataclass(frozen=True)
+class NoisyMeans(Release):
+    """Means of `draws` sampled rows each, one for every statistical query, plus noise; not clipped."""
+
+    means: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class ExactMeans(Release):
+    """Exact means of `draws` rows that nobody has asked before; `counts` where rows were counted, not averaged."""
+
+    means: tuple[float, ...]
+    counts: tuple[int | None, ...]

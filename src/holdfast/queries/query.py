@@ -1,0 +1,79 @@
+"""What every query is: a function of one row, with finitely many outcomes.
+
+A query never sees the table. It is handed a small frame of drawn rows and says, for each of them, the law of one
+outcome. Three forms are enough:
+
+    boolean array    outcomes 0 and 1                        shares
+    float array      in [0, 1]: the bias of a coin           means, rescaled from [low, high] to [0, 1]
+                     NaN: this row is outside the group      outcomes "excluded", 0, 1
+    integer array    the outcome itself, 0 .. outcomes-1     histograms
+
+`evaluate` is total: no content of the rows may raise, and row i of the result depends on row i alone. A query that can
+say the same from a dict of arrays, without a frame, has that as `direct`.
+
+A query may have several parts, each asked of draws of its own (the coordinates of a gradient): then `evaluate_parts` is
+told which part and which of its draws every row answers.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from holdfast.guarantees.statistic import Statistic, Values
+
+__all__ = ["Direct", "Query", "Values"]
+
+Direct = Callable[[Mapping[str, NDArray[Any]]], NDArray[Any]]  # from columns by name to one value per row
+
+
+class Query(ABC):
+    """A question about one row, checked against the schema."""
+
+    parts: int = 1
+
+    @property
+    @abstractmethod
+    def statistic(self) -> Statistic:
+        """What is asked of the population: how many outcomes, how many intervals, how they are read."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> tuple[str, ...]:
+        """The columns `evaluate` reads; nothing else is gathered."""
+
+    @property
+    @abstractmethod
+    def text(self) -> str:
+        """How the question reads, for people."""
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The declared range of the mean; (0, 1) for shares and histograms."""
+        return 0.0, 1.0
+
+    @property
+    def identity(self) -> str | None:
+        """Canonical text: equal exactly for equal questions. None: identity cannot be decided (functions)."""
+        return None
+
+    @property
+    def direct(self) -> Direct | None:
+        """The same on arrays, where that is possible."""
+        return None
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What each reported number is called; empty where there is one without a name."""
+        return ()
+
+    @abstractmethod
+    def evaluate(self, rows: pl.DataFrame) -> Values:
+        """Return what each of these rows says."""
+
+    def evaluate_parts(self, rows: pl.DataFrame, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
+        """Return what row i says for draw `draw[i]` of part `part[i]`; the same for all where there is one part."""
+        return self.evaluate(rows)
