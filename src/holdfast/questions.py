@@ -23,7 +23,7 @@ from holdfast.mechanisms.laplace import Laplace
 from holdfast.planning import Plan
 from holdfast.queries.build import build_at_most, build_histogram, build_mean
 from holdfast.queries.query import Query
-from holdfast.rows.base import RowSource
+from holdfast.rows.source import RowSource
 from holdfast.schema import Schema
 
 QUANTILE_STEPS = 10

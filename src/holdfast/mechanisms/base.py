@@ -12,7 +12,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from holdfast.queries.query import Query, Values
-from holdfast.rows.base import RowSource
+from holdfast.rows.source import RowSource
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from holdfast.guarantees.mathematics import amplification
 from holdfast.guarantees.mathematics import debias as coins
 from holdfast.mechanisms.base import Price, Release, clip, intervals
 from holdfast.queries.query import Query
-from holdfast.rows.base import RowSource
+from holdfast.rows.source import RowSource
 
 
 @dataclass(frozen=True, kw_only=True)

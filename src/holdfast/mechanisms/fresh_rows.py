@@ -11,7 +11,7 @@ from holdfast.errors import BudgetExhausted
 from holdfast.mechanisms.base import Price, Release, answer_from, intervals, statistics
 from holdfast.queries.query import Query
 from holdfast.rows import draws
-from holdfast.rows.base import RowSource
+from holdfast.rows.source import RowSource
 
 BLOCK = 1_000_000  # rows evaluated at once in a full scan
 

@@ -25,7 +25,7 @@ from holdfast.mechanisms import noise
 from holdfast.mechanisms.base import Price, Release, answer_from, intervals, statistics
 from holdfast.queries.query import Query
 from holdfast.rows import draws
-from holdfast.rows.base import RowSource
+from holdfast.rows.source import RowSource
 
 
 @dataclass(frozen=True, kw_only=True)
