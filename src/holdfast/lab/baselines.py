@@ -19,7 +19,7 @@ from holdfast.mechanisms.base import Price, Release, answer_from, clip, interval
 from holdfast.mechanisms.fresh_rows import _means, scan
 from holdfast.queries.query import Query
 from holdfast.rows import draws
-from holdfast.rows.base import RowSource
+from holdfast.rows.source import RowSource
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from holdfast.mechanisms.laplace import Laplace
 from holdfast.planning import Plan, plan
 from holdfast.planning.strategies import Goal, Numbers, information_coins, information_laplace, split
 from holdfast.questions import Desk
-from holdfast.rows.base import RowSource
+from holdfast.rows.source import RowSource
 
 MECHANISM_NAMES = ("naive", "split", "thresholdout", "laplace", "gaussian", "a1", "coins")
 SINGLE = 0.05  # a lone error bar is the textbook's 95 %

@@ -23,7 +23,7 @@ from holdfast.lab.analysts.base import Analyst, Arrays, Dialogue, Population, Ra
 from holdfast.lab.baselines import scan
 from holdfast.mechanisms import exponential
 from holdfast.mechanisms.base import Mechanism
-from holdfast.rows.base import RowSource
+from holdfast.rows.source import RowSource
 from holdfast.rows.memory import memory_rows
 
 Transcript = Sequence[tuple[RowQuestion, float]]

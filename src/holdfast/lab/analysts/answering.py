@@ -10,7 +10,7 @@ from holdfast.lab.analysts.base import Dialogue, Randomness, RowQuestion
 from holdfast.lab.baselines import Thresholdout
 from holdfast.mechanisms.base import Mechanism, Release
 from holdfast.mechanisms.fresh_rows import FreshRows
-from holdfast.rows.base import RowSource
+from holdfast.rows.source import RowSource
 
 
 class Oracle(Protocol):
