@@ -168,6 +168,11 @@ class Guarantee(ABC, Generic[OfTerms]):
         """Return what one release takes of `terms.charge`."""
 
     @property
+    def in_order(self) -> bool:
+        """Whether releases must follow each other in the order in which they were charged (fresh rows)."""
+        return False
+
+    @property
     def flexible(self) -> bool:
         """Whether one answer may read more or fewer rows than planned."""
         return False

@@ -1,4 +1,4 @@
-"""What k optimisation queries need for a target excess: iterations, coins, flips and rows, by every route.
+"""What k optimization queries need for a target excess: iterations, coins, flips and rows, by every route.
 
 The routes that hold have constants, and the settings of a session and its fits that keep them: `Session(data,
 **route.session)` can pay for every `minimize(loss, ..., **route.fit)`, the answers for the losses included. The orders
@@ -32,7 +32,7 @@ GUESS = 1.01  # flips beside those of the gradients, for a first guess: the answ
 
 @dataclass(frozen=True)
 class Problem:
-    """An optimisation query in numbers."""
+    """An optimization query in numbers."""
 
     dimension: int
     diameter: float  # of the domain
@@ -89,7 +89,7 @@ class Route:
     flips: float | None  # of the whole session, the answers for the losses included
     gradient_evaluations: float
     session: Mapping[str, Any] = field(default_factory=dict, repr=False)  # how to open a session that can pay
-    fit: Mapping[str, Any] = field(default_factory=dict, repr=False)  # how to ask each optimisation query in it
+    fit: Mapping[str, Any] = field(default_factory=dict, repr=False)  # how to ask each optimization query in it
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -117,7 +117,7 @@ class DescentPlan:
         lines = [head, *(route.cells for route in self.routes)]
         widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
         table = ["  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines]
-        return f"{self.queries:,} optimisation queries, excess loss at most {self.excess:g}\n" + "\n".join(table)
+        return f"{self.queries:,} optimization queries, excess loss at most {self.excess:g}\n" + "\n".join(table)
 
 
 def plan_descent(problem: Problem, *, queries: int, excess: float, confidence: float = 0.95) -> DescentPlan:
@@ -238,7 +238,7 @@ def _likely(problem: Problem, k: int, alpha: float, confidence: float, kind: str
 
 def _infeasible(alpha: float, k: int) -> PlanInfeasible:
     return PlanInfeasible(
-        f"No number of rows below {MOST_ROWS:.0e} promises an excess of {alpha:g} for {k:,} optimisation"
+        f"No number of rows below {MOST_ROWS:.0e} promises an excess of {alpha:g} for {k:,} optimization"
         " queries; allow more.",
         excess=alpha,
     )
