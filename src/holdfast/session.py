@@ -33,7 +33,7 @@ from holdfast.history import history_frame
 from holdfast.ledger import BudgetMoved, Cost, Ledger, Receipt, check_analyst, exists, open_ledger
 from holdfast.planning import Plan
 from holdfast.planning.present import sentence
-from holdfast.queries.made_up import made_up
+from holdfast.queries.synthetic import synthetic_rows
 from holdfast.questions import BUILDERS, Desk, Question
 from holdfast.randomness import Randomness
 from holdfast.rows.memory import memory_rows
@@ -223,7 +223,7 @@ class Session:
         if cost.flips > caps.flips or cost.intervals > caps.intervals:
             self._ledger.require(cost)  # could never be asked
         rng = self._randomness.generator()
-        invented = memory_rows(made_up(self._rows.schema, MADE_UP_ROWS, rng), name="made up")
+        invented = memory_rows(synthetic_rows(self._rows.schema, MADE_UP_ROWS, rng), name="made up")
         body = question.run(invented, rng, 0)
         return from_body(question.describe(), body, self.plan, rows_read=0, cost=0)
 

@@ -1,4 +1,4 @@
-"""From what the caller says to a checked query. Everything is decided from the schema; no row is read."""
+"""From what the caller asks to a checked query. Everything is decided from the schema; no row is read."""
 
 from collections.abc import Sequence
 from datetime import date, datetime
@@ -6,38 +6,40 @@ from functools import lru_cache
 from itertools import pairwise
 from math import isfinite
 from numbers import Real
-from typing import Any
+from typing import Any, TypeAlias
 
 import polars as pl
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, InvalidQuery
-from holdfast.queries.callables import Function, from_callable
-from holdfast.queries.expression import Rowwise, from_text
-from holdfast.queries.functions.rule import article, time_literal
-from holdfast.queries.measures import AtMost, Bins, Histogram, Mean, Share
+from holdfast.queries.evaluate import RowFunction
+from holdfast.queries.functions.operation import time_literal, with_article
+from holdfast.queries.measures import AtMost, Bins, Category, Histogram, Mean, Share
 from holdfast.queries.polars_expression import from_polars
+from holdfast.queries.python_function import BatchFunction, from_function
+from holdfast.queries.sql.parse import from_text
 from holdfast.schema import Same, Schema, Type
 
+QueryLike: TypeAlias = str | pl.Expr | BatchFunction  # SQL, a Polars expression, or a function of a frame of rows
+
 MOST_CATEGORIES = 10_000
-Asked = str | pl.Expr | Function
 
 
-def rowwise(query: Asked, schema: Schema, columns: Sequence[str] | None = None) -> Rowwise:
+def rowwise(query: QueryLike, schema: Schema, columns: Sequence[str] | None = None) -> RowFunction:
     """Return text, a Polars expression or a function as one checked function of a row."""
     if isinstance(query, pl.Expr):
         return from_polars(query, schema)
     if callable(query):
-        return from_callable(query, schema, columns)
+        return from_function(query, schema, columns)
     return from_text(query, schema)
 
 
 def build_mean(
-    query: Asked,
+    query: QueryLike,
     schema: Schema,
     *,
     within: tuple[float, float] | None = None,
-    where: Asked | None = None,
+    where: QueryLike | None = None,
     columns: Sequence[str] | None = None,
 ) -> Share | Mean:
     """Return a share (boolean query) or a bounded mean (numeric query with `within`), over all rows or a group.
@@ -58,10 +60,10 @@ def _mean_of_text(query: str, same: Same, bounds: tuple[float, float] | None, wh
 
 
 def _mean(
-    query: Asked,
+    query: QueryLike,
     schema: Schema,
     bounds: tuple[float, float] | None,
-    where: Asked | None,
+    where: QueryLike | None,
     columns: Sequence[str] | None,
 ) -> Share | Mean:
     value = rowwise(query, schema, columns)
@@ -71,7 +73,7 @@ def _mean(
             raise InvalidArgument(f"within must be left out for a yes-or-no query; got {bounds}.", name="within")
         return Share(value, group)
     if not value.type.is_number:
-        raise InvalidQuery(f"A mean needs numbers or yes-or-no values; '{value.text}' is {article(value.type)}.")
+        raise InvalidQuery(f"A mean needs numbers or yes-or-no values; '{value.text}' is {with_article(value.type)}.")
     if bounds is None:
         raise InvalidArgument(
             f"within must be a pair (low, high) for the mean of '{value.text}'; got None. Declare the range; "
@@ -82,28 +84,28 @@ def _mean(
 
 
 def build_at_most(
-    query: Asked,
+    query: QueryLike,
     threshold: float,
     schema: Schema,
     *,
-    where: Asked | None = None,
+    where: QueryLike | None = None,
     columns: Sequence[str] | None = None,
 ) -> AtMost:
     """Return the share of values at most `threshold`, among rows that have a value (and are inside `where`)."""
     check.number(threshold=threshold)
     value = rowwise(query, schema, columns)
     if not value.type.is_number:
-        raise InvalidQuery(f"A quantile needs numbers; '{value.text}' is {article(value.type)}.")
+        raise InvalidQuery(f"A quantile needs numbers; '{value.text}' is {with_article(value.type)}.")
     return AtMost(value, float(threshold), _condition(where, schema, columns))
 
 
 def build_histogram(
-    query: Asked,
+    query: QueryLike,
     schema: Schema,
     *,
-    categories: Sequence[Any] | None = None,
+    categories: Sequence[Category] | None = None,
     bins: Sequence[float] | None = None,
-    where: Asked | None = None,
+    where: QueryLike | None = None,
     columns: Sequence[str] | None = None,
 ) -> Histogram | Bins:
     """Return a histogram over declared categories or bins.
@@ -122,17 +124,17 @@ def build_histogram(
     value = rowwise(query, schema, columns)
     if bins is not None:
         if not value.type.is_number:
-            raise InvalidQuery(f"bins needs numbers; '{value.text}' is {article(value.type)}. Give categories.")
+            raise InvalidQuery(f"bins needs numbers; '{value.text}' is {with_article(value.type)}. Give categories.")
         return Bins(value, _edges(bins))
     return Histogram(value, _categories(categories, value.type))
 
 
-def _condition(where: Asked | None, schema: Schema, columns: Sequence[str] | None) -> Rowwise | None:
+def _condition(where: QueryLike | None, schema: Schema, columns: Sequence[str] | None) -> RowFunction | None:
     if where is None:
         return None
     group = rowwise(where, schema, columns)
     if group.type is not Type.BOOL:
-        raise InvalidQuery(f"where must be a yes-or-no condition; '{group.text}' is {article(group.type)}.")
+        raise InvalidQuery(f"where must be a yes-or-no condition; '{group.text}' is {with_article(group.type)}.")
     return group
 
 
@@ -183,7 +185,7 @@ def _category(place: int, value: Any, type_: Type) -> Any:
             return time_literal(value, type_).value
         case Type.DATETIME if isinstance(value, str | date):
             return time_literal(value, type_).value
-    raise InvalidArgument(f"categories[{place}] must be {article(type_)}; got {value!r}.", name="categories")
+    raise InvalidArgument(f"categories[{place}] must be {with_article(type_)}; got {value!r}.", name="categories")
 
 
 def _number(place: int, value: Any, type_: Type) -> int | float:

@@ -5,7 +5,7 @@ from datetime import date, datetime
 import polars as pl
 import pytest
 
-from holdfast.queries.expression import from_text
+from holdfast.queries.sql.parse import from_text
 from holdfast.schema import Column
 from query_examples import SCHEMA
 
