@@ -26,7 +26,17 @@ MOST_CATEGORIES = 10_000
 
 
 def rowwise(query: QueryLike, schema: Schema, columns: Sequence[str] | None = None) -> RowFunction:
-    """Return text, a Polars expression or a function as one checked function of a row."""
+    """Return text, a Polars expression or a function as a checked function of one row.
+
+    Parameters
+    ----------
+    query
+        SQL text, a Polars expression, or a function that takes a frame of rows and returns one value for each.
+    schema
+        What columns there are.
+    columns
+        The columns that are passed to a function; all of them if None.
+    """
     if isinstance(query, pl.Expr):
         return from_polars(query, schema)
     if callable(query):
@@ -46,6 +56,19 @@ def build_mean(
 
     A boolean query needs no bounds: they are (0, 1), and saying so is allowed. Other bounds would clip or stretch
     yes and no, which nobody means, so they are refused.
+
+    Parameters
+    ----------
+    query
+        What to average: text, a Polars expression or a function.
+    schema
+        What columns there are.
+    within
+        The declared range of a number; values outside it are clipped.
+    where
+        A condition: only rows for which it is true count.
+    columns
+        The columns that are passed to a function; all of them if None.
     """
     if isinstance(query, str) and (where is None or isinstance(where, str)):
         bounds = None if within is None else check.interval("within", within)
@@ -91,7 +114,17 @@ def build_at_most(
     where: QueryLike | None = None,
     columns: Sequence[str] | None = None,
 ) -> AtMost:
-    """Return the share of values at most `threshold`, among rows that have a value (and are inside `where`)."""
+    """Return the share of values at most `threshold`, among rows that have a value (and are inside `where`).
+
+    Parameters
+    ----------
+    query
+        A number per row: text, a Polars expression or a function.
+    threshold
+        What values are compared with.
+    schema, where, columns
+        As in `build_mean`.
+    """
     check.number(threshold=threshold)
     value = rowwise(query, schema, columns)
     if not value.type.is_number:
@@ -112,19 +145,30 @@ def build_histogram(
 
     `where` is refused: a row outside it is neither in a category nor "other". Those who want it counted as "other"
     can say so: `CASE WHEN <condition> THEN <value> END`.
+
+    Parameters
+    ----------
+    query
+        A value per row: text, a Polars expression or a function.
+    categories
+        The values to count, in order.
+    bins
+        Increasing edges; each bin holds its left edge and not its right one.
+    schema, columns
+        As in `build_mean`.
     """
     if where is not None:
         raise InvalidArgument(
-            "where must be left out of a histogram; got one. To count other rows as 'other', ask for "
+            "where must be left out of a histogram. To count the rows outside it as 'other', ask for "
             "CASE WHEN <condition> THEN <value> END.",
             name="where",
         )
     if (categories is None) == (bins is None):
-        raise InvalidArgument("A histogram must be given either categories or bins.", name="categories")
+        raise InvalidArgument("A histogram needs either categories or bins, not both.", name="categories")
     value = rowwise(query, schema, columns)
     if bins is not None:
         if not value.type.is_number:
-            raise InvalidQuery(f"bins needs numbers; '{value.text}' is {with_article(value.type)}. Give categories.")
+            raise InvalidQuery(f"Bins need numbers; '{value.text}' is {with_article(value.type)}. Use categories.")
         return Bins(value, _edges(bins))
     return Histogram(value, _categories(categories, value.type))
 
@@ -145,7 +189,7 @@ def _edges(bins: Sequence[float]) -> tuple[float, ...]:
     for place, edge in enumerate(edges):
         check.number(**{f"bins[{place}]": edge})
     if any(low >= high for low, high in pairwise(edges)):
-        raise InvalidArgument("bins must be increasing edges.", name="bins")
+        raise InvalidArgument("bins must be increasing.", name="bins")
     return tuple(float(edge) for edge in edges)
 
 

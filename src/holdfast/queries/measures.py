@@ -74,7 +74,7 @@ class Measure(Query):
 
 @dataclass(frozen=True)
 class Share(Measure):
-    """How often a row says yes. A NULL predicate is no; with `where`, only rows for which that is true count."""
+    """How often a condition is true. NULL counts as false; with `where`, only rows for which that is true count."""
 
     value: RowFunction
     where: RowFunction | None = None
@@ -125,7 +125,7 @@ class Mean(Measure):
         scaled = np.clip(floats(values), low, high)
         scaled -= low
         scaled /= high - low
-        np.minimum(scaled, 1.0, out=scaled)  # rounding may end a hair above; NaN stays NaN
+        np.minimum(scaled, 1.0, out=scaled)  # rounding may end slightly above 1; NaN stays NaN
         if self.statistic is _MEAN:
             scaled[np.isnan(scaled)] = 0.0  # no NULL was announced: what is left (infinity minus infinity) counts low
         elif inside is not None:

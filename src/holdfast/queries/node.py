@@ -66,7 +66,7 @@ def identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def literal_text(value: Any) -> str:
+def literal_text(value: object) -> str:
     """Return the one spelling of a constant."""
     if value is None:
         return "NULL"

@@ -1,7 +1,8 @@
 """A Polars expression as a query: allowed node by node over its serialized tree.
 
-`is_row_separable()` is no lock (it calls `x - x.mean()` separable), so an allow-list decides. Arithmetic is
-Polars' own here: integers wrap around. Strict casts, which would raise and quote the data, are made non-strict.
+Polars' own `is_row_separable()` does not suffice (it calls `x - x.mean()` separable), so an allow-list decides.
+Arithmetic is Polars' own here: integers wrap around. Strict casts, which would raise and quote the data, are made
+non-strict.
 """
 
 import json

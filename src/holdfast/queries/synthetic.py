@@ -2,7 +2,7 @@
 
 The trial asks: is it a function of one row? Each row's value in the batch is compared with its value alone, among other
 neighbors, in another order and beside copies of itself. It finds honest mistakes (a mean over the batch, a random
-number); it cannot prove that there are none. It is the second lock, never the first.
+number); it cannot prove that there are none, so it comes on top of other checks wherever there are any.
 """
 
 from collections.abc import Callable

@@ -50,7 +50,7 @@ def test_an_operation_is_total_and_has_the_announced_type(text, rows):
 
 
 @pytest.mark.parametrize("text", EVERYTHING)
-def test_each_row_speaks_for_itself(text, rows):
+def test_the_value_of_a_row_depends_on_that_row_alone(text, rows):
     expression = from_text(text, SCHEMA)
     together = plainly(expression, rows)
     alone = pl.concat([plainly(expression, row) for row in rows.iter_slices(1)])

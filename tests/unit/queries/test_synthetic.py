@@ -1,4 +1,4 @@
-"""Invented rows look like the schema says, and hold what hurts."""
+"""Made-up rows follow the schema, and hold ordinary and hostile values."""
 
 import numpy as np
 import pytest

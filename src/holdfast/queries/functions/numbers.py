@@ -76,7 +76,7 @@ def _logarithm(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
     base = pl.when((base > 0.0) & (base != 1.0)).then(base)
     natural = pl.when(of > 0.0).then(of).log()
     quotient = _quotient(natural, base.log(), constant=node.args[0].is_constant)
-    # Powers of the base come out a hair off (log10(1000) = 2.9999999999999996): round them to the whole number.
+    # Powers of the base come out slightly off (log10(1000) = 2.9999999999999996): round them to the whole number.
     near = quotient.round(0)
     return pl.when((quotient - near).abs() < 1e-13).then(near).otherwise(quotient)
 
