@@ -28,7 +28,7 @@ from holdfast.guarantees.plan import BEST, DefaultPlan, Plan, PlanRequest, Queri
 from holdfast.ledger import BudgetMoved, Entry, Ledger, Receipt, check_analyst, open_ledger
 from holdfast.optimize.losses import LinearLoss, Loss
 from holdfast.queries.build import QueryLike
-from holdfast.queries.made_up import made_up
+from holdfast.queries.synthetic import synthetic_rows
 from holdfast.questions import KINDS, kind_named
 from holdfast.questions.flips import FLIPS
 from holdfast.questions.histogram import HISTOGRAM
@@ -224,7 +224,7 @@ class Session:
         if cost.charge > terms.charge or cost.intervals > terms.statements:
             self._ledger.require(cost)  # could never be asked
         rng = self._randomness.generator()
-        invented = memory_rows(made_up(self._rows.schema, MADE_UP_ROWS, rng), name="made up")
+        invented = memory_rows(synthetic_rows(self._rows.schema, MADE_UP_ROWS, rng), name="made up")
         guarantee = self.plan.standing.begin(0)
         result = question.run(Drawing(invented, rng, guarantee, most_draws=MADE_UP_ROWS))
         record = Record(question.kind, question.text, guarantee.name, terms.confidence)

@@ -8,7 +8,7 @@ from holdfast.lab.analysts import ANALYSTS
 from holdfast.lab.analysts.answering import MechanismOracle, SessionOracle, converse
 from holdfast.lab.baselines import Naive
 from holdfast.mechanisms.coins import Coins
-from holdfast.queries.callables import from_callable
+from holdfast.queries.python_function import from_function
 from holdfast.rows.memory import memory_rows
 from holdfast.session import Session
 
@@ -78,7 +78,7 @@ def test_every_question_is_a_function_of_one_row(analyst):
     exchanges = dialogue(analyst, Naive())
     for question, _ in (exchanges[0], exchanges[-1]):
         assert question.kind == "share"
-        from_callable(question, source.schema, question.columns)  # refuses what is not
+        from_function(question, source.schema, question.columns)  # refuses what is not
 
 
 def test_text_and_function_of_a_question_agree(analyst):
