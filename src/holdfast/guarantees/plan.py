@@ -438,9 +438,7 @@ def _infeasible(request: _Request) -> PlanInfeasible:
             margin=request.margin,
             queries=request.queries,
         )
-    relaxed = plan(
-        rows=request.rows, queries=1, confidence=request.confidence, rows_per_query=request.rows_per_query
-    )
+    relaxed = plan(rows=request.rows, queries=1, confidence=request.confidence, rows_per_query=request.rows_per_query)
     return PlanInfeasible(
         f"{which} reaches a margin of {request.margin:g} on {request.rows:,} rows, not even for one query;"
         f" {request.rows:,} rows allow a margin of {ceil(relaxed.margin * 1e4) / 1e4} for one query.",

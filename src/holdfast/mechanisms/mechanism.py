@@ -1,7 +1,7 @@
 """What a mechanism is: it draws, evaluates, adds chance, and releases.
 
-The code that draws is the code that accounts: a session reserves what the guarantee charges for this many draws, and the
-mechanism draws exactly that many. What the rows said exists only inside `release`; what leaves is what theorems cover.
+The code that draws is the code that accounts: a session reserves what the guarantee charges for this many draws, and
+the mechanism draws exactly that many. What the rows said exists only inside `release`; what leaves is what theorems cover.
 """
 
 from typing import Any, Protocol, Self

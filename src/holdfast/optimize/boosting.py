@@ -24,10 +24,11 @@ from holdfast.guarantees.mathematics import amplification, cost
 from holdfast.mechanisms import exponential
 from holdfast.optimize.domain import Domain
 from holdfast.optimize.objective import Objective, ObjectiveQuery, Vector
-from holdfast.queries.measures import silent
+from holdfast.queries.evaluate import silent
 from holdfast.queries.query import Values
 from holdfast.rows.draws import WithoutReplacement
 from holdfast.rows.source import RowSource
+
 
 def runs_for(statements: int, beta: float) -> int:
     """Return how many runs leave half of each statement's share of beta to the choice among them.

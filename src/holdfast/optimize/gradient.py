@@ -25,11 +25,10 @@ from holdfast.guarantees.mathematics import cost, descent
 from holdfast.mechanisms import noise
 from holdfast.mechanisms.laplace import Laplace
 from holdfast.optimize.objective import Objective, ObjectiveQuery, Vector
-from holdfast.queries.measures import silent
+from holdfast.queries.evaluate import silent
 from holdfast.queries.query import Values
 from holdfast.rows.draws import WithoutReplacement
 from holdfast.rows.source import RowSource
-
 
 ROWS_A_STEP = 1_000  # enough that a step is mostly rows, not overhead
 LEAST_ITERATIONS = 100

@@ -388,10 +388,20 @@ def _bounded(text: str) -> tuple[str, tuple[float, float] | None]:
     try:
         return parts["text"].strip(), (float(parts["low"]), float(parts["high"]))
     except ValueError:
-        raise InvalidArgument(f"Bounds must be two numbers, as in 'distance [0, 5000]'; got {text.strip()!r}.") from None
+        raise InvalidArgument(
+            f"Bounds must be two numbers, as in 'distance [0, 5000]'; got {text.strip()!r}."
+        ) from None
 
 
-__all__ = ["Huber", "LinearLoss", "Logistic", "Loss", "Poisson", "Quantile", "SmoothedHinge", "Squared",
+__all__ = [
+    "Huber",
+    "LinearLoss",
+    "Logistic",
+    "Loss",
+    "Poisson",
+    "Quantile",
+    "SmoothedHinge",
+    "Squared",
     "read_loss",
     "write_loss",
 ]

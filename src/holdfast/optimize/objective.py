@@ -14,9 +14,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from holdfast.guarantees.statistic import Statistic
+from holdfast.guarantees.statistic import OneMean, Statistic
 from holdfast.optimize.features import SCALES, Matrix, Number
-from holdfast.queries.measures import MEAN, silent
+from holdfast.queries.evaluate import silent
 from holdfast.queries.query import Query, Values
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class ObjectiveQuery(Query):
     @property
     def statistic(self) -> Statistic:
         """A mean, or several."""
-        return MEAN
+        return OneMean()
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -3,9 +3,9 @@
 A `Question` is complete before any row is read: checked against the schema, priced, and named by an identity that says
 when two people ask the same thing. Running it touches rows only through a `Drawing`.
 
-A `Kind` is one Python function, `build(context, query, *, options) -> Question`, and the class of its answers. The verbs
-of `Session` and of the client, the options of the command line, the HTTP schema, the page's form and the tools of agents
-are all made from its signature.
+A `Kind` is one Python function, `build(context, query, *, options) -> Question`, and the class of its answers. The
+verbs of `Session` and of the client, the options of the command line, the HTTP schema, the page's form and the tools of
+agents are all made from its signature.
 """
 
 import json
