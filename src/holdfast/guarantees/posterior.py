@@ -268,7 +268,8 @@ def _planned(goal: Goal, mechanism: str) -> PosteriorTerms:
         ell, a, split = np.exp(log_ell), np.exp(log_a), expit(logit)
         each = (1 - split) * beta / (np.e * k)
         step: Vector = np.sqrt(chi_array(n, k * ell, a, split * beta)) / 2
-        return clopper_pearson_width(ell, each) / (1 - 2 * a) + step
+        width: Vector = clopper_pearson_width(ell, each) / (1 - 2 * a) + step
+        return width
 
     ells = (log(n) * 0.2, log(n)) if fixed is None else (log(fixed), log(fixed))
     log_ell, log_a, logit = zoom(margin, [ells, (log(1e-7), log(MOST_MASS)), (-1.5, 5.0)], points=8)

@@ -1,7 +1,8 @@
 """The options of questions: how each is written in JSON, on a command line and in a form.
 
 A kind of question is one Python signature. Every parameter is annotated with what it means and with its form, which
-knows how the value is read from text; the command line, the page, the HTTP schema and the tools of agents are made from that.
+knows how the value is read from text; the command line, the page, the HTTP schema and the tools of agents are made
+from that.
 """
 
 import json
