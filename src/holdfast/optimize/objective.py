@@ -8,6 +8,7 @@ term is exact and reads nothing.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -161,7 +162,7 @@ class ObjectiveQuery(Query):
         """A mean, or several."""
         return MEAN
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         """The columns it reads."""
         return self.objective.columns
