@@ -23,8 +23,8 @@ from holdfast.lab.analysts.base import Analyst, Arrays, Dialogue, Population, Ra
 from holdfast.lab.baselines import scan
 from holdfast.mechanisms import exponential
 from holdfast.mechanisms.base import Mechanism
-from holdfast.rows.source import RowSource
 from holdfast.rows.memory import memory_rows
+from holdfast.rows.source import RowSource
 
 Transcript = Sequence[tuple[RowQuestion, float]]
 

@@ -5,7 +5,6 @@ computed. With this project's guarantee tables are built, k questions are asked,
 evaluated is counted where it happens.
 """
 
-from collections.abc import Sequence
 from functools import partial
 from math import log
 from time import perf_counter
@@ -26,6 +25,8 @@ from holdfast.mechanisms.base import Mechanism
 from holdfast.mechanisms.coins import Coins
 from holdfast.mechanisms.laplace import Laplace
 from holdfast.planning import plan
+from holdfast.queries.query import Query, Values
+from holdfast.rows.draws import Selection
 from holdfast.rows.memory import memory_rows
 
 BETA, ALPHA, QUERIES = 0.05, 0.1, 1_000
@@ -73,10 +74,11 @@ class CountingRows:
         counts: NDArray[np.int64] = self._source.tally(query, draws=draws, mass=mass, rng=rng)
         return counts
 
-    def gather(self, indices: NDArray[np.int64], columns: Sequence[str]) -> Any:
+    def sample(self, query: Query, selection: Selection, rng: np.random.Generator) -> Values:
         """Count the rows."""
-        self.evaluated += len(indices)
-        return self._source.gather(indices, columns)
+        values: Values = self._source.sample(query, selection, rng)
+        self.evaluated += len(values)
+        return values
 
 
 def measured(seed: int, cell: tuple[float, int, int]) -> Results:
