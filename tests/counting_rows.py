@@ -10,7 +10,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from holdfast.queries.query import Query
-from holdfast.rows.base import RowSource
+from holdfast.rows.source import RowSource
 from holdfast.schema import Schema
 
 

@@ -19,7 +19,7 @@ import polars as pl
 from benchmarks.measure import Found, Table, alternate, main, medians, rounded, shown
 
 from holdfast.randomness import Randomness
-from holdfast.rows.base import RowSource
+from holdfast.rows.source import RowSource
 from holdfast.rows.open import open_rows
 
 DRAWS = 12_000

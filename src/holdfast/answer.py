@@ -1,354 +1,253 @@
-"""What an analyst gets: a value, an interval for the population, what it cost, and why it may be believed."""
+"""What all answers share: values with intervals, a record of where they come from, and how they print.
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+Every kind of question has an answer class, a subclass of `AnyAnswer`, with one JSON form: `result()` is what the ledger
+keeps and what travels; `to_dict()` is the same with the record beside it.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from html import escape
-from typing import Any
+from typing import Any, Self
 
-from holdfast.ledger import Entry
-from holdfast.planning import Plan
+Interval = tuple[float, float]
+ROUNDING = 2.0**-53
 
 
 @dataclass(frozen=True)
-class Answer:
-    """One number about the population. `low` and `high` hold for all answers of the dataset at once.
-
-    `cost` is in flips (fresh rows under the split guarantee). `seq` is its place in the ledger, `receipt` its
-    fingerprint there; both are None for a dry run, whose numbers are made up.
-    """
+class Estimate:
+    """A value and its interval, in the units of the question."""
 
     value: float
     low: float
     high: float
-    rows_read: int
-    cost: int
-    seq: int | None
-    cached: bool
-    guarantee: str
-    receipt: str | None
+
+    @classmethod
+    def within(cls, bounds: Interval, value: float, interval: Interval) -> "Estimate":
+        """Stretch from [0, 1] to the bounds, ends rounded outwards; the value is never outside its interval."""
+        low, high = bounds
+        if bounds == (0.0, 1.0):
+            first, last = interval
+        else:
+            slack = 4 * ROUNDING * max(abs(low), abs(high))  # three roundings, each relative to numbers no larger
+            first, last = (low + (high - low) * x for x in interval)
+            first, last = max(low, first - slack), min(high, last + slack)
+            value = low + (high - low) * value
+        return cls(min(max(value, first), last), first, last)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return value, low and high."""
+        return {"value": self.value, "low": self.low, "high": self.high}
+
+
+@dataclass(frozen=True)
+class Record:
+    """Where an answer comes from.
+
+    Parameters
+    ----------
+    kind, question
+        The kind of question, and how it reads.
+    guarantee, confidence
+        Why the intervals may be believed, and with which probability all of them hold at once.
+    rows_read
+        Rows that were read for it.
+    cost
+        By how much the number of answers left fell.
+    seq, receipt
+        Its number in the ledger and its fingerprint there; None for a dry run, whose numbers are made up.
+    cached
+        Whether it was asked before, and so was free.
+    """
+
+    kind: str
     question: str
+    guarantee: str
     confidence: float
-    bounds: tuple[float, float] = (0.0, 1.0)
+    rows_read: int = 0
+    cost: int = 0
+    seq: int | None = None
+    receipt: str | None = None
+    cached: bool = False
 
     @property
     def made_up(self) -> bool:
         """Whether this is a dry run, on invented rows."""
         return self.seq is None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {
-            "question": self.question,
-            "value": self.value,
-            "low": self.low,
-            "high": self.high,
-            "confidence": self.confidence,
-            "guarantee": self.guarantee,
-            "bounds": list(self.bounds),
-            "rows_read": self.rows_read,
-            "cost": self.cost,
-            "seq": self.seq,
-            "cached": self.cached,
-            "receipt": self.receipt,
-            "made_up": self.made_up,
-        }
-
-    def rounded(self) -> tuple[str, str, str]:
-        """Return value, low and high as text, with as many decimals as the interval deserves."""
-        return _written(self, _digits(self))
-
-    def __repr__(self) -> str:
-        value, low, high = self.rounded()
-        return f"{value}  [{low}, {high}]  {self._small_print()}"
-
-    def _small_print(self) -> str:
+    @property
+    def small_print(self) -> str:
+        """The record in half a line."""
         if self.made_up:
             return f"made up, nothing read or spent; {self.question}"
         read = "asked before, free" if self.cached else f"{self.rows_read:,} rows read"
         return f"{self.guarantee}, {read}, no. {self.seq}; {self.question}"
 
-    def _repr_html_(self) -> str:
-        return (
-            f'<div style="font-variant-numeric:tabular-nums"><div>{escape(self.question)}</div>'
-            f"{interval_bar(self)}<small>{escape(repr(self))}</small></div>"
-        )
 
+class AnyAnswer(ABC):
+    """What every answer is: something with a record. The record's fields are attributes of the answer."""
 
-@dataclass(frozen=True)
-class HistogramAnswer(Mapping[str, Answer]):
-    """One answer per category, and one for `other`; the intervals hold simultaneously."""
-
-    answers: tuple[tuple[str, Answer], ...]
-
-    def __getitem__(self, category: Any) -> Answer:
-        for label, answer in self.answers:
-            if label == str(category):
-                return answer
-        raise KeyError(category)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter([label for label, _ in self.answers])
-
-    def __len__(self) -> int:
-        return len(self.answers)
+    record: Record
 
     @property
-    def cost(self) -> int:
-        """What the whole histogram cost."""
-        return self.answers[0][1].cost
+    def kind(self) -> str:
+        """The kind of question."""
+        return self.record.kind
+
+    @property
+    def question(self) -> str:
+        """How the question reads."""
+        return self.record.question
+
+    @property
+    def guarantee(self) -> str:
+        """The guarantee by which the intervals hold."""
+        return self.record.guarantee
+
+    @property
+    def confidence(self) -> float:
+        """The probability that all intervals of the dataset hold at once."""
+        return self.record.confidence
 
     @property
     def rows_read(self) -> int:
-        """Rows read for the whole histogram: one pass."""
-        return self.answers[0][1].rows_read
-
-    @property
-    def cached(self) -> bool:
-        """Whether the histogram was asked before."""
-        return self.answers[0][1].cached
-
-    @property
-    def seq(self) -> int | None:
-        """Its place in the ledger."""
-        return self.answers[0][1].seq
-
-    @property
-    def receipt(self) -> str | None:
-        """Its fingerprint in the ledger."""
-        return self.answers[0][1].receipt
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {"categories": [{"category": label} | answer.to_dict() for label, answer in self.answers]}
-
-    def __repr__(self) -> str:
-        width = max(len(label) for label in self)
-        texts = [(label, *_written(answer, 4)) for label, answer in self.answers]
-        rows = [f"{label.ljust(width)}  {value}  [{low}, {high}]" for label, value, low, high in texts]
-        return "\n".join([*rows, self.answers[0][1]._small_print()])
-
-    def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{escape(label)}</td><td>{answer.value:.4f}</td><td>{interval_bar(answer)}</td></tr>"
-            for label, answer in self.answers
-        )
-        return f"<table>{rows}</table>"
-
-
-@dataclass(frozen=True)
-class FlipsAnswer:
-    """Sampling counting queries: single coins, and the interval of their average."""
-
-    bits: tuple[int, ...]
-    average: Answer
-
-    def __len__(self) -> int:
-        return len(self.bits)
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.bits)
-
-    @property
-    def rows_read(self) -> int:
-        """Rows read for all the flips: one each."""
-        return self.average.rows_read
+        """Rows that were read for it."""
+        return self.record.rows_read
 
     @property
     def cost(self) -> int:
-        """What all the flips cost."""
-        return self.average.cost
-
-    @property
-    def cached(self) -> bool:
-        """Whether this is a first answer again, under its retry key."""
-        return self.average.cached
+        """By how much the number of answers left fell."""
+        return self.record.cost
 
     @property
     def seq(self) -> int | None:
-        """Its place in the ledger."""
-        return self.average.seq
+        """Its number in the ledger; None for a dry run."""
+        return self.record.seq
 
     @property
     def receipt(self) -> str | None:
-        """Its fingerprint in the ledger."""
-        return self.average.receipt
+        """Its fingerprint in the ledger; None for a dry run."""
+        return self.record.receipt
+
+    @property
+    def cached(self) -> bool:
+        """Whether it was asked before, and so was free."""
+        return self.record.cached
+
+    @property
+    def made_up(self) -> bool:
+        """Whether this is a dry run, on invented rows."""
+        return self.record.made_up
+
+    @abstractmethod
+    def result(self) -> dict[str, Any]:
+        """Return what was learned as JSON values: the form that the ledger keeps."""
+
+    @classmethod
+    @abstractmethod
+    def read(cls, result: Mapping[str, Any], record: Record) -> Self:
+        """Rebuild the answer from `result()`."""
+
+    @abstractmethod
+    def rows(self) -> list[tuple[str | None, Estimate]]:
+        """Return every interval with its label: the lines of a table."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {"bits": list(self.bits), "average": self.average.to_dict()}
-
-    def __repr__(self) -> str:
-        shown = "".join(map(str, self.bits[:40])) + ("..." if len(self.bits) > 40 else "")
-        return f"{shown}\n{self.average!r}"
+        """Return plain JSON values: the result and the record."""
+        known = {field.name: getattr(self.record, field.name) for field in fields(self.record)}
+        return {"kind": self.kind, "question": self.question} | self.result() | known | {"made_up": self.made_up}
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(repr(self))}</pre>"
 
 
-@dataclass(frozen=True)
-class MinimumAnswer:
-    """A point of small population loss, the interval of its loss, and how far it can be from the best.
+def record_of(answer: Mapping[str, Any]) -> Record:
+    """Return the record inside what `to_dict` wrote."""
+    return Record(**{field.name: answer[field.name] for field in fields(Record)})
 
-    `excess_bound` holds together with all intervals of the session, `expected_excess_bound` in expectation over the
-    session and for a loss whose range was fixed before it; None where the session's guarantee has no such promise.
-    `point` is in the scaled units of the loss, named by `names`.
+
+@dataclass(frozen=True, repr=False)
+class Answer(AnyAnswer):
+    """One number about the population. `low` and `high` hold for all answers of the dataset at once.
+
+    >>> a = Answer(0.25, 0.2, 0.3, Record("mean", "share of x > 0", "posterior", 0.95))
+    >>> low, high = a.interval
+    >>> float(a), low, high, f"{a:.0%}"
+    (0.25, 0.2, 0.3, '25%')
     """
 
-    point: tuple[float, ...]
-    names: tuple[str, ...]
-    loss: Answer
-    excess_bound: float | None
-    expected_excess_bound: float | None
-    iterations: int
-    gradient_evaluations: int
+    value: float
+    low: float
+    high: float
+    record: Record
+    bounds: Interval = (0.0, 1.0)
 
     @property
-    def rows_read(self) -> int:
-        """Rows read for the whole optimisation."""
-        return self.loss.rows_read
+    def interval(self) -> Interval:
+        """Low and high."""
+        return self.low, self.high
 
     @property
-    def cost(self) -> int:
-        """What the whole optimisation cost."""
-        return self.loss.cost
+    def margin(self) -> float:
+        """The larger distance between the value and an end of its interval."""
+        return max(self.high - self.value, self.value - self.low)
 
-    @property
-    def cached(self) -> bool:
-        """Whether it was asked before."""
-        return self.loss.cached
+    def __float__(self) -> float:
+        return self.value
 
-    @property
-    def seq(self) -> int | None:
-        """Its place in the ledger."""
-        return self.loss.seq
+    def __format__(self, spec: str) -> str:
+        return format(self.value, spec) if spec else str(self)
 
-    @property
-    def receipt(self) -> str | None:
-        """Its fingerprint in the ledger."""
-        return self.loss.receipt
+    def result(self) -> dict[str, Any]:
+        """Value, low, high and the declared bounds."""
+        return {"value": self.value, "low": self.low, "high": self.high, "bounds": list(self.bounds)}
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {
-            "point": dict(zip(self.names, self.point, strict=True)),
-            "loss": self.loss.to_dict(),
-            "excess_bound": self.excess_bound,
-            "expected_excess_bound": self.expected_excess_bound,
-            "iterations": self.iterations,
-            "gradient_evaluations": self.gradient_evaluations,
-        }
+    @classmethod
+    def read(cls, result: Mapping[str, Any], record: Record) -> "Answer":
+        """Rebuild the answer from `result()`."""
+        low, high = result["bounds"]
+        return cls(result["value"], result["low"], result["high"], record, (low, high))
+
+    def rows(self) -> list[tuple[str | None, Estimate]]:
+        """One interval, without a label."""
+        return [(None, Estimate(self.value, self.low, self.high))]
+
+    def rounded(self) -> tuple[str, str, str]:
+        """Return value, low and high as text, with as many decimals as the interval deserves, ends outwards."""
+        width, digits = self.high - self.low, 4
+        while digits > 0 and width > 10.0 ** (2 - digits) * 5:
+            digits -= 1
+        return write_estimate(self, digits)
 
     def __repr__(self) -> str:
-        width = max(len(name) for name in self.names)
-        shown = [f"{n.ljust(width)}  {x: .4f}" for n, x in zip(self.names[:20], self.point, strict=False)]
-        if len(self.names) > 20:
-            shown.append(f"and {len(self.names) - 20} more")
-        said = "no bound on the excess"
-        if self.excess_bound is not None:
-            said = f"excess at most {self.excess_bound:.3g}"
-        elif self.expected_excess_bound is not None:
-            said = f"excess at most {self.expected_excess_bound:.3g} in expectation"
-        return "\n".join([*shown, f"loss {self.loss!r}", f"{said}; {self.iterations:,} iterations"])
+        value, low, high = self.rounded()
+        return f"{value}  [{low}, {high}]  {self.record.small_print}"
 
     def _repr_html_(self) -> str:
-        pairs = zip(self.names, self.point, strict=True)
-        rows = "".join(f"<tr><td>{escape(name)}</td><td>{x:.4f}</td></tr>" for name, x in pairs)
-        return f"<table>{rows}</table>{self.loss._repr_html_()}"
-
-
-AnyAnswer = Answer | HistogramAnswer | FlipsAnswer | MinimumAnswer
-
-
-def from_entry(entry: Entry, plan: Plan, *, cached: bool) -> AnyAnswer:
-    """Read an answer back from its ledger entry."""
-    return from_body(
-        entry.question,
-        entry.answer,
-        plan,
-        rows_read=entry.rows_read,
-        cost=entry.cost.flips,
-        seq=entry.seq,
-        receipt=f"{entry.seq}:{entry.hash}",
-        cached=cached,
-    )
-
-
-def from_body(
-    question: Mapping[str, Any],
-    body: Mapping[str, Any],
-    plan: Plan,
-    *,
-    rows_read: int,
-    cost: int,
-    seq: int | None = None,
-    receipt: str | None = None,
-    cached: bool = False,
-) -> AnyAnswer:
-    """Build the answer object of a question from its JSON body."""
-
-    def answer(triple: list[float], text: str) -> Answer:
-        value, low, high = triple
-        first, last = body.get("bounds") or question.get("bounds", (0.0, 1.0))
-        return Answer(
-            value,
-            low,
-            high,
-            rows_read=rows_read,
-            cost=cost,
-            seq=seq,
-            cached=cached,
-            guarantee=plan.guarantee,
-            receipt=receipt,
-            question=text,
-            confidence=plan.confidence,
-            bounds=(first, last),
+        return (
+            f'<div style="font-variant-numeric:tabular-nums"><div>{escape(self.question)}</div>'
+            f"{interval_bar(self, self.bounds)}<small>{escape(repr(self))}</small></div>"
         )
 
-    text = str(question["text"])
-    if "categories" in body:
-        pairs = zip(body["categories"], body["estimates"], strict=True)
-        return HistogramAnswer(tuple((label, answer(triple, text)) for label, triple in pairs))
-    if "bits" in body:
-        return FlipsAnswer(tuple(int(bit) for bit in body["bits"]), answer(body["estimate"], text))
-    if "point" in body:
-        return MinimumAnswer(
-            tuple(map(float, body["point"])),
-            tuple(body["names"]),
-            answer(body["estimate"], text),
-            body["excess_bound"],
-            body["expected_excess_bound"],
-            int(body["iterations"]),
-            int(body["gradient_evaluations"]),
-        )
-    return answer(body["estimate"], text)
 
-
-def _written(answer: Answer, digits: int) -> tuple[str, str, str]:
-    """Write value, low and high; the ends outwards, because a promise is never rounded in its own favour."""
-    value, low, high = (f"{x:.{digits}f}" for x in (answer.value, answer.low, answer.high))
-    if float(low) > answer.low:
-        low = f"{answer.low - 10.0**-digits:.{digits}f}"
-    if float(high) < answer.high:
-        high = f"{answer.high + 10.0**-digits:.{digits}f}"
+def write_estimate(estimate: Estimate | Answer, digits: int) -> tuple[str, str, str]:
+    """Write value, low and high; the ends outwards, because a promise is never rounded in its own favor."""
+    value, low, high = (f"{x:.{digits}f}" for x in (estimate.value, estimate.low, estimate.high))
+    if float(low) > estimate.low:
+        low = f"{estimate.low - 10.0**-digits:.{digits}f}"
+    if float(high) < estimate.high:
+        high = f"{estimate.high + 10.0**-digits:.{digits}f}"
     return value, low, high
 
 
-def _digits(answer: Answer) -> int:
-    """Return how many decimals an interval deserves: about two of them inside its width."""
-    width, digits = answer.high - answer.low, 4
-    while digits > 0 and width > 10.0 ** (2 - digits) * 5:
-        digits -= 1
-    return digits
-
-
-def interval_bar(answer: Answer, width: int = 160) -> str:
+def interval_bar(estimate: Estimate | Answer, bounds: Interval = (0.0, 1.0), width: int = 160) -> str:
     """Draw the interval inside the declared bounds as a small SVG."""
-    low, high = answer.bounds
+    low, high = bounds
     span = (high - low) or 1.0
-    a, v, b = (width * ((x - low) / span) for x in (answer.low, answer.value, answer.high))
+    a, v, b = (width * ((x - low) / span) for x in (estimate.low, estimate.value, estimate.high))
     return (
-        f'<svg width="{width + 2}" height="12" role="img" aria-label="{answer.value:g}, from {answer.low:g} to'
-        f' {answer.high:g}"><rect x="1" y="5" width="{width}" height="2" fill="#ccc"/>'
+        f'<svg width="{width + 2}" height="12" role="img" aria-label="{estimate.value:g}, from {estimate.low:g} to'
+        f' {estimate.high:g}"><rect x="1" y="5" width="{width}" height="2" fill="#ccc"/>'
         f'<rect x="{a + 1:.1f}" y="3" width="{max(1.0, b - a):.1f}" height="6" rx="2" fill="#0072b2"/>'
         f'<rect x="{v:.1f}" y="1" width="2" height="10" fill="#d55e00"/></svg>'
     )

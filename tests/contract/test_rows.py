@@ -15,7 +15,7 @@ from polars.testing import assert_frame_equal
 from counting_rows import CountingRows
 from holdfast.errors import InvalidArgument, UnknownName
 from holdfast.rows import ingest, local
-from holdfast.rows.base import RowSource
+from holdfast.rows.source import RowSource
 from holdfast.rows.open import open_rows
 from holdfast.schema import Type
 from plain_query import PlainQuery

@@ -26,7 +26,7 @@ from holdfast.mechanisms.coins import Coins
 from holdfast.mechanisms.fresh_rows import FreshRows
 from holdfast.mechanisms.laplace import Laplace
 from holdfast.rows import draws, local
-from holdfast.rows.base import RowSource
+from holdfast.rows.source import RowSource
 from holdfast.rows.open import open_rows
 from toy_queries import Group, Histogram, Mean, Share
 

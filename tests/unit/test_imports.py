@@ -113,7 +113,7 @@ def test_a_module_imports_only_what_lies_below_it(module):
     [
         ("guarantees.coins", "from holdfast.planning import plan"),
         ("rows.local", "from holdfast.queries import mean"),
-        ("queries.words", "import holdfast.rows.base"),
+        ("queries.words", "import holdfast.rows.source"),
         ("ledger.chain", "from holdfast import rng"),
         ("ledger.chain", "def f():\n    from ..planning import plan"),
         ("mechanisms.coins", "try:\n    pass\nexcept ValueError:\n    from holdfast import session"),

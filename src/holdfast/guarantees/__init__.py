@@ -1,6 +1,71 @@
-"""Theorems as pure functions: no data, no randomness.
+"""One file, one guarantee: statement, plan, price, interval, margin.
 
-Every function marked `@theorem` carries its statement, its source, what it does not cover, and the page of
-`docs/proofs/` that proves it. Symbols are those of the proofs: n rows, k queries, ell rows per query, alpha the
-error, beta the failure probability, B the total number of flips. Logarithms are natural.
+guarantee     what a guarantee is; terms and goals
+statistic     what is asked of the population, as guarantees see it
+release       what leaves a mechanism
+plan          `holdfast.plan`: every guarantee compared
+posterior, information, split, dp, paper    the guarantees
+mathematics/  theorems they share
+
+To add one: a file with a subclass of `Guarantee`, and `GUARANTEES.register(name, cls)`.
 """
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from holdfast.errors import PlanConflict
+from holdfast.registry import Registry
+
+if TYPE_CHECKING:
+    from holdfast.guarantees.guarantee import Guarantee
+
+OWN = ("posterior", "information", "dp", "paper", "split")
+
+
+def _load() -> None:
+    for name in OWN:
+        import_module(f"holdfast.guarantees.{name}")
+
+
+GUARANTEES: "Registry[type[Guarantee[Any]]]" = Registry("guarantee", group="holdfast.guarantees", load=_load)
+
+
+def read(recorded: Mapping[str, Any], *, location: str = "the ledger") -> "Guarantee[Any]":
+    """Return the guarantee whose terms a ledger's first entry records.
+
+    Parameters
+    ----------
+    recorded
+        What `Guarantee.to_json` wrote.
+    location
+        Where it was found, for messages.
+
+    Raises
+    ------
+    PlanConflict
+        The name, the version or one of the terms is not known here: nobody certifies what he does not understand.
+    """
+    values = {name: value for name, value in recorded.items() if name not in ("guarantee", "version", "caps")}
+    name, version = recorded.get("guarantee"), recorded.get("version")
+    known = GUARANTEES.get(name)
+    if known is None:
+        raise PlanConflict(
+            f"{location} promises by the guarantee {name!r}, which this installation does not know; it knows"
+            f" {', '.join(GUARANTEES.names())}. Install the version or the package that wrote it.",
+            guarantee=name,
+        )
+    if version != known.version:
+        raise PlanConflict(
+            f"{location} promises by version {version!r} of the guarantee {name!r}; this installation knows version"
+            f" {known.version}. Install the version of holdfast that wrote it.",
+            guarantee=name,
+            version=version,
+        )
+    try:
+        return known(known.reads.from_json(values))
+    except PlanConflict as unreadable:
+        raise PlanConflict(
+            f"{location} cannot be continued. {unreadable} Install the version of holdfast that wrote it.",
+            guarantee=name,
+        ) from None

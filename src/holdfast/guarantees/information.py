@@ -1,107 +1,59 @@
-"""The information guarantee: a session of B flips tells at most B/(2n) nats about the rows.
+"""The information guarantee: a session of B coins tells at most B/(2n) nats about the rows.
 
-Every draw gets extra mass 1/n per outcome. Valid for any mixture of coins, sampling counting queries and noisy
-answers whose cost is stated in flips.
+Every draw gets extra mass 1/n per outcome. Valid for any mixture of coins, single flips (sampling counting queries) and
+noisy answers whose cost is stated in coins.
 """
 
-from math import exp, log, log1p, sqrt
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil, exp, log, log1p, sqrt
+
+import numpy as np
+from scipy.special import expit
 
 from holdfast import check
+from holdfast.errors import InvalidArgument
+from holdfast.guarantees import GUARANTEES
+from holdfast.guarantees.guarantee import EVERYTHING, Goal, Guarantee, Terms, around, ratio, refuse_noise
+from holdfast.guarantees.mathematics import amplification, cost, descent
 from holdfast.guarantees.mathematics import debias as coins
-from holdfast.guarantees.mathematics.concentration import SAFE, clopper_pearson, kl, kl_lower, kl_upper
+from holdfast.guarantees.mathematics.concentration import (
+    SAFE,
+    clopper_pearson,
+    clopper_pearson_width,
+    hoeffding_radius,
+    kl,
+    kl_range,
+    laplace_radius,
+)
+from holdfast.guarantees.mathematics.cost import session_nats
+from holdfast.guarantees.mathematics.search import Vector, sampled_rows, zoom
 from holdfast.guarantees.mathematics.theorem import theorem
+from holdfast.guarantees.release import NoisyMeans, Release, Tally
+from holdfast.guarantees.statistic import Interval, Statistic
 
-Interval = tuple[float, float]
-
-
-@theorem("here (one draw)", proof="information.md")
-def draw_cost(outcomes: int) -> int:
-    """Return the cost, in flips, of one draw with this many outcomes.
-
-    Statement
-        One row drawn uniformly with replacement, c outcomes, each with extra mass 1/n: for every sample of
-        n >= max(c, 2) rows, sum_i KL(P || P_-i) <= (c-1)/(2n). A flip is a draw with two outcomes.
-
-    Not covered
-        Draws without replacement; extra mass below 1/n.
-
-    >>> draw_cost(2), draw_cost(3)
-    (1, 2)
-    """
-    check.whole(2, outcomes=outcomes)
-    return outcomes - 1
-
-
-@theorem("here; Laplace by pure-DP, Gaussian by leave-one-out", proof="information.md")
-def private_cost(eps0: float, *, n: int) -> float:
-    """Return the cost, in flips, of a pure eps0-DP answer.
-
-    Statement
-        An eps0-DP answer tells at most n eps0^2/2 nats, as much as n^2 eps0^2 flips.
-
-    Not covered
-        (epsilon, delta)-DP answers.
-
-    >>> round(private_cost(0.001, n=1000), 6)
-    1.0
-    """
-    check.positive(eps0=eps0, n=n)
-    return n * n * eps0 * eps0
-
-
-@theorem("here; reference law with mean ((n-1) mean_-i + 1/2)/n", proof="information.md")
-def gaussian_cost(sigma: float, *, n: int) -> float:
-    """Return the cost, in flips, of the full mean plus Gaussian noise of deviation sigma.
-
-    Statement
-        At most 1/(8 sigma^2 n) nats, as much as 1/(4 sigma^2) flips: the price of ell = 1/(4 sigma^2) coins.
-
-    Not covered
-        Means of values outside [0, 1] (rescale sigma).
-
-    >>> gaussian_cost(0.005, n=10**6)
-    10000.0
-    """
-    check.positive(sigma=sigma, n=n)
-    return 1 / (4 * sigma * sigma)
-
-
-@theorem("here (a whole adaptive session)", proof="information.md")
-def session_nats(flips: float, *, n: int) -> float:
-    """Return a bound on what the transcript tells about the rows.
-
-    Statement
-        I(S; transcript) <= B/(2n) nats for B flips, however adaptively they were chosen; only the cap B is fixed
-        in advance.
-
-    Not covered
-        Anything that reaches the analyst beside the released outcomes.
-
-    >>> session_nats(2_000, n=1_000)
-    1.0
-    """
-    check.positive(n=n)
-    return flips / (2 * n)
+ROWS_PER_OUTCOME = 10  # fewer rows than that for each outcome, and answers are mostly noise
 
 
 @theorem("here (simultaneous, adaptive)", proof="information.md")
-def radius(flips: float, *, n: int, k: int, beta: float) -> float:
+def radius(charge: float, *, n: int, k: int, beta: float) -> float:
     """Return r: with probability >= 1 - beta, n kl(q(S) || q(D)) <= r for all of k adaptive queries.
 
     Statement
         r is the smallest number >= log(2k/beta) with kl(beta || 2k e^-r) >= B/(2n).
 
     Not covered
-        More than k queries or B flips.
+        More than k queries or B coins.
 
     >>> radius(1e8, n=10**6, k=10**4, beta=0.04) <= simple_radius(1e8, n=10**6, k=10**4, beta=0.04)
     True
     """
     check.whole(k=k)
     check.probability(beta=beta)
-    nats = session_nats(flips, n=n)
+    nats = session_nats(charge, n=n)
     # In y = r - log(2k): f(y) = kl(beta || e^-y) is convex and increasing above log(1/beta). Newton from above.
-    y = simple = simple_radius(flips, n=n, k=k, beta=beta) - log(2 * k)
+    y = simple = simple_radius(charge, n=n, k=k, beta=beta) - log(2 * k)
     for _ in range(60):
         x = exp(-y)
         slope = (beta - x) / (1 - x)
@@ -120,17 +72,10 @@ def _divergence_from(beta: float, y: float) -> float:
     return beta * (y + log(beta)) + (1 - beta) * (log1p(-beta) - log1p(-x))
 
 
-def simple_radius(flips: float, *, n: int, k: int, beta: float) -> float:
+def simple_radius(charge: float, *, n: int, k: int, beta: float) -> float:
     """Return the simple sufficient form (B/(2n) + h(beta))/beta + log(2k), h the binary entropy."""
     entropy = -beta * log(beta) - (1 - beta) * log(1 - beta)
-    return (session_nats(flips, n=n) + entropy) / beta * SAFE + log(2 * k)
-
-
-def widen(sample: Interval, *, n: float, r: float) -> Interval:
-    """Return every d with n kl(s || d) <= r for some s in the interval: from the sample to the population."""
-    if n <= 0:
-        return 0.0, 1.0
-    return kl_lower(sample[0], r / n), kl_upper(sample[1], r / n)
+    return (session_nats(charge, n=n) + entropy) / beta * SAFE + log(2 * k)
 
 
 @theorem("here", proof="information.md")
@@ -146,7 +91,7 @@ def outcome_interval(count: int, ell: int, *, outcomes: int, n: int, r: float, l
     """
     ends = clopper_pearson(count, ell, level)
     low, high = (coins.debias(p, outcomes=outcomes, mass=1 / n) for p in ends)
-    return widen((low, high), n=n, r=r)
+    return kl_range((low, high), n=n, r=r)
 
 
 @theorem("here (conditional means)", proof="information.md")
@@ -170,12 +115,12 @@ def group_interval(ones: int, included: int, ell: int, *, n: int, r: float, leve
     if pi[0] <= 2 * mass:
         return 0.0, 1.0
     sample = coins.group_mean_range(theta, pi, mass=mass)
-    return widen(sample, n=n * coins.group_share(pi[0], mass=mass), r=r)
+    return kl_range(sample, n=n * coins.group_share(pi[0], mass=mass), r=r)
 
 
 @theorem("here (sampling counting queries)", proof="information.md")
-def sampling_accuracy(*, n: int, r: float) -> float:
-    """Return alpha with |E[M(q)] - q(D)| <= alpha for every flip of the session.
+def flip_margin(*, n: int, r: float) -> float:
+    """Return the margin alpha with |E[M(q)] - q(D)| <= alpha for every flip of the session.
 
     Statement
         A flip has expectation within 1/n of q(S), and q(S) is within sqrt(r/(2n)) of q(D).
@@ -183,8 +128,223 @@ def sampling_accuracy(*, n: int, r: float) -> float:
     Not covered
         What a single 0 or 1 says: only its expectation is promised.
 
-    >>> round(sampling_accuracy(n=10**6, r=200.0), 6)
+    >>> round(flip_margin(n=10**6, r=200.0), 6)
     0.010001
     """
     check.positive(n=n)
     return 1 / n + sqrt(r / (2 * n))
+
+
+@dataclass(frozen=True, kw_only=True)
+class InformationTerms(Terms):
+    """`radius` is r of the theorem; `epsilon` that of one noisy answer where those are planned for."""
+
+    beta1: float  # for the radius
+    beta2: float  # for the intervals of coins and noise
+    radius: float
+    epsilon: float | None = None
+
+    @property
+    def mass(self) -> float:
+        """The extra mass of every outcome."""
+        return 1 / self.rows
+
+    @property
+    def charge_per_answer(self) -> int:
+        """Noisy answers cost n^2 epsilon^2 coins each."""
+        if self.epsilon is None:
+            return super().charge_per_answer
+        return ceil(cost.private_cost(self.epsilon, n=self.rows))
+
+
+class Information(Guarantee[InformationTerms]):
+    """Coins, single flips and Laplace answers in any mixture; beta enters by its inverse."""
+
+    name = "information"
+    mechanisms = ("coins", "laplace")
+    reads = InformationTerms
+
+    def __init__(self, terms: InformationTerms) -> None:
+        super().__init__(terms)
+        self._level = terms.beta2 / terms.statements
+
+    @classmethod
+    def plan(cls, goal: Goal, mechanism: str) -> InformationTerms | None:
+        """Return the best rows per answer and split of beta."""
+        if goal.rows < 2 * ROWS_PER_OUTCOME:
+            return None
+        return _PLANNERS[mechanism](goal)
+
+    def supports(self, statistic: Statistic) -> None:
+        """Anything but histograms that would be mostly noise; single flips by coins only."""
+        if self.terms.epsilon is not None:
+            self.refuse_flips(statistic)
+        if ROWS_PER_OUTCOME * statistic.outcomes > self.terms.rows:
+            raise InvalidArgument(
+                f"A question with {statistic.outcomes} outcomes needs at least"
+                f" {ROWS_PER_OUTCOME * statistic.outcomes:,} rows, or its answer is mostly noise; there are"
+                f" {self.terms.rows:,}. Ask about fewer categories at once.",
+                outcomes=statistic.outcomes,
+                most=self.terms.rows // ROWS_PER_OUTCOME,
+            )
+        refuse_noise(statistic, mass=self.terms.mass)
+
+    def charge(self, statistic: Statistic, draws: int) -> int:
+        """c-1 for a draw with c outcomes; n^2 epsilon^2 for every noisy mean."""
+        if self.terms.epsilon is None:
+            return draws * cost.draw_cost(statistic.outcomes)
+        return statistic.intervals * self.terms.charge_per_answer
+
+    @property
+    def flexible(self) -> bool:
+        """Coins have a margin for any number of draws; noisy answers were planned for one."""
+        return self.terms.epsilon is None
+
+    def _margin(self, draws: int) -> float:
+        width = float(clopper_pearson_width(draws, self._level))
+        step = sqrt(self.terms.radius / (2 * self.terms.rows))
+        return min(1.0, width / (1 - 2 * self.terms.mass) + step)
+
+    def share(self, release: Release, part: int) -> Interval:
+        """By `outcome_interval` for coins; by noise, sampling and the radius for noisy means."""
+        n, r = self.terms.rows, self.terms.radius
+        if isinstance(release, Tally):
+            outcomes = len(release.counts)
+            return outcome_interval(
+                release.count(part), release.draws, outcomes=outcomes, n=n, r=r, level=self._level
+            )
+        return kl_range(self._on_sample(release, part), n=n, r=r)
+
+    def group(self, release: Release) -> Interval:
+        """By `group_interval` for coins; by the ratio of two noisy means."""
+        n, r = self.terms.rows, self.terms.radius
+        if isinstance(release, Tally):
+            _, zeros, ones = release.counts
+            return group_interval(ones, zeros + ones, release.draws, n=n, r=r, level=self._level)
+        share, total = (self._on_sample(release, part) for part in range(2))
+        return kl_range(ratio(total, share), n=n * share[0], r=r) if share[0] > 0 else EVERYTHING
+
+    def _on_sample(self, release: Release, part: int) -> Interval:
+        """Return the interval for a mean on the sample from its noisy answer: noise, its grid, and subsampling."""
+        if not isinstance(release, NoisyMeans):
+            raise self.cannot_certify(type(release).__name__)
+        level = self._level / 2
+        radius = laplace_radius(release.scale, level) + release.grid
+        if release.draws < self.terms.rows:
+            radius += hoeffding_radius(release.draws, level)
+        return around(release.means[part], radius)
+
+    @property
+    def covers(self) -> tuple[str, ...]:
+        """Any mixture."""
+        return self.mechanisms
+
+    @property
+    def coin_mass(self) -> float:
+        """1/n."""
+        return self.terms.mass
+
+    def epsilon_for(self, draws: int) -> float:
+        """The planned epsilon, or the one at which an answer costs as much as `draws` coins."""
+        if self.terms.epsilon is not None:
+            return self.terms.epsilon
+        return sqrt(draws) / self.terms.rows * (1 - 1e-12)  # so that rounding never charges one coin more
+
+    @property
+    def statement_level(self) -> float:
+        """An equal part of beta2."""
+        return self._level
+
+    def excess(self, on_rows: float, *, R: float, lipschitz: float, curvature: float) -> float | None:
+        """By `radius_step`."""
+        return on_rows + descent.radius_step(R, r=self.terms.radius, n=self.terms.rows)
+
+
+@lru_cache(maxsize=4096)
+def _planned_coins(goal: Goal) -> InformationTerms:
+    n, k, beta, fixed = goal.rows, goal.statements, goal.beta, goal.rows_per_query
+
+    def margin(log_ell: Vector, logit: Vector) -> Vector:
+        ell, split = np.exp(log_ell), expit(logit)
+        b1 = split * beta
+        r = ((goal.queries * ell + goal.flips) / (2 * n) + _entropy(b1)) / b1 + log(2 * k)
+        width: Vector = clopper_pearson_width(ell, (1 - split) * beta / k) * n / (n - 2) + np.sqrt(r / (2 * n))
+        return width
+
+    ells = (0.0, log(n)) if fixed is None else (log(fixed), log(fixed))
+    log_ell, logit = zoom(margin, [ells, (-1.5, 6.0)])
+    ell = fixed or max(1, int(np.exp(log_ell)))
+    # Flips alone need no binomial interval; a twentieth is kept for the averages that `flips` releases.
+    beta1 = float(expit(logit)) * beta if goal.queries else 0.95 * beta
+    charge = goal.queries * ell + goal.flips
+    r = radius(charge, n=n, k=k, beta=beta1)
+    if goal.queries:
+        width = float(clopper_pearson_width(ell, (beta - beta1) / k)) * n / (n - 2) + sqrt(r / (2 * n))
+    else:
+        width = flip_margin(n=n, r=r)
+    return InformationTerms(
+        rows=n,
+        queries=goal.queries,
+        flips=goal.flips,
+        confidence=goal.confidence,
+        margin=min(1.0, width),
+        rows_per_query=ell if goal.queries else 1,
+        charge=charge,
+        mechanism="coins",
+        beta1=beta1,
+        beta2=beta - beta1,
+        radius=r,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _planned_laplace(goal: Goal) -> InformationTerms | None:
+    n, k, beta = goal.rows, goal.queries, goal.beta
+    if goal.flips:
+        return None
+
+    def full_scan(log_eps: Vector, logit: Vector) -> Vector:
+        eps0, split = np.exp(log_eps), expit(logit)
+        b1, level = split * beta, (1 - split) * beta / (2 * k)
+        r = (k * n * eps0**2 / 2 + _entropy(b1)) / b1 + log(2 * k)
+        total: Vector = np.log(1 / level) / (n * eps0) + np.sqrt(r / (2 * n))
+        return total
+
+    log_eps, logit = zoom(full_scan, [(log(1e-3 / n), log(2.0)), (-1.5, 6.0)], levels=11)
+    eps0, beta1 = float(np.exp(log_eps)), float(expit(logit)) * beta
+    each = ceil(cost.private_cost(eps0, n=n))
+    r = radius(k * each, n=n, k=k, beta=beta1)
+    level = (beta - beta1) / (2 * k)
+
+    def margin(ell: int) -> float:
+        eps = amplification.epsilon_without_replacement(eps0, ell=ell, n=n)
+        sampling = hoeffding_radius(ell, level) if ell < n else 0.0
+        return sampling + laplace_radius(1 / (ell * eps), level) + sqrt(r / (2 * n))
+
+    ell = min(n, goal.rows_per_query or sampled_rows(margin, n))
+    return InformationTerms(
+        rows=n,
+        queries=k,
+        flips=0,
+        confidence=goal.confidence,
+        margin=min(1.0, margin(ell)),
+        rows_per_query=ell,
+        charge=k * each,
+        mechanism="laplace",
+        beta1=beta1,
+        beta2=beta - beta1,
+        radius=r,
+        epsilon=eps0,
+    )
+
+
+def _entropy(b: Vector) -> Vector:
+    binary: Vector = -b * np.log(b) - (1 - b) * np.log1p(-b)
+    return binary
+
+
+_PLANNERS: dict[str, Callable[[Goal], InformationTerms | None]] = {
+    "coins": _planned_coins,
+    "laplace": _planned_laplace,
+}
+GUARANTEES.register(Information.name, Information)

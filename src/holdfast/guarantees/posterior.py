@@ -5,18 +5,26 @@ then within sqrt(chi mu (1-mu)) of mu, its mean under the posterior of the rows 
 binomial intervals of the coins contain mu. chi depends on n, B, a and beta only.
 """
 
+from dataclasses import dataclass
+from functools import lru_cache
 from math import e, exp, inf, log, sqrt
 from typing import Any
 
 import numpy as np
-from scipy.special import gammaln
+from scipy.special import expit, gammaln
 
 from holdfast import check
 from holdfast.guarantees.mathematics import debias as coins
-from holdfast.guarantees.mathematics.concentration import SAFE, clopper_pearson
+from holdfast.guarantees import GUARANTEES
+from holdfast.guarantees.guarantee import Goal, Guarantee, Terms, refuse_noise
+from holdfast.guarantees.mathematics import cost, descent
+from holdfast.guarantees.mathematics.concentration import SAFE, clopper_pearson, clopper_pearson_width
+from holdfast.guarantees.mathematics.search import Vector, zoom
 from holdfast.guarantees.mathematics.theorem import theorem
+from holdfast.guarantees.release import Release, Tally
+from holdfast.guarantees.statistic import Interval, Statistic
 
-Interval = tuple[float, float]
+MOST_MASS = 0.16  # so that a group, with three outcomes, is still at most half noise
 ORDERS = np.arange(2, 21)  # moments p that are tried
 
 
@@ -166,3 +174,124 @@ def first_moment(n: int, flips: float, mass: float) -> float:
     e0 = n / (n - 1) ** 2
     A = n * mass * (1 - mass) / (1 - 2 * mass) ** 2
     return A * (exp(e0 * flips / A) - 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PosteriorTerms(Terms):
+    """`mass` is the extra mass of every outcome; `chi` widens from posterior to population; None: no promise."""
+
+    mass: float
+    beta1: float  # for chi
+    beta2: float  # for the exact binomial intervals
+    chi: float | None
+
+
+class Posterior(Guarantee[PosteriorTerms]):
+    """Coins with a planned extra mass; the failure probability enters by its logarithm."""
+
+    name = "posterior"
+    mechanisms = ("coins",)
+    reads = PosteriorTerms
+
+    def __init__(self, terms: PosteriorTerms) -> None:
+        super().__init__(terms)
+        self._chi = inf if terms.chi is None else terms.chi
+        self._level = level(terms.beta2, k=terms.statements)
+
+    @classmethod
+    def plan(cls, goal: Goal, mechanism: str) -> PosteriorTerms | None:
+        """Return the best rows per answer, mass and split of beta; nothing is claimed about single flips."""
+        return None if goal.flips or goal.rows < 2 else _planned(goal, mechanism)
+
+    def supports(self, statistic: Statistic) -> None:
+        """Anything but single flips and histograms that would be mostly noise."""
+        self.refuse_flips(statistic)
+        refuse_noise(statistic, mass=self.terms.mass)
+
+    def charge(self, statistic: Statistic, draws: int) -> int:
+        """c-1 for a draw with c outcomes."""
+        return draws * cost.draw_cost(statistic.outcomes)
+
+    @property
+    def flexible(self) -> bool:
+        """Any number of draws has a margin."""
+        return True
+
+    def _margin(self, draws: int) -> float:
+        width = float(clopper_pearson_width(draws, self._level))
+        return min(1.0, width / (1 - 2 * self.terms.mass) + sqrt(self._chi) / 2)
+
+    def share(self, release: Release, part: int) -> Interval:
+        """By `outcome_interval`."""
+        if not isinstance(release, Tally):
+            raise self.cannot_certify(type(release).__name__)
+        return outcome_interval(
+            release.count(part),
+            release.draws,
+            outcomes=len(release.counts),
+            mass=self.terms.mass,
+            chi=self._chi,
+            level=self._level,
+        )
+
+    def group(self, release: Release) -> Interval:
+        """By `group_interval`."""
+        if not isinstance(release, Tally):
+            raise self.cannot_certify(type(release).__name__)
+        _, zeros, ones = release.counts
+        return group_interval(
+            ones, zeros + ones, release.draws, mass=self.terms.mass, chi=self._chi, level=self._level
+        )
+
+    @property
+    def coin_mass(self) -> float:
+        """The planned mass."""
+        return self.terms.mass
+
+    @property
+    def statement_level(self) -> float:
+        """An equal part of beta2."""
+        return self.terms.beta2 / self.terms.statements
+
+    def excess(self, on_rows: float, *, R: float, lipschitz: float, curvature: float) -> float | None:
+        """By `posterior_excess`."""
+        return descent.posterior_excess(on_rows, R=R, lipschitz=lipschitz, H=curvature, chi=self._chi)
+
+    def expected_excess_step(self, R: float) -> float | None:
+        """By information, whose theorem needs a mass of at least 1/n."""
+        return super().expected_excess_step(R) if self.terms.mass >= 1 / self.terms.rows else None
+
+
+@lru_cache(maxsize=4096)
+def _planned(goal: Goal, mechanism: str) -> PosteriorTerms:
+    n, k, beta, fixed = goal.rows, goal.queries, goal.beta, goal.rows_per_query
+
+    def margin(log_ell: Vector, log_a: Vector, logit: Vector) -> Vector:
+        ell, a, split = np.exp(log_ell), np.exp(log_a), expit(logit)
+        each = (1 - split) * beta / (np.e * k)
+        width: Vector = clopper_pearson_width(ell, each) / (1 - 2 * a)
+        return width + np.sqrt(chi_array(n, k * ell, a, split * beta)) / 2
+
+    ells = (log(n) * 0.2, log(n)) if fixed is None else (log(fixed), log(fixed))
+    log_ell, log_a, logit = zoom(margin, [ells, (log(1e-7), log(MOST_MASS)), (-1.5, 5.0)], points=8)
+    ell = fixed or max(1, int(np.exp(log_ell)))
+    a, beta1 = float(np.exp(log_a)), float(expit(logit)) * beta
+    widening = chi(n, k * ell, a, beta1)
+    width = float(clopper_pearson_width(ell, level(beta - beta1, k=k)))
+    return PosteriorTerms(
+        rows=n,
+        queries=k,
+        flips=0,
+        confidence=goal.confidence,
+        margin=min(1.0, width / (1 - 2 * a) + sqrt(widening) / 2),
+        rows_per_query=ell,
+        charge=k * ell,
+        mechanism=mechanism,
+        mass=a,
+        beta1=beta1,
+        beta2=beta - beta1,
+        chi=None if widening == inf else widening,
+    )
+
+
+GUARANTEES.register(Posterior.name, Posterior)

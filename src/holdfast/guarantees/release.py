@@ -25,9 +25,14 @@ class Tally(Release):
 
 @dataclass(frozen=True)
 class NoisyMeans(Release):
-    """Means of `draws` sampled rows each, one for every statistical query, plus noise; not clipped."""
+    """Means of `draws` sampled rows each, one for every statistical query, plus noise; not clipped.
+
+    `scale` is that of the noise; `grid` is how far rounding to its grid can move a mean.
+    """
 
     means: tuple[float, ...]
+    scale: float
+    grid: float
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,14 @@
 A row drawn for a question has one of finitely many outcomes. What is asked is a share of them, or a ratio:
 
     OneShare        yes or no                        the share of yes
+    SingleFlips     yes or no, each flip released    the expectation of every flip, and the share of yes
     OneMean         a coin with the row's value as   the mean of a value in [0, 1]
                     its bias
     GroupMean       excluded, 0 or 1                 the mean among rows that are not excluded
     OutcomeShares   one of c categories              the share of each
 
 A statistic says how many statements an answer makes, reads values off what was released, and asks the guarantee for
-the interval of each. Every mechanism and every guarantee speaks about statistics; none of them knows a kind of question.
+the interval of each. Mechanisms and guarantees speak about statistics; none of them knows a kind of question.
 """
 
 from abc import ABC, abstractmethod
@@ -88,6 +89,11 @@ class OneShare(_OneNumber):
     def counted(self, columns: Columns) -> tuple[int | None, ...]:
         """Rows are counted."""
         return (int(columns[0].sum()),)
+
+
+@dataclass(frozen=True)
+class SingleFlips(OneShare):
+    """The share of rows that say yes, by flips that are released one by one (sampling counting queries)."""
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,28 @@
-"""How answers are made: coins (the default), sampled rows + Laplace noise, and what people used before."""
+"""What is released: an algorithm box each, one query in, one release out.
+
+mechanism     what a mechanism is
+coins         each drawn row says one outcome, sometimes replaced by a random one
+laplace       the mean of sampled rows plus noise
+fresh_rows    the mean of rows that nobody has asked before
+exponential   pick one of many candidates, better ones more likely
+
+To add one: a file with a `Mechanism`, and `MECHANISMS.register(name, cls)`.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from holdfast.registry import Registry
+
+if TYPE_CHECKING:
+    from holdfast.mechanisms.mechanism import Mechanism
+
+OWN = ("coins", "laplace", "fresh_rows")
+
+
+def _load() -> None:
+    for name in OWN:
+        import_module(f"holdfast.mechanisms.{name}")
+
+
+MECHANISMS: "Registry[type[Mechanism]]" = Registry("mechanism", group="holdfast.mechanisms", load=_load)

@@ -12,20 +12,19 @@ for each outcome; each draws rows of its own.
 """
 
 from dataclasses import dataclass
-from math import ceil
+from typing import Any, Self
 
-import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
 
 from holdfast import check
-from holdfast.guarantees import information
+from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.mathematics import amplification
-from holdfast.mechanisms import noise
-from holdfast.mechanisms.base import Price, Release, answer_from, intervals, statistics
+from holdfast.guarantees.release import NoisyMeans
+from holdfast.guarantees.statistic import Statistic
+from holdfast.mechanisms import MECHANISMS, noise
 from holdfast.queries.query import Query
-from holdfast.rows import draws
-from holdfast.rows.base import RowSource
+from holdfast.rows.draws import WithoutReplacement, WithReplacement
+from holdfast.rows.source import RowSource
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +39,11 @@ class Laplace:
         check.whole(draws=self.draws)
         check.positive(epsilon=self.epsilon)
 
+    @classmethod
+    def under(cls, guarantee: Guarantee[Any], draws: int, start: int) -> Self:
+        """Return answers with the guarantee's epsilon."""
+        return cls(draws=draws, epsilon=guarantee.epsilon_for(draws))
+
     def epsilon_on_drawn(self, n: int) -> float:
         """Return eps', what may be spent on the drawn rows."""
         if self.replacement:
@@ -50,24 +54,20 @@ class Laplace:
         """Return the scale of the noise, 1/(ell eps')."""
         return 1 / (self.draws * self.epsilon_on_drawn(n))
 
-    def price(self, query: Query, n: int) -> Price:
-        """n^2 epsilon^2 flips for each statistical query."""
-        queries = intervals(query)
-        if not self.replacement:
-            check.at_most("rows", n, draws=self.draws)
-        flips = ceil(information.private_cost(self.epsilon, n=n))
-        return Price(queries * flips, queries, queries * self.draws, queries * self.epsilon)
+    def rows_read(self, statistic: Statistic) -> int:
+        """The rows of every statistical query."""
+        return statistic.intervals * self.draws
 
-    def release(self, query: Query, source: RowSource, rng: Generator) -> Release:
+    def release(self, query: Query, source: RowSource, rng: Generator) -> NoisyMeans:
         """Draw rows for each statistic, average, add noise."""
-        scale = self.scale(len(source))
-        values = tuple(
-            noise.laplace_mean(self._drawn(query, source, rng, part), scale) for part in range(intervals(query))
+        statistic, scale = query.statistic, self.scale(len(source))
+        selection = WithReplacement(self.draws) if self.replacement else WithoutReplacement(self.draws)
+        means = tuple(
+            noise.laplace_mean(statistic.columns(source.sample(query, selection, rng))[part], scale)
+            for part in range(statistic.intervals)
         )
-        return Release(answer_from(query, values), len(values) * self.draws, values=values)
+        grid = 2.0 ** -noise.grid_bits(self.draws)
+        return NoisyMeans(statistic.from_means(means), self.draws, means, scale, grid)
 
-    def _drawn(self, query: Query, source: RowSource, rng: Generator, part: int) -> NDArray[np.float64]:
-        """Return one statistic of freshly drawn rows: secret, never kept or logged."""
-        draw = draws.with_replacement if self.replacement else draws.without_replacement
-        rows = source.gather(draw(rng, len(source), self.draws), query.columns)
-        return statistics(query, query.evaluate(rows))[part]
+
+MECHANISMS.register("laplace", Laplace)

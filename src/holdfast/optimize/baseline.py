@@ -12,9 +12,10 @@ from numpy.random import Generator
 
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees import information
-from holdfast.lab.baselines import BLOCK
+from holdfast.optimize.gradient import GradientAt
 from holdfast.optimize.objective import Objective, Vector
-from holdfast.rows.base import RowSource
+from holdfast.rows.draws import AllRows
+from holdfast.rows.source import RowSource
 
 
 @dataclass(frozen=True)
@@ -69,11 +70,8 @@ class FullGradient:
 
     def __call__(self, point: Vector, source: RowSource, rng: Generator) -> Vector:
         """Scan, average, add noise."""
-        d = len(self.objective.ranges.lows)
-        total = np.zeros(d)
-        for start in range(0, self.n, BLOCK):
-            rows = source.gather(np.arange(start, min(self.n, start + BLOCK)), self.objective.columns)
-            for j in range(d):
-                total[j] += self.objective.coordinates(rows, point, np.full(rows.height, j)).sum()
-        noisy: Vector = total / self.n + self.sigma * self.objective.ranges.widths * rng.normal(size=d)
+        ranges, d = self.objective.ranges, len(self.objective.ranges.lows)
+        shares = source.sample(GradientAt(self.objective, point), AllRows(), rng).reshape(d, -1)
+        mean = ranges.lows + ranges.widths * shares.mean(axis=1)
+        noisy: Vector = mean + self.sigma * ranges.widths * rng.normal(size=d)
         return noisy

@@ -22,9 +22,11 @@ from holdfast.guarantees import information
 from holdfast.guarantees.mathematics import amplification
 from holdfast.mechanisms import exponential
 from holdfast.optimize.domain import Domain
-from holdfast.optimize.objective import Objective, Vector
-from holdfast.rows import draws
-from holdfast.rows.base import RowSource
+from holdfast.optimize.objective import Objective, ObjectiveQuery, Vector
+from holdfast.queries.measures import silent
+from holdfast.queries.query import Values
+from holdfast.rows.draws import WithoutReplacement
+from holdfast.rows.source import RowSource
 
 SELECTORS = ("coins", "exponential")
 
@@ -82,6 +84,42 @@ class Contest:
         return self.objective.l2 / 2 * float(point @ point) / self.width
 
 
+@dataclass(frozen=True, eq=False)
+class ScoreAt(ObjectiveQuery):
+    """The mean score of one run."""
+
+    contest: Contest
+    point: Vector
+
+    @property
+    def objective(self) -> Objective:  # type: ignore[override]
+        """What the runs minimize."""
+        return self.contest.objective
+
+    @silent
+    def evaluate(self, rows: pl.DataFrame) -> Values:
+        """Return one score per row."""
+        return self.contest.scores(rows, self.point)
+
+
+@dataclass(frozen=True, eq=False)
+class ScoresAt(ObjectiveQuery):
+    """The mean scores of all runs on the same rows."""
+
+    contest: Contest
+    points: tuple[Vector, ...]
+
+    @property
+    def objective(self) -> Objective:  # type: ignore[override]
+        """What the runs minimize."""
+        return self.contest.objective
+
+    @silent
+    def evaluate(self, rows: pl.DataFrame) -> Values:
+        """Return one line per row, one score per run."""
+        return np.column_stack([self.contest.scores(rows, point) for point in self.points])
+
+
 @dataclass(frozen=True)
 class CoinChoice:
     """Compare runs by `draws` coins each."""
@@ -107,14 +145,12 @@ class CoinChoice:
         return 2 * self.contest.width * sqrt(nats / (2 * self.draws)) / (1 - 2 * self.mass)
 
     def choose(self, points: Sequence[Vector], source: RowSource, rng: Generator) -> int:
-        """Toss fresh coins for every run; the smallest debiased mean wins."""
+        """Tally coins of its own for every run; the smallest debiased mean wins."""
         estimates = []
         for point in points:
-            indices = draws.with_replacement(rng, len(source), self.draws)
-            rows = source.gather(indices, self.contest.objective.columns)
-            ones = int(np.count_nonzero(rng.random(self.draws) < self.contest.scores(rows, point)))
-            released = rng.binomial(ones, 1 - self.mass) + rng.binomial(self.draws - ones, self.mass)
-            share = (released / self.draws - self.mass) / (1 - 2 * self.mass)
+            query = ScoreAt(self.contest, point)
+            ones = int(source.tally(query, draws=self.draws, mass=self.mass, rng=rng)[1])
+            share = (ones / self.draws - self.mass) / (1 - 2 * self.mass)
             estimates.append(share + self.contest.exact(point))
         return int(np.argmin(estimates))
 
@@ -150,9 +186,9 @@ class ExponentialChoice:
     def choose(self, points: Sequence[Vector], source: RowSource, rng: Generator) -> int:
         """Release one index, better runs more likely."""
         count = min(self.draws, len(source))
-        indices = draws.without_replacement(rng, len(source), count)
-        rows = source.gather(indices, self.contest.objective.columns)
-        scores = [-float(self.contest.scores(rows, p).mean()) - self.contest.exact(p) for p in points]
+        query = ScoresAt(self.contest, tuple(points))
+        means = source.sample(query, WithoutReplacement(count), rng).mean(axis=0)  # secret
+        scores = [-float(mean) - self.contest.exact(point) for mean, point in zip(means, points, strict=True)]
         on_drawn = amplification.epsilon_without_replacement(self.epsilon, ell=count, n=len(source))
         return exponential.choose(scores, epsilon=on_drawn, sensitivity=1 / count, rng=rng)
 

@@ -23,7 +23,7 @@ from holdfast.guarantees.mathematics import descent as theorems
 from holdfast.optimize.domain import Domain
 from holdfast.optimize.gradient import Oracle
 from holdfast.optimize.objective import Objective, Vector
-from holdfast.rows.base import RowSource
+from holdfast.rows.source import RowSource
 
 Watch = Callable[[], None]
 

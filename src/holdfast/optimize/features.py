@@ -17,12 +17,12 @@ from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.queries.build import build_mean
 from holdfast.queries.query import Query
-from holdfast.rows.columns import Loans
+from holdfast.rows.columns import BufferPool
 from holdfast.schema import Schema, Type
 
 Array = NDArray[np.float64]
 Bounds = tuple[float, float] | None
-_lend = Loans()  # a step's matrix is some megabytes: faulting it in anew would cost as much as filling it
+_pool = BufferPool()  # a step's matrix is some megabytes: faulting it in anew would cost as much as filling it
 SCALES = {"symmetric": (-1.0, 1.0), "unit": (0.0, 1.0)}
 
 
@@ -140,8 +140,8 @@ class Matrix:
 
     def of(self, rows: pl.DataFrame) -> Array:
         """Return one line per coordinate, one column per row; NaN where a value is missing."""
-        _lend.begin()
-        memory = _lend(np.dtype(np.float64), self.dimension * rows.height)
+        _pool.reset()
+        memory = _pool(np.dtype(np.float64), self.dimension * rows.height)
         matrix: Array = memory.reshape(self.dimension, rows.height)
         firsts, spans = np.zeros((len(self.numbers), 1)), np.ones((len(self.numbers), 1))
         for j, each in enumerate(self.numbers):

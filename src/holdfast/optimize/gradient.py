@@ -1,20 +1,20 @@
 """Noisy gradients: every coordinate a statistical query, all of them in one pass over freshly drawn rows.
 
     coins     ell draws for each coordinate, whose range is cut into ell slices; draw i tosses one coin, its bias how
-              much of slice i the row's coordinate fills; each coin is flipped with probability a; the share of ones is
-              debiased, not clipped: unbiased, as the slices add up to the range.
+              much of slice i the row's coordinate fills; each coin is randomized: turned over with probability a; the
+              share of ones is debiased, not clipped: unbiased, as the slices add up to the range.
     laplace   ell rows for each coordinate without replacement, their mean plus Laplace noise (A1).
 
 No row answers for two coordinates: one draw that answered d coins would have 2^d outcomes. Slices vary less than coins
 that all ask about the whole range: a fit leaves most gradients near zero, and then most slices full or empty.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
 from typing import Protocol
 
 import numpy as np
+import polars as pl
 from numpy.random import Generator
 from numpy.typing import NDArray
 
@@ -22,11 +22,11 @@ from holdfast.guarantees import information
 from holdfast.guarantees.mathematics import descent
 from holdfast.mechanisms import noise
 from holdfast.mechanisms.laplace import Laplace
-from holdfast.optimize.objective import Objective, Vector
-from holdfast.rows import draws
-from holdfast.rows.base import RowSource
-
-CELLS = 1 << 22  # numbers gathered at once
+from holdfast.optimize.objective import Objective, ObjectiveQuery, Vector
+from holdfast.queries.measures import silent
+from holdfast.queries.query import Values
+from holdfast.rows.draws import WithoutReplacement
+from holdfast.rows.source import RowSource
 
 
 class Oracle(Protocol):
@@ -67,9 +67,43 @@ class Oracle(Protocol):
         ...
 
 
+@dataclass(frozen=True, eq=False)
+class GradientAt(ObjectiveQuery):
+    """Every coordinate of the gradient at a point, each a part that is asked of rows of its own.
+
+    Its range is cut into `slices`, and draw i says how much of slice i the row's coordinate fills; with one slice,
+    every draw says where in the whole range it lies.
+    """
+
+    objective: Objective
+    point: Vector
+    slices: int = 1
+
+    @property
+    def parts(self) -> int:  # type: ignore[override]
+        """One for each coordinate."""
+        return len(self.objective.ranges.lows)
+
+    def evaluate(self, rows: pl.DataFrame) -> Values:
+        """Return what these rows say as draws 0, 1, ... of the first coordinate."""
+        draw = np.arange(rows.height)
+        return self.evaluate_parts(rows, np.zeros_like(draw), draw)
+
+    @silent
+    def evaluate_parts(self, rows: pl.DataFrame, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
+        """Return how much of its slice each row's coordinate fills, from 0 to 1."""
+        ranges = self.objective.ranges
+        values = self.objective.coordinates(rows, self.point, part)
+        values -= ranges.lows[part]
+        values *= (self.slices / ranges.widths)[part]
+        if self.slices > 1:
+            values -= draw
+        return np.clip(values, 0.0, 1.0, out=values)
+
+
 @dataclass(frozen=True)
 class CoinGradient:
-    """`ell` coins a coordinate, flipped with probability `mass`."""
+    """`ell` coins a coordinate, turned over with probability `mass`."""
 
     objective: Objective
     ell: int
@@ -104,19 +138,11 @@ class CoinGradient:
         return descent.spread(self.objective.ranges.widths.tolist(), ell=self.ell, mass=self.mass)
 
     def __call__(self, point: Vector, source: RowSource, rng: Generator) -> Vector:
-        """Draw, evaluate, toss, flip, debias."""
+        """Tally, debias."""
+        query = GradientAt(self.objective, point, self.ell)
+        counts = source.tally(query, draws=self.ell, mass=self.mass, rng=rng).reshape(-1, 2)
+        shares = (counts[:, 1] / self.ell - self.mass) / (1 - 2 * self.mass)
         ranges = self.objective.ranges
-        d = len(ranges.lows)
-        ones = np.zeros(d, dtype=np.int64)
-        for which, piece in _passes(d, self.ell, len(self.objective.columns)):
-            rows = source.gather(draws.with_replacement(rng, len(source), which.size), self.objective.columns)
-            bias = self.objective.coordinates(rows, point, which)  # secret, like everything up to the coins
-            bias -= ranges.lows[which]
-            bias *= (self.ell / ranges.widths)[which]
-            bias -= piece
-            ones += np.bincount(which[rng.random(which.size) < bias], minlength=d)
-        released = rng.binomial(ones, 1 - self.mass) + rng.binomial(self.ell - ones, self.mass)
-        shares = (released / self.ell - self.mass) / (1 - 2 * self.mass)
         gradient: Vector = ranges.lows + ranges.widths * shares
         return gradient
 
@@ -162,27 +188,11 @@ class LaplaceGradient:
         return float("inf")
 
     def __call__(self, point: Vector, source: RowSource, rng: Generator) -> Vector:
-        """Draw, evaluate, average, add noise."""
+        """Sample, average, add noise."""
         ranges = self.objective.ranges
-        d = len(ranges.lows)
         ell = min(self.ell, len(source))  # made-up rows are few
         scale = Laplace(draws=ell, epsilon=self.epsilon).scale(len(source))
-        together = max(1, min(d, CELLS // max(1, ell * len(self.objective.columns))))
-        means = np.empty(d)
-        for start in range(0, d, together):
-            block = np.arange(start, min(d, start + together))
-            indices = np.concatenate([draws.without_replacement(rng, len(source), ell) for _ in block])
-            which = np.repeat(block, ell)
-            rows = source.gather(indices, self.objective.columns)
-            said = (self.objective.coordinates(rows, point, which) - ranges.lows[which]) / ranges.widths[which]
-            for j, values in zip(block, np.clip(said, 0.0, 1.0).reshape(len(block), ell), strict=True):
-                means[j] = noise.laplace_mean(values, scale)
-        gradient: Vector = ranges.lows + ranges.widths * means
+        values = source.sample(GradientAt(self.objective, point), WithoutReplacement(ell), rng).astype(np.float64)
+        means = [noise.laplace_mean(of_coordinate, scale) for of_coordinate in values.reshape(-1, ell)]
+        gradient: Vector = ranges.lows + ranges.widths * np.array(means)
         return gradient
-
-
-def _passes(d: int, ell: int, columns: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Yield which coordinate and which slice of it each draw answers, in parts that fit in memory: usually one."""
-    size = max(1, CELLS // max(1, columns))
-    for start in range(0, d * ell, size):
-        yield np.divmod(np.arange(start, min(d * ell, start + size)), ell)

@@ -14,8 +14,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from holdfast.guarantees.statistic import Statistic
 from holdfast.optimize.features import Matrix, Number
-from holdfast.queries.query import Values
+from holdfast.queries.measures import MEAN, silent
+from holdfast.queries.query import Query, Values
 
 if TYPE_CHECKING:
     from holdfast.optimize.losses import LinearLoss
@@ -126,17 +128,17 @@ class LinearObjective:
         """Slope times feature; a row with a missing value says zero."""
         features = self.matrix.of(rows)
         with np.errstate(invalid="ignore"):  # NaN marks what is missing; a warning would tell that there is some
-            said = self.loss.slopes(point @ features, self._target(rows))
-        said *= features[which, np.arange(rows.height)]
-        said[np.isnan(said)] = 0.0
-        return np.clip(said, self.ranges.lows[which], self.ranges.highs[which])
+            values = self.loss.slopes(point @ features, self._target(rows))
+        values *= features[which, np.arange(rows.height)]
+        values[np.isnan(values)] = 0.0
+        return np.clip(values, self.ranges.lows[which], self.ranges.highs[which])
 
     def values(self, rows: pl.DataFrame, point: Vector) -> Vector:
         """Return each row's loss; zero where a value is missing."""
         with np.errstate(invalid="ignore"):
-            said = self.loss.losses(point @ self.matrix.of(rows), self._target(rows))
-        said[np.isnan(said)] = 0.0
-        return said
+            values = self.loss.losses(point @ self.matrix.of(rows), self._target(rows))
+        values[np.isnan(values)] = 0.0
+        return values
 
     def values_at(self, point: Vector) -> Interval:
         """Return the range that this point's own reach allows."""
@@ -149,20 +151,33 @@ class LinearObjective:
         return self.target.stretched(rows, *self.loss.target_range)
 
 
-@dataclass(frozen=True)
-class LossAt:
-    """The statistical query that certifies a point: the mean of its loss, l2 included."""
+class ObjectiveQuery(Query):
+    """A query that asks what rows say about an objective, as numbers in [0, 1]."""
 
     objective: Objective
-    point: Vector
-    kind: str = "mean"
-    outcomes: int = 2
-    identity: str | None = None
+
+    @property
+    def statistic(self) -> Statistic:
+        """A mean, or several."""
+        return MEAN
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns it reads."""
         return self.objective.columns
+
+    @property
+    def text(self) -> str:
+        """How it reads."""
+        return self.objective.text
+
+
+@dataclass(frozen=True, eq=False)
+class LossAt(ObjectiveQuery):
+    """The statistical query that certifies a point: the mean of its loss, l2 included."""
+
+    objective: Objective
+    point: Vector
 
     @property
     def exact(self) -> float:
@@ -175,16 +190,12 @@ class LossAt:
         low, high = self.objective.values_at(self.point)
         return low + self.exact, high + self.exact
 
-    @property
-    def text(self) -> str:
-        """How it reads."""
-        return self.objective.text
-
+    @silent
     def evaluate(self, rows: pl.DataFrame) -> Values:
         """Return each row's loss, clipped and rescaled to [0, 1]."""
         low, high = self.objective.values_at(self.point)
-        said: Vector = np.clip((self.objective.values(rows, self.point) - low) / (high - low), 0.0, 1.0)
-        return said
+        values: Vector = np.clip((self.objective.values(rows, self.point) - low) / (high - low), 0.0, 1.0)
+        return values
 
 
 def with_zero(values: Interval) -> Interval:

@@ -4,12 +4,12 @@ The trial asks the loss about the same row among others, in another order and al
 function of the caller's, such a loss belongs to the library's own user and never comes over a network.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, InvalidQuery
@@ -21,6 +21,7 @@ from holdfast.randomness import Randomness
 from holdfast.schema import Schema
 
 TRIED_ROWS = 64
+Function = Callable[[pl.DataFrame, Vector], ArrayLike]  # of a loss: its values, or its gradients
 
 
 @dataclass(frozen=True)
@@ -79,17 +80,17 @@ class OwnObjective:
     @property
     def identity(self) -> str | None:
         """What the caller says it is."""
-        said = getattr(self.loss, "identity", None)
-        return None if said is None else f"own: {said}"
+        given = getattr(self.loss, "identity", None)
+        return None if given is None else f"own: {given}"
 
     def coordinates(self, rows: pl.DataFrame, point: Vector, which: NDArray[np.int64]) -> Vector:
         """One coordinate of each gradient, clipped to the declared range."""
-        said = _asked(self.loss.gradients, rows, point, (self.loss.dimension,))[np.arange(rows.height), which]
-        return np.clip(said, self.ranges.lows[which], self.ranges.highs[which])
+        gradients = _evaluate(self.loss.gradients, rows, point, (self.loss.dimension,))
+        return np.clip(gradients[np.arange(rows.height), which], self.ranges.lows[which], self.ranges.highs[which])
 
     def values(self, rows: pl.DataFrame, point: Vector) -> Vector:
         """One loss per row."""
-        return _asked(self.loss.values, rows, point, ())
+        return _evaluate(self.loss.values, rows, point, ())
 
     def values_at(self, point: Vector) -> Interval:
         """The declared range, at every point."""
@@ -101,17 +102,17 @@ class OwnObjective:
         rows = made_up(shown, TRIED_ROWS, rng, hostile=0.1)
         order = rng.permutation(TRIED_ROWS)
         for spot in (domain.centre, domain.project(domain.centre + rng.normal(size=self.loss.dimension))):
-            for ask, shape in ((self.loss.gradients, (self.loss.dimension,)), (self.loss.values, ())):
-                _speaks(ask, rows, spot, shape)
-                together = _asked(ask, rows, spot, shape)
-                alone = np.concatenate([_asked(ask, row, spot, shape) for row in rows.iter_slices(1)])
-                moved = _asked(ask, rows[order.tolist()], spot, shape)
+            for function, shape in ((self.loss.gradients, (self.loss.dimension,)), (self.loss.values, ())):
+                _must_work(function, rows, spot, shape)
+                together = _evaluate(function, rows, spot, shape)
+                alone = np.concatenate([_evaluate(function, row, spot, shape) for row in rows.iter_slices(1)])
+                moved = _evaluate(function, rows[order.tolist()], spot, shape)
                 if not (_equal(together, alone) and _equal(together[order], moved)):
                     raise InvalidQuery("A loss must speak about each row by itself; this one depends on other rows.")
 
 
-def _shaped(said: Any, count: int, shape: tuple[int, ...]) -> Vector:
-    array = np.asarray(said, dtype=np.float64)
+def _shaped(result: ArrayLike, count: int, shape: tuple[int, ...]) -> Vector:
+    array = np.asarray(result, dtype=np.float64)
     if array.shape != (count, *shape):
         raise InvalidQuery(f"A loss must give arrays of shape {(count, *shape)} here; got {array.shape}.")
     array = np.array(array)
@@ -119,28 +120,28 @@ def _shaped(said: Any, count: int, shape: tuple[int, ...]) -> Vector:
     return array
 
 
-def _speaks(ask: Any, rows: pl.DataFrame, point: Vector, shape: tuple[int, ...]) -> None:
+def _must_work(function: Function, rows: pl.DataFrame, point: Vector, shape: tuple[int, ...]) -> None:
     """Refuse a loss of the wrong shape, or one that fails on every made-up row."""
     fault: Exception | None = None
     for batch in (rows, *rows.iter_slices(1)):
         try:
-            said = ask(batch, point)
+            result = function(batch, point)
         except Exception as error:  # noqa: BLE001 - the caller's code may raise anything
             fault = error
         else:
-            _shaped(said, batch.height, shape)
+            _shaped(result, batch.height, shape)
             return
     raise InvalidQuery(f"The loss fails on every made-up row, with {type(fault).__name__}.")
 
 
-def _asked(ask: Any, rows: pl.DataFrame, point: Vector, shape: tuple[int, ...]) -> Vector:
+def _evaluate(function: Function, rows: pl.DataFrame, point: Vector, shape: tuple[int, ...]) -> Vector:
     """Ask about the batch; if that fails, about each row alone, so that no row answers for another."""
     try:
-        return _shaped(ask(rows, point), rows.height, shape)
+        return _shaped(function(rows, point), rows.height, shape)
     except Exception:  # noqa: BLE001 - the caller's code may raise anything
         if rows.height <= 1:
             return np.zeros((rows.height, *shape))
-    return np.concatenate([_asked(ask, row, point, shape) for row in rows.iter_slices(1)])
+    return np.concatenate([_evaluate(function, row, point, shape) for row in rows.iter_slices(1)])
 
 
 def _equal(one: Vector, other: Vector) -> bool:

@@ -18,7 +18,7 @@ from holdfast.optimize.objective import Objective
 from holdfast.optimize.own import OwnObjective
 from holdfast.optimize.settled import Settled, fewest_iterations
 from holdfast.questions import Desk, Question
-from holdfast.rows.base import RowSource
+from holdfast.rows.source import RowSource
 
 
 def minimize(

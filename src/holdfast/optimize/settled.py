@@ -15,7 +15,7 @@ from holdfast.optimize.descent import Descent
 from holdfast.optimize.objective import LossAt, Vector
 from holdfast.optimize.progress import watched
 from holdfast.questions import Desk
-from holdfast.rows.base import RowSource
+from holdfast.rows.source import RowSource
 
 MOST_ITERATIONS = 1_000_000
 

@@ -1,4 +1,4 @@
-"""A column at rest, in one of four layouts, and how some of its rows are taken.
+"""A column at rest: how values of each type are stored, in which layout, and how some of its rows are taken.
 
     Numbers       one array; also booleans, dates (days) and timestamps
     CodedText     32-bit codes into a dictionary of the distinct texts
@@ -10,7 +10,6 @@ Missing values are marked in a separate array of booleans, which exists only whe
 
 import sys
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -18,10 +17,124 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from holdfast.rows.kinds import Kind
+from holdfast.errors import RowSourceError
+from holdfast.rows.draws import Indices
+from holdfast.schema import Type
 
-Indices = NDArray[np.int64]
-Buffer = Callable[[np.dtype[Any], int], NDArray[Any]]
+
+@dataclass(frozen=True)
+class Storage:
+    """How values of a logical type are stored. `numpy` is None for text, which has layouts of its own."""
+
+    label: str  # goes into manifests and fingerprints
+    type: Type
+    numpy: np.dtype[np.generic] | None
+    polars: pl.DataType
+
+    @property
+    def recast(self) -> bool:
+        """Whether stored numbers stand for something else (dates, timestamps)."""
+        return self.type in (Type.DATE, Type.DATETIME)
+
+
+_INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
+_UNITS = ("ms", "us", "ns")
+TEXT = Storage("text", Type.STRING, None, pl.String())
+_STORAGES = {
+    storage.label: storage
+    for storage in [
+        Storage("bool", Type.BOOL, np.dtype(np.bool_), pl.Boolean()),
+        *(Storage(t.__name__.lower(), Type.INT, np.dtype(t.__name__.lower()), t()) for t in _INTEGERS),
+        Storage("float32", Type.FLOAT, np.dtype(np.float32), pl.Float32()),
+        Storage("float64", Type.FLOAT, np.dtype(np.float64), pl.Float64()),
+        TEXT,
+        Storage("date", Type.DATE, np.dtype(np.int32), pl.Date()),
+    ]
+}
+_BY_POLARS = {storage.polars: storage for storage in _STORAGES.values()}
+
+
+def storage_of(name: str, dtype: pl.DataType) -> Storage:
+    """Return how a column of this Polars type is kept, or refuse it by name."""
+    if isinstance(dtype, pl.Datetime):
+        return _timestamp(dtype.time_unit, dtype.time_zone)
+    if isinstance(dtype, pl.Categorical | pl.Enum):
+        return TEXT
+    if dtype.__class__.__name__ == "Float16":  # half precision has no arithmetic of its own: widened
+        return _STORAGES["float32"]
+    storage = _BY_POLARS.get(dtype)
+    if storage is None:
+        raise unsupported(name, str(dtype), _way_out(dtype))
+    return storage
+
+
+def storage_named(label: str) -> Storage:
+    """Invert `Storage.label`."""
+    if label.startswith("timestamp[") and label.endswith("]"):
+        unit, _, zone = label[len("timestamp[") : -1].partition(", ")
+        if unit in _UNITS:
+            return _timestamp(unit, zone or None)
+    if label not in _STORAGES:
+        raise RowSourceError(f"No column type {label!r} is known; the folder was written by another version.")
+    return _STORAGES[label]
+
+
+def unsupported(name: str, type_name: str, way_out: str) -> RowSourceError:
+    """Word the refusal of a column's type."""
+    return RowSourceError(
+        f"Column {name!r} has type {type_name}, which holdfast does not support; {way_out}.",
+        column=name,
+        type=type_name,
+    )
+
+
+def _timestamp(unit: str, zone: str | None) -> Storage:
+    label = f"timestamp[{unit}, {zone}]" if zone else f"timestamp[{unit}]"
+    dtype = pl.Datetime(unit, zone)  # type: ignore[arg-type]  # one of _UNITS
+    return Storage(label, Type.DATETIME, np.dtype(np.int64), dtype)
+
+
+def _way_out(dtype: pl.DataType) -> str:
+    if dtype.is_nested():
+        return "drop it or unnest it first"
+    if isinstance(dtype, pl.Decimal | pl.Int128) or dtype.is_numeric():
+        return "drop it or convert it to Float64 first"
+    if isinstance(dtype, pl.Duration | pl.Time):
+        return "drop it or convert it to a number first"
+    if isinstance(dtype, pl.Null):
+        return "drop it: every value is missing"
+    return "drop it or convert it to text first"
+
+
+def _references_when_unused() -> int:
+    """How many references this Python counts for an array that only a dict and a local name hold."""
+    kept = {0: np.empty(0)}
+    memory = kept.get(0)
+    return sys.getrefcount(memory)
+
+
+_UNUSED = _references_when_unused()
+
+
+class BufferPool(threading.local):
+    """Memory that one evaluation after another on this thread writes into, so that no page is faulted in twice."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[int, str], NDArray[Any]] = {}
+        self._used = 0
+
+    def reset(self) -> None:
+        """Start anew: everything handed out before may be handed out again, unless it is still referenced."""
+        self._used = 0
+
+    def __call__(self, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
+        """Return an array whose content is undefined."""
+        key = (self._used, dtype.str)
+        self._used += 1
+        memory = self._kept.get(key)
+        if memory is None or memory.size < count or sys.getrefcount(memory) > _UNUSED:
+            memory = self._kept[key] = np.empty(count, dtype)
+        return memory[:count]
 
 
 class StoredColumn(Protocol):
@@ -37,8 +150,8 @@ class StoredColumn(Protocol):
         """The values as they are, if they are numbers or truths and none is missing."""
         ...
 
-    def take(self, name: str, indices: Indices, buffer: Buffer) -> pl.Series:
-        """Return these rows as a series, which may lie in memory lent by `buffer`."""
+    def take(self, name: str, indices: Indices, pool: BufferPool) -> pl.Series:
+        """Return these rows as a series, which may lie in memory from `pool`."""
         ...
 
     def part(self, name: str, start: int, stop: int) -> pl.Series:
@@ -50,7 +163,7 @@ class StoredColumn(Protocol):
 class Numbers:
     """Fixed-width values."""
 
-    kind: Kind
+    storage: Storage
     values: NDArray[Any]
     valid: NDArray[np.bool_] | None = None
 
@@ -63,12 +176,12 @@ class Numbers:
     def plain(self) -> NDArray[Any] | None:
         """The values, unless they stand for dates or exceed what queries call an integer."""
         wider = self.values.dtype == np.uint64
-        return None if wider or self.kind.recast or self.valid is not None else self.values
+        return None if wider or self.storage.recast or self.valid is not None else self.values
 
-    def take(self, name: str, indices: Indices, buffer: Buffer) -> pl.Series:
+    def take(self, name: str, indices: Indices, pool: BufferPool) -> pl.Series:
         """Return these rows."""
-        values = taken(self.values, indices, buffer)
-        return self._series(name, values, None if self.valid is None else taken(self.valid, indices, buffer))
+        values = take_into(self.values, indices, pool)
+        return self._series(name, values, None if self.valid is None else take_into(self.valid, indices, pool))
 
     def part(self, name: str, start: int, stop: int) -> pl.Series:
         """Return consecutive rows."""
@@ -77,8 +190,8 @@ class Numbers:
 
     def _series(self, name: str, values: NDArray[Any], valid: NDArray[np.bool_] | None) -> pl.Series:
         series = pl.Series(name, values)
-        if self.kind.recast:
-            series = series.cast(self.kind.polars)
+        if self.storage.recast:
+            series = series.cast(self.storage.polars)
         return series if valid is None else _blank(series, valid)
 
 
@@ -97,10 +210,10 @@ class CodedText:
         """Average memory of one taken value: a view of 16 bytes and its code."""
         return 21.0
 
-    def take(self, name: str, indices: Indices, buffer: Buffer) -> pl.Series:
+    def take(self, name: str, indices: Indices, pool: BufferPool) -> pl.Series:
         """Return these rows."""
-        codes = pl.Series(name, taken(self.codes, indices, buffer))
-        return self._texts(name, codes, None if self.valid is None else taken(self.valid, indices, buffer))
+        codes = pl.Series(name, take_into(self.codes, indices, pool))
+        return self._texts(name, codes, None if self.valid is None else take_into(self.valid, indices, pool))
 
     def part(self, name: str, start: int, stop: int) -> pl.Series:
         """Return consecutive rows."""
@@ -126,7 +239,7 @@ class PackedText:
         """Average memory of one taken value, as bytes objects and again as text."""
         return 100 + 2 * self.packed.size / max(1, self.starts.size - 1)
 
-    def take(self, name: str, indices: Indices, buffer: Buffer) -> pl.Series:
+    def take(self, name: str, indices: Indices, pool: BufferPool) -> pl.Series:
         """Return these rows."""
         begins = self.starts.take(indices).tolist()
         ends = self.starts.take(indices + 1).tolist()
@@ -158,7 +271,7 @@ class SeriesText:
         """Average memory of one taken value: a view, the text itself is shared."""
         return 17.0
 
-    def take(self, name: str, indices: Indices, buffer: Buffer) -> pl.Series:
+    def take(self, name: str, indices: Indices, pool: BufferPool) -> pl.Series:
         """Return these rows."""
         return self.series.gather(indices).alias(name)
 
@@ -175,43 +288,7 @@ def _missing(series: pl.Series) -> pl.Series:
     return pl.Series([None], dtype=series.dtype)
 
 
-def taken(values: NDArray[Any], indices: Indices, buffer: Buffer) -> NDArray[Any]:
-    """Return these values in memory lent by `buffer`."""
+def take_into(values: NDArray[Any], indices: Indices, pool: BufferPool) -> NDArray[Any]:
+    """Return these values in memory from `pool`."""
     # mode="clip" writes straight into `out`; the default would go through a copy to be able to fail cleanly
-    return values.take(indices, out=buffer(values.dtype, indices.size), mode="clip")
-
-
-def fresh(dtype: np.dtype[Any], count: int) -> NDArray[Any]:
-    """Return memory of its own, for rows that leave the call."""
-    return np.empty(count, dtype)
-
-
-def _count_unused() -> int:
-    """How many references this Python counts for an array that only a table and a local name hold."""
-    kept = {0: np.empty(0)}
-    memory = kept.get(0)
-    return sys.getrefcount(memory)
-
-
-_UNUSED = _count_unused()
-
-
-class Loans(threading.local):
-    """Memory lent to one evaluation after another on this thread, so that no page is faulted in twice."""
-
-    def __init__(self) -> None:
-        self._kept: dict[tuple[int, str], NDArray[Any]] = {}
-        self._lent = 0
-
-    def begin(self) -> None:
-        """Start anew: everything lent before may be lent again."""
-        self._lent = 0
-
-    def __call__(self, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
-        """Lend an array; its content is undefined."""
-        key = (self._lent, dtype.str)
-        self._lent += 1
-        memory = self._kept.get(key)
-        if memory is None or memory.size < count or sys.getrefcount(memory) > _UNUSED:  # somebody still looks at it
-            memory = self._kept[key] = np.empty(count, dtype)
-        return memory[:count]
+    return values.take(indices, out=pool(values.dtype, indices.size), mode="clip")

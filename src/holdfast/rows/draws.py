@@ -1,12 +1,17 @@
 """Which rows are drawn. Time and memory follow the number of draws, never the number of rows.
 
-with_replacement       each draw uniform on range(n), independent of the others
-without_replacement    a uniform ordered selection of distinct rows
-permuted_block         positions start, start+1, ... of one keyed shuffle of range(n): blocks that do not
-                       overlap share no row, and nobody has to remember which rows were used
+    WithReplacement       each draw uniform on range(n), independent of the others
+    WithoutReplacement    a uniform ordered selection of distinct rows
+    Fresh                 positions start, start+1, ... of one keyed shuffle of range(n): blocks that do not
+                          overlap share no row, and nobody has to remember which rows were used
+    AllRows               every row, in order
+
+Each is a frozen value; `indices(n, rng)` says which rows of n it means.
 """
 
+from dataclasses import dataclass, field
 from hashlib import sha256
+from typing import Protocol
 
 import numpy as np
 from numpy.random import Generator
@@ -19,6 +24,68 @@ Indices = NDArray[np.int64]
 # Alternating Feistel rounds; a handful suffices for large n, the rest is for n of a few rows.
 _ROUNDS = 16
 _DENSE = 4  # a quarter of all rows or more: shuffling them all is still linear in the draws
+
+
+class Selection(Protocol):
+    """A rule that selects rows; always as many of them for the same n."""
+
+    def indices(self, n: int, rng: Generator) -> Indices:
+        """Return which of n rows are selected, in order."""
+        ...
+
+
+@dataclass(frozen=True)
+class WithReplacement:
+    """`count` rows, each uniform and independent."""
+
+    count: int
+
+    def __post_init__(self) -> None:
+        check.whole(count=self.count)
+
+    def indices(self, n: int, rng: Generator) -> Indices:
+        """Draw anew."""
+        return with_replacement(rng, n, self.count)
+
+
+@dataclass(frozen=True)
+class WithoutReplacement:
+    """`count` distinct rows: every ordered selection is equally likely."""
+
+    count: int
+
+    def __post_init__(self) -> None:
+        check.whole(count=self.count)
+
+    def indices(self, n: int, rng: Generator) -> Indices:
+        """Draw anew; more rows than there are is refused."""
+        return without_replacement(rng, n, self.count)
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """Positions `start` to `start + count - 1` of the shuffle that `key` names."""
+
+    key: int = field(repr=False)  # secret: it says which rows are used when
+    start: int
+    count: int
+
+    def __post_init__(self) -> None:
+        check.whole(count=self.count)
+        check.whole(0, key=self.key, start=self.start)
+
+    def indices(self, n: int, rng: Generator) -> Indices:
+        """Look up; the generator is not used, and more rows than there are is refused."""
+        return permuted_block(self.key, n, self.start, self.count)
+
+
+@dataclass(frozen=True)
+class AllRows:
+    """Every row once, in order."""
+
+    def indices(self, n: int, rng: Generator) -> Indices:
+        """Count up; the generator is not used."""
+        return np.arange(n)
 
 
 def with_replacement(rng: Generator, n: int, count: int) -> Indices:
@@ -49,8 +116,8 @@ def _first_appearances(drawn: Indices) -> Indices:
 def permuted_block(key: int, n: int, start: int, count: int) -> Indices:
     """Return positions start .. start+count-1 of the shuffle of range(n) that `key` names.
 
-    A Feistel network permutes the next power of two; whatever lands outside range(n) walks on along its cycle
-    until it is back inside (less than two steps on average), which leaves a permutation of range(n).
+    A Feistel network permutes the next power of two; whatever lands outside range(n) is permuted again
+    until it is inside (less than two steps on average), which leaves a permutation of range(n).
     """
     check.whole(n=n)
     check.whole(0, key=key, start=start, count=count)
@@ -81,7 +148,7 @@ def _feistel(block: NDArray[np.uint64], bits: int, keys: NDArray[np.uint64]) -> 
 
 
 def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Steele, Lea and Flood's 64-bit finaliser (splitmix64); products wrap on purpose."""
+    """Steele, Lea and Flood's 64-bit finalizer (splitmix64); products wrap on purpose."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))

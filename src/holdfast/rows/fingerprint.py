@@ -12,14 +12,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from holdfast.rows.kinds import Kind
+from holdfast.rows.columns import Storage
 
 
 class ColumnDigest:
     """Hashes one column, batch after batch."""
 
-    def __init__(self, name: str, kind: Kind) -> None:
-        self.name, self.kind = name, kind
+    def __init__(self, name: str, storage: Storage) -> None:
+        self.name, self.storage = name, storage
         self.rows = 0
         self._values, self._lengths, self._missing = hashlib.sha256(), hashlib.sha256(), hashlib.sha256()
 
@@ -37,10 +37,10 @@ class ColumnDigest:
 
     def add(self, series: pl.Series) -> None:
         """Add a batch of any type."""
-        if self.kind.numpy is None:
+        if self.storage.numpy is None:
             self.texts(series, validity(series))
         else:
-            self.numbers(*physical(series, self.kind))
+            self.numbers(*physical(series, self.storage))
 
     def _mark(self, valid: NDArray[np.bool_] | None, count: int) -> None:
         if valid is not None:
@@ -50,7 +50,7 @@ class ColumnDigest:
     def line(self) -> str:
         """Return what the table's hash takes from this column."""
         digests = " ".join(each.hexdigest() for each in (self._values, self._lengths, self._missing))
-        return f"{len(self.name.encode())} {self.name} {self.kind.label} {digests}"
+        return f"{len(self.name.encode())} {self.name} {self.storage.label} {digests}"
 
 
 def fingerprint_of(columns: Sequence[ColumnDigest]) -> str:
@@ -64,13 +64,13 @@ def validity(series: pl.Series) -> NDArray[np.bool_] | None:
     return series.is_not_null().to_numpy() if series.null_count() else None
 
 
-def physical(series: pl.Series, kind: Kind) -> tuple[NDArray[np.generic], NDArray[np.bool_] | None]:
+def physical(series: pl.Series, storage: Storage) -> tuple[NDArray[np.generic], NDArray[np.bool_] | None]:
     """Return a series as stored numbers (missing ones as zero) and which of them are valid (None: all)."""
     valid = validity(series)
-    if kind.recast:
+    if storage.recast:
         series = series.to_physical()
-    elif series.dtype != kind.polars:
-        series = series.cast(kind.polars)
+    elif series.dtype != storage.polars:
+        series = series.cast(storage.polars)
     if valid is not None:
         series = series.fill_null(False if series.dtype == pl.Boolean else 0)
     return series.to_numpy(), valid

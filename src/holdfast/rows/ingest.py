@@ -1,5 +1,6 @@
-"""Turn a file into a column folder, once.
+"""Turn a file (Parquet, CSV, Arrow) into a column folder, once.
 
+    scan       the file batch by batch, with one wording for all that can be wrong with it
     lock       a sibling `.<folder>.partial`: whoever holds its lock is the only one who writes
     write      batch after batch into it; hash on the way; the manifest last; everything durable
     rename     over to the folder's name: it appears whole or not at all
@@ -14,31 +15,43 @@ import os
 import re
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from holdfast.errors import RowSourceError
-from holdfast.rows.append import ColumnFiles, NumberFiles, TextFiles
-from holdfast.rows.fingerprint import fingerprint_of
-from holdfast.rows.folder import FolderRows
-from holdfast.rows.kinds import TEXT
-from holdfast.rows.manifest import MANIFEST, ColumnEntry, Manifest, Source
-from holdfast.rows.scan import Scan, UnparsedError
+import polars as pl
 
+from holdfast.errors import RowSourceError
+from holdfast.rows.column_writer import ColumnFiles, NumberFiles, TextFiles
+from holdfast.rows.columns import TEXT, Storage, storage_of
+from holdfast.rows.fingerprint import fingerprint_of
+from holdfast.rows.folder import MANIFEST, FolderRows, Manifest, SourceFile
+
+FORMATS = {
+    ".parquet": "Parquet",
+    ".csv": "CSV",
+    ".arrow": "Arrow",
+    ".ipc": "Arrow",
+    ".feather": "Arrow",
+}
+# Errors of the reader. Their text may quote values, so it is never passed on.
+_UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, UnicodeDecodeError)
+_LOOK_AHEAD = 10_000
+_BATCH = 1 << 18
 # Distinct texts a dictionary may hold. While a table is ingested all dictionaries are in memory at once.
 _MOST_DISTINCT = 1 << 18
 _MOST_DISTINCT_IN_ALL = 1 << 21
 _OURS = re.compile(r"\d{5,}\.[a-z.]+\.npy|" + re.escape(MANIFEST))
 
 
-def ingested(path: Path, folder: Path, *, name: str | None = None, progress: bool | None = None) -> FolderRows:
+def ingest_file(path: Path, folder: Path, *, name: str | None = None, progress: bool | None = None) -> FolderRows:
     """Return the rows of a file from its column folder, written first if it is missing or out of date.
 
     A folder is up to date if the file still has the name, size and time of change it had when it was read. A
     file edited in place within one tick of the clock, to the same size, goes unnoticed.
     """
-    source = Source.of(path)
+    source = SourceFile.of(path)
     rows = _up_to_date(folder, source, name)
     if rows is not None:
         shutil.rmtree(_outdated(folder), ignore_errors=True)  # of somebody who died just after renaming
@@ -46,7 +59,7 @@ def ingested(path: Path, folder: Path, *, name: str | None = None, progress: boo
     _refuse_foreign(folder)
     try:
         with _locked_partial(folder) as partial:
-            source = Source.of(path)  # the file may have changed while we waited
+            source = SourceFile.of(path)  # the file may have changed while we waited
             rows = _up_to_date(folder, source, name)  # by whoever held the lock before
             if rows is None:
                 _write(path, source, partial, progress)
@@ -61,7 +74,7 @@ def ingested(path: Path, folder: Path, *, name: str | None = None, progress: boo
         ) from None
 
 
-def _up_to_date(folder: Path, source: Source, name: str | None) -> FolderRows | None:
+def _up_to_date(folder: Path, source: SourceFile, name: str | None) -> FolderRows | None:
     try:
         if Manifest.read(folder).source == source:
             return FolderRows(folder, name=name)
@@ -142,7 +155,7 @@ def _sync(folder: Path) -> None:
         os.close(handle)
 
 
-def _write(path: Path, source: Source, partial: Path, progress: bool | None) -> None:
+def _write(path: Path, source: SourceFile, partial: Path, progress: bool | None) -> None:
     try:
         columns = _fill(Scan(path), partial, progress)
     except UnparsedError:
@@ -151,28 +164,28 @@ def _write(path: Path, source: Source, partial: Path, progress: bool | None) -> 
     rows = columns[0].digest.rows
     if rows == 0:
         raise RowSourceError(f"{path} has no rows; holdfast needs at least one.")
-    if Source.of(path) != source:
+    if SourceFile.of(path) != source:
         raise RowSourceError(f"{path} changed while it was read; open it again.")
     manifest = Manifest(
         rows=rows,
         fingerprint=fingerprint_of([column.digest for column in columns]),
         source=source,
-        columns=tuple(ColumnEntry(**column.entry()) for column in columns),
+        columns=tuple(column.entry() for column in columns),
         files={file.name: file.stat().st_size for file in sorted(partial.iterdir())},
     )
     manifest.write(partial)
 
 
-def _fill(scan: Scan, partial: Path, progress: bool | None) -> list[ColumnFiles]:
-    texts = sum(kind is TEXT for kind in scan.kinds.values())
+def _fill(scan: "Scan", partial: Path, progress: bool | None) -> list[ColumnFiles]:
+    texts = sum(storage is TEXT for storage in scan.columns.values())
     distinct = min(_MOST_DISTINCT, _MOST_DISTINCT_IN_ALL // max(1, texts))
     columns: list[ColumnFiles] = []
     try:
-        for position, (name, kind) in enumerate(scan.kinds.items()):
+        for position, (name, storage) in enumerate(scan.columns.items()):
             columns.append(
-                TextFiles(partial, position, name, kind, distinct)
-                if kind is TEXT
-                else NumberFiles(partial, position, name, kind)
+                TextFiles(partial, position, name, storage, distinct)
+                if storage is TEXT
+                else NumberFiles(partial, position, name, storage)
             )
         with _reported(scan, progress) as advance:
             for batch in scan.batches():
@@ -188,7 +201,7 @@ def _fill(scan: Scan, partial: Path, progress: bool | None) -> list[ColumnFiles]
 
 
 @contextmanager
-def _reported(scan: Scan, progress: bool | None) -> Iterator[Callable[[int], None]]:
+def _reported(scan: "Scan", progress: bool | None) -> Iterator[Callable[[int], None]]:
     """Show progress if asked to, or on a terminal if not told otherwise."""
     if not (sys.stderr.isatty() if progress is None else progress):
         yield lambda rows: None
@@ -209,3 +222,91 @@ def _reported(scan: Scan, progress: bool | None) -> Iterator[Callable[[int], Non
     with bar:
         task = bar.add_task(scan.path.name, total=scan.rows())
         yield lambda rows: bar.advance(task, rows)
+
+
+class UnparsedError(Exception):
+    """A CSV value does not fit the type its column seemed to have: read again, looking at all rows."""
+
+
+class Scan:
+    """One reading of one file. `thorough` infers the types of a CSV file from all of its rows."""
+
+    def __init__(self, path: Path, *, thorough: bool = False) -> None:
+        self.path = path
+        self.format = FORMATS[path.suffix.lower()]
+        self._thorough = thorough
+        try:
+            self._frame = self._lazy()
+            found = self._frame.collect_schema()
+        except RowSourceError:
+            raise
+        except pl.exceptions.DuplicateError:
+            raise RowSourceError(f"{path} has two columns of the same name; rename one of them.") from None
+        except pl.exceptions.NoDataError:
+            raise RowSourceError(f"{path} is empty; holdfast needs at least one row.") from None
+        except _UNREADABLE:
+            raise self._damaged() from None
+        if not found:
+            raise RowSourceError(f"{path} has no columns; holdfast needs at least one.")
+        self.columns: dict[str, Storage] = {name: storage_of(name, dtype) for name, dtype in found.items()}
+
+    def rows(self) -> int:
+        """Count the rows without looking at them."""
+        try:
+            return int(self._frame.select(pl.len()).collect().item())
+        except _UNREADABLE:
+            raise self._damaged() from None
+
+    def batches(self) -> Iterator[pl.DataFrame]:
+        """Yield the rows in order, in batches of bounded size; all of them, or it raises."""
+        missing = self.rows()
+        reading = iter(self._frame.collect_batches(maintain_order=True, chunk_size=_BATCH))
+        while True:
+            try:
+                batch = next(reading, None)
+            except pl.exceptions.PolarsError:
+                if self.format == "CSV" and not self._thorough:
+                    raise UnparsedError from None
+                raise self._damaged() from None
+            except _UNREADABLE:
+                raise self._damaged() from None
+            if batch is None:
+                break
+            missing -= batch.height
+            yield from batch.iter_slices(_BATCH)
+        if missing:  # on some damage the reader stops without an error
+            raise self._damaged()
+
+    def _lazy(self) -> pl.LazyFrame:
+        if self.format == "Parquet":
+            return pl.scan_parquet(self.path, glob=False, hive_partitioning=False)
+        if self.format == "Arrow":
+            return pl.scan_ipc(self.path, glob=False, hive_partitioning=False)
+        header = pl.read_csv(self.path, has_header=False, n_rows=1, infer_schema=False, glob=False)
+        names = ["" if name is None else name for name in header.row(0)]
+        self._refuse_header(names)
+        self._thorough = self._thorough or not self._typed_by_head()
+        return self._csv(None if self._thorough else _LOOK_AHEAD)
+
+    def _csv(self, look_ahead: int | None) -> pl.LazyFrame:
+        return pl.scan_csv(self.path, infer_schema_length=look_ahead, try_parse_dates=True, glob=False)
+
+    def _typed_by_head(self) -> bool:
+        """Whether the first rows give every column a type that they themselves fit."""
+        try:
+            head = self._csv(_LOOK_AHEAD).head(_LOOK_AHEAD).collect()
+        except pl.exceptions.PolarsError:
+            return False
+        return all(series.null_count() < head.height for series in head)
+
+    def _refuse_header(self, names: list[str]) -> None:
+        if any("\0" in name or "\ufffd" in name for name in names):
+            raise self._damaged()
+        twice = [name for name, count in Counter(names).items() if count > 1]
+        if twice:
+            raise RowSourceError(f"{self.path} has two columns named {twice[0]!r}; rename one of them.")
+
+    def _damaged(self) -> RowSourceError:
+        return RowSourceError(
+            f"Cannot read {self.path} as {self.format}: it is cut off, damaged, or not {self.format} at all."
+        )

@@ -1,4 +1,4 @@
-"""Rows on this machine, in memory or in mapped files: the two verbs, written once for both."""
+"""Rows on this machine, in memory or in mapped files: the verbs of a row source, written once for both."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -12,20 +12,20 @@ from numpy.typing import NDArray
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, RowSourceError
-from holdfast.queries.query import Direct, Query
-from holdfast.rows import draws as draw
-from holdfast.rows.columns import Buffer, CodedText, Indices, Loans, StoredColumn, fresh, taken
+from holdfast.queries.query import Query, Values
+from holdfast.rows import draws as drawing
+from holdfast.rows.columns import BufferPool, CodedText, Storage, StoredColumn, take_into
+from holdfast.rows.draws import AllRows, Indices, Selection
 from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of
-from holdfast.rows.kinds import Kind
-from holdfast.rows.toss import flipped, tossed
+from holdfast.rows.randomize import randomized, tossed, tossed_parts
 from holdfast.schema import Column, Schema
 
-_BLOCK = 1 << 17  # draws evaluated at once: enough to forget the overhead, little enough to stay in cache
+_BLOCK = 1 << 17  # rows evaluated at once: enough to forget the overhead, little enough to stay in cache
 _BLOCK_BYTES = 256 << 20  # fewer if values are long
-_PART = 1 << 18  # rows looked at at once when everything is read
+_PIECE = 1 << 18  # rows hashed at once
 _SHOWN = 30  # columns in a printout
 
-_lend = Loans()
+_pool = BufferPool()
 
 
 class LocalRows:
@@ -34,7 +34,7 @@ class LocalRows:
     def __init__(
         self,
         name: str,
-        columns: Sequence[tuple[Column, Kind, StoredColumn]],
+        columns: Sequence[tuple[Column, Storage, StoredColumn]],
         rows: int,
         *,
         fingerprint: str | None = None,
@@ -42,7 +42,7 @@ class LocalRows:
     ) -> None:
         self._name = name
         self._rows = rows
-        self._kinds = {column.name: kind for column, kind, _ in columns}
+        self._storages = {column.name: storage for column, storage, _ in columns}
         self._stored = {column.name: stored for column, _, stored in columns}
         # Arrays that queries may see as they are; NaN would have to be NULL first.
         self._plain = {
@@ -87,44 +87,37 @@ class LocalRows:
         return self._rows
 
     def tally(self, query: Query, *, draws: int, mass: float, rng: Generator) -> NDArray[np.int64]:
-        """Draw, evaluate, toss, flip; return how often each outcome came up."""
+        """Draw, evaluate, toss, randomize; return how often each outcome came up, in each part if there are several."""
         check.whole(draws=draws)
-        columns = query.columns
-        blocks = _blocks(draws, self._block(columns))
-        counts = self._tossed(query, columns, next(blocks), rng)
-        for count in blocks:
-            counts += self._tossed(query, columns, count, rng)
-        return flipped(counts, mass, rng)
+        outcomes, parts = query.statistic.outcomes, query.parts
+        size, total = self._block(query.columns), parts * draws
+        counts = np.zeros(outcomes if parts == 1 else (parts, outcomes), np.int64)
+        for first in range(0, total, size):
+            _pool.reset()
+            rows = drawing.with_replacement(rng, self._rows, min(size, total - first))
+            # What is evaluated gets no name: its memory must be free again when the next block is drawn.
+            if parts == 1:
+                counts += tossed(self._evaluate(query, rows, first), outcomes, rng)
+            else:
+                part, draw = np.divmod(np.arange(first, first + rows.size), draws)
+                counts += tossed_parts(self._evaluate_parts(query, rows, part, draw), outcomes, rng, part, parts)
+        return randomized(counts, mass, rng)
 
-    def _tossed(self, query: Query, columns: Sequence[str], count: int, rng: Generator) -> NDArray[np.int64]:
-        _lend.begin()
-        indices = draw.with_replacement(rng, self._rows, count)
-        direct: Direct | None = getattr(query, "direct", None)
-        if direct is not None and all(name in self._plain for name in columns):
-            self._touch(indices, columns)
-            said = direct({name: taken(self._plain[name], indices, _lend) for name in columns})
-            return tossed(said, query.outcomes, rng)
-        coded = self._coded.get(columns[0]) if len(columns) == 1 and query.identity is not None else None
-        if coded is not None and coded.dictionary.len() <= count:
-            # What a row says is what its text says, so every text is asked once. Not of functions from outside, which
-            # must not see texts that were not drawn.
-            self._touch(indices, columns)
-            texts = coded.dictionary.alias(columns[0]).to_frame()
-            return tossed(query.evaluate(texts).take(taken(coded.codes, indices, _lend)), query.outcomes, rng)
-        # The frame gets no name: its memory must be free again when the next block is drawn.
-        return tossed(query.evaluate(self._frame(indices, columns, _lend)), query.outcomes, rng)
+    def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
+        """Return what selected rows say, in order; selected anew for each part if there are several. Secret."""
+        blocks = []
+        for rows, first, count in self._selected(query, selection, rng):
+            _pool.reset()
+            if query.parts == 1:
+                blocks.append(self._evaluate(query, rows, first))
+            else:
+                part, draw = np.divmod(np.arange(first, first + _height(rows)), count)
+                blocks.append(self._evaluate_parts(query, rows, part, draw))
+        # A copy, even of one block, which may lie in the pool or in the column itself.
+        values: NDArray[Any] = np.concatenate(blocks)
+        return values if query.parts == 1 else values.reshape(query.parts, -1, *values.shape[1:])
 
-    def gather(self, indices: NDArray[np.int64], columns: Sequence[str]) -> pl.DataFrame:
-        """Return these rows, in this order, of these columns."""
-        indices = np.asarray(indices)
-        if indices.ndim != 1 or (indices.size and indices.dtype.kind not in "iu"):
-            raise InvalidArgument(f"indices must be a list of whole numbers; got {indices.dtype} values.")
-        indices = indices.astype(np.int64, copy=False)
-        if indices.size and not (indices.min() >= 0 and indices.max() < self._rows):
-            raise InvalidArgument(f"indices must be at least 0 and below the number of rows ({self._rows}).")
-        return self._frame(indices, columns, fresh)
-
-    def verify_content(self) -> None:
+    def verify(self) -> None:
         """Read and hash everything again; raise if it is not the data that was opened."""
         if self._hash_content() != self.fingerprint:
             raise RowSourceError(f"{self._name} has changed: its content does not match its fingerprint.")
@@ -153,18 +146,67 @@ class LocalRows:
             self._schema[name]  # raises, with a suggestion
         return self._stored[name]
 
-    def _frame(self, indices: Indices, columns: Sequence[str], buffer: Buffer) -> pl.DataFrame:
-        self._touch(indices, columns)
+    def _evaluate(self, query: Query, rows: Indices | slice, first: int) -> Values:
+        """Evaluate a query of one part on these rows, which are its draws number `first` and so on."""
+        columns, direct = query.columns, query.direct
+        if direct is not None and all(name in self._plain for name in columns):
+            self._prefetch(rows, columns)
+            return direct({name: _values_at(self._plain[name], rows) for name in columns})
+        coded = self._coded.get(columns[0]) if len(columns) == 1 and query.identity is not None else None
+        if coded is not None and coded.dictionary.len() <= _height(rows):
+            # What a row says is what its text says, so every text is asked once. Not of functions from outside, which
+            # must not see texts that were not drawn.
+            self._prefetch(rows, columns)
+            texts = coded.dictionary.alias(columns[0]).to_frame()
+            values: Values = query.evaluate(texts).take(_values_at(coded.codes, rows), axis=0)
+            return values
+        draw = np.arange(first, first + _height(rows))
+        return self._evaluate_parts(query, rows, np.zeros_like(draw), draw)
+
+    def _evaluate_parts(
+        self, query: Query, rows: Indices | slice, part: NDArray[np.int64], draw: NDArray[np.int64]
+    ) -> Values:
+        return query.evaluate_parts(self._frame(rows, query.columns), part, draw)
+
+    def _selected(
+        self, query: Query, selection: Selection, rng: Generator
+    ) -> Iterator[tuple[Indices | slice, int, int]]:
+        """Yield rows, the number of the first of them and how many there are in a part, in blocks that fit in memory.
+
+        Numbers go on from one part to the next; small parts share a block.
+        """
+        size, parts, n = self._block(query.columns), query.parts, self._rows
+        if isinstance(selection, AllRows):  # sliced: a list of all their numbers can be longer than the columns
+            for part in range(parts):
+                for start in range(0, n, size):
+                    yield slice(start, min(start + size, n)), part * n + start, n
+            return
+        part, together = 0, 1
+        while part < parts:
+            chosen = [selection.indices(n, rng) for _ in range(min(together, parts - part))]
+            indices, count = np.concatenate(chosen), chosen[0].size
+            if indices.size and not (indices.min() >= 0 and indices.max() < n):
+                raise InvalidArgument(f"selection must be of rows 0 to {n - 1}; got others.", name="selection")
+            for start in range(0, max(1, indices.size), size):
+                yield indices[start : start + size], part * count + start, count
+            part, together = part + len(chosen), max(1, size // max(1, count))
+
+    def _frame(self, rows: Indices | slice, columns: Sequence[str]) -> pl.DataFrame:
+        self._prefetch(rows, columns)
         if not columns:
-            return pl.DataFrame(height=indices.size)  # a constant still has one value per row
-        first, *others = (self._column(name).take(name, indices, buffer) for name in columns)
+            return pl.DataFrame(height=_height(rows))  # a constant still has one value per row
+        first, *others = (self._series(name, rows) for name in columns)
         # Stacked rather than built from a list, where Polars would rename a column whose name is empty, or from a
         # dict, which it takes its time to look through.
         frame = first.to_frame()
         return frame.hstack(others) if others else frame
 
-    def _touch(self, indices: Indices, columns: Sequence[str]) -> None:
-        """Say which rows are about to be taken, to whom it may help."""
+    def _series(self, name: str, rows: Indices | slice) -> pl.Series:
+        stored = self._column(name)
+        return stored.part(name, rows.start, rows.stop) if isinstance(rows, slice) else stored.take(name, rows, _pool)
+
+    def _prefetch(self, rows: Indices | slice, columns: Sequence[str]) -> None:
+        """Say which rows are about to be read, where that makes reading them faster."""
 
     def _block(self, columns: Sequence[str]) -> int:
         row_bytes = sum(self._column(name).row_bytes for name in columns)
@@ -173,9 +215,9 @@ class LocalRows:
     def _hash_content(self) -> str:
         digests = []
         for name, stored in self._stored.items():
-            digest = ColumnDigest(name, self._kinds[name])
-            for start in range(0, self._rows, _PART):
-                digest.add(stored.part(name, start, min(start + _PART, self._rows)))
+            digest = ColumnDigest(name, self._storages[name])
+            for start in range(0, self._rows, _PIECE):
+                digest.add(stored.part(name, start, min(start + _PIECE, self._rows)))
             digests.append(digest)
         return fingerprint_of(digests)
 
@@ -184,7 +226,9 @@ def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def _blocks(total: int, size: int) -> Iterator[int]:
-    while total > 0:
-        yield min(size, total)
-        total -= size
+def _height(rows: Indices | slice) -> int:
+    return int(rows.stop - rows.start) if isinstance(rows, slice) else rows.size
+
+
+def _values_at(values: NDArray[Any], rows: Indices | slice) -> NDArray[Any]:
+    return values[rows] if isinstance(rows, slice) else take_into(values, rows, _pool)

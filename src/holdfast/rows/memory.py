@@ -8,16 +8,16 @@ import polars as pl
 from numpy.typing import NDArray
 
 from holdfast.errors import InvalidArgument, RowSourceError
-from holdfast.rows.columns import Numbers, SeriesText, StoredColumn
+from holdfast.rows.columns import Numbers, SeriesText, Storage, StoredColumn, storage_of, unsupported
 from holdfast.rows.fingerprint import physical
-from holdfast.rows.kinds import Kind, kind_of, unsupported
 from holdfast.rows.local import LocalRows
+from holdfast.rows.source import ColumnLike, FrameLike
 from holdfast.schema import Column, Type
 
 _CONVERSION = (TypeError, ValueError, OverflowError, NotImplementedError, pl.exceptions.PolarsError)
 
 
-def memory_rows(data: Any, *, name: str = "data") -> LocalRows:
+def memory_rows(data: FrameLike | Mapping[str, ColumnLike], *, name: str = "data") -> LocalRows:
     """Keep a frame or a mapping of arrays.
 
     Numbers and dates are copied, lest the data change under its ledger. Data too large to be copied belongs in a file.
@@ -47,7 +47,7 @@ def _from_frame(frame: Any, name: str) -> LocalRows:
     return _rows(series, name)
 
 
-def _from_arrays(arrays: Mapping[Any, Any], name: str) -> LocalRows:
+def _from_arrays(arrays: Mapping[str, ColumnLike], name: str) -> LocalRows:
     _names(arrays)
     return _rows([_series(column, values) for column, values in arrays.items()], name)
 
@@ -64,23 +64,24 @@ def _rows(columns: Sequence[pl.Series], name: str) -> LocalRows:
             )
     if rows == 0:
         raise RowSourceError(f"{name} has no rows; holdfast needs at least one.")
-    kinds = [kind_of(series.name, series.dtype) for series in columns]  # refuse before converting anything
-    return LocalRows(name, [_stored(each, kind) for each, kind in zip(columns, kinds, strict=True)], rows)
+    storages = [storage_of(series.name, series.dtype) for series in columns]  # refuse before converting anything
+    return LocalRows(name, [_stored(each, storage) for each, storage in zip(columns, storages, strict=True)], rows)
 
 
-def _stored(series: pl.Series, kind: Kind) -> tuple[Column, Kind, StoredColumn]:
+def _stored(series: pl.Series, storage: Storage) -> tuple[Column, Storage, StoredColumn]:
     nullable = series.null_count() > 0
-    if kind.numpy is None:
-        column = Column(series.name, kind.type, nullable)
-        return column, kind, SeriesText(series.cast(pl.String).rechunk())
-    values, valid = physical(series, kind)
+    if storage.numpy is None:
+        column = Column(series.name, storage.type, nullable)
+        return column, storage, SeriesText(series.cast(pl.String).rechunk())
+    values, valid = physical(series, storage)
     values = values.copy()  # even a frame may stand on an array that the caller goes on writing into
-    if kind.type is Type.FLOAT:
+    values.setflags(write=False)  # a scan evaluates queries on these very arrays
+    if storage.type is Type.FLOAT:
         nullable = nullable or bool(np.isnan(values).any())
-    return Column(series.name, kind.type, nullable), kind, Numbers(kind, values, valid)
+    return Column(series.name, storage.type, nullable), storage, Numbers(storage, values, valid)
 
 
-def _series(name: str, values: Any) -> pl.Series:
+def _series(name: str, values: ColumnLike) -> pl.Series:
     if isinstance(values, pl.Series):
         return values.alias(name)
     if isinstance(values, list | tuple):

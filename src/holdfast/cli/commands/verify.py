@@ -39,7 +39,7 @@ def command(
     elif target is None:
         raise InvalidArgument("Say what to verify: a dataset, a ledger, or --receipt FILE --head HASH.", name="target")
     if target is not None:
-        from holdfast.rows.scan import FORMATS
+        from holdfast.rows.ingest import FORMATS
 
         is_data = "://" not in target and (Path(target).is_dir() or Path(target).suffix.lower() in FORMATS)
         if data and not is_data:

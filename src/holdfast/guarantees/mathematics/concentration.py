@@ -189,3 +189,10 @@ def _gap(p: float, budget: float) -> float:
             break
         gap -= step
     return min(room, gap * SAFE)
+
+
+def kl_range(sample: tuple[float, float], *, n: float, r: float) -> tuple[float, float]:
+    """Return every d with n kl(s || d) <= r for some s in the interval: from the sample to the population."""
+    if n <= 0:
+        return 0.0, 1.0
+    return kl_lower(sample[0], r / n), kl_upper(sample[1], r / n)

@@ -90,3 +90,19 @@ def largest(meets: Callable[[int], float], *, low: int, high: int) -> int | None
             y, fy = candidate, value
         turn += 1
     return x
+
+
+FULL_SCAN_SLACK = 1.25  # Laplace answers read so many rows that they are at most a quarter wider than a full scan
+
+
+def sampled_rows(margin: Callable[[int], float], n: int) -> int:
+    """Return the fewest rows an answer whose margin is within FULL_SCAN_SLACK of the full scan's."""
+    full = FULL_SCAN_SLACK * margin(n)
+    low, high = 1, n
+    while low < high:
+        middle = (low + high) // 2
+        if margin(middle) <= full:
+            high = middle
+        else:
+            low = middle + 1
+    return low

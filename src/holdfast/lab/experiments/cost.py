@@ -203,23 +203,17 @@ def panels(results: Results) -> list[Panel]:
         )
         for name in ("previous work", "this work", "coins")
     ]
-    up = "rows evaluated in total"
+    total, by_queries = "rows evaluated in total", lines(results["by_queries"], "queries")
     return [
+        Panel(f"Required by the theorems, α = {ALPHA}", "questions k", total, by_queries, log="xy"),
         Panel(
-            f"Required by the theorems require, α = {ALPHA}",
-            "questions k",
-            up,
-            lines(results["by_queries"], "queries"),
-            log="xy",
-        ),
-        Panel(
-            f"Required by the theorems require, k = {QUERIES:,}",
+            f"Required by the theorems, k = {QUERIES:,}",
             "margin α",
-            up,
+            total,
             lines(results["by_alpha"], "alpha"),
             log="xy",
         ),
-        Panel(f"Counted, α = {alpha:g} (information guarantee)", "questions k", up, counted, log="xy"),
+        Panel(f"Counted, α = {alpha:g} (information guarantee)", "questions k", total, counted, log="xy"),
     ]
 
 

@@ -2,29 +2,31 @@
 
 import os
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from holdfast.rows.columns import PackedText
+from holdfast.rows.columns import Storage
 from holdfast.rows.fingerprint import ColumnDigest, physical, validity
-from holdfast.rows.kinds import Kind
+from holdfast.rows.folder import ColumnEntry, file_name
 from holdfast.schema import Type
 
 _HEADER = 128  # of a .npy file: rewritten at the end, when the length is known
-_PART = 1 << 18
+_PIECE = 1 << 18
 _DICTIONARY_BYTES = 32 << 20
 
 
 class ArrayFile:
     """A one-dimensional `.npy` file under construction."""
 
-    def __init__(self, path: Path, dtype: Any) -> None:
+    def __init__(self, path: Path, dtype: DTypeLike) -> None:
         self.path, self.dtype, self.count = path, np.dtype(dtype), 0
         self._file = path.open("wb", buffering=1 << 20)
         self._file.write(bytes(_HEADER))
@@ -51,25 +53,25 @@ class ArrayFile:
 
     def abandon(self) -> None:
         """Let go of the file, finished or not."""
-        with suppress(OSError):  # a full disk was told already
+        with suppress(OSError):  # a full disk was reported already
             self._file.close()
 
 
-class ColumnFiles:
+class ColumnFiles(ABC):
     """All files of one column. Subclasses store the values; this part marks missing ones and hashes."""
 
     layout = "numbers"
 
-    def __init__(self, folder: Path, position: int, name: str, kind: Kind) -> None:
+    def __init__(self, folder: Path, position: int, name: str, storage: Storage) -> None:
         self._folder, self._position = folder, position
-        self.digest = ColumnDigest(name, kind)
+        self.digest = ColumnDigest(name, storage)
         self.nullable = False
         self._open: list[ArrayFile] = []
         self._valid: ArrayFile | None = None
 
+    @abstractmethod
     def append(self, series: pl.Series) -> None:
         """Add one batch."""
-        raise NotImplementedError
 
     def close(self) -> None:
         """Make every file durable."""
@@ -81,17 +83,12 @@ class ColumnFiles:
         for file in self._open:
             file.abandon()
 
-    def entry(self) -> dict[str, Any]:
+    def entry(self) -> ColumnEntry:
         """Return this column's part of the manifest."""
-        return {
-            "name": self.digest.name,
-            "type": self.digest.kind.label,
-            "nullable": self.nullable,
-            "layout": self.layout,
-            "missing": self._valid is not None,
-        }
+        digest = self.digest
+        return ColumnEntry(digest.name, digest.storage.label, self.nullable, self.layout, self._valid is not None)
 
-    def _array(self, what: str, dtype: Any) -> ArrayFile:
+    def _array(self, what: str, dtype: DTypeLike) -> ArrayFile:
         file = ArrayFile(self._folder / file_name(self._position, what), dtype)
         self._open.append(file)
         return file
@@ -115,26 +112,27 @@ class ColumnFiles:
 class NumberFiles(ColumnFiles):
     """Fixed-width values."""
 
-    def __init__(self, folder: Path, position: int, name: str, kind: Kind) -> None:
-        super().__init__(folder, position, name, kind)
-        self._values = self._array("values", kind.numpy)
+    def __init__(self, folder: Path, position: int, name: str, storage: Storage) -> None:
+        super().__init__(folder, position, name, storage)
+        assert storage.numpy is not None
+        self._values = self._array("values", storage.numpy)
 
     def append(self, series: pl.Series) -> None:
         """Add one batch; NaN counts as missing for the schema, and stays NaN in the file."""
-        kind = self.digest.kind
-        values, valid = physical(series, kind)
+        storage = self.digest.storage
+        values, valid = physical(series, storage)
         self.digest.numbers(values, valid)
         self._values.append(values)
         self._mark(valid, values.size)
-        if kind.type is Type.FLOAT and not self.nullable:
+        if storage.type is Type.FLOAT and not self.nullable:
             self.nullable = bool(np.isnan(values).any())
 
 
 class TextFiles(ColumnFiles):
     """Text: codes into a dictionary while it stays small, else packed end to end."""
 
-    def __init__(self, folder: Path, position: int, name: str, kind: Kind, most_distinct: int) -> None:
-        super().__init__(folder, position, name, kind)
+    def __init__(self, folder: Path, position: int, name: str, storage: Storage, most_distinct: int) -> None:
+        super().__init__(folder, position, name, storage)
         self._most_distinct = most_distinct
         self._codes: ArrayFile | None = self._array("codes", np.uint32)
         self._dictionary = pl.DataFrame(schema={"text": pl.String, "code": pl.UInt32})
@@ -169,11 +167,11 @@ class TextFiles(ColumnFiles):
             self._pack(texts if texts.len() else pl.Series([""]))
         super().close()
 
-    def entry(self) -> dict[str, Any]:
+    def entry(self) -> ColumnEntry:
         """Return this column's part of the manifest."""
-        texts = max(1, self._dictionary.height)
         packed = self._texts.count if self._texts is not None else 0
-        return super().entry() | {"bytes": packed} | ({"distinct": texts} if self._codes is not None else {})
+        distinct = 0 if self._codes is None else max(1, self._dictionary.height)
+        return replace(super().entry(), bytes=packed, distinct=distinct)
 
     def _coded(self, series: pl.Series) -> NDArray[np.uint32] | None:
         """Return codes, adding new texts to the dictionary; None if it grows too large."""
@@ -184,8 +182,8 @@ class TextFiles(ColumnFiles):
             if first + new.len() > self._most_distinct:
                 return None
             number = pl.int_range(first, first + new.len(), dtype=pl.UInt32, eager=True)
-            fresh = pl.DataFrame([new.alias("text"), number.alias("code")])
-            self._dictionary = self._dictionary.vstack(fresh).rechunk()
+            added = pl.DataFrame([new.alias("text"), number.alias("code")])
+            self._dictionary = self._dictionary.vstack(added).rechunk()
             if self._dictionary["text"].str.len_bytes().sum() > _DICTIONARY_BYTES:
                 return None
             codes = self._look_up(series)
@@ -224,16 +222,6 @@ class TextFiles(ColumnFiles):
         self._starts.append(ends)
 
 
-def file_name(position: int, what: str) -> str:
-    """Name a column's file by position: column names may hold anything."""
-    return f"{position:05d}.{what}.npy"
-
-
-def dictionary_series(texts: NDArray[np.uint8], starts: NDArray[np.int64]) -> pl.Series:
-    """Read a dictionary back."""
-    return PackedText(starts, texts).part("", 0, starts.size - 1)
-
-
 def _pieces(total: int) -> Iterator[int]:
-    for start in range(0, total, _PART):
-        yield min(_PART, total - start)
+    for start in range(0, total, _PIECE):
+        yield min(_PIECE, total - start)

@@ -1,0 +1,106 @@
+"""The dp guarantee: differential privacy of every answer, and the transfer theorem of Jung et al."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil, log, sqrt
+
+import numpy as np
+
+from holdfast.guarantees import GUARANTEES
+from holdfast.guarantees.guarantee import Goal, Guarantee, Terms, around, ratio
+from holdfast.guarantees.mathematics import amplification, composition, cost, transfer
+from holdfast.guarantees.mathematics.concentration import hoeffding_radius, laplace_radius
+from holdfast.guarantees.mathematics.search import Vector, sampled_rows, zoom
+from holdfast.guarantees.release import NoisyMeans, Release
+from holdfast.guarantees.statistic import Interval, Statistic
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyTerms(Terms):
+    """`epsilon` is that of one noisy mean on all rows."""
+
+    epsilon: float
+
+    @property
+    def charge_per_answer(self) -> int:
+        """Every noisy mean costs as much as n^2 epsilon^2 coins."""
+        return ceil(cost.private_cost(self.epsilon, n=self.rows))
+
+
+class Noisy(Guarantee[NoisyTerms]):
+    """What guarantees share that promise one margin for every noisy mean."""
+
+    reads = NoisyTerms
+
+    def supports(self, statistic: Statistic) -> None:
+        """Anything but single flips."""
+        self.refuse_flips(statistic)
+
+    def charge(self, statistic: Statistic, draws: int) -> int:
+        """The same for every noisy mean."""
+        return statistic.intervals * self.terms.charge_per_answer
+
+    def share(self, release: Release, part: int) -> Interval:
+        """The noisy mean ± the margin."""
+        if not isinstance(release, NoisyMeans):
+            raise self.cannot_certify(type(release).__name__)
+        return around(release.means[part], self.terms.margin + release.grid)
+
+    def group(self, release: Release) -> Interval:
+        """The range of the ratio of two noisy means."""
+        return ratio(self.share(release, 1), self.share(release, 0))
+
+    def epsilon_for(self, draws: int) -> float:
+        """The planned epsilon."""
+        return self.terms.epsilon
+
+
+class DifferentialPrivacy(Noisy):
+    """Sampled rows and Laplace noise, by differential privacy."""
+
+    name = "dp"
+    mechanisms = ("laplace",)
+
+    @classmethod
+    def plan(cls, goal: Goal, mechanism: str) -> NoisyTerms | None:
+        """Return the best epsilon and slacks of the transfer theorem."""
+        return None if goal.flips or goal.rows < 2 else _planned(goal, mechanism)
+
+
+@lru_cache(maxsize=4096)
+def _planned(goal: Goal, mechanism: str) -> NoisyTerms:
+    n, k, beta = goal.rows, goal.queries, goal.beta
+
+    def full_scan(log_eps: Vector, log_c: Vector, log_d: Vector) -> Vector:
+        eps, c, d = np.exp(log_eps), np.exp(log_c), np.exp(log_d)
+        nats = -np.log(d * beta / 2)
+        eps0 = eps / (np.sqrt(nats + eps) + np.sqrt(nats)) * sqrt(2 / k)
+        total: Vector = np.log(4 * k / (c * beta)) / (n * eps0) + np.expm1(eps) + c + 2 * d
+        return total
+
+    box = [(log(1e-9), log(1.0)), (log(1e-12), log(0.5)), (log(1e-12), log(0.5))]
+    eps, c, d = (float(np.exp(x)) for x in zoom(full_scan, box, points=8, levels=12))
+    delta, fail = d * beta / 2, c * beta / 2
+    eps0 = composition.zcdp_step(eps, delta, k=k)
+
+    def margin(ell: int) -> float:
+        on_drawn = amplification.epsilon_without_replacement(eps0, ell=ell, n=n)
+        sampling = hoeffding_radius(ell, fail / (2 * k)) if ell < n else 0.0
+        on_sample = sampling + laplace_radius(1 / (ell * on_drawn), fail / (2 * k))
+        return transfer.jung(on_sample, fail, eps, delta, c=c, d=d)[0]
+
+    ell = min(n, goal.rows_per_query or sampled_rows(margin, n))
+    return NoisyTerms(
+        rows=n,
+        queries=k,
+        flips=0,
+        confidence=goal.confidence,
+        margin=min(1.0, margin(ell)),
+        rows_per_query=ell,
+        charge=k * ceil(cost.private_cost(eps0, n=n)),
+        mechanism=mechanism,
+        epsilon=eps0,
+    )
+
+
+GUARANTEES.register(DifferentialPrivacy.name, DifferentialPrivacy)

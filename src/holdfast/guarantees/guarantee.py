@@ -1,0 +1,305 @@
+"""What a guarantee is: terms fixed in advance, and the intervals they allow.
+
+A guarantee is an object made from typed terms. The terms are planned from a goal, recorded in a ledger's first entry under
+the guarantee's name and version, and read back from there; nobody certifies under terms he does not understand.
+
+    plan(goal, mechanism)      the best terms for so many rows and questions, or None
+    supports(statistic)        or a refusal in words
+    charge(statistic, draws)   what one release takes of the terms' capacity, in the guarantee's own units
+    share(release, part)       the interval for a share or mean, in [0, 1]
+    group(release)             the interval for the mean of a group, in [0, 1]
+    margin(draws)              how far such a share is from the population's, at most
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from math import isfinite
+from types import UnionType
+from typing import ClassVar, Generic, Self, TypeVar, get_args, get_type_hints
+
+from holdfast import check
+from holdfast.errors import InvalidArgument, PlanConflict
+from holdfast.guarantees.mathematics import cost, descent
+from holdfast.guarantees.mathematics.concentration import hoeffding_radius
+from holdfast.guarantees.release import Release
+from holdfast.guarantees.statistic import Interval, SingleFlips, Statistic, clip
+
+MOST_DRAWS = 10**15  # rows that one answer can read: more would not make it better
+JSON = str | int | float | bool | None | list["JSON"] | dict[str, "JSON"]
+EVERYTHING: Interval = (0.0, 1.0)  # the interval that promises nothing
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a plan is asked for: n rows, k answers with an interval, all of them true with probability `confidence`."""
+
+    rows: int
+    queries: int
+    confidence: float
+    rows_per_query: int | None = None
+    flips: int = 0  # single flips (sampling counting queries) beside the answers
+
+    @property
+    def beta(self) -> float:
+        """The failure probability."""
+        return 1 - self.confidence
+
+    @property
+    def statements(self) -> int:
+        """How many statements about the population must hold at once: the k of the theorems."""
+        return self.queries + self.flips
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """Numbers fixed before the first question; every guarantee adds its own.
+
+    Parameters
+    ----------
+    rows, queries, flips
+        Rows of the dataset; answers with an interval, and single flips, that are planned for.
+    confidence
+        The probability that all intervals hold at once.
+    margin
+        How far the answer to a share is from the population's, at most.
+    rows_per_query
+        Rows that one answer reads.
+    charge
+        What all answers together may take, in the guarantee's own units.
+    mechanism
+        The mechanism that answers.
+    """
+
+    rows: int
+    queries: int
+    flips: int
+    confidence: float
+    margin: float
+    rows_per_query: int
+    charge: int
+    mechanism: str
+
+    @property
+    def statements(self) -> int:
+        """How many statements hold at once: intervals and single flips."""
+        return self.queries + self.flips
+
+    @property
+    def answers(self) -> int:
+        """How many answers are planned for: intervals, or flips where there is nothing else."""
+        return self.queries or self.flips
+
+    def answers_left(self, charge: int, intervals: int) -> int:
+        """Return how many ordinary answers can still be paid for when this much is spent."""
+        left = min(self.answers, self.statements - intervals)
+        return max(0, min(left, (self.charge - charge) // self.charge_per_answer))
+
+    @property
+    def charge_per_answer(self) -> int:
+        """What one ordinary answer, a share at the planned margin, takes of `charge`."""
+        return max(1, self.rows_per_query)
+
+    def to_json(self) -> dict[str, JSON]:
+        """Return the terms as JSON values; a number that is infinite is left out as null."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: None if isinstance(x, float) and not isfinite(x) else x for name, x in values.items()}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, JSON]) -> Self:
+        """Read what `to_json` wrote; anything missing, unknown or of another type is refused by name."""
+        hints, read = get_type_hints(cls), {}
+        names = {field.name: field.default is MISSING for field in fields(cls)}
+        for name in sorted(names.keys() | values.keys()):
+            if name not in names:
+                raise PlanConflict(f"The terms hold {name!r}, which this version does not know.", name=name)
+            if name not in values:
+                if names[name]:
+                    raise PlanConflict(f"The terms lack {name!r}.", name=name)
+                continue
+            allowed = get_args(hints[name]) if isinstance(hints[name], UnionType) else (hints[name],)
+            value = values[name]
+            if type(value) is int and int not in allowed and float in allowed:
+                value = float(value)  # JSON writes 1.0 as 1 in other languages
+            if type(value) not in allowed:
+                raise PlanConflict(f"The terms say {name} is {value!r}, which is of the wrong type.", name=name)
+            read[name] = value
+        return cls(**read)
+
+
+OfTerms = TypeVar("OfTerms", bound=Terms)
+
+
+class Guarantee(ABC, Generic[OfTerms]):
+    """A promise about the population, by terms that stand."""
+
+    name: ClassVar[str]
+    version: ClassVar[int] = 1
+    mechanisms: ClassVar[tuple[str, ...]]  # those that can be planned with, the usual one first
+    reads: type[OfTerms]
+
+    def __init__(self, terms: OfTerms) -> None:
+        self.terms = terms
+
+    # -- planning -----------------------------------------------------------------------------------------------
+
+    @classmethod
+    @abstractmethod
+    def plan(cls, goal: Goal, mechanism: str) -> OfTerms | None:
+        """Return the best terms for this goal; None where the guarantee does not apply."""
+
+    @classmethod
+    def usual_mechanism(cls, goal_has_flips: bool) -> str | None:
+        """Return the mechanism to take where the caller leaves it open; None: whichever has the smaller margin."""
+        return None
+
+    def begin(self, secret: int) -> Self:
+        """Return the guarantee as a ledger begins with it; `secret` is a fresh random number of 48 bits."""
+        return self
+
+    # -- what may be asked --------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def supports(self, statistic: Statistic) -> None:
+        """Refuse, in words, a statistic that these terms cannot certify."""
+
+    @abstractmethod
+    def charge(self, statistic: Statistic, draws: int) -> int:
+        """Return what one release takes of `terms.charge`."""
+
+    @property
+    def flexible(self) -> bool:
+        """Whether one answer may read more or fewer rows than planned."""
+        return False
+
+    def require_flexible(self) -> None:
+        """Refuse to make one answer wider or narrower where all must read the same number of rows."""
+        if not self.flexible:
+            raise InvalidArgument(
+                f"Under the {self.name} guarantee with {self.terms.mechanism} every answer reads the same number of"
+                " rows. Leave rows_per_query and margin out, or plan with coins."
+            )
+
+    # -- what may be believed -----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def share(self, release: Release, part: int) -> Interval:
+        """Return the interval for the part-th share (or mean) that was released, in [0, 1]."""
+
+    @abstractmethod
+    def group(self, release: Release) -> Interval:
+        """Return the interval for the mean of a group, in [0, 1]."""
+
+    def margin(self, draws: int) -> float:
+        """Return the margin of a share answered from this many draws."""
+        if draws == self.terms.rows_per_query:
+            return self.terms.margin
+        self.require_flexible()
+        return self._margin(draws)
+
+    def _margin(self, draws: int) -> float:
+        raise NotImplementedError  # a guarantee that is flexible says it
+
+    def draws_for(self, margin: float) -> int | None:
+        """Return the fewest draws whose margin is at most this, or None if no number of draws is enough."""
+        self.require_flexible()
+        if self._margin(MOST_DRAWS) > margin:
+            return None
+        low, high = 1, MOST_DRAWS
+        while low < high:
+            middle = (low + high) // 2
+            if self._margin(middle) <= margin:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    # -- fitting models: what descent needs ------------------------------------------------------------------------
+
+    @property
+    def covers(self) -> tuple[str, ...]:
+        """The mechanisms whose releases these terms cover; none if a fit is not possible at all."""
+        return (self.terms.mechanism,)
+
+    @property
+    def coin_mass(self) -> float:
+        """Return the extra mass of every outcome of a draw (coins)."""
+        raise self.cannot_certify("coins")
+
+    def epsilon_for(self, draws: int) -> float:
+        """Return the epsilon of one noisy answer on all rows (Laplace)."""
+        raise self.cannot_certify("noisy answers")
+
+    @property
+    def statement_level(self) -> float | None:
+        """The failure probability that one statement beside the intervals may use; None: no such statements."""
+        return None
+
+    def excess(self, on_rows: float, *, R: float, lipschitz: float, curvature: float) -> float | None:
+        """Return a bound on the population's excess loss from one on the rows, with all intervals of the session.
+
+        `R` is the most by which a row's loss can differ between two points, `lipschitz` bounds its gradient,
+        `curvature` is its strong convexity. None: these terms promise no such bound.
+        """
+        return None
+
+    def expected_excess_step(self, R: float) -> float | None:
+        """Return what expectation over the session adds from the rows to the population; None: no such promise."""
+        return descent.information_step(
+            R, nats=cost.session_nats(self.terms.charge, n=self.terms.rows), n=self.terms.rows
+        )
+
+    # -- how terms are kept -------------------------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, JSON]:
+        """Return what a ledger's first entry records."""
+        caps: dict[str, JSON] = {"charge": self.terms.charge, "intervals": self.terms.statements}
+        return {"guarantee": self.name, "version": self.version, **self.terms.to_json(), "caps": caps}
+
+    def cannot_certify(self, what: str) -> PlanConflict:
+        """Word the refusal of something that this guarantee says nothing about."""
+        return PlanConflict(
+            f"This session runs under the {self.name} guarantee with {self.terms.mechanism}, which says nothing about"
+            f" {what}.",
+            guarantee=self.name,
+        )
+
+    def refuse_flips(self, statistic: Statistic) -> None:
+        """Refuse single flips."""
+        if isinstance(statistic, SingleFlips):
+            raise PlanConflict(
+                f"This session runs under the {self.name} guarantee with {self.terms.mechanism}, which promises nothing"
+                " about single flips. Plan a session for them: queries={'flip': ...}, or {'mean': ..., 'flip': ...} for"
+                " both, which runs under the information guarantee.",
+                guarantee=self.name,
+            )
+
+
+def refuse_noise(statistic: Statistic, *, mass: float) -> None:
+    """Refuse a question with so many outcomes that its answer would be mostly noise."""
+    if statistic.outcomes * mass > 0.5:
+        most = int(0.5 / mass)
+        raise InvalidArgument(
+            f"A question with {statistic.outcomes} outcomes would be mostly noise in this session; it allows {most}."
+            " Ask about fewer categories at once, or plan with guarantee='information'.",
+            outcomes=statistic.outcomes,
+            most=most,
+        )
+
+
+def around(value: float, radius: float) -> Interval:
+    """Return value ± radius, inside [0, 1]."""
+    return clip(value - radius), clip(value + radius)
+
+
+def ratio(total: Interval, share: Interval) -> Interval:
+    """Return the range of total/share; [0, 1] when the share may be zero."""
+    if share[0] <= 0:
+        return EVERYTHING
+    return clip(total[0] / share[1]), clip(total[1] / share[0])
+
+
+def full_scan_margin(rows: int, queries: int, beta: float) -> float:
+    """Return the margin of plain means of all rows, if no question depends on an answer: for comparison only."""
+    check.whole(rows=rows, queries=queries)
+    return min(1.0, hoeffding_radius(rows, beta / queries))

@@ -1,0 +1,401 @@
+"""`holdfast.plan`: leave out rows, queries or margin, and it is solved for, by every guarantee that applies."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from html import escape
+from math import ceil, log
+from typing import Any
+
+from holdfast import check
+from holdfast.errors import InvalidArgument, PlanInfeasible
+from holdfast.guarantees import GUARANTEES, read
+from holdfast.guarantees.guarantee import JSON, Goal, Guarantee, Terms, full_scan_margin
+from holdfast.guarantees.mathematics.search import largest, smallest
+
+BEST = "best"  # whichever guarantee or mechanism has the smallest margin
+FULL_SCAN = ("none", "full scan")  # what people do without a promise, for comparison
+MOST_ROWS = 10**15
+MOST_QUERIES = 10**12
+SAYS_NOTHING = 0.5  # a margin of half the range
+
+Queries = int | Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """One guarantee and mechanism: what it would need or reach. `margin` None: it does not apply here."""
+
+    guarantee: str
+    mechanism: str
+    rows: int | None
+    queries: int | None
+    margin: float | None
+    rows_per_query: int | None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Numbers fixed before the first question. Prints as a table; `alternatives` has every guarantee.
+
+    `terms` are the guarantee's own numbers; the most used are attributes of the plan as well.
+    """
+
+    standing: Guarantee[Any] = field(repr=False)
+    alternatives: tuple[Alternative, ...] = field(default=(), repr=False)
+
+    @property
+    def terms(self) -> Terms:
+        """All the numbers that a ledger records."""
+        terms: Terms = self.standing.terms
+        return terms
+
+    @property
+    def guarantee(self) -> str:
+        """The name of the guarantee."""
+        return self.standing.name
+
+    @property
+    def mechanism(self) -> str:
+        """The name of the mechanism."""
+        return self.terms.mechanism
+
+    @property
+    def rows(self) -> int:
+        """Rows of the dataset."""
+        return self.terms.rows
+
+    @property
+    def queries(self) -> int:
+        """Answers with an interval that are planned for."""
+        return self.terms.queries
+
+    @property
+    def flips(self) -> int:
+        """Single flips that are planned for."""
+        return self.terms.flips
+
+    @property
+    def margin(self) -> float:
+        """The largest distance between the answer to a share and the population's value, all answers at once."""
+        return self.terms.margin
+
+    @property
+    def confidence(self) -> float:
+        """The probability that all answers hold at once."""
+        return self.terms.confidence
+
+    @property
+    def rows_per_query(self) -> int:
+        """Rows that one answer reads."""
+        return self.terms.rows_per_query
+
+    @property
+    def statements(self) -> int:
+        """How many statements hold at once: intervals and single flips."""
+        return self.terms.statements
+
+    @property
+    def vacuous(self) -> bool:
+        """Whether the promise is too wide to say anything."""
+        return self.margin >= SAYS_NOTHING
+
+    @property
+    def sentence(self) -> str:
+        """The plan in one sentence."""
+        what = f"{self.queries:,} questions" if self.queries else f"{self.flips:,} flips"
+        if self.vacuous:
+            return (
+                f"{self.rows:,} rows are too few for {what}: answers would be within {write_margin(self.margin)},"
+                " which says nothing. Ask fewer questions, or bring more rows."
+            )
+        extra = f" and {self.flips:,} flips" if self.queries and self.flips else ""
+        held = "every answer" if self.queries else "the expectation of every flip"
+        return (
+            f"{self.rows:,} rows can answer {what}{extra}, each chosen after seeing the earlier answers:"
+            f" {held} within {write_margin(self.margin)} of the population, all at once, with probability"
+            f" {100 * self.confidence:g} %. Each answer reads {self.rows_per_query:,} random rows."
+        )
+
+    def to_dict(self) -> dict[str, JSON]:
+        """Return the plan, without alternatives, as JSON values: what a ledger's first entry records."""
+        return self.standing.to_json()
+
+    @classmethod
+    def from_dict(cls, recorded: Mapping[str, JSON], *, location: str = "the plan") -> "Plan":
+        """Rebuild a plan from `to_dict`; unknown guarantees, versions and terms are refused."""
+        return cls(read(recorded, location=location))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Plan) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return hash((self.guarantee, self.terms))
+
+    def __str__(self) -> str:
+        table = [HEADINGS, *map(_cells, self.alternatives)]
+        widths = [max(len(row[i]) for row in table) for i in range(len(HEADINGS))]
+        lines = []
+        for row in table:
+            cells = [
+                cell.ljust(width) if i < 2 or i == len(row) - 1 else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ]
+            lines.append("  ".join(cells).rstrip())
+        return self.sentence + ("\n\n" + "\n".join(lines) if self.alternatives else "")
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{escape(cell)}</th>" for cell in HEADINGS)
+        rows = [_cells(row) for row in self.alternatives]
+        body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if rows else ""
+        return f"<p>{escape(self.sentence)}</p>{table}"
+
+
+HEADINGS = ("guarantee", "mechanism", "margin", "rows", "questions", "rows read each", "")
+
+
+def write_margin(x: float | None) -> str:
+    """Write a margin rounded up: a promise is never rounded in its own favor."""
+    return "-" if x is None else f"±{min(1.0, ceil(x * 10_000) / 10_000):.4f}"
+
+
+def _cells(alternative: Alternative) -> tuple[str, ...]:
+    counts = (alternative.rows, alternative.queries, alternative.rows_per_query)
+    rows, queries, each = ("-" if x is None else f"{x:,}" for x in counts)
+    margin = write_margin(alternative.margin)
+    mechanism = alternative.mechanism.replace("_", " ")
+    return alternative.guarantee, mechanism, margin, rows, queries, each, alternative.note
+
+
+def plan(
+    *,
+    rows: int | None = None,
+    queries: Queries | None = None,
+    margin: float | None = None,
+    confidence: float = 0.95,
+    rows_per_query: int | None = None,
+    guarantee: str = BEST,
+    mechanism: str = BEST,
+) -> Plan:
+    """Say what is possible: leave out one of `rows`, `queries` and `margin`, and it is solved for.
+
+    Parameters
+    ----------
+    rows
+        Rows of the dataset.
+    queries
+        How many questions will be asked, or how many of each sort: `{"mean": 500, "flip": 10_000}`; flips are single
+        0/1 answers (sampling counting queries), which the information guarantee covers.
+    margin
+        The largest distance between an answer and the population's value, for answers in [0, 1] (others scale with
+        their bounds), all answers at once with probability `confidence`.
+    confidence
+        The probability that all answers hold at once.
+    rows_per_query
+        Rows that one answer reads; left out, the number with the smallest margin.
+    guarantee, mechanism
+        A name, or "best".
+
+    Returns
+    -------
+    Plan
+        The best plan, and every guarantee's as `alternatives`.
+
+    Examples
+    --------
+    >>> p = plan(rows=1_000_000, queries=10_000)
+    >>> p.guarantee, p.margin < 0.04
+    ('posterior', True)
+    """
+    request = _Request.checked(rows, queries, margin, confidence, rows_per_query, guarantee, mechanism)
+    pairs = [(each.name, how) for each in GUARANTEES for how in each.mechanisms]
+    solved = {pair: terms for pair in pairs if (terms := _solve(pair, request)) is not None}
+    chosen = _choose(solved, request)
+    alternatives = [_alternative(pair, solved.get(pair), chosen) for pair in pairs]
+    standing = _class_of(chosen[0])(solved[chosen])
+    return Plan(standing, (*alternatives, _full_scan(standing.terms)))
+
+
+@dataclass(frozen=True)
+class _Request:
+    rows: int | None
+    queries: int | None
+    margin: float | None
+    confidence: float
+    rows_per_query: int | None
+    flips: int
+    guarantee: str
+    mechanism: str
+
+    @classmethod
+    def checked(
+        cls,
+        rows: int | None,
+        queries: Queries | None,
+        margin: float | None,
+        confidence: float,
+        rows_per_query: int | None,
+        guarantee: str,
+        mechanism: str,
+    ) -> "_Request":
+        check.probability(confidence=confidence)
+        check_names(guarantee, mechanism)
+        given = {"rows": rows, "queries": queries, "margin": margin}
+        missing = [name for name, value in given.items() if value is None]
+        if len(missing) != 1:
+            got = ", ".join(name for name in given if name not in missing) or "none of them"
+            raise InvalidArgument(
+                f"Give exactly two of rows, queries and margin; got {got}. The one left out is solved for."
+            )
+        asked, flips = count_queries(queries)
+        if rows is not None:
+            check.whole(2, rows=rows)
+            check.at_most("the most this planner handles", MOST_ROWS, rows=rows)
+        if margin is not None:
+            check.probability(margin=margin)
+        if rows_per_query is not None:
+            check.whole(rows_per_query=rows_per_query)
+            if rows is not None:
+                check.at_most("rows", rows, rows_per_query=rows_per_query)
+        return cls(
+            rows=None if rows is None else int(rows),
+            queries=asked,
+            margin=margin,
+            confidence=float(confidence),
+            rows_per_query=None if rows_per_query is None else int(rows_per_query),
+            flips=flips,
+            guarantee=guarantee,
+            mechanism=mechanism,
+        )
+
+    def goal(self, *, rows: int, queries: int) -> Goal:
+        return Goal(rows, queries, self.confidence, self.rows_per_query, self.flips)
+
+    def allows(self, pair: tuple[str, str]) -> bool:
+        """Whether the caller asked for this guarantee and mechanism, or left them open."""
+        guarantee, mechanism = pair
+        if self.guarantee not in (BEST, guarantee):
+            return False
+        if self.mechanism != BEST:
+            return self.mechanism == mechanism
+        usual = _class_of(guarantee).usual_mechanism(self.flips > 0) if self.guarantee == guarantee else None
+        return usual in (None, mechanism)
+
+
+def check_names(guarantee: str, mechanism: str) -> None:
+    """Refuse names of guarantees and mechanisms that are not registered."""
+    check.one_of("guarantee", guarantee, (BEST, *GUARANTEES.names()))
+    mechanisms = dict.fromkeys(how for each in GUARANTEES for how in each.mechanisms)
+    check.one_of("mechanism", mechanism, (BEST, *mechanisms))
+
+
+def count_queries(queries: Queries | None) -> tuple[int | None, int]:
+    """Return how many answers and how many flips `queries` plans for."""
+    flips = 0
+    if isinstance(queries, Mapping):
+        unknown = sorted(set(queries) - {"mean", "flip"})
+        if unknown or not queries:
+            raise InvalidArgument(f"queries must name 'mean' and 'flip'; got {unknown or 'nothing'}.", name="queries")
+        for kind, count in queries.items():
+            check.whole(0, **{f"queries[{kind!r}]": count})
+        flips, queries = int(queries.get("flip", 0)), int(queries.get("mean", 0))
+        check.whole(1, queries=queries + flips)
+    elif queries is not None:
+        check.whole(queries=queries)
+        queries = int(queries)
+    if queries is not None:
+        check.at_most("the most this planner handles", MOST_QUERIES, queries=queries + flips)
+    return queries, flips
+
+
+def _class_of(name: str) -> type[Guarantee[Any]]:
+    found = GUARANTEES.get(name)
+    if found is None:
+        raise InvalidArgument(f"guarantee must be one of {', '.join(GUARANTEES.names())}; got {name!r}.")
+    return found
+
+
+def _solve(pair: tuple[str, str], request: _Request) -> Terms | None:
+    """Solve for what was left out; None where this guarantee cannot reach the goal or does not apply."""
+    planner, mechanism = _class_of(pair[0]), pair[1]
+
+    def excess(rows: int, queries: int) -> float:
+        """log(margin/goal): zero or below when the goal is met."""
+        terms = planner.plan(request.goal(rows=rows, queries=queries), mechanism)
+        return log((1.0 if terms is None else terms.margin) / (request.margin or 1.0))
+
+    rows, queries = request.rows, request.queries
+    if queries is not None and rows is None:
+        given_queries, least = queries, max(2, request.rows_per_query or 2)
+        rows = smallest(lambda n: excess(n, given_queries), low=least, high=MOST_ROWS)
+    elif rows is not None and queries is None:
+        given_rows = rows
+        queries = largest(lambda k: excess(given_rows, k), low=1, high=MOST_QUERIES)
+    if rows is None or queries is None:
+        return None
+    terms: Terms | None = planner.plan(request.goal(rows=rows, queries=queries), mechanism)
+    return terms
+
+
+def _choose(solved: Mapping[tuple[str, str], Terms], request: _Request) -> tuple[str, str]:
+    allowed = {pair: terms for pair, terms in solved.items() if request.allows(pair)}
+    if not allowed:
+        raise _infeasible(request)
+    if request.rows is None:
+        return min(allowed, key=lambda pair: allowed[pair].rows)
+    if request.queries is None:
+        return max(allowed, key=lambda pair: allowed[pair].queries)
+    return min(allowed, key=lambda pair: allowed[pair].margin)
+
+
+def _infeasible(request: _Request) -> PlanInfeasible:
+    """Word the refusal, and say what the same rows do allow."""
+    which = "No plan" if request.guarantee == BEST else f"No plan under the {request.guarantee} guarantee"
+    if request.mechanism != BEST:
+        which += f" with {request.mechanism}"
+    if request.margin is None:
+        kind = " and single flips" if request.flips else ""
+        rows = request.rows or 0
+        return PlanInfeasible(
+            f"{which} exists for {rows:,} rows{kind}; leave guarantee and mechanism at 'best', or bring more rows.",
+            rows=rows,
+        )
+    if request.rows is None:
+        return PlanInfeasible(
+            f"{which} reaches a margin of {request.margin:g} for {request.queries:,} queries with fewer than"
+            f" {MOST_ROWS:.0e} rows; allow a larger margin.",
+            margin=request.margin,
+            queries=request.queries,
+        )
+    relaxed = plan(
+        rows=request.rows, queries=1, confidence=request.confidence, rows_per_query=request.rows_per_query
+    )
+    return PlanInfeasible(
+        f"{which} reaches a margin of {request.margin:g} on {request.rows:,} rows, not even for one query;"
+        f" {request.rows:,} rows allow a margin of {ceil(relaxed.margin * 1e4) / 1e4} for one query.",
+        rows=request.rows,
+        margin=request.margin,
+        best_margin=relaxed.margin,
+    )
+
+
+def _alternative(pair: tuple[str, str], terms: Terms | None, chosen: tuple[str, str]) -> Alternative:
+    if terms is None:
+        return Alternative(*pair, None, None, None, None, "cannot reach this goal or does not apply")
+    note = ""
+    if terms.margin >= SAYS_NOTHING:
+        note = "says nothing: wider than half the range"
+    elif pair == chosen:
+        note = "this plan"
+    return Alternative(*pair, terms.rows, terms.answers, terms.margin, terms.rows_per_query, note)
+
+
+def _full_scan(terms: Terms) -> Alternative:
+    if terms.flips:
+        return Alternative(*FULL_SCAN, None, None, None, None, "does not apply")
+    margin = full_scan_margin(terms.rows, terms.queries, 1 - terms.confidence)
+    note = "no promise: right only if no question depends on an answer"
+    return Alternative(*FULL_SCAN, terms.rows, terms.queries, margin, terms.rows, note)

@@ -1,0 +1,97 @@
+"""The split guarantee: fresh rows for every question. Simple, and soon out of rows."""
+
+from dataclasses import dataclass, replace
+from math import log
+from typing import Self
+
+from holdfast.errors import PlanConflict
+from holdfast.guarantees import GUARANTEES
+from holdfast.guarantees.guarantee import Goal, Guarantee, Terms
+from holdfast.guarantees.mathematics.concentration import clopper_pearson, hoeffding_radius, kl_range
+from holdfast.guarantees.release import ExactMeans, Release
+from holdfast.guarantees.statistic import Interval, Statistic
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitTerms(Terms):
+    """`order` names the random order in which rows are used up; None until a ledger begins."""
+
+    order: int | None = None
+
+
+class Split(Guarantee[SplitTerms]):
+    """Every row answers one question: nothing that was learned before says anything about it."""
+
+    name = "split"
+    mechanisms = ("fresh_rows",)
+    reads = SplitTerms
+
+    def __init__(self, terms: SplitTerms) -> None:
+        super().__init__(terms)
+        self._level = (1 - terms.confidence) / terms.statements
+
+    @classmethod
+    def plan(cls, goal: Goal, mechanism: str) -> SplitTerms | None:
+        """Divide the rows equally."""
+        if goal.flips or goal.rows < goal.queries:
+            return None
+        ell = min(goal.rows_per_query or goal.rows, goal.rows // goal.queries)
+        return SplitTerms(
+            rows=goal.rows,
+            queries=goal.queries,
+            flips=0,
+            confidence=goal.confidence,
+            margin=min(1.0, hoeffding_radius(ell, goal.beta / goal.queries)),
+            rows_per_query=ell,
+            charge=goal.rows,
+            mechanism=mechanism,
+        )
+
+    def begin(self, secret: int) -> Self:
+        """Fix the order of the rows."""
+        return type(self)(replace(self.terms, order=secret))
+
+    def supports(self, statistic: Statistic) -> None:
+        """Anything but single flips."""
+        self.refuse_flips(statistic)
+
+    def charge(self, statistic: Statistic, draws: int) -> int:
+        """The rows used up."""
+        return draws
+
+    def share(self, release: Release, part: int) -> Interval:
+        """Exact binomial where rows were counted; Chernoff's bound where values were averaged."""
+        exact = self._exact(release)
+        count = exact.counts[part]
+        if count is None:
+            return kl_range((exact.means[part],) * 2, n=exact.draws, r=log(2 / self._level))
+        return clopper_pearson(count, exact.draws, self._level)
+
+    def group(self, release: Release) -> Interval:
+        """Chernoff's bound for the rows that turned out to be in the group."""
+        exact = self._exact(release)
+        return kl_range((exact.values[0],) * 2, n=exact.counts[0] or 0, r=log(2 / self._level))
+
+    @property
+    def covers(self) -> tuple[str, ...]:
+        """No fits: they would use the rows up."""
+        return ()
+
+    def expected_excess_step(self, R: float) -> float | None:
+        """No fits."""
+        return None
+
+    def _exact(self, release: Release) -> ExactMeans:
+        if not isinstance(release, ExactMeans):
+            raise self.cannot_certify(type(release).__name__)
+        return release
+
+    @property
+    def order(self) -> int:
+        """The order of the rows, once a ledger has begun."""
+        if self.terms.order is None:
+            raise PlanConflict("This plan has no order of rows yet; a session's ledger fixes one.")
+        return self.terms.order
+
+
+GUARANTEES.register(Split.name, Split)

@@ -1,0 +1,35 @@
+"""What a mechanism is: it draws, evaluates, adds chance, and releases.
+
+The code that draws is the code that accounts: a session reserves what the guarantee charges for this many draws, and the
+mechanism draws exactly that many. What the rows said exists only inside `release`; what leaves is what theorems cover.
+"""
+
+from typing import Any, Protocol, Self
+
+from numpy.random import Generator
+
+from holdfast.guarantees.guarantee import Guarantee
+from holdfast.guarantees.release import Release
+from holdfast.guarantees.statistic import Statistic
+from holdfast.queries.query import Query
+from holdfast.rows.source import RowSource
+
+
+class Mechanism(Protocol):
+    """An algorithm box."""
+
+    @classmethod
+    def under(cls, guarantee: Guarantee[Any], draws: int, start: int) -> Self:
+        """Return the mechanism with the numbers of these terms, for this many draws.
+
+        `start` is how much of the budget's charge was spent before: where fresh rows begin.
+        """
+        ...
+
+    def rows_read(self, statistic: Statistic) -> int:
+        """Return how many rows one release reads."""
+        ...
+
+    def release(self, query: Query, source: RowSource, rng: Generator) -> Release:
+        """Draw, evaluate, add chance, release."""
+        ...

@@ -1,0 +1,38 @@
+"""One file, one kind of question: signature, price, steps, answer class, JSON.
+
+question     what a question and a kind are; context (what is known beforehand) and drawing (what its steps may use)
+options      the options of questions: how each is written in JSON, on a command line, in a form
+verbs        the methods of `Session` and of the client, made from kinds
+price        what a question would cost, what is left to ask
+history      every answer so far, as a frame
+mean, histogram, quantile, flips, minimize    the kinds
+
+To add one: a file with a function and an answer class, and `KINDS.register(name, kind_of(function, answer))`.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from holdfast.errors import InvalidArgument
+from holdfast.registry import Registry
+
+if TYPE_CHECKING:
+    from holdfast.questions.question import Kind
+
+OWN = ("mean", "histogram", "quantile", "flips", "minimize")
+
+
+def _load() -> None:
+    for name in OWN:
+        import_module(f"holdfast.questions.{name}")
+
+
+KINDS: "Registry[Kind[..., Any]]" = Registry("kind of question", group="holdfast.questions", load=_load)
+
+
+def kind_named(name: object) -> "Kind[..., Any]":
+    """Return the kind with this name, or refuse in words."""
+    found = KINDS.get(name)
+    if found is None:
+        raise InvalidArgument(f"kind must be one of {', '.join(KINDS.names())}; got {name!r}.", name="kind")
+    return found

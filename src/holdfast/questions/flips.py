@@ -1,0 +1,112 @@
+"""Single flips (sampling counting queries): 0 or 1, with expectation near the share of rows that say yes."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from holdfast import check
+from holdfast.answer import Answer, AnyAnswer, Estimate, Record
+from holdfast.errors import InvalidArgument
+from holdfast.guarantees.guarantee import MOST_DRAWS
+from holdfast.guarantees.release import Tally
+from holdfast.guarantees.statistic import OneShare, SingleFlips, Statistic
+from holdfast.mechanisms.coins import bits
+from holdfast.queries.build import build_mean
+from holdfast.queries.measures import Share
+from holdfast.questions import KINDS
+from holdfast.questions.options import About, Query, Whole
+from holdfast.questions.question import Context, Drawing, Question, Result, kind_of
+
+
+@dataclass(frozen=True, repr=False)
+class FlipsAnswer(AnyAnswer):
+    """Single flips, and the interval of the share they come from."""
+
+    bits: tuple[int, ...]
+    average: Answer
+    record: Record
+
+    def __len__(self) -> int:
+        return len(self.bits)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.bits)
+
+    def result(self) -> dict[str, Any]:
+        """The flips as one text of 0 and 1, and value, low and high of their average."""
+        return {"bits": "".join(map(str, self.bits)), "average": self.rows()[0][1].to_json()}
+
+    @classmethod
+    def read(cls, result: Mapping[str, Any], record: Record) -> "FlipsAnswer":
+        """Rebuild the answer from `result()`."""
+        share = result["average"]
+        average = Answer(share["value"], share["low"], share["high"], record)
+        return cls(tuple(int(bit) for bit in result["bits"]), average, record)
+
+    def rows(self) -> list[tuple[str | None, Estimate]]:
+        """The interval of the average."""
+        return self.average.rows()
+
+    def __repr__(self) -> str:
+        shown = "".join(map(str, self.bits[:40])) + ("..." if len(self.bits) > 40 else "")
+        return f"{shown}\n{self.average!r}"
+
+
+@dataclass(frozen=True)
+class Flipped(Share):
+    """A share whose flips are released one by one."""
+
+    @property
+    def statistic(self) -> Statistic:
+        """Single flips."""
+        return SingleFlips()
+
+
+def flips(
+    context: Context,
+    query: Query,
+    count: Annotated[int, About(Whole(1, "100"), "How many flips.")] = 1,
+) -> Question:
+    """Return `count` new flips, each with expectation near the share of rows for which `query` is true.
+
+    Parameters
+    ----------
+    query
+        A condition: SQL text, a Polars expression or a function of one row.
+    count
+        How many flips. Each reads one row; the same question again gets new ones.
+
+    Returns
+    -------
+    FlipsAnswer
+        The flips and the interval of the share.
+    """
+    check.whole(count=count)
+    check.at_most("the most one answer can read", MOST_DRAWS, count=count)
+    count = int(count)
+    built = build_mean(query, context.schema, within=None, where=None)
+    if not isinstance(built, Share) or not isinstance(built.statistic, OneShare):
+        raise InvalidArgument("A flip asks a yes-or-no question of one row; ask the mean of a number with `mean`.")
+    flipped = Flipped(built.value)
+    cost, rows_read = context.price(flipped, count)
+
+    def run(drawing: Drawing) -> Result:
+        release = drawing.release(flipped, count)
+        if not isinstance(release, Tally):
+            raise drawing.guarantee.cannot_certify("single flips")
+        (average,) = drawing.certify(flipped, release)
+        return {"bits": "".join(map(str, bits(release, drawing.rng))), "average": average.to_json()}
+
+    noun = "flip" if count == 1 else f"{count:,} flips"
+    return Question(
+        kind=FLIPS.name,
+        text=f"{noun} of {built.text}",
+        identity=None,  # a flip is new each time
+        cost=cost,
+        rows_read=rows_read,
+        run=run,
+    )
+
+
+FLIPS = kind_of(flips, FlipsAnswer)
+KINDS.register(FLIPS.name, FLIPS)

@@ -1,0 +1,112 @@
+"""The share of every declared category or bin, and of everything else, in one pass."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Annotated, Any
+
+from holdfast.answer import Answer, AnyAnswer, Estimate, Record, interval_bar, write_estimate
+from holdfast.queries.build import build_histogram
+from holdfast.questions import KINDS
+from holdfast.questions.options import About, Categories, Category, Query, Reals, RowsPerQuery
+from holdfast.questions.question import Context, Drawing, Question, Result, identity_of, kind_of
+
+
+@dataclass(frozen=True, repr=False)
+class HistogramAnswer(AnyAnswer, Mapping[str, Answer]):
+    """One answer per category, and one for everything else; the intervals hold simultaneously."""
+
+    answers: tuple[tuple[str, Answer], ...]
+    record: Record
+
+    def __getitem__(self, category: object) -> Answer:
+        for label, answer in self.answers:
+            if label == str(category):
+                return answer
+        raise KeyError(category)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([label for label, _ in self.answers])
+
+    def __len__(self) -> int:
+        return len(self.answers)
+
+    def result(self) -> dict[str, Any]:
+        """A list of categories, each with value, low and high."""
+        return {"categories": [{"category": label} | estimate.to_json() for label, estimate in self._estimates()]}
+
+    @classmethod
+    def read(cls, result: Mapping[str, Any], record: Record) -> "HistogramAnswer":
+        """Rebuild the answer from `result()`."""
+        bars = result["categories"]
+        answers = ((bar["category"], Answer(bar["value"], bar["low"], bar["high"], record)) for bar in bars)
+        return cls(tuple(answers), record)
+
+    def rows(self) -> list[tuple[str | None, Estimate]]:
+        """One interval for each category."""
+        return list(self._estimates())
+
+    def _estimates(self) -> list[tuple[str, Estimate]]:
+        return [(label, Estimate(each.value, each.low, each.high)) for label, each in self.answers]
+
+    def __repr__(self) -> str:
+        width = max(len(label) for label in self)
+        texts = [(label, *write_estimate(answer, 4)) for label, answer in self.answers]
+        rows = [f"{label.ljust(width)}  {value}  [{low}, {high}]" for label, value, low, high in texts]
+        return "\n".join([*rows, self.record.small_print])
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for label, answer in self.answers:
+            value, low, high = write_estimate(answer, 4)
+            cells = f"<td>{escape(label)}</td><td>{value}</td><td>[{low}, {high}]</td><td>{interval_bar(answer)}</td>"
+            rows.append(f"<tr>{cells}</tr>")
+        return f"<table>{''.join(rows)}</table><small>{escape(self.record.small_print)}</small>"
+
+
+def histogram(
+    context: Context,
+    query: Query,
+    *,
+    categories: Annotated[Sequence[Category] | None, About(Categories(), "The values to count.")] = None,
+    bins: Annotated[Sequence[float] | None, About(Reals(None), "The edges of right-open bins, increasing.")] = None,
+    rows_per_query: RowsPerQuery = None,
+) -> Question:
+    """Return the share of each declared category (or bin) and of everything else, in one pass.
+
+    Parameters
+    ----------
+    query
+        A column or an expression about one row.
+    categories
+        The values to count; give either these or `bins`.
+    bins
+        The edges of right-open bins for numbers.
+    rows_per_query
+        Rows this one answer reads.
+
+    Returns
+    -------
+    HistogramAnswer
+        One answer for each category, by its label.
+    """
+    built = build_histogram(query, context.schema, categories=categories, bins=bins)
+    draws = context.draws(built, rows_per_query)
+    cost, rows_read = context.price(built, draws)
+
+    def run(drawing: Drawing) -> Result:
+        pairs = zip(built.labels, drawing.estimates(built, draws), strict=True)
+        return {"categories": [{"category": label} | estimate.to_json() for label, estimate in pairs]}
+
+    return Question(
+        kind=HISTOGRAM.name,
+        text=built.text,
+        identity=identity_of(built, draws),
+        cost=cost,
+        rows_read=rows_read,
+        run=run,
+    )
+
+
+HISTOGRAM = kind_of(histogram, HistogramAnswer)
+KINDS.register(HISTOGRAM.name, HISTOGRAM)

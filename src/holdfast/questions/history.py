@@ -1,0 +1,62 @@
+"""Every answer so far, read back from the ledger: as answers, and as a frame."""
+
+from collections.abc import Iterable
+
+import polars as pl
+
+from holdfast.answer import AnyAnswer, Record
+from holdfast.errors import LedgerDamaged
+from holdfast.guarantees.guarantee import Terms
+from holdfast.ledger import Entry
+from holdfast.questions import KINDS
+from holdfast.questions.price import cost_in_answers
+
+SCHEMA = {
+    "seq": pl.Int64,
+    "time": pl.String,
+    "analyst": pl.String,
+    "kind": pl.String,
+    "question": pl.String,
+    "category": pl.String,
+    "value": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "cost": pl.Int64,
+    "rows_read": pl.Int64,
+}
+
+
+def answer_from(entry: Entry, guarantee: str, terms: Terms, *, cached: bool) -> AnyAnswer:
+    """Read an answer back from its ledger entry."""
+    kind = KINDS.get(entry.question["kind"])
+    if kind is None:
+        raise LedgerDamaged(
+            f"Entry {entry.seq} of the ledger answers a question of the kind {entry.question['kind']!r}, which this"
+            " installation does not know. Install the version or the package that wrote it.",
+            entry=entry.seq,
+        )
+    record = Record(
+        kind=kind.name,
+        question=entry.question["text"],
+        guarantee=guarantee,
+        confidence=terms.confidence,
+        rows_read=entry.rows_read,
+        cost=cost_in_answers(terms, entry.before.charge, entry.before.intervals, entry.cost),
+        seq=entry.seq,
+        receipt=f"{entry.seq}:{entry.hash}",
+        cached=cached,
+    )
+    answer: AnyAnswer = kind.read(entry.answer, record)
+    return answer
+
+
+def history_frame(entries: Iterable[Entry], guarantee: str, terms: Terms) -> pl.DataFrame:
+    """Return one row per released interval; a histogram has one for each category."""
+    lines = []
+    for entry in entries:
+        answer = answer_from(entry, guarantee, terms, cached=False)
+        for label, estimate in answer.rows():
+            place = (entry.seq, entry.time, entry.analyst, answer.kind, answer.question, label)
+            numbers = (estimate.value, estimate.low, estimate.high, answer.cost, answer.rows_read)
+            lines.append(place + numbers)
+    return pl.DataFrame(lines, schema=SCHEMA, orient="row")

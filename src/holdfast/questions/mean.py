@@ -1,0 +1,57 @@
+"""A share, a bounded mean, or either of them in a group."""
+
+from holdfast.answer import Answer
+from holdfast.queries.build import build_mean
+from holdfast.questions import KINDS
+from holdfast.questions.options import Margin, Query, RowsPerQuery, Where, Within
+from holdfast.questions.question import Context, Drawing, Question, Result, identity_of, kind_of
+
+
+def mean(
+    context: Context,
+    query: Query,
+    *,
+    within: Within = None,
+    where: Where = None,
+    rows_per_query: RowsPerQuery = None,
+    margin: Margin = None,
+) -> Question:
+    """Return the share of rows for which `query` is true, or the mean of a number declared `within` bounds.
+
+    Parameters
+    ----------
+    query
+        A condition (a share) or a number (a mean): SQL text, a Polars expression or a function of one row.
+    within
+        The declared range of a number; values outside are clipped.
+    where
+        Only rows for which this is true count. Missing values are left out of a mean and count as false in a share.
+    rows_per_query, margin
+        Spend more or less on this one answer: the rows it reads, or the margin it shall have in its own units.
+
+    Returns
+    -------
+    Answer
+        The value and its interval for the population.
+    """
+    built = build_mean(query, context.schema, within=within, where=where)
+    draws = context.draws(built, rows_per_query, margin)
+    cost, rows_read = context.price(built, draws)
+
+    def run(drawing: Drawing) -> Result:
+        (estimate,) = drawing.estimates(built, draws)
+        return estimate.to_json() | {"bounds": list(built.bounds)}
+
+    return Question(
+        kind=MEAN.name,
+        text=built.text,
+        identity=identity_of(built, draws),
+        cost=cost,
+        rows_read=rows_read,
+        run=run,
+        margin=context.margin(built, draws),
+    )
+
+
+MEAN = kind_of(mean, Answer)
+KINDS.register(MEAN.name, MEAN)

@@ -1,0 +1,266 @@
+"""The options of questions: how each is written in JSON, on a command line and in a form.
+
+A kind of question is one Python signature. Every parameter is annotated with what it means and with its form, which knows
+how the value is read from text; the command line, the page, the HTTP schema and the tools of agents are made from that.
+"""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from inspect import Parameter, signature
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from holdfast.errors import InvalidArgument
+from holdfast.optimize.losses import LinearLoss, Loss, read_loss, write_loss
+from holdfast.queries.build import QueryLike
+
+Category = str | int | float | bool | date | datetime
+
+
+class Form(ABC):
+    """How a value is written."""
+
+    example: str = ""
+
+    @abstractmethod
+    def parse(self, name: str, text: str) -> Any:
+        """Read the value from what a person typed; InvalidArgument says what was expected."""
+
+    def from_json(self, value: Any) -> Any:
+        """Read the value from JSON."""
+        return value
+
+    def to_json(self, name: str, value: Any) -> Any:
+        """Write the value as JSON; refuse what does not travel (code)."""
+        return plain(value)
+
+
+@dataclass(frozen=True)
+class Text(Form):
+    """One text: an expression about one row. Functions and Polars expressions stay where they were written."""
+
+    example: str = "dep_delay > 15"
+
+    def parse(self, name: str, text: str) -> str:
+        """The text itself."""
+        return text
+
+    def to_json(self, name: str, value: Any) -> str:
+        """Only text travels."""
+        if not isinstance(value, str):
+            raise InvalidArgument(
+                f"{name} must be text when a server is asked; got {type(value).__name__}. Expressions and functions"
+                " work with a Session on the data itself.",
+                name=name,
+            )
+        return value
+
+
+@dataclass(frozen=True)
+class Choice(Form):
+    """One of several words."""
+
+    words: tuple[str, ...]
+
+    @property
+    def example(self) -> str:  # type: ignore[override]
+        """The words."""
+        return "|".join(self.words)
+
+    def parse(self, name: str, text: str) -> str:
+        """The word itself; the kind checks it."""
+        return text
+
+
+@dataclass(frozen=True)
+class Whole(Form):
+    """A whole number."""
+
+    least: int = 1
+    example: str = "1000"
+
+    def parse(self, name: str, text: str) -> int:
+        """Thousands may be grouped: 10,000 or 10_000."""
+        try:
+            return int(text.replace(",", "").replace("_", ""))
+        except ValueError:
+            raise InvalidArgument(f"{name} must be a whole number; got {text!r}.", name=name) from None
+
+
+@dataclass(frozen=True)
+class Real(Form):
+    """A number, between `least` and `most` where given."""
+
+    least: float | None = None
+    most: float | None = None
+    example: str = "0.5"
+
+    def parse(self, name: str, text: str) -> float:
+        """A number."""
+        try:
+            return float(text)
+        except ValueError:
+            raise InvalidArgument(f"{name} must be a number; got {text!r}.", name=name) from None
+
+
+@dataclass(frozen=True)
+class Reals(Form):
+    """Several numbers; `count` of them, if it matters."""
+
+    count: int | None = None
+    example: str = "0, 10, 100"
+
+    def parse(self, name: str, text: str) -> tuple[float, ...] | list[float]:
+        """Numbers with commas or "to" between them."""
+        words = [word for word in text.replace(" to ", ",").split(",") if word.strip()]
+        if self.count is not None and len(words) != self.count:
+            raise InvalidArgument(f"{name} must be {self.count} numbers, such as {self.example}; got {text!r}.", name=name)
+        values = [Real().parse(name, word.strip()) for word in words]
+        return values if self.count is None else tuple(values)
+
+    def from_json(self, value: Any) -> Any:
+        """Pairs are tuples."""
+        return tuple(value) if self.count is not None and isinstance(value, list) else value
+
+
+@dataclass(frozen=True)
+class Categories(Form):
+    """Several values of a column."""
+
+    example: str = "UA, AA, DL"
+
+    def parse(self, name: str, text: str) -> list[Category]:
+        """A JSON list, or words with commas between them: numbers, true and false, else text."""
+        if text.lstrip().startswith("["):
+            try:
+                listed = json.loads(text)
+            except ValueError:
+                raise InvalidArgument(f"{name} must be a JSON list or words; got {text!r}.", name=name) from None
+            return list(listed)
+        return [_value(word.strip()) for word in text.split(",")]
+
+
+@dataclass(frozen=True)
+class Box(Form):
+    """One pair for every coordinate, or a list with a pair for each."""
+
+    example: str = "-1, 1"
+
+    def parse(self, name: str, text: str) -> Any:
+        """One pair, or a JSON list of pairs."""
+        if text.lstrip().startswith("["):
+            try:
+                return self.from_json(json.loads(text))
+            except ValueError:
+                raise InvalidArgument(f"{name} must be a JSON list of pairs; got {text!r}.", name=name) from None
+        return Reals(2, self.example).parse(name, text)
+
+    def from_json(self, value: Any) -> Any:
+        """One pair is a tuple; a list has one for each coordinate."""
+        if isinstance(value, list) and value and not isinstance(value[0], list):
+            return tuple(value)
+        return value
+
+
+@dataclass(frozen=True)
+class LossForm(Form):
+    """A built-in loss, as an object of its settings or as a formula."""
+
+    example: str = "logistic: late ~ distance [0, 5000] + month [1, 12]"
+
+    def parse(self, name: str, text: str) -> LinearLoss:
+        """A JSON object, or a formula."""
+        return read_loss(text)
+
+    def from_json(self, value: Any) -> Any:
+        """An object of settings, or a formula."""
+        return read_loss(value) if isinstance(value, str | Mapping) else value
+
+    def to_json(self, name: str, value: Any) -> Any:
+        """Only built-in losses travel."""
+        return plain(write_loss(value))
+
+
+@dataclass(frozen=True)
+class About:
+    """What an annotation says of a parameter: its form, and what it means in one line."""
+
+    form: Form
+    help: str
+
+
+@dataclass(frozen=True)
+class Option:
+    """One parameter of a kind of question."""
+
+    name: str
+    form: Form
+    help: str
+    default: Any
+    required: bool
+
+
+Query = Annotated[QueryLike, About(Text(), "An expression about one row: SQL text, a Polars expression or a function.")]
+Where = Annotated[QueryLike | None, About(Text("carrier = 'UA'"), "Only rows for which this is true count.")]
+Within = Annotated[
+    tuple[float, float] | None,
+    About(Reals(2, "0, 100"), "The declared range of a number, low and high; values outside are clipped."),
+]
+RequiredWithin = Annotated[
+    tuple[float, float],
+    About(Reals(2, "0, 100"), "The declared range of a number, low and high; values outside are clipped."),
+]
+RowsPerQuery = Annotated[
+    int | None, About(Whole(), "Rows this one answer reads; more make it narrower and cost more answers.")
+]
+Margin = Annotated[
+    float | None, About(Real(0.0, None, "0.01"), "The margin this one answer shall have, in its own units.")
+]
+LossLike = Annotated[Loss | LinearLoss, About(LossForm(), "The loss to minimize.")]
+
+
+def options_of(build: Callable[..., object]) -> tuple[Option, ...]:
+    """Read the options off a signature; the first parameter, the context, is no option."""
+    hints = get_type_hints(build, include_extras=True)
+    found = []
+    for parameter in list(signature(build).parameters.values())[1:]:
+        hint = hints[parameter.name]
+        about = next((x for x in get_args(hint)[1:] if isinstance(x, About)), None) if _annotated(hint) else None
+        if about is None:
+            raise TypeError(f"Parameter {parameter.name!r} of {build.__name__} must be Annotated with its form.")
+        required = parameter.default is Parameter.empty
+        default = None if required else parameter.default
+        found.append(Option(parameter.name, about.form, about.help, default, required))
+    return tuple(found)
+
+
+def plain(value: Any) -> Any:
+    """Turn tuples and NumPy values into what JSON knows."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {name: plain(one) for name, one in value.items()}
+    if isinstance(value, date | datetime):
+        return value.isoformat()
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [plain(one) for one in value]
+    return value
+
+
+def _annotated(hint: object) -> bool:
+    return get_origin(hint) is Annotated
+
+
+def _value(word: str) -> Category:
+    if word.lower() in ("true", "false"):
+        return word.lower() == "true"
+    if len(word) > 1 and word[0] == word[-1] == "'":
+        return word[1:-1]
+    for read in (int, float):
+        try:
+            return read(word)
+        except ValueError:
+            continue
+    return word

@@ -1,0 +1,123 @@
+"""What a question would cost, and what is left to ask: both in answers, the only currency people see.
+
+A budget is kept in two amounts: intervals (statements about the population) and the guarantee's own charge. "Answers left"
+is how many ordinary answers both can still pay for, and the price of a question is by how much that number falls.
+"""
+
+from dataclasses import dataclass, fields
+from math import ceil, floor, log10
+from typing import Any
+
+from holdfast.guarantees.guarantee import Terms
+from holdfast.guarantees.plan import write_margin
+from holdfast.ledger import Cost, Spent
+from holdfast.questions.question import Question
+
+
+def cost_in_answers(terms: Terms, charge: int, intervals: int, cost: Cost) -> int:
+    """Return by how much the number of answers left falls, when so much is spent already."""
+    return terms.answers_left(charge, intervals) - terms.answers_left(
+        charge + cost.charge, intervals + cost.intervals
+    )
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The one budget of a dataset, at this moment.
+
+    Parameters
+    ----------
+    answers_left, answers_total
+        Ordinary answers that can still be paid for, and those that were planned for.
+    answers_given
+        How many questions have been answered.
+    margin
+        The margin of an ordinary answer.
+    """
+
+    answers_left: int
+    answers_total: int
+    answers_given: int
+    margin: float
+
+    @classmethod
+    def of(cls, terms: Terms, spent: Spent) -> "Budget":
+        """Work out what is left of the terms."""
+        left = terms.answers_left(spent.charge, spent.intervals)
+        return cls(left, terms.answers, spent.answers, terms.margin)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def __str__(self) -> str:
+        return f"{self.answers_left:,} of {self.answers_total:,} answers left at {write_margin(self.margin)}"
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True)
+class Price:
+    """What a question would cost now, and whether it was already paid for.
+
+    Parameters
+    ----------
+    question
+        How the question reads.
+    answers
+        By how much the number of answers left will fall.
+    rows_read
+        Rows that will be read.
+    margin
+        The margin of the answer, in its own units, where one number can say it.
+    excess_bound
+        For a fit: how far its loss can be above the smallest one, where that is promised.
+    cached, affordable
+        Whether it was asked before, and so is free; whether the budget can pay for it.
+    """
+
+    question: str
+    answers: int
+    rows_read: int
+    margin: float | None
+    excess_bound: float | None
+    cached: bool
+    affordable: bool
+
+    @classmethod
+    def of(cls, question: Question, terms: Terms, spent: Spent, *, cached: bool) -> "Price":
+        """Work out the price of a question when so much is spent."""
+        charge, intervals = spent.charge + question.cost.charge, spent.intervals + question.cost.intervals
+        return cls(
+            question=question.text,
+            answers=0 if cached else cost_in_answers(terms, spent.charge, spent.intervals, question.cost),
+            rows_read=0 if cached else question.rows_read,
+            margin=question.margin,
+            excess_bound=question.excess_bound,
+            cached=cached,
+            affordable=cached or (charge <= terms.charge and intervals <= terms.statements),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def __str__(self) -> str:
+        if self.cached:
+            return f"free: {self.question} was asked before"
+        promise = ""
+        if self.margin is not None:
+            promise = f", margin ±{_rounded_up(self.margin)}"
+        elif self.excess_bound is not None:
+            promise = f", loss at most {_rounded_up(self.excess_bound)} above the smallest"
+        plural = "answer" if self.answers == 1 else "answers"
+        short = "" if self.affordable else "; more than is left"
+        return f"{self.answers:,} {plural} of the budget, {self.rows_read:,} rows read{promise}{short}: {self.question}"
+
+    __repr__ = __str__
+
+
+def _rounded_up(x: float) -> str:
+    """Write three digits, never fewer than it is: a promise is not rounded in its own favor."""
+    step = 10.0 ** (floor(log10(x)) - 2) if x > 0 else 1.0
+    return f"{ceil(x / step - 1e-9) * step:.3g}"

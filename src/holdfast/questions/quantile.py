@@ -1,0 +1,127 @@
+"""An interval for a quantile, by bisection: each step asks which share lies at or below a threshold.
+
+Every step is a question of its own and all their intervals hold at once, so the thresholds certainly below and certainly
+not below the quantile bound it. `steps` questions are charged, whatever they answer.
+"""
+
+from dataclasses import replace
+from typing import Annotated
+
+import numpy as np
+
+from holdfast import check
+from holdfast.answer import Answer, Estimate
+from holdfast.ledger import Cost
+from holdfast.queries.build import build_at_most
+from holdfast.questions import KINDS
+from holdfast.questions.options import About, Query, Real, RequiredWithin, Where, Whole
+from holdfast.questions.question import Context, Drawing, Question, Result, encode, kind_of
+
+STEPS = 10
+MOST_STEPS = 1_000  # halving the widest range of floating-point numbers takes about that many
+
+
+def quantile(
+    context: Context,
+    query: Query,
+    q: Annotated[float, About(Real(0.0, 1.0, "0.9"), "Which quantile: 0.5 is the median.")],
+    *,
+    within: RequiredWithin,
+    where: Where = None,
+    steps: Annotated[int, About(Whole(1, "10"), "Steps of the bisection; each costs one answer.")] = STEPS,
+) -> Question:
+    """Return an interval for the `q` quantile of a number declared `within` bounds, by bisection.
+
+    Parameters
+    ----------
+    query
+        A number: SQL text, a Polars expression or a function of one row.
+    q
+        Which quantile: 0.5 is the median.
+    within
+        The declared range of the number.
+    where
+        Only rows for which this is true count.
+    steps
+        Steps of the bisection; each costs one answer.
+
+    Returns
+    -------
+    Answer
+        The quantile and its interval for the population.
+    """
+    check.share(q=q)
+    check.whole(steps=steps)
+    check.at_most("the most that help", MOST_STEPS, steps=steps)
+    low, high = check.interval("within", within)
+    at_most = build_at_most(query, 0.0, context.schema, where=where)
+    draws = context.draws(at_most, None)
+    each, rows_read = context.price(at_most, draws)
+    steps = int(steps)
+
+    def run(drawing: Drawing) -> Result:
+        search = Bisection(q, low, high)
+        for _ in range(steps):
+            threshold = search.next_threshold()
+            (share,) = drawing.estimates(replace(at_most, threshold=threshold), draws)
+            search.learn(threshold, share)
+        return search.estimate().to_json() | {"bounds": [low, high]}
+
+    facts = {"quantile": at_most.identity, "q": float(q), "within": [low, high], "steps": steps, "draws": draws}
+    condition = "" if at_most.where is None else f" where {at_most.where.text}"
+    return Question(
+        kind=QUANTILE.name,
+        text=f"{q:g} quantile of {at_most.value.text} within [{low:.15g}, {high:.15g}]{condition}",
+        identity=None if at_most.identity is None else encode(facts),
+        cost=Cost(steps * each.charge, steps * each.intervals),
+        rows_read=steps * rows_read,
+        run=run,
+    )
+
+
+class Bisection:
+    """Close in on a quantile from both sides, by thresholds whose shares are known only up to intervals.
+
+    `low`/`high` are proven: the quantile lies between. `doubt` is the range of thresholds whose interval contains q.
+    """
+
+    def __init__(self, q: float, low: float, high: float) -> None:
+        self.q, self.low, self.high = q, low, high
+        self.doubt: tuple[float, float] | None = None
+        self.seen: list[tuple[float, float]] = [(high, 1.0)]
+        self.start = low
+
+    def next_threshold(self) -> float:
+        if self.doubt is None:
+            return _middle(self.low, self.high)
+        left, right = self.doubt
+        if left - self.low >= self.high - right:
+            return _middle(self.low, left)
+        return _middle(right, self.high)
+
+    def learn(self, threshold: float, share: Estimate) -> None:
+        self.seen.append((threshold, share.value))
+        if share.high < self.q:
+            self.low = max(self.low, threshold)
+        elif share.low >= self.q and share.low > 0:  # the 0 quantile is where values begin, not minus infinity
+            self.high = min(self.high, threshold)
+        elif self.doubt is None:
+            self.doubt = (threshold, threshold)
+        else:
+            self.doubt = (min(self.doubt[0], threshold), max(self.doubt[1], threshold))
+
+    def estimate(self) -> Estimate:
+        """Interpolate the shares seen, made monotone, and keep the value inside the proven interval."""
+        thresholds, shares = (np.array(column) for column in zip(*sorted(self.seen), strict=True))
+        shares = np.maximum.accumulate(shares)
+        thresholds, shares = np.concatenate([[self.start], thresholds]), np.concatenate([[0.0], shares])
+        value = float(np.interp(self.q, shares, thresholds))
+        return Estimate(min(max(value, self.low), self.high), self.low, self.high)
+
+
+def _middle(low: float, high: float) -> float:
+    return low + (high - low) / 2  # the sum of two large numbers may be infinite
+
+
+QUANTILE = kind_of(quantile, Answer)
+KINDS.register(QUANTILE.name, QUANTILE)

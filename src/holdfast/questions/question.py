@@ -1,0 +1,246 @@
+"""What a question is, what a kind of question is, and what its steps may use.
+
+A `Question` is complete before any row is read: checked against the schema, priced, and named by an identity that says
+when two people ask the same thing. Running it touches rows only through a `Drawing`.
+
+A `Kind` is one Python function, `build(context, query, *, options) -> Question`, and the class of its answers. The verbs
+of `Session` and of the client, the options of the command line, the HTTP schema, the page's form and the tools of agents
+are all made from its signature.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from inspect import signature
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from numpy.random import Generator
+
+from holdfast import check
+from holdfast.answer import AnyAnswer, Estimate, Record
+from holdfast.errors import InvalidArgument, InvalidQuery, PlanInfeasible
+from holdfast.guarantees.guarantee import MOST_DRAWS, Guarantee
+from holdfast.guarantees.release import Release
+from holdfast.guarantees.statistic import GroupMean
+from holdfast.ledger import Cost
+from holdfast.mechanisms import MECHANISMS
+from holdfast.mechanisms.mechanism import Mechanism
+from holdfast.queries.query import Query
+from holdfast.questions.options import Option, options_of
+from holdfast.rows.source import RowSource
+from holdfast.schema import Schema
+
+LONGEST_QUESTION = 1_000_000  # characters, with all categories
+MOST_REMEMBERED = 1_000  # prices and margins
+
+P = ParamSpec("P")
+A = TypeVar("A", bound=AnyAnswer)
+Result = dict[str, Any]  # plain JSON: what `AnyAnswer.result` returns
+
+encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False).encode
+
+
+@dataclass
+class Drawing:
+    """What the steps of a question may use: rows, chance, and the guarantee that certifies what is released.
+
+    `start` is how much of the budget's charge was spent before this question; it moves on with every release.
+    """
+
+    source: RowSource
+    rng: Generator
+    guarantee: Guarantee[Any]
+    start: int = 0
+    most_draws: int | None = None  # a dry run draws no more than this from its made-up rows
+
+    def release(self, query: Query, draws: int) -> Release:
+        """Draw once."""
+        guarantee, start = self.guarantee, self.start
+        self.start += guarantee.charge(query.statistic, draws)
+        if self.most_draws is not None:
+            draws, start = min(draws, self.most_draws), 0  # made-up rows do not run out
+        return mechanism_of(guarantee, draws, start).release(query, self.source, self.rng)
+
+    def certify(self, query: Query, release: Release) -> list[Estimate]:
+        """Return every released value with its interval, in the question's units."""
+        intervals = query.statistic.certify(release, self.guarantee)
+        return [Estimate.within(query.bounds, v, i) for v, i in zip(release.values, intervals, strict=True)]
+
+    def estimates(self, query: Query, draws: int) -> list[Estimate]:
+        """Draw once and certify."""
+        return self.certify(query, self.release(query, draws))
+
+
+def mechanism_of(guarantee: Guarantee[Any], draws: int, start: int) -> Mechanism:
+    """Return the mechanism of the guarantee's terms."""
+    found = MECHANISMS.get(guarantee.terms.mechanism)
+    if found is None:
+        raise guarantee.cannot_certify(f"the mechanism {guarantee.terms.mechanism!r}, which is not installed")
+    return found.under(guarantee, draws, start)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question that may be asked: its price, and how to answer it."""
+
+    kind: str
+    text: str
+    identity: str | None
+    cost: Cost
+    rows_read: int
+    run: Callable[[Drawing], Result]
+    margin: float | None = None  # in the question's units, where one number can say it
+    excess_bound: float | None = None  # of a fit
+
+    def __post_init__(self) -> None:
+        for text in (self.text, self.identity or ""):  # whatever the ledger could not write is refused here
+            if len(text) > LONGEST_QUESTION:
+                raise InvalidQuery(
+                    f"A question must be at most {LONGEST_QUESTION:,} characters long; got {len(text):,}."
+                )
+            if text.isascii():
+                continue
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                raise InvalidQuery("A question must be valid text; got half of a surrogate pair.") from None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what the ledger records of the question."""
+        return {"kind": self.kind, "text": self.text}
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a question is built against: the guarantee that stands and the schema of the data."""
+
+    guarantee: Guarantee[Any]
+    schema: Schema
+    _costs: dict[tuple[object, int], tuple[Cost, int]] = field(default_factory=dict, init=False, repr=False)
+    _margins: dict[int, float] = field(default_factory=dict, init=False, repr=False)
+
+    def price(self, query: Query, draws: int) -> tuple[Cost, int]:
+        """Return what one release costs and how many rows it reads; refuses what the guarantee does not cover."""
+        key = (query.statistic, draws)  # all that a price depends on
+        known = self._costs.get(key)
+        if known is None:
+            statistic, guarantee = query.statistic, self.guarantee
+            guarantee.supports(statistic)
+            cost = Cost(guarantee.charge(statistic, draws), statistic.intervals)
+            known = cost, mechanism_of(guarantee, draws, 0).rows_read(statistic)
+            if len(self._costs) < MOST_REMEMBERED:
+                self._costs[key] = known
+        return known
+
+    def margin(self, query: Query, draws: int) -> float | None:
+        """Return the margin of the answer in the question's units; None where it depends on the data (groups)."""
+        if isinstance(query.statistic, GroupMean):
+            return None
+        known = self._margins.get(draws)
+        if known is None:
+            known = self.guarantee.margin(draws)
+            if len(self._margins) < MOST_REMEMBERED:
+                self._margins[draws] = known
+        low, high = query.bounds
+        return (high - low) * known
+
+    def draws(self, query: Query, rows_per_query: int | None, margin: float | None = None) -> int:
+        """Return how many rows one answer reads: the plan's number, or what the caller wants for this one."""
+        planned: int = self.guarantee.terms.rows_per_query
+        if rows_per_query is None and margin is None:
+            return planned
+        if rows_per_query is not None and margin is not None:
+            raise InvalidArgument("Give rows_per_query or margin, not both.")
+        self.guarantee.require_flexible()
+        if rows_per_query is not None:
+            check.whole(rows_per_query=rows_per_query)
+            check.at_most("the most one answer can read", MOST_DRAWS, rows_per_query=rows_per_query)
+            return int(rows_per_query)
+        if isinstance(query.statistic, GroupMean):
+            raise InvalidArgument(
+                "margin is for questions about all rows; the margin of a group depends on its size."
+                " Use rows_per_query to spend more or less."
+            )
+        check.positive(margin=margin)
+        low, high = query.bounds
+        draws = self.guarantee.draws_for(min(1.0, float(margin or 0) / (high - low)))
+        if draws is None:
+            best = (high - low) * self.guarantee.margin(MOST_DRAWS)
+            raise PlanInfeasible(
+                f"No number of rows gives one answer a margin of {margin:g} under this plan; its limit is"
+                f" {best:.3g}. Plan fewer questions to come closer.",
+                margin=margin,
+                best_margin=best,
+            )
+        return draws
+
+
+@dataclass(frozen=True)
+class Kind(Generic[P, A]):
+    """A kind of question: one signature, from which every surface is made, and the class of its answers."""
+
+    name: str
+    build: Callable[Concatenate[Context, P], Question]
+    answer: type[A]
+    options: tuple[Option, ...]  # the first is the subject: what is asked about
+
+    @property
+    def subject(self) -> Option:
+        """What is asked about: a query, or a loss."""
+        return self.options[0]
+
+    @property
+    def summary(self) -> str:
+        """The first sentence of its description."""
+        return (self.build.__doc__ or "").strip().partition("\n")[0]
+
+    def question(self, context: Context, *args: P.args, **options: P.kwargs) -> Question:
+        """Build the question; options it does not have are refused in words."""
+        try:
+            return self.build(context, *args, **options)
+        except TypeError:
+            self._bind(*args, **options)
+            raise
+
+    def _bind(self, *args: object, **options: object) -> None:
+        """Raise InvalidArgument if the arguments do not fit the signature."""
+        known = [option.name for option in self.options]
+        for name in options:
+            if name not in known:
+                near = get_close_matches(name, known, n=1)
+                hint = f" Did you mean {near[0]!r}?" if near else f" It has: {', '.join(known)}."
+                raise InvalidArgument(f"{self.name} has no option {name!r}.{hint}", name=name)
+        try:
+            signature(self.build).bind(None, *args, **options)
+        except TypeError as wrong:
+            raise InvalidArgument(f"{self.name} cannot be asked this way: {wrong}.", name="options") from None
+
+    def read(self, result: Mapping[str, Any], record: Record) -> A:
+        """Rebuild an answer from its JSON."""
+        return self.answer.read(result, record)
+
+    def to_json(self, values: Mapping[str, object]) -> dict[str, Any]:
+        """Write subject and options as JSON; what is None is left out, what does not travel is refused."""
+        forms = {option.name: option.form for option in self.options}
+        self._bind(**values)
+        return {"kind": self.name} | {
+            name: forms[name].to_json(name, value) for name, value in values.items() if value is not None
+        }
+
+    def from_json(self, values: Mapping[str, object]) -> dict[str, Any]:
+        """Read subject and options from JSON."""
+        forms = {option.name: option.form for option in self.options}
+        self._bind(**values)
+        return {name: forms[name].from_json(value) for name, value in values.items() if value is not None}
+
+
+def kind_of(build: Callable[Concatenate[Context, P], Question], answer: type[A]) -> Kind[P, A]:
+    """Return the kind that a function and its answer class make."""
+    return Kind(build.__name__, build, answer, options_of(build))
+
+
+def identity_of(query: Query, draws: int) -> str | None:
+    """Return canonical JSON of the question and the rows it reads; written by hand, because every answer needs it."""
+    identity = query.identity
+    return None if identity is None else f'{{"draws": {draws}, "query": {encode(identity)}}}'

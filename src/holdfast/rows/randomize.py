@@ -1,0 +1,75 @@
+"""From what rows say to outcomes: toss each row's coin, then randomize for privacy.
+
+A query's `evaluate` gives the law of one outcome per row (see `holdfast.queries.query`). Tossing turns it into an
+outcome; randomizing then replaces an outcome, with probability `outcomes * mass`, by a uniformly random one.
+Independent outcomes that are only counted can be randomized at once:
+
+    kept_z ~ Binomial(count_z, 1 - outcomes * mass)             each outcome stays with that probability
+    counts = kept + Multinomial(total - sum kept, uniform)      the others are drawn anew
+
+which has the law of randomizing every outcome by itself, at the price of one draw per outcome.
+"""
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from holdfast import check
+from holdfast.errors import InvalidArgument
+from holdfast.queries.query import Values
+
+Counts = NDArray[np.int64]
+
+
+def outcomes_of(values: Values, outcomes: int, rng: Generator) -> NDArray[np.int64]:
+    """Toss once per row; return each row's outcome.
+
+    A coin's bias that is NaN means outcome 0: the lower bound with two outcomes, "excluded" with three.
+    """
+    if values.dtype.kind != "f":
+        return values.astype(np.int64)
+    ones = rng.random(values.size) < values  # false for NaN
+    if outcomes == 2:
+        return ones.astype(np.int64)
+    return np.where(np.isnan(values), 0, 1 + ones)
+
+
+def tossed(values: Values, outcomes: int, rng: Generator) -> Counts:
+    """Toss once per row; return how often each outcome came up."""
+    size = values.size
+    if values.dtype.kind == "b" or (values.dtype.kind == "f" and outcomes == 2):
+        coins = values if values.dtype.kind == "b" else rng.random(size) < values  # false for NaN
+        ones = int(np.count_nonzero(coins))
+        return np.array([size - ones, ones], dtype=np.int64)
+    if values.dtype.kind == "f":  # three outcomes, counted without writing out each row's
+        ones, excluded = int(np.count_nonzero(rng.random(size) < values)), int(np.count_nonzero(np.isnan(values)))
+        return np.array([excluded, size - excluded - ones, ones], dtype=np.int64)
+    return np.bincount(outcomes_of(values, outcomes, rng), minlength=outcomes)
+
+
+def tossed_parts(values: Values, outcomes: int, rng: Generator, part: NDArray[np.int64], parts: int) -> Counts:
+    """Toss once per row; return how often each outcome came up in each part, shape (parts, outcomes)."""
+    cells = part * outcomes + outcomes_of(values, outcomes, rng)
+    return np.bincount(cells, minlength=parts * outcomes).reshape(parts, outcomes)
+
+
+def randomized(counts: Counts, mass: float, rng: Generator) -> Counts:
+    """Randomize counted outcomes, along the last axis."""
+    outcomes = counts.shape[-1]
+    replaced = _replaced(mass, outcomes)
+    if counts.shape == (2,):  # the usual case: single numbers cost a third of what arrays of two cost
+        zeros, ones = counts.tolist()
+        kept_zeros, kept_ones = rng.binomial(zeros, 1.0 - replaced), rng.binomial(ones, 1.0 - replaced)
+        anew = zeros + ones - kept_zeros - kept_ones
+        new_ones = rng.binomial(anew, 0.5)
+        return np.array([kept_zeros + anew - new_ones, kept_ones + new_ones], dtype=np.int64)
+    kept = rng.binomial(counts, 1.0 - replaced)
+    anew = counts.sum(axis=-1) - kept.sum(axis=-1)
+    return np.asarray(kept + rng.multinomial(anew, np.full(outcomes, 1.0 / outcomes)), dtype=np.int64)
+
+
+def _replaced(mass: float, outcomes: int) -> float:
+    check.number(mass=mass)
+    if not 0 <= outcomes * mass <= 1 + 1e-12:
+        raise InvalidArgument(f"mass must be between 0 and 1/{outcomes}; got {mass!r}.", name="mass")
+    return min(1.0, outcomes * mass)

@@ -1,0 +1,106 @@
+"""Where rows live. Nothing reaches them but the two verbs of a row source.
+
+    tally    draw rows with replacement, evaluate the query where the rows live, toss, randomize: only counts of
+             outcomes leave
+    sample   evaluate the query on selected rows: one value for each, secret, for mechanisms that add noise or that
+             never use a row twice
+
+Whoever writes a source of their own needs `Selection.indices` (`rows.draws`) and `tossed` and `randomized`
+(`rows.randomize`); `open_rows` recognizes it by its verbs.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+import polars as pl
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from holdfast.queries.query import Query, Values
+from holdfast.rows.draws import Selection
+from holdfast.schema import Schema
+
+
+@runtime_checkable
+class RowVerbs(Protocol):
+    """What can be done with rows. Apart from `RowSource`, as looking for a property would compute it."""
+
+    def tally(self, query: Query, *, draws: int, mass: float, rng: Generator) -> NDArray[np.int64]:
+        """Draw, evaluate, toss, randomize; return how often each outcome came up.
+
+        Parameters
+        ----------
+        query
+            Its statistic says how many outcomes there are. If it has several parts, each is asked of draws of its
+            own. `evaluate_parts` is handed the part and the number of every draw, also where there is one part.
+        draws
+            Rows drawn for each part, uniformly and with replacement.
+        mass
+            With probability `outcomes * mass` an outcome is replaced by a uniformly random one: every outcome has at
+            least probability `mass`, whatever the rows say.
+
+        Returns
+        -------
+        Counts of shape (outcomes,) for one part, (parts, outcomes) for several.
+        """
+        ...
+
+    def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
+        """Return what selected rows say, in the order of the selection. Secret.
+
+        One value for each row, or one line of values if the query gives them; for several parts the selection is made
+        anew for each, and the values of part j are `values[j]`.
+        """
+        ...
+
+    def verify(self) -> None:
+        """Read and hash everything again; raise `RowSourceError` if it is not the data that was opened."""
+        ...
+
+
+class RowSource(RowVerbs, Protocol):
+    """A dataset that can be asked but not seen."""
+
+    @property
+    def name(self) -> str:
+        """What the dataset is called: names its ledger and its place in a shared database."""
+        ...
+
+    @property
+    def schema(self) -> Schema:
+        """Column names, types, nullability. Public."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the content: the same data always has the same one."""
+        ...
+
+    @property
+    def location(self) -> Path | None:
+        """The folder that holds the rows; None if they are in memory. A ledger lies beside it."""
+        ...
+
+    def __len__(self) -> int:
+        """Number of rows n. Public."""
+        ...
+
+
+class FrameLike(Protocol):
+    """A Polars, pandas or PyArrow table."""
+
+    @property
+    def columns(self) -> Any:
+        """Names or columns, as its library has it."""
+        ...
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        ...
+
+
+ColumnLike: TypeAlias = NDArray[Any] | Sequence[object] | pl.Series
+Table: TypeAlias = str | Path | Mapping[str, ColumnLike] | FrameLike | RowSource  # whatever `open_rows` takes
