@@ -267,9 +267,11 @@ class AttackReport:
 
     def verdict(self) -> str:
         """Say in one sentence whether the promise was kept."""
-        if self.promised is None:
-            return f"{self.mechanism} promises nothing; its largest error was {self.largest.max():.4f}."
         count = len(self.worlds)
+        if self.promised is None:
+            return (
+                f"{self.mechanism} promises nothing; its largest error in {count} worlds was {self.largest.max():.4f}."
+            )
         return (
             f"{self.mechanism} against {self.analyst}: in {count - (self.broken or 0)} of {count} worlds every answer"
             f" was within ±{self.promised:.4f} of the population; {100 * self.confidence:g} % were promised."
@@ -321,7 +323,7 @@ class AttackReport:
         table = "\n".join(
             "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines
         )
-        return f"{table}\n{self.verdict()} Seed {self.seed}, {len(self.worlds)} worlds."
+        return f"{table}\n{self.verdict()} Seed {self.seed}."
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{escape(heading)}</th>" for heading in HEADINGS)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from math import sqrt
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from numpy.random import Generator
 from scipy.special import ndtri
@@ -35,7 +35,9 @@ from holdfast.mechanisms.coins import Coins
 from holdfast.mechanisms.fresh_rows import FreshRows
 from holdfast.mechanisms.laplace import Laplace
 from holdfast.rows.source import RowSource
-from holdfast.session import Session
+
+if TYPE_CHECKING:
+    from holdfast.session import Session
 
 TEXTBOOK_ERROR = 0.05  # failure probability of the interval around one answer of a mechanism without a guarantee
 
@@ -134,7 +136,7 @@ class PlanOracle:
 class SessionOracle:
     """A session, asked the way any user asks it."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: "Session") -> None:
         self._session = session
 
     def answer(self, question: RowQuestion) -> Reply:

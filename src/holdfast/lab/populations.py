@@ -122,7 +122,7 @@ class Vote(RowQuestion):
 class TableRule(RowQuestion):
     """Whether a rule that predicts one label for every cell is right."""
 
-    labels: Bits = field(repr=False)
+    predictions: Bits = field(repr=False)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -131,7 +131,7 @@ class TableRule(RowQuestion):
 
     def evaluate(self, rows: pl.DataFrame) -> Bits:
         """Look up; cells out of range wrap around, so that no row can raise."""
-        predicted = self.labels[rows["cell"].to_numpy() % len(self.labels)]
+        predicted = self.predictions[rows["cell"].to_numpy() % len(self.predictions)]
         right: Bits = predicted == rows["y"].to_numpy()
         return right
 

@@ -56,7 +56,7 @@ class SelfTest:
         verdict = "kept its promise" if self.kept else "BROKE its promise"
         return (
             f"The plan {verdict}: in {self.failed} of {self.worlds} worlds an interval missed the population's value"
-            f" ({100 * (1 - self.plan.confidence):g} % of worlds may fail; this test shows that at most"
+            f" ({100 * (1 - self.plan.confidence):g} % of worlds may fail; with 95 % confidence at most"
             f" {100 * self.failure_at_most:.1f} % do). The {self.analyst} analyst asked {self.questions:,} questions in"
             f" each world; the largest error was {self.largest_error:.4f}, the promised margin is"
             f" {self.plan.margin:.4f}."

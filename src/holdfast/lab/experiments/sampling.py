@@ -81,8 +81,9 @@ def section(results: Results) -> str:
         f"{table(head, lines)}\n\n"
         f"n = {results['rows']:,}, ell = {results['ell']:,}, k = {results['queries']:,}, {results['worlds']} worlds;"
         f" differences ± two standard errors. {beyond} of {2 * len(lines)} differences are larger than that;"
-        f" {0.05 * 2 * len(lines):.1f} are expected by chance. The excess is how far the attack's last question is above"
-        f" the population on the rows. Coins read ell/n = {1 / ratio:.2g} of the rows that the scan reads."
+        f" {0.05 * 2 * len(lines):.1f} are expected by chance. The excess is how far the mean of the attack's last"
+        f" question on the rows is above the population's. Coins read ell/n = {1 / ratio:.2g} of the rows that the scan"
+        " reads."
     )
 
 
@@ -90,21 +91,21 @@ def panels(results: Results) -> list[Panel]:
     """Draw both next to each other."""
     names = [row["analyst"] for row in results["compared"]]
     drawn = []
-    for what, title, up in (
+    for what, title, y_label in (
         ("error", "Error of the answers", "root mean square error"),
         ("excess", "Success of the attack", "q(S) - q(D) of the last question"),
     ):
         series = []
-        for place, name in enumerate(CONTENDERS):
+        for number, name in enumerate(CONTENDERS):
             found = [_mean(row[name][what]) for row in results["compared"]]
-            across = [index + 0.24 * place - 0.12 for index in range(len(names))]
+            x = [index + 0.24 * number - 0.12 for index in range(len(names))]
             y = [mean for mean, _ in found]
             low, high = [mean - 2 * se for mean, se in found], [mean + 2 * se for mean, se in found]
             label = {"coins": f"coins, {results['ell']:,} rows", "gaussian": f"all {results['rows']:,} rows + noise"}[
                 name
             ]
-            series.append(Series(label, across, y, low, high, style=name, line=""))
-        drawn.append(Panel(title, "", up, series, categories=names))
+            series.append(Series(label, x, y, low, high, style=name, line=""))
+        drawn.append(Panel(title, "", y_label, series, categories=names))
     return drawn
 
 
