@@ -12,8 +12,8 @@ from typing import Any
 import holdfast
 from holdfast import errors
 from holdfast.cli import command_names
-from holdfast.queries.functions.rule import Rule
-from holdfast.queries.functions.table import RULES, WRITTEN
+from holdfast.queries.functions import FUNCTION_NAMES, OPERATIONS
+from holdfast.queries.functions.operation import Operation
 
 HERE = Path(__file__).parent
 
@@ -42,13 +42,13 @@ def help_of(*words: str) -> str:
 def functions() -> str:
     """Everything an expression may do."""
     others: dict[str, list[str]] = {}
-    for written, name in WRITTEN.items():
+    for written, name in FUNCTION_NAMES.items():
         if written != name:
             others.setdefault(name, []).append(written)
     lines = ["| operation | takes | gives | NULL if | also written |", "|---|---|---|---|---|"]
-    for name, rule in sorted(RULES.items()):
+    for name, operation in sorted(OPERATIONS.items()):
         also = ", ".join(f"`{_cell(each)}`" for each in sorted(others.get(name, [])))
-        lines.append(f"| `{_cell(name)}` | {_takes(rule)} | {_gives(rule)} | {_NULL[rule.null]} | {also} |")
+        lines.append(f"| `{_cell(name)}` | {_takes(operation)} | {_gives(operation)} | {_NULL[operation.null]} | {also} |")
     return "\n".join(lines) + "\n"
 
 
@@ -106,12 +106,12 @@ _NULL = {
 }
 
 
-def _takes(rule: Rule) -> str:
-    return ", ".join(rule.takes) + (", ..." if rule.more else "")
+def _takes(operation: Operation) -> str:
+    return ", ".join(operation.takes) + (", ..." if operation.more else "")
 
 
-def _gives(rule: Rule) -> str:
-    return "the common type" if rule.gives is None else str(rule.gives)
+def _gives(operation: Operation) -> str:
+    return "the common type" if operation.gives is None else str(operation.gives)
 
 
 def _cell(text: str) -> str:

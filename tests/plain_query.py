@@ -1,24 +1,30 @@
 """A query made of a plain function, for tests of what lies beneath queries."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import polars as pl
 
-from holdfast.queries.query import Said
+from holdfast.guarantees.statistic import OneShare, OutcomeShares, Statistic
+from holdfast.queries.query import Query, Values
 
 
-@dataclass(frozen=True)
-class PlainQuery:
-    """Says what `says` says."""
+class PlainQuery(Query):
+    """Says what `says` says: yes or no, or one of several outcomes."""
 
-    columns: tuple[str, ...]
-    says: Callable[[pl.DataFrame], Said]
-    outcomes: int = 2
-    kind: str = "share"
-    bounds: tuple[float, float] = (0.0, 1.0)
-    text: str = "plain"
-    identity: str | None = None
+    text = "plain"
 
-    def evaluate(self, rows: pl.DataFrame) -> Said:
+    def __init__(self, columns: tuple[str, ...], says: Callable[[pl.DataFrame], Values], outcomes: int = 2) -> None:
+        self._columns = columns
+        self.says = says
+        self._statistic = OneShare() if outcomes == 2 else OutcomeShares(outcomes)
+
+    @property
+    def statistic(self) -> Statistic:
+        return self._statistic
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self._columns
+
+    def evaluate(self, rows: pl.DataFrame) -> Values:
         return self.says(rows)

@@ -1,4 +1,4 @@
-"""Expressions that together use every operation a query may use, and the schema they speak about."""
+"""Expressions that together use every operation a query may use, and the schema they are written for."""
 
 from holdfast.schema import Column, Schema, Type
 

@@ -1,4 +1,4 @@
-"""A registry: where things of one sort are found by name. Adding one is a file and a line, here or in another package."""
+"""A registry: where things of one sort are found by name."""
 
 from collections.abc import Callable, Iterator
 from importlib.metadata import entry_points

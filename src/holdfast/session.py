@@ -1,258 +1,251 @@
 """The story of a question.
 
-    (1) queries      the question is checked against the schema; nothing is read
-    (2) planning     the plan that stands says how many rows and flips it takes
-    (6) ledger       asked before? then it is free. Too dear? then it is refused
-    (3) rows         some rows are drawn,
-    (4) mechanisms   coins are tossed and flipped,
-    (5) certify      and what may be released becomes an interval for the population
-    (6) ledger       answer and cost are committed together, durably
-    (7) answer       and only then shown
+    1 check      against the schema alone; nothing is read                          queries, questions
+    2 price      by the guarantee that stands                                       guarantees
+    3 find       asked before? the stored answer, free                              ledger
+    4 reserve    too dear? refused, before any row is read                          ledger
+    5 draw       rows are drawn, and tallied where they live                        rows, mechanisms
+    6 certify    what was released becomes an interval for the population           guarantees
+    7 commit     answer and cost together, durably; then it is shown                ledger
 
-Whoever asks, from Python, the command line or over HTTP, asks through `Session`.
+Whoever asks, from Python, the command line, over HTTP or as an agent, asks through `Session`.
 """
 
-import json
+import warnings
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
-from functools import cache
-from inspect import signature
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self, TypeVar, cast
 
 import polars as pl
 
-from holdfast import questions
-from holdfast.answer import Answer, AnyAnswer, FlipsAnswer, HistogramAnswer, MinimumAnswer, from_body, from_entry
-from holdfast.beginning import Wanted, ledger_beside
-from holdfast.budget import Budget, Quote
+from holdfast.answer import AnyAnswer, Record
 from holdfast.errors import InvalidArgument, PlanConflict
-from holdfast.history import history_frame
-from holdfast.ledger import BudgetMoved, Cost, Ledger, Receipt, check_analyst, exists, open_ledger
-from holdfast.planning import Plan
-from holdfast.planning.present import sentence
-from holdfast.queries.made_up import made_up
-from holdfast.questions import BUILDERS, Desk, Question
+from holdfast.guarantees.plan import BEST, DefaultPlan, Plan, PlanRequest, Queries, VacuousPlan
+from holdfast.ledger import BudgetMoved, Entry, Ledger, Receipt, check_analyst, open_ledger
+from holdfast.optimize.losses import LinearLoss, Loss
+from holdfast.queries.build import QueryLike
+from holdfast.queries.synthetic import synthetic_rows
+from holdfast.questions import KINDS, kind_named
+from holdfast.questions.flips import FLIPS
+from holdfast.questions.histogram import HISTOGRAM
+from holdfast.questions.history import answer_from, history_frame
+from holdfast.questions.mean import MEAN
+from holdfast.questions.minimize import MINIMIZE
+from holdfast.questions.price import Budget, Price
+from holdfast.questions.quantile import QUANTILE
+from holdfast.questions.question import Context, Drawing, Kind, Question, encode
+from holdfast.questions.verbs import verb
 from holdfast.randomness import Randomness
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.open import open_rows
+from holdfast.rows.source import RowSource, Table
+from holdfast.schema import Schema
 
 MADE_UP_ROWS = 1_000
-
-_signature = cache(signature)  # there are five
+A = TypeVar("A", bound=AnyAnswer)
 
 
 class Session:
     """A dataset that answers questions, each chosen after the last answer, with intervals that stay true.
 
-    `data` is a path, a frame, a dict of arrays or an opened source. `queries` or `accuracy` sets the plan when the
-    ledger begins; later sessions resume it. `ledger` is a path or a database URL; left out, it lies beside the data, or
-    in memory for data in memory. `seed` is for tests: draws become predictable and the ledger says so.
+    Parameters
+    ----------
+    data
+        A path, a frame, a dict of arrays or an opened row source.
+    queries, margin, confidence
+        The plan, if the ledger has not begun: how many questions, or the margin every answer shall have, and the
+        probability that all answers hold at once. The ledger begins with the first answer; after that the plan stands.
+    ledger
+        A path or a database URL; left out, it lies beside the data, or in memory for data in memory.
+    guarantee, mechanism
+        Names, or "best".
+    seed
+        For tests: draws become predictable, and the ledger says so.
+    analyst
+        Whose name goes on the answers.
     """
 
     def __init__(
         self,
-        data: Any,
+        data: Table,
         *,
-        queries: int | Mapping[str, int] | None = None,
-        accuracy: float | None = None,
+        queries: Queries | None = None,
+        margin: float | None = None,
         confidence: float | None = None,
         ledger: str | Path | None = None,
-        guarantee: str = "best",
-        mechanism: str = "best",
+        guarantee: str = BEST,
+        mechanism: str = BEST,
         seed: int | None = None,
         analyst: str | None = None,
     ) -> None:
-        wanted = Wanted(queries, accuracy, confidence, guarantee, mechanism)
+        self._request = PlanRequest(queries, margin, confidence, guarantee, mechanism)
         check_analyst(analyst)
-        self._randomness = Randomness(seed)
-        self._rows: Any = open_rows(data)
-        location = ledger_beside(self._rows) if ledger is None else ledger
-        terms = None
-        if not exists(location, self._rows.name):
-            begun = wanted.begin(len(self._rows), self._randomness)
-            caps = {"flips": begun.flips, "intervals": begun.statements}
-            terms = begun.to_dict() | {"caps": caps}
-        try:
-            self._ledger = self._open(location, terms)
-        except PlanConflict:
-            if terms is None:
-                raise
-            terms = None  # somebody began it this very moment: their plan stands
-            self._ledger = self._open(location, None)
-        self._randomness.skip(self._ledger.head.seq)  # a seed must not draw the same coins again for later questions
-        self.plan = Plan.from_dict(self._ledger.terms)
-        if terms is None:
-            wanted.must_match(self.plan, self._ledger.location)
         self._analyst = analyst
-        self._desk = Desk(self.plan, self._rows.schema)
-
-    def _open(self, location: str | Path | None, terms: dict[str, Any] | None) -> Ledger:
-        return open_ledger(
-            location,
+        self._randomness = Randomness(seed)
+        self._rows: RowSource = open_rows(data)
+        self._ledger: Ledger = open_ledger(
+            _beside(self._rows) if ledger is None else ledger,
             dataset=self._rows.name,
             fingerprint=self._rows.fingerprint,
-            terms=terms,
             reproducible=self._randomness.reproducible,
         )
+        try:
+            self._resume() if self._ledger.begun else self._plan(self._request.make(len(self._rows)))
+        except BaseException:
+            self._ledger.close()
+            raise
+        _warn(self.plan, default=self._request.is_open and not self._ledger.begun)
 
     # -- asking -------------------------------------------------------------------------------------------------
 
-    def mean(
-        self,
-        query: Any,
-        *,
-        within: tuple[float, float] | None = None,
-        where: Any = None,
-        rows_per_query: int | None = None,
-        accuracy: float | None = None,
-    ) -> Answer:
-        """Return the share of rows for which `query` is true, or the mean of a number declared `within` bounds.
+    mean = verb(MEAN)
+    histogram = verb(HISTOGRAM)
+    quantile = verb(QUANTILE)
+    flips = verb(FLIPS)
+    minimize = verb(MINIMIZE)
 
-        `where` restricts to a group; missing values are left out of a mean and count as false in a share.
-        `rows_per_query` or `accuracy` (in the units of the answer) spends more or less on this one answer.
-        """
-        options = {"within": within, "where": where, "rows_per_query": rows_per_query, "accuracy": accuracy}
-        return cast(Answer, self._ask(questions.mean(self._desk, query, **options)))
-
-    def histogram(
-        self, query: Any, *, categories: Any = None, bins: Any = None, rows_per_query: int | None = None
-    ) -> HistogramAnswer:
-        """Return the share of each declared category (or bin) and of everything else, in one pass."""
-        question = questions.histogram(
-            self._desk, query, categories=categories, bins=bins, rows_per_query=rows_per_query
-        )
-        return cast(HistogramAnswer, self._ask(question))
-
-    def quantile(
-        self,
-        query: Any,
-        q: float,
-        *,
-        within: tuple[float, float],
-        where: Any = None,
-        steps: int = questions.QUANTILE_STEPS,
-    ) -> Answer:
-        """Return an interval for the `q` quantile of a number declared `within` bounds, by bisection."""
-        question = questions.quantile(self._desk, query, q, within=within, where=where, steps=steps)
-        return cast(Answer, self._ask(question))
-
-    def flip(self, query: Any) -> int:
+    def flip(self, query: QueryLike) -> int:
         """Return 0 or 1, with expectation near the share of rows for which `query` is true."""
         return self.flips(query, 1).bits[0]
 
-    def flips(self, query: Any, count: int) -> FlipsAnswer:
-        """Return `count` new flips and the interval of their average."""
-        return cast(FlipsAnswer, self._ask(questions.flips(self._desk, query, count)))
+    def ask(
+        self,
+        query: QueryLike | Loss | LinearLoss,
+        kind: str = MEAN.name,
+        *,
+        idempotency_key: str | None = None,
+        **options: object,
+    ) -> AnyAnswer:
+        """Ask by kind, with that kind's options.
 
-    def ask(self, query: Any, kind: str = "mean", *, retry_key: str | None = None, **options: Any) -> AnyAnswer:
-        """Ask by kind: "mean", "histogram", "quantile" or "flips", with that verb's options.
+        Parameters
+        ----------
+        query
+            What is asked about; a loss for "minimize".
+        kind
+            The name of a kind of question, such as "mean".
+        idempotency_key
+            A question that is new each time (flips, functions) gets its first answer again when the same analyst sends
+            it again with the same key.
+        **options
+            The options of the kind.
 
-        A question that is new each time (flips) gets its first answer again when the same analyst sends it again with
-        the same `retry_key`.
+        Returns
+        -------
+        AnyAnswer
+            The answer of that kind.
         """
-        question = self._question(self._desk, kind, query, options)
-        if retry_key is not None and not isinstance(retry_key, str):
-            raise InvalidArgument(f"retry_key must be text; got {type(retry_key).__name__}.", name="retry_key")
-        if question.identity is None and retry_key is not None:
-            retried = [retry_key, self.analyst, question.kind, question.text, question.price.flips]
-            question = replace(question, identity=json.dumps({"retry": retried}))
-        return self._ask(question)
+        return self._answer(kind_named(kind), (query,), options, idempotency_key)
 
-    def minimize(self, loss: Any, *, radius: float | None = None, box: Any = None, **options: Any) -> MinimumAnswer:
-        """Return a point of small population loss in a ball or box, and the interval of its loss.
+    def ask_kind(self, kind: Kind[..., A], args: tuple[object, ...], options: Mapping[str, object]) -> A:
+        """Ask a question of this kind; what the verbs do."""
+        return cast(A, self._answer(kind, args, options, None))
 
-        `loss` is one of `holdfast.losses`, or one's own. `excess` is the promise to reach, or `iterations` and
-        `rows_per_coordinate` what to spend; `average`, `mechanism`, `runs` and `select` are explained in the guide
-        to optimisation.
-        """
-        chosen = {"radius": radius, "box": box} | options
-        return cast(MinimumAnswer, self._ask(self._question(self._desk, "minimize", loss, chosen)))
+    def _answer(
+        self, kind: Kind[..., Any], args: tuple[object, ...], options: Mapping[str, object], key: str | None
+    ) -> AnyAnswer:
+        try:
+            return self.answer(self._keyed(kind.question(self._context, *args, **options), key))
+        except _AnotherPlan:  # somebody began the ledger this moment: their plan stands
+            return self.answer(self._keyed(kind.question(self._context, *args, **options), key))
 
-    def _ask(self, question: Question) -> AnyAnswer:
+    def prepare(
+        self,
+        query: QueryLike | Loss | LinearLoss,
+        kind: str = MEAN.name,
+        *,
+        idempotency_key: str | None = None,
+        **options: object,
+    ) -> Question:
+        """Return the question, checked and priced but not asked; parameters as for `ask`. Reads nothing."""
+        return self._keyed(kind_named(kind).question(self._context, query, **options), idempotency_key)
+
+    def answer(self, question: Question) -> AnyAnswer:
+        """Answer a question that `prepare` returned."""
+        ledger = self._ledger
+        if not ledger.begun:
+            self._begin()
         if question.identity is not None:
-            standing = self._ledger.find(question.identity)
-            if standing is not None:
-                return from_entry(standing, self.plan, cached=True)
-        cost = Cost(question.price.flips, question.price.intervals)
-        self._ledger.require(cost)
+            entry = ledger.find(question.identity)
+            if entry is not None:
+                return self._read(entry, cached=True)
+        ledger.require(question.cost)
+        guarantee = self.plan.standing
         while True:
             # Fresh rows are taken in order: if somebody took these meanwhile, the answer is dropped unseen.
-            start = self._ledger.spent.flips if self.plan.guarantee == "split" else None
-            body = question.run(self._rows, self._randomness.generator(), start or 0)
+            start = ledger.spent.charge if guarantee.in_order else None
+            result = question.run(Drawing(self._rows, self._randomness.generator(), guarantee, start or 0))
             try:
-                entry, fresh = self._ledger.commit(
+                entry, fresh = ledger.commit(
                     key=question.identity,
-                    question=question.describe(),
-                    answer=body,
-                    cost=cost,
-                    rows_read=question.price.rows_read,
+                    question=question.to_json(),
+                    answer=result,
+                    cost=question.cost,
+                    rows_read=question.rows_read,
                     analyst=self._analyst,
-                    expected_flips=start,
+                    expected_charge=start,
                 )
             except BudgetMoved:
-                self._ledger.require(cost)
+                ledger.require(question.cost)
                 continue
-            return from_entry(entry, self.plan, cached=not fresh)
+            return self._read(entry, cached=not fresh)
+
+    def _read(self, entry: Entry, *, cached: bool) -> AnyAnswer:
+        return answer_from(entry, self.plan.guarantee, self.plan.terms, cached=cached)
+
+    def _keyed(self, question: Question, key: str | None) -> Question:
+        """Give a question that is new each time the identity of its idempotency key."""
+        if key is None or question.identity is not None:
+            return question
+        if not isinstance(key, str):
+            raise InvalidArgument(f"idempotency_key must be text; got {type(key).__name__}.", name="idempotency_key")
+        retried = [key, self._analyst, question.kind, question.text, question.cost.charge]
+        return replace(question, identity=encode({"idempotency": retried}))
 
     # -- looking before paying ----------------------------------------------------------------------------------
 
-    def price(self, query: Any, kind: str = "mean", **options: Any) -> Quote:
-        """Say what a question would cost; reads nothing, spends nothing."""
-        question = self._question(self._desk, kind, query, options)
-        asked = question.identity is not None and self._ledger.find(question.identity) is not None
-        left = self._ledger.left
-        price = question.price
-        return Quote(
-            question=question.text,
-            flips=price.flips,
-            queries=price.intervals,
-            rows_read=price.rows_read,
-            accuracy=question.accuracy,
-            cached=asked,
-            affordable=asked or (price.flips <= left.flips and price.intervals <= left.intervals),
-        )
+    def price(self, query: QueryLike | Loss | LinearLoss, kind: str = MEAN.name, **options: object) -> Price:
+        """Say what a question would cost, parameters as for `ask`; reads nothing, spends nothing."""
+        return self.price_of(self.prepare(query, kind, **options))
 
-    def dry_run(self, query: Any, kind: str = "mean", **options: Any) -> AnyAnswer:
-        """Answer from made-up rows: the same checks and the same shape, nothing read, nothing spent."""
-        desk = Desk(self.plan, self._rows.schema, most_draws=MADE_UP_ROWS)
-        question = self._question(desk, kind, query, options)
-        cost, caps = Cost(question.price.flips, question.price.intervals), self._ledger.caps
-        if cost.flips > caps.flips or cost.intervals > caps.intervals:
+    def price_of(self, question: Question) -> Price:
+        """Say what a prepared question would cost."""
+        cached = question.identity is not None and self._ledger.find(question.identity) is not None
+        return Price.of(question, self.plan.terms, self._ledger.spent, cached=cached)
+
+    def dry_run(self, query: QueryLike | Loss | LinearLoss, kind: str = MEAN.name, **options: object) -> AnyAnswer:
+        """Answer from made-up rows, parameters as for `ask`: the same checks and shape, nothing read or spent."""
+        question = self.prepare(query, kind, **options)
+        cost, terms = question.cost, self.plan.terms
+        if cost.charge > terms.charge or cost.intervals > terms.statements:
             self._ledger.require(cost)  # could never be asked
         rng = self._randomness.generator()
-        invented = memory_rows(made_up(self._rows.schema, MADE_UP_ROWS, rng), name="made up")
-        body = question.run(invented, rng, 0)
-        return from_body(question.describe(), body, self.plan, rows_read=0, cost=0)
-
-    @staticmethod
-    def _question(desk: Desk, kind: str, query: Any, options: Mapping[str, Any]) -> Question:
-        if kind == "minimize":
-            from holdfast.optimize.question import minimize as build  # late: most sessions never optimise
-        elif isinstance(kind, str) and kind in BUILDERS:
-            build = BUILDERS[kind]
-        else:
-            known = ", ".join([*BUILDERS, "minimize"])
-            raise InvalidArgument(f"kind must be one of {known}; got {kind!r}.", name="kind")
-        try:
-            _signature(build).bind(desk, query, **options)
-        except TypeError as wrong:
-            raise InvalidArgument(f"{kind} cannot be asked this way: {wrong}.", name="options") from None
-        return build(desk, query, **options)
+        invented = memory_rows(synthetic_rows(self._rows.schema, MADE_UP_ROWS, rng), name="made up")
+        guarantee = self.plan.standing.begin(0)
+        result = question.run(Drawing(invented, rng, guarantee, most_draws=MADE_UP_ROWS))
+        record = Record(question.kind, question.text, guarantee.name, terms.confidence)
+        return cast(AnyAnswer, kind_named(question.kind).read(result, record))
 
     # -- what stands --------------------------------------------------------------------------------------------
 
     @property
     def budget(self) -> Budget:
         """What is left to ask, for everyone together."""
-        return Budget.of(self.plan, self._ledger.spent)
+        return Budget.of(self.plan.terms, self._ledger.spent)
 
     @property
-    def schema(self) -> Any:
+    def schema(self) -> Schema:
         """Column names and types. Never values."""
         return self._rows.schema
+
+    @property
+    def dataset(self) -> str:
+        """What the dataset is called."""
+        return self._rows.name
 
     @property
     def analyst(self) -> str | None:
@@ -260,24 +253,24 @@ class Session:
         return self._analyst
 
     @property
-    def ledger(self) -> Any:
+    def ledger(self) -> Ledger:
         """The ledger: entries, head, verify."""
         return self._ledger
 
     def receipt(self, answer: AnyAnswer | int) -> Receipt:
         """Return the proof that an answer is in the ledger, checkable by a third party against a published head."""
-        seq: Any = answer if isinstance(answer, int) else getattr(answer, "seq", answer)
+        seq = answer.seq if isinstance(answer, AnyAnswer) else answer
         if seq is None:
             raise InvalidArgument("A dry run is in no ledger, so there is no receipt for it.")
         return self._ledger.receipt(seq)
 
     def verify_data(self) -> None:
         """Read and hash all the data again; raise RowSourceError if it is not what the ledger was begun with."""
-        self._rows.verify_content()
+        self._rows.verify()
 
     def history(self) -> pl.DataFrame:
         """Return every answer so far, whoever asked, as a frame."""
-        return history_frame(self._ledger.entries())
+        return history_frame(self._ledger.entries(), self.plan.guarantee, self.plan.terms)
 
     def for_analyst(self, analyst: str | None) -> "Session":
         """Return this session as another analyst sees it: same data, same ledger, their name on the answers."""
@@ -287,7 +280,7 @@ class Session:
         return other
 
     def close(self) -> None:
-        """Let go of the ledger."""
+        """Let go of the ledger; later questions are refused."""
         self._ledger.close()
 
     def __enter__(self) -> Self:
@@ -298,6 +291,59 @@ class Session:
     ) -> None:
         self.close()
 
+    def __getattr__(self, name: str) -> Any:
+        kind = None if name.startswith("_") else KINDS.get(name)  # kinds that another package registered
+        if kind is None:
+            raise AttributeError(f"'Session' object has no attribute {name!r}")
+        return partial(self.ask, kind=kind.name)
+
     def __repr__(self) -> str:
-        seeded = " Seeded: reproducible, not for shared use." if self._ledger.reproducible else ""
-        return f"Session on {self._rows.name} ({len(self._rows):,} rows): {self.budget}.{seeded}\n{sentence(self.plan)}"
+        seeded = " Seeded: reproducible, not for shared use." if self._randomness.reproducible else ""
+        return f"Session on {self._rows.name} ({len(self._rows):,} rows).{seeded}\n{self.plan.sentence}"
+
+    # -- how it begins ------------------------------------------------------------------------------------------
+
+    def _plan(self, plan: Plan) -> None:
+        self.plan = plan
+        self._context = Context(plan.standing, self._rows.schema)
+
+    def _resume(self) -> None:
+        """Take on the plan that the ledger records; refuse one that contradicts it."""
+        location = self._ledger.location
+        plan = Plan.from_dict(self._ledger.terms or {}, location=f"The ledger {location}")
+        self._request.must_match(plan, location)
+        self._randomness.skip(self._ledger.head.seq)  # a seed must not draw the same coins again for later questions
+        self._plan(plan)
+
+    def _begin(self) -> None:
+        """Begin the ledger with the first answer; if somebody else did meanwhile, their plan stands."""
+        secret = int(self._randomness.generator().integers(2**48))
+        began = Plan(self.plan.standing.begin(secret), self.plan.alternatives)
+        if self._ledger.begin(began.to_dict()):
+            self._plan(began)
+            return
+        mine = self.plan.standing
+        self._resume()
+        if mine.begin(0).terms != self.plan.standing.begin(0).terms:  # secrets differ in any case
+            raise _AnotherPlan("The ledger was begun under another plan this moment; ask again.")
+
+
+class _AnotherPlan(PlanConflict):
+    """The ledger was begun by somebody else between two steps of a question."""
+
+
+def _beside(rows: RowSource) -> Path | None:
+    """Return where the ledger of data on disk lies; None for data in memory."""
+    if rows.location is None:
+        return None
+    name = rows.location.name.removesuffix(".holdfast")
+    return rows.location.with_name(f"{name}.ledger")
+
+
+def _warn(plan: Plan, *, default: bool) -> None:
+    """Say what the caller should know about a plan before the first answer."""
+    if default:
+        text = f"No plan was given, so this one is taken: {plan.sentence} Pass queries= or margin= to choose."
+        warnings.warn(text, DefaultPlan, stacklevel=3)
+    elif plan.vacuous:
+        warnings.warn(plan.sentence, VacuousPlan, stacklevel=3)

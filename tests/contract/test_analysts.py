@@ -9,7 +9,7 @@ from holdfast.lab.analysts import ANALYSTS
 from holdfast.lab.baselines import Naive
 from holdfast.lab.contenders import MechanismOracle, Reply, SessionOracle, converse
 from holdfast.mechanisms.coins import Coins
-from holdfast.queries.callables import from_callable
+from holdfast.queries.python_function import from_function
 from holdfast.rows.memory import memory_rows
 from holdfast.session import Session
 
@@ -68,9 +68,8 @@ def test_it_sees_answers_only(analyst):
 
 def test_the_last_question_of_an_adaptive_analyst_depends_on_the_answers(analyst):
     frame = pl.DataFrame(dict(sample(analyst, 9)))
-    one, other = (
-        evaluated(replayed(analyst, np.random.default_rng(seed).random(QUERIES)), frame)[-1] for seed in (1, 4)
-    )
+    scripts = [np.random.default_rng(seed).random(QUERIES) for seed in (1, 4)]
+    one, other = (evaluated(replayed(analyst, script), frame)[-1] for script in scripts)
     assert (one == other) == (analyst.name == "harmless")
 
 
@@ -79,7 +78,7 @@ def test_every_question_is_a_function_of_one_row(analyst):
     exchanges = dialogue(analyst, Naive())
     for question, _ in (exchanges[0], exchanges[-1]):
         assert question.statistic == OneShare()
-        from_callable(question, source.schema, question.columns)  # refuses what is not
+        from_function(question, source.schema, question.columns)  # refuses what is not
 
 
 def test_text_and_function_of_a_question_agree(analyst):

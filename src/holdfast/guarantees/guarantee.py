@@ -1,7 +1,7 @@
 """What a guarantee is: terms fixed in advance, and the intervals they allow.
 
-A guarantee is an object made from typed terms. The terms are planned from a goal, recorded in a ledger's first entry under
-the guarantee's name and version, and read back from there; nobody certifies under terms he does not understand.
+A guarantee is an object made from typed terms. The terms are planned from a goal, recorded in a ledger's first entry
+under the guarantee's name and version, and read back from there; nobody certifies under terms he does not understand.
 
     plan(goal, mechanism)      the best terms for so many rows and questions, or None
     supports(statistic)        or a refusal in words
@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from math import isfinite
 from types import UnionType
-from typing import ClassVar, Generic, Self, TypeVar, get_args, get_type_hints
+from typing import Any, ClassVar, Generic, Self, TypeVar, get_args, get_type_hints
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, PlanConflict
@@ -108,7 +108,8 @@ class Terms:
     @classmethod
     def from_json(cls, values: Mapping[str, JSON]) -> Self:
         """Read what `to_json` wrote; anything missing, unknown or of another type is refused by name."""
-        hints, read = get_type_hints(cls), {}
+        hints = get_type_hints(cls)
+        read: dict[str, Any] = {}
         names = {field.name: field.default is MISSING for field in fields(cls)}
         for name in sorted(names.keys() | values.keys()):
             if name not in names:
@@ -166,6 +167,11 @@ class Guarantee(ABC, Generic[OfTerms]):
     @abstractmethod
     def charge(self, statistic: Statistic, draws: int) -> int:
         """Return what one release takes of `terms.charge`."""
+
+    @property
+    def in_order(self) -> bool:
+        """Whether releases must follow each other in the order in which they were charged (fresh rows)."""
+        return False
 
     @property
     def flexible(self) -> bool:

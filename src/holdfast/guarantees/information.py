@@ -210,9 +210,7 @@ class Information(Guarantee[InformationTerms]):
         n, r = self.terms.rows, self.terms.radius
         if isinstance(release, Tally):
             outcomes = len(release.counts)
-            return outcome_interval(
-                release.count(part), release.draws, outcomes=outcomes, n=n, r=r, level=self._level
-            )
+            return outcome_interval(release.count(part), release.draws, outcomes=outcomes, n=n, r=r, level=self._level)
         return kl_range(self._on_sample(release, part), n=n, r=r)
 
     def group(self, release: Release) -> Interval:

@@ -7,7 +7,7 @@ from math import ceil, log
 from typing import Any
 
 from holdfast import check
-from holdfast.errors import InvalidArgument, PlanInfeasible
+from holdfast.errors import InvalidArgument, PlanConflict, PlanInfeasible
 from holdfast.guarantees import GUARANTEES, read
 from holdfast.guarantees.guarantee import JSON, Goal, Guarantee, Terms, full_scan_margin
 from holdfast.guarantees.mathematics.search import largest, smallest
@@ -16,6 +16,8 @@ BEST = "best"  # whichever guarantee or mechanism has the smallest margin
 FULL_SCAN = ("none", "full scan")  # what people do without a promise, for comparison
 MOST_ROWS = 10**15
 MOST_QUERIES = 10**12
+DEFAULT_QUERIES = 1_000
+DEFAULT_CONFIDENCE = 0.95
 SAYS_NOTHING = 0.5  # a margin of half the range
 
 Queries = int | Mapping[str, int]
@@ -219,6 +221,72 @@ def plan(
     return Plan(standing, (*alternatives, _full_scan(standing.terms)))
 
 
+class DefaultPlan(UserWarning):
+    """A session was opened without `queries` or `margin`, and so chose its own plan."""
+
+
+class VacuousPlan(UserWarning):
+    """The plan's margin is half the range or more: its answers say nothing."""
+
+
+@dataclass(frozen=True)
+class PlanRequest:
+    """What the caller of a session said about its plan; None and "best" mean: whatever stands."""
+
+    queries: Queries | None = None
+    margin: float | None = None
+    confidence: float | None = None
+    guarantee: str = BEST
+    mechanism: str = BEST
+
+    def __post_init__(self) -> None:
+        if self.queries is not None and self.margin is not None:
+            raise InvalidArgument("Give queries or margin, not both: the other follows from the rows.")
+        count_queries(self.queries)
+        if self.margin is not None:
+            check.probability(margin=self.margin)
+        if self.confidence is not None:
+            check.probability(confidence=self.confidence)
+        check_names(self.guarantee, self.mechanism)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether neither the number of questions nor a margin was given."""
+        return self.queries is None and self.margin is None
+
+    def make(self, rows: int) -> Plan:
+        """Return the plan of a new ledger."""
+        return plan(
+            rows=rows,
+            queries=DEFAULT_QUERIES if self.is_open else self.queries,
+            margin=self.margin,
+            confidence=DEFAULT_CONFIDENCE if self.confidence is None else self.confidence,
+            guarantee=self.guarantee,
+            mechanism=self.mechanism,
+        )
+
+    def must_match(self, standing: Plan, location: str) -> None:
+        """Refuse a plan that contradicts the ledger's, naming the one that stands."""
+        queries, flips = count_queries(self.queries)
+        asked = {
+            "queries": (queries, standing.queries),
+            "flips": (flips if isinstance(self.queries, Mapping) else None, standing.flips),
+            "confidence": (self.confidence, standing.confidence),
+            "guarantee": (None if self.guarantee == BEST else self.guarantee, standing.guarantee),
+            "mechanism": (None if self.mechanism == BEST else self.mechanism, standing.mechanism),
+        }
+        apart = [name for name, (wish, stands) in asked.items() if wish is not None and wish != stands]
+        if self.margin is not None and self.margin < standing.margin:
+            apart.append("margin")
+        if apart:
+            raise PlanConflict(
+                f"The ledger {location} has another plan ({', '.join(apart)} differ): {standing.sentence}"
+                " Leave the plan out to continue under it.",
+                standing=standing.to_dict(),
+                differs=apart,
+            )
+
+
 @dataclass(frozen=True)
 class _Request:
     rows: int | None
@@ -370,9 +438,7 @@ def _infeasible(request: _Request) -> PlanInfeasible:
             margin=request.margin,
             queries=request.queries,
         )
-    relaxed = plan(
-        rows=request.rows, queries=1, confidence=request.confidence, rows_per_query=request.rows_per_query
-    )
+    relaxed = plan(rows=request.rows, queries=1, confidence=request.confidence, rows_per_query=request.rows_per_query)
     return PlanInfeasible(
         f"{which} reaches a margin of {request.margin:g} on {request.rows:,} rows, not even for one query;"
         f" {request.rows:,} rows allow a margin of {ceil(relaxed.margin * 1e4) / 1e4} for one query.",

@@ -14,10 +14,10 @@ import numpy as np
 from scipy.special import expit, gammaln
 
 from holdfast import check
-from holdfast.guarantees.mathematics import debias as coins
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.guarantee import Goal, Guarantee, Terms, refuse_noise
 from holdfast.guarantees.mathematics import cost, descent
+from holdfast.guarantees.mathematics import debias as coins
 from holdfast.guarantees.mathematics.concentration import SAFE, clopper_pearson, clopper_pearson_width
 from holdfast.guarantees.mathematics.search import Vector, zoom
 from holdfast.guarantees.mathematics.theorem import theorem
@@ -239,9 +239,7 @@ class Posterior(Guarantee[PosteriorTerms]):
         if not isinstance(release, Tally):
             raise self.cannot_certify(type(release).__name__)
         _, zeros, ones = release.counts
-        return group_interval(
-            ones, zeros + ones, release.draws, mass=self.terms.mass, chi=self._chi, level=self._level
-        )
+        return group_interval(ones, zeros + ones, release.draws, mass=self.terms.mass, chi=self._chi, level=self._level)
 
     @property
     def coin_mass(self) -> float:
@@ -269,8 +267,9 @@ def _planned(goal: Goal, mechanism: str) -> PosteriorTerms:
     def margin(log_ell: Vector, log_a: Vector, logit: Vector) -> Vector:
         ell, a, split = np.exp(log_ell), np.exp(log_a), expit(logit)
         each = (1 - split) * beta / (np.e * k)
-        width: Vector = clopper_pearson_width(ell, each) / (1 - 2 * a)
-        return width + np.sqrt(chi_array(n, k * ell, a, split * beta)) / 2
+        step: Vector = np.sqrt(chi_array(n, k * ell, a, split * beta)) / 2
+        width: Vector = clopper_pearson_width(ell, each) / (1 - 2 * a) + step
+        return width
 
     ells = (log(n) * 0.2, log(n)) if fixed is None else (log(fixed), log(fixed))
     log_ell, log_a, logit = zoom(margin, [ells, (log(1e-7), log(MOST_MASS)), (-1.5, 5.0)], points=8)

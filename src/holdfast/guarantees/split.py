@@ -59,6 +59,11 @@ class Split(Guarantee[SplitTerms]):
         """The rows used up."""
         return draws
 
+    @property
+    def in_order(self) -> bool:
+        """The charge says which rows are used up."""
+        return True
+
     def share(self, release: Release, part: int) -> Interval:
         """Exact binomial where rows were counted; Chernoff's bound where values were averaged."""
         exact = self._exact(release)

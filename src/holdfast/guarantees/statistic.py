@@ -16,7 +16,7 @@ the interval of each. Mechanisms and guarantees speak about statistics; none of 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,9 +35,20 @@ Interval = tuple[float, float]
 class Statistic(ABC):
     """One or several numbers in [0, 1] about the population."""
 
-    outcomes: int  # of one draw
-    intervals: int  # statements about the population that one answer makes: its part of the k of the theorems
-    reported: tuple[int, ...] = ()  # the outcomes whose shares are reported
+    @property
+    @abstractmethod
+    def outcomes(self) -> int:
+        """How many outcomes one draw can have."""
+
+    @property
+    @abstractmethod
+    def intervals(self) -> int:
+        """How many statements about the population one answer makes: its part of the k of the theorems."""
+
+    @property
+    def reported(self) -> tuple[int, ...]:
+        """The outcomes whose shares are reported."""
+        return ()
 
     @abstractmethod
     def columns(self, values: Values) -> Columns:
@@ -56,14 +67,27 @@ class Statistic(ABC):
         """Return the sums of those columns that count rows; None for those that average values."""
 
     @abstractmethod
-    def certify(self, release: "Release", guarantee: "Guarantee") -> list[Interval]:
+    def certify(self, release: "Release", guarantee: "Guarantee[Any]") -> list[Interval]:
         """Ask the guarantee for the interval of every value."""
 
 
 class _OneNumber(Statistic):
     """Two outcomes, of which the second counts."""
 
-    outcomes, intervals, reported = 2, 1, (1,)
+    @property
+    def outcomes(self) -> int:
+        """No and yes, or the low end and the high end."""
+        return 2
+
+    @property
+    def intervals(self) -> int:
+        """One."""
+        return 1
+
+    @property
+    def reported(self) -> tuple[int, ...]:
+        """Yes."""
+        return (1,)
 
     def columns(self, values: Values) -> Columns:
         """The values themselves; what is missing counts as zero."""
@@ -77,7 +101,7 @@ class _OneNumber(Statistic):
         """The debiased share of ones."""
         return (debias.debias(counts[1] / draws, outcomes=2, mass=mass),)
 
-    def certify(self, release: "Release", guarantee: "Guarantee") -> list[Interval]:
+    def certify(self, release: "Release", guarantee: "Guarantee[Any]") -> list[Interval]:
         """One interval."""
         return [guarantee.share(release, 0)]
 
@@ -109,8 +133,15 @@ class OneMean(_OneNumber):
 class GroupMean(Statistic):
     """The mean of a value in [0, 1] among the rows that are not excluded."""
 
-    outcomes: ClassVar[int] = 3
-    intervals: ClassVar[int] = 2
+    @property
+    def outcomes(self) -> int:
+        """Excluded, 0 and 1."""
+        return 3
+
+    @property
+    def intervals(self) -> int:
+        """The group's share, and its mean."""
+        return 2
 
     def columns(self, values: Values) -> Columns:
         """Who is in the group, and what they add to its sum."""
@@ -134,7 +165,7 @@ class GroupMean(Statistic):
         """The group's size is counted, its sum is not."""
         return (int(columns[0].sum()), None)
 
-    def certify(self, release: "Release", guarantee: "Guarantee") -> list[Interval]:
+    def certify(self, release: "Release", guarantee: "Guarantee[Any]") -> list[Interval]:
         """One interval, from two statements."""
         return [guarantee.group(release)]
 
@@ -143,15 +174,15 @@ class GroupMean(Statistic):
 class OutcomeShares(Statistic):
     """The share of each of several outcomes."""
 
-    outcomes: int  # type: ignore[misc]
+    outcomes: int = 2
 
     @property
-    def intervals(self) -> int:  # type: ignore[override]
+    def intervals(self) -> int:
         """One for each outcome."""
         return self.outcomes
 
     @property
-    def reported(self) -> tuple[int, ...]:  # type: ignore[override]
+    def reported(self) -> tuple[int, ...]:
         """All of them."""
         return tuple(range(self.outcomes))
 
@@ -171,7 +202,7 @@ class OutcomeShares(Statistic):
         """Rows are counted."""
         return tuple(int(column.sum()) for column in columns)
 
-    def certify(self, release: "Release", guarantee: "Guarantee") -> list[Interval]:
+    def certify(self, release: "Release", guarantee: "Guarantee[Any]") -> list[Interval]:
         """One interval for each outcome."""
         return [guarantee.share(release, part) for part in range(self.outcomes)]
 

@@ -61,10 +61,11 @@ def entry_of(row: Row) -> Entry:
         key=body["key"],
         question=body["question"],
         answer=body["answer"],
-        cost=Cost(body["cost"]["flips"], body["cost"]["intervals"]),
+        cost=Cost(body["cost"]["charge"], body["cost"]["intervals"]),
         rows_read=body["rows_read"],
         previous=row.previous,
         hash=row.hash,
+        before=Cost(row.charge - body["cost"]["charge"], row.intervals - body["cost"]["intervals"]),
     )
 
 
@@ -115,9 +116,9 @@ class Walk:
 
     def follow(self, rows: Iterable[Row]) -> None:
         """Check the next rows."""
-        seq, previous, flips, intervals = self._tip
+        seq, previous, charge, intervals = self._tip
         wanted = self._wanted
-        for number, key_digest, text, before, reached, flips_told, intervals_told in rows:
+        for number, key_digest, text, before, reached, charge_told, intervals_told in rows:
             seq += 1
             if number != seq:
                 raise damaged(self.location, seq, "it is missing")
@@ -129,14 +130,14 @@ class Walk:
                 told, key = body["seq"], None
                 if seq:
                     key = body["key"]
-                    flips += body["cost"]["flips"]
+                    charge += body["cost"]["charge"]
                     intervals += body["cost"]["intervals"]
                 key_hashed = None if key is None else sha256(key.encode()).hexdigest()
             except (ValueError, KeyError, TypeError, AttributeError):
                 raise damaged(self.location, seq, "its text cannot be read") from None
             if told != seq or end != len(text):
                 raise damaged(self.location, seq, f"its text says it is entry {told}")
-            if flips_told != flips or intervals_told != intervals:
+            if charge_told != charge or intervals_told != intervals:
                 raise damaged(self.location, seq, "its running totals do not match the costs up to it")
             if key_digest != key_hashed:
                 raise damaged(self.location, seq, "its key does not match its text")
@@ -145,7 +146,7 @@ class Walk:
             if seq == 0:
                 self.genesis = body
             previous = hashed
-        self._tip = Tip(seq, previous, flips, intervals)
+        self._tip = Tip(seq, previous, charge, intervals)
 
     def arrive(self, tip: Tip) -> None:
         """Check that the walk ended where the ledger says it ends."""

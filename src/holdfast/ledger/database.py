@@ -79,14 +79,14 @@ class Transaction:
         """Add the row and move the tip."""
         name = self._store.dataset
         self._cursor.execute(self._store.sql.append, {"dataset": name, **row._asdict()})
-        self._tip = Tip(row.seq, row.hash, row.flips, row.intervals)
+        self._tip = Tip(row.seq, row.hash, row.charge, row.intervals)
         self._cursor.execute(
             self._store.sql.advance,
             {
                 "name": name,
                 "new_seq": row.seq,
                 "new_hash": row.hash,
-                "new_flips": row.flips,
+                "new_charge": row.charge,
                 "new_intervals": row.intervals,
             },
         )
@@ -213,7 +213,7 @@ class Database(ABC):
                 f"Ledger {self.location} is damaged: it has entries of {self.dataset} but no head. Restore the ledger.",
                 location=self.location,
             )
-        tip = Tip(genesis.seq, genesis.hash, genesis.flips, genesis.intervals)
+        tip = Tip(genesis.seq, genesis.hash, genesis.charge, genesis.intervals)
         cursor.execute(self.sql.begin, {"dataset": self.dataset, **tip._asdict()})
         cursor.execute(self.sql.append, {"dataset": self.dataset, **genesis._asdict()})
         return True

@@ -13,11 +13,11 @@ LARGEST = 2**62  # totals stay inside the 64-bit columns of every database
 class Cost:
     """What one answer takes from the two caps."""
 
-    flips: int
+    charge: int
     intervals: int
 
     def __post_init__(self) -> None:
-        for name, value in (("flips", self.flips), ("intervals", self.intervals)):
+        for name, value in (("charge", self.charge), ("intervals", self.intervals)):
             if type(value) is not int or not 0 <= value <= LARGEST:
                 raise InvalidArgument(f"{name} must be a whole number from 0 to 2**62; got {value!r}.", name=name)
 
@@ -26,7 +26,7 @@ class Cost:
 class Spent:
     """What all answers so far have taken, and how many they are."""
 
-    flips: int
+    charge: int
     intervals: int
     answers: int
 
@@ -53,6 +53,7 @@ class Entry:
     rows_read: int
     previous: str
     hash: str
+    before: Cost
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,24 +16,38 @@ LONGEST_ANALYST = 200
 
 
 class BudgetMoved(Exception):  # a signal to draw again, not an error; never leaves the session
-    """Somebody spent flips since the caller looked; draw again from `spent.flips` on."""
+    """Somebody spent charge since the caller looked; draw again from `spent.charge` on."""
 
     def __init__(self, spent: Spent) -> None:
-        super().__init__(f"{spent.flips} flips are spent by now")
+        super().__init__(f"{spent.charge} charge are spent by now")
         self.spent = spent
 
 
 class Ledger:
     """The budget of one dataset. Open it with `open_ledger`; safe to share between threads."""
 
-    def __init__(self, store: Store, genesis: dict[str, Any]) -> None:
+    def __init__(self, store: Store, dataset: str, fingerprint: str, check: Any, begin: Any) -> None:
         self._store = store
         self.location = store.location
-        self.dataset: str = genesis["dataset"]
-        self.fingerprint: str = genesis["fingerprint"]
-        self.reproducible: bool = genesis["reproducible"]
-        self.terms: dict[str, Any] = genesis["terms"]
-        self.caps = Cost(self.terms["caps"]["flips"], self.terms["caps"]["intervals"])
+        self.dataset, self.fingerprint = dataset, fingerprint
+        self.terms: dict[str, Any] | None = None
+        self._check, self._begin_ledger = check, begin
+        if store.tip() is not None:
+            self._adopt()
+
+    def _adopt(self) -> None:
+        genesis = self._check()
+        self.terms = genesis["terms"]
+        self.caps = Cost(self.terms["caps"]["charge"], self.terms["caps"]["intervals"])
+
+    @property
+    def begun(self) -> bool:
+        return self.terms is not None
+
+    def begin(self, terms: dict[str, Any]) -> bool:
+        first = self._begin_ledger(terms)
+        self._adopt()
+        return bool(first)
 
     def __repr__(self) -> str:
         return f"<Ledger of {self.dataset}, {self.location}>"
@@ -53,13 +67,13 @@ class Ledger:
     @property
     def spent(self) -> Spent:
         """What all writers together have spent by now."""
-        return _spent(self._tip())
+        return _spent(self._tip()) if self.begun else Spent(0, 0, 0)
 
     @property
     def left(self) -> Cost:
         """What is left of the two caps."""
         spent = self.spent
-        return Cost(self.caps.flips - spent.flips, self.caps.intervals - spent.intervals)
+        return Cost(self.caps.charge - spent.charge, self.caps.intervals - spent.intervals)
 
     @property
     def head(self) -> Head:
@@ -69,6 +83,8 @@ class Ledger:
 
     def find(self, key: str) -> Entry | None:
         """Return the answer already given to the question with this canonical key."""
+        if not self.begun:
+            return None
         row = self._store.find(chain.digest(key))
         return None if row is None else chain.entry_of(row)
 
@@ -85,18 +101,18 @@ class Ledger:
         cost: Cost,
         rows_read: int,
         analyst: str | None = None,
-        expected_flips: int | None = None,
+        expected_charge: int | None = None,
     ) -> tuple[Entry, bool]:
         """Write the answer; return its entry, durable by then, and True. May be shown only after this returns.
 
         A key that is already there costs nothing: the entry that stands is returned, and False; the answer
-        given here must be forgotten. If the cost no longer fits (BudgetExhausted), or `expected_flips` are not what
+        given here must be forgotten. If the cost no longer fits (BudgetExhausted), or `expected_charge` are not what
         is spent (BudgetMoved), nothing is written.
         """
         body: dict[str, Any] = {
             "analyst": analyst,
             "answer": answer,
-            "cost": {"flips": cost.flips, "intervals": cost.intervals},
+            "cost": {"charge": cost.charge, "intervals": cost.intervals},
             "key": key,
             "question": question,
             "rows_read": rows_read,
@@ -119,7 +135,7 @@ class Ledger:
                 return
             tip = self._present(writing.tip())
             try:
-                if expected_flips is not None and expected_flips != tip.flips:
+                if expected_charge is not None and expected_charge != tip.charge:
                     raise BudgetMoved(_spent(tip))
                 self._require(cost, tip)
             except (BudgetMoved, BudgetExhausted) as refusal:
@@ -187,7 +203,7 @@ class Ledger:
 
     def _require(self, cost: Cost, tip: Tip) -> None:
         wants = (
-            ("flips", cost.flips, tip.flips, self.caps.flips),
+            ("charge", cost.charge, tip.charge, self.caps.charge),
             ("answers", cost.intervals, tip.intervals, self.caps.intervals),
         )
         for unit, price, spent, total in wants:
@@ -259,8 +275,8 @@ def _next_row(tip: Tip, start: str, key_digest: str | None, cost: Cost) -> Row:
     seq, time = tip.seq + 1, datetime.now(UTC).isoformat(timespec="milliseconds")
     body = f'{start},"seq":{seq},"time":"{time}"}}'
     reached = chain.link(tip.hash, chain.digest(body))
-    return Row(seq, key_digest, body, tip.hash, reached, tip.flips + cost.flips, tip.intervals + cost.intervals)
+    return Row(seq, key_digest, body, tip.hash, reached, tip.charge + cost.charge, tip.intervals + cost.intervals)
 
 
 def _spent(tip: Tip) -> Spent:
-    return Spent(tip.flips, tip.intervals, tip.seq)
+    return Spent(tip.charge, tip.intervals, tip.seq)

@@ -26,7 +26,7 @@ class MemoryStore:
         if not self._rows:
             return None
         last = self._rows[-1]
-        return Tip(last.seq, last.hash, last.flips, last.intervals)
+        return Tip(last.seq, last.hash, last.charge, last.intervals)
 
     def find(self, key_digest: str) -> Row | None:
         """Return the row with this key."""

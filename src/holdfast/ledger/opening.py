@@ -26,33 +26,27 @@ def open_ledger(
     *,
     dataset: str,
     fingerprint: str,
-    terms: dict[str, Any] | None,
     reproducible: bool = False,
 ) -> Ledger:
     """Open the ledger of a dataset and re-check all of it; begin it if it is not there and `terms` say how.
 
     `location`: None keeps it in memory; a path is one SQLite file; a URL (`postgresql+psycopg://...`,
     `sqlite:///...`) is a database that keeps many datasets by name. `terms` is the plan as plain JSON, with
-    `terms["caps"] = {"flips": ..., "intervals": ...}`; None resumes under the plan that stands.
+    `terms["caps"] = {"charge": ..., "intervals": ...}`; None resumes under the plan that stands.
     """
     store = _store(location, dataset)
-    try:
-        if store.tip() is None:
-            if terms is None:
-                raise UnknownName(
-                    f"No ledger of {dataset!r} at {store.location}. Say the plan to begin one.", name=dataset
-                )
-            store.create(_genesis(dataset, fingerprint, terms, reproducible))
+
+    def check() -> dict[str, Any]:
         genesis = walk(store).genesis
         _same_format(store, genesis)
         _same_data(store, genesis, fingerprint)
-        if terms is not None:
-            _same_terms(store, genesis["terms"], terms)
         _same_chance(store, genesis, reproducible)
-        return Ledger(store, genesis)
-    except BaseException:
-        store.close()
-        raise
+        return genesis
+
+    def begin(terms: dict[str, Any]) -> bool:
+        return store.create(_genesis(dataset, fingerprint, terms, reproducible))
+
+    return Ledger(store, dataset, fingerprint, check, begin)
 
 
 def audit(
@@ -132,8 +126,8 @@ def _from_url(location: str, dataset: str) -> Store:
 
 def _genesis(dataset: str, fingerprint: str, terms: dict[str, Any], reproducible: bool) -> Row:
     caps = terms.get("caps") if isinstance(terms, dict) else None
-    if not isinstance(caps, dict) or set(caps) != {"flips", "intervals"}:
-        raise InvalidArgument(f"terms['caps'] must be a dict of flips and intervals; got {caps!r}.", name="terms")
+    if not isinstance(caps, dict) or set(caps) != {"charge", "intervals"}:
+        raise InvalidArgument(f"terms['caps'] must be a dict of charge and intervals; got {caps!r}.", name="terms")
     Cost(**caps)  # checks both
     body = chain.canonical(
         {

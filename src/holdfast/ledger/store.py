@@ -16,7 +16,7 @@ class Row(NamedTuple):
     body: str
     previous: str
     hash: str
-    flips: int  # spent up to and including this entry
+    charge: int  # spent up to and including this entry
     intervals: int
 
 
@@ -25,7 +25,7 @@ class Tip(NamedTuple):
 
     seq: int
     hash: str
-    flips: int
+    charge: int
     intervals: int
 
 

@@ -34,7 +34,7 @@ _ledgers = Table(
     Column("dataset", String(LONGEST_DATASET), primary_key=True),
     Column("seq", BigInteger, nullable=False),
     Column("hash", String(64), nullable=False),
-    Column("flips", BigInteger, nullable=False),
+    Column("charge", BigInteger, nullable=False),
     Column("intervals", BigInteger, nullable=False),
 )
 _entries = Table(
@@ -46,7 +46,7 @@ _entries = Table(
     Column("body", Text, nullable=False),
     Column("previous", String(64), nullable=False),
     Column("hash", String(64), nullable=False),
-    Column("flips", BigInteger, nullable=False),
+    Column("charge", BigInteger, nullable=False),
     Column("intervals", BigInteger, nullable=False),
     sqlite_with_rowid=False,  # rows lie in the order of their numbers
 )
@@ -82,7 +82,7 @@ def statements(dialect: Dialect) -> Statements:
         return str(statement.compile(dialect=dialect))
 
     row = [column for column in _entries.c if column.name != "dataset"]
-    tip = select(_ledgers.c.seq, _ledgers.c.hash, _ledgers.c.flips, _ledgers.c.intervals).where(
+    tip = select(_ledgers.c.seq, _ledgers.c.hash, _ledgers.c.charge, _ledgers.c.intervals).where(
         _ledgers.c.dataset == bindparam("name")
     )
     mine = select(*row).where(_entries.c.dataset == bindparam("name"))

@@ -13,6 +13,7 @@ noise is involved. A guarantee charges c-1 for a draw.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -42,11 +43,12 @@ class Coins:
     @classmethod
     def under(cls, guarantee: Guarantee[Any], draws: int, start: int) -> Self:
         """Return coins with the guarantee's mass."""
-        return cls(draws=draws, mass=guarantee.coin_mass)
+        return _coins(cls, draws, guarantee.coin_mass)
 
-    def rows_read(self, statistic: Statistic) -> int:
+    @staticmethod
+    def rows_read(statistic: Statistic, draws: int) -> int:
         """One row a coin."""
-        return self.draws
+        return draws
 
     def release(self, query: Query, source: RowSource, rng: Generator) -> Tally:
         """Ask the rows to tally; nothing but the counts leaves them."""
@@ -54,6 +56,11 @@ class Coins:
         counts = tuple(source.tally(query, draws=self.draws, mass=self.mass, rng=rng).tolist())
         values = statistic.from_counts(counts, self.draws, mass=self.mass)
         return Tally(values, self.draws, counts, statistic.reported)
+
+
+@lru_cache(maxsize=1024)
+def _coins(cls: type[Coins], draws: int, mass: float) -> Any:
+    return cls(draws=draws, mass=mass)  # checked once: most answers use the same
 
 
 def bits(release: Tally, rng: Generator) -> list[int]:

@@ -39,9 +39,10 @@ class FreshRows:
             raise guarantee.cannot_certify("fresh rows")
         return cls(draws=draws, key=guarantee.order, start=start)
 
-    def rows_read(self, statistic: Statistic) -> int:
+    @staticmethod
+    def rows_read(statistic: Statistic, draws: int) -> int:
         """One pass over the fresh rows."""
-        return self.draws
+        return draws
 
     def release(self, query: Query, source: RowSource, rng: Generator) -> ExactMeans:
         """Average the next rows of the order."""

@@ -54,9 +54,10 @@ class Laplace:
         """Return the scale of the noise, 1/(ell eps')."""
         return 1 / (self.draws * self.epsilon_on_drawn(n))
 
-    def rows_read(self, statistic: Statistic) -> int:
+    @staticmethod
+    def rows_read(statistic: Statistic, draws: int) -> int:
         """The rows of every statistical query."""
-        return statistic.intervals * self.draws
+        return statistic.intervals * draws
 
     def release(self, query: Query, source: RowSource, rng: Generator) -> NoisyMeans:
         """Draw rows for each statistic, average, add noise."""

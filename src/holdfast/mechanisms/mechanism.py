@@ -1,7 +1,8 @@
 """What a mechanism is: it draws, evaluates, adds chance, and releases.
 
-The code that draws is the code that accounts: a session reserves what the guarantee charges for this many draws, and the
-mechanism draws exactly that many. What the rows said exists only inside `release`; what leaves is what theorems cover.
+The code that draws is the code that accounts: a session reserves what the guarantee charges for this many draws, and
+the mechanism draws exactly that many. What the rows said exists only inside `release`; what leaves is what
+theorems cover.
 """
 
 from typing import Any, Protocol, Self
@@ -26,8 +27,9 @@ class Mechanism(Protocol):
         """
         ...
 
-    def rows_read(self, statistic: Statistic) -> int:
-        """Return how many rows one release reads."""
+    @staticmethod
+    def rows_read(statistic: Statistic, draws: int) -> int:
+        """Return how many rows one release of so many draws reads."""
         ...
 
     def release(self, query: Query, source: RowSource, rng: Generator) -> Release:

@@ -1,4 +1,4 @@
-"""Minimise convex losses over the population: descent whose gradients are statistical queries."""
+"""Minimize convex losses over the population: descent whose gradients are statistical queries."""
 
 from holdfast.optimize import losses
 from holdfast.optimize.boosting import runs_for

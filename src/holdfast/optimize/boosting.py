@@ -6,36 +6,35 @@ chance beta/(2k); choosing it may fail with the same chance. The best is chosen 
     coins         a coin estimate of every run's loss, the smallest wins
     exponential   the exponential mechanism on the mean loss of sampled rows
 
-on the loss centred at the middle of the domain where that narrows its range.
+on the loss centered at the middle of the domain where that narrows its range.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, log, log2, sqrt
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import polars as pl
 from numpy.random import Generator
 
 from holdfast import check
-from holdfast.guarantees import information
-from holdfast.guarantees.mathematics import amplification
+from holdfast.guarantees.guarantee import Guarantee
+from holdfast.guarantees.mathematics import amplification, cost
 from holdfast.mechanisms import exponential
 from holdfast.optimize.domain import Domain
 from holdfast.optimize.objective import Objective, ObjectiveQuery, Vector
-from holdfast.queries.measures import silent
+from holdfast.queries.evaluate import silent
 from holdfast.queries.query import Values
 from holdfast.rows.draws import WithoutReplacement
 from holdfast.rows.source import RowSource
-
-SELECTORS = ("coins", "exponential")
 
 
 def runs_for(statements: int, beta: float) -> int:
     """Return how many runs leave half of each statement's share of beta to the choice among them.
 
     `statements` are all that hold at once in the session (`session.plan.statements`), not the fits alone, and `beta` is
-    their part of its chance to fail (`session.plan.constants["beta2"]`): one bad best run has chance
+    their part of its chance to fail (`session.plan.terms.beta2`): one bad best run has chance
     2^-runs <= beta/(2 statements).
 
     >>> runs_for(100, 0.05)
@@ -54,27 +53,27 @@ class Contest:
     domain: Domain
 
     @property
-    def centred(self) -> bool:
-        """Whether subtracting the loss at the centre narrows the range."""
+    def centered(self) -> bool:
+        """Whether subtracting the loss at the center narrows the range."""
         low, high = self.objective.ranges.values
         return 2 * self.objective.ranges.lipschitz * self._farthest < high - low
 
     @property
     def _farthest(self) -> float:
-        return self.domain.diameter / 2  # balls and boxes are symmetric about their centre
+        return self.domain.diameter / 2  # balls and boxes are symmetric about their center
 
     @property
     def width(self) -> float:
         """How much one row's score can vary."""
         low, high = self.objective.ranges.values
-        return 2 * self.objective.ranges.lipschitz * self._farthest if self.centred else high - low
+        return 2 * self.objective.ranges.lipschitz * self._farthest if self.centered else high - low
 
     def scores(self, rows: pl.DataFrame, point: Vector) -> Vector:
         """Return each row's loss at the point as a number in [0, 1]. Secret."""
         values = self.objective.values(rows, point)
         low = self.objective.ranges.values[0]
-        if self.centred:
-            values = values - self.objective.values(rows, self.domain.centre)
+        if self.centered:
+            values = values - self.objective.values(rows, self.domain.center)
             low = -self.width / 2
         scores: Vector = np.clip((values - low) / self.width, 0.0, 1.0)
         return scores
@@ -124,13 +123,19 @@ class ScoresAt(ObjectiveQuery):
 class CoinChoice:
     """Compare runs by `draws` coins each."""
 
+    mechanism: ClassVar[str] = "coins"
     contest: Contest
     runs: int
     draws: int
     mass: float
 
+    @classmethod
+    def under(cls, guarantee: Guarantee[Any], contest: Contest, runs: int) -> Self:
+        """As many coins a run as an ordinary answer reads."""
+        return cls(contest, runs, guarantee.terms.rows_per_query, guarantee.coin_mass)
+
     @property
-    def flips(self) -> int:
+    def charge(self) -> int:
         """One a coin."""
         return self.runs * self.draws
 
@@ -159,16 +164,24 @@ class CoinChoice:
 class ExponentialChoice:
     """Compare runs on the same `draws` sampled rows, by the exponential mechanism, `epsilon`-DP on all n rows."""
 
+    mechanism: ClassVar[str] = "laplace"  # covered by whatever covers noisy answers
     contest: Contest
     runs: int
     draws: int
     epsilon: float
     n: int
 
+    @classmethod
+    def under(cls, guarantee: Guarantee[Any], contest: Contest, runs: int) -> Self:
+        """On as many rows as an ordinary answer reads."""
+        rows: int = guarantee.terms.rows
+        draws = min(rows, guarantee.terms.rows_per_query)
+        return cls(contest, runs, draws, guarantee.epsilon_for(draws), rows)
+
     @property
-    def flips(self) -> int:
+    def charge(self) -> int:
         """n^2 epsilon^2, for one pure-DP release."""
-        return ceil(information.private_cost(self.epsilon, n=self.n))
+        return ceil(cost.private_cost(self.epsilon, n=self.n))
 
     @property
     def rows_read(self) -> int:
@@ -194,3 +207,7 @@ class ExponentialChoice:
 
 
 Choice = CoinChoice | ExponentialChoice
+SELECTORS: Mapping[str, type[CoinChoice] | type[ExponentialChoice]] = {
+    "coins": CoinChoice,
+    "exponential": ExponentialChoice,
+}

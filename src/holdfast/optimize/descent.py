@@ -2,7 +2,7 @@
 
 The algorithm box:
 
-    x_1 = centre of the domain
+    x_1 = center of the domain
     for t = 1..T
         g    each coordinate of the mean gradient at x_t, answered by coins (or A1)
         x_{t+1} = project(x_t - eta_t v_t (g + l2 x_t))
@@ -21,32 +21,32 @@ from numpy.random import Generator
 
 from holdfast.guarantees.mathematics import descent as theorems
 from holdfast.optimize.domain import Domain
-from holdfast.optimize.gradient import Oracle
+from holdfast.optimize.gradient import NoisyGradient
 from holdfast.optimize.objective import Objective, Vector
 from holdfast.rows.source import RowSource
 
-Watch = Callable[[], None]
+Advance = Callable[[], None]
 
 
 @dataclass(frozen=True)
 class Descent:
-    """One run, settled before any row is read."""
+    """One run, decided before any row is read."""
 
     objective: Objective
     domain: Domain
-    oracle: Oracle
+    gradient: NoisyGradient
     iterations: int
     average: str = "uniform"
 
     @property
     def moment(self) -> float:
         """Gh of the whole gradient, the exact l2 term included."""
-        return self.oracle.moment + self.objective.l2 * self.domain.norm
+        return self.gradient.moment + self.objective.l2 * self.domain.norm
 
     @property
     def largest(self) -> float | None:
         """M >= |gradient|, surely, l2 included; None for Laplace noise."""
-        most = self.oracle.largest
+        most = self.gradient.largest
         return None if most is None else most + self.objective.l2 * self.domain.norm
 
     @property
@@ -68,7 +68,7 @@ class Descent:
         """
         if self.largest is None:
             return inf
-        spread, steps, average = self.oracle.spread, self.iterations, self.average
+        spread, steps, average = self.gradient.spread, self.iterations, self.average
         if self.curvature:
             if average != "uniform":  # the theorem's bound and the regret's then fail on different events
                 beta /= 2
@@ -83,16 +83,16 @@ class Descent:
     def _strong(self, norm: float, curvature: float) -> float:
         return theorems.strongly_convex_excess(norm, curvature, self.iterations, average=self.average)
 
-    def run(self, source: RowSource, rng: Generator, watch: Watch | None = None) -> "Run":
+    def run(self, source: RowSource, rng: Generator, advance: Advance | None = None) -> "Run":
         """Descend; only released coins (or noisy answers) move the point."""
         curvature, l2 = self.curvature, self.objective.l2
         weights = theorems.weights(self.average, self.iterations)
-        point = centre = self.domain.centre  # all sums are taken from here: far from zero they would lose their digits
+        point = center = self.domain.center  # all sums are taken from here: far from zero they would lose their digits
         points, gradients = 0.0 * point, 0.0 * point
         inner = squares = seen = 0.0
         for t, weight in enumerate(weights, start=1):
-            gradient = self.oracle(point, source, rng) + l2 * point
-            moved = point - centre
+            gradient = self.gradient(point, source, rng) + l2 * point
+            moved = point - center
             points += weight * moved
             gradients += weight * gradient
             inner += weight * float(gradient @ moved)
@@ -101,11 +101,11 @@ class Descent:
             seen += pull * pull * float(gradient @ gradient)
             eta = theorems.step(self.domain.diameter, curvature, t, seen)
             point = self.domain.project(point - eta * pull * gradient)
-            if watch is not None:
-                watch()
+            if advance is not None:
+                advance()
         total = float(weights.sum())
         mean = points / total
-        least = self.domain.least(gradients) - float(gradients @ centre)
+        least = self.domain.least(gradients) - float(gradients @ center)
         regret = theorems.released_regret(inner, least, total)
         if curvature:
             scatter = max(0.0, squares - total * float(mean @ mean))
@@ -113,7 +113,7 @@ class Descent:
                 inner, gradients.tolist(), mean.tolist(), scatter, total, curvature
             )
             regret = min(regret, strong)
-        return Run(self.domain.project(centre + mean), max(0.0, regret))
+        return Run(self.domain.project(center + mean), max(0.0, regret))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Where the minimiser is looked for: a ball or a box around zero or around declared numbers."""
+"""Where the minimizer is looked for: a ball or a box around zero or around declared numbers."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -21,7 +21,7 @@ class Domain(Protocol):
         ...
 
     @property
-    def centre(self) -> Vector:
+    def center(self) -> Vector:
         """Where descent begins."""
         ...
 
@@ -61,7 +61,7 @@ class Ball:
         return 2 * self.radius
 
     @property
-    def centre(self) -> Vector:
+    def center(self) -> Vector:
         """Zero."""
         return np.zeros(self.dimension)
 
@@ -102,7 +102,7 @@ class Box:
         return float(np.linalg.norm(np.subtract(self.high, self.low)))
 
     @property
-    def centre(self) -> Vector:
+    def center(self) -> Vector:
         """The middle."""
         return np.add(self.high, self.low) / 2
 
@@ -134,7 +134,7 @@ class Box:
 def domain_of(dimension: int, radius: Any = None, box: Any = None) -> Domain:
     """Return the domain the caller declared: `radius`, or `box` as one pair or one pair for each coordinate."""
     if (radius is None) == (box is None):
-        raise InvalidArgument("Give either radius or box: where to look for the minimiser must be declared.")
+        raise InvalidArgument("Give either radius or box: where to look for the minimizer must be declared.")
     if radius is not None:
         check.positive(radius=radius)
         return Ball(float(radius), dimension)

@@ -9,28 +9,49 @@ No row answers for two coordinates: one draw that answered d coins would have 2^
 that all ask about the whole range: a fit leaves most gradients near zero, and then most slices full or empty.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from math import ceil
-from typing import Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 import polars as pl
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from holdfast.guarantees import information
-from holdfast.guarantees.mathematics import descent
+from holdfast import check
+from holdfast.guarantees.guarantee import Guarantee
+from holdfast.guarantees.mathematics import cost, descent
 from holdfast.mechanisms import noise
 from holdfast.mechanisms.laplace import Laplace
 from holdfast.optimize.objective import Objective, ObjectiveQuery, Vector
-from holdfast.queries.measures import silent
+from holdfast.queries.evaluate import silent
 from holdfast.queries.query import Values
 from holdfast.rows.draws import WithoutReplacement
 from holdfast.rows.source import RowSource
 
+ROWS_A_STEP = 1_000  # enough that a step is mostly rows, not overhead
+LEAST_ITERATIONS = 100
+LAPLACE_ITERATIONS = 100
 
-class Oracle(Protocol):
-    """Where gradients come from."""
+
+class NoisyGradient(Protocol):
+    """Where gradients come from: one of the mechanisms."""
+
+    selector: ClassVar[str]  # how runs are compared where the caller leaves it open
+
+    @classmethod
+    def under(cls, guarantee: Guarantee[Any], objective: Objective, ell: int | None) -> Self:
+        """Return the gradient with the numbers of these terms; `ell` None: the usual number of rows a coordinate."""
+        ...
+
+    def usual_iterations(self, guarantee: Guarantee[Any]) -> int:
+        """Return how many steps are taken where the caller leaves it open."""
+        ...
+
+    def shortened(self, most: int) -> Self:
+        """Return the same with at most so many rows a coordinate, for a dry run."""
+        ...
 
     @property
     def ell(self) -> int:
@@ -38,8 +59,8 @@ class Oracle(Protocol):
         ...
 
     @property
-    def flips(self) -> int:
-        """What one gradient costs."""
+    def charge(self) -> int:
+        """What one gradient takes of the budget's charge."""
         ...
 
     @property
@@ -105,13 +126,31 @@ class GradientAt(ObjectiveQuery):
 class CoinGradient:
     """`ell` coins a coordinate, turned over with probability `mass`."""
 
+    selector: ClassVar[str] = "coins"
     objective: Objective
     ell: int
     mass: float
 
+    @classmethod
+    def under(cls, guarantee: Guarantee[Any], objective: Objective, ell: int | None) -> Self:
+        """By default some ROWS_A_STEP rows a step, if LEAST_ITERATIONS remain."""
+        if ell is None:
+            wide = ceil(ROWS_A_STEP / len(objective.names))
+            ell = max(1, min(wide, guarantee.terms.rows_per_query // LEAST_ITERATIONS))
+        return cls(objective, ell, guarantee.coin_mass)
+
+    def usual_iterations(self, guarantee: Guarantee[Any]) -> int:
+        """As many coins a coordinate as one ordinary answer of the plan takes."""
+        planned: int = guarantee.terms.rows_per_query
+        return max(1, planned // self.ell)
+
+    def shortened(self, most: int) -> Self:
+        """With fewer coins."""
+        return replace(self, ell=min(self.ell, most))
+
     @property
-    def flips(self) -> int:
-        """One flip a coin."""
+    def charge(self) -> int:
+        """One a coin."""
         return self.rows_read
 
     @property
@@ -151,15 +190,32 @@ class CoinGradient:
 class LaplaceGradient:
     """`ell` rows a coordinate and Laplace noise, each coordinate `epsilon`-DP on all n rows."""
 
+    selector: ClassVar[str] = "exponential"
     objective: Objective
     ell: int
     epsilon: float
     n: int
 
+    @classmethod
+    def under(cls, guarantee: Guarantee[Any], objective: Objective, ell: int | None) -> Self:
+        """By default as many rows a coordinate as an ordinary answer reads."""
+        rows: int = guarantee.terms.rows
+        ell = guarantee.terms.rows_per_query if ell is None else ell
+        check.at_most("rows", rows, rows_per_coordinate=ell)
+        return cls(objective, ell, guarantee.epsilon_for(ell), rows)
+
+    def usual_iterations(self, guarantee: Guarantee[Any]) -> int:
+        """A fixed number."""
+        return LAPLACE_ITERATIONS
+
+    def shortened(self, most: int) -> Self:
+        """With fewer rows."""
+        return replace(self, ell=min(self.ell, most))
+
     @property
-    def flips(self) -> int:
-        """n^2 epsilon^2 flips a coordinate."""
-        return len(self.objective.ranges.lows) * ceil(information.private_cost(self.epsilon, n=self.n))
+    def charge(self) -> int:
+        """n^2 epsilon^2 for a coordinate."""
+        return len(self.objective.ranges.lows) * ceil(cost.private_cost(self.epsilon, n=self.n))
 
     @property
     def rows_read(self) -> int:
@@ -196,3 +252,6 @@ class LaplaceGradient:
         means = [noise.laplace_mean(of_coordinate, scale) for of_coordinate in values.reshape(-1, ell)]
         gradient: Vector = ranges.lows + ranges.widths * np.array(means)
         return gradient
+
+
+GRADIENTS: Mapping[str, type[NoisyGradient]] = {"coins": CoinGradient, "laplace": LaplaceGradient}

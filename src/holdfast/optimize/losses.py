@@ -1,11 +1,14 @@
-"""What can be minimised: convex losses of one row at a point.
+"""What can be minimized: convex losses of one row at a point.
 
 A linear loss sees z = <point, features> and the target y. Its features have declared bounds and are scaled from them;
 its slope in z has a known range on the domain, so each gradient coordinate is a statistical query. Losses of one's
 own are any object with the attributes of `Loss`.
 """
 
-from dataclasses import dataclass
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -67,6 +70,7 @@ class LinearLoss:
     scale: str = "symmetric"
 
     target_range: ClassVar[Interval] = (-1.0, 1.0)  # what declared target bounds are stretched to
+    predicts_target: ClassVar[bool] = True  # whether z estimates the stretched target itself
 
     def __post_init__(self) -> None:
         check.one_of("scale", self.scale, tuple(SCALES))
@@ -164,6 +168,7 @@ class Squared(LinearLoss):
 class Logistic(LinearLoss):
     """log(1 + e^z) - y z: the target is yes or no, or a number with bounds stretched to [0, 1]."""
 
+    predicts_target: ClassVar[bool] = False
     target_range: ClassVar[Interval] = (0.0, 1.0)
 
     def losses(self, z: Vector, y: Vector) -> Vector:
@@ -201,6 +206,7 @@ class Huber(LinearLoss):
 class SmoothedHinge(LinearLoss):
     """max(0, 1 - y z), its corner rounded over a width of `smoothing`; yes is y = 1 and no is y = -1."""
 
+    predicts_target: ClassVar[bool] = False
     smoothing: float = 0.5
 
     def __post_init__(self) -> None:
@@ -224,7 +230,7 @@ class SmoothedHinge(LinearLoss):
 
 @dataclass(frozen=True)
 class Quantile(LinearLoss):
-    """The pinball loss whose minimiser is a quantile, its corner rounded over residuals up to `smoothing`."""
+    """The pinball loss whose minimizer is a quantile, its corner rounded over residuals up to `smoothing`."""
 
     q: float = 0.5
     smoothing: float = 0.05
@@ -250,6 +256,7 @@ class Quantile(LinearLoss):
 class Poisson(LinearLoss):
     """e^z - y z for counts y in `target_within` (not stretched); the rate e^z goes on linearly above `most`."""
 
+    predicts_target: ClassVar[bool] = False
     most: float = 10.0
 
     def __post_init__(self) -> None:
@@ -287,4 +294,114 @@ class Poisson(LinearLoss):
         return float(least), super().value_range(reach)[1]
 
 
-__all__ = ["Huber", "LinearLoss", "Logistic", "Loss", "Poisson", "Quantile", "SmoothedHinge", "Squared"]
+BUILT_IN: Mapping[str, type[LinearLoss]] = {
+    "squared": Squared,
+    "logistic": Logistic,
+    "huber": Huber,
+    "smoothed_hinge": SmoothedHinge,
+    "quantile": Quantile,
+    "poisson": Poisson,
+}
+_FORMULA = re.compile(r"\s*(?P<name>\w+)\s*:(?P<target>.+?)~(?P<features>[^;]+)(;(?P<settings>.*))?", re.DOTALL)
+_BOUNDED = re.compile(r"(?P<text>.+?)\[(?P<low>[^,\]]+),(?P<high>[^\]]+)\]\s*", re.DOTALL)
+
+
+def write_loss(loss: object) -> dict[str, object]:
+    """Return a built-in loss as its name and settings: what can travel, unlike code."""
+    for name, cls in BUILT_IN.items():
+        if type(loss) is cls:
+            settings = {one.name: getattr(loss, one.name) for one in fields(cls)}
+            return {"name": name} | {one: value for one, value in settings.items() if value is not None}
+    known = ", ".join(cls.__name__ for cls in BUILT_IN.values())
+    raise InvalidArgument(f"loss must be built in when a server is asked: {known}; got {type(loss).__name__}.")
+
+
+def read_loss(described: str | Mapping[str, object]) -> LinearLoss:
+    """Return the built-in loss that a mapping of settings, its JSON, or a formula describes.
+
+    >>> read_loss("logistic: late ~ distance [0, 5000] + month [1, 12]; l2 = 0.01").names
+    ('distance', 'month', 'intercept')
+    """
+    if isinstance(described, str):
+        return read_loss(_json_object(described) if described.lstrip().startswith("{") else _formula(described))
+    settings = dict(described)
+    name = settings.pop("name", None)
+    cls = BUILT_IN.get(name) if isinstance(name, str) else None
+    if cls is None:
+        raise InvalidArgument(f"The name of a loss must be one of {', '.join(BUILT_IN)}; got {name!r}.", name="loss")
+    known = {one.name: one.default is MISSING for one in fields(cls)}
+    for one in sorted(set(settings) - set(known)):
+        raise InvalidArgument(f"The {name} loss has no setting {one!r}.", name=one)
+    for one, required in known.items():
+        if required and one not in settings:
+            raise InvalidArgument(f"The {name} loss must be given {one!r}.", name=one)
+    given: dict[str, Any] = {one: value for one, value in settings.items() if value is not None}
+    return cls(**given)
+
+
+def _json_object(text: str) -> dict[str, object]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        raise InvalidArgument("loss must be valid JSON or a formula; got neither.", name="loss") from None
+    settings: dict[str, object] = value
+    return settings
+
+
+def _formula(text: str) -> dict[str, object]:
+    """Read `logistic: target ~ feature [low, high] + feature [low, high]; l2 = 0.01`."""
+    parts = _FORMULA.fullmatch(text)
+    if parts is None:
+        raise InvalidArgument(
+            "loss must be a formula such as 'logistic: late ~ distance [0, 5000] + month [1, 12]; l2 = 0.01';"
+            f" got {text!r}.",
+            name="loss",
+        )
+    target, bounds = _bounded(parts["target"])
+    settings: dict[str, object] = {"name": parts["name"], "target": target, "target_within": bounds}
+    settings["features"] = dict(_bounded(each) for each in _terms(parts["features"]))
+    for setting in filter(str.strip, (parts["settings"] or "").split(",")):
+        name, _, value = setting.partition("=")
+        try:
+            settings[name.strip()] = json.loads(value)
+        except ValueError:
+            settings[name.strip()] = value.strip()
+    return settings
+
+
+def _terms(text: str) -> list[str]:
+    """Split at plus signs outside brackets."""
+    terms, depth = [""], 0
+    for letter in text:
+        depth += (letter in "([") - (letter in ")]")
+        if letter == "+" and depth == 0:
+            terms.append("")
+        else:
+            terms[-1] += letter
+    return terms
+
+
+def _bounded(text: str) -> tuple[str, tuple[float, float] | None]:
+    parts = _BOUNDED.fullmatch(text)
+    if parts is None:
+        return text.strip(), None
+    try:
+        return parts["text"].strip(), (float(parts["low"]), float(parts["high"]))
+    except ValueError:
+        raise InvalidArgument(
+            f"Bounds must be two numbers, as in 'distance [0, 5000]'; got {text.strip()!r}."
+        ) from None
+
+
+__all__ = [
+    "Huber",
+    "LinearLoss",
+    "Logistic",
+    "Loss",
+    "Poisson",
+    "Quantile",
+    "SmoothedHinge",
+    "Squared",
+    "read_loss",
+    "write_loss",
+]

@@ -14,9 +14,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from holdfast.guarantees.statistic import Statistic
-from holdfast.optimize.features import Matrix, Number
-from holdfast.queries.measures import MEAN, silent
+from holdfast.guarantees.statistic import OneMean, Statistic
+from holdfast.optimize.features import SCALES, Matrix, Number
+from holdfast.queries.evaluate import silent
 from holdfast.queries.query import Query, Values
 
 if TYPE_CHECKING:
@@ -88,6 +88,10 @@ class Objective(Protocol):
         """Return the range of a row's loss at this point, l2 left out."""
         ...
 
+    def coefficients(self, point: Vector) -> dict[str, float] | None:
+        """Return the model at this point in the features' own units; None if there is no such thing."""
+        ...
+
 
 @dataclass(frozen=True)
 class LinearObjective:
@@ -147,6 +151,23 @@ class LinearObjective:
         low, high = with_zero(self.loss.value_range(reach))
         return low, max(high, low + 1e-9)  # a range of a single value is no range
 
+    def coefficients(self, point: Vector) -> dict[str, float]:
+        """Undo the stretching of features (and of the target, where the model predicts it)."""
+        (first, last), weights, offset = SCALES[self.matrix.scale], [], 0.0
+        for each, weight in zip(self.matrix.numbers, point.tolist(), strict=False):
+            factor = (last - first) / (each.high - each.low)
+            weights.append(weight * factor)
+            offset += weight * (first - factor * each.low)
+        if self.matrix.intercept:
+            offset += float(point[-1])
+        if self.loss.predicts_target:
+            low, high = self.loss.target_range
+            factor = (self.target.high - self.target.low) / (high - low)
+            weights = [factor * weight for weight in weights]
+            offset = self.target.low + factor * (offset - low)
+        names = (each.name for each in self.matrix.numbers)
+        return dict(zip(names, weights, strict=True)) | {"intercept": offset}
+
     def _target(self, rows: pl.DataFrame) -> Vector:
         return self.target.stretched(rows, *self.loss.target_range)
 
@@ -159,7 +180,7 @@ class ObjectiveQuery(Query):
     @property
     def statistic(self) -> Statistic:
         """A mean, or several."""
-        return MEAN
+        return OneMean()
 
     @property
     def columns(self) -> tuple[str, ...]:

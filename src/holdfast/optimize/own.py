@@ -16,7 +16,7 @@ from holdfast.errors import InvalidArgument, InvalidQuery
 from holdfast.optimize.domain import Domain
 from holdfast.optimize.losses import Loss
 from holdfast.optimize.objective import Interval, Ranges, Vector
-from holdfast.queries.made_up import made_up
+from holdfast.queries.synthetic import synthetic_rows
 from holdfast.randomness import Randomness
 from holdfast.schema import Schema
 
@@ -96,12 +96,16 @@ class OwnObjective:
         """The declared range, at every point."""
         return self.value_limits
 
+    def coefficients(self, point: Vector) -> dict[str, float] | None:
+        """Only its author knows what the coordinates mean."""
+        return None
+
     def _try(self, schema: Schema, domain: Domain) -> None:
         rng = Randomness(0).generator()
         shown = Schema(tuple(schema[name] for name in self.columns), schema.dataset)
-        rows = made_up(shown, TRIED_ROWS, rng, hostile=0.1)
+        rows = synthetic_rows(shown, TRIED_ROWS, rng, hostile=0.1)
         order = rng.permutation(TRIED_ROWS)
-        for spot in (domain.centre, domain.project(domain.centre + rng.normal(size=self.loss.dimension))):
+        for spot in (domain.center, domain.project(domain.center + rng.normal(size=self.loss.dimension))):
             for function, shape in ((self.loss.gradients, (self.loss.dimension,)), (self.loss.values, ())):
                 _must_work(function, rows, spot, shape)
                 together = _evaluate(function, rows, spot, shape)

@@ -1,4 +1,4 @@
-"""What k optimisation queries need for a target excess: iterations, coins, flips and rows, by every route.
+"""What k optimization queries need for a target excess: iterations, coins and rows, by every route.
 
 The routes that hold have constants, and the settings of a session and its fits that keep them: `Session(data,
 **route.session)` can pay for every `minimize(loss, ..., **route.fit)`, the answers for the losses included. The orders
@@ -17,22 +17,22 @@ from holdfast.errors import InvalidArgument, PlanInfeasible
 from holdfast.guarantees import posterior
 from holdfast.guarantees.mathematics import descent
 from holdfast.guarantees.mathematics.search import smallest
+from holdfast.guarantees.plan import Plan, plan
 from holdfast.optimize.domain import domain_of
 from holdfast.optimize.losses import LinearLoss
 from holdfast.optimize.objective import Ranges
-from holdfast.planning import Plan, plan
 
 SPLITS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)  # of the excess: how much descent may use, the rest is the population's
 MASSES = np.geomspace(1e-3, 0.1, 9)
 LEAST_ROWS = 1_000
 MOST_ROWS = 10**15
 MOST_QUESTIONS = 10**12
-GUESS = 1.01  # flips beside those of the gradients, for a first guess: the answers for the losses, and round numbers
+GUESS = 1.01  # coins beside those of the gradients, for a first guess: the answers for the losses, and round numbers
 
 
 @dataclass(frozen=True)
 class Problem:
-    """An optimisation query in numbers."""
+    """An optimization query in numbers."""
 
     dimension: int
     diameter: float  # of the domain
@@ -86,15 +86,15 @@ class Route:
     rows: float
     iterations: float
     rows_per_coordinate: float
-    flips: float | None  # of the whole session, the answers for the losses included
+    charge: float | None  # coins of the whole session, the answers for the losses included
     gradient_evaluations: float
     session: Mapping[str, Any] = field(default_factory=dict, repr=False)  # how to open a session that can pay
-    fit: Mapping[str, Any] = field(default_factory=dict, repr=False)  # how to ask each optimisation query in it
+    fit: Mapping[str, Any] = field(default_factory=dict, repr=False)  # how to ask each optimization query in it
 
     @property
     def cells(self) -> tuple[str, ...]:
         """The line of a table."""
-        numbers = (self.rows, self.iterations, self.rows_per_coordinate, self.flips, self.gradient_evaluations)
+        numbers = (self.rows, self.iterations, self.rows_per_coordinate, self.charge, self.gradient_evaluations)
         return (self.name, self.promise, *("-" if x is None else f"{x:.3g}" for x in numbers))
 
 
@@ -113,11 +113,11 @@ class DescentPlan:
         raise KeyError(name)
 
     def __str__(self) -> str:
-        head = ("route", "promise", "rows", "iterations", "rows a coordinate", "flips", "gradient evaluations")
+        head = ("route", "promise", "rows", "iterations", "rows a coordinate", "coins", "gradient evaluations")
         lines = [head, *(route.cells for route in self.routes)]
         widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
         table = ["  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines]
-        return f"{self.queries:,} optimisation queries, excess loss at most {self.excess:g}\n" + "\n".join(table)
+        return f"{self.queries:,} optimization queries, excess loss at most {self.excess:g}\n" + "\n".join(table)
 
 
 def plan_descent(problem: Problem, *, queries: int, excess: float, confidence: float = 0.95) -> DescentPlan:
@@ -155,15 +155,15 @@ def _ell(problem: Problem) -> int:
 
 
 def _session(k: int, work: int, rows: int, confidence: float, guarantee: str) -> Plan | None:
-    """Return the plan of a session that can pay k times for `work` flips and an ordinary answer, the loss; or None.
+    """Return the plan of a session that can pay k times for `work` coins and an ordinary answer, the loss; or None.
 
-    Sessions are planned for a number of ordinary answers, and the more answers, the more flips.
+    Sessions are planned for a number of ordinary answers, and the more answers, the more coins.
     """
     goal: dict[str, Any] = {"confidence": confidence, "guarantee": guarantee, "mechanism": "coins"}
 
     def short(questions: int) -> float:
         stands = plan(rows=rows, queries=questions, **goal)
-        return log(k * (work + stands.rows_per_query) / stands.flips)
+        return log(k * (work + stands.rows_per_query) / stands.terms.charge)
 
     questions = smallest(short, low=2 * k, high=MOST_QUESTIONS)  # a fit makes two statements: its loss, its excess
     return None if questions is None else plan(rows=rows, queries=questions, **goal)
@@ -171,14 +171,14 @@ def _session(k: int, work: int, rows: int, confidence: float, guarantee: str) ->
 
 def _route(names: tuple[str, str], fit: dict[str, Any], k: int, work: int, stands: Plan) -> Route:
     session = {"queries": stands.queries, "confidence": stands.confidence, "guarantee": stands.guarantee}
-    numbers = (stands.rows, fit["iterations"], fit["rows_per_coordinate"], stands.flips, k * work)
+    numbers = (stands.rows, fit["iterations"], fit["rows_per_coordinate"], stands.terms.charge, k * work)
     return Route(*names, *numbers, session | {"mechanism": stands.mechanism}, fit)
 
 
 def _expected(problem: Problem, k: int, alpha: float, confidence: float, kind: str, *, laplace: bool) -> Route:
     """In expectation for each query: excess on the rows plus R sqrt(B)/n."""
     d, ell = problem.dimension, _ell(problem)
-    if laplace:  # as many flips a coordinate as ell coins: eps0 = sqrt(ell)/n
+    if laplace:  # as much a coordinate as ell coins: eps0 = sqrt(ell)/n
         scale = 1 / (ell * log1p(1 / sqrt(ell)))
         norm = descent.laplace_moment(problem.gradient, problem.widths, ell=ell, scale=scale) + problem.exact
     else:
@@ -197,7 +197,7 @@ def _expected(problem: Problem, k: int, alpha: float, confidence: float, kind: s
         fit, name = fit | {"mechanism": "laplace"}, f"laplace, {kind}"
     while rows < MOST_ROWS:
         stands = _session(k, work, rows, confidence, "information")
-        if stands is not None and on_rows + problem.difference * sqrt(stands.flips) / rows <= alpha:
+        if stands is not None and on_rows + problem.difference * sqrt(stands.terms.charge) / rows <= alpha:
             return _route((name, "in expectation"), fit, k, work, stands)
         rows = ceil(1.005 * rows)
     raise _infeasible(alpha, k)
@@ -238,7 +238,7 @@ def _likely(problem: Problem, k: int, alpha: float, confidence: float, kind: str
 
 def _infeasible(alpha: float, k: int) -> PlanInfeasible:
     return PlanInfeasible(
-        f"No number of rows below {MOST_ROWS:.0e} promises an excess of {alpha:g} for {k:,} optimisation"
+        f"No number of rows below {MOST_ROWS:.0e} promises an excess of {alpha:g} for {k:,} optimization"
         " queries; allow more.",
         excess=alpha,
     )
@@ -246,13 +246,15 @@ def _infeasible(alpha: float, k: int) -> PlanInfeasible:
 
 def _promised(problem: Problem, stands: Plan, steps: int, ell: int, kind: str) -> float:
     """Return the excess that a fit in this session promises beforehand."""
-    mass, beta = stands.flip_probability, stands.constants["beta2"] / stands.statements
+    standing = stands.standing
+    mass, beta = standing.coin_mass, standing.statement_level or 0.0
     if problem.curvature > 0:  # a fit takes the steps with the better expected bound, whatever the route is called
         norm = problem.moment(ell, mass)
         kind = min(("convex", "strongly convex"), key=lambda each: _on_rows(problem, norm, 0.0, steps, beta, each))
     spread = descent.spread(problem.widths, ell=ell, mass=mass)
     on_rows = _on_rows(problem, problem.largest(mass), spread, steps, beta, kind)
-    return on_rows + problem.difference * sqrt(stands.constants["chi"])
+    bound = standing.excess(on_rows, R=problem.difference, lipschitz=problem.gradient, curvature=0.0)
+    return inf if bound is None else bound
 
 
 def _on_rows(problem: Problem, norm: float, spread: float, steps: int, beta: float, kind: str) -> float:

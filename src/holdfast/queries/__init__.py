@@ -1,1 +1,1 @@
-"""What may be asked: text, Polars expressions and callables become checked functions of one row."""
+"""What may be asked: SQL text, Polars expressions and Python functions become checked functions of one row."""

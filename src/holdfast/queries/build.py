@@ -1,4 +1,4 @@
-"""From what the caller says to a checked query. Everything is decided from the schema; no row is read."""
+"""From what the caller asks to a checked query. Everything is decided from the schema; no row is read."""
 
 from collections.abc import Sequence
 from datetime import date, datetime
@@ -6,44 +6,69 @@ from functools import lru_cache
 from itertools import pairwise
 from math import isfinite
 from numbers import Real
-from typing import Any
+from typing import Any, TypeAlias
 
 import polars as pl
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, InvalidQuery
-from holdfast.queries.callables import Function, from_callable
-from holdfast.queries.expression import Rowwise, from_text
-from holdfast.queries.functions.rule import article, time_literal
-from holdfast.queries.measures import AtMost, Bins, Histogram, Mean, Share
+from holdfast.queries.evaluate import RowFunction
+from holdfast.queries.functions.operation import time_literal, with_article
+from holdfast.queries.measures import AtMost, Bins, Category, Histogram, Mean, Share
 from holdfast.queries.polars_expression import from_polars
+from holdfast.queries.python_function import BatchFunction, from_function
+from holdfast.queries.sql.parse import from_text
 from holdfast.schema import Same, Schema, Type
 
+QueryLike: TypeAlias = str | pl.Expr | BatchFunction  # SQL, a Polars expression, or a function of a frame of rows
+
 MOST_CATEGORIES = 10_000
-Asked = str | pl.Expr | Function
 
 
-def rowwise(query: Asked, schema: Schema, columns: Sequence[str] | None = None) -> Rowwise:
-    """Return text, a Polars expression or a function as one checked function of a row."""
+def rowwise(query: QueryLike, schema: Schema, columns: Sequence[str] | None = None) -> RowFunction:
+    """Return text, a Polars expression or a function as a checked function of one row.
+
+    Parameters
+    ----------
+    query
+        SQL text, a Polars expression, or a function that takes a frame of rows and returns one value for each.
+    schema
+        What columns there are.
+    columns
+        The columns that are passed to a function; all of them if None.
+    """
     if isinstance(query, pl.Expr):
         return from_polars(query, schema)
     if callable(query):
-        return from_callable(query, schema, columns)
+        return from_function(query, schema, columns)
     return from_text(query, schema)
 
 
 def build_mean(
-    query: Asked,
+    query: QueryLike,
     schema: Schema,
     *,
     within: tuple[float, float] | None = None,
-    where: Asked | None = None,
+    where: QueryLike | None = None,
     columns: Sequence[str] | None = None,
 ) -> Share | Mean:
     """Return a share (boolean query) or a bounded mean (numeric query with `within`), over all rows or a group.
 
     A boolean query needs no bounds: they are (0, 1), and saying so is allowed. Other bounds would clip or stretch
     yes and no, which nobody means, so they are refused.
+
+    Parameters
+    ----------
+    query
+        What to average: text, a Polars expression or a function.
+    schema
+        What columns there are.
+    within
+        The declared range of a number; values outside it are clipped.
+    where
+        A condition: only rows for which it is true count.
+    columns
+        The columns that are passed to a function; all of them if None.
     """
     if isinstance(query, str) and (where is None or isinstance(where, str)):
         bounds = None if within is None else check.interval("within", within)
@@ -58,10 +83,10 @@ def _mean_of_text(query: str, same: Same, bounds: tuple[float, float] | None, wh
 
 
 def _mean(
-    query: Asked,
+    query: QueryLike,
     schema: Schema,
     bounds: tuple[float, float] | None,
-    where: Asked | None,
+    where: QueryLike | None,
     columns: Sequence[str] | None,
 ) -> Share | Mean:
     value = rowwise(query, schema, columns)
@@ -71,7 +96,7 @@ def _mean(
             raise InvalidArgument(f"within must be left out for a yes-or-no query; got {bounds}.", name="within")
         return Share(value, group)
     if not value.type.is_number:
-        raise InvalidQuery(f"A mean needs numbers or yes-or-no values; '{value.text}' is {article(value.type)}.")
+        raise InvalidQuery(f"A mean needs numbers or yes-or-no values; '{value.text}' is {with_article(value.type)}.")
     if bounds is None:
         raise InvalidArgument(
             f"within must be a pair (low, high) for the mean of '{value.text}'; got None. Declare the range; "
@@ -82,57 +107,78 @@ def _mean(
 
 
 def build_at_most(
-    query: Asked,
+    query: QueryLike,
     threshold: float,
     schema: Schema,
     *,
-    where: Asked | None = None,
+    where: QueryLike | None = None,
     columns: Sequence[str] | None = None,
 ) -> AtMost:
-    """Return the share of values at most `threshold`, among rows that have a value (and are inside `where`)."""
+    """Return the share of values at most `threshold`, among rows that have a value (and are inside `where`).
+
+    Parameters
+    ----------
+    query
+        A number per row: text, a Polars expression or a function.
+    threshold
+        What values are compared with.
+    schema, where, columns
+        As in `build_mean`.
+    """
     check.number(threshold=threshold)
     value = rowwise(query, schema, columns)
     if not value.type.is_number:
-        raise InvalidQuery(f"A quantile needs numbers; '{value.text}' is {article(value.type)}.")
+        raise InvalidQuery(f"A quantile needs numbers; '{value.text}' is {with_article(value.type)}.")
     return AtMost(value, float(threshold), _condition(where, schema, columns))
 
 
 def build_histogram(
-    query: Asked,
+    query: QueryLike,
     schema: Schema,
     *,
-    categories: Sequence[Any] | None = None,
+    categories: Sequence[Category] | None = None,
     bins: Sequence[float] | None = None,
-    where: Asked | None = None,
+    where: QueryLike | None = None,
     columns: Sequence[str] | None = None,
 ) -> Histogram | Bins:
     """Return a histogram over declared categories or bins.
 
     `where` is refused: a row outside it is neither in a category nor "other". Those who want it counted as "other"
     can say so: `CASE WHEN <condition> THEN <value> END`.
+
+    Parameters
+    ----------
+    query
+        A value per row: text, a Polars expression or a function.
+    categories
+        The values to count, in order.
+    bins
+        Increasing edges; each bin holds its left edge and not its right one.
+    schema, columns
+        As in `build_mean`.
     """
     if where is not None:
         raise InvalidArgument(
-            "where must be left out of a histogram; got one. To count other rows as 'other', ask for "
+            "where must be left out of a histogram. To count the rows outside it as 'other', ask for "
             "CASE WHEN <condition> THEN <value> END.",
             name="where",
         )
     if (categories is None) == (bins is None):
-        raise InvalidArgument("A histogram must be given either categories or bins.", name="categories")
+        raise InvalidArgument("A histogram needs either categories or bins, not both.", name="categories")
     value = rowwise(query, schema, columns)
     if bins is not None:
         if not value.type.is_number:
-            raise InvalidQuery(f"bins needs numbers; '{value.text}' is {article(value.type)}. Give categories.")
+            raise InvalidQuery(f"Bins need numbers; '{value.text}' is {with_article(value.type)}. Use categories.")
         return Bins(value, _edges(bins))
     return Histogram(value, _categories(categories, value.type))
 
 
-def _condition(where: Asked | None, schema: Schema, columns: Sequence[str] | None) -> Rowwise | None:
+def _condition(where: QueryLike | None, schema: Schema, columns: Sequence[str] | None) -> RowFunction | None:
     if where is None:
         return None
     group = rowwise(where, schema, columns)
     if group.type is not Type.BOOL:
-        raise InvalidQuery(f"where must be a yes-or-no condition; '{group.text}' is {article(group.type)}.")
+        raise InvalidQuery(f"where must be a yes-or-no condition; '{group.text}' is {with_article(group.type)}.")
     return group
 
 
@@ -143,7 +189,7 @@ def _edges(bins: Sequence[float]) -> tuple[float, ...]:
     for place, edge in enumerate(edges):
         check.number(**{f"bins[{place}]": edge})
     if any(low >= high for low, high in pairwise(edges)):
-        raise InvalidArgument("bins must be increasing edges.", name="bins")
+        raise InvalidArgument("bins must be increasing.", name="bins")
     return tuple(float(edge) for edge in edges)
 
 
@@ -183,7 +229,7 @@ def _category(place: int, value: Any, type_: Type) -> Any:
             return time_literal(value, type_).value
         case Type.DATETIME if isinstance(value, str | date):
             return time_literal(value, type_).value
-    raise InvalidArgument(f"categories[{place}] must be {article(type_)}; got {value!r}.", name="categories")
+    raise InvalidArgument(f"categories[{place}] must be {with_article(type_)}; got {value!r}.", name="categories")
 
 
 def _number(place: int, value: Any, type_: Type) -> int | float:

@@ -66,7 +66,7 @@ def identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def literal_text(value: Any) -> str:
+def literal_text(value: object) -> str:
     """Return the one spelling of a constant."""
     if value is None:
         return "NULL"
@@ -81,41 +81,41 @@ def literal_text(value: Any) -> str:
     return repr(value)
 
 
-def _strength(node: Node) -> int:
+def _precedence(node: Node) -> int:
     if node.is_literal and isinstance(node.value, int | float) and str(node.value).startswith("-"):
         return _PRECEDENCE["NEG"]
     return _PRECEDENCE.get(node.op, _ATOM)
 
 
-def _inside(node: Node, at_least: int) -> str:
+def _grouped(node: Node, at_least: int) -> str:
     text = _render(node)
-    return text if _strength(node) >= at_least else f"({text})"
+    return text if _precedence(node) >= at_least else f"({text})"
 
 
 def _render(node: Node) -> str:
     op, args = node.op, node.args
-    strength = _PRECEDENCE.get(op, _ATOM)
+    precedence = _PRECEDENCE.get(op, _ATOM)
     if op == "column":
         return identifier(node.value)
     if op == "literal":
         return literal_text(node.value)
     if op in ("AND", "OR", "||"):
-        return f" {op} ".join(_inside(arg, strength + 1) for arg in args)
+        return f" {op} ".join(_grouped(arg, precedence + 1) for arg in args)
     if op == "NOT":
-        return f"NOT {_inside(args[0], 5)}"
+        return f"NOT {_grouped(args[0], 5)}"
     if op == "NEG":
-        return f"-{_inside(args[0], _ATOM)}"
+        return f"-{_grouped(args[0], _ATOM)}"
     if op in COMPARISONS:
-        return f"{_inside(args[0], 5)} {op} {_inside(args[1], 5)}"
+        return f"{_grouped(args[0], 5)} {op} {_grouped(args[1], 5)}"
     if op in ("+", "-", "*", "/", "%", "DATE_ADD", "DATE_SUB"):
         op = {"DATE_ADD": "+", "DATE_SUB": "-"}.get(op, op)
-        return f"{_inside(args[0], strength)} {op} {_inside(args[1], strength + 1)}"
+        return f"{_grouped(args[0], precedence)} {op} {_grouped(args[1], precedence + 1)}"
     if op == "BETWEEN":
-        return f"{_inside(args[0], 5)} BETWEEN {_inside(args[1], 5)} AND {_inside(args[2], 5)}"
+        return f"{_grouped(args[0], 5)} BETWEEN {_grouped(args[1], 5)} AND {_grouped(args[2], 5)}"
     if op == "IN":
-        return f"{_inside(args[0], 5)} IN ({', '.join(map(_render, args[1:]))})"
+        return f"{_grouped(args[0], 5)} IN ({', '.join(map(_render, args[1:]))})"
     if op in ("LIKE", "ILIKE", "IS"):
-        return f"{_inside(args[0], 5)} {op} {literal_text(node.value)}"
+        return f"{_grouped(args[0], 5)} {op} {literal_text(node.value)}"
     if op == "CAST":
         return f"CAST({_render(args[0])} AS {SQL_NAMES[node.value]})"
     if op == "EXTRACT":

@@ -1,7 +1,8 @@
-"""A Polars expression as a query: allowed node by node over its serialised tree.
+"""A Polars expression as a query: allowed node by node over its serialized tree.
 
-`is_row_separable()` is no lock (it calls `x - x.mean()` separable), so an allow-list decides. Arithmetic is
-Polars' own here: integers wrap around. Strict casts, which would raise and quote the data, are made non-strict.
+Polars' own `is_row_separable()` does not suffice (it calls `x - x.mean()` separable), so an allow-list decides.
+Arithmetic is Polars' own here: integers wrap around. Strict casts, which would raise and quote the data, are made
+non-strict.
 """
 
 import json
@@ -14,16 +15,12 @@ from numpy.typing import NDArray
 from polars.exceptions import PanicException, PolarsError
 
 from holdfast.errors import InvalidQuery
-from holdfast.queries import physical
-from holdfast.queries.expression import Expression
-from holdfast.queries.functions.logic import PHYSICAL
-from holdfast.queries.made_up import made_up
-from holdfast.queries.trial import TRIED_ROWS, must_be_rowwise
-from holdfast.queries.words import resolved
-from holdfast.randomness import Randomness
-from holdfast.schema import Same, Schema, Type
+from holdfast.queries.evaluate import Expression, check_name, repeated
+from holdfast.queries.functions.operation import PHYSICAL
+from holdfast.queries.synthetic import must_be_rowwise, trial_rows
+from holdfast.schema import Column, Same, Schema, Type
 
-LONGEST_TREE = 100_000  # characters of serialised tree
+LONGEST_TREE = 100_000  # characters of serialized tree
 MOST_NODES = 500
 
 _OPERATORS = frozenset([
@@ -54,37 +51,38 @@ _CAST_TARGETS = frozenset([
 def from_polars(expression: pl.Expr, schema: Schema) -> Expression:
     """Return the checked expression, tried on made-up rows, or refuse it; a tree seen before costs a lookup."""
     try:
-        serialised = expression.meta.serialize(format="json")
+        serialized = expression.meta.serialize(format="json")
     except (PolarsError, PanicException, TypeError, ValueError):
-        raise InvalidQuery("A Polars expression must be serialisable; this one is not.") from None
-    if len(serialised) > LONGEST_TREE:
-        raise InvalidQuery("A Polars expression must be smaller; this one holds too much.")
-    return _checked(serialised, Same(schema))
+        raise InvalidQuery("A Polars expression must be serializable; this one is not.") from None
+    if len(serialized) > LONGEST_TREE:
+        raise InvalidQuery(
+            f"A Polars expression must be at most {LONGEST_TREE} characters when serialized; got {len(serialized)}."
+        )
+    return _checked(serialized, Same(schema))
 
 
 @lru_cache(maxsize=256)
-def _checked(serialised: str, same: Same) -> Expression:
-    walk = _Walk(same.schema)
+def _checked(serialized: str, same: Same) -> Expression:
+    checker = _TreeChecker(same.schema)
     try:
-        tree = json.loads(serialised)
-        walk.check(tree)
+        tree = json.loads(serialized)
+        checker.check(tree)
     except RecursionError:
         raise InvalidQuery("A Polars expression must nest less deeply.") from None
-    columns = tuple(walk.columns)
-    if not columns:
+    if not checker.reads:
         raise InvalidQuery("A query must mention at least one column.")
     written = json.dumps(tree, sort_keys=True, separators=(",", ":"))
     try:
         compiled = pl.Expr.deserialize(StringIO(written), format="json")
     except (PolarsError, PanicException):  # an infinite constant does not survive being written down
         raise InvalidQuery("A constant in a Polars expression must be finite.") from None
-    type_ = _tried(compiled.alias("value"), same.schema, columns)
+    type_ = _tried(compiled.alias("value"), Schema(tuple(checker.reads.values()), same.schema.dataset))
     return Expression(
         type=type_,
         nullable=_may_be_missing(tree, type_, same.schema),
         text=str(compiled),
         identity=f"polars:{written}",
-        reads=physical.expected(same.schema, columns),
+        reads=checker.reads,
         compiled=compiled.cast(PHYSICAL[type_], strict=False).alias("value"),
     )
 
@@ -96,24 +94,18 @@ def _may_be_missing(tree: Any, type_: Type, schema: Schema) -> bool:
     return type_ is not Type.BOOL  # a predicate that is NULL is false
 
 
-def _tried(compiled: pl.Expr, schema: Schema, columns: tuple[str, ...]) -> Type:
+def _tried(compiled: pl.Expr, schema: Schema) -> Type:
     """Return the type of the values; refuse what fails on made-up rows, or looks at more than one of them."""
-    wanted = Schema(tuple(schema[name] for name in columns), schema.dataset)
-    rng = Randomness(0).generator()  # every trial sees the same invented rows
 
     def value(rows: pl.DataFrame) -> NDArray[Any]:
-        result = rows.select(compiled).to_series()
-        if result.len() != rows.height:  # a constant branch, settled as one value
-            result = result.new_from_index(0, rows.height)
+        result = repeated(rows.select(compiled).to_series(), rows.height)
         if result.dtype.is_numeric() or result.dtype == pl.Boolean:
             return result.cast(pl.Float64, strict=False).to_numpy()
         return result.cast(pl.String, strict=False).fill_null("").to_numpy()
 
     try:
-        for hostile in (0.5, 0.0):
-            rows, others = (made_up(wanted, TRIED_ROWS, rng, hostile=hostile) for _ in range(2))
-            must_be_rowwise(value, rows, others, rng, what="Polars expression")
-        return _type_of(rows.select(compiled).to_series().dtype)
+        must_be_rowwise(value, schema, what="Polars expression")
+        return _type_of(trial_rows(schema).select(compiled).to_series().dtype)
     except (PolarsError, PanicException) as error:
         raise InvalidQuery(f"The Polars expression fails on made-up rows: {_first_line(error)}.") from None
 
@@ -130,15 +122,15 @@ def _type_of(dtype: pl.DataType) -> Type:
     for type_, stored in PHYSICAL.items():
         if dtype.base_type() == stored.base_type():
             return type_
-    raise InvalidQuery(f"A query must give a boolean, number, text, date or timestamp; got {dtype}.")
+    raise InvalidQuery(f"A query must give a boolean, number, text, date or timestamp; this one gives {dtype}.")
 
 
-class _Walk:
-    """One walk over one serialised tree; makes strict casts non-strict on the way."""
+class _TreeChecker:
+    """Checks every node of one serialized tree, and makes strict casts non-strict."""
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
-        self.columns: dict[str, None] = {}
+        self.reads: dict[str, Column] = {}
         self.nodes = 0
 
     def check(self, node: Any) -> None:
@@ -146,18 +138,19 @@ class _Walk:
         if self.nodes > MOST_NODES:
             raise InvalidQuery(f"A query must have at most {MOST_NODES} parts; this one has more.")
         if not isinstance(node, dict) or len(node) != 1:
-            raise InvalidQuery(f"{_name(node)} may not be used in a query.")
+            raise InvalidQuery(f"{_name(node)} is not allowed in a query.")
         ((kind, body),) = node.items()
         match kind:
             case "Column" if isinstance(body, str):
-                self.columns[resolved(body, Schema((self.schema[body],), self.schema.dataset))] = None
+                self.reads[body] = self.schema[body]
+                check_name(body)
             case "Literal":
                 _check_literal(body)
             case "Alias":
                 self.check(body[0])
             case "BinaryExpr":
                 if body["op"] not in _OPERATORS:
-                    raise InvalidQuery(f"{_name(body['op'])} may not be used in a query.")
+                    raise InvalidQuery(f"{_name(body['op'])} is not allowed in a query.")
                 self.check(body["left"])
                 self.check(body["right"])
             case "Ternary":
@@ -168,30 +161,32 @@ class _Walk:
             case "Function":
                 self.function(body)
             case _:
-                raise InvalidQuery(f"{kind} may not be used in a query: it is not known to look at one row at a time.")
+                raise InvalidQuery(f"{kind} is not allowed in a query; it may look at more than one row.")
 
     def cast(self, body: dict[str, Any]) -> None:
         target = body["dtype"].get("Literal") if isinstance(body["dtype"], dict) else None
         named = target if isinstance(target, str) else next(iter(target), "") if isinstance(target, dict) else ""
         if named not in _CAST_TARGETS and named != "Datetime":
-            raise InvalidQuery(f"A cast to {named or 'this type'} may not be used in a query.")
+            raise InvalidQuery(f"A cast to {named or 'this type'} is not allowed in a query.")
         if body["options"] not in ("Strict", "NonStrict"):
-            raise InvalidQuery("A cast that wraps numbers around may not be used in a query.")
+            raise InvalidQuery("A cast that wraps numbers around is not allowed in a query.")
         body["options"] = "NonStrict"
         self.check(body["expr"])
 
     def function(self, body: dict[str, Any]) -> None:
         name, options = _function(body["function"])
         if name not in _FUNCTIONS:
-            raise InvalidQuery(f"{name} may not be used in a query: it is not known to look at one row at a time.")
+            raise InvalidQuery(f"{name} is not allowed in a query; it may look at more than one row.")
         first, *rest = body["input"]
         if name == "StringExpr.Contains" and not (isinstance(options, dict) and options.get("literal")):
-            raise InvalidQuery("str.contains must be given literal=True; patterns are not allowed.")
+            raise InvalidQuery("str.contains must be called with literal=True; regular expressions are not allowed.")
         self.check(first)
         if name == "Boolean.IsIn":
             # Anything but a list of constants would be looked up in the whole batch, not in the row.
             if len(rest) != 1 or not _is_list(rest[0]):
-                raise InvalidQuery("is_in must be given a list of constants; a column would be looked up in all rows.")
+                raise InvalidQuery(
+                    "is_in must be called with a list of constants; a column would be searched across all rows."
+                )
             self.nodes += 1
             return
         for part in rest:
@@ -214,12 +209,12 @@ def _check_literal(body: Any) -> None:
     kind = str(next(iter(value), "")) if isinstance(value, dict) else how
     if how not in ("Dyn", "Scalar") or kind not in allowed:
         raise InvalidQuery(
-            f"A constant must be one boolean, number, text, date or timestamp; got a {kind or 'strange one'}."
+            f"A constant must be one boolean, number, text, date or timestamp; got {kind or 'something else'}."
         )
 
 
 def _function(function: Any) -> tuple[str, Any]:
-    """Return the dotted name of a serialised function, and its options."""
+    """Return the dotted name of a serialized function, and its options."""
     if isinstance(function, str):
         return function, None
     if not isinstance(function, dict) or len(function) != 1:

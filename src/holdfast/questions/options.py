@@ -1,7 +1,8 @@
 """The options of questions: how each is written in JSON, on a command line and in a form.
 
-A kind of question is one Python signature. Every parameter is annotated with what it means and with its form, which knows
-how the value is read from text; the command line, the page, the HTTP schema and the tools of agents are made from that.
+A kind of question is one Python signature. Every parameter is annotated with what it means and with its form, which
+knows how the value is read from text; the command line, the page, the HTTP schema and the tools of agents are made
+from that.
 """
 
 import json
@@ -116,7 +117,9 @@ class Reals(Form):
         """Numbers with commas or "to" between them."""
         words = [word for word in text.replace(" to ", ",").split(",") if word.strip()]
         if self.count is not None and len(words) != self.count:
-            raise InvalidArgument(f"{name} must be {self.count} numbers, such as {self.example}; got {text!r}.", name=name)
+            raise InvalidArgument(
+                f"{name} must be {self.count} numbers, such as {self.example}; got {text!r}.", name=name
+            )
         values = [Real().parse(name, word.strip()) for word in words]
         return values if self.count is None else tuple(values)
 

@@ -1,7 +1,7 @@
 """What a question would cost, and what is left to ask: both in answers, the only currency people see.
 
-A budget is kept in two amounts: intervals (statements about the population) and the guarantee's own charge. "Answers left"
-is how many ordinary answers both can still pay for, and the price of a question is by how much that number falls.
+A budget is kept in two amounts: intervals (statements about the population) and the guarantee's own charge. "Answers
+left" is how many ordinary answers both can still pay for, and the price of a question is by how much that number falls.
 """
 
 from dataclasses import dataclass, fields
@@ -16,9 +16,7 @@ from holdfast.questions.question import Question
 
 def cost_in_answers(terms: Terms, charge: int, intervals: int, cost: Cost) -> int:
     """Return by how much the number of answers left falls, when so much is spent already."""
-    return terms.answers_left(charge, intervals) - terms.answers_left(
-        charge + cost.charge, intervals + cost.intervals
-    )
+    return terms.answers_left(charge, intervals) - terms.answers_left(charge + cost.charge, intervals + cost.intervals)
 
 
 @dataclass(frozen=True)

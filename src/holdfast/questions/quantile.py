@@ -1,7 +1,7 @@
 """An interval for a quantile, by bisection: each step asks which share lies at or below a threshold.
 
-Every step is a question of its own and all their intervals hold at once, so the thresholds certainly below and certainly
-not below the quantile bound it. `steps` questions are charged, whatever they answer.
+Every step is a question of its own and all their intervals hold at once, so the thresholds certainly below and
+certainly not below the quantile bound it. `steps` questions are charged, whatever they answer.
 """
 
 from dataclasses import replace
@@ -92,6 +92,7 @@ class Bisection:
         self.start = low
 
     def next_threshold(self) -> float:
+        """Return where to ask next: in the middle of the longer side that is still open."""
         if self.doubt is None:
             return _middle(self.low, self.high)
         left, right = self.doubt
@@ -100,6 +101,7 @@ class Bisection:
         return _middle(right, self.high)
 
     def learn(self, threshold: float, share: Estimate) -> None:
+        """Take in the share of values at most `threshold`."""
         self.seen.append((threshold, share.value))
         if share.high < self.q:
             self.low = max(self.low, threshold)

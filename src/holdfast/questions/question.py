@@ -3,9 +3,9 @@
 A `Question` is complete before any row is read: checked against the schema, priced, and named by an identity that says
 when two people ask the same thing. Running it touches rows only through a `Drawing`.
 
-A `Kind` is one Python function, `build(context, query, *, options) -> Question`, and the class of its answers. The verbs
-of `Session` and of the client, the options of the command line, the HTTP schema, the page's form and the tools of agents
-are all made from its signature.
+A `Kind` is one Python function, `build(context, query, *, options) -> Question`, and the class of its answers. The
+verbs of `Session` and of the client, the options of the command line, the HTTP schema, the page's form and the tools of
+agents are all made from its signature.
 """
 
 import json
@@ -60,7 +60,7 @@ class Drawing:
         self.start += guarantee.charge(query.statistic, draws)
         if self.most_draws is not None:
             draws, start = min(draws, self.most_draws), 0  # made-up rows do not run out
-        return mechanism_of(guarantee, draws, start).release(query, self.source, self.rng)
+        return mechanism_of(guarantee).under(guarantee, draws, start).release(query, self.source, self.rng)
 
     def certify(self, query: Query, release: Release) -> list[Estimate]:
         """Return every released value with its interval, in the question's units."""
@@ -72,12 +72,12 @@ class Drawing:
         return self.certify(query, self.release(query, draws))
 
 
-def mechanism_of(guarantee: Guarantee[Any], draws: int, start: int) -> Mechanism:
+def mechanism_of(guarantee: Guarantee[Any]) -> type[Mechanism]:
     """Return the mechanism of the guarantee's terms."""
     found = MECHANISMS.get(guarantee.terms.mechanism)
     if found is None:
         raise guarantee.cannot_certify(f"the mechanism {guarantee.terms.mechanism!r}, which is not installed")
-    return found.under(guarantee, draws, start)
+    return found
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Context:
             statistic, guarantee = query.statistic, self.guarantee
             guarantee.supports(statistic)
             cost = Cost(guarantee.charge(statistic, draws), statistic.intervals)
-            known = cost, mechanism_of(guarantee, draws, 0).rows_read(statistic)
+            known = cost, mechanism_of(guarantee).rows_read(statistic, draws)
             if len(self._costs) < MOST_REMEMBERED:
                 self._costs[key] = known
         return known

@@ -16,8 +16,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from holdfast import check
 from holdfast.errors import InvalidArgument
+from holdfast.guarantees.plan import plan
 from holdfast.optimize.losses import LinearLoss
-from holdfast.planning import plan
 from holdfast.session import Session
 
 Array = NDArray[np.float64]

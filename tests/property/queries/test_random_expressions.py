@@ -6,15 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import HoldfastError, InvalidQuery
-from holdfast.queries import physical
+from holdfast.guarantees.statistic import GroupMean
 from holdfast.queries.build import build_mean
-from holdfast.queries.expression import canonical, from_text
-from holdfast.queries.functions.logic import PHYSICAL
-from holdfast.queries.made_up import made_up
+from holdfast.queries.evaluate import normalized
+from holdfast.queries.functions.operation import PHYSICAL
+from holdfast.queries.sql.parse import canonical, from_text
+from holdfast.queries.synthetic import synthetic_rows
 from query_examples import SCHEMA
 from random_queries import QUICK, number, predicate, text
 
-ROWS = made_up(SCHEMA, 40, np.random.default_rng(21), hostile=0.8)
+ROWS = synthetic_rows(SCHEMA, 40, np.random.default_rng(21), hostile=0.8)
 
 
 def plainly(asked: str) -> pl.Series | None:
@@ -23,7 +24,7 @@ def plainly(asked: str) -> pl.Series | None:
         expression = from_text(asked, SCHEMA)
     except InvalidQuery:
         return None
-    values = expression.on_settled(physical.settled(ROWS, expression.reads))
+    values = expression.on_normalized(normalized(ROWS, expression.reads))
     assert values.dtype == PHYSICAL[expression.type]
     return values
 
@@ -59,9 +60,9 @@ def test_a_random_mean_stays_in_its_bounds(asked):
         query = build_mean(asked, SCHEMA, within=(-3, 1e6))
     except HoldfastError:
         return
-    said = query.evaluate(ROWS)
-    assert np.all(np.isnan(said) | ((said >= 0) & (said <= 1)))
-    assert query.kind == "group" or not np.isnan(said).any()
+    values = query.evaluate(ROWS)
+    assert np.all(np.isnan(values) | ((values >= 0) & (values <= 1)))
+    assert query.statistic == GroupMean() or not np.isnan(values).any()
 
 
 @QUICK

@@ -7,12 +7,11 @@ import polars as pl
 import pytest
 
 from holdfast.errors import InvalidQuery
-from holdfast.queries import physical
-from holdfast.queries.expression import Expression, canonical, compiled, from_text, work
-from holdfast.queries.functions.logic import PHYSICAL
-from holdfast.queries.functions.table import RULES
-from holdfast.queries.made_up import HOSTILE, made_up
-from holdfast.queries.translate import translated
+from holdfast.queries.evaluate import Expression, compiled, normalized, work
+from holdfast.queries.functions import OPERATIONS
+from holdfast.queries.functions.operation import PHYSICAL
+from holdfast.queries.sql.parse import canonical, from_text, tree
+from holdfast.queries.synthetic import HOSTILE, synthetic_rows
 from holdfast.schema import Type
 from query_examples import EVERYTHING, NUMBERS, SCHEMA
 
@@ -21,12 +20,12 @@ ROWS = 60
 
 @pytest.fixture(scope="module")
 def rows() -> pl.DataFrame:
-    return made_up(SCHEMA, ROWS, np.random.default_rng(7), hostile=0.7)
+    return synthetic_rows(SCHEMA, ROWS, np.random.default_rng(7), hostile=0.7)
 
 
 def plainly(expression: Expression, rows: pl.DataFrame) -> pl.Series:
     """Evaluate without the safety net that would turn a failing row into NULL."""
-    result = expression.on_settled(physical.settled(rows, expression.reads))
+    result = expression.on_normalized(normalized(rows, expression.reads))
     return result if result.len() == rows.height else result.new_from_index(0, rows.height)
 
 
@@ -38,8 +37,8 @@ def test_the_examples_use_every_operation():
     def ops(node) -> set[str]:
         return {node.op}.union(*(ops(arg) for arg in node.args))
 
-    used = set().union(*(ops(translated(text, SCHEMA)) for text in EVERYTHING))
-    assert used - {"column", "literal"} == set(RULES)
+    used = set().union(*(ops(tree(text, SCHEMA)) for text in EVERYTHING))
+    assert used - {"column", "literal"} == set(OPERATIONS)
 
 
 @pytest.mark.parametrize("text", EVERYTHING)
@@ -51,7 +50,7 @@ def test_an_operation_is_total_and_has_the_announced_type(text, rows):
 
 
 @pytest.mark.parametrize("text", EVERYTHING)
-def test_each_row_speaks_for_itself(text, rows):
+def test_the_value_of_a_row_depends_on_that_row_alone(text, rows):
     expression = from_text(text, SCHEMA)
     together = plainly(expression, rows)
     alone = pl.concat([plainly(expression, row) for row in rows.iter_slices(1)])
@@ -64,7 +63,7 @@ def test_each_row_speaks_for_itself(text, rows):
 @pytest.mark.parametrize("text", EVERYTHING)
 def test_what_cannot_be_null_is_not_null_on_finite_rows(text):
     expression = from_text(text, SCHEMA)
-    rows = made_up(SCHEMA, 200, np.random.default_rng(5), hostile=0.0)
+    rows = synthetic_rows(SCHEMA, 200, np.random.default_rng(5), hostile=0.0)
     if not expression.nullable:
         values = plainly(expression, rows)
         assert values.null_count() == 0
@@ -97,9 +96,9 @@ def test_the_steps_that_polars_takes_are_counted_when_operations_nest(text):
         except InvalidQuery as refusal:
             assert "steps" in str(refusal) or "deep" in str(refusal) or "parts" in str(refusal)  # noqa: PT017
             return
-        tree = compiled(translated(text, SCHEMA)).meta.serialize(format="json")
-        leaves = tree.count('"Column"') + tree.count('"Literal"')
-        assert leaves <= 5 * work(translated(text, SCHEMA))  # a few constants of its own for every step
+        serialized = compiled(tree(text, SCHEMA)).meta.serialize(format="json")
+        leaves = serialized.count('"Column"') + serialized.count('"Literal"')
+        assert leaves <= 5 * work(tree(text, SCHEMA))  # a few constants of its own for every step
         text = re.sub(r"\b[xy]\b", f"({text})", text)
 
 
@@ -110,7 +109,7 @@ def test_every_hostile_value_meets_every_operation_on_its_type(type_):
     names = [column.name for column in SCHEMA if column.type is type_]
     left = [value for value in values for _ in values]
     right = values * len(values)
-    filler = made_up(SCHEMA, len(left), np.random.default_rng(1), hostile=1.0)
+    filler = synthetic_rows(SCHEMA, len(left), np.random.default_rng(1), hostile=1.0)
     dtype = PHYSICAL[type_]
     rows = filler.with_columns(pl.Series(names[0], left, dtype=dtype), pl.Series(names[1], right, dtype=dtype))
     for text in EVERYTHING:
@@ -120,7 +119,7 @@ def test_every_hostile_value_meets_every_operation_on_its_type(type_):
 
 
 def test_no_nan_survives_where_it_could_be_mistaken_for_a_number():
-    rows = made_up(SCHEMA, 300, np.random.default_rng(9), hostile=1.0)
+    rows = synthetic_rows(SCHEMA, 300, np.random.default_rng(9), hostile=1.0)
     infinite = rows.with_columns(x=pl.lit(float("inf")), y=pl.lit(float("inf")))
     for text in ["x - y > 0", "x - y < 0", "x / y > 0", "x - y = x - y", "(x - y) in (1)", "x * 0 >= 0", "sin(x) < 2"]:
         assert plainly(from_text(text, SCHEMA), infinite).null_count() == 300, text

@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from holdfast.queries.expression import from_text
+from holdfast.queries.sql.parse import from_text
 from holdfast.schema import Type
 from query_examples import EVERYTHING, SCHEMA
 
@@ -36,7 +36,7 @@ DIFFERENT = {
     "cast(x / y as text)": "numbers are spelled differently",
     "x % 1e-310": "NULL where the quotient overflows",
     "i % 5e-324": "NULL where the quotient overflows",
-    "y % 0.1": "a quotient a hair from a whole number is taken as whole",
+    "y % 0.1": "a quotient within rounding of a whole number is taken as whole",
     "cast(v as text)": "six digits of a second, always",
     "not (x / y > 1)": "division by zero is NULL, not infinity",
     "sqrt(x) is null": "the root of a negative number is NULL",

@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.queries.build import build_at_most, build_histogram, build_mean
-from holdfast.queries.expression import canonical
+from holdfast.queries.sql.parse import canonical
 from query_examples import SCHEMA
 
 SAME = [

@@ -7,8 +7,9 @@ import polars as pl
 import pytest
 
 from holdfast.errors import HoldfastError, InvalidQuery
+from holdfast.guarantees.statistic import GroupMean, OneMean
 from holdfast.queries.build import build_histogram, build_mean, rowwise
-from holdfast.queries.made_up import made_up
+from holdfast.queries.synthetic import synthetic_rows
 from holdfast.schema import Type
 from query_examples import SCHEMA
 
@@ -60,7 +61,7 @@ def test_what_could_look_at_other_rows_is_refused(name):
 @pytest.mark.parametrize("name", ALLOWED)
 def test_what_is_allowed_is_total_and_row_by_row(name):
     expression = rowwise(ALLOWED[name], SCHEMA)
-    rows = made_up(SCHEMA, 80, np.random.default_rng(4), hostile=0.7)
+    rows = synthetic_rows(SCHEMA, 80, np.random.default_rng(4), hostile=0.7)
     together = expression.series(rows)
     alone = pl.concat([expression.series(row) for row in rows.iter_slices(1)])
     assert together.equals(alone, null_equal=True)
@@ -72,18 +73,18 @@ def test_strict_casts_do_not_raise_and_do_not_quote():
     assert '"Strict"' not in query.identity
 
 
-def test_type_is_learnt_from_made_up_rows():
+def test_the_type_is_found_on_made_up_rows():
     assert rowwise(c.x > 1, SCHEMA).type is Type.BOOL
     assert rowwise(c.i + 1, SCHEMA).type is Type.INT
 
 
 def test_only_a_plain_column_is_trusted_never_to_be_missing():
-    assert build_mean(c.x, SCHEMA, within=(0, 1)).kind == "mean"
-    assert build_mean(c.y, SCHEMA, within=(0, 1)).kind == "group"
-    assert build_mean(c.x.sqrt(), SCHEMA, within=(0, 1)).kind == "group"
+    assert build_mean(c.x, SCHEMA, within=(0, 1)).statistic == OneMean()
+    assert build_mean(c.y, SCHEMA, within=(0, 1)).statistic == GroupMean()
+    assert build_mean(c.x.sqrt(), SCHEMA, within=(0, 1)).statistic == GroupMean()
     # No made-up text is ever this one, so trying it would not show that values can be missing.
     rare = pl.when(c.s != "a text that nobody makes up").then(c.x)
-    assert build_mean(rare, SCHEMA, within=(0, 1)).kind == "group"
+    assert build_mean(rare, SCHEMA, within=(0, 1)).statistic == GroupMean()
 
 
 def test_identity_is_the_tree():

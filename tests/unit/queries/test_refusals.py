@@ -5,8 +5,8 @@ import pytest
 
 from holdfast.errors import HoldfastError, InvalidArgument, InvalidQuery, UnknownName
 from holdfast.queries.build import build_at_most, build_histogram, build_mean
-from holdfast.queries.expression import from_text
-from holdfast.queries.words import LONGEST_TEXT, MOST_NESTING
+from holdfast.queries.sql.parse import from_text
+from holdfast.queries.sql.tokens import LONGEST_TEXT, MOST_NESTING
 from holdfast.schema import Column, Schema, Type
 from query_examples import SCHEMA
 
@@ -114,9 +114,9 @@ def test_what_is_not_text_is_refused(value):
     [
         ("s > 15", "'s' is text; > 15 compares numbers."),
         ("foo > 1", "No column 'foo' in things. It has: i, j, x, y, s, t, b, c, d, e, w, v."),
-        ("sum(x)", "sum looks at many rows; a query says something about one row at a time."),
+        ("sum(x)", "sum is an aggregate over many rows; a query must be an expression over one row."),
         ("random() > x", "random changes from call to call; a query must depend on its row alone."),
-        ("lenght(s)", "lenght is not a function that queries may use; LENGTH is."),
+        ("lenght(s)", "lenght is not a function that a query can use; LENGTH is."),
         ("x = null", "= NULL is never true; write IS NULL or IS NOT NULL."),
         ("x; y", "A query must be one expression; leave out the semicolon."),
         ("d > '2020-13-01'", "'2020-13-01' must be a date such as '2024-12-31'."),

@@ -1,1 +1,20 @@
-"""What an expression may do: for every operation its types, its NULLs and how it is evaluated."""
+"""The table of every operation an expression may use. What is not in it is refused."""
+
+from holdfast.queries.functions import logic, numbers, texts, times
+from holdfast.queries.functions.operation import Operation
+
+OPERATIONS: dict[str, Operation] = {**logic.OPERATIONS, **numbers.OPERATIONS, **texts.OPERATIONS, **times.OPERATIONS}
+
+_NOT_FUNCTIONS = frozenset([
+    "AND", "OR", "NOT", "IN", "IS", "LIKE", "ILIKE", "BETWEEN", "CASE", "NEG", "DATE_ADD", "DATE_SUB",
+])  # fmt: skip
+# From every name a function may be called by to its operation. Several names of one operation share its canonical text.
+FUNCTION_NAMES: dict[str, str] = {
+    **{name: name for name in OPERATIONS if name.isidentifier() and name not in _NOT_FUNCTIONS},
+    **{"CEILING": "CEIL", "POW": "POWER", "MOD": "%", "LOG2": "LOG", "LOG10": "LOG", "IFNULL": "COALESCE"},
+    **{"TRY_CAST": "CAST", "IF": "CASE", "IIF": "CASE", "POSITION": "STRPOS", "INSTR": "STRPOS"},
+    **{"CHAR_LENGTH": "LENGTH", "CHARACTER_LENGTH": "LENGTH", "LEN": "LENGTH", "SUBSTR": "SUBSTRING"},
+    **dict.fromkeys(("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND"), "EXTRACT"),
+    **{"DAYOFWEEK": "EXTRACT", "ISODOW": "EXTRACT", "DAYOFYEAR": "EXTRACT", "DAYOFMONTH": "EXTRACT"},
+    **{"DATEDIFF": "DATE_DIFF", "DATETRUNC": "DATE_TRUNC"},
+}

@@ -1,4 +1,4 @@
-"""Comparing, choosing and converting. AND, OR and NOT know three values: true, false and NULL."""
+"""Comparing, choosing and converting. AND, OR and NOT work on three values: true, false and NULL."""
 
 from collections.abc import Callable, Sequence
 from functools import reduce
@@ -7,14 +7,14 @@ from typing import Any
 
 import polars as pl
 
-from holdfast.queries.functions.rule import Rule, common_type
+from holdfast.queries.functions.operation import PHYSICAL, Operation, common_type
 from holdfast.queries.functions.times import within_years
 from holdfast.queries.node import Node
 from holdfast.schema import Type
 
 _TRUE_WORDS, _FALSE_WORDS = ["true", "t", "yes", "y", "on", "1"], ["false", "f", "no", "n", "off", "0"]
 _DAY = "%Y-%m-%d"
-# Formats are fixed: a format guessed from the first row would make one row speak for the others.
+# Formats are fixed: a format guessed from the first row would make one row decide for the others.
 _MOMENTS = ["%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M"]
 
 
@@ -24,14 +24,14 @@ def _is(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
     return args[0].eq_missing(pl.lit(node.value))
 
 
-def _comparison(operator: Callable[[Any, Any], Any]) -> Rule:
-    return Rule(("value", "value"), Type.BOOL, lambda _, args: operator(args[0], args[1]), direct=True)
+def _comparison(operator: Callable[[Any, Any], Any]) -> Operation:
+    return Operation(("value", "value"), Type.BOOL, lambda _, args: operator(args[0], args[1]), on_arrays=True)
 
 
 def _in(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
-    wanted = PHYSICAL[common_type(node.args) or Type.STRING]
-    listed = pl.Series([arg.value for arg in node.args[1:]], dtype=wanted, strict=False)
-    return args[0].cast(wanted, strict=False).is_in(listed.implode())
+    dtype = PHYSICAL[common_type(node.args) or Type.STRING]
+    listed = pl.Series([arg.value for arg in node.args[1:]], dtype=dtype, strict=False)
+    return args[0].cast(dtype, strict=False).is_in(listed.implode())
 
 
 def _case(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
@@ -78,14 +78,6 @@ def _from_text(text: pl.Expr, target: Type) -> pl.Expr:
             return text.cast(PHYSICAL[target], strict=False)
 
 
-PHYSICAL: dict[Type, pl.DataType] = {
-    Type.BOOL: pl.Boolean(),
-    Type.INT: pl.Int64(),
-    Type.FLOAT: pl.Float64(),
-    Type.STRING: pl.String(),
-    Type.DATE: pl.Date(),
-    Type.DATETIME: pl.Datetime("us"),
-}
 CASTS: dict[Type, frozenset[Type]] = {
     Type.BOOL: frozenset({Type.BOOL, Type.INT, Type.FLOAT, Type.STRING}),
     Type.INT: frozenset({Type.BOOL, Type.INT, Type.FLOAT, Type.STRING}),
@@ -96,30 +88,30 @@ CASTS: dict[Type, frozenset[Type]] = {
 }
 _COMPARE = {"=": eq, "<>": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 
-RULES: dict[str, Rule] = {
+OPERATIONS: dict[str, Operation] = {
     **{op: _comparison(operator) for op, operator in _COMPARE.items()},
-    "BETWEEN": Rule(
+    "BETWEEN": Operation(
         ("value",) * 3,
         Type.BOOL,
         lambda _, args: (args[0] >= args[1]) & (args[0] <= args[2]),
         copies=(2, 1),
-        direct=True,
+        on_arrays=True,
     ),
-    "IN": Rule(("value",), Type.BOOL, _in, more=True),
-    "IS": Rule(("value",), Type.BOOL, _is, null="never"),
-    "AND": Rule(("boolean",), Type.BOOL, lambda _, args: reduce(and_, args), more=True, direct=True),
-    "OR": Rule(("boolean",), Type.BOOL, lambda _, args: reduce(or_, args), more=True, direct=True),
-    "NOT": Rule(("boolean",), Type.BOOL, lambda _, args: ~args[0], direct=True),
-    "CASE": Rule(("value",), None, _case, more=True),
-    "COALESCE": Rule(("value",), None, lambda _, args: pl.coalesce(*args), null="all", more=True),
-    "NULLIF": Rule(
+    "IN": Operation(("value",), Type.BOOL, _in, more=True),
+    "IS": Operation(("value",), Type.BOOL, _is, null="never"),
+    "AND": Operation(("boolean",), Type.BOOL, lambda _, args: reduce(and_, args), more=True, on_arrays=True),
+    "OR": Operation(("boolean",), Type.BOOL, lambda _, args: reduce(or_, args), more=True, on_arrays=True),
+    "NOT": Operation(("boolean",), Type.BOOL, lambda _, args: ~args[0], on_arrays=True),
+    "CASE": Operation(("value",), None, _case, more=True),
+    "COALESCE": Operation(("value",), None, lambda _, args: pl.coalesce(*args), null="all", more=True),
+    "NULLIF": Operation(
         ("value", "value"),
         None,
         lambda _, args: pl.when(args[0] == args[1]).then(None).otherwise(args[0]),
         null="may",
         copies=(2, 1),
     ),
-    "GREATEST": Rule(("value",), None, lambda _, args: pl.max_horizontal(*args), null="all", more=True),
-    "LEAST": Rule(("value",), None, lambda _, args: pl.min_horizontal(*args), null="all", more=True),
-    "CAST": Rule(("value",), Type.STRING, _cast, copies=(5,)),
+    "GREATEST": Operation(("value",), None, lambda _, args: pl.max_horizontal(*args), null="all", more=True),
+    "LEAST": Operation(("value",), None, lambda _, args: pl.min_horizontal(*args), null="all", more=True),
+    "CAST": Operation(("value",), Type.STRING, _cast, copies=(5,)),
 }

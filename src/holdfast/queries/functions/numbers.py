@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import polars as pl
 
-from holdfast.queries.functions.rule import Build, Rule
+from holdfast.queries.functions.operation import Build, Operation
 from holdfast.queries.node import Node
 from holdfast.schema import Type
 
@@ -29,7 +29,7 @@ def _of_floats(function: Callable[..., pl.Expr]) -> Build:
 
 
 def _spread(constant: pl.Expr) -> pl.Expr:
-    """Give a constant divisor one value per row.
+    """Repeat a constant divisor for every row.
 
     Polars multiplies by the reciprocal of a lone number, which rounds differently from division: a row would get
     another value alone than among others.
@@ -76,7 +76,7 @@ def _logarithm(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
     base = pl.when((base > 0.0) & (base != 1.0)).then(base)
     natural = pl.when(of > 0.0).then(of).log()
     quotient = _quotient(natural, base.log(), constant=node.args[0].is_constant)
-    # Powers of the base come out a hair off (log10(1000) = 2.9999999999999996): settle them on the whole number.
+    # Powers of the base come out slightly off (log10(1000) = 2.9999999999999996): round them to the whole number.
     near = quotient.round(0)
     return pl.when((quotient - near).abs() < 1e-13).then(near).otherwise(quotient)
 
@@ -85,8 +85,8 @@ def _positive_log(of: pl.Expr) -> pl.Expr:
     return pl.when(of > 0.0).then(of).log()
 
 
-def _arithmetic(function: Callable[[pl.Expr, pl.Expr], pl.Expr], *, null: bool = False) -> Rule:
-    return Rule(
+def _arithmetic(function: Callable[[pl.Expr, pl.Expr], pl.Expr], *, null: bool = False) -> Operation:
+    return Operation(
         ("number", "number"),
         Type.FLOAT,
         _of_floats(function),
@@ -96,31 +96,33 @@ def _arithmetic(function: Callable[[pl.Expr, pl.Expr], pl.Expr], *, null: bool =
     )
 
 
-def _smooth(function: Callable[[pl.Expr], pl.Expr], *, null: bool = False) -> Rule:
-    return Rule(
+def _smooth(function: Callable[[pl.Expr], pl.Expr], *, null: bool = False) -> Operation:
+    return Operation(
         ("number",), Type.FLOAT, _of_floats(function), null="may" if null else "any", may_be_nan=True, passes_nan=True
     )
 
 
-RULES: dict[str, Rule] = {
+OPERATIONS: dict[str, Operation] = {
     "+": _arithmetic(lambda a, b: a + b),
     "-": _arithmetic(lambda a, b: a - b),
     "*": _arithmetic(lambda a, b: a * b),
-    "/": Rule(("number", "number"), Type.FLOAT, _divide, null="may", may_be_nan=True, passes_nan=True, copies=(1, 2)),
-    "%": Rule(("number", "number"), None, _remainder, null="may", may_be_nan=True, copies=(8, 18)),
+    "/": Operation(
+        ("number", "number"), Type.FLOAT, _divide, null="may", may_be_nan=True, passes_nan=True, copies=(1, 2)
+    ),
+    "%": Operation(("number", "number"), None, _remainder, null="may", may_be_nan=True, copies=(8, 18)),
     "NEG": _smooth(lambda a: -a),
     "ABS": _smooth(lambda a: a.abs()),
-    "SIGN": Rule(("number",), Type.INT, lambda _, args: args[0].sign().cast(pl.Int64, strict=False)),
-    "ROUND": Rule(("number", "number"), None, _rounded, least=1, may_be_nan=True, passes_nan=True),
-    "FLOOR": Rule(("number",), None, _unless_whole(lambda a: a.floor()), may_be_nan=True, passes_nan=True),
-    "CEIL": Rule(("number",), None, _unless_whole(lambda a: a.ceil()), may_be_nan=True, passes_nan=True),
+    "SIGN": Operation(("number",), Type.INT, lambda _, args: args[0].sign().cast(pl.Int64, strict=False)),
+    "ROUND": Operation(("number", "number"), None, _rounded, least=1, may_be_nan=True, passes_nan=True),
+    "FLOOR": Operation(("number",), None, _unless_whole(lambda a: a.floor()), may_be_nan=True, passes_nan=True),
+    "CEIL": Operation(("number",), None, _unless_whole(lambda a: a.ceil()), may_be_nan=True, passes_nan=True),
     "SQRT": _smooth(lambda a: a.sqrt(), null=True),
     "CBRT": _smooth(lambda a: a.cbrt()),
     "EXP": _smooth(lambda a: a.exp()),
-    "LN": Rule(
+    "LN": Operation(
         ("number",), Type.FLOAT, _of_floats(_positive_log), null="may", may_be_nan=True, passes_nan=True, copies=(2,)
     ),
-    "LOG": Rule(("number", "number"), Type.FLOAT, _logarithm, null="may", may_be_nan=True, copies=(24, 8)),
+    "LOG": Operation(("number", "number"), Type.FLOAT, _logarithm, null="may", may_be_nan=True, copies=(24, 8)),
     "POWER": _arithmetic(lambda a, b: a**b, null=True),
     "SIN": _smooth(lambda a: a.sin()),
     "COS": _smooth(lambda a: a.cos()),

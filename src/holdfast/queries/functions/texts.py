@@ -6,12 +6,12 @@ from collections.abc import Sequence
 import polars as pl
 
 from holdfast.errors import InvalidQuery
-from holdfast.queries.functions.rule import Rule
+from holdfast.queries.functions.operation import Operation
 from holdfast.queries.node import Node
 from holdfast.schema import Type
 
 
-def _cut(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
+def _substring(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
     start = node.args[1].value - 1
     length = node.args[2].value if len(node.args) > 2 else None
     return args[0].str.slice(start, length)
@@ -24,13 +24,13 @@ def _position(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
     return pl.when(found).then(before).when(found.not_()).then(pl.lit(0, dtype=pl.Int64))
 
 
-def _strip(how: str) -> Rule:
+def _strip(how: str) -> Operation:
     def build(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
         characters = node.args[1].value if len(node.args) > 1 else " "
         stripped: pl.Expr = getattr(args[0].str, how)(characters)
         return stripped
 
-    return Rule(("text", "text"), Type.STRING, build, least=1)
+    return Operation(("text", "text"), Type.STRING, build, least=1)
 
 
 def like_regex(pattern: str, *, any_case: bool) -> str:
@@ -60,35 +60,35 @@ def _by_regex(text: pl.Expr, pattern: str, *, any_case: bool) -> pl.Expr:
     return text.str.contains(like_regex(pattern, any_case=any_case))
 
 
-RULES: dict[str, Rule] = {
-    "LIKE": Rule(("text",), Type.BOOL, _like),
-    "ILIKE": Rule(("text",), Type.BOOL, lambda node, args: _by_regex(args[0], node.value, any_case=True)),
-    "LENGTH": Rule(("text",), Type.INT, lambda _, args: args[0].str.len_chars().cast(pl.Int64)),
-    "LOWER": Rule(("text",), Type.STRING, lambda _, args: args[0].str.to_lowercase()),
-    "UPPER": Rule(("text",), Type.STRING, lambda _, args: args[0].str.to_uppercase()),
+OPERATIONS: dict[str, Operation] = {
+    "LIKE": Operation(("text",), Type.BOOL, _like),
+    "ILIKE": Operation(("text",), Type.BOOL, lambda node, args: _by_regex(args[0], node.value, any_case=True)),
+    "LENGTH": Operation(("text",), Type.INT, lambda _, args: args[0].str.len_chars().cast(pl.Int64)),
+    "LOWER": Operation(("text",), Type.STRING, lambda _, args: args[0].str.to_lowercase()),
+    "UPPER": Operation(("text",), Type.STRING, lambda _, args: args[0].str.to_uppercase()),
     "TRIM": _strip("strip_chars"),
     "LTRIM": _strip("strip_chars_start"),
     "RTRIM": _strip("strip_chars_end"),
-    "SUBSTRING": Rule(("text", "number", "number"), Type.STRING, _cut, least=2),
-    "LEFT": Rule(("text", "number"), Type.STRING, lambda node, args: args[0].str.head(node.args[1].value)),
-    "RIGHT": Rule(("text", "number"), Type.STRING, lambda node, args: args[0].str.tail(node.args[1].value)),
-    "||": Rule(("text", "text"), Type.STRING, lambda _, args: pl.concat_str(list(args)), more=True),
-    "CONCAT": Rule(
+    "SUBSTRING": Operation(("text", "number", "number"), Type.STRING, _substring, least=2),
+    "LEFT": Operation(("text", "number"), Type.STRING, lambda node, args: args[0].str.head(node.args[1].value)),
+    "RIGHT": Operation(("text", "number"), Type.STRING, lambda node, args: args[0].str.tail(node.args[1].value)),
+    "||": Operation(("text", "text"), Type.STRING, lambda _, args: pl.concat_str(list(args)), more=True),
+    "CONCAT": Operation(
         ("text",),
         Type.STRING,
         lambda _, args: pl.concat_str(list(args), ignore_nulls=True),
         null="never",
         more=True,
     ),
-    "REPLACE": Rule(
+    "REPLACE": Operation(
         ("text", "text", "text"),
         Type.STRING,
         lambda node, args: args[0].str.replace_all(node.args[1].value, node.args[2].value, literal=True),
     ),
-    "STARTS_WITH": Rule(("text", "text"), Type.BOOL, lambda _, args: args[0].str.starts_with(args[1])),
-    "ENDS_WITH": Rule(("text", "text"), Type.BOOL, lambda _, args: args[0].str.ends_with(args[1])),
-    "CONTAINS": Rule(("text", "text"), Type.BOOL, lambda _, args: args[0].str.contains(args[1], literal=True)),
-    "STRPOS": Rule(("text", "text"), Type.INT, _position, copies=(3,)),
+    "STARTS_WITH": Operation(("text", "text"), Type.BOOL, lambda _, args: args[0].str.starts_with(args[1])),
+    "ENDS_WITH": Operation(("text", "text"), Type.BOOL, lambda _, args: args[0].str.ends_with(args[1])),
+    "CONTAINS": Operation(("text", "text"), Type.BOOL, lambda _, args: args[0].str.contains(args[1], literal=True)),
+    "STRPOS": Operation(("text", "text"), Type.INT, _position, copies=(3,)),
 }
 LONGEST_PATTERN = 200
 LONGEST_CUT = 1_000_000
@@ -103,15 +103,17 @@ def check_constants(node: Node) -> None:
             least = 1 if op == "SUBSTRING" and place == 0 else 0
             whole = arg.is_literal and isinstance(arg.value, int)
             if not whole or not least <= arg.value <= LONGEST_CUT:
-                raise InvalidQuery(f"{op} counts must be whole numbers from {least} to {LONGEST_CUT}; got {arg}.")
+                raise InvalidQuery(f"{op} takes constant whole numbers from {least} to {LONGEST_CUT}; got {arg}.")
     if op in ("REPLACE", "TRIM", "LTRIM", "RTRIM", "STRPOS"):
         for arg in rest:
             if not arg.is_literal or not isinstance(arg.value, str):
                 raise InvalidQuery(f"{op} takes constant text after its first argument; got {arg}.")
         if rest and rest[0].value == "":
-            raise InvalidQuery(f"{op} needs something to look for; got ''.")
+            raise InvalidQuery(f"{op} must search for at least one character; got ''.")
     if node.type is Type.STRING and growth(node) > MOST_GROWTH:
-        raise InvalidQuery(f"{op} could make text {growth(node)} times longer; the most is {MOST_GROWTH}.")
+        raise InvalidQuery(
+            f"{op} must make text at most {MOST_GROWTH} times longer; this could be {growth(node)} times."
+        )
 
 
 def growth(node: Node) -> int:

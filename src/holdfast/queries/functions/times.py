@@ -5,7 +5,7 @@ from datetime import date, datetime
 
 import polars as pl
 
-from holdfast.queries.functions.rule import Rule
+from holdfast.queries.functions.operation import Operation
 from holdfast.queries.node import Node
 from holdfast.schema import Type
 
@@ -79,10 +79,10 @@ def _shift(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
     return shifted.clip(float(first), float(last)).cast(pl.Int32, strict=False).cast(pl.Date)
 
 
-RULES: dict[str, Rule] = {
-    "EXTRACT": Rule(("date or timestamp",), Type.INT, _extract),
-    "DATE_TRUNC": Rule(("date or timestamp",), None, _truncate),
-    "DATE_DIFF": Rule(("date or timestamp", "date or timestamp"), Type.INT, _difference, copies=(2,)),
-    "DATE_ADD": Rule(("date", "whole number"), Type.DATE, _shift),
-    "DATE_SUB": Rule(("date", "whole number"), Type.DATE, _shift),
+OPERATIONS: dict[str, Operation] = {
+    "EXTRACT": Operation(("date or timestamp",), Type.INT, _extract),
+    "DATE_TRUNC": Operation(("date or timestamp",), None, _truncate),
+    "DATE_DIFF": Operation(("date or timestamp", "date or timestamp"), Type.INT, _difference, copies=(2,)),
+    "DATE_ADD": Operation(("date", "whole number"), Type.DATE, _shift),
+    "DATE_SUB": Operation(("date", "whole number"), Type.DATE, _shift),
 }

@@ -7,21 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import HoldfastError, InvalidQuery
-from holdfast.queries import physical, translate
 from holdfast.queries.build import build_mean
-from holdfast.queries.direct import direct
-from holdfast.queries.expression import compiled, from_text
-from holdfast.queries.made_up import made_up
+from holdfast.queries.evaluate import compiled, normalized, on_columns
 from holdfast.queries.node import Node
-from holdfast.queries.query import Said
-from holdfast.queries.shape import shaped
-from holdfast.queries.translate import translated
+from holdfast.queries.query import Values
+from holdfast.queries.sql import parse
+from holdfast.queries.sql.parse import from_text, shape_of, tree
+from holdfast.queries.synthetic import synthetic_rows
 from holdfast.rows.memory import memory_rows
 from holdfast.schema import Schema, Type
 from query_examples import BOOLEANS, EVERYTHING, SCHEMA
 from random_queries import QUICK, compare, number_leaf, predicate
 
-ROWS = made_up(SCHEMA, 200, np.random.default_rng(5), hostile=0.7)
+ROWS = synthetic_rows(SCHEMA, 200, np.random.default_rng(5), hostile=0.7)
 PLAIN = Schema(tuple(column for column in SCHEMA if column.type in (Type.INT, Type.FLOAT, Type.BOOL)), "numbers")
 simple = st.builds("{} {} {}".format, number_leaf, compare, number_leaf)
 predicates = st.recursive(
@@ -38,14 +36,14 @@ predicates = st.recursive(
 def tree_of(text: str) -> Node | str:
     """The checked tree, or how the text is refused."""
     try:
-        return translated(text, SCHEMA)
+        return tree(text, SCHEMA)
     except HoldfastError as refusal:
         return str(refusal)
 
 
 def tree_without_shape(text: str) -> Node | str:
     try:
-        return translate._walked(translate._parsed(text, SCHEMA), SCHEMA, {})
+        return parse._translated(parse._parsed(text, SCHEMA), SCHEMA, {})
     except HoldfastError as refusal:
         return str(refusal)
 
@@ -58,8 +56,8 @@ def both(text: str) -> tuple[pl.Series, pl.Series] | None:
         return None
     if expression.direct is None:
         return None
-    rows = physical.settled(ROWS, expression.reads)
-    return expression.on_settled(rows), rows.select(compiled(translated(text, SCHEMA))).to_series()
+    rows = normalized(ROWS, expression.reads)
+    return expression.on_normalized(rows), rows.select(compiled(tree(text, SCHEMA))).to_series()
 
 
 def agree(pair: tuple[pl.Series, pl.Series]) -> bool:
@@ -80,10 +78,10 @@ def test_a_random_direct_predicate_agrees_with_its_expression(text):
 
 
 def test_a_wrong_operator_would_be_noticed():
-    node = translated("x > y", SCHEMA)
-    wrong = direct(Node(">=", node.args, type=node.type, nullable=node.nullable))
+    node = tree("x > y", SCHEMA)
+    wrong = on_columns(Node(">=", node.args, type=node.type, nullable=node.nullable))
     equal = ROWS.with_columns(y=pl.col("x"))
-    rows = physical.settled(equal, from_text("x > y", SCHEMA).reads)
+    rows = normalized(equal, from_text("x > y", SCHEMA).reads)
     assert wrong is not None
     assert not agree((wrong(rows), rows.select(compiled(node)).to_series()))
 
@@ -104,10 +102,10 @@ def test_a_narrow_number_is_compared_in_double_precision():
         assert tally.tolist() == [5 - 5 * share, 5 * share]
 
 
-def on_arrays(text: str, where: str | None) -> tuple[Said, Said] | None:
+def on_arrays(text: str, where: str | None) -> tuple[Values, Values] | None:
     """What 200 rows say, from a frame and from arrays, none of it missing: only such arrays are used."""
     sure = Schema(tuple(type(c)(c.name, c.type, False) for c in PLAIN), "numbers")
-    rows = made_up(sure, 200, np.random.default_rng(9), hostile=0.5)
+    rows = synthetic_rows(sure, 200, np.random.default_rng(9), hostile=0.5)
     within = None if where is None and text in BOOLEANS else (-10.0, 10.0)
     try:
         query = build_mean(text, sure, within=within, where=where)
@@ -159,9 +157,9 @@ def test_odd_numbers_mean_the_same_with_and_without_a_shape(text):
 
 
 def test_texts_of_one_shape_are_parsed_once():
-    translate._parsed_shape.cache_clear()
-    trees = {str(translated(f"x > {number} and s = '1'", SCHEMA)) for number in (1, 22, 333)}
+    parse._parsed_shape.cache_clear()
+    trees = {str(tree(f"x > {number} and s = '1'", SCHEMA)) for number in (1, 22, 333)}
     assert len(trees) == 3
-    assert translate._parsed_shape.cache_info().misses == 1
-    assert shaped("s = 'it''s 5'") is not None
-    assert shaped("x > 5 -- '") is None
+    assert parse._parsed_shape.cache_info().misses == 1
+    assert shape_of("s = 'it''s 5'") is not None
+    assert shape_of("x > 5 -- '") is None

@@ -14,7 +14,15 @@ from holdfast.schema import Type
 NullRule = Literal["any", "all", "may", "never"]
 Build = Callable[[Node, Sequence[pl.Expr]], pl.Expr]
 
-KINDS: dict[str, tuple[Type, ...]] = {
+PHYSICAL: dict[Type, pl.DataType] = {  # how values of each type are stored when an operation sees them
+    Type.BOOL: pl.Boolean(),
+    Type.INT: pl.Int64(),
+    Type.FLOAT: pl.Float64(),
+    Type.STRING: pl.String(),
+    Type.DATE: pl.Date(),
+    Type.DATETIME: pl.Datetime("us"),
+}
+ARGUMENT_TYPES: dict[str, tuple[Type, ...]] = {
     "number": (Type.INT, Type.FLOAT),
     "whole number": (Type.INT,),
     "text": (Type.STRING,),
@@ -23,17 +31,18 @@ KINDS: dict[str, tuple[Type, ...]] = {
     "date or timestamp": (Type.DATE, Type.DATETIME),
     "value": tuple(Type),
 }
+_PLURALS = {Type.BOOL: "booleans", Type.STRING: "text", Type.DATE: "dates", Type.DATETIME: "timestamps"}
 
 
 @dataclass(frozen=True)
-class Rule:
-    """`takes` names the kind of each argument (the last one repeats when `more`); `gives` the type that results.
+class Operation:
+    """`takes` names the type of each argument (the last one repeats when `more`); `gives` the type that results.
 
     `gives=None` means: the common type of all arguments. `may_be_nan` marks results that can be NaN, which is NULL
     to every operation but those with `passes_nan` (arithmetic, where NaN stays NaN), so it is turned into NULL
     once, where it matters. `copies` says how often each argument is mentioned in what Polars evaluates (the last one
-    repeats): mentions multiply when operations nest, so they are counted and bounded. `direct` marks operations whose
-    `build` is made of operators alone, which series know too.
+    repeats): mentions multiply when operations nest, so they are counted and bounded. `on_arrays` marks operations
+    whose `build` uses operators alone, so that it also works on series and on numpy arrays.
     """
 
     takes: tuple[str, ...]
@@ -45,49 +54,56 @@ class Rule:
     may_be_nan: bool = False
     passes_nan: bool = False
     copies: tuple[int, ...] = (1,)
-    direct: bool = False
+    on_arrays: bool = False
+
+    def argument(self, place: int) -> str:
+        """Return what is taken at this place."""
+        return self.takes[min(place, len(self.takes) - 1)]
+
+    def mentions(self, place: int) -> int:
+        """Return how often what Polars evaluates mentions the argument at this place."""
+        return self.copies[min(place, len(self.copies) - 1)]
+
+    def nullable(self, args: Sequence[Node]) -> bool:
+        """Return whether the result may be NULL, from the arguments alone."""
+        match self.null:
+            case "any":
+                return any(arg.nullable for arg in args)
+            case "all":
+                return all(arg.nullable for arg in args)
+            case "may":
+                return True
+            case "never":
+                return False
+
+    def apply(self, op: str, args: Sequence[Node]) -> Node:
+        """Return the checked node of this operation, or refuse it."""
+        least = len(self.takes) if self.least is None else self.least
+        most = None if self.more else len(self.takes)
+        if len(args) < least or (most is not None and len(args) > most):
+            count = f"at least {least}" if most is None else f"{least} to {most}" if most > least else str(least)
+            raise InvalidQuery(f"{op} takes {count} argument{'s' * (count != '1')}; got {len(args)}.")
+        for place, arg in enumerate(args):
+            takes = self.argument(place)
+            if arg.type is not None and arg.type not in ARGUMENT_TYPES[takes]:
+                a_number = takes if takes == "text" else f"a {takes}"
+                raise InvalidQuery(f"{op} takes {a_number}; '{arg}' is {with_article(arg.type)}.")
+        if self.gives is None:
+            args = unified(op, args)
+            type_ = common_type(args)
+        else:
+            type_ = self.gives
+            args = [
+                arg if arg.type is not None else replace(arg, type=ARGUMENT_TYPES[self.argument(place)][0])
+                for place, arg in enumerate(args)
+            ]
+        return Node(op, tuple(args), type=type_, nullable=self.nullable(args))
 
 
-def null_of(rule: Rule, args: Sequence[Node]) -> bool:
-    """Return whether the result may be NULL, from the arguments alone."""
-    match rule.null:
-        case "any":
-            return any(arg.nullable for arg in args)
-        case "all":
-            return all(arg.nullable for arg in args)
-        case "may":
-            return True
-        case "never":
-            return False
-
-
-def apply(op: str, rule: Rule, args: Sequence[Node]) -> Node:
-    """Return the checked node of an operation, or refuse it."""
-    least = len(rule.takes) if rule.least is None else rule.least
-    most = None if rule.more else len(rule.takes)
-    if len(args) < least or (most is not None and len(args) > most):
-        wanted = f"at least {least}" if most is None else f"{least} to {most}" if most > least else str(least)
-        raise InvalidQuery(f"{op} takes {wanted} argument{'s' * (wanted != '1')}; got {len(args)}.")
-    for place, arg in enumerate(args):
-        kind = rule.takes[min(place, len(rule.takes) - 1)]
-        if arg.type is not None and arg.type not in KINDS[kind]:
-            raise InvalidQuery(f"{op} takes a {kind}; '{arg}' is {article(arg.type)}.")
-    if rule.gives is None:
-        args = unified(op, args)
-        gives = common_type(args)
-    else:
-        gives = rule.gives
-        args = [
-            arg if arg.type is not None else replace(arg, type=KINDS[rule.takes[min(i, len(rule.takes) - 1)]][0])
-            for i, arg in enumerate(args)
-        ]
-    return Node(op, tuple(args), type=gives, nullable=null_of(rule, args))
-
-
-def article(type_: Type) -> str:
+def with_article(type_: Type) -> str:
     """Return the type as a sentence names it.
 
-    >>> article(Type.INT), article(Type.STRING)
+    >>> with_article(Type.INT), with_article(Type.STRING)
     ('an integer', 'text')
     """
     if type_ is Type.STRING:
@@ -99,7 +115,7 @@ def unified(op: str, args: Sequence[Node]) -> list[Node]:
     """Bring arguments to one type: numbers together, dates with timestamps, text constants read as dates."""
     types = {arg.type for arg in args if arg.type is not None}
     if not types:
-        raise InvalidQuery(f"{op} of nothing but NULL has no type.")
+        raise InvalidQuery(f"{op} needs at least one value that is not NULL.")
     if types == {Type.INT, Type.FLOAT}:
         common = Type.FLOAT
     elif Type.DATETIME in types and types <= {Type.DATE, Type.DATETIME, Type.STRING}:
@@ -127,11 +143,10 @@ def _mismatch(op: str, args: Sequence[Node]) -> InvalidQuery:
     typed = [arg for arg in args if arg.type is not None]
     left = typed[0]
     right = next(arg for arg in typed if arg.type is not left.type)
-    words = {Type.BOOL: "booleans", Type.STRING: "text", Type.DATE: "dates", Type.DATETIME: "timestamps"}
     if op in COMPARISONS and not left.is_literal and left.type is not None and right.type is not None:
-        kind = words.get(right.type, "numbers")
-        return InvalidQuery(f"'{left}' is {article(left.type)}; {op} {right} compares {kind}.")
-    facts = " and ".join(f"'{arg}' is {article(arg.type)}" for arg in (left, right) if arg.type is not None)
+        plural = _PLURALS.get(right.type, "numbers")
+        return InvalidQuery(f"'{left}' is {with_article(left.type)}; {op} {right} compares {plural}.")
+    facts = " and ".join(f"'{arg}' is {with_article(arg.type)}" for arg in (left, right) if arg.type is not None)
     return InvalidQuery(f"{op} needs values of one type; {facts}.")
 
 
@@ -145,25 +160,23 @@ def _as_common(arg: Node, common: Type) -> Node:
     return Node("CAST", (arg,), value=common, type=common, nullable=arg.nullable)
 
 
-def time_literal(value: str | date, wanted: Type) -> Node:
+def time_literal(value: str | date, type_: Type) -> Node:
     """Read a constant as a date or a timestamp, or refuse it."""
     if isinstance(value, str):
-        read = _read_time(value, wanted)
-    elif wanted is Type.DATETIME and not isinstance(value, datetime):
-        read = datetime(value.year, value.month, value.day)
-    else:
-        read = value
-    return Node("literal", value=read, type=wanted)
+        value = _read_time(value, type_)
+    elif type_ is Type.DATETIME and not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day)
+    return Node("literal", value=value, type=type_)
 
 
-def _read_time(text: str, wanted: Type) -> date:
+def _read_time(text: str, type_: Type) -> date:
     try:
-        if wanted is Type.DATE:
+        if type_ is Type.DATE:
             return date.fromisoformat(text.strip())
         moment = datetime.fromisoformat(text.strip())
         if moment.tzinfo is not None:  # timestamps are in UTC throughout
             moment = moment.astimezone(UTC).replace(tzinfo=None)
     except (ValueError, OverflowError):
-        example = "2024-12-31" if wanted is Type.DATE else "2024-12-31 23:59:59"
-        raise InvalidQuery(f"{text!r} must be a {wanted} such as '{example}'.") from None
+        example = "2024-12-31" if type_ is Type.DATE else "2024-12-31 23:59:59"
+        raise InvalidQuery(f"{text!r} must be a {type_} such as '{example}'.") from None
     return moment

@@ -1,11 +1,11 @@
-"""Columns as sources hand them over: narrow, wide, zoned or categorical, they are asked alike."""
+"""Columns as row sources store them: narrow, wide, zoned or categorical, they are evaluated alike."""
 
 from datetime import date, datetime
 
 import polars as pl
 import pytest
 
-from holdfast.queries.expression import from_text
+from holdfast.queries.sql.parse import from_text
 from holdfast.schema import Column
 from query_examples import SCHEMA
 
@@ -40,7 +40,7 @@ MOMENT = datetime(2024, 2, 29, 12, 30, 15)
         ("d < w", pl.DataFrame({"d": [date(2024, 2, 29)], "w": [MOMENT]}), [True]),
     ],
 )
-def test_any_storage_type_is_asked_alike(text, series, values):
+def test_any_storage_type_is_evaluated_alike(text, series, values):
     rows = series if isinstance(series, pl.DataFrame) else series.to_frame()
     assert from_text(text, SCHEMA).series(rows).to_list() == values
 

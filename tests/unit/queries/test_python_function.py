@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from holdfast.errors import InvalidQuery, UnknownName
+from holdfast.guarantees.statistic import GroupMean, OneShare
 from holdfast.queries.build import build_at_most, build_histogram, build_mean
 from holdfast.schema import Column, Schema, Type
 from query_examples import SCHEMA
@@ -65,14 +66,14 @@ def test_a_function_of_the_wrong_shape_or_type_is_refused(function):
 
 def test_booleans_make_a_share():
     query = build_mean(lambda rows: rows["x"] > 0, SMALL)
-    assert (query.kind, query.outcomes, query.identity) == ("share", 2, None)
+    assert (query.statistic, query.identity) == (OneShare(), None)
     assert query.columns == ("x", "i", "s")
     assert query.evaluate(ROWS).tolist() == [True, True, False]
 
 
 def test_numbers_make_a_group_because_they_may_be_missing():
     query = build_mean(lambda rows: rows["x"].to_numpy() * 2, SMALL, within=(0, 4), columns=["x"])
-    assert (query.kind, query.outcomes, query.columns) == ("group", 3, ("x",))
+    assert (query.statistic, query.columns) == (GroupMean(), ("x",))
     assert query.evaluate(ROWS).tolist() == [0.5, 1.0, 0.0]
 
 
@@ -91,7 +92,7 @@ def test_named_functions_are_named():
     assert build_mean(is_late, SMALL, where="i > 0").text == "share of is_late(rows) where i > 0"
 
 
-def test_functions_in_every_kind():
+def test_functions_in_every_measure():
     def double(rows: pl.DataFrame) -> pl.Series:
         return rows["x"] * 2
 

@@ -1,8 +1,8 @@
-"""Every word of a query text is settled before it is parsed: an operator, an allowed function, a type or a column.
+"""Every word of a query text is checked before it is parsed: an operator, an allowed function, a type or a column.
 
 What is none of these is refused here, by the name the caller used. So the parser only ever meets words it may
-meet, which also keeps its time bounded: some words it knows and we do not (types used as functions) take it
-exponential time to nest.
+meet, which also keeps its time bounded: some words that sqlglot accepts and a query does not (types used as functions)
+take it exponential time to nest.
 """
 
 from difflib import get_close_matches
@@ -10,7 +10,8 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from holdfast.errors import InvalidQuery
-from holdfast.queries.functions.table import WRITTEN
+from holdfast.queries.evaluate import check_name
+from holdfast.queries.functions import FUNCTION_NAMES
 from holdfast.queries.node import RESERVED
 from holdfast.schema import Schema, Type
 
@@ -43,7 +44,7 @@ _WINDOWS = frozenset([
     "OVER", "ROW_NUMBER", "RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST", "NTILE", "LAG", "LEAD",
     "FIRST_VALUE", "LAST_VALUE", "NTH_VALUE", "WINDOW", "PARTITION",
 ])  # fmt: skip
-_CHANGING = frozenset([
+_NONDETERMINISTIC = frozenset([
     "RANDOM", "RAND", "RANDN", "UUID", "GEN_RANDOM_UUID", "NEWID", "NOW", "TODAY", "CURRENT_DATE",
     "CURRENT_TIME", "CURRENT_TIMESTAMP", "GETDATE", "LOCALTIME", "LOCALTIMESTAMP", "SYSDATE",
     "CLOCK_TIMESTAMP", "NEXTVAL", "CURRENT_USER", "USER", "SESSION_USER", "VERSION",
@@ -64,43 +65,41 @@ def dialect() -> "Dialect":
     return Dialect.get_or_raise(DIALECT)
 
 
-def settled(text: str, schema: Schema) -> "list[Token]":
-    """Return the tokens of a text with every word settled, or refuse."""
+def checked_tokens(text: str, schema: Schema) -> "list[Token]":
+    """Return the tokens of a text, every word of it known and every column name quoted, or refuse it."""
     # The package first, and whole: threads that enter it by different doors would meet it half imported.
     import sqlglot  # noqa: F401
     from sqlglot.errors import SqlglotError
     from sqlglot.tokens import TokenType  # type: ignore[attr-defined]
 
-    if not isinstance(text, str):
-        raise InvalidQuery(f"A query must be text, a Polars expression or a function; got {type(text).__name__}.")
     if any("\ud800" <= letter <= "\udfff" for letter in text):
-        raise InvalidQuery("A query must be valid text; got half of a surrogate pair.")
+        raise InvalidQuery("A query must be valid Unicode; got half of a surrogate pair.")
     if not text.strip():
-        raise InvalidQuery("A query must say something; got an empty text.")
+        raise InvalidQuery("A query must not be empty; write an expression such as age > 40.")
     if len(text) > LONGEST_TEXT:
         raise InvalidQuery(f"A query must be at most {LONGEST_TEXT} characters long; got {len(text)}.")
     try:
         tokens = dialect().tokenize(text)
     except SqlglotError:
-        raise InvalidQuery("A query must be readable; this one ends inside a quotation or a name.") from None
+        raise InvalidQuery("A query must be complete; this one has a quotation mark that is not closed.") from None
     _check_nesting(tokens)
     tokens = _with_fractions(tokens)
     result: list[Token] = []
     for place, token in enumerate(tokens):
         if token.comments:
-            raise InvalidQuery("A query must not hold comments; leave them out.")
+            raise InvalidQuery("A query must not contain comments; remove them.")
         before = tokens[place - 1] if place else None
         after = tokens[place + 1] if place + 1 < len(tokens) else None
         if token.token_type is TokenType.IDENTIFIER:
             if after is not None and after.token_type is TokenType.L_PAREN:
-                raise InvalidQuery(f"{token.text!r} is no function; a name in quotes is a column.")
-            token = _column(token, schema)
+                raise InvalidQuery(f"{token.text!r} is not a function; a name in double quotes is a column.")
+            token = _quoted_column(token, schema)
         elif _is_word(token):
-            opening = [near.text.upper() for near in tokens[max(place - 2, 0) : place]]
-            if opening != ["EXTRACT", "("]:  # there stands a part of a date, which the function checks
-                token = _word(token, before, after, schema)
+            opening = [other.text.upper() for other in tokens[max(place - 2, 0) : place]]
+            if opening != ["EXTRACT", "("]:  # a part of a date, which the function checks
+                token = _checked_word(token, before, after, schema)
         elif token.token_type.name not in _SYMBOLS:
-            raise _strange(token, before, after)
+            raise _refused_symbol(token, before, after)
         result.append(token)
     return result
 
@@ -141,14 +140,14 @@ def _check_nesting(tokens: "list[Token]") -> None:
             raise InvalidQuery(f"A query must not nest more than {MOST_NESTING} levels deep.")
 
 
-def _word(token: "Token", before: "Token | None", after: "Token | None", schema: Schema) -> "Token":
+def _checked_word(token: "Token", before: "Token | None", after: "Token | None", schema: Schema) -> "Token":
     word = token.text.upper()
     following = None if after is None else after.token_type.name
     preceding = None if before is None else before.text.upper()
     if following == "DOT" and after is not None:
-        raise _strange(after, token, None)
+        raise _refused_symbol(after, token, None)
     if following == "L_PAREN":
-        if word in WRITTEN or word in _BEFORE_BRACKET:
+        if word in FUNCTION_NAMES or word in _BEFORE_BRACKET:
             return token
         raise refused_function(token.text)
     if word in RESERVED:
@@ -158,21 +157,21 @@ def _word(token: "Token", before: "Token | None", after: "Token | None", schema:
     if before is not None and (preceding == "AS" or before.token_type.name == "DCOLON"):
         if word in TYPES:
             return token
-        raise InvalidQuery(f"CAST knows {', '.join(sorted(TYPES))}; got {token.text}.")
+        raise InvalidQuery(f"CAST supports {', '.join(sorted(TYPES))}; got {token.text}.")
     if word not in {name.upper() for name in schema.names}:
         _refuse_known(token.text)
-    return _column(token, schema)
+    return _quoted_column(token, schema)
 
 
-def _column(token: "Token", schema: Schema) -> "Token":
-    """Return the word as a quoted name of one column, whatever the parser would have thought of it."""
+def _quoted_column(token: "Token", schema: Schema) -> "Token":
+    """Return the word as the quoted name of a column, which the parser takes for nothing else."""
     from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
-    name = resolved(token.text, schema)
+    name = _resolved(token.text, schema)
     return Token(TokenType.IDENTIFIER, name, token.line, token.col, token.start, token.end)
 
 
-def resolved(name: str, schema: Schema) -> str:
+def _resolved(name: str, schema: Schema) -> str:
     """Return the column a name stands for: itself, or the only one that differs in capitals alone."""
     if name not in schema:
         alike = [known for known in schema.names if known.lower() == name.lower()]
@@ -180,8 +179,7 @@ def resolved(name: str, schema: Schema) -> str:
             raise InvalidQuery(f"{name!r} could be {' or '.join(map(repr, alike))}; write one of them.")
         name = alike[0] if alike else name
     name = schema[name].name
-    if name == "*" or (name.startswith("^") and name.endswith("$")):
-        raise InvalidQuery(f"Column {name!r} reads as a pattern and cannot be asked about; rename it.")
+    check_name(name)
     return name
 
 
@@ -191,34 +189,36 @@ def refused_function(name: str) -> InvalidQuery:
         _refuse_known(name)
     except InvalidQuery as refusal:
         return refusal
-    near = get_close_matches(name.upper(), WRITTEN, n=1)
+    near = get_close_matches(name.upper(), FUNCTION_NAMES, n=1)
     hint = f"; {near[0]} is" if near else ""
-    return InvalidQuery(f"{name} is not a function that queries may use{hint}.")
+    return InvalidQuery(f"{name} is not a function that a query can use{hint}.")
 
 
 def _refuse_known(name: str) -> None:
     word = name.upper().split(" ")[0]
     if word in _AGGREGATES:
-        raise InvalidQuery(f"{name} looks at many rows; a query says something about one row at a time.")
+        raise InvalidQuery(f"{name} is an aggregate over many rows; a query must be an expression over one row.")
     if word in _WINDOWS:
-        raise InvalidQuery(f"{name} is a window over other rows; a query says something about one row at a time.")
-    if word in _CHANGING:
+        raise InvalidQuery(f"{name} is a window over other rows; a query must be an expression over one row.")
+    if word in _NONDETERMINISTIC:
         raise InvalidQuery(f"{name} changes from call to call; a query must depend on its row alone.")
     if word in _STATEMENTS:
-        raise InvalidQuery(f"A query must be one expression about a row, not a statement; got {name}.")
+        raise InvalidQuery(f"A query must be one expression over one row, not a statement; got {name}.")
     if "REGEX" in word or word in ("SIMILAR", "RLIKE", "GLOB"):
         raise InvalidQuery(f"{name} is not allowed; use LIKE, CONTAINS, STARTS_WITH or ENDS_WITH.")
     if word == "INTERVAL":
         raise InvalidQuery("INTERVAL is not allowed; add whole days to a date, or use DATE_DIFF.")
 
 
-def _strange(token: "Token", before: "Token | None", after: "Token | None") -> InvalidQuery:
+def _refused_symbol(token: "Token", before: "Token | None", after: "Token | None") -> InvalidQuery:
     kind = token.token_type.name
     if kind == "SEMICOLON":
         return InvalidQuery("A query must be one expression; leave out the semicolon.")
     if kind == "DOT":
         around = f"{before.text if before else ''}.{after.text if after else ''}"
-        return InvalidQuery(f"A query must name columns alone, odd names in double quotes; got {around!r}.")
+        return InvalidQuery(
+            f"A column must be named without its table; got {around!r}. Put a name that has a dot in double quotes."
+        )
     if kind in ("PLACEHOLDER", "PARAMETER", "COLON"):
-        return InvalidQuery("A query must be complete; it may not hold parameters.")
+        return InvalidQuery("A query must not contain parameters; write the values themselves.")
     return InvalidQuery(f"A query must not use {token.text!r}.")

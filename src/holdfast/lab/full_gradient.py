@@ -11,7 +11,7 @@ import numpy as np
 from numpy.random import Generator
 
 from holdfast.errors import InvalidArgument
-from holdfast.guarantees import information
+from holdfast.guarantees.mathematics import cost
 from holdfast.optimize.gradient import GradientAt
 from holdfast.optimize.objective import Objective, Vector
 from holdfast.rows.draws import AllRows
@@ -36,11 +36,11 @@ class FullGradient:
         return self.n
 
     @property
-    def flips(self) -> int:
-        """1/(4 sigma^2) flips a coordinate; exact gradients are protected by nothing and priced at nothing."""
+    def charge(self) -> int:
+        """1/(4 sigma^2) for a coordinate; exact gradients are protected by nothing and priced at nothing."""
         if self.sigma == 0:
             return 0
-        return len(self.objective.ranges.lows) * ceil(information.gaussian_cost(self.sigma, n=self.n))
+        return len(self.objective.ranges.lows) * ceil(cost.gaussian_cost(self.sigma, n=self.n))
 
     @property
     def rows_read(self) -> int:

@@ -1,20 +1,23 @@
-"""One walk over a parsed text: each node becomes a checked step, its type settled from the schema."""
+"""From what sqlglot parsed to a checked tree. Nodes outside the grammar are refused; types come from the schema."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from holdfast.errors import InvalidQuery
-from holdfast.queries.functions import logic, texts, times
-from holdfast.queries.functions.rule import apply, common_type, time_literal, unified
-from holdfast.queries.functions.table import RULES
+from holdfast.queries.functions import OPERATIONS, logic, texts, times
+from holdfast.queries.functions.operation import common_type, time_literal, unified, with_article
 from holdfast.queries.node import Node
-from holdfast.queries.words import TYPES, refused_function
+from holdfast.queries.sql.tokens import TYPES, refused_function
 from holdfast.schema import Schema, Type
+
+if TYPE_CHECKING:
+    from sqlglot.expressions import Expr as Parsed
 
 MOST_NODES = 500
 DEEPEST = 60
-COMPARISON = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
+_COMPARISONS = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
+_CHAINS = {"And": "AND", "Or": "OR", "DPipe": "||"}
 _PART_NAMES = {
     "DAYOFWEEK": "DOW", "DAYOFWEEKISO": "ISODOW", "DAYOFYEAR": "DOY", "DAYOFMONTH": "DAY", "WEEKOFYEAR": "WEEK",
 }  # fmt: skip
@@ -25,43 +28,34 @@ def too_deep() -> InvalidQuery:
     return InvalidQuery(f"A query must not nest more than {DEEPEST} levels deep.")
 
 
-@dataclass(frozen=True)
-class Reading:
-    """How one kind of parsed node is read; anything it says beyond `parts` is refused."""
+class Translator:
+    """Translates one parsed text, node by node."""
 
-    how: "Callable[[Walk, Any, int], Node]"
-    parts: frozenset[str]
-
-
-class Walk:
-    """One walk over one parsed text."""
-
-    def __init__(self, schema: Schema, grammar: Mapping[str, Reading], numbers: Mapping[str, str]) -> None:
+    def __init__(self, schema: Schema, numbers: Mapping[str, str]) -> None:
         self.schema = schema
-        self.grammar = grammar
-        self.numbers = numbers  # what stands for another number
+        self.numbers = numbers  # the number behind each placeholder
         self.nodes = 0
 
-    def node(self, parsed: Any, depth: int) -> Node:
-        """Return the checked step of any parsed node, or refuse it."""
+    def node(self, parsed: "Parsed", depth: int) -> Node:
+        """Return the checked node of any parsed node, or refuse it."""
         self.nodes += 1
         if self.nodes > MOST_NODES:
             raise InvalidQuery(f"A query must have at most {MOST_NODES} parts; this one has more.")
         if depth > DEEPEST:
             raise too_deep()
-        kind = type(parsed).__name__
-        reading = self.grammar.get(kind)
-        if reading is None:
-            if kind == "Anonymous":
+        name = type(parsed).__name__
+        production = _GRAMMAR.get(name)
+        if production is None:
+            if name == "Anonymous":
                 raise refused_function(str(parsed.name))
-            raise InvalidQuery(f"{_spelled(kind)} may not be used in a query.")
-        extra = {key for key, value in parsed.args.items() if value} - reading.parts
+            raise InvalidQuery(f"{_spelled(name)} is not allowed in a query.")
+        extra = {key for key, value in parsed.args.items() if value} - production.parts
         if extra:
-            raise InvalidQuery(f"{_spelled(kind)} may not be used with {_spelled(min(extra))}.")
-        return reading.how(self, parsed, depth + 1)
+            raise InvalidQuery(f"{_spelled(name)} is not allowed with {_spelled(min(extra))}.")
+        return production.read(self, parsed, depth + 1)
 
-    def children(self, parsed: Any, depth: int, *names: str) -> list[Node]:
-        """Return the checked steps of some parts of a node, in order."""
+    def children(self, parsed: "Parsed", depth: int, *names: str) -> list[Node]:
+        """Return the checked nodes of some parts of a node, in order."""
         found: list[Node] = []
         for name in names:
             part = parsed.args.get(name)
@@ -69,18 +63,18 @@ class Walk:
                 found.append(self.node(one, depth))
         return found
 
-    def column(self, parsed: Any, _: int) -> Node:
+    def column(self, parsed: "Parsed", _: int) -> Node:
         """Read a column."""
         column = self.schema[parsed.name]
         return Node("column", value=column.name, type=column.type, nullable=column.nullable)
 
-    def literal(self, parsed: Any, _: int) -> Node:
+    def literal(self, parsed: "Parsed", _: int) -> Node:
         """Read a number or a text."""
         if parsed.is_string:
             return Node("literal", value=parsed.this, type=Type.STRING)
         return _number(self.numbers.get(parsed.this, parsed.this))
 
-    def negative(self, parsed: Any, depth: int) -> Node:
+    def negative(self, parsed: "Parsed", depth: int) -> Node:
         """Read a minus sign; before a number it belongs to the number."""
         inner = parsed.this
         while type(inner).__name__ == "Paren":
@@ -91,18 +85,18 @@ class Walk:
         value = self.node(inner, depth)
         if value.is_literal and value.type in (Type.INT, Type.FLOAT):  # -(-(5)) is 5: a number has one text
             return _number(repr(-value.value))
-        return apply("NEG", RULES["NEG"], [value])
+        return _applied("NEG", [value])
 
-    def flat(self, parsed: Any, depth: int) -> Node:
+    def chain(self, parsed: "Parsed", depth: int) -> Node:
         """AND, OR and || chains lean to the left, one level per link: read them as one list."""
-        op = {"And": "AND", "Or": "OR", "DPipe": "||"}[type(parsed).__name__]
-        links: list[Any] = []
-        while type(parsed).__name__ in ("Paren", "And", "Or", "DPipe"):
-            if type(parsed).__name__ == "Paren":
-                if type(parsed.this).__name__ not in ("Paren", "And", "Or", "DPipe"):
+        op = _CHAINS[type(parsed).__name__]
+        links: list[Parsed] = []
+        while (name := type(parsed).__name__) == "Paren" or name in _CHAINS:
+            if name == "Paren":
+                if type(parsed.this).__name__ != "Paren" and type(parsed.this).__name__ not in _CHAINS:
                     break
                 parsed = parsed.this
-            elif {"And": "AND", "Or": "OR", "DPipe": "||"}[type(parsed).__name__] == op:
+            elif _CHAINS[name] == op:
                 links.append(parsed.expression)
                 parsed = parsed.this
             else:
@@ -112,74 +106,76 @@ class Walk:
         for link in reversed(links):
             arg = self.node(link, depth)
             args.extend(arg.args if arg.op == op else [arg])
-        return self.checked(op, args)
+        return _applied(op, args)
 
-    def comparison(self, parsed: Any, depth: int) -> Node:
+    def comparison(self, parsed: "Parsed", depth: int) -> Node:
         """Read a comparison or BETWEEN."""
-        kind = type(parsed).__name__
-        if kind == "Between":
+        name = type(parsed).__name__
+        if name == "Between":
             op, args = "BETWEEN", self.children(parsed, depth, "this", "low", "high")
         else:
-            op, args = COMPARISON[kind], self.children(parsed, depth, "this", "expression")
-        return compared(op, args)
+            op, args = _COMPARISONS[name], self.children(parsed, depth, "this", "expression")
+        return _compared(op, args)
 
-    def membership(self, parsed: Any, depth: int) -> Node:
+    def membership(self, parsed: "Parsed", depth: int) -> Node:
         """Read IN; the order of its list does not matter."""
         value, *listed = self.children(parsed, depth, "this", "expressions")
         if not listed:
-            raise InvalidQuery("IN takes a list of constants in brackets.")
+            raise InvalidQuery("IN takes a list of constants in parentheses.")
         for item in listed:
             if not item.is_literal or item.value is None:
                 raise InvalidQuery(f"IN takes a list of constants other than NULL; got {item}.")
-        value, *listed = _simplest(unified("IN", [value, *listed]))
+        value, *listed = _shortest(unified("IN", [value, *listed]))
         if len({item.type.is_number if item.type else None for item in listed}) > 1:
             raise InvalidQuery("IN takes constants of one type.")
         distinct = {item.value: item for item in listed}
         ordered = tuple(distinct[key] for key in sorted(distinct))
         return Node("IN", (value, *ordered), type=Type.BOOL, nullable=value.nullable)
 
-    def like(self, parsed: Any, depth: int) -> Node:
+    def like(self, parsed: "Parsed", depth: int) -> Node:
         """Read LIKE and ILIKE."""
         op = {"Like": "LIKE", "ILike": "ILIKE"}[type(parsed).__name__]
         value, pattern = self.children(parsed, depth, "this", "expression")
         if not pattern.is_literal or not isinstance(pattern.value, str):
             raise InvalidQuery(f"{op} takes a constant pattern; got {pattern}.")
-        made = replace(apply(op, RULES[op], [value]), value=pattern.value)
+        made = replace(_applied(op, [value]), value=pattern.value)
         if parsed.args.get("negate"):
-            return self.checked("NOT", [made])
+            return _applied("NOT", [made])
         return made
 
-    def test(self, parsed: Any, depth: int) -> Node:
+    def is_(self, parsed: "Parsed", depth: int) -> Node:
         """Read IS NULL, IS TRUE and IS FALSE."""
         value, what = self.children(parsed, depth, "this", "expression")
         if not what.is_literal or not (what.value is None or isinstance(what.value, bool)):
             raise InvalidQuery(f"IS takes NULL, TRUE or FALSE; got {what}.")
-        if what.value is not None and value.type not in (Type.BOOL, None):
-            raise InvalidQuery(f"IS {what} takes a boolean; '{value}' is not.")
+        if what.value is not None and value.type is not None and value.type is not Type.BOOL:
+            raise InvalidQuery(f"IS {what} takes a boolean; '{value}' is {with_article(value.type)}.")
         if value.type is None:
-            raise InvalidQuery("NULL IS ... says nothing about a row.")
+            raise InvalidQuery("IS takes a column or an expression on its left; got NULL.")
         return Node("IS", (value,), value=what.value, type=Type.BOOL)
 
-    def case(self, parsed: Any, depth: int) -> Node:
+    def case(self, parsed: "Parsed", depth: int) -> Node:
         """Read CASE."""
         subject = parsed.args.get("this")
         pairs = [(branch.this, branch.args["true"]) for branch in parsed.args["ifs"]]
         return self.choice(subject, pairs, parsed.args.get("default"), depth)
 
-    def if_(self, parsed: Any, depth: int) -> Node:
+    def if_(self, parsed: "Parsed", depth: int) -> Node:
         """Read IF, which is a CASE of one branch."""
         return self.choice(None, [(parsed.this, parsed.args["true"])], parsed.args.get("false"), depth)
 
-    def choice(self, subject: Any, pairs: list[tuple[Any, Any]], default: Any, depth: int) -> Node:
+    def choice(
+        self, subject: "Parsed | None", pairs: "list[tuple[Parsed, Parsed]]", default: "Parsed | None", depth: int
+    ) -> Node:
         """Return the CASE of these branches."""
         whens: list[Node] = []
         thens: list[Node] = []
         for when, then in pairs:
             condition = self.node(when, depth)
             if subject is not None:
-                condition = compared("=", [self.node(subject, depth), condition])
-            if condition.type not in (Type.BOOL, None):
-                raise InvalidQuery(f"CASE WHEN takes a boolean; '{condition}' is not.")
+                condition = _compared("=", [self.node(subject, depth), condition])
+            if condition.type is not None and condition.type is not Type.BOOL:
+                raise InvalidQuery(f"CASE WHEN takes a boolean; '{condition}' is {with_article(condition.type)}.")
             whens.append(replace(condition, type=Type.BOOL))
             thens.append(self.node(then, depth))
         thens.append(Node("literal", nullable=True) if default is None else self.node(default, depth))
@@ -189,7 +185,7 @@ class Walk:
         nullable = last.nullable or any(then.nullable for then in thens)
         return Node("CASE", (*args, last), type=type_, nullable=nullable)
 
-    def cast(self, parsed: Any, depth: int) -> Node:
+    def cast(self, parsed: "Parsed", depth: int) -> Node:
         """Read CAST; of a constant date it is the date itself."""
         (value,) = self.children(parsed, depth, "this")
         target = _cast_target(parsed)
@@ -198,53 +194,53 @@ class Walk:
         if value.type is None:
             return replace(value, type=target)
         if target not in logic.CASTS[value.type]:
-            raise InvalidQuery(f"CAST cannot make a {target} of '{value}', which is {value.type}.")
+            raise InvalidQuery(f"CAST cannot convert '{value}', which is {with_article(value.type)}, to {target}.")
         if value.type is target:
             return value
         may_fail = value.type is Type.STRING or (value.type is Type.FLOAT and target is Type.INT)
         return Node("CAST", (value,), value=target, type=target, nullable=value.nullable or may_fail)
 
-    def add(self, parsed: Any, depth: int) -> Node:
+    def add(self, parsed: "Parsed", depth: int) -> Node:
         """Read + and -, which also move and compare dates."""
         op = {"Add": "+", "Sub": "-"}[type(parsed).__name__]
         left, right = self.children(parsed, depth, "this", "expression")
         if Type.DATE in (left.type, right.type):
             if op == "-" and right.type in (Type.DATE, Type.STRING):
                 start, end = unified(op, [right, left])
-                return replace(apply("DATE_DIFF", RULES["DATE_DIFF"], [start, end]), value="DAY")
+                return replace(_applied("DATE_DIFF", [start, end]), value="DAY")
             if op == "+" and right.type is Type.DATE:
                 left, right = right, left
             made = {"+": "DATE_ADD", "-": "DATE_SUB"}[op]
-            return apply(made, RULES[made], [left, right])
+            return _applied(made, [left, right])
         if op == "-" and Type.DATETIME in (left.type, right.type):
             raise InvalidQuery("- takes numbers or dates; for timestamps use DATE_DIFF('second', start, end).")
-        return apply(op, RULES[op], [left, right])
+        return _applied(op, [left, right])
 
-    def extract(self, parsed: Any, depth: int) -> Node:
+    def extract(self, parsed: "Parsed", depth: int) -> Node:
         """Read EXTRACT and its short forms."""
-        kind = type(parsed).__name__
-        if kind == "Extract":
+        name = type(parsed).__name__
+        if name == "Extract":
             part, (value,) = str(parsed.this.name).upper(), self.children(parsed, depth, "expression")
         else:
-            part, (value,) = kind.upper(), self.children(parsed, depth, "this")
+            part, (value,) = name.upper(), self.children(parsed, depth, "this")
         part = _PART_NAMES.get(part, part)
         if part not in times.EXTRACT_PARTS:
-            raise InvalidQuery(f"EXTRACT knows {', '.join(sorted(times.EXTRACT_PARTS))}; got {part}.")
+            raise InvalidQuery(f"EXTRACT supports {', '.join(sorted(times.EXTRACT_PARTS))}; got {part}.")
         if part in times.CLOCK_PARTS and value.type is Type.DATE:
             raise InvalidQuery(f"EXTRACT({part}) takes a timestamp; '{value}' is a date.")
-        return replace(apply("EXTRACT", RULES["EXTRACT"], [value]), value=part)
+        return replace(_applied("EXTRACT", [value]), value=part)
 
-    def truncate(self, parsed: Any, depth: int) -> Node:
+    def truncate(self, parsed: "Parsed", depth: int) -> Node:
         """Read DATE_TRUNC."""
         (value,) = self.children(parsed, depth, "this")
         part = str(parsed.args["unit"].name).upper()
         if part not in times.TRUNCATE_PARTS:
-            raise InvalidQuery(f"DATE_TRUNC knows {', '.join(sorted(times.TRUNCATE_PARTS))}; got {part}.")
+            raise InvalidQuery(f"DATE_TRUNC supports {', '.join(sorted(times.TRUNCATE_PARTS))}; got {part}.")
         if part in times.CLOCK_PARTS and value.type is Type.DATE:
             raise InvalidQuery(f"DATE_TRUNC('{part.lower()}') takes a timestamp; '{value}' is a date.")
-        return replace(apply("DATE_TRUNC", RULES["DATE_TRUNC"], [value]), value=part)
+        return replace(_applied("DATE_TRUNC", [value]), value=part)
 
-    def difference(self, parsed: Any, depth: int) -> Node:
+    def difference(self, parsed: "Parsed", depth: int) -> Node:
         """Read DATE_DIFF."""
         unit = parsed.args.get("unit")
         part = "" if unit is None else str(unit.name).upper()
@@ -252,48 +248,49 @@ class Walk:
             known = ", ".join(sorted(times.DIFF_PARTS))
             raise InvalidQuery(f"DATE_DIFF takes a part ({known}), a start and an end; got {part or 'no part'}.")
         start, end = unified("DATE_DIFF", self.children(parsed, depth, "expression", "this"))
-        return replace(apply("DATE_DIFF", RULES["DATE_DIFF"], [start, end]), value=part)
+        return replace(_applied("DATE_DIFF", [start, end]), value=part)
 
-    def logarithm(self, parsed: Any, depth: int) -> Node:
+    def logarithm(self, parsed: "Parsed", depth: int) -> Node:
         """Read LOG, to base 10 unless it names one."""
         args = self.children(parsed, depth, "this", "expression")
         base = [] if len(args) == 2 else [Node("literal", value=10, type=Type.INT)]
-        return apply("LOG", RULES["LOG"], [*base, *args])
+        return _applied("LOG", [*base, *args])
 
-    def trim(self, parsed: Any, depth: int) -> Node:
+    def trim(self, parsed: "Parsed", depth: int) -> Node:
         """Read TRIM, LTRIM and RTRIM."""
         op = {"LEADING": "LTRIM", "TRAILING": "RTRIM"}.get(str(parsed.args.get("position")), "TRIM")
-        return self.checked(op, self.children(parsed, depth, "this", "expression"))
+        return _applied(op, self.children(parsed, depth, "this", "expression"))
 
-    def round(self, parsed: Any, depth: int) -> Node:
+    def round(self, parsed: "Parsed", depth: int) -> Node:
         """Read ROUND."""
         value, *digits = self.children(parsed, depth, "this", "decimals")
         if digits and not (digits[0].is_literal and digits[0].value in range(16) and digits[0].type is Type.INT):
             raise InvalidQuery(f"ROUND takes 0 to 15 decimals, as a constant; got {digits[0]}.")
-        made = apply("ROUND", RULES["ROUND"], [value])
+        made = _applied("ROUND", [value])
         return replace(made, args=(value, *digits)) if digits and digits[0].value else made
 
-    def checked(self, op: str, args: list[Node]) -> Node:
-        """Return the checked step of an operation that needs no reading of its own."""
-        made = apply(op, RULES[op], args)
-        texts.check_constants(made)
-        if made.type in (None, Type.BOOL) and op in ("GREATEST", "LEAST"):
-            raise InvalidQuery(f"{op} takes numbers, text, dates or timestamps; '{made}' compares booleans.")
-        return made
+
+def _applied(op: str, args: list[Node]) -> Node:
+    """Return the checked node of an operation."""
+    node = OPERATIONS[op].apply(op, args)
+    texts.check_constants(node)
+    if node.type in (None, Type.BOOL) and op in ("GREATEST", "LEAST"):
+        raise InvalidQuery(f"{op} takes numbers, text, dates or timestamps; '{node}' compares booleans.")
+    return node
 
 
-def compared(op: str, args: list[Node]) -> Node:
+def _compared(op: str, args: list[Node]) -> Node:
     """Return a checked comparison."""
     for arg in args:
         if arg.is_literal and arg.value is None:
             raise InvalidQuery(f"{op} NULL is never true; write IS NULL or IS NOT NULL.")
-    args = _simplest(unified(op, args))
+    args = _shortest(unified(op, args))
     if op not in ("=", "<>") and args[0].type is Type.BOOL:
         raise InvalidQuery(f"{op} compares numbers, text or dates; '{args[0]}' is a boolean.")
-    return apply(op, RULES[op], args)
+    return _applied(op, args)
 
 
-def _simplest(args: list[Node]) -> list[Node]:
+def _shortest(args: list[Node]) -> list[Node]:
     """Write 15.0 as 15 where only the number matters, so that both are the same question."""
     return [
         Node("literal", value=int(arg.value), type=Type.INT)
@@ -307,7 +304,7 @@ def _number(text: str) -> Node:
     try:
         whole = int(text)
     except ValueError:
-        value = _fraction(text)
+        value = _float(text)
     else:
         if -(2**63) <= whole < 2**63:
             return Node("literal", value=whole, type=Type.INT)
@@ -317,21 +314,104 @@ def _number(text: str) -> Node:
     return Node("literal", value=value + 0.0, type=Type.FLOAT)
 
 
-def _fraction(text: str) -> float:
+def _float(text: str) -> float:
     try:
         return float(text)
     except ValueError:  # the parser calls 1e a number
-        raise InvalidQuery(f"A number must be complete; got {text[:20]}.") from None
+        raise InvalidQuery(f"{text[:20]!r} is not a complete number.") from None
 
 
-def _cast_target(parsed: Any) -> Type:
+def _cast_target(parsed: "Parsed") -> Type:
     name = str(parsed.args["to"].this.value).upper()
     target = {"TIMESTAMPNTZ": Type.DATETIME, **TYPES}.get(name)
     if target is None or parsed.args["to"].args.get("expressions") or parsed.args["to"].args.get("nested"):
-        raise InvalidQuery(f"CAST knows {', '.join(sorted(TYPES))}; got {parsed.args['to']}.")
+        raise InvalidQuery(f"CAST supports {', '.join(sorted(TYPES))}; got {parsed.args['to']}.")
     return target
 
 
-def _spelled(kind: str) -> str:
+def _spelled(name: str) -> str:
     """Spell a parser's class name as people write it: CurrentDate is CURRENT_DATE."""
-    return "".join("_" + letter if letter.isupper() and place else letter for place, letter in enumerate(kind)).upper()
+    return "".join("_" + letter if letter.isupper() and place else letter for place, letter in enumerate(name)).upper()
+
+
+Read = Callable[[Translator, "Parsed", int], Node]
+
+
+@dataclass(frozen=True)
+class Production:
+    """How one parsed node is translated; anything it holds beyond `parts` is refused."""
+
+    read: Read
+    parts: frozenset[str]
+
+
+def _by(read: Read, *parts: str) -> Production:
+    return Production(read, frozenset(parts))
+
+
+def _operation(op: str, *parts: str) -> Production:
+    """Translate a node that is an operation on its parts and nothing else."""
+
+    def read(translator: Translator, parsed: "Parsed", depth: int) -> Node:
+        return _applied(op, translator.children(parsed, depth, *parts))
+
+    return _by(read, *parts, "safe", "coalesce", "ignore_nulls", "typed")
+
+
+_ONE_ARGUMENT = (
+    "Abs", "Sign", "Floor", "Ceil", "Sqrt", "Cbrt", "Exp", "Ln", "Sin", "Cos", "Tan", "Asin", "Acos",
+    "Atan", "Tanh", "Degrees", "Radians", "Length", "Lower", "Upper",
+)  # fmt: skip
+_DATE_PARTS = (
+    "Year", "Quarter", "Month", "Week", "Day", "Hour", "Minute", "Second", "DayOfWeek", "DayOfWeekIso",
+    "DayOfYear", "DayOfMonth", "WeekOfYear",
+)  # fmt: skip
+_GRAMMAR: dict[str, Production] = {
+    "Column": _by(Translator.column, "this"),
+    "Literal": _by(Translator.literal, "this", "is_string"),
+    "Boolean": _by(lambda _, parsed, __: Node("literal", value=bool(parsed.this), type=Type.BOOL), "this"),
+    "Null": _by(lambda _, __, ___: Node("literal", nullable=True)),
+    "Paren": _by(lambda translator, parsed, depth: translator.node(parsed.this, depth), "this"),
+    "Neg": _by(Translator.negative, "this"),
+    **{name: _by(Translator.chain, "this", "expression", "safe") for name in ("And", "Or", "DPipe")},
+    "Not": _operation("NOT", "this"),
+    **{name: _by(Translator.comparison, "this", "expression") for name in _COMPARISONS},
+    "Between": _by(Translator.comparison, "this", "low", "high"),
+    "In": _by(Translator.membership, "this", "expressions"),
+    "Like": _by(Translator.like, "this", "expression", "negate"),
+    "ILike": _by(Translator.like, "this", "expression", "negate"),
+    "Is": _by(Translator.is_, "this", "expression"),
+    "Case": _by(Translator.case, "this", "ifs", "default"),
+    "If": _by(Translator.if_, "this", "true", "false"),
+    "Cast": _by(Translator.cast, "this", "to"),
+    "TryCast": _by(Translator.cast, "this", "to", "safe"),
+    "Add": _by(Translator.add, "this", "expression"),
+    "Sub": _by(Translator.add, "this", "expression"),
+    "Mul": _operation("*", "this", "expression"),
+    "Div": _operation("/", "this", "expression"),
+    "Mod": _operation("%", "this", "expression"),
+    "Pow": _operation("POWER", "this", "expression"),
+    "Atan2": _operation("ATAN2", "this", "expression"),
+    "Log": _by(Translator.logarithm, "this", "expression"),
+    "Round": _by(Translator.round, "this", "decimals"),
+    "Trim": _by(Translator.trim, "this", "expression", "position"),
+    **{name: _operation(name.upper(), "this") for name in _ONE_ARGUMENT},
+    "Coalesce": _operation("COALESCE", "this", "expressions"),
+    "Greatest": _operation("GREATEST", "this", "expressions"),
+    "Least": _operation("LEAST", "this", "expressions"),
+    "Nullif": _operation("NULLIF", "this", "expression"),
+    "Substring": _operation("SUBSTRING", "this", "start", "length"),
+    "Left": _operation("LEFT", "this", "expression"),
+    "Right": _operation("RIGHT", "this", "expression"),
+    "Concat": _operation("CONCAT", "expressions"),
+    "Replace": _operation("REPLACE", "this", "expression", "replacement"),
+    "StartsWith": _operation("STARTS_WITH", "this", "expression"),
+    "EndsWith": _operation("ENDS_WITH", "this", "expression"),
+    "Contains": _operation("CONTAINS", "this", "expression"),
+    "StrPosition": _operation("STRPOS", "this", "substr"),
+    "Extract": _by(Translator.extract, "this", "expression"),
+    **{name: _by(Translator.extract, "this") for name in _DATE_PARTS},
+    "TimestampTrunc": _by(Translator.truncate, "this", "unit"),
+    "DateTrunc": _by(Translator.truncate, "this", "unit"),
+    "DateDiff": _by(Translator.difference, "this", "expression", "unit", "date_part_boundary"),
+}

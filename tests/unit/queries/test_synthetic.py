@@ -1,17 +1,17 @@
-"""Invented rows look like the schema says, and hold what hurts."""
+"""Made-up rows follow the schema, and hold ordinary and hostile values."""
 
 import numpy as np
 import pytest
 
 from holdfast.errors import InvalidArgument
-from holdfast.queries.functions.logic import PHYSICAL
-from holdfast.queries.made_up import HOSTILE, made_up
+from holdfast.queries.functions.operation import PHYSICAL
+from holdfast.queries.synthetic import HOSTILE, synthetic_rows
 from query_examples import SCHEMA
 
 
 @pytest.mark.parametrize("count", [0, 1, 500])
 def test_rows_follow_the_schema(count):
-    rows = made_up(SCHEMA, count, np.random.default_rng(1))
+    rows = synthetic_rows(SCHEMA, count, np.random.default_rng(1))
     assert rows.height == count
     assert rows.columns == list(SCHEMA.names)
     for column in SCHEMA:
@@ -20,7 +20,7 @@ def test_rows_follow_the_schema(count):
 
 
 def test_hostile_values_and_nulls_occur():
-    rows = made_up(SCHEMA, 2_000, np.random.default_rng(1))
+    rows = synthetic_rows(SCHEMA, 2_000, np.random.default_rng(1))
     for column in SCHEMA:
         values = set(rows[column.name].to_list())
         assert set(HOSTILE[column.type]) <= values
@@ -28,7 +28,7 @@ def test_hostile_values_and_nulls_occur():
 
 
 def test_ordinary_rows_hold_nothing_hostile():
-    rows = made_up(SCHEMA, 500, np.random.default_rng(1), hostile=0.0)
+    rows = synthetic_rows(SCHEMA, 500, np.random.default_rng(1), hostile=0.0)
     assert np.isfinite(rows["x"].to_numpy()).all()
     assert rows["i"].abs().max() <= 1_000
 
@@ -36,4 +36,4 @@ def test_ordinary_rows_hold_nothing_hostile():
 @pytest.mark.parametrize("count", [-1, 1.5, None])
 def test_a_count_is_a_count(count):
     with pytest.raises(InvalidArgument):
-        made_up(SCHEMA, count, np.random.default_rng(1))
+        synthetic_rows(SCHEMA, count, np.random.default_rng(1))

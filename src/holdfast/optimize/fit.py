@@ -1,0 +1,236 @@
+"""A fit with everything decided before any row is read: its gradients, steps and runs, its price, and its promise."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any
+
+from numpy.random import Generator
+
+from holdfast import check
+from holdfast.errors import InvalidArgument, PlanConflict, PlanInfeasible
+from holdfast.guarantees.guarantee import Guarantee
+from holdfast.guarantees.mathematics.descent import AVERAGES
+from holdfast.optimize.boosting import SELECTORS, Choice, Contest
+from holdfast.optimize.descent import Descent, Run
+from holdfast.optimize.domain import Domain
+from holdfast.optimize.gradient import GRADIENTS
+from holdfast.optimize.objective import Objective
+from holdfast.rows.source import RowSource
+
+MOST_ITERATIONS = 1_000_000
+LONG = 5_000_000  # rows to be read before a progress bar is worth its place
+DRY_STEPS = 3  # of a dry run
+
+
+@dataclass(frozen=True)
+class Excess:
+    """What is promised of the population's excess loss.
+
+    `likely` holds together with all intervals of the session, for whatever loss was chosen; None: no such promise.
+    `expected` is an expectation over the whole session, and needs a loss range R that was fixed in advance. If answers
+    decided how large the loss is (its bounds, its domain), only the excess divided by R has expectation at most
+    `expected`/R: a loss may be made large exactly when the coins misled.
+    """
+
+    expected: float | None
+    likely: float | None
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Everything about one fit that is decided beforehand."""
+
+    guarantee: Guarantee[Any]
+    descent: Descent
+    mechanism: str
+    runs: int = 1
+    choice: Choice | None = None
+    select: str | None = None
+
+    @classmethod
+    def decide(
+        cls,
+        guarantee: Guarantee[Any],
+        objective: Objective,
+        domain: Domain,
+        *,
+        excess: float | None,
+        iterations: int | None,
+        rows_per_coordinate: int | None,
+        average: str,
+        mechanism: str | None,
+        runs: int,
+        select: str | None,
+    ) -> "Fit":
+        """Check what the caller chose and fill in the rest; refuses what the guarantee does not cover."""
+        check.one_of("average", average, AVERAGES)
+        check.whole(runs=runs)
+        if excess is not None and iterations is not None:
+            raise InvalidArgument("Give excess or iterations, not both: the other follows.")
+        if rows_per_coordinate is not None:
+            check.whole(rows_per_coordinate=rows_per_coordinate)
+        chosen = covered_mechanism(guarantee, mechanism)
+        gradient = GRADIENTS[chosen].under(guarantee, objective, rows_per_coordinate)
+        choice, by = None, None
+        if runs > 1:
+            by = select or gradient.selector
+            check.one_of("select", by, tuple(SELECTORS))
+            covered_mechanism(guarantee, SELECTORS[by].mechanism)
+            choice = SELECTORS[by].under(guarantee, Contest(objective, domain), runs)
+
+        def fit(count: int) -> Fit:
+            return cls(guarantee, Descent(objective, domain, gradient, count, average), chosen, runs, choice, by)
+
+        if excess is not None:
+            check.positive(excess=excess)
+            return fewest_iterations(fit, excess)
+        if iterations is not None:
+            check.whole(iterations=iterations)
+        return fit(iterations or gradient.usual_iterations(guarantee))
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """What makes two fits of one loss the same question."""
+        return {
+            "domain": repr(self.descent.domain),
+            "iterations": self.descent.iterations,
+            "rows_per_coordinate": self.descent.gradient.ell,
+            "average": self.descent.average,
+            "mechanism": self.mechanism,
+            "runs": self.runs,
+            "select": self.select,
+        }
+
+    @property
+    def steps(self) -> int:
+        """Steps of all runs together."""
+        return self.runs * self.descent.iterations
+
+    @property
+    def gradient_evaluations(self) -> int:
+        """Gradient coordinates evaluated, one a row."""
+        return self.steps * self.descent.gradient.rows_read
+
+    @property
+    def charge(self) -> int:
+        """What gradients and the choice among runs take of the budget's charge."""
+        return self.steps * self.descent.gradient.charge + (0 if self.choice is None else self.choice.charge)
+
+    @property
+    def rows_read(self) -> int:
+        """Rows read for gradients and for the choice among runs."""
+        return self.gradient_evaluations + (0 if self.choice is None else self.choice.rows_read)
+
+    def shortened(self, most_draws: int) -> "Fit":
+        """Return a short run for made-up rows: the same code and shape, little work."""
+        gradient = self.descent.gradient.shortened(max(1, most_draws // 100))
+        steps = min(DRY_STEPS, self.descent.iterations)
+        return replace(self, descent=replace(self.descent, gradient=gradient, iterations=steps))
+
+    def run(self, source: RowSource, rng: Generator) -> Run:
+        """Descend, and choose among the runs."""
+        with _progress(self.steps, self.gradient_evaluations) as advance:
+            tried = [self.descent.run(source, rng, advance) for _ in range(self.runs)]
+        if self.choice is None:
+            return tried[0]
+        return tried[self.choice.choose([each.point for each in tried], source, rng)]
+
+    def promise(self, regret: float = inf) -> Excess:
+        """Return both bounds; neither is larger than the largest excess there can be.
+
+        `regret` is that of the chosen run, once there was one.
+        """
+        descent, guarantee = self.descent, self.guarantee
+        ranges, domain = descent.objective.ranges, descent.domain
+        apart = difference_range(descent)
+        most = apart + descent.objective.l2 / 2 * domain.norm**2
+        expected = likely = None
+        step = guarantee.expected_excess_step(apart)
+        if step is not None:
+            behind = 0.0 if self.choice is None else self.choice.loss()
+            expected = min(most, descent.expected_excess() + behind + step)
+        level = guarantee.statement_level
+        on_rows = inf if level is None else self._on_rows(level, regret)
+        if on_rows < inf:
+            bound = guarantee.excess(on_rows, R=apart, lipschitz=ranges.lipschitz, curvature=ranges.curvature)
+            likely = None if bound is None else min(most, bound)
+        return Excess(expected, likely)
+
+    def _on_rows(self, beta: float, regret: float) -> float:
+        """Return a bound on the excess on the rows that fails with probability at most beta; inf if there is none."""
+        sure = self.descent.likely_excess(beta / self.runs, regret)  # for every run, hence for the chosen one
+        if self.choice is None or 2.0**-self.runs > beta / 2:
+            return sure
+        boosted = 2 * self.descent.expected_excess() + self.choice.loss(beta / 2)
+        # The posterior theorem needs a bound on conditional expectations, which boosting by chance does not give.
+        return boosted if sure == inf else sure
+
+
+def covered_mechanism(guarantee: Guarantee[Any], wanted: str | None) -> str:
+    """Return the mechanism of a fit; refuse what the guarantee does not cover."""
+    if wanted is not None:
+        check.one_of("mechanism", wanted, tuple(GRADIENTS))
+    usual, covered = guarantee.terms.mechanism, guarantee.covers
+    if usual not in GRADIENTS or not covered:
+        raise PlanConflict(
+            "This session answers from fresh rows, each used once, and a fit would use them up. Open one with"
+            " guarantee='posterior' (and a ledger of its own) to fit models; few questions are planned by splitting"
+            " unless you say so.",
+            guarantee=guarantee.name,
+        )
+    if wanted is None or wanted in covered:
+        return wanted or usual
+    raise PlanConflict(
+        f"This session runs under the {guarantee.name} guarantee with {usual}, which does not cover {wanted}; leave"
+        " mechanism out, or plan with guarantee='information'.",
+        guarantee=guarantee.name,
+    )
+
+
+def difference_range(descent: Descent) -> float:
+    """Return R: the most by which a row's loss can differ between two points of the domain, l2 left out."""
+    low, high = descent.objective.ranges.values
+    return min(high - low, descent.objective.ranges.lipschitz * descent.domain.diameter)
+
+
+def fewest_iterations(fit: Callable[[int], Fit], goal: float) -> Fit:
+    """Return the fit with the fewest iterations whose promise is at most `goal`."""
+
+    def promised(count: int) -> float:
+        promise = fit(count).promise()
+        bound = promise.likely if promise.likely is not None else promise.expected
+        return inf if bound is None else bound
+
+    low, high = 1, 1
+    while promised(high) > goal:
+        if high >= MOST_ITERATIONS:
+            raise PlanInfeasible(
+                f"No number of iterations promises an excess loss of {goal:g} under this plan; its limit is"
+                f" {promised(MOST_ITERATIONS):.3g}. Look in a smaller domain,"
+                " plan fewer questions, or bring more rows.",
+                excess=goal,
+                best_excess=promised(MOST_ITERATIONS),
+            )
+        low, high = high, min(10 * high, MOST_ITERATIONS)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if promised(middle) <= goal else (middle, high)
+    return fit(high)
+
+
+@contextmanager
+def _progress(steps: int, rows: int) -> Iterator[Callable[[], None] | None]:
+    """Yield what to call after every step of a long run on a terminal; None if nobody watches."""
+    if rows < LONG or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("Descending"), BarColumn(), MofNCompleteColumn(), TextColumn("steps"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=steps)
+        yield lambda: bar.advance(task)

@@ -1,0 +1,291 @@
+"""From a checked tree to values, one per drawn row. Total: no content of the rows raises, warns or shows.
+
+Three things make it so. `silent` is put around every evaluation (by the measures, once for all of them). `normalized`
+brings columns as row sources store them to the one storage type of their `Type`. And an `Expression` that fails all the
+same is evaluated row by row, so that only the rows it fails on are NULL.
+
+A tree becomes a Polars expression (`compiled`), or, if it is made of comparisons, AND, OR and NOT alone, a function of
+columns (`on_columns`): most questions are of this form, and for them Polars takes longer to prepare an expression than
+to evaluate it. What such an operation builds from expressions, it computes from series, and from numpy arrays where a
+column is numbers or booleans without a missing one.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from polars.exceptions import PanicException, PolarsError
+
+from holdfast.errors import InvalidQuery
+from holdfast.queries.functions import OPERATIONS
+from holdfast.queries.functions.operation import PHYSICAL, Operation
+from holdfast.queries.functions.times import FIRST_DAY, FIRST_MOMENT, LAST_DAY, LAST_MOMENT
+from holdfast.queries.node import Node
+from holdfast.queries.query import Direct
+from holdfast.schema import Column, Type
+
+OnColumns = Callable[[Any], Any]  # from a frame to a series, or from arrays by name to an array
+
+silent = np.errstate(all="ignore")  # how the caller lets numpy complain must not show what is in the rows
+
+_LARGEST = 2**63 - 1
+_PER_DAY = 86_400_000_000  # microseconds
+_DAYS = ((FIRST_DAY - FIRST_DAY.replace(year=1970)).days, (LAST_DAY - FIRST_DAY.replace(year=1970)).days)
+_TICKS = (_DAYS[0] * _PER_DAY, (_DAYS[1] + 1) * _PER_DAY - 1)
+
+
+class RowFunction(Protocol):
+    """A checked function of one row: what text, Polars expressions and Python functions all become."""
+
+    @property
+    def type(self) -> Type:
+        """The type of the value."""
+        ...
+
+    @property
+    def nullable(self) -> bool:
+        """Whether the value may be missing."""
+        ...
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns it reads."""
+        ...
+
+    @property
+    def text(self) -> str:
+        """How it reads, for people."""
+        ...
+
+    @property
+    def identity(self) -> str | None:
+        """Canonical text; None where identity cannot be decided."""
+        ...
+
+    @property
+    def direct(self) -> Direct | None:
+        """How to evaluate on arrays, without a frame; None where it takes one."""
+        ...
+
+    def series(self, rows: pl.DataFrame) -> pl.Series:
+        """Return one value per row; total, and row i depends on row i alone."""
+        ...
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A checked expression, evaluated by Polars or directly on columns."""
+
+    type: Type
+    nullable: bool
+    text: str
+    identity: str | None
+    reads: dict[str, Column]
+    compiled: pl.Expr | OnColumns
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns it reads, in order of first mention."""
+        return tuple(self.reads)
+
+    @property
+    def direct(self) -> Direct | None:
+        """How to evaluate without a frame, where that is possible."""
+        return None if isinstance(self.compiled, pl.Expr) else self.compiled
+
+    def series(self, rows: pl.DataFrame) -> pl.Series:
+        """Return one value per row."""
+        rows = normalized(rows, self.reads)
+        try:
+            result = self.on_normalized(rows)
+        except (PolarsError, PanicException):  # no operation should do this; should one, only its row is NULL
+            return pl.Series([self._alone(row) for row in rows.iter_slices(1)], dtype=PHYSICAL[self.type])
+        return repeated(result, rows.height)
+
+    def on_normalized(self, rows: pl.DataFrame) -> pl.Series:
+        """Return the values on normalized rows; a constant may be one value for all of them."""
+        if isinstance(self.compiled, pl.Expr):
+            return rows.select(self.compiled).to_series()
+        values: pl.Series = self.compiled(rows)
+        return values
+
+    def _alone(self, row: pl.DataFrame) -> Any:
+        try:
+            return self.on_normalized(row).item()
+        except (PolarsError, PanicException):
+            return None
+
+
+def repeated(values: pl.Series, count: int) -> pl.Series:
+    """Return one value per row where Polars computed a constant expression once for all."""
+    return values if values.len() == count else values.new_from_index(0, count)
+
+
+def check_name(column: str) -> None:
+    """Refuse a column that Polars would not find by its name."""
+    if column == "*" or (column.startswith("^") and column.endswith("$")):
+        raise InvalidQuery(f"Column {column!r} has a name that Polars reads as a pattern; rename it.")
+
+
+def normalized(rows: pl.DataFrame, columns: Mapping[str, Column]) -> pl.DataFrame:
+    """Return the rows with one storage type per `Type`, NaN as NULL, and dates in the years 1 to 9999.
+
+    Row sources may deliver narrower integers, Float32, categories, or timestamps of any unit and zone. Unsigned
+    integers above 2^63 - 1 become that number; timestamps become UTC in microseconds.
+    """
+    changed = []
+    for name, column in columns.items():
+        series = rows.get_column(name)
+        fixed = _normalized(series, column)
+        if fixed is not series:
+            changed.append(fixed)
+    return rows.with_columns(changed) if changed else rows
+
+
+def _normalized(series: pl.Series, column: Column) -> pl.Series:
+    dtype = PHYSICAL[column.type]
+    if series.dtype != dtype:
+        series = _converted(series, dtype)
+    if column.type is Type.FLOAT and column.nullable:
+        return _without_nan(series)
+    if column.type is Type.DATE or column.type is Type.DATETIME:
+        return _within_years(series, column.type)
+    return series
+
+
+def _converted(series: pl.Series, dtype: pl.DataType) -> pl.Series:
+    stored = series.dtype
+    if dtype == pl.Int64() and stored == pl.UInt64:
+        series = series.clip(0, _LARGEST)
+    if dtype == pl.String() and isinstance(stored, pl.Categorical | pl.Enum):
+        return series.cast(pl.String)
+    if isinstance(stored, pl.Datetime) and dtype == pl.Datetime("us"):
+        return _microseconds(series, stored.time_unit)
+    return series.cast(dtype, strict=False)
+
+
+def _microseconds(series: pl.Series, unit: str) -> pl.Series:
+    ticks = series.to_physical()
+    if unit == "ms":  # beyond the calendar, milliseconds overflow as microseconds: stop at its ends
+        ticks = ticks.clip(_TICKS[0] // 1_000, _TICKS[1] // 1_000) * 1_000
+    elif unit == "ns":
+        ticks = ticks // 1_000
+    return ticks.cast(pl.Datetime("us"))
+
+
+def _without_nan(series: pl.Series) -> pl.Series:
+    if series.null_count():
+        return series.fill_nan(None)
+    values = series.to_numpy()
+    if not np.isnan(values).any():
+        return series
+    return pl.Series(series.name, values, nan_to_null=True)
+
+
+def _within_years(series: pl.Series, type_: Type) -> pl.Series:
+    first, last = (FIRST_DAY, LAST_DAY) if type_ is Type.DATE else (FIRST_MOMENT, LAST_MOMENT)
+    ticks = series.to_physical()
+    low, high = ticks.min(), ticks.max()
+    ends = _DAYS if type_ is Type.DATE else _TICKS
+    if low is None or high is None or (int(low) >= ends[0] and int(high) <= ends[1]):  # type: ignore[arg-type]
+        return series
+    return series.clip(first, last)
+
+
+def booleans(values: pl.Series | NDArray[Any]) -> NDArray[np.bool_]:
+    """Return true or false per row; NULL is false."""
+    if isinstance(values, np.ndarray):
+        return values
+    if values.null_count():
+        values = values & values.is_not_null()
+    return values.to_numpy()
+
+
+def floats(values: pl.Series | NDArray[Any]) -> NDArray[np.float64]:
+    """Return numbers per row; NULL is NaN."""
+    if isinstance(values, np.ndarray):
+        return values.astype(np.float64, copy=False)
+    if values.dtype != pl.Float64:
+        values = values.cast(pl.Float64, strict=False)
+    return values.to_numpy()
+
+
+def work(node: Node) -> int:
+    """Return how many steps Polars will take: operations mention their arguments more than once, and that nests."""
+    if not node.args:
+        return 1
+    operation = OPERATIONS[node.op]
+    return 1 + sum(
+        operation.mentions(place) * work(arg) * (2 if _cleaned(operation, arg) else 1)
+        for place, arg in enumerate(node.args)
+    )
+
+
+def _cleaned(operation: Operation, arg: Node) -> bool:
+    """Whether the argument may hold NaN, which this operation must see as NULL."""
+    return not operation.passes_nan and bool(arg.args) and arg.type is Type.FLOAT and OPERATIONS[arg.op].may_be_nan
+
+
+def compiled(node: Node) -> pl.Expr:
+    """Return the Polars expression of a checked tree."""
+    return _compiled(node).alias("value")
+
+
+def _compiled(node: Node) -> pl.Expr:
+    if node.op == "column":
+        return pl.col(node.value)
+    if node.is_literal:
+        return pl.lit(node.value, dtype=PHYSICAL[node.type or Type.STRING])
+    operation = OPERATIONS[node.op]
+    return operation.build(node, [_argument(node, operation, arg) for arg in node.args])
+
+
+def _argument(node: Node, operation: Operation, arg: Node) -> pl.Expr:
+    """Return an argument as the operation takes it: of the common type, and with NULL for NaN where that matters."""
+    value = _compiled(arg)
+    if operation.gives is None and node.type is Type.FLOAT and arg.type is Type.INT:
+        return value.cast(pl.Float64, strict=False)  # not left to Polars, which may give the type of one branch
+    return pl.when(value.is_not_nan()).then(value) if _cleaned(operation, arg) else value
+
+
+def on_columns(node: Node) -> OnColumns | None:
+    """Return how to evaluate a checked tree on normalized columns, or None if it takes a Polars expression."""
+    if node.op == "column":
+        name = node.value
+        return lambda columns: columns[name]
+    operation = OPERATIONS.get(node.op)
+    if operation is None or not operation.on_arrays or not _comparable(node.args):
+        return None
+    parts: list[OnColumns] = []
+    for arg in node.args:
+        part = _constant(arg, node.args[0]) if arg.is_literal else on_columns(arg)
+        if part is None:
+            return None
+        parts.append(part)
+    build: Callable[[Node, list[Any]], Any] = operation.build
+    return lambda columns: build(node, [part(columns) for part in parts])
+
+
+def _comparable(args: tuple[Node, ...]) -> bool:
+    """Whether the first argument meets only values of its own type and constants that can be compared with them."""
+    first, *others = args
+    return not first.is_literal and all(
+        _comparable_constant(first, other) if other.is_literal else other.type is first.type for other in others
+    )
+
+
+def _comparable_constant(value: Node, literal: Node) -> bool:
+    if literal.value is None or literal.type is Type.BOOL:
+        return False
+    return literal.type is value.type or {literal.type, value.type} == {Type.INT, Type.FLOAT}
+
+
+def _constant(literal: Node, value: Node) -> OnColumns:
+    """Return a constant as it counts beside this value: in double precision if either is."""
+    number = literal.value
+    if value.type is Type.FLOAT or literal.type is Type.FLOAT:
+        number = np.float64(number)  # not Python's own, which numpy would round to the precision of its array
+    return lambda columns: number

@@ -1,0 +1,129 @@
+"""Any Python function of a batch of rows, tried on made-up rows before it touches data.
+
+The trial (`synthetic.must_be_rowwise`) cannot prove that a function looks at one row at a time, so functions are for
+the library's own user and never come over a network.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike, NDArray
+
+from holdfast.errors import InvalidQuery
+from holdfast.queries.evaluate import booleans, floats, normalized
+from holdfast.queries.synthetic import must_be_rowwise, trial_rows
+from holdfast.schema import Column, Schema, Type
+
+BatchFunction = Callable[[pl.DataFrame], pl.Series | ArrayLike]  # one boolean or number for each row
+BatchValues = NDArray[np.bool_] | NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PythonFunction:
+    """A function the caller wrote. A row on which it raises is NULL (false, if it gives booleans)."""
+
+    function: BatchFunction
+    type: Type
+    reads: dict[str, Column]
+
+    identity = None
+    direct = None
+
+    @property
+    def nullable(self) -> bool:
+        """Numbers may be NaN; a boolean that fails is false."""
+        return self.type is not Type.BOOL
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are passed to it."""
+        return tuple(self.reads)
+
+    @property
+    def text(self) -> str:
+        """Its name."""
+        name = str(getattr(self.function, "__name__", "") or type(self.function).__name__)
+        return "a function" if name == "<lambda>" else f"{name}(rows)"
+
+    def series(self, rows: pl.DataFrame) -> pl.Series:
+        """Return one value per row; a row on which the function fails has no effect on others."""
+        rows = normalized(rows.select(self.columns), self.reads)
+        return pl.Series(_values(self.function, rows, boolean=self.type is Type.BOOL))
+
+
+def from_function(function: BatchFunction, schema: Schema, columns: Sequence[str] | None = None) -> PythonFunction:
+    """Return the function as a checked function of one row, tried on made-up rows, or refuse it.
+
+    Parameters
+    ----------
+    function
+        Takes a frame of rows; gives one boolean or one number for each.
+    columns
+        The columns that are passed to it; all of them if None.
+    """
+    names = schema.names if columns is None else tuple(dict.fromkeys(columns))
+    reads = {name: schema[name] for name in names}
+    if not reads:
+        raise InvalidQuery("A function must be given at least one column; got none.")
+    visible = Schema(tuple(reads.values()), schema.dataset)
+    boolean = _gives_booleans(function, trial_rows(visible))
+    must_be_rowwise(lambda rows: _values(function, rows, boolean=boolean), visible, what="function")
+    return PythonFunction(function, Type.BOOL if boolean else Type.FLOAT, reads)
+
+
+def _gives_booleans(function: BatchFunction, rows: pl.DataFrame) -> bool:
+    """Find out the type of the values from the first batch on which it does not fail."""
+    fault: Exception | None = None
+    for batch in (rows, *(rows[i : i + 1] for i in range(rows.height))):
+        try:
+            return _array(function(batch), batch.height).dtype == np.bool_
+        except InvalidQuery:
+            raise
+        except Exception as error:  # noqa: BLE001 - the caller's code may raise anything
+            fault = error
+    raise InvalidQuery(f"The function fails on every made-up row, with {type(fault).__name__}.")
+
+
+def _array(result: pl.Series | ArrayLike, count: int) -> BatchValues:
+    """Return what a function returned as an array of booleans or floats, or refuse it."""
+    if isinstance(result, pl.DataFrame | pl.Expr | str | bytes | dict) or np.isscalar(result) or result is None:
+        raise InvalidQuery(f"A function must return one value per row; got {type(result).__name__}.")
+    if isinstance(result, pl.Series):
+        series = result
+    elif isinstance(result, list | tuple):
+        series = pl.Series(list(result), strict=False)
+    else:
+        array = np.asarray(result)
+        if array.dtype != object and array.dtype.kind not in "biuf":
+            raise InvalidQuery(f"A function must return booleans or numbers; got {array.dtype}.")
+        if array.ndim != 1:
+            raise InvalidQuery(f"A function must return one value per row; got an array of shape {array.shape}.")
+        series = pl.Series(array.tolist() if array.dtype == object else array, strict=False)
+    if series.len() != count:
+        raise InvalidQuery(f"A function must return one value per row ({count}); got {series.len()}.")
+    if series.dtype == pl.Boolean:
+        return booleans(series)
+    if series.dtype.is_numeric() or series.dtype == pl.Null:
+        return floats(series)
+    raise InvalidQuery(f"A function must return booleans or numbers; got {series.dtype}.")
+
+
+def _values(function: BatchFunction, rows: pl.DataFrame, *, boolean: bool) -> BatchValues:
+    """Call the function on the batch; if it fails, on each row alone, so that no row affects another."""
+    try:
+        values = _array(function(rows), rows.height)
+    except Exception:  # noqa: BLE001 - the caller's code may raise anything
+        if rows.height == 1:
+            return np.array([False if boolean else np.nan])
+    else:
+        if boolean == (values.dtype == np.bool_):
+            return values
+        if not boolean:
+            return values.astype(np.float64)
+        if rows.height == 1:
+            return np.array([False])
+    if rows.height == 0:
+        return np.zeros(0, dtype=np.bool_ if boolean else np.float64)
+    return np.concatenate([_values(function, row, boolean=boolean) for row in rows.iter_slices(1)])

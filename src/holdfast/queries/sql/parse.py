@@ -1,0 +1,131 @@
+"""From the text of a query to a checked expression: tokens, sqlglot's parser, translation, limits.
+
+Texts that differ in their numbers alone are parsed once: whoever looks for a threshold asks many of them. A text's
+shape is the text with every number replaced by a placeholder, which the parser passes through untouched; translating
+the parsed shape puts the numbers back. Only plain texts have a shape: words, numbers, operators and simple quotations,
+so that what looks like a number is one.
+"""
+
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from holdfast.errors import InvalidQuery, UnknownName
+from holdfast.queries.evaluate import Expression, compiled, on_columns, work
+from holdfast.queries.node import Node
+from holdfast.queries.sql.grammar import Translator, too_deep
+from holdfast.queries.sql.tokens import checked_tokens, dialect
+from holdfast.schema import Same, Schema
+
+if TYPE_CHECKING:
+    from sqlglot.expressions import Expr as Parsed
+
+MOST_WORK = 4_000  # steps of one evaluation
+LONGEST_SHAPE = 500  # characters: longer texts are rare, and limits of length are for the texts themselves
+
+_PLAIN = re.compile(r"""(?:[\w\s.,()<>=!+*/%|-]|'[^'"\\]*'|"[^'"\\]*")*""")
+# Quotations are matched first, so that nothing inside one is taken for a number.
+_PIECE = re.compile(r"""'[^']*'|"[^"]*"|(?<![\w.])([0-9]+)(\.[0-9]+)?([eE][+-]?[0-9]+)?(?![\w.])""")
+_FIRST = 8_140_173_920  # placeholders count up from here; the parser puts no such number into a tree by itself
+
+
+def from_text(text: str, schema: Schema) -> Expression:
+    """Return the checked expression of a text, or refuse it; a text seen before costs a lookup."""
+    if not isinstance(text, str):
+        raise InvalidQuery(f"A query must be text, a Polars expression or a function; got {type(text).__name__}.")
+    return _from_text(text, Same(schema))
+
+
+def canonical(text: str, schema: Schema) -> str:
+    """Return the one spelling of a text: equal for texts that differ in spelling alone."""
+    return from_text(text, schema).text
+
+
+@lru_cache(maxsize=4096)
+def _from_text(text: str, same: Same) -> Expression:
+    node = tree(text, same.schema)
+    columns = dict.fromkeys(_columns(node))
+    if not columns:
+        raise InvalidQuery(f"A query must mention at least one column; got {node}.")
+    if node.type is None:
+        raise InvalidQuery("A query must have a value; NULL has none.")
+    if work(node) > MOST_WORK:
+        raise InvalidQuery(f"A query must take at most {MOST_WORK} steps to evaluate; this one takes {work(node)}.")
+    written = str(node)
+    return Expression(
+        type=node.type,
+        nullable=node.nullable,
+        text=written,
+        identity=written,
+        reads={name: same.schema[name] for name in columns},
+        compiled=on_columns(node) or compiled(node),
+    )
+
+
+def _columns(node: Node) -> list[str]:
+    if node.op == "column":
+        return [node.value]
+    return [name for arg in node.args for name in _columns(arg)]
+
+
+def tree(text: str, schema: Schema) -> Node:
+    """Return the checked tree of a text, or refuse it. Reads nothing but the schema."""
+    shape = shape_of(text)
+    if shape is not None:
+        with suppress(InvalidQuery, UnknownName):  # refused below, in terms of the text itself
+            return _translated(_parsed_shape(shape[0], Same(schema)), schema, shape[1])
+    return _translated(_parsed(text, schema), schema, {})
+
+
+def shape_of(text: str) -> tuple[str, Mapping[str, str]] | None:
+    """Return the shape of a text and the number behind each placeholder; None if the text is not plain.
+
+    >>> shape, numbers = shape_of("delay > 15 AND distance < 1.5e3")
+    >>> shape, sorted(numbers.values())
+    ('delay > 8140173920 AND distance < 8140173921.5e0', ['1.5e3', '15'])
+    """
+    if len(text) > LONGEST_SHAPE or not _PLAIN.fullmatch(text):
+        return None
+    numbers: dict[str, str] = {}
+
+    def placeholder(piece: re.Match[str]) -> str:
+        whole, fraction, exponent = piece.groups()
+        if whole is None:
+            return piece[0]
+        number = f"{_FIRST + len(numbers)}{'.5' if fraction else ''}{'e0' if exponent else ''}"
+        numbers[number] = piece[0]
+        return number
+
+    return _PIECE.sub(placeholder, text), numbers
+
+
+@lru_cache(maxsize=1024)
+def _parsed_shape(shape: str, same: Same) -> "Parsed":
+    return _parsed(shape, same.schema)  # translated many times, changed by none
+
+
+def _parsed(text: str, schema: Schema) -> "Parsed":
+    from sqlglot import exp
+    from sqlglot.errors import SqlglotError
+
+    tokens = checked_tokens(text, schema)
+    try:
+        statements = dialect().parser().parse_into(exp.Condition, tokens, text)
+    except RecursionError:
+        raise too_deep() from None
+    except (SqlglotError, ValueError, TypeError, AttributeError, KeyError, IndexError):
+        # The parser's own slips on odd input are refusals too: it saw the caller's text and nothing else.
+        shown = repr(text if len(text) <= 80 else text[:77] + "...")
+        raise InvalidQuery(f"A query must be an SQL expression over one row; {shown} cannot be parsed.") from None
+    if len(statements) != 1 or statements[0] is None:
+        raise InvalidQuery("A query must be one expression.")
+    return statements[0]
+
+
+def _translated(parsed: "Parsed", schema: Schema, numbers: Mapping[str, str]) -> Node:
+    try:
+        return Translator(schema, numbers).node(parsed, 1)
+    except RecursionError:
+        raise too_deep() from None
