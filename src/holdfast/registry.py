@@ -10,8 +10,8 @@ Thing = TypeVar("Thing")
 class Registry(dict[str, Thing]):
     """Things by name, in the order they were registered.
 
-    Other packages register theirs when they are imported; an entry point in a group named after the sort, such as
-    `holdfast.guarantees`, has them imported when an unknown name is asked for, or when all names are listed.
+    Other packages offer theirs as entry points of a group named after the sort, such as `holdfast.guarantees`; they are
+    loaded when an unknown name is asked for, or when all names are listed.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ class Registry(dict[str, Thing]):
         Imports this package's own things; called before the first look.
     """
 
-    def __init__(self, sort: str, *, group: str, load: Callable[[], object]) -> None:
+    def __init__(self, sort: str, *, group: str, load: Callable[[], object] = bool) -> None:
         super().__init__()
         self.sort = sort
         self._group, self._load = group, load
@@ -61,7 +61,9 @@ class Registry(dict[str, Thing]):
         try:
             self._load()
             for point in entry_points(group=self._group):
-                point.load()
+                thing = point.load()  # may register itself
+                if point.name not in self:
+                    self.register(point.name, thing)
             self._complete = True
         finally:
             self._loading = False
