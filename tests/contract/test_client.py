@@ -188,7 +188,7 @@ def test_a_receipt_can_be_checked_by_others(asker: Any) -> None:
         ("receipt", [99], {}, hf.UnknownName),
     ],
 )
-def test_refusals_are_the_same_errors(
+def test_errors_are_the_same(
     asker: Any, verb: str, arguments: list[Any], options: dict[str, Any], error: type[Exception]
 ) -> None:
     before = asker.budget

@@ -42,12 +42,12 @@ async def talk(client: Any) -> None:
     before = await call("budget")
     priced = await call("price", query="dep_delay > 15")
     assert priced["price"]["answers"] == 1
-    assert priced["left"] == before["left"]
+    assert priced["budget"] == before["budget"]
     asked = await call("ask", query="dep_delay > 15")
     answer = asked["answer"]
     assert answer["low"] <= answer["value"] <= answer["high"]
     assert answer["cost"] > 0
-    assert asked["left"]["answers_left"] == before["left"]["answers_left"] - 1
+    assert asked["budget"]["answers_left"] == before["budget"]["answers_left"] - 1
     assert (await call("ask", query="dep_delay > 15"))["answer"]["cached"]
     shares = await call("ask", kind="histogram", query="carrier", categories=["UA", "AA"])
     assert [one["category"] for one in shares["answer"]["categories"]] == ["UA", "AA", "other"]

@@ -210,7 +210,7 @@ def test_tricks_in_headers_do_not_let_anyone_in(server: Running, headers: bytes)
         b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 50_000 + b"\r\n",
     ],
 )
-def test_broken_requests_end_in_a_refusal_and_the_server_lives(server: Running, request_: bytes) -> None:
+def test_broken_requests_are_refused_and_the_server_lives(server: Running, request_: bytes) -> None:
     try:
         answer = raw(server, request_)
     except (ConnectionError, TimeoutError):

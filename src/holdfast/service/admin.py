@@ -31,15 +31,13 @@ def _list(state: ServerState) -> list[dict[str, Any]]:
     ]
 
 
-def _create(state: ServerState, wanted: TokenIn) -> tuple[str, Token]:
+def _create(state: ServerState, body: TokenIn) -> tuple[str, Token]:
     """Create a token for datasets that exist."""
     known = state.datasets.names()
-    for name in wanted.datasets or ():
+    for name in body.datasets or ():
         if name not in known:
             raise UnknownName(f"No dataset {name!r}. There are: {', '.join(known) or 'none'}.", name=name)
-    return state.tokens.create(
-        wanted.name, admin=wanted.admin, datasets=wanted.datasets, quota=wanted.quota, days=wanted.days
-    )
+    return state.tokens.create(body.name, admin=body.admin, datasets=body.datasets, quota=body.quota, days=body.days)
 
 
 def _revoke(state: ServerState, id: str, by: Token) -> Token:
@@ -49,9 +47,9 @@ def _revoke(state: ServerState, id: str, by: Token) -> Token:
     return state.tokens.revoke(id)
 
 
-def _register(state: ServerState, wanted: DatasetIn) -> ServedDataset:
-    plan = wanted.model_dump(exclude={"name", "file"}, exclude_none=True)
-    return state.datasets.register(wanted.name, wanted.file, **plan)
+def _register(state: ServerState, body: DatasetIn) -> ServedDataset:
+    plan = body.model_dump(exclude={"name", "file"}, exclude_none=True)
+    return state.datasets.register(body.name, body.file, **plan)
 
 
 def _verify(state: ServerState, name: str, token: Token) -> Head:
@@ -70,18 +68,18 @@ async def tokens(request: Request) -> Response:
 
 
 @allow("admin")
-async def create_token(request: Request, wanted: TokenIn) -> Response:
+async def create_token(request: Request, body: TokenIn) -> Response:
     """Create a token. Its secret is in this response and nowhere else."""
     state = state_of(request)
-    secret, token = await in_thread(state, lambda: _create(state, wanted))
+    secret, token = await in_thread(state, lambda: _create(state, body))
     return json_response({"ok": True, "secret": secret, "token": token.to_dict()})
 
 
 @allow("admin")
-async def update_token(request: Request, id: TokenId, wanted: TokenUpdateIn) -> Response:
+async def update_token(request: Request, id: TokenId, body: TokenUpdateIn) -> Response:
     """Set a quota."""
     state = state_of(request)
-    token = await in_thread(state, lambda: state.tokens.set_quota(id, wanted.quota))
+    token = await in_thread(state, lambda: state.tokens.set_quota(id, body.quota))
     return json_response({"ok": True, "token": token.to_dict()})
 
 
@@ -94,11 +92,11 @@ async def revoke_token(request: Request, id: TokenId) -> Response:
 
 
 @allow("admin")
-async def register_dataset(request: Request, wanted: DatasetIn) -> Response:
+async def register_dataset(request: Request, body: DatasetIn) -> Response:
     """Serve a file from the data folder."""
     state = state_of(request)
-    overview = await in_thread(state, lambda: _register(state, wanted).overview())
-    return json_response({"ok": True, "dataset": wanted.name} | overview)
+    overview = await in_thread(state, lambda: _register(state, body).overview())
+    return json_response({"ok": True, "dataset": body.name} | overview)
 
 
 @allow("admin")

@@ -1,8 +1,8 @@
 """One question over HTTP. `Session` answers it; this adds the caller's name, quota and idempotency key.
 
 A quota is one analyst's part of a dataset's budget, counted where the budget is: in the ledger. The cost of an answer
-is reserved before it is drawn, and released after it is committed. Whoever reserves reads other reservations first and
-the ledger second, so an answer in progress is counted at least once, by any process; between commit and release it may
+is reserved before it is drawn, and released after it is committed. A request reads other reservations first and the
+ledger second, so an answer in progress is counted at least once, by any process; between commit and release it may
 be counted twice, and a retry then finds it counted once.
 """
 

@@ -75,7 +75,7 @@ class ServedDataset:
             "guarantee": self.sentence(),
             "plan": self.session.plan.to_dict(),
             "budget": self.session.budget.to_dict(),
-            "left": str(self.session.budget),
+            "text": str(self.session.budget),
             "head": {"seq": head.seq, "hash": head.hash},
             "reproducible": self.session.ledger.reproducible,
         }

@@ -31,6 +31,7 @@ from holdfast.planning.present import sentence
 from holdfast.schema import Schema
 from holdfast.service.client import answer_from_json, question_json
 from holdfast.service.errors import error_payload
+from holdfast.service.monitoring import log_error
 
 if TYPE_CHECKING:  # the server's own packages are not needed for `holdfast mcp`
     from holdfast.service.datasets import ServedDataset
@@ -114,7 +115,7 @@ def build_server(sessions: Sessions) -> MCPServer[Any]:
         def act() -> dict[str, Any]:
             session = choose(dataset)
             answer = session.ask(query, kind, **options)
-            return {"kind": kind, "answer": answer.to_dict(), "text": repr(answer), **_left(session)}
+            return {"kind": kind, "answer": answer.to_dict(), "text": repr(answer), **_budget(session)}
 
         return await _result(act)
 
@@ -136,14 +137,14 @@ def build_server(sessions: Sessions) -> MCPServer[Any]:
         def act() -> dict[str, Any]:
             session = choose(dataset)
             quote = session.price(query, kind, **options)
-            return {"price": quote.to_dict(), "text": str(quote), **_left(session)}
+            return {"price": quote.to_dict(), "text": str(quote), **_budget(session)}
 
         return await _result(act)
 
     @server.tool(annotations=read_only)
     async def budget(dataset: str | None = None) -> CallToolResult:
         """Return how many answers are left, and the margin of each."""
-        return await _result(lambda: _left(choose(dataset)) | {"text": str(choose(dataset).budget)})
+        return await _result(lambda: _budget(choose(dataset)) | {"text": str(choose(dataset).budget)})
 
     @server.tool(annotations=read_only)
     async def schema(dataset: str | None = None) -> CallToolResult:
@@ -152,7 +153,7 @@ def build_server(sessions: Sessions) -> MCPServer[Any]:
         def act() -> dict[str, Any]:
             columns = [{"name": c.name, "type": str(c.type), "nullable": c.nullable} for c in choose(dataset).schema]
             text = ", ".join(f"{column['name']} ({column['type']})" for column in columns)
-            return {"columns": columns, "text": text, **_left(choose(dataset))}
+            return {"columns": columns, "text": text, **_budget(choose(dataset))}
 
         return await _result(act)
 
@@ -169,7 +170,7 @@ def build_server(sessions: Sessions) -> MCPServer[Any]:
         def act() -> dict[str, Any]:
             if rows is queries is margin is None:
                 found = choose(dataset).plan
-                return {"plan": found.to_dict(), "text": sentence(found), **_left(choose(dataset))}
+                return {"plan": found.to_dict(), "text": sentence(found), **_budget(choose(dataset))}
             found = make_plan(rows=rows, queries=queries, margin=margin, confidence=confidence)
             return {"plan": found.to_dict(), "text": sentence(found)}
 
@@ -223,6 +224,8 @@ async def _result(act: Callable[[], dict[str, Any]]) -> CallToolResult:
         payload = {"ok": True} | await run_sync(act)
     except Exception as error:  # noqa: BLE001  the last boundary: the message of an unexpected error might quote data
         payload = error_payload(error)
+        if payload["status"] >= 500:
+            log_error("failure", error, kind=payload["kind"])
     text = str(payload["text"] if payload["ok"] else payload["error"])
     plain = json.loads(json.dumps(payload, default=str))
     return CallToolResult(
@@ -230,8 +233,8 @@ async def _result(act: Callable[[], dict[str, Any]]) -> CallToolResult:
     )
 
 
-def _left(session: Askable) -> dict[str, Any]:
-    return {"left": session.budget.to_dict()}
+def _budget(session: Askable) -> dict[str, Any]:
+    return {"budget": session.budget.to_dict()}
 
 
 def _not_none(**options: Any) -> dict[str, Any]:
@@ -287,13 +290,16 @@ class TokenSessions(Mapping[str, Askable]):
         return TokenSession(self._state, self._state.datasets.get(name, token), token)
 
     def __contains__(self, name: object) -> bool:
-        return name in list(self)
+        return name in self._names()
 
     def __iter__(self) -> Iterator[str]:
-        return (served.name for served in self._state.datasets.visible(_current.get()))
+        return iter(self._names())
 
     def __len__(self) -> int:
-        return len(list(self))
+        return len(self._names())
+
+    def _names(self) -> list[str]:
+        return [served.name for served in self._state.datasets.visible(_current.get())]
 
 
 class McpEndpoint:

@@ -106,7 +106,7 @@ class TokenStore:
     def authenticate(self, secret: str) -> Token:
         """Return the token with this secret, or refuse."""
         digest = _digest(secret)
-        with self._lookup_lock:  # whoever waits here is looked up by the first one, and then found in the cache
+        with self._lookup_lock:  # threads that wait here are served by the first one's query, through the cache
             return _require_active(self._cached(digest) or self._look_up(digest))
 
     def cached(self, secret: str) -> Token | None:
