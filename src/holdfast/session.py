@@ -210,7 +210,7 @@ class Session:
 
     def price(self, query: QueryLike | Loss | LinearLoss, kind: str = MEAN.name, **options: object) -> Price:
         """Say what a question would cost, parameters as for `ask`; reads nothing, spends nothing."""
-        return self.price_of(self.prepare(query, kind, **options))
+        return self.price_of(kind_named(kind).question(self._context, query, **options))
 
     def price_of(self, question: Question) -> Price:
         """Say what a prepared question would cost."""
@@ -219,7 +219,7 @@ class Session:
 
     def dry_run(self, query: QueryLike | Loss | LinearLoss, kind: str = MEAN.name, **options: object) -> AnyAnswer:
         """Answer from made-up rows, parameters as for `ask`: the same checks and shape, nothing read or spent."""
-        question = self.prepare(query, kind, **options)
+        question = kind_named(kind).question(self._context, query, **options)
         cost, terms = question.cost, self.plan.terms
         if cost.charge > terms.charge or cost.intervals > terms.statements:
             self._ledger.require(cost)  # could never be asked
