@@ -9,6 +9,7 @@ term is exact and reads nothing.
 
 from dataclasses import dataclass
 from functools import cached_property
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -206,7 +207,7 @@ class LossAt(ObjectiveQuery):
         """The l2 term."""
         return self.objective.l2 / 2 * float(self.point @ self.point)
 
-    @property
+    @cached_property
     def bounds(self) -> Interval:
         """The range of the loss at this point."""
         low, high = self.objective.values_at(self.point)
