@@ -137,6 +137,7 @@ class Guarantee(ABC, Generic[OfTerms]):
     name: ClassVar[str]
     version: ClassVar[int] = 1
     mechanisms: ClassVar[tuple[str, ...]]  # those that can be planned with, the usual one first
+    adaptive: ClassVar[bool] = True  # whether questions may depend on answers; "best" chooses only such guarantees
     in_order: ClassVar[bool] = False  # whether releases must follow each other as they were charged (fresh rows)
     reads: type[OfTerms]
 

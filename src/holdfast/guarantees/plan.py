@@ -345,7 +345,7 @@ class _Request:
     def allows(self, pair: tuple[str, str]) -> bool:
         """Whether the caller asked for this guarantee and mechanism, or left them open."""
         guarantee, mechanism = pair
-        if self.guarantee not in (BEST, guarantee):
+        if self.guarantee not in (BEST, guarantee) or (self.guarantee == BEST and not _class_of(guarantee).adaptive):
             return False
         if self.mechanism != BEST:
             return self.mechanism == mechanism

@@ -25,7 +25,7 @@ def ask(client: httpx.Client, key: str | None = None, verb: str = "ask", **quest
 
 
 def spent(server: Running) -> tuple[int, int, int]:
-    spent = server.desk.datasets.get("flights", server.desk.keeper).session.ledger.spent
+    spent = server.state.datasets.get("flights", server.state.admin).session.ledger.spent
     return spent.flips, spent.intervals, spent.answers
 
 
@@ -40,15 +40,15 @@ def test_a_retry_gets_the_same_answer_and_is_charged_once(server: Running) -> No
             assert spent(server) == charged
 
 
-def test_a_retry_finds_its_flips_even_if_the_response_was_never_kept(server: Running) -> None:
-    """A server that dies between committing and remembering: the key is in the ledger."""
+def test_a_retry_finds_its_flips_even_if_the_response_was_never_stored(server: Running) -> None:
+    """A server that dies between committing and storing the response: the key is in the ledger."""
     with server.client(server.token()) as client:
         question = {"kind": "flips", "query": "weekend", "count": 50}
-        keep = server.desk.asking.retries.keep
-        object.__setattr__(server.desk.asking.retries, "keep", lambda *_: None)
+        store = server.state.service.idempotency.store
+        object.__setattr__(server.state.service.idempotency, "store", lambda *_: None)
         first = ask(client, "k", **question).json()["answer"]
         charged = spent(server)
-        object.__setattr__(server.desk.asking.retries, "keep", keep)
+        object.__setattr__(server.state.service.idempotency, "store", store)
         again = ask(client, "k", **question).json()["answer"]
     assert again["bits"] == first["bits"]
     assert again["average"]["cached"]
@@ -76,16 +76,16 @@ def test_a_retry_finds_its_flips_even_if_the_response_was_never_kept(server: Run
         b"",
     ],
 )
-def test_the_short_way_of_a_question_says_what_the_long_way_says(server: Running, body: bytes) -> None:
-    """A content type that is spelt out further goes the long way, through FastAPI."""
-    said = []
+def test_the_fast_path_of_a_question_responds_like_fastapi(server: Running, body: bytes) -> None:
+    """A content type with a charset is left to FastAPI."""
+    responses = []
     with server.client(server.token()) as client:
         client.post(f"{API}/ask", json={"query": "dep_delay > 15"})
         client.post(f"{API}/ask", json={"query": "dep_delay > 15", "rows_per_query": 900})
         for kind in ("application/json", "application/json; charset=utf-8"):
             response = client.post(f"{API}/ask", content=body, headers={"Content-Type": kind})
-            said.append((response.status_code, response.json()))
-    assert said[0] == said[1]
+            responses.append((response.status_code, response.json()))
+    assert responses[0] == responses[1]
 
 
 def test_flips_without_a_key_are_new(server: Running) -> None:
@@ -94,7 +94,7 @@ def test_flips_without_a_key_are_new(server: Running) -> None:
     assert len(seqs) == 3
 
 
-def test_a_key_stands_for_one_request_of_one_person(server: Running) -> None:
+def test_a_key_stands_for_one_request_of_one_token(server: Running) -> None:
     ana, bob = server.token("ana"), server.token("bob")
     with server.client(ana) as client:
         assert ask(client, "k", query="dep_delay > 1").status_code == 200
@@ -142,7 +142,7 @@ def test_a_quota_is_spent_to_the_last_answer_and_no_further(server: Running) -> 
         refused = ask(client, query="dep_delay > 999")
         assert (refused.status_code, refused.json()["kind"]) == (409, "quota_exhausted")
         assert refused.json()["details"] | {"cost": 1, "left": 0, "total": 3} == refused.json()["details"]
-        mine = server.desk.datasets.get("flights", server.desk.keeper).session.history()["question"][0]
+        mine = server.state.datasets.get("flights", server.state.admin).session.history()["question"][0]
         free = ask(client, query=mine.removeprefix("share of "))
         assert free.json()["answer"]["cached"]
         assert client.get("/api/v1/me").json()["left"]["flights"]["quota"] == 0
@@ -159,13 +159,13 @@ def test_a_refused_question_gives_its_reservation_back(server: Running) -> None:
 def test_a_batch_answers_in_order_and_refuses_one_by_one(server: Running) -> None:
     asks = [{"query": "dep_delay > 1"}, {"query": "no_such > 1"}, {"query": "weekend"}, {"query": "dep_delay > 1"}]
     with server.client(server.token()) as client:
-        said = client.post(f"{API}/batch", json={"asks": asks}, headers={"Idempotency-Key": "b"}).json()
-        assert [one["ok"] for one in said["results"]] == [True, False, True, True]
-        assert said["results"][1]["kind"] == "unknown_name"
-        assert said["results"][3]["answer"]["cached"]
+        response = client.post(f"{API}/batch", json={"asks": asks}, headers={"Idempotency-Key": "b"}).json()
+        assert [one["ok"] for one in response["results"]] == [True, False, True, True]
+        assert response["results"][1]["kind"] == "unknown_name"
+        assert response["results"][3]["answer"]["cached"]
         charged = spent(server)
         again = client.post(f"{API}/batch", json={"asks": asks}, headers={"Idempotency-Key": "b"}).json()
-        assert again["results"] == said["results"]
+        assert again["results"] == response["results"]
         assert spent(server) == charged
         assert client.post(f"{API}/batch", json={"asks": asks * 26}).status_code == 422
 
@@ -197,10 +197,10 @@ def test_prices_and_dry_runs_change_nothing(server: Running) -> None:
     assert spent(server) == (0, 0, 0)
 
 
-def test_the_keeper_registers_a_file_of_the_data_folder_only(server: Running, tmp_path: Path) -> None:
+def test_the_admin_registers_a_file_of_the_data_folder_only(server: Running, tmp_path: Path) -> None:
     table(tmp_path, 3_000, "trains")
     table(tmp_path.parent, 3_000, "secret")
-    with server.client(server.token("keeper", keeper=True)) as client:
+    with server.client(server.token("admin", admin=True)) as client:
         made = client.post("/api/v1/datasets", json={"name": "rail", "file": "trains.parquet", "queries": 5})
         assert made.status_code == 200, made.text
         assert client.get("/api/v1/datasets/rail/plan").json()["plan"]["queries"] == 5
@@ -217,14 +217,14 @@ def test_the_keeper_registers_a_file_of_the_data_folder_only(server: Running, tm
 
 
 def test_tokens_are_made_changed_and_revoked_over_the_api(server: Running) -> None:
-    with server.client(server.token("keeper", keeper=True)) as client:
+    with server.client(server.token("admin", admin=True)) as client:
         made = client.post("/api/v1/tokens", json={"name": "eve", "datasets": ["flights"], "quota": 2}).json()
-        id = made["person"]["id"]
-        with server.client(made["token"]) as eve:
+        id = made["token"]["id"]
+        with server.client(made["secret"]) as eve:
             assert ask(eve, query="dep_delay > 1").status_code == 200
             assert ask(eve, query="dep_delay > 2").status_code == 200
             assert ask(eve, query="dep_delay > 3").status_code == 409
-            assert client.patch(f"/api/v1/tokens/{id}", json={"quota": 3}).json()["person"]["quota"] == 3
+            assert client.patch(f"/api/v1/tokens/{id}", json={"quota": 3}).json()["token"]["quota"] == 3
             assert ask(eve, query="dep_delay > 3").status_code == 200
             listed = {one["id"]: one for one in client.get("/api/v1/tokens").json()["tokens"]}
             assert listed[id]["used"] == {"flights": 3}
@@ -236,9 +236,9 @@ def test_tokens_are_made_changed_and_revoked_over_the_api(server: Running) -> No
 
 
 def test_every_page_is_also_json(server: Running) -> None:
-    with server.client(server.token("keeper", keeper=True)) as client:
+    with server.client(server.token("admin", admin=True)) as client:
         ask(client, query="dep_delay > 15")
-        for page in ("/", "/datasets/flights", "/datasets/flights/history", "/plan", "/keeper"):
+        for page in ("/", "/datasets/flights", "/datasets/flights/history", "/plan", "/admin"):
             html = client.get(page, headers={"Accept": "text/html"})
             assert html.headers["content-type"].startswith("text/html"), page
             assert "<h1>" in html.text
@@ -251,7 +251,7 @@ def test_every_page_is_also_json(server: Running) -> None:
                 assert data.json()["ok"] is True
 
 
-def test_forms_say_what_the_api_says(server: Running) -> None:
+def test_forms_ask_like_the_api(server: Running) -> None:
     with server.client(server.token("ana")) as client:
         forms: list[dict[str, str]] = [
             {"kind": "mean", "query": "distance", "low": "0", "high": "5000", "where": "carrier = 'UA'"},
@@ -290,14 +290,14 @@ def test_forms_say_what_the_api_says(server: Running) -> None:
             ({}, "must be declared as (low, high)"),
             ({"target_low": "0", "target_high": "5000", "box_low": "0", "box_high": "1"}, "either radius or box"),
             ({"loss": "guess"}, "loss.name"),
-            ({"kind": "mean"}, "Say what to ask about each row"),
+            ({"kind": "mean"}, "Enter a query"),
         ):
             refused = client.post("/datasets/flights/ask", data=model | change, headers={"Accept": "text/html"})
             assert refused.status_code == (404 if words == "no_such" else 422), (change, refused.text)
             assert words in refused.text, change
 
 
-def test_where_to_look_for_a_minimum_is_said_in_every_way_the_session_knows(server: Running) -> None:
+def test_the_domain_of_a_minimum_can_be_given_in_every_way(server: Running) -> None:
     loss = {"name": "logistic", "features": {"distance": [0, 5000], "weekend": None}, "target": "carrier = 'UA'"}
     with server.client(server.token("ana")) as client:
 

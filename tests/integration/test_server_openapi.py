@@ -17,7 +17,7 @@ from hypothesis import settings as effort
 from schemathesis import GenerationMode
 from schemathesis.config import SchemathesisConfig
 
-from holdfast.service.rates import Rates
+from holdfast.service.limits import RateLimiter
 from serving import Running, settings, table
 
 KINDS = ("dep_delay > 15", "weekend", "carrier = 'UA'", "distance", "1=1", "no_such", "sum(x)")
@@ -46,7 +46,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("described")
     plan = {"queries": 10_000, "flips": 10_000}
     with Running(settings(table(folder, 5_000), dataset=plan, data_folder=str(folder))) as running:
-        running.desk.strangers = Rates(1e6, 10**6)  # wrong tokens are tried often
+        running.state.failed_sign_ins = RateLimiter(1e6, 10**6)  # wrong tokens are tried often
         yield running
 
 
@@ -103,10 +103,10 @@ def try_everything(server: Running, mode: GenerationMode, examples: int, check: 
 
 @pytest.mark.parametrize("mode", list(GenerationMode))
 def test_the_server_says_what_is_described(server: Running, mode: GenerationMode) -> None:
-    keeper = {"Authorization": f"Bearer {server.token('keeper', keeper=True)}"}
+    admin = {"Authorization": f"Bearer {server.token('admin', admin=True)}"}
 
     def check(case: Any) -> None:
-        response = case.call_and_validate(headers=keeper)
+        response = case.call_and_validate(headers=admin)
         if mode is GenerationMode.POSITIVE and response.status_code == 422:
             assert "problems" not in response.json()["details"], response.text
 
@@ -117,7 +117,7 @@ def test_the_server_says_what_is_described(server: Running, mode: GenerationMode
 
 
 def test_what_can_be_asked_is_answered(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    keeper = {"Authorization": f"Bearer {server.token('keeper', keeper=True)}"}
+    admin = {"Authorization": f"Bearer {server.token('admin', admin=True)}"}
     monkeypatch.setitem(fitting, "askable", True)
     answered = set()
 
@@ -125,7 +125,7 @@ def test_what_can_be_asked_is_answered(server: Running, monkeypatch: pytest.Monk
         verb = case.operation.path.rpartition("/")[2]
         if verb in ("ask", "price", "dry-run", "batch") and case.path_parameters["name"] == "flights":
             case.headers.pop("Idempotency-Key", None)  # a key used before, for another question, is refused
-            response = case.call_and_validate(headers=keeper)
+            response = case.call_and_validate(headers=admin)
             assert response.status_code == 200, response.text
             assert all(one["ok"] for one in response.json().get("results", []))
             answered.add(verb)

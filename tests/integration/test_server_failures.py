@@ -1,4 +1,4 @@
-"""When something behind the server is slow, gone or broken: a clear refusal, nothing charged twice, nothing leaked."""
+"""When something behind the server is slow, gone or broken: a clear error, nothing charged twice, nothing leaked."""
 
 import logging
 import threading
@@ -17,17 +17,17 @@ API = "/api/v1/datasets/flights"
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Running]:
-    with Running(settings(table(tmp_path), slowest=1.0)) as running:
+    with Running(settings(table(tmp_path), timeout=1.0)) as running:
         yield running
 
 
 def session_of(server: Running) -> Any:
-    return server.desk.datasets.get("flights", server.desk.keeper).session
+    return server.state.datasets.get("flights", server.state.admin).session
 
 
-def is_refusal(response: httpx.Response, status: int, kind: str) -> None:
-    said = response.json()
-    assert (response.status_code, said["status"], said["kind"], said["ok"]) == (status, status, kind, False)
+def is_error(response: httpx.Response, status: int, kind: str) -> None:
+    payload = response.json()
+    assert (response.status_code, payload["status"], payload["kind"], payload["ok"]) == (status, status, kind, False)
 
 
 def test_an_answer_that_takes_too_long_can_be_fetched_later(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,7 +41,7 @@ def test_an_answer_that_takes_too_long_can_be_fetched_later(server: Running, mon
     monkeypatch.setattr(type(rows), "tally", slow)
     question, key = {"query": "dep_delay > 15"}, {"Idempotency-Key": "late"}
     with server.client(server.token()) as client:
-        is_refusal(client.post(f"{API}/ask", json=question, headers=key), 503, "service_unavailable")
+        is_error(client.post(f"{API}/ask", json=question, headers=key), 503, "service_unavailable")
         assert client.get("/health").status_code == 200
         go.set()
         wait_until(lambda: session_of(server).ledger.spent.answers == 1)
@@ -64,11 +64,11 @@ def test_slow_drawing_does_not_hold_the_ledger(server: Running, monkeypatch: pyt
     monkeypatch.setattr(type(rows), "tally", slow)
     token = server.token()
 
-    def dawdle() -> None:
+    def ask_slowly() -> None:
         with server.client(token) as client:
             client.post(f"{API}/ask", json={"query": "dep_delay > 1"})
 
-    waiting = threading.Thread(target=dawdle)
+    waiting = threading.Thread(target=ask_slowly)
     waiting.start()
     wait_until(first.locked)
     with server.client(token) as client:
@@ -93,18 +93,18 @@ def test_a_client_that_hangs_up_leaves_nothing_held(server: Running) -> None:
         assert client.post(f"{API}/ask", json={"query": "weekend"}).status_code == 200
 
 
-def test_a_ledger_that_is_gone_is_said_and_not_ready(server: Running, tmp_path: Path) -> None:
+def test_a_missing_ledger_is_reported(server: Running, tmp_path: Path) -> None:
     with server.client(server.token()) as client:
         assert client.get("/ready").status_code == 200
         (ledger,) = tmp_path.glob("*.ledger")
         ledger.rename(tmp_path / "elsewhere")
         refused = client.post(f"{API}/ask", json={"query": "weekend"})
-        is_refusal(refused, 503, "ledger_unavailable")
+        is_error(refused, 503, "ledger_unavailable")
         (tmp_path / "elsewhere").rename(ledger)
         assert client.post(f"{API}/ask", json={"query": "weekend"}).status_code == 200
 
 
-def test_what_nobody_foresaw_is_a_refusal_without_words(
+def test_the_text_of_an_unexpected_error_is_withheld(
     server: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capfd: Any
 ) -> None:
     def broken(*_: Any, **__: Any) -> None:
@@ -119,27 +119,27 @@ def test_what_nobody_foresaw_is_a_refusal_without_words(
             assert response.status_code == 500
             assert "42.4242" not in response.text
             assert response.headers["x-content-type-options"] == "nosniff"
-    complaint = next(record for record in caplog.records if record.levelname == "ERROR")
-    assert complaint.facts["error"] == "ZeroDivisionError"  # type: ignore[attr-defined]
-    assert any("broken" in line for line in complaint.facts["where"])  # type: ignore[attr-defined]
+    failure = next(record for record in caplog.records if record.levelname == "ERROR")
+    assert failure.facts["error"] == "ZeroDivisionError"  # type: ignore[attr-defined]
+    assert any("broken" in line for line in failure.facts["where"])  # type: ignore[attr-defined]
     assert "42.4242" not in str([record.__dict__ for record in caplog.records])
     printed = capfd.readouterr()
     assert "42.4242" not in printed.out + printed.err
 
 
-def test_reservations_of_a_process_that_died_run_out(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast.service import quotas
+def test_reservations_of_a_process_that_died_expire(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    from holdfast.service import ask
 
-    usage = server.desk.datasets.get("flights", server.desk.keeper).usage
+    usage = server.state.datasets.get("flights", server.state.admin).usage
     held = {"analyst": "ana", "dataset": "flights", "quota": 1, "answers": 1}
-    monkeypatch.setattr(quotas, "LONGEST_ASK", 0.2)
-    dying = server.desk.asking.quotas.reserved(usage, **held)
+    monkeypatch.setattr(ask, "RESERVATION_SECONDS", 0.2)
+    dying = server.state.service.quotas.reserve(usage, **held)
     dying.__enter__()  # and never released
     with server.client(server.token("ana", quota=1)) as client:
-        monkeypatch.setattr(quotas, "LONGEST_ASK", 120.0)
+        monkeypatch.setattr(ask, "RESERVATION_SECONDS", 120.0)
         refused = client.post(f"{API}/ask", json={"query": "weekend"})
         if refused.status_code != 200:  # a slow machine may need longer than the reservation lasts
-            is_refusal(refused, 409, "quota_exhausted")
+            is_error(refused, 409, "quota_exhausted")
         time.sleep(0.25)
         assert client.post(f"{API}/ask", json={"query": "weekend"}).status_code == 200
     del dying

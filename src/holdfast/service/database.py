@@ -1,8 +1,8 @@
-"""What the server keeps beside the ledgers. Secrets are kept as digests only.
+"""The token database: tokens, sign-ins, idempotency keys, quota reservations, registered datasets.
 
-Two engines on one database. `durable` waits for the disk: a revoked token stays revoked. `light` does not wait: what it
-writes (retries, reservations) survives the end of the process, and losing it with the machine's power costs nobody
-anything, since the answers themselves are in the ledger.
+Secrets are stored as digests only. There are two engines on one database. `durable` syncs every commit: a revoked token
+stays revoked. `relaxed` does not: what it writes (idempotency keys, reservations) survives a killed process, and losing
+it in a power failure is harmless, since the answers themselves are in the ledger.
 """
 
 from collections.abc import Iterator
@@ -28,9 +28,7 @@ from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 
 from holdfast.errors import InvalidArgument, LedgerUnavailable, MissingExtra
 
-UNREACHABLE = (
-    "The database of tokens cannot be used just now. Check that it is there and may be written, then try again."
-)
+UNREACHABLE = "The token database is unavailable. Check that it exists and is writable, then try again."
 metadata = MetaData()
 tokens = Table(
     "holdfast_tokens",
@@ -38,14 +36,14 @@ tokens = Table(
     Column("id", String(32), primary_key=True),
     Column("digest", String(64), nullable=False, unique=True),
     Column("name", String(100), nullable=False),
-    Column("keeper", Boolean, nullable=False),
+    Column("admin", Boolean, nullable=False),
     Column("datasets", Text, nullable=False),  # JSON list of names, or "*"
     Column("quota", BigInteger),
     Column("created", Float, nullable=False),
     Column("expires", Float),
     Column("revoked", Float),
 )
-sign_ins = Table(  # cookies (made from a token) and one-time links (not used yet)
+sign_ins = Table(  # cookies, and one-time links that were not used yet
     "holdfast_sign_ins",
     metadata,
     Column("digest", String(64), primary_key=True),
@@ -53,8 +51,8 @@ sign_ins = Table(  # cookies (made from a token) and one-time links (not used ye
     Column("once", Boolean, nullable=False),
     Column("expires", Float, nullable=False),
 )
-retries = Table(
-    "holdfast_retries",
+idempotency_keys = Table(
+    "holdfast_idempotency_keys",
     metadata,
     Column("digest", String(64), primary_key=True),
     Column("request", String(64), nullable=False),
@@ -70,61 +68,61 @@ reservations = Table(
     Column("answers", BigInteger, nullable=False),
     Column("expires", Float, nullable=False),
 )
-registered = Table(
-    "holdfast_registered",
+registered_datasets = Table(
+    "holdfast_registered_datasets",
     metadata,
     Column("name", String(100), primary_key=True),
     Column("settings", Text, nullable=False),
 )
 
 
-class Tables:
-    """The database of people: one engine that waits for the disk, one that does not."""
+class TokenDatabase:
+    """One database, two engines: `durable` syncs every commit, `relaxed` does not."""
 
     def __init__(self, url: str) -> None:
         try:
-            where = make_url(url)
-        except (ArgumentError, ValueError):  # the text may hold a password: do not quote it
-            raise InvalidArgument("database must be a database URL; got one that cannot be read.") from None
-        if where.get_backend_name() == "postgresql":
-            where = where.set(drivername="postgresql+psycopg")
+            parsed = make_url(url)
+        except (ArgumentError, ValueError):  # it may contain a password: do not quote it
+            raise InvalidArgument("database must be a database URL; got one that cannot be parsed.") from None
+        if parsed.get_backend_name() == "postgresql":
+            parsed = parsed.set(drivername="postgresql+psycopg")
         try:
-            self.durable = _engine(where, durable=True)
-            self.light = _engine(where, durable=False)
+            self.durable = _engine(parsed, durable=True)
+            self.relaxed = _engine(parsed, durable=False)
         except ImportError:
             raise MissingExtra(
                 "A server on PostgreSQL needs psycopg. Install it with: pip install 'holdfast[postgres]'.",
                 extra="postgres",
             ) from None
-        with translated():
+        with translate_errors():
             try:
                 metadata.create_all(self.durable)
-            except SQLAlchemyError:  # another process made them at the same moment; if not, this says why
+            except SQLAlchemyError:  # another process created them at the same moment; if not, this raises why
                 metadata.create_all(self.durable)
 
     def close(self) -> None:
-        """Let go of every connection."""
+        """Close every connection."""
         self.durable.dispose()
-        self.light.dispose()
+        self.relaxed.dispose()
 
 
 def _engine(url: Any, *, durable: bool) -> Engine:
     if url.get_backend_name() != "sqlite":
         engine = create_engine(url, pool_pre_ping=True, pool_size=5, max_overflow=20)
         setting = f"SET synchronous_commit TO {'on' if durable else 'off'}"
-        event.listen(engine, "connect", lambda connection, _: _run(connection, setting))
+        event.listen(engine, "connect", lambda connection, _: _execute(connection, setting))
         return engine
     engine = create_engine(url, connect_args={"timeout": 60, "check_same_thread": False})
 
-    def prepare(connection: Any, _: Any) -> None:
+    def set_pragmas(connection: Any, _: Any) -> None:
         for pragma in ("journal_mode=WAL", f"synchronous={'FULL' if durable else 'NORMAL'}"):
-            _run(connection, f"PRAGMA {pragma}")
+            _execute(connection, f"PRAGMA {pragma}")
 
-    event.listen(engine, "connect", prepare)
+    event.listen(engine, "connect", set_pragmas)
     return engine
 
 
-def _run(connection: Any, statement: str) -> None:
+def _execute(connection: Any, statement: str) -> None:
     cursor = connection.cursor()
     cursor.execute(statement)
     cursor.close()
@@ -132,9 +130,9 @@ def _run(connection: Any, statement: str) -> None:
 
 
 @contextmanager
-def writing(engine: Engine) -> Iterator[Connection]:
-    """One transaction; on SQLite it takes the write lock at once, so that what it read cannot change under it."""
-    with translated(), engine.connect() as connection:
+def write_transaction(engine: Engine) -> Iterator[Connection]:
+    """Open a transaction; SQLite takes the write lock at once, so that what was read cannot change before the write."""
+    with translate_errors(), engine.connect() as connection:
         if engine.dialect.name == "sqlite":
             connection.exec_driver_sql("BEGIN IMMEDIATE")
         yield connection
@@ -142,15 +140,15 @@ def writing(engine: Engine) -> Iterator[Connection]:
 
 
 @contextmanager
-def reading(engine: Engine) -> Iterator[Connection]:
-    """A short read."""
-    with translated(), engine.connect() as connection:
+def read_transaction(engine: Engine) -> Iterator[Connection]:
+    """Open a short read."""
+    with translate_errors(), engine.connect() as connection:
         yield connection
 
 
 @contextmanager
-def translated() -> Iterator[None]:
-    """Turn the driver's errors into ours."""
+def translate_errors() -> Iterator[None]:
+    """Raise the driver's errors as ours."""
     try:
         yield
     except OperationalError as error:
