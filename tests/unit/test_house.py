@@ -1,4 +1,4 @@
-"""Who may import whom, read from the source; what `import holdfast` must not load; theorems; doctests."""
+"""The house: who may import whom, comparisons by name, what `import holdfast` must not load; theorems; doctests."""
 
 import ast
 import doctest
@@ -12,28 +12,37 @@ from pathlib import Path
 import pytest
 
 import holdfast
+from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.mathematics.theorem import REGISTRY
+from holdfast.mechanisms import MECHANISMS
+from holdfast.questions import KINDS
 
 SOURCE = Path(holdfast.__file__).parent
 ROOT = SOURCE.parents[1]
 
-# Each line may import from the lines before it and from its own package.
-LAYERS = (
-    ("errors",),
-    ("check", "rng", "schema"),
-    ("guarantees",),
-    ("queries", "rows"),
-    ("mechanisms",),
-    ("planning", "ledger"),
-    ("certify", "answer", "budget", "history", "beginning"),
-    ("questions",),
-    ("session",),
+# A room may import from the rooms before it and from itself; every room is on the list, and nothing else is.
+ROOMS = (
+    "errors",
+    "check",
+    "schema",
+    "randomness",
+    "registry",
+    "guarantees",
+    "queries",
+    "rows",
+    "mechanisms",
+    "ledger",
+    "optimize",
+    "answer",
+    "questions",
+    "session",
+    "sklearn",
+    "lab",
+    "service",
+    "cli",
 )
-HEIGHT = {package: height for height, line in enumerate(LAYERS) for package in line}
-TOP = len(LAYERS)  # everything else: descent, analysts, plots, command line, server, ...
-
-# The one step upwards, taken when it is needed: a session hands `minimize` on to the optimiser.
-UPWARDS = {("session", "optimise.question.minimize")}
+# The ledger knows nothing of guarantees, rows or questions: what it keeps is plain JSON.
+NARROW = {"ledger": {"errors", "check"}, "schema": {"errors"}, "registry": set(), "randomness": {"check"}}
 
 HEAVY = ("sqlalchemy", "opendp", "scipy.stats", "pandas", "matplotlib", "pyarrow", "sqlglot", "fastapi", "altair")
 
@@ -78,44 +87,111 @@ def imported(module: str, source: str) -> set[str]:
     return found
 
 
-def height(module: str) -> int:
-    return HEIGHT.get(module.split(".")[0], TOP)
+def room(module: str) -> str:
+    return module.split(".")[0]
 
 
 def violations(module: str, source: str) -> list[str]:
     """What this module imports and may not."""
-    own = module.split(".")[0]
-    wrong = []
-    for other in imported(module, source):
-        package = other.split(".")[0]
-        if package == own or package.startswith("__") or (module, other) in UPWARDS:
-            continue
-        if own == "ledger":
-            allowed = package in ("errors", "check")
-        elif height(module) == height(other) < TOP:
-            allowed = own == "rows" and other.startswith("queries.base")
-            allowed = allowed or {own, package} <= {"check", "rng", "schema"}
-            allowed = allowed or {own, package} <= {"certify", "answer", "budget", "history"}
-        else:
-            allowed = height(other) <= height(module)
-        if not allowed:
-            wrong.append(f"{module} imports {other}")
-    return wrong
+    own = room(module)
+    above = NARROW.get(own, set(ROOMS[: ROOMS.index(own)]))
+    others = {other for other in imported(module, source) if not other.startswith("__")}
+    return [f"{module} imports {other}" for other in sorted(others) if room(other) not in above | {own}]
+
+
+def test_every_room_is_on_the_list():
+    assert {room(module) for module in MODULES} == set(ROOMS)
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_a_module_imports_only_what_lies_below_it(module):
+def test_a_module_imports_only_from_rooms_above(module):
     assert violations(module, file_of(module).read_text()) == []
+
+
+def module_graph() -> dict[str, set[str]]:
+    """Which module imports which, inside functions too."""
+    graph = {}
+    for module in MODULES:
+        names = imported(module, file_of(module).read_text())
+        found = {name if name in MODULES else name.rpartition(".")[0] for name in names}
+        graph[module] = {name for name in found if name in MODULES and name != module}
+    return graph
+
+
+def cycle(graph: dict[str, set[str]]) -> list[str]:
+    """Return modules that import each other in a circle; nothing if there are none."""
+    done: set[str] = set()
+
+    def search(module: str, path: list[str]) -> list[str]:
+        if module in path:
+            return [*path[path.index(module) :], module]
+        if module in done:
+            return []
+        for other in sorted(graph[module]):
+            if found := search(other, [*path, module]):
+                return found
+        done.add(module)
+        return []
+
+    return next((found for module in sorted(graph) if (found := search(module, []))), [])
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    assert cycle(module_graph()) == []
+
+
+def test_a_circle_is_found():
+    graph = module_graph()
+    graph["errors"] = {"session"}
+    assert cycle(graph)
+
+
+def compared_names(source: str, names: set[str]) -> list[int]:
+    """The lines on which something is compared, or matched, with one of these names."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            parts = [part for side in sides for part in (getattr(side, "elts", None) or [side])]
+        elif isinstance(node, ast.MatchValue):
+            parts = [node.value]
+        else:
+            continue
+        if any(isinstance(part, ast.Constant) and part.value in names for part in parts):
+            found.append(node.lineno)
+    return found
+
+
+NAMES = {*GUARANTEES.names(), *MECHANISMS.names(), *KINDS.names(), "share", "group"}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_nobody_compares_with_the_name_of_a_guarantee_mechanism_or_kind(module):
+    assert compared_names(file_of(module).read_text(), NAMES) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'if plan.guarantee == "posterior":\n    pass',
+        'ok = kind in ("mean", "other")',
+        'match kind:\n    case "histogram":\n        pass',
+    ],
+)
+def test_a_comparison_by_name_is_found(source):
+    assert compared_names(source, NAMES) == [1] or compared_names(source, NAMES) == [2]
 
 
 @pytest.mark.parametrize(
     ("module", "line"),
     [
-        ("guarantees.coins", "from holdfast.planning import plan"),
-        ("rows.local", "from holdfast.queries import mean"),
-        ("queries.words", "import holdfast.rows.source"),
-        ("ledger.chain", "from holdfast import rng"),
-        ("ledger.chain", "def f():\n    from ..planning import plan"),
+        ("guarantees.posterior", "from holdfast.questions import mean"),
+        ("rows.local", "from holdfast.mechanisms import coins"),
+        ("queries.build", "import holdfast.rows.source"),
+        ("ledger.chain", "from holdfast import randomness"),
+        ("ledger.chain", "def f():\n    from ..guarantees import plan"),
+        ("optimize.fit", "from holdfast.questions.question import Drawing"),
+        ("lab.attack", "from holdfast.cli import output"),
         ("mechanisms.coins", "try:\n    pass\nexcept ValueError:\n    from holdfast import session"),
         ("session", "from holdfast.service import app"),
         ("errors", "from holdfast import check"),
@@ -127,8 +203,8 @@ def test_a_forbidden_import_is_caught(module, line):
 
 def test_imports_for_the_type_checker_alone_do_not_count():
     source = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from holdfast.session import Session"
-    assert violations("guarantees.coins", source) == []
-    assert violations("guarantees.coins", source + "\nelse:\n    from holdfast.session import Session")
+    assert violations("guarantees.posterior", source) == []
+    assert violations("guarantees.posterior", source + "\nelse:\n    from holdfast.session import Session")
 
 
 def test_importing_holdfast_stays_light():
