@@ -1,12 +1,12 @@
-"""Flights that never took off: a population whose every mean is known by formula.
+"""Made-up flights: a population whose means are all known by formula.
 
 carrier     one of CARRIERS, with its share
 dep_delay   minutes: -10 + an exponential time, longer for some carriers
-distance    uniform from 100 to a farthest distance of the carrier's
+distance    uniform from 100 to the carrier's farthest distance
 hour        of departure, 5 to 22, equally likely
-outcome     a fair coin: nothing predicts it ...
-hint        ... but this one, which agrees with it in 60 of 100 rows
-s000 ...    fair coins, independent of everything: any rule made of them is right about `outcome` half the time
+outcome     a fair coin; nothing predicts it except
+hint        which equals it in 60 % of rows
+s000 ...    signals: fair coins, independent of everything; a rule made of them predicts `outcome` half the time
 """
 
 from dataclasses import dataclass
@@ -18,15 +18,17 @@ import polars as pl
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from holdfast.lab.populations import fair_bits
+
 SIGNALS = 142  # 10,011 pairs
 EARLIEST = -10.0
 NEAREST = 100.0
-HINT = 0.6
+HINT = 0.6  # how often `hint` equals `outcome`
 
 
 @dataclass(frozen=True)
 class Carrier:
-    """A carrier: its share of flights, its mean time of delay and its farthest flight."""
+    """A carrier: its share of flights, its mean delay after the earliest departure, and its farthest flight."""
 
     name: str
     share: float
@@ -84,7 +86,7 @@ def draw(rows: int, rng: Generator, *, signals: int = SIGNALS) -> pl.DataFrame:
     which = rng.choice(len(CARRIERS), size=rows, p=[each.share for each in CARRIERS])
     delay = np.array([each.delay for each in CARRIERS])[which]
     farthest = np.array([each.farthest for each in CARRIERS])[which]
-    outcome = _coins(rng, rows)
+    outcome = fair_bits(rng, rows)
     columns: dict[str, NDArray[np.generic] | pl.Series] = {
         "carrier": pl.Series([each.name for each in CARRIERS])[which],
         "dep_delay": EARLIEST + delay * rng.standard_exponential(rows),
@@ -93,14 +95,9 @@ def draw(rows: int, rng: Generator, *, signals: int = SIGNALS) -> pl.DataFrame:
         "outcome": outcome,
         "hint": outcome ^ (rng.random(rows) >= HINT),
     }
-    return pl.DataFrame(columns | {signal(index): _coins(rng, rows) for index in range(signals)})
+    return pl.DataFrame(columns | {signal(index): fair_bits(rng, rows) for index in range(signals)})
 
 
 def write(path: Path, rows: int, rng: Generator, *, signals: int = SIGNALS) -> None:
     """Write a sample of the population as Parquet."""
     draw(rows, rng, signals=signals).write_parquet(path, compression="uncompressed")
-
-
-def _coins(rng: Generator, rows: int) -> NDArray[np.bool_]:
-    packed = np.frombuffer(rng.bytes((rows + 7) // 8), dtype=np.uint8)
-    return np.unpackbits(packed, count=rows).view(np.bool_)

@@ -1,4 +1,4 @@
-"""Figures are written, legible in size, and missing matplotlib is said."""
+"""Figures are written at the right size, and a missing matplotlib is reported."""
 
 import struct
 import sys
@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.errors import MissingExtra
 from holdfast.lab import attack
-from holdfast.lab.plots import DOTS, LOOKS, PANEL, Level, Panel, Series, attack_picture, draw
+from holdfast.lab.plots import DPI, PANEL_INCHES, STYLES, Level, Panel, Series, attack_picture, draw
 
 
 def size_of(path) -> tuple[int, int]:
@@ -16,14 +16,14 @@ def size_of(path) -> tuple[int, int]:
     return struct.unpack(">II", head[16:24])
 
 
-def test_panels_stand_side_by_side(tmp_path):
-    panel = Panel("title", "x", "y", [Series("coins", [1, 10], [1, 2], [0.5, 1.5], [1.5, 2.5])], logs="xy")
+def test_panels_are_drawn_side_by_side(tmp_path):
+    panel = Panel("title", "x", "y", [Series("coins", [1, 10], [1, 2], [0.5, 1.5], [1.5, 2.5])], log="xy")
     other = Panel(
         "title", "", "y", [Series("a", [0, 1], [1, 2], [0, 1], [2, 3], line="")], [Level("one", 1.0)],
         categories=["first", "second"],
     )  # fmt: skip
     draw([panel, other], tmp_path / "deep" / "figure.png")
-    assert size_of(tmp_path / "deep" / "figure.png") == (round(2 * PANEL[0] * DOTS), round(PANEL[1] * DOTS))
+    assert size_of(tmp_path / "deep" / "figure.png") == (round(2 * PANEL_INCHES[0] * DPI), round(PANEL_INCHES[1] * DPI))
 
 
 def test_an_attack_draws_itself(tmp_path):
@@ -34,12 +34,12 @@ def test_an_attack_draws_itself(tmp_path):
 
 
 def test_no_two_mechanisms_look_alike():
-    looks = {name: look for name, look in LOOKS.items() if name != "session"}
-    assert len(set(looks.values())) == len(looks)
-    assert len({marker for _, marker in looks.values()}) == len(looks)
+    styles = {name: style for name, style in STYLES.items() if name != "session"}
+    assert len(set(styles.values())) == len(styles)
+    assert len({marker for _, marker in styles.values()}) == len(styles)
 
 
-def test_missing_matplotlib_is_said(tmp_path, monkeypatch):
+def test_missing_matplotlib_is_reported(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingExtra, match=r"holdfast\[plot\]"):
         draw([Panel("t", "x", "y", [])], tmp_path / "none.png")

@@ -1,4 +1,4 @@
-"""What an experiment is: a run that gives plain numbers, and the section and panels made from them alone."""
+"""What an experiment is: a run that gives plain numbers, and text and figures made from these numbers alone."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Results = dict[str, Any]
 
 @dataclass(frozen=True)
 class Experiment:
-    """`run(size, seed, processes)` measures; `section` writes Markdown and `panels` a figure from the saved numbers."""
+    """`run(size, seed, processes)` measures; `section` and `panels` make Markdown and a figure of the saved numbers."""
 
     name: str
     title: str
@@ -43,7 +43,7 @@ def spaced(low: float, high: float, count: int) -> list[float]:
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return a Markdown table; numbers to the right."""
+    """Return a Markdown table; all columns but the first are aligned to the right."""
     lines = ["| " + " | ".join(headings) + " |", "|" + "|".join(["---"] + ["---:"] * (len(headings) - 1)) + "|"]
     lines += ["| " + " | ".join(map(str, row)) + " |" for row in rows]
     return "\n".join(lines)
