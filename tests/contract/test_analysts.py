@@ -99,7 +99,9 @@ def test_the_population_has_the_mean_of_every_question(analyst):
 
 
 def test_it_can_question_a_session(analyst):
-    with Session(dict(sample(analyst)), queries=2 * QUERIES, seed=1) as session:
-        exchanges = list(converse(analyst.ask(ROWS, np.random.default_rng(2)), SessionOracle(session)))
+    rows = 2_000  # enough for a plan that says something
+    data = analyst.population(rows).draw(rows, np.random.default_rng(1))
+    with Session(dict(data), queries=2 * QUERIES, seed=1) as session:
+        exchanges = list(converse(analyst.ask(rows, np.random.default_rng(2)), SessionOracle(session)))
         assert len(exchanges) == QUERIES
         assert session.budget.answers_left == QUERIES

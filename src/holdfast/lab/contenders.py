@@ -30,10 +30,10 @@ from holdfast.guarantees.split import Split
 from holdfast.lab.analysts import Dialogue
 from holdfast.lab.baselines import FullGaussian, FullLaplace, Naive, Releaser, Thresholdout
 from holdfast.lab.populations import RowQuestion
-from holdfast.mechanisms import MECHANISMS
 from holdfast.mechanisms.coins import Coins
 from holdfast.mechanisms.fresh_rows import FreshRows
 from holdfast.mechanisms.laplace import Laplace
+from holdfast.questions.question import Drawing, mechanism_of
 from holdfast.rows.source import RowSource
 
 if TYPE_CHECKING:
@@ -116,21 +116,14 @@ class PlanOracle:
 
     def __init__(self, plan: Plan, source: RowSource, rng: Generator) -> None:
         # A ledger would fix the order in which fresh rows are used up; here the world's generator does.
-        self._guarantee = plan.standing.begin(int(rng.integers(0, 2**48)))
-        self._draws, self._spent = plan.rows_per_query, 0
-        self._source, self._rng = source, rng
+        self._drawing = Drawing(source, rng, plan.standing.begin(int(rng.integers(0, 2**48))))
+        self._draws = plan.rows_per_query
 
     def answer(self, question: RowQuestion) -> Reply:
         """Draw, release, certify."""
-        statistic, guarantee = question.statistic, self._guarantee
-        mechanism_type = MECHANISMS.get(guarantee.terms.mechanism)
-        if mechanism_type is None:
-            raise guarantee.cannot_certify(guarantee.terms.mechanism)
-        mechanism = mechanism_type.under(guarantee, self._draws, self._spent)
-        release = mechanism.release(question, self._source, self._rng)
-        self._spent += guarantee.charge(statistic, self._draws)
-        ((low, high),) = statistic.certify(release, guarantee)
-        return Reply(release.values[0], low, high, mechanism.rows_read(statistic))
+        (estimate,) = self._drawing.estimates(question, self._draws)
+        rows_read = mechanism_of(self._drawing.guarantee).rows_read(question.statistic, self._draws)
+        return Reply(estimate.value, estimate.low, estimate.high, rows_read)
 
 
 class SessionOracle:

@@ -126,9 +126,9 @@ def test_the_numbers_are_plain_json(finished):
 def test_every_question_was_charged(finished):
     numbers, _, asked, budget = finished
     assert asked[-1] == 120
-    # share 1, group 2, histogram of three and "other" 4, quantile 10, then the dig
-    assert budget.queries_total - budget.queries_left >= 120 + 17
-    assert budget.answers == 120 + 4
+    # share 1, group 2, histogram of three and "other" 4, quantile 10, then the search
+    assert budget.answers_total - budget.answers_left >= 120 + 17
+    assert budget.answers_given == 120 + 4
     assert numbers["plan"]["queries"] == 120 + 100
 
 
@@ -138,7 +138,7 @@ def test_a_second_run_begins_anew(tmp_path):
         first.mean("dep_delay > 15")
         before = first.ledger.fingerprint
     with demo.prepare() as second:
-        assert second.budget.answers == 0
+        assert second.budget.answers_given == 0
         assert second.ledger.fingerprint != before
 
 
