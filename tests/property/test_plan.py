@@ -10,7 +10,7 @@ from holdfast import plan
 from holdfast.errors import PlanInfeasible
 from holdfast.planning import Plan
 
-# Accuracies come from a search that stops a little above the optimum: so much may two neighbouring plans differ.
+# Accuracies come from a search that stops a little above the optimum: so much may two neighboring plans differ.
 SEARCH = 1.005
 
 row_counts = st.integers(2, 10**10)

@@ -275,15 +275,17 @@ class PlanRequest:
             "guarantee": (None if self.guarantee == BEST else self.guarantee, standing.guarantee),
             "mechanism": (None if self.mechanism == BEST else self.mechanism, standing.mechanism),
         }
-        apart = [name for name, (wish, stands) in asked.items() if wish is not None and wish != stands]
+        apart = {name: pair for name, pair in asked.items() if pair[0] is not None and pair[0] != pair[1]}
         if self.margin is not None and self.margin < standing.margin:
-            apart.append("margin")
+            apart["margin"] = (self.margin, standing.margin)
         if apart:
+            named = ", ".join(f"{name} {wish}, not {stands}" for name, (wish, stands) in apart.items())
             raise PlanConflict(
-                f"The ledger {location} has another plan ({', '.join(apart)} differ): {standing.sentence}"
+                f"The ledger {location} has another plan than was asked for ({named}): {standing.sentence}"
                 " Leave the plan out to continue under it.",
                 standing=standing.to_dict(),
-                differs=apart,
+                asked={name: wish for name, (wish, _) in apart.items()},
+                differs=list(apart),
             )
 
 

@@ -170,7 +170,7 @@ def test_every_corner_has_a_plan_that_prints(rows, queries, confidence):
 
 
 @pytest.mark.parametrize("x", [0.03785, 0.1, 0.0398, 1e-9, 0.99999, 1.0])
-def test_a_promise_is_never_rounded_in_its_own_favour(x):
+def test_a_promise_is_never_rounded_in_its_own_favor(x):
     shown = float(error(x).removeprefix("±"))
     assert x <= shown <= min(1.0, x + 1e-4 + 1e-12)
     assert error(None) == "-"
