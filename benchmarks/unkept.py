@@ -9,10 +9,8 @@ class Unkept:
     def __init__(self, source: Any) -> None:
         self._source = source
         self.name, self.schema, self.fingerprint = source.name, source.schema, source.fingerprint
-        self.tally, self.gather = source.tally, source.gather
+        self.location = None
+        self.tally, self.sample, self.verify = source.tally, source.sample, source.verify
 
     def __len__(self) -> int:
         return len(self._source)
-
-    def verify_content(self) -> None:
-        self._source.verify_content()

@@ -4,7 +4,7 @@ A world is one sample and one session on it. An analyst is a generator of (answe
 missed if any answer's interval does not contain its population value.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from math import exp, log
 from typing import Any
 
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from holdfast.answer import Answer
-from holdfast.queries.query import Query
+from holdfast.queries.query import Query, Values
+from holdfast.rows.draws import Selection
 from holdfast.rows.memory import memory_rows
 from holdfast.schema import Schema
 from holdfast.session import Session
@@ -44,8 +45,11 @@ class Sampled:
     def tally(self, query: Query, *, draws: int, mass: float, rng: Generator) -> NDArray[np.int64]:
         return self._rows.tally(query, draws=draws, mass=mass, rng=rng)
 
-    def gather(self, indices: NDArray[np.int64], columns: Sequence[str]) -> pl.DataFrame:
-        return self._rows.gather(indices, columns)
+    def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
+        return self._rows.sample(query, selection, rng)
+
+    def verify(self) -> None:
+        self._rows.verify()
 
 
 def misses(world: Callable[[Generator], tuple[dict[str, Any], Analyst]], *, worlds: int, seed: int, **plan: Any) -> int:

@@ -19,8 +19,8 @@ import polars as pl
 from benchmarks.measure import Found, Table, alternate, main, medians, rounded, shown
 
 from holdfast.randomness import Randomness
-from holdfast.rows.source import RowSource
 from holdfast.rows.open import open_rows
+from holdfast.rows.source import RowSource
 
 DRAWS = 12_000
 

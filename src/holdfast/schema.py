@@ -64,18 +64,3 @@ class Schema:
         hint = f" Did you mean {near[0]!r}?" if near else ""
         shown = ", ".join(self.names[:20]) + (", ..." if len(self.names) > 20 else "")
         raise UnknownName(f"No column {name!r} in {self.dataset}.{hint} It has: {shown}.", name=name)
-
-
-class Same:
-    """A schema as a cache key: by identity, because hashing every column costs more than the lookup."""
-
-    __slots__ = ("schema",)
-
-    def __init__(self, schema: Schema) -> None:
-        self.schema = schema
-
-    def __hash__(self) -> int:
-        return id(self.schema)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and other.schema is self.schema

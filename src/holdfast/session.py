@@ -174,7 +174,7 @@ class Session:
             if entry is not None:
                 return self._read(entry, cached=True)
         ledger.require(question.cost)
-        guarantee = self.plan.standing
+        guarantee = self._context.guarantee
         while True:
             # Fresh rows are taken in order: if somebody took these meanwhile, the answer is dropped unseen.
             start = ledger.spent.charge if guarantee.in_order else None
@@ -195,7 +195,7 @@ class Session:
             return self._read(entry, cached=not fresh)
 
     def _read(self, entry: Entry, *, cached: bool) -> AnyAnswer:
-        return answer_from(entry, self.plan.guarantee, self.plan.terms, cached=cached)
+        return answer_from(entry, self._context.guarantee, cached=cached)
 
     def _keyed(self, question: Question, key: str | None) -> Question:
         """Give a question that is new each time the identity of its idempotency key."""
@@ -270,7 +270,7 @@ class Session:
 
     def history(self) -> pl.DataFrame:
         """Return every answer so far, whoever asked, as a frame."""
-        return history_frame(self._ledger.entries(), self.plan.guarantee, self.plan.terms)
+        return history_frame(self._ledger.entries(), self._context.guarantee)
 
     def for_analyst(self, analyst: str | None) -> "Session":
         """Return this session as another analyst sees it: same data, same ledger, their name on the answers."""
@@ -292,7 +292,7 @@ class Session:
         self.close()
 
     def __getattr__(self, name: str) -> Any:
-        kind = None if name.startswith("_") else KINDS.get(name)  # kinds that another package registered
+        kind = None if name.startswith("_") else KINDS.find(name)  # kinds that another package registered
         if kind is None:
             raise AttributeError(f"'Session' object has no attribute {name!r}")
         return partial(self.ask, kind=kind.name)
@@ -318,9 +318,10 @@ class Session:
     def _begin(self) -> None:
         """Begin the ledger with the first answer; if somebody else did meanwhile, their plan stands."""
         secret = int(self._randomness.generator().integers(2**48))
-        began = Plan(self.plan.standing.begin(secret), self.plan.alternatives)
-        if self._ledger.begin(began.to_dict()):
-            self._plan(began)
+        began = self.plan.standing.begin(secret)
+        if self._ledger.begin(began.to_json()):
+            if began is not self.plan.standing:
+                self._plan(Plan(began, self.plan.alternatives))
             return
         mine = self.plan.standing
         self._resume()

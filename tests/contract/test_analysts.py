@@ -1,12 +1,13 @@
-"""What every analyst owes: questions of one row, chosen from answers and its own chance alone."""
+"""Every analyst asks questions about one row, chosen from the answers and its own randomness alone."""
 
 import numpy as np
 import polars as pl
 import pytest
 
+from holdfast.guarantees.statistic import OneShare
 from holdfast.lab.analysts import ANALYSTS
-from holdfast.lab.analysts.answering import MechanismOracle, SessionOracle, converse
 from holdfast.lab.baselines import Naive
+from holdfast.lab.contenders import MechanismOracle, Reply, SessionOracle, converse
 from holdfast.mechanisms.coins import Coins
 from holdfast.queries.python_function import from_function
 from holdfast.rows.memory import memory_rows
@@ -24,12 +25,12 @@ def sample(analyst, seed: int = 1):
     return analyst.population(ROWS).draw(ROWS, np.random.default_rng(seed))
 
 
-def dialogue(analyst, mechanism, *, data: int = 1, own: int = 2, chance: int = 3):
-    oracle = MechanismOracle(mechanism, memory_rows(sample(analyst, data)), np.random.default_rng(chance))
+def dialogue(analyst, mechanism, *, data: int = 1, own: int = 2, noise: int = 3):
+    oracle = MechanismOracle(mechanism, memory_rows(sample(analyst, data)), np.random.default_rng(noise))
     return list(converse(analyst.ask(ROWS, np.random.default_rng(own)), oracle))
 
 
-def said(exchanges, frame: pl.DataFrame) -> list[list[bool]]:
+def evaluated(exchanges, frame: pl.DataFrame) -> list[list[bool]]:
     return [question.evaluate(frame.select(question.columns)).tolist() for question, _ in exchanges]
 
 
@@ -39,7 +40,7 @@ def test_it_asks_as_many_questions_as_it_says(analyst):
 
 def test_the_same_answers_lead_to_the_same_questions(analyst):
     frame = pl.DataFrame(dict(sample(analyst, 9)))
-    first, again = (said(dialogue(analyst, Naive()), frame) for _ in range(2))
+    first, again = (evaluated(dialogue(analyst, Naive()), frame) for _ in range(2))
     assert first == again
 
 
@@ -50,10 +51,8 @@ class Replaying:
         self.answers = iter(answers)
 
     def answer(self, question):
-        return next(self.answers)
-
-    def recall(self, question, answer):
-        pass
+        value = next(self.answers)
+        return Reply(value, value, value, 0)
 
 
 def replayed(analyst, answers):
@@ -62,14 +61,15 @@ def replayed(analyst, answers):
 
 def test_it_sees_answers_only(analyst):
     """With the answers alone, and no rows anywhere, it asks the very same."""
-    exchanges = dialogue(analyst, Coins(draws=20, flip_probability=0.01))
+    exchanges = dialogue(analyst, Coins(draws=20, mass=0.01))
     frame = pl.DataFrame(dict(sample(analyst, 9)))
-    assert said(replayed(analyst, [answer for _, answer in exchanges]), frame) == said(exchanges, frame)
+    assert evaluated(replayed(analyst, [reply.value for _, reply in exchanges]), frame) == evaluated(exchanges, frame)
 
 
 def test_the_last_question_of_an_adaptive_analyst_depends_on_the_answers(analyst):
     frame = pl.DataFrame(dict(sample(analyst, 9)))
-    one, other = (said(replayed(analyst, np.random.default_rng(seed).random(QUERIES)), frame)[-1] for seed in (1, 4))
+    scripts = [np.random.default_rng(seed).random(QUERIES) for seed in (1, 4)]
+    one, other = (evaluated(replayed(analyst, script), frame)[-1] for script in scripts)
     assert (one == other) == (analyst.name == "harmless")
 
 
@@ -77,7 +77,7 @@ def test_every_question_is_a_function_of_one_row(analyst):
     source = memory_rows(sample(analyst))
     exchanges = dialogue(analyst, Naive())
     for question, _ in (exchanges[0], exchanges[-1]):
-        assert question.kind == "share"
+        assert question.statistic == OneShare()
         from_function(question, source.schema, question.columns)  # refuses what is not
 
 
@@ -89,7 +89,7 @@ def test_text_and_function_of_a_question_agree(analyst):
             assert text == question.evaluate(frame.select(question.columns)).tolist()
 
 
-def test_the_population_knows_the_mean_of_every_question(analyst):
+def test_the_population_has_the_mean_of_every_question(analyst):
     """Hoeffding: on 20,000 fresh rows a mean is off by 0.021 with probability below 1e-6 a question."""
     population = analyst.population(ROWS)
     fresh = pl.DataFrame(dict(population.draw(20_000, np.random.default_rng(5))))
@@ -98,8 +98,10 @@ def test_the_population_knows_the_mean_of_every_question(analyst):
         assert abs(found - population.mean(question)) <= 0.021
 
 
-def test_it_can_be_let_loose_on_a_session(analyst):
-    with Session(dict(sample(analyst)), queries=2 * QUERIES, seed=1) as session:
-        exchanges = list(converse(analyst.ask(ROWS, np.random.default_rng(2)), SessionOracle(session)))
+def test_it_can_question_a_session(analyst):
+    rows = 2_000  # enough for a plan that says something
+    data = analyst.population(rows).draw(rows, np.random.default_rng(1))
+    with Session(dict(data), queries=2 * QUERIES, seed=1) as session:
+        exchanges = list(converse(analyst.ask(rows, np.random.default_rng(2)), SessionOracle(session)))
         assert len(exchanges) == QUERIES
-        assert session.budget.queries_left == QUERIES
+        assert session.budget.answers_left == QUERIES

@@ -68,7 +68,7 @@ def rows(request: pytest.FixtureRequest) -> CountingRows:
 
 def test_the_price_is_known_before_any_row_is_read(mechanism, query, rows):
     price = mechanism.price(query, len(rows))
-    assert rows.rows_read == rows.tallies == rows.gathers == 0
+    assert rows.rows_read == rows.tallies == rows.samples == 0
     assert price == mechanism.price(query, len(rows))
     assert isinstance(price.flips, int)
     assert price.flips >= 0

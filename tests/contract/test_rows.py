@@ -1,24 +1,30 @@
-"""What every row source on this machine does, whatever the rows came from."""
+"""What every row source does, whatever the rows came from: memory, a folder, or a source of somebody else's."""
 
+import hashlib
 import pickle
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from numpy.random import Generator
+from numpy.typing import NDArray
 from polars.testing import assert_frame_equal
 
 from counting_rows import CountingRows
-from holdfast.errors import InvalidArgument, UnknownName
+from holdfast.errors import InvalidArgument, RowSourceError, UnknownName
+from holdfast.queries.query import Query, Values
 from holdfast.rows import ingest, local
-from holdfast.rows.source import RowSource
+from holdfast.rows.draws import AllRows, Fresh, Selection, WithoutReplacement, WithReplacement
 from holdfast.rows.open import open_rows
+from holdfast.rows.randomize import randomized, tossed_parts
+from holdfast.rows.source import RowSource
 from holdfast.schema import Type
-from plain_query import PlainQuery
+from plain_query import PlainQuery, These, rows_of
 
 ROWS = 6
 
@@ -48,10 +54,47 @@ def as_text(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(pl.col("class").cast(pl.String))
 
 
+class ForeignRows:
+    """As little as somebody else has to write."""
+
+    name, location = "rows", None
+
+    def __init__(self, frame: pl.DataFrame) -> None:
+        self._frame, self.schema, self.fingerprint = frame, open_rows(frame).schema, self._hash(frame)
+
+    def __len__(self) -> int:
+        return self._frame.height
+
+    def tally(self, query: Query, *, draws: int, mass: float, rng: Generator) -> NDArray[np.int64]:
+        part, draw = np.divmod(np.arange(query.parts * draws), draws)
+        values = query.evaluate_parts(self._rows(query, WithReplacement(part.size), rng), part, draw)
+        counts = tossed_parts(values, query.statistic.outcomes, rng, part, query.parts)
+        return randomized(counts[0] if query.parts == 1 else counts, mass, rng)
+
+    def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
+        values = []
+        for part in range(query.parts):
+            rows = self._rows(query, selection, rng)
+            values.append(query.evaluate_parts(rows, np.full(rows.height, part), np.arange(rows.height)))
+        return values[0] if query.parts == 1 else np.stack(values)
+
+    def verify(self) -> None:
+        if self._hash(self._frame) != self.fingerprint:
+            raise RowSourceError("rows has changed.")
+
+    def _rows(self, query: Query, selection: Selection, rng: Generator) -> pl.DataFrame:
+        return self._frame[selection.indices(len(self), rng)].select(query.columns or self.schema.names)
+
+    @staticmethod
+    def _hash(frame: pl.DataFrame) -> str:
+        return hashlib.sha256(repr(frame.rows()).encode()).hexdigest()
+
+
 @dataclass
 class Case:
     source: RowSource
-    rows: pl.DataFrame  # what a gather of everything must return
+    rows: pl.DataFrame  # what reading everything must return
+    changed: RowSource | None = None  # the source that holds the rows, if that is another
 
 
 def from_polars(scratch: Path) -> Case:
@@ -97,10 +140,14 @@ def packed(scratch: Path) -> Case:
 
 def counted(scratch: Path) -> Case:
     case = from_polars(scratch)
-    return Case(CountingRows(case.source), case.rows)
+    return Case(CountingRows(case.source), case.rows, case.source)
 
 
-KINDS: list[Callable[[Path], Case]] = [
+def foreign(scratch: Path) -> Case:
+    return Case(open_rows(ForeignRows(as_text(table()))), as_text(table()))
+
+
+LOCAL: list[Callable[[Path], Case]] = [
     from_polars,
     from_arrow,
     from_pandas,
@@ -109,8 +156,8 @@ KINDS: list[Callable[[Path], Case]] = [
     from_ipc,
     from_csv,
     packed,
-    counted,
 ]
+KINDS = [*LOCAL, counted, foreign]
 
 
 @pytest.fixture(params=KINDS, ids=lambda build: build.__name__)
@@ -120,20 +167,137 @@ def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
 
 
 @pytest.fixture
-def rng(seed: int) -> np.random.Generator:
+def rng(seed: int) -> Generator:
     return np.random.default_rng(seed)
 
 
-@pytest.mark.parametrize("indices", [range(ROWS), [5, 0, 0, 3], [2] * 50, []], ids=["all", "some", "one", "none"])
-def test_gather_returns_these_rows_in_this_order(case: Case, indices: list[int]) -> None:
-    got = case.source.gather(np.array(indices, dtype=np.int64), case.source.schema.names)
-    assert_frame_equal(got, case.rows[list(indices)], check_exact=True)
+@pytest.mark.parametrize("chosen", [range(ROWS), [5, 0, 0, 3], [2] * 50, []], ids=["all", "some", "one", "none"])
+def test_a_query_sees_the_selected_rows_in_their_order(case: Case, chosen: list[int]) -> None:
+    assert_frame_equal(rows_of(case.source, chosen), case.rows[list(chosen)], check_exact=True)
 
 
-def test_gather_of_one_column(case: Case) -> None:
-    got = case.source.gather(np.array([1, 1]), ["whole"])
-    assert got.columns == ["whole"]
-    assert got["whole"].to_list() == [2**63 - 1] * 2
+def test_a_query_sees_all_rows_as_they_are(case: Case) -> None:
+    assert_frame_equal(rows_of(case.source), case.rows, check_exact=True)
+
+
+def test_a_query_sees_its_own_columns_alone(case: Case) -> None:
+    seen = rows_of(case.source, [1, 1], ["whole"])
+    assert seen.columns == ["whole"]
+    assert seen["whole"].to_list() == [2**63 - 1] * 2
+
+
+def numbers(rows: pl.DataFrame) -> NDArray[np.int64]:
+    """Which row of the table each one is."""
+    places = {value: place for place, value in enumerate(table()["whole"].to_list())}
+    return np.array([places[value] for value in rows["whole"].to_list()], dtype=np.int64)
+
+
+NUMBERS = PlainQuery(("whole",), numbers, outcomes=ROWS)
+
+
+def test_samples_are_what_was_selected(case: Case, rng: Generator) -> None:
+    def sample(selection: Selection) -> list[int]:
+        values = case.source.sample(NUMBERS, selection, rng)
+        assert values.dtype == np.int64
+        found: list[int] = values.tolist()
+        return found
+
+    everyone = list(range(ROWS))
+    assert sample(AllRows()) == everyone
+    assert sample(These([3, 3, 0])) == [3, 3, 0]
+    assert sample(These([])) == []
+    assert set(sample(WithReplacement(400))) == set(everyone)  # all but surely
+    assert sorted(sample(WithoutReplacement(ROWS))) == everyone
+    assert len(set(sample(WithoutReplacement(4)))) == 4
+    blocks = [sample(Fresh(7, start, 2)) for start in (0, 2, 4)]
+    assert sorted(place for block in blocks for place in block) == everyone
+    assert blocks[1] == sample(Fresh(7, 2, 2))
+
+
+def test_a_sample_may_have_several_values_a_row(case: Case, rng: Generator) -> None:
+    query = PlainQuery(("whole",), lambda rows: np.column_stack([numbers(rows), numbers(rows) * 0.5]))
+    values = case.source.sample(query, These([4, 1]), rng)
+    assert values.tolist() == [[4, 2], [1, 0.5]]
+
+
+@pytest.mark.parametrize("block", [None, 1, 4, 7])
+def test_parts_of_a_sample_are_numbered_and_selected_anew(
+    case: Case, rng: Generator, block: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def label(rows: pl.DataFrame, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
+        return 10_000 * part + 100 * draw + numbers(rows)
+
+    if block is not None:
+        monkeypatch.setattr(local, "_BLOCK", block)
+    query, parts = PlainQuery(("whole",), label, parts=8), np.arange(8)[:, None]
+    everyone = case.source.sample(query, AllRows(), rng)
+    assert everyone.tolist() == (10_000 * parts + 101 * np.arange(ROWS)).tolist()
+    shuffled = case.source.sample(query, WithoutReplacement(ROWS), rng)
+    assert (shuffled // 100).tolist() == (100 * parts + np.arange(ROWS)).tolist()
+    orders = shuffled % 100
+    assert (np.sort(orders) == np.arange(ROWS)).all()
+    assert len(np.unique(orders, axis=0)) > 1  # all alike by chance: once in 720^7
+
+
+@pytest.mark.parametrize("block", [None, 1, 4, 7])
+def test_parts_of_a_tally_are_numbered_and_counted_apart(
+    case: Case, rng: Generator, block: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[int, int]] = []
+
+    def of_part(rows: pl.DataFrame, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
+        assert rows.height == part.size == draw.size
+        seen.extend(zip(part.tolist(), draw.tolist(), strict=True))
+        return part + (draw == 0)
+
+    if block is not None:
+        monkeypatch.setattr(local, "_BLOCK", block)
+    query = PlainQuery(("whole", "word"), of_part, outcomes=4, parts=3)
+    counts = case.source.tally(query, draws=5, mass=0.0, rng=rng)
+    assert counts.dtype == np.int64
+    assert counts.tolist() == [[4, 1, 0, 0], [0, 4, 1, 0], [0, 0, 4, 1]]
+    assert seen == [(part, draw) for part in range(3) for draw in range(5)]
+
+
+def test_parts_of_a_tally_are_tossed_and_randomized(case: Case, rng: Generator) -> None:
+    query = PlainQuery(("whole",), lambda rows, part, draw: part / 2, parts=3)
+    counts = case.source.tally(query, draws=4_000, mass=0.0, rng=rng)
+    assert counts[[0, 2]].tolist() == [[4_000, 0], [0, 4_000]]
+    assert 1_600 < counts[1, 1] < 2_400
+    noise = case.source.tally(query, draws=4_000, mass=0.5, rng=rng)
+    assert (noise.sum(axis=1) == 4_000).all()
+    assert ((noise[:, 1] > 1_600) & (noise[:, 1] < 2_400)).all()  # nothing but fair coins
+
+
+def test_one_part_is_numbered_too(case: Case, rng: Generator) -> None:
+    class Numbered(PlainQuery):
+        def evaluate_parts(self, rows: pl.DataFrame, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
+            return (part == 0) & (draw % 2 == 1)
+
+    query = Numbered(("whole",), numbers)
+    assert case.source.tally(query, draws=11, mass=0.0, rng=rng).tolist() == [6, 5]
+    assert case.source.sample(query, AllRows(), rng).tolist() == [False, True] * (ROWS // 2)
+
+
+def change_content(source: RowSource) -> None:
+    if isinstance(source, ForeignRows):
+        source._frame = source._frame.reverse()
+    elif source.location is not None:
+        place = source.schema.names.index("whole")
+        with (source.location / f"{place:05d}.values.npy").open("r+b") as file:
+            file.seek(128)
+            file.write(b"\x01")
+    else:
+        values = source._stored["whole"].values  # type: ignore[attr-defined]
+        values.setflags(write=True)
+        values[0] += 1
+
+
+def test_verifying_finds_changed_content(case: Case) -> None:
+    case.source.verify()
+    change_content(case.changed or case.source)
+    with pytest.raises(RowSourceError, match="has changed"):
+        case.source.verify()
 
 
 def test_schema_tells_names_types_and_missing_values(case: Case) -> None:
@@ -154,7 +318,7 @@ def test_length_name_and_fingerprint(case: Case) -> None:
     assert case.source.fingerprint == case.source.fingerprint
 
 
-def test_counts_add_up_and_follow_the_rows(case: Case, rng: np.random.Generator) -> None:
+def test_counts_add_up_and_follow_the_rows(case: Case, rng: Generator) -> None:
     def ends(rows: pl.DataFrame) -> np.ndarray:
         return (rows["whole"] == 2**63 - 1).to_numpy()
 
@@ -167,7 +331,7 @@ def test_counts_add_up_and_follow_the_rows(case: Case, rng: np.random.Generator)
     assert 2_000 < noise[1] < 3_000  # nothing but fair coins
 
 
-def test_a_sure_outcome_is_sure_without_flips(case: Case, rng: np.random.Generator) -> None:
+def test_a_sure_outcome_is_sure_without_randomizing(case: Case, rng: Generator) -> None:
     def third(rows: pl.DataFrame) -> np.ndarray:
         return np.full(rows.height, 2)
 
@@ -175,12 +339,13 @@ def test_a_sure_outcome_is_sure_without_flips(case: Case, rng: np.random.Generat
     assert counts.tolist() == [0, 0, 777, 0]
 
 
-def test_a_query_of_no_column_still_sees_one_row_per_draw(case: Case, rng: np.random.Generator) -> None:
+def test_a_query_of_no_column_still_sees_one_row_per_draw(case: Case, rng: Generator) -> None:
     query = PlainQuery((), lambda rows: np.ones(rows.height, dtype=np.bool_))
     assert case.source.tally(query, draws=300, mass=0.0, rng=rng).tolist() == [0, 300]
 
 
-def test_many_draws_are_done_in_blocks(case: Case, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("case", LOCAL, indirect=True)
+def test_many_draws_are_done_in_blocks(case: Case, rng: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
     def every(rows: pl.DataFrame) -> np.ndarray:
@@ -191,9 +356,12 @@ def test_many_draws_are_done_in_blocks(case: Case, rng: np.random.Generator, mon
     counts = case.source.tally(PlainQuery(("whole", "word"), every), draws=250, mass=0.0, rng=rng)
     assert counts.tolist() == [0, 250]
     assert seen == [100, 100, 50]
+    seen.clear()
+    case.source.sample(PlainQuery(("whole", "word"), every), WithReplacement(250), rng)
+    assert seen == [100, 100, 50]
 
 
-def test_rows_kept_by_a_query_do_not_change_afterwards(case: Case, rng: np.random.Generator) -> None:
+def test_rows_kept_by_a_query_do_not_change_afterwards(case: Case, rng: Generator) -> None:
     kept: list[pl.DataFrame] = []
     copies: list[pl.DataFrame] = []
 
@@ -239,27 +407,35 @@ def test_threads_do_not_disturb_each_other(case: Case, seed: int) -> None:
     assert not wrong
 
 
-def test_refusals(case: Case, rng: np.random.Generator) -> None:
+def test_refusals(case: Case, rng: Generator) -> None:
+    query = PlainQuery(("whole",), lambda rows: np.ones(rows.height, dtype=np.bool_))
+    for mass in (-0.1, 0.51, float("nan")):
+        with pytest.raises(InvalidArgument, match="mass must be"):
+            case.source.tally(query, draws=1, mass=mass, rng=rng)
+        with pytest.raises(InvalidArgument, match="mass must be"):
+            case.source.tally(replace(query, parts=2, function=lambda r, p, d: p > 0), draws=1, mass=mass, rng=rng)
+    for selection in (WithoutReplacement(ROWS + 1), Fresh(1, ROWS - 1, 2)):
+        with pytest.raises(InvalidArgument, match=f"must be at most n \\({ROWS}\\)"):
+            case.source.sample(query, selection, rng)
+
+
+@pytest.mark.parametrize("case", LOCAL, indirect=True)
+def test_refusals_of_local_rows(case: Case, rng: Generator) -> None:
     query = PlainQuery(("whole",), lambda rows: np.ones(rows.height, dtype=np.bool_))
     for draws in (0, -1, 1.5, True):
         with pytest.raises(InvalidArgument, match="draws must be"):
             case.source.tally(query, draws=draws, mass=0.0, rng=rng)  # type: ignore[arg-type]
-    for mass in (-0.1, 0.51, float("nan")):
-        with pytest.raises(InvalidArgument, match="mass must be"):
-            case.source.tally(query, draws=1, mass=mass, rng=rng)
+    unknown = PlainQuery(("wole",), query.function)
     with pytest.raises(UnknownName, match="Did you mean 'whole'"):
-        case.source.gather(np.array([0]), ["wole"])
-    with pytest.raises(UnknownName):
-        case.source.tally(PlainQuery(("nothing",), query.says), draws=1, mass=0.0, rng=rng)
-    for indices in ([ROWS], [-1]):
-        with pytest.raises(InvalidArgument, match="indices must be"):
-            case.source.gather(np.array(indices), ["whole"])
-    for nonsense in (np.array([0.5]), np.array([[0]]), np.array([True])):
-        with pytest.raises(InvalidArgument, match="indices must be"):
-            case.source.gather(nonsense, ["whole"])
+        case.source.tally(unknown, draws=1, mass=0.0, rng=rng)
+    with pytest.raises(UnknownName, match="Did you mean 'whole'"):
+        case.source.sample(unknown, AllRows(), rng)
+    for chosen in ([ROWS], [-1]):
+        with pytest.raises(InvalidArgument, match="selection must be"):
+            case.source.sample(query, These(chosen), rng)
 
 
-@pytest.mark.parametrize("case", KINDS[:-1], indirect=True)
+@pytest.mark.parametrize("case", LOCAL, indirect=True)
 def test_the_printout_names_columns_and_no_values(case: Case) -> None:
     text = repr(case.source)
     assert "6 rows" in text
@@ -268,17 +444,20 @@ def test_the_printout_names_columns_and_no_values(case: Case) -> None:
         assert secret not in text
 
 
-@pytest.mark.parametrize("case", KINDS[:-1], indirect=True)
+@pytest.mark.parametrize("case", LOCAL, indirect=True)
 def test_a_source_travels_to_another_process(case: Case) -> None:
     copy = pickle.loads(pickle.dumps(case.source))
     assert copy.name == case.source.name
     assert copy.schema == case.source.schema
     assert copy.fingerprint == case.source.fingerprint
-    assert_frame_equal(copy.gather(np.arange(ROWS), copy.schema.names), case.rows, check_exact=True)
+    assert_frame_equal(rows_of(copy), case.rows, check_exact=True)
 
 
-def test_counting_rows_counts(rng: np.random.Generator) -> None:
+def test_counting_rows_counts(rng: Generator) -> None:
     rows = CountingRows(open_rows(table()))
     rows.tally(PlainQuery((), lambda r: np.ones(r.height, dtype=np.bool_)), draws=30, mass=0.0, rng=rng)
-    rows.gather(np.array([1, 2]), ["whole"])
-    assert (rows.tallies, rows.gathers, rows.rows_tallied, rows.rows_gathered, rows.rows_read) == (1, 1, 30, 2, 32)
+    rows.tally(PlainQuery((), lambda r, part, draw: part > 0, parts=2), draws=30, mass=0.0, rng=rng)
+    rows.sample(NUMBERS, WithReplacement(2), rng)
+    rows.sample(PlainQuery(("whole",), lambda r, part, draw: part, parts=3), AllRows(), rng)
+    assert (rows.tallies, rows.samples, rows.rows_tallied, rows.rows_sampled) == (2, 2, 90, 2 + 3 * ROWS)
+    assert rows.rows_read == 92 + 3 * ROWS

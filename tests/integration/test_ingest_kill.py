@@ -23,10 +23,10 @@ ROWS = 40_000
 CHILD = """
 import os, signal, sys
 from pathlib import Path
-from holdfast.rows import append, manifest, scan
+from holdfast.rows import column_writer, folder, ingest
 from holdfast.rows.open import open_rows
 
-scan._BATCH = 10_000
+ingest._BATCH = 10_000
 left = int(sys.argv[2])
 
 def counted(owner, name):
@@ -40,8 +40,8 @@ def counted(owner, name):
     setattr(owner, name, event)
 
 for owner, name in [
-    (append.ArrayFile, "append"), (append.ArrayFile, "close"), (append.ArrayFile, "abandon"),
-    (manifest.Manifest, "write"), (os, "fsync"), (Path, "rename"),
+    (column_writer.ArrayFile, "append"), (column_writer.ArrayFile, "close"), (column_writer.ArrayFile, "abandon"),
+    (folder.Manifest, "write"), (os, "fsync"), (Path, "rename"),
 ]:
     counted(owner, name)
 print("ready", flush=True)
@@ -79,7 +79,7 @@ def whole_or_nothing(path: Path, allowed: set[str]) -> None:
         except RowSourceError:
             continue
         assert isinstance(rows, FolderRows)
-        rows.verify_content()
+        rows.verify()
         assert rows.fingerprint in allowed
 
 

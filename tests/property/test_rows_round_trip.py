@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from holdfast.rows import append, ingest, local, scan
+from holdfast.rows import column_writer, ingest, local
 from holdfast.rows.draws import permuted_block, without_replacement
 from holdfast.rows.open import open_rows
+from plain_query import rows_of
 
 DTYPES = [
     pl.Boolean(),
@@ -65,19 +66,20 @@ def test_rows_come_back_as_they_were(table: pl.DataFrame, batch: int, distinct: 
     memory = open_rows(table)
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as scratch:
         # small limits, so that thirty rows see every seam: batches, pieces, an overflowing dictionary
-        patch.setattr(scan, "_BATCH", batch)
-        patch.setattr(append, "_PART", batch + 1)
-        patch.setattr(local, "_PART", batch + 2)
+        patch.setattr(ingest, "_BATCH", batch)
+        patch.setattr(column_writer, "_PIECE", batch + 1)
+        patch.setattr(local, "_PIECE", batch + 2)
+        patch.setattr(local, "_BLOCK", batch + 3)
         patch.setattr(ingest, "_MOST_DISTINCT", distinct)
         path = Path(scratch) / "table.parquet"
         table.write_parquet(path)
         folder = open_rows(path)
         for source in (memory, folder, open_rows(Path(scratch) / "table.parquet.holdfast")):
-            got = source.gather(np.array(indices, dtype=np.int64), table.columns)
-            assert_frame_equal(got, table[indices], check_exact=True)
+            assert_frame_equal(rows_of(source, indices), table[indices], check_exact=True)
+            assert_frame_equal(rows_of(source), table, check_exact=True)
         assert folder.fingerprint == memory.fingerprint
         assert folder.schema.columns == memory.schema.columns
-        folder.verify_content()
+        folder.verify()
 
 
 @settings(max_examples=60, deadline=None)

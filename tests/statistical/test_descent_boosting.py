@@ -15,6 +15,7 @@ from holdfast.optimize.boosting import CoinChoice, Contest, ExponentialChoice
 from holdfast.optimize.domain import Box
 from holdfast.optimize.own import OwnObjective
 from own_losses import MeanLoss, uniform_table
+from plain_query import rows_of
 
 FALSE_ALARM, R, N, BETA = 1e-6, 60, 5_000, 0.1
 DOMAIN = Box((-1.0,), (1.0,))
@@ -24,7 +25,7 @@ POINTS = [np.array([x]) for x in np.linspace(-1, 1, 9)]
 def setting():
     source = hf.open(uniform_table(N, 1, 2))
     objective = OwnObjective.of(MeanLoss(("x0",)), source.schema, DOMAIN)
-    rows = source.gather(np.arange(N), ["x0"])
+    rows = rows_of(source)
     losses = np.array([objective.values(rows, point).mean() for point in POINTS])
     return source, Contest(objective, DOMAIN), losses
 
@@ -60,7 +61,7 @@ def test_previous_work_reads_every_row_at_every_step(seed):
     source, contest, _ = setting()
     exact = FullGradient(contest.objective, N)
     point = np.array([0.25])
-    mean = source.gather(np.arange(N), ["x0"])["x0"].mean()
+    mean = rows_of(source)["x0"].mean()
     assert exact(point, source, np.random.default_rng(seed)) == pytest.approx([0.25 - mean])
     assert exact.rows_read == exact.evaluations == N
     assert exact.flips == 0  # nothing protects it, and nothing is charged

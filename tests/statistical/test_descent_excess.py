@@ -28,6 +28,7 @@ from holdfast.optimize.domain import Ball, Box
 from holdfast.optimize.gradient import CoinGradient
 from holdfast.optimize.own import OwnObjective
 from own_losses import MeanLoss, MedianLoss, uniform_table
+from plain_query import rows_of
 
 FALSE_ALARM, D, R, MASS = 1e-6, 20, 12, 0.01
 Z = norm.isf(FALSE_ALARM / 16)
@@ -156,11 +157,11 @@ def test_excess_on_the_population_falls_with_the_rows(seed):
 def test_bounds_hold_in_every_dimension(seed, d, loss):
     rng, columns = np.random.default_rng(seed), tuple(f"x{j}" for j in range(d))
     source = hf.open(uniform_table(2_000, d, 3))
-    rows = np.column_stack([source.gather(np.arange(2_000), [c])[c].to_numpy() for c in columns])
+    frame = rows_of(source)
+    rows = frame.to_numpy()
     made = loss(columns)
     run = descent_on(source, made, Ball(float(np.sqrt(d)), d), 20, 2)
     best = rows.mean(axis=0) if loss is MeanLoss else np.median(rows, axis=0)
-    frame = source.gather(np.arange(2_000), columns)
     failures, worlds, beta = 0, 20, 0.2
     for _ in range(worlds):
         found = run.run(source, rng)

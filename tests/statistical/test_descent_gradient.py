@@ -5,7 +5,7 @@ Coordinate j of one gradient is lo + w (X/ell - a)/(1 - 2a), X a sum of ell inde
 data mean| <= Z sd/sqrt(R), sd^2 = w^2 sum_i P_i(1-P_i)/(ell (1-2a))^2; and the empirical variance of (nearly normal)
 averages of ell coins is within Z sqrt(2/(R-1)) (1 + 1/ell) of sd^2 relatively; coordinates of different draws have
 correlation within Z/sqrt(R). Z covers all comparisons, FALSE_ALARM in all. A gradient that is not debiased, clipped,
-flipped too rarely, whose coins all ask about the whole range, or which the same draws answer for all coordinates, is
+randomized too rarely, whose coins all ask about the whole range, or which the same draws answer for all coordinates, is
 caught.
 """
 
@@ -14,10 +14,13 @@ import pytest
 from scipy.stats import norm
 
 import holdfast as hf
-from holdfast.optimize import gradient
+from holdfast.optimize.boosting import CoinChoice, Contest, ExponentialChoice
 from holdfast.optimize.domain import Ball
-from holdfast.optimize.gradient import CoinGradient, LaplaceGradient
+from holdfast.optimize.gradient import CoinGradient, GradientAt, LaplaceGradient
+from holdfast.optimize.objective import LossAt
+from holdfast.rows import local
 from own_losses import uniform_table
+from plain_query import rows_of
 
 FALSE_ALARM, R, N, ELL, MASS = 1e-6, 3_000, 500, 40, 0.1
 POINT = np.array([2.0, -1.0, 0.5])
@@ -34,7 +37,7 @@ def source_and_objective():
 
 def of_every_row(source, objective) -> np.ndarray:
     """One line for each coordinate."""
-    rows = source.gather(np.arange(N), objective.columns)
+    rows = rows_of(source, columns=objective.columns)
     return np.array([objective.coordinates(rows, POINT, np.full(N, j)) for j in range(POINT.size)])
 
 
@@ -80,7 +83,7 @@ class Clipped(CoinGradient):
         return np.clip(drawn, self.objective.ranges.lows * 0.1, self.objective.ranges.highs * 0.1)
 
 
-class FlippedHalfAsOften(CoinGradient):
+class RandomizedHalfAsOften(CoinGradient):
     def __call__(self, point, source, rng):
         ranges, less = self.objective.ranges, CoinGradient(self.objective, self.ell, self.mass / 2)
         share = (less(point, source, rng) - ranges.lows) / ranges.widths
@@ -92,23 +95,20 @@ class Unsliced(CoinGradient):
     """Every coin asks about the whole range: unbiased as well, but noisier."""
 
     def __call__(self, point, source, rng):
-        which, ranges = np.repeat(np.arange(point.size), self.ell), self.objective.ranges
-        rows = source.gather(rng.integers(0, N, which.size), self.objective.columns)
-        bias = (self.objective.coordinates(rows, point, which) - ranges.lows[which]) / ranges.widths[which]
-        coins = (rng.random(which.size) < bias) ^ (rng.random(which.size) < self.mass)
-        share = coins.reshape(point.size, self.ell).mean(axis=1)
+        query, ranges = GradientAt(self.objective, point), self.objective.ranges
+        share = source.tally(query, draws=self.ell, mass=self.mass, rng=rng)[:, 1] / self.ell
         return ranges.lows + ranges.widths * (share - self.mass) / (1 - 2 * self.mass)
 
 
 class SharedDraws(CoinGradient):
-    """One row and one flip answer for every coordinate."""
+    """One row and one coin answer for every coordinate."""
 
     def __call__(self, point, source, rng):
-        rows = source.gather(rng.integers(0, N, self.ell), self.objective.columns)
+        rows = rows_of(source, rng.integers(0, N, self.ell), self.objective.columns)
         ranges, d = self.objective.ranges, point.size
-        toss, flipped = (np.arange(self.ell) + rng.random(self.ell)) / self.ell, rng.random(self.ell) < self.mass
-        said = [self.objective.coordinates(rows, point, np.full(self.ell, j)) for j in range(d)]
-        coins = ((np.array(said) - ranges.lows[:, None]) / ranges.widths[:, None] > toss) ^ flipped
+        toss, turned = (np.arange(self.ell) + rng.random(self.ell)) / self.ell, rng.random(self.ell) < self.mass
+        values = [self.objective.coordinates(rows, point, np.full(self.ell, j)) for j in range(d)]
+        coins = ((np.array(values) - ranges.lows[:, None]) / ranges.widths[:, None] > toss) ^ turned
         return ranges.lows + ranges.widths * (coins.mean(axis=1) - self.mass) / (1 - 2 * self.mass)
 
 
@@ -117,11 +117,11 @@ def test_coin_gradients_are_unbiased_and_scatter_as_stated(seed):
 
 
 def test_pieces_that_fit_in_memory_change_nothing(seed, monkeypatch):
-    monkeypatch.setattr(gradient, "CELLS", 100)
+    monkeypatch.setattr(local, "_BLOCK", 50)
     assert scatter_is_as_stated(coins, seed)
 
 
-@pytest.mark.parametrize("mutant", [Undebiased, Clipped, FlippedHalfAsOften, Unsliced, SharedDraws])
+@pytest.mark.parametrize("mutant", [Undebiased, Clipped, RandomizedHalfAsOften, Unsliced, SharedDraws])
 def test_a_wrong_gradient_is_caught(seed, mutant):
     assert not scatter_is_as_stated(lambda objective: mutant(objective, ELL, MASS), seed)
 
@@ -150,3 +150,22 @@ def test_laplace_gradients_are_unbiased_and_as_noisy_as_stated(seed):
     assert (
         drawn.var(axis=0) >= objective.ranges.widths**2 * 2 * oracle.scale**2 * (1 - Z * np.sqrt(5 / repeats))
     ).all()
+
+
+@pytest.mark.parametrize("of_one", [False, True], ids=["several coordinates", "one coordinate"])
+def test_how_numpy_is_told_to_complain_does_not_show_what_is_in_the_rows(seed, of_one):
+    hostile = [np.nan, np.inf, -np.inf, 1e308, -1e308, 1e-308, 0.0, 1.0] * 10
+    data = {"x0": hostile, "x1": hostile[::-1], "late": [True, False] * 40}
+    source, rng = hf.open(data), np.random.default_rng(seed)
+    features = {"x0": (-1e308, 1e307)} | ({} if of_one else {"x1": (-1, 1)})
+    d = len(features)
+    loss = hf.losses.Logistic(features, "late", intercept=False)
+    domain = Ball(3.0, d)
+    objective, points = loss.bind(source.schema, domain), [np.full(d, 0.5), np.zeros(d)]
+    contest = Contest(objective, domain)
+    with np.errstate(all="raise"):
+        for oracle in (CoinGradient(objective, 10, 0.1), LaplaceGradient(objective, 10, 0.5, 80)):
+            assert oracle(points[0], source, rng).shape == (d,)
+        for choice in (CoinChoice(contest, 2, 50, 0.1), ExponentialChoice(contest, 2, 50, 0.5, 80)):
+            assert choice.choose(points, source, rng) in (0, 1)
+        assert source.tally(LossAt(objective, points[0]), draws=200, mass=0.1, rng=rng).sum() == 200

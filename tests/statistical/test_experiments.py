@@ -16,21 +16,24 @@ import pytest
 from scipy.stats import binom, t
 
 from holdfast.errors import InvalidArgument, RowSourceError
+from holdfast.guarantees.mathematics import sizes
 from holdfast.lab.baselines import FullGaussian
 from holdfast.lab.experiments import (
     EXPERIMENTS,
+    FOLDER,
     NAMES,
+    PAGE,
     cost,
     counting,
     looseness,
     lower_bound,
+    page_text,
     reproduce,
     sampling,
     write_page,
 )
-from holdfast.lab.experiments.base import slope
-from holdfast.lab.experiments.need import Goal, least_rows, tuned
-from holdfast.lab.experiments.page import FOLDER, PAGE, page_text
+from holdfast.lab.experiments.experiment import slope
+from holdfast.lab.experiments.sample_size import SizeGoal, least_rows, predicted_rows, tuned
 
 FALSE_ALARM = 1e-6
 DOCS = Path(__file__).parents[2] / "docs"
@@ -41,9 +44,9 @@ pytestmark = pytest.mark.slow
 def results(tmp_path_factory):
     """All experiments, small, written and read back."""
     folder = tmp_path_factory.mktemp("reproduced")
-    told: list[str] = []
-    written = reproduce(folder, size="small", seed=3, progress=told.append)
-    assert told == [experiment.title for experiment in EXPERIMENTS]
+    titles: list[str] = []
+    written = reproduce(folder, size="small", seed=3, progress=titles.append)
+    assert titles == [experiment.title for experiment in EXPERIMENTS]
     assert {path.name for path in written} == {f"{n}.json" for n in NAMES} | {f"{n}.png" for n in NAMES} | {PAGE}
     return {name: json.loads((folder / FOLDER / f"{name}.json").read_text()) for name in NAMES}
 
@@ -86,8 +89,8 @@ def test_a_mechanism_that_looks_at_the_universe_would_be_caught(monkeypatch):
     """The mutant: it says it makes a few looks and evaluates the question everywhere."""
     everything = FullGaussian(sigma=1e-9)
     monkeypatch.setattr(lower_bound, "mechanisms", lambda looks, rows, seed: {"coins": everything})
-    row = lower_bound.tell_apart(1, 150, (0.05, 0.005))
-    assert row["looks"] < lower_bound.paper.least_evaluations(0.05, 0.2, 1, universe=10**6)
+    row = lower_bound.identify(1, 150, (0.05, 0.005))
+    assert row["looks"] < sizes.least_evaluations(0.05, 0.2, 1, universe=10**6)
     assert row["coins"]["accurate"] >= binom.ppf(FALSE_ALARM, 150, 0.8)
 
 
@@ -99,16 +102,14 @@ def test_rows_needed_grow_faster_for_exact_answers(results):
 
 
 def test_predicted_rows_have_the_slopes_of_theory():
-    from holdfast.lab.experiments.need import _predicted_rows
-
     ks = [10**3, 10**4, 10**5]
     for name, expected in {"naive": 1, "split": 1, "coins": 0.5, "gaussian": 0.5, "laplace": 0.5, "a1": 0.5}.items():
-        needed = [_predicted_rows(Goal(name, 0.1, 0.1, k, 1, 1)) for k in ks]
+        needed = [predicted_rows(SizeGoal(name, 0.1, 0.1, k, 1, 1)) for k in ks]
         assert slope(ks, needed) == pytest.approx(expected, abs=0.15)
 
 
 def test_the_search_keeps_every_try_and_ends_between_them():
-    found = least_rows(Goal("gaussian", 0.25, 0.2, 12, 5, 1))
+    found = least_rows(SizeGoal("gaussian", 0.25, 0.2, 12, 5, 1))
     held = [each["rows"] for each in found["tries"] if each["holds"]]
     failed = [each["rows"] for each in found["tries"] if not each["holds"]]
     assert found["rows"] == min(held)
@@ -141,7 +142,7 @@ def equal(row, what: str) -> bool:
 def test_sampling_does_not_compromise_accuracy(results):
     for row in results["sampling"]["compared"]:
         assert equal(row, "error")
-        if row["analyst"] != "harmless":  # whose last question is the same whatever it hears
+        if row["analyst"] != "harmless":  # whose last question does not depend on the answers
             assert equal(row, "excess")
         assert row["coins"]["rows_read"] * 6 == row["gaussian"]["rows_read"]  # ell/n = 1/6
 

@@ -26,8 +26,8 @@ from holdfast.mechanisms.coins import Coins
 from holdfast.mechanisms.fresh_rows import FreshRows
 from holdfast.mechanisms.laplace import Laplace
 from holdfast.rows import draws, local
-from holdfast.rows.source import RowSource
 from holdfast.rows.open import open_rows
+from holdfast.rows.source import RowSource
 from toy_queries import Group, Histogram, Mean, Share
 
 FALSE_ALARM = 1e-6
@@ -89,7 +89,7 @@ def test_coins_follow_their_law(law, seed):
 
 @pytest.mark.parametrize("law", COIN_LAWS)
 def test_a_missing_flip_is_caught(law, seed, monkeypatch):
-    monkeypatch.setattr(local, "flipped", lambda counts, mass, rng: counts)
+    monkeypatch.setattr(local, "randomized", lambda counts, mass, rng: counts)
     assert not law(seed)
 
 

@@ -23,13 +23,13 @@ from scipy.stats import t
 
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics.amplification import coin_epsilon
+from holdfast.guarantees.release import Release
 from holdfast.lab import monitors
-from holdfast.lab.analysts import HillClimber, Table, WeightedAttack
-from holdfast.lab.analysts.answering import MechanismOracle, converse
-from holdfast.lab.analysts.base import RowQuestion
+from holdfast.lab.analysts import HillClimber, WeightedAttack
 from holdfast.lab.baselines import Naive, Thresholdout
+from holdfast.lab.contenders import MechanismOracle, converse
 from holdfast.lab.monitors import candidates, flag, flag_law, resume
-from holdfast.mechanisms.base import Price, Release
+from holdfast.lab.populations import FinitePopulation, RowQuestion
 from holdfast.mechanisms.fresh_rows import FreshRows
 from holdfast.rows.memory import memory_rows
 
@@ -37,7 +37,7 @@ FALSE_ALARM = 1e-6
 FLIP, LEAK, ROWS, SAMPLES = 0.25, 0.3, 2, 2
 EPSILON = 2 * coin_epsilon(FLIP, n=ROWS)
 RUNS = 300
-POPULATION = Table({"x": [True] * 3 + [False] * 7})
+POPULATION = FinitePopulation({"x": [True] * 3 + [False] * 7})
 
 
 class Bit(RowQuestion):
@@ -45,12 +45,15 @@ class Bit(RowQuestion):
 
     columns = ("x",)
 
-    def __init__(self, wanted: bool) -> None:
-        self.wanted = wanted
-        self.sql = f"x = {wanted}"
+    def __init__(self, bit: bool) -> None:
+        self.bit = bit
+
+    @property
+    def sql(self) -> str:
+        return f"x = {self.bit}"
 
     def evaluate(self, rows: pl.DataFrame):
-        return rows["x"].to_numpy() == self.wanted
+        return rows["x"].to_numpy() == self.bit
 
 
 class TwoSteps:
@@ -72,11 +75,8 @@ class Scripted:
     def __deepcopy__(self, memo):
         return self  # the script runs on across samples
 
-    def price(self, query, n):
-        return Price(0, 1, 1)
-
     def release(self, query, source, rng):
-        return Release(float(next(self.script)), 1)
+        return Release((float(next(self.script)),), 1)
 
 
 def coin_law(share: float) -> float:
@@ -95,10 +95,10 @@ def released_law(samples, *, epsilon: float, one=coin_law) -> dict[tuple[bool, i
         found = candidates(Scripted(answers), TwoSteps(), POPULATION, arrays, np.random.default_rng(0))
         chance = 1.0
         for each, answer in zip(found, answers, strict=True):
-            share = np.mean([bit == each.question.wanted for bit in samples[each.sample]])
+            share = np.mean([bit == each.question.bit for bit in samples[each.sample]])
             chance *= one(share) if answer else 1 - one(share)
         for each, part in zip(found, flag_law(found, rows=ROWS, epsilon=epsilon), strict=True):
-            key = (each.question.wanted, each.sample)
+            key = (each.question.bit, each.sample)
             total[key] = total.get(key, 0.0) + chance * part
     return total
 
@@ -187,24 +187,29 @@ def test_a2_refuses_samples_of_different_sizes_and_none():
             flag(Naive(), analyst, analyst.population(10), wrong, epsilon=1.0, rng=rng)
 
 
+def transcript(analyst, oracle, *, rows: int, seed: int):
+    dialogue = analyst.ask(rows, np.random.default_rng(seed))
+    return [(question, reply.value) for question, reply in converse(dialogue, oracle)]
+
+
 @pytest.mark.parametrize("mechanism", [Naive(), FreshRows(draws=5, key=3)])
-def test_a5_goes_on_where_the_transcript_ends(mechanism):
+def test_a5_continues_where_the_transcript_ends(mechanism):
     analyst = HillClimber(20)
     source = memory_rows(analyst.population(200).draw(200, np.random.default_rng(5)))
     oracle = MechanismOracle(mechanism, source, np.random.default_rng(6))
-    whole = list(converse(analyst.ask(200, np.random.default_rng(7)), oracle))
+    whole = transcript(analyst, oracle, rows=200, seed=7)
     for known, upto in ((0, 20), (7, 8), (12, 20)):
         fresh = MechanismOracle(mechanism, source, np.random.default_rng(8))
         question = resume(fresh, analyst, whole[:known], upto=upto, rows=200, rng=np.random.default_rng(7))
-        assert np.array_equal(question.labels, whole[upto - 1][0].labels)
+        assert np.array_equal(question.predictions, whole[upto - 1][0].predictions)
 
 
-def test_a5_on_fresh_rows_that_forgot_what_was_used_goes_another_way():
-    """The mutant of `recall`: without it the same rows answer twice, and the vote is another."""
+def test_a5_on_fresh_rows_that_forgot_what_was_used_asks_something_else():
+    """The mutant of `recall`: without it the same rows answer twice, and the vote differs."""
     analyst, mechanism = WeightedAttack(20), FreshRows(draws=5, key=3)
     source = memory_rows(analyst.population(200).draw(200, np.random.default_rng(5)))
     oracle = MechanismOracle(mechanism, source, np.random.default_rng(6))
-    whole = list(converse(analyst.ask(200, np.random.default_rng(7)), oracle))
+    whole = transcript(analyst, oracle, rows=200, seed=7)
 
     class Forgetful(MechanismOracle):
         def recall(self, question, answer):
@@ -228,7 +233,7 @@ def test_a5_refuses_what_it_cannot_resume():
     analyst = WeightedAttack(6)
     source = memory_rows(analyst.population(50).draw(50, np.random.default_rng(1)))
     oracle = MechanismOracle(Naive(), source, np.random.default_rng(2))
-    whole = list(converse(analyst.ask(50, np.random.default_rng(3)), oracle))
+    whole = transcript(analyst, oracle, rows=50, seed=3)
     settings = {"rows": 50, "rng": np.random.default_rng(3)}
     with pytest.raises(InvalidArgument, match="beyond the transcript"):
         resume(oracle, analyst, whole[:3], upto=3, **settings)
@@ -241,6 +246,6 @@ def test_a5_refuses_what_it_cannot_resume():
         resume(MechanismOracle(holdout, source, np.random.default_rng(2)), analyst, whole[:3], upto=5, **settings)
 
 
-def test_a_sample_mean_is_the_mean_of_the_rows():
+def test_a_naive_answer_is_the_mean_of_the_rows():
     source = memory_rows({"x": np.array([True, True, False, False, True])})
-    assert monitors.sample_mean(Bit(True), source) == pytest.approx(0.6)
+    assert Naive().release(Bit(True), source, np.random.default_rng(0)).values == pytest.approx((0.6,))

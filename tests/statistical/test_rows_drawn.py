@@ -11,12 +11,14 @@ from collections.abc import Callable
 from itertools import permutations
 
 import numpy as np
+import polars as pl
 import pytest
 from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from holdfast.rows import draws
+from holdfast.rows.draws import Indices, Selection, WithoutReplacement
 from holdfast.rows.open import open_rows
 from plain_query import PlainQuery
 
@@ -66,12 +68,86 @@ def test_a_biased_draw_is_caught(
     assert not tally_is_fair(seed)
 
 
+# Parts of one query are asked of draws of their own: the rows of two parts are any two rows.
+
+FEW = open_rows({"row": np.arange(10)})
+PAIRS = 20_000
+
+
+def paired(rows_of_parts: NDArray[np.int64]) -> bool:
+    first, second = rows_of_parts
+    return fair(np.bincount(10 * first + second, minlength=100))
+
+
+def parts_of_a_tally_are_fair(seed: int) -> bool:
+    drawn = np.full((2, PAIRS), -1)
+
+    def note(rows: pl.DataFrame, part: NDArray[np.int64], draw: NDArray[np.int64]) -> NDArray[np.bool_]:
+        drawn[part, draw] = rows["row"].to_numpy()
+        return part > 0
+
+    query = PlainQuery(("row",), note, parts=2)
+    FEW.tally(query, draws=PAIRS, mass=0.0, rng=np.random.default_rng(seed))
+    return paired(drawn)
+
+
+def parts_of_a_sample_are_fair(selection: Selection, seed: int) -> bool:
+    rng = np.random.default_rng(seed)
+    query = PlainQuery(("row",), lambda rows, part, draw: rows["row"].to_numpy(), parts=2)
+    drawn = [FEW.sample(query, selection, rng)[:, 0] for _ in range(PAIRS)]
+    return paired(np.array(drawn).T)
+
+
+def test_parts_of_a_tally_have_draws_of_their_own(seed: int) -> None:
+    assert parts_of_a_tally_are_fair(seed)
+
+
+def the_same_for_both_parts(rng: Generator, n: int, count: int) -> NDArray[np.int64]:
+    return np.tile(rng.integers(0, n, PAIRS), 2)[:count]
+
+
+def seldom_the_same(rng: Generator, n: int, count: int) -> NDArray[np.int64]:
+    first = rng.integers(0, n, PAIRS)
+    second = np.where(rng.random(PAIRS) < 0.1, first, rng.integers(0, n, PAIRS))
+    return np.concatenate([first, second])[:count]
+
+
+@pytest.mark.parametrize("mutant", [the_same_for_both_parts, seldom_the_same])
+def test_parts_of_a_tally_that_share_draws_are_caught(
+    seed: int, mutant: "Draw", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(draws, "with_replacement", mutant)
+    assert not parts_of_a_tally_are_fair(seed)
+
+
+def test_parts_of_a_sample_are_selected_anew(seed: int) -> None:
+    assert parts_of_a_sample_are_fair(WithoutReplacement(3), seed)
+
+
+class SelectedOnce:
+    """Every other selection repeats the one before."""
+
+    def __init__(self) -> None:
+        self.kept: Indices | None = None
+
+    def indices(self, n: int, rng: Generator) -> Indices:
+        before, self.kept = self.kept, None
+        if before is not None:
+            return before
+        self.kept = draws.without_replacement(rng, n, 3)
+        return self.kept
+
+
+def test_parts_of_a_sample_that_share_a_selection_are_caught(seed: int) -> None:
+    assert not parts_of_a_sample_are_fair(SelectedOnce(), seed)
+
+
 # Draws without replacement: every ordered selection equally likely.
 
-Selection = Callable[[Generator, int, int], NDArray[np.int64]]
+Draw = Callable[[Generator, int, int], NDArray[np.int64]]
 
 
-def selections_are_fair(draw: Selection, n: int, count: int, trials: int, seed: int) -> bool:
+def selections_are_fair(draw: Draw, n: int, count: int, trials: int, seed: int) -> bool:
     rng = np.random.default_rng(seed)
     cells = {selection: cell for cell, selection in enumerate(permutations(range(n), count))}
     counts = np.zeros(len(cells), dtype=np.int64)
@@ -107,7 +183,7 @@ def a_stretch(rng: Generator, n: int, count: int) -> NDArray[np.int64]:
 
 @SIZES
 @pytest.mark.parametrize("mutant", [with_repeats, in_order, a_stretch])
-def test_a_wrong_selection_is_caught(seed: int, n: int, count: int, mutant: Selection) -> None:
+def test_a_wrong_selection_is_caught(seed: int, n: int, count: int, mutant: Draw) -> None:
     assert not selections_are_fair(mutant, n, count, 20_000, seed)
 
 

@@ -48,7 +48,7 @@ def read(recorded: Mapping[str, Any], *, location: str = "the ledger") -> "Guara
     """
     values = {name: value for name, value in recorded.items() if name not in ("guarantee", "version", "caps")}
     name, version = recorded.get("guarantee"), recorded.get("version")
-    known = GUARANTEES.get(name)
+    known = GUARANTEES.find(name)
     if known is None:
         raise PlanConflict(
             f"{location} promises by the guarantee {name!r}, which this installation does not know; it knows"

@@ -137,6 +137,8 @@ class Guarantee(ABC, Generic[OfTerms]):
     name: ClassVar[str]
     version: ClassVar[int] = 1
     mechanisms: ClassVar[tuple[str, ...]]  # those that can be planned with, the usual one first
+    adaptive: ClassVar[bool] = True  # whether questions may depend on answers; "best" chooses only such guarantees
+    in_order: ClassVar[bool] = False  # whether releases must follow each other as they were charged (fresh rows)
     reads: type[OfTerms]
 
     def __init__(self, terms: OfTerms) -> None:
@@ -167,11 +169,6 @@ class Guarantee(ABC, Generic[OfTerms]):
     @abstractmethod
     def charge(self, statistic: Statistic, draws: int) -> int:
         """Return what one release takes of `terms.charge`."""
-
-    @property
-    def in_order(self) -> bool:
-        """Whether releases must follow each other in the order in which they were charged (fresh rows)."""
-        return False
 
     @property
     def flexible(self) -> bool:

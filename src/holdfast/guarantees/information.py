@@ -6,7 +6,7 @@ noisy answers whose cost is stated in coins.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import ceil, exp, log, log1p, sqrt
 
 import numpy as np
@@ -237,7 +237,7 @@ class Information(Guarantee[InformationTerms]):
         """Any mixture."""
         return self.mechanisms
 
-    @property
+    @cached_property
     def coin_mass(self) -> float:
         """1/n."""
         return self.terms.mass

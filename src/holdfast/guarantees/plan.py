@@ -213,7 +213,7 @@ def plan(
     ('posterior', True)
     """
     request = _Request.checked(rows, queries, margin, confidence, rows_per_query, guarantee, mechanism)
-    pairs = [(each.name, how) for each in GUARANTEES for how in each.mechanisms]
+    pairs = [(each.name, how) for each in GUARANTEES.all() for how in each.mechanisms]
     solved = {pair: terms for pair in pairs if (terms := _solve(pair, request)) is not None}
     chosen = _choose(solved, request)
     alternatives = [_alternative(pair, solved.get(pair), chosen) for pair in pairs]
@@ -345,7 +345,7 @@ class _Request:
     def allows(self, pair: tuple[str, str]) -> bool:
         """Whether the caller asked for this guarantee and mechanism, or left them open."""
         guarantee, mechanism = pair
-        if self.guarantee not in (BEST, guarantee):
+        if self.guarantee not in (BEST, guarantee) or (self.guarantee == BEST and not _class_of(guarantee).adaptive):
             return False
         if self.mechanism != BEST:
             return self.mechanism == mechanism
@@ -356,7 +356,7 @@ class _Request:
 def check_names(guarantee: str, mechanism: str) -> None:
     """Refuse names of guarantees and mechanisms that are not registered."""
     check.one_of("guarantee", guarantee, (BEST, *GUARANTEES.names()))
-    mechanisms = dict.fromkeys(how for each in GUARANTEES for how in each.mechanisms)
+    mechanisms = dict.fromkeys(how for each in GUARANTEES.all() for how in each.mechanisms)
     check.one_of("mechanism", mechanism, (BEST, *mechanisms))
 
 
@@ -380,7 +380,7 @@ def count_queries(queries: Queries | None) -> tuple[int | None, int]:
 
 
 def _class_of(name: str) -> type[Guarantee[Any]]:
-    found = GUARANTEES.get(name)
+    found = GUARANTEES.find(name)
     if found is None:
         raise InvalidArgument(f"guarantee must be one of {', '.join(GUARANTEES.names())}; got {name!r}.")
     return found

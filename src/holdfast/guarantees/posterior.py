@@ -6,7 +6,7 @@ binomial intervals of the coins contain mu. chi depends on n, B, a and beta only
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import e, exp, inf, log, sqrt
 from typing import Any
 
@@ -241,7 +241,7 @@ class Posterior(Guarantee[PosteriorTerms]):
         _, zeros, ones = release.counts
         return group_interval(ones, zeros + ones, release.draws, mass=self.terms.mass, chi=self._chi, level=self._level)
 
-    @property
+    @cached_property
     def coin_mass(self) -> float:
         """The planned mass."""
         return self.terms.mass

@@ -24,6 +24,7 @@ class Split(Guarantee[SplitTerms]):
 
     name = "split"
     mechanisms = ("fresh_rows",)
+    in_order = True  # the charge says which rows are used up
     reads = SplitTerms
 
     def __init__(self, terms: SplitTerms) -> None:
@@ -58,11 +59,6 @@ class Split(Guarantee[SplitTerms]):
     def charge(self, statistic: Statistic, draws: int) -> int:
         """The rows used up."""
         return draws
-
-    @property
-    def in_order(self) -> bool:
-        """The charge says which rows are used up."""
-        return True
 
     def share(self, release: Release, part: int) -> Interval:
         """Exact binomial where rows were counted; Chernoff's bound where values were averaged."""

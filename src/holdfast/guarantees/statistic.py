@@ -74,20 +74,9 @@ class Statistic(ABC):
 class _OneNumber(Statistic):
     """Two outcomes, of which the second counts."""
 
-    @property
-    def outcomes(self) -> int:
-        """No and yes, or the low end and the high end."""
-        return 2
-
-    @property
-    def intervals(self) -> int:
-        """One."""
-        return 1
-
-    @property
-    def reported(self) -> tuple[int, ...]:
-        """Yes."""
-        return (1,)
+    outcomes = 2
+    intervals = 1
+    reported = (1,)
 
     def columns(self, values: Values) -> Columns:
         """The values themselves; what is missing counts as zero."""
@@ -133,15 +122,8 @@ class OneMean(_OneNumber):
 class GroupMean(Statistic):
     """The mean of a value in [0, 1] among the rows that are not excluded."""
 
-    @property
-    def outcomes(self) -> int:
-        """Excluded, 0 and 1."""
-        return 3
-
-    @property
-    def intervals(self) -> int:
-        """The group's share, and its mean."""
-        return 2
+    outcomes = 3  # excluded, 0 and 1
+    intervals = 2  # the group's share, and its mean
 
     def columns(self, values: Values) -> Columns:
         """Who is in the group, and what they add to its sum."""

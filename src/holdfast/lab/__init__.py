@@ -1,8 +1,21 @@
-"""The attack lab: any mechanism against any analyst, and the test of one's own plan."""
+"""The lab: where promises are attacked, measured and compared on data whose population is known.
 
-from holdfast.lab.attacking import attack
+populations     rows with known means, and questions about them
+analysts        who asks: attacks that adapt to the answers
+baselines       what people use instead of holdfast
+full_gradient   what people do instead to fit models
+contenders      who answers: mechanisms by name, plans and sessions
+attack          any analyst against any contender, in many worlds
+selftest        does a plan keep its promise?
+monitors        the monitors of the transfer theorems
+experiments     the paper's table and claims, measured
+flights         a made-up table of flights
+demo            a tour of the questions, and a discovery in noise
+plots           all figures
+"""
+
+from holdfast.lab.attack import AttackReport, attack
 from holdfast.lab.contenders import MECHANISM_NAMES, contender
-from holdfast.lab.report import AttackReport
 from holdfast.lab.selftest import SelfTest, selftest
 
 __all__ = ["MECHANISM_NAMES", "AttackReport", "SelfTest", "attack", "contender", "selftest"]

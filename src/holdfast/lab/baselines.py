@@ -1,11 +1,11 @@
-"""What people use instead: naive means, splitting, full scans with noise, Thresholdout.
+"""What people use instead: plain means, full scans with noise, Thresholdout.
 
-They are here to be compared with and to be attacked; of them only `FreshRows` carries a guarantee a session offers.
-Full scans read every row; that is their point.
+They are here to be compared with and to be attacked; no session runs on them. Each reads every row for every answer,
+so `draws` of what they release is the number of rows.
 """
 
 from dataclasses import dataclass, field
-from math import ceil
+from typing import Protocol
 
 import numpy as np
 from numpy.random import Generator
@@ -13,27 +13,36 @@ from numpy.typing import NDArray
 
 from holdfast import check
 from holdfast.errors import BudgetExhausted
-from holdfast.guarantees import information
+from holdfast.guarantees.release import ExactMeans, NoisyMeans, Release
+from holdfast.guarantees.statistic import Columns
 from holdfast.mechanisms import noise
-from holdfast.mechanisms.base import Price, Release, answer_from, clip, intervals
-from holdfast.mechanisms.fresh_rows import _means, scan
 from holdfast.queries.query import Query
-from holdfast.rows import draws
+from holdfast.rows.draws import AllRows, Fresh, Selection
 from holdfast.rows.source import RowSource
+
+
+class Releaser(Protocol):
+    """Whatever answers a query from rows: a mechanism of a session, a baseline, or one of your own."""
+
+    def release(self, query: Query, source: RowSource, rng: Generator) -> Release:
+        """Read rows, and return what may be known of them."""
+        ...
+
+
+def _scan(query: Query, source: RowSource, selection: Selection, rng: Generator) -> Columns:
+    """Return every statistical query of the question on every row. Secret."""
+    return query.statistic.columns(source.sample(query, selection, rng))
 
 
 @dataclass(frozen=True)
 class Naive:
-    """The mean of all rows, exactly. No protection at all: `price` says 0 flips, and no guarantee accepts it."""
+    """The exact mean of all rows. Nothing is protected."""
 
-    def price(self, query: Query, n: int) -> Price:
-        """Reads everything, charges nothing, promises nothing."""
-        return Price(0, intervals(query), n)
-
-    def release(self, query: Query, source: RowSource, rng: Generator) -> Release:
-        """Return the data's own mean."""
-        values = _means(scan(query, source))
-        return Release(answer_from(query, values), len(source), values=values)
+    def release(self, query: Query, source: RowSource, rng: Generator) -> ExactMeans:
+        """Return the mean of the data."""
+        columns = _scan(query, source, AllRows(), rng)
+        means = tuple(float(column.mean()) for column in columns)
+        return ExactMeans(query.statistic.from_means(means), len(source), means, query.statistic.counted(columns))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,37 +54,28 @@ class FullLaplace:
     def __post_init__(self) -> None:
         check.positive(epsilon=self.epsilon)
 
-    def price(self, query: Query, n: int) -> Price:
-        """n^2 epsilon^2 flips for each statistical query."""
-        queries = intervals(query)
-        flips = ceil(information.private_cost(self.epsilon, n=n))
-        return Price(queries * flips, queries, n, queries * self.epsilon)
-
-    def release(self, query: Query, source: RowSource, rng: Generator) -> Release:
+    def release(self, query: Query, source: RowSource, rng: Generator) -> NoisyMeans:
         """Scan, average, add noise of scale 1/(n epsilon)."""
-        scale = 1 / (len(source) * self.epsilon)
-        values = tuple(noise.laplace_mean(part, scale) for part in scan(query, source))
-        return Release(answer_from(query, values), len(source), values=values)
+        n = len(source)
+        scale, grid = 1 / (n * self.epsilon), 2.0 ** -noise.grid_bits(n)
+        means = tuple(noise.laplace_mean(column, scale) for column in _scan(query, source, AllRows(), rng))
+        return NoisyMeans(query.statistic.from_means(means), n, means, scale, grid)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FullGaussian:
-    """Previous work: the mean of all rows plus Gaussian noise of deviation sigma."""
+    """Previous work: the mean of all rows plus Gaussian noise of standard deviation sigma."""
 
     sigma: float
 
     def __post_init__(self) -> None:
         check.positive(sigma=self.sigma)
 
-    def price(self, query: Query, n: int) -> Price:
-        """1/(4 sigma^2) flips for each statistical query: as much as that many coins."""
-        queries = intervals(query)
-        return Price(queries * ceil(information.gaussian_cost(self.sigma, n=n)), queries, n)
-
-    def release(self, query: Query, source: RowSource, rng: Generator) -> Release:
+    def release(self, query: Query, source: RowSource, rng: Generator) -> NoisyMeans:
         """Scan, average, add noise."""
-        values = tuple(mean + self.sigma * float(rng.normal()) for mean in _means(scan(query, source)))
-        return Release(answer_from(query, values), len(source), values=values)
+        columns = _scan(query, source, AllRows(), rng)
+        means = tuple(float(column.mean()) + self.sigma * float(rng.normal()) for column in columns)
+        return NoisyMeans(query.statistic.from_means(means), len(source), means, self.sigma, 0.0)
 
 
 @dataclass(kw_only=True)
@@ -83,7 +83,7 @@ class Thresholdout:
     """The reusable holdout of Dwork et al. 2015: answer from the first half unless the second half disagrees.
 
     The rows are split once into a training and a holdout half. If their means differ by more than a noisy threshold,
-    the holdout's mean plus noise is released; otherwise the training half's mean. `budget` counts the disagreements it
+    the holdout's mean plus noise is released; otherwise the training half's mean. `budget` is how many disagreements it
     can still report; a question that may need more is refused.
     """
 
@@ -100,13 +100,9 @@ class Thresholdout:
         check.whole(0, key=self.key)
         self._total = self.budget
 
-    def price(self, query: Query, n: int) -> Price:
-        """Reads everything; its own budget is the number of disagreements."""
-        return Price(0, intervals(query), n)
-
-    def release(self, query: Query, source: RowSource, rng: Generator) -> Release:
+    def release(self, query: Query, source: RowSource, rng: Generator) -> NoisyMeans:
         """Compare the halves and release."""
-        most = intervals(query)  # every statistic of the query may disagree
+        most = query.statistic.intervals  # every statistical query of the question may disagree
         if self.budget < most:
             raise BudgetExhausted(
                 f"Thresholdout can report {self.budget} more disagreements; this question may need {most}.",
@@ -117,15 +113,13 @@ class Thresholdout:
             )
         if self._offset is None:
             self._offset = float(rng.laplace(scale=2 * self.sigma))
-        n = len(source)
-        order = draws.permuted_block(self.key, n, 0, n)
-        parts = scan(query, source, order)
-        values = tuple(self._compare(part, rng) for part in parts)
-        return Release(answer_from(query, values), n, values=values)
+        in_secret_order = Fresh(self.key, 0, len(source))
+        means = tuple(self._compare(column, rng) for column in _scan(query, source, in_secret_order, rng))
+        return NoisyMeans(query.statistic.from_means(means), len(source), means, self.sigma, 0.0)
 
-    def _compare(self, part: NDArray[np.float64], rng: Generator) -> float:
-        half = len(part) // 2
-        training, holdout = float(part[:half].mean()), float(part[half:].mean())
+    def _compare(self, column: NDArray[np.float64], rng: Generator) -> float:
+        half = len(column) // 2
+        training, holdout = float(column[:half].mean()), float(column[half:].mean())
         limit = self.threshold + (self._offset or 0.0) + float(rng.laplace(scale=4 * self.sigma))
         if abs(holdout - training) <= limit:
             return training
@@ -136,19 +130,15 @@ class Thresholdout:
 
 @dataclass(frozen=True, kw_only=True)
 class CoinFromMean:
-    """SCQ-by-CQ: scan everything, add Laplace noise, toss one coin with the noisy bias. The comparison that loses."""
+    """SCQ-by-CQ: scan everything, add Laplace noise, toss one coin with the noisy bias. For yes-or-no questions."""
 
     epsilon: float
 
     def __post_init__(self) -> None:
         check.positive(epsilon=self.epsilon)
 
-    def price(self, query: Query, n: int) -> Price:
-        """As dear as a full-scan Laplace answer, for one bit."""
-        return FullLaplace(epsilon=self.epsilon).price(query, n)
-
     def release(self, query: Query, source: RowSource, rng: Generator) -> Release:
         """Release 0 or 1."""
         noisy = FullLaplace(epsilon=self.epsilon).release(query, source, rng)
-        bit = int(rng.random() < clip(noisy.answer))
-        return Release(float(bit), noisy.rows_read, counts=(1 - bit, bit))
+        bit = int(rng.random() < noisy.values[0])
+        return Release((float(bit),), noisy.draws)

@@ -1,6 +1,6 @@
-"""Who answers in the attack lab: mechanisms by name, with settings made for so many rows and questions.
+"""Contenders of the attack lab: mechanisms by name, with settings made for so many rows and questions.
 
-name           what                                          what it promises for all answers at once
+name           what it does                                  what it promises for all answers at once
 naive          the mean of all rows                          Hoeffding: true only for questions chosen beforehand
 split          fresh rows for every question                 Hoeffding on its share of the rows
 thresholdout   the reusable holdout of 2015                  nothing here
@@ -9,38 +9,45 @@ gaussian       all rows + Gaussian noise                     the information gua
 a1             sampled rows + Laplace noise                  the information guarantee
 coins          sampled rows as coins                         the best guarantee of coins
 
-or anyone's own mechanism, or the settings of a session.
+A contender can also be any mechanism, a plan, or the settings of a session.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from math import sqrt
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from numpy.random import Generator
 from scipy.special import ndtri
 
 from holdfast import check
-from holdfast.errors import PlanInfeasible
-from holdfast.guarantees.mathematics.concentration import hoeffding_radius
-from holdfast.lab.analysts.answering import MechanismOracle
-from holdfast.lab.analysts.base import Randomness, RowQuestion
-from holdfast.lab.baselines import FullGaussian, FullLaplace, Naive, Thresholdout
-from holdfast.mechanisms.base import Mechanism
+from holdfast.errors import InvalidArgument, PlanInfeasible
+from holdfast.guarantees.guarantee import Goal, full_scan_margin
+from holdfast.guarantees.information import Information
+from holdfast.guarantees.plan import Plan, plan
+from holdfast.guarantees.split import Split
+from holdfast.lab.analysts import Dialogue
+from holdfast.lab.baselines import FullGaussian, FullLaplace, Naive, Releaser, Thresholdout
+from holdfast.lab.populations import RowQuestion
 from holdfast.mechanisms.coins import Coins
 from holdfast.mechanisms.fresh_rows import FreshRows
 from holdfast.mechanisms.laplace import Laplace
-from holdfast.planning import Plan, plan
-from holdfast.planning.strategies import Goal, Numbers, information_coins, information_laplace, split
-from holdfast.questions import Desk
+from holdfast.questions.question import Drawing, mechanism_of
 from holdfast.rows.source import RowSource
 
-MECHANISM_NAMES = ("naive", "split", "thresholdout", "laplace", "gaussian", "a1", "coins")
-SINGLE = 0.05  # a lone error bar is the textbook's 95 %
+if TYPE_CHECKING:
+    from holdfast.session import Session
+
+TEXTBOOK_ERROR = 0.05  # failure probability of the interval around one answer of a mechanism without a guarantee
+
+
+# -- oracles: a contender at work on one sample -------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Told:
-    """One answer, and the error bar that comes with it."""
+class Reply:
+    """One answer with its interval."""
 
     value: float
     low: float
@@ -48,189 +55,271 @@ class Told:
     rows_read: int
 
 
-class Answering(Protocol):
-    """A contender at work on one sample."""
+class QueryOracle(Protocol):
+    """Answers questions about one sample."""
 
-    def tell(self, question: RowQuestion) -> Told:
+    def answer(self, question: RowQuestion) -> Reply:
         """Answer the next question."""
         ...
 
 
+class ResumableOracle(QueryOracle, Protocol):
+    """An oracle whose state after a transcript can be restored."""
+
+    def recall(self, question: RowQuestion, answer: float) -> None:
+        """Take the state it would have, had it just given this answer."""
+        ...
+
+
+def converse(dialogue: Dialogue, oracle: QueryOracle) -> Iterator[tuple[RowQuestion, Reply]]:
+    """Let an analyst ask an oracle to the end of the dialogue; yield every question with its reply."""
+    try:
+        question = next(dialogue)
+        while True:
+            reply = oracle.answer(question)
+            yield question, reply
+            question = dialogue.send(reply.value)
+    except StopIteration:
+        return
+
+
+class MechanismOracle:
+    """A copy of a mechanism, which keeps what it remembers between questions; intervals are value ± `half_width`."""
+
+    def __init__(self, mechanism: Releaser, source: RowSource, rng: Generator, *, half_width: float = 0.0) -> None:
+        self._mechanism = deepcopy(mechanism)
+        self._source, self._rng, self._half_width = source, rng, half_width
+
+    def answer(self, question: RowQuestion) -> Reply:
+        """Release the answer to the next question."""
+        release = self._mechanism.release(question, self._source, self._rng)
+        self._advance()
+        (value,) = release.values
+        return Reply(value, max(0.0, value - self._half_width), min(1.0, value + self._half_width), release.draws)
+
+    def recall(self, question: RowQuestion, answer: float) -> None:
+        """Move on without answering."""
+        if isinstance(self._mechanism, Thresholdout):
+            raise InvalidArgument(
+                "Thresholdout cannot be resumed: its state is not a function of its answers. Replay it from the"
+                " start instead."
+            )
+        self._advance()
+
+    def _advance(self) -> None:
+        if isinstance(self._mechanism, FreshRows):
+            self._mechanism = replace(self._mechanism, start=self._mechanism.start + self._mechanism.draws)
+
+
+class PlanOracle:
+    """The mechanism and the intervals of a session with this plan, without its ledger: that would slow the lab down."""
+
+    def __init__(self, plan: Plan, source: RowSource, rng: Generator) -> None:
+        # A ledger would fix the order in which fresh rows are used up; here the world's generator does.
+        self._drawing = Drawing(source, rng, plan.standing.begin(int(rng.integers(0, 2**48))))
+        self._draws = plan.rows_per_query
+
+    def answer(self, question: RowQuestion) -> Reply:
+        """Draw, release, certify."""
+        (estimate,) = self._drawing.estimates(question, self._draws)
+        rows_read = mechanism_of(self._drawing.guarantee).rows_read(question.statistic, self._draws)
+        return Reply(estimate.value, estimate.low, estimate.high, rows_read)
+
+
+class SessionOracle:
+    """A session, asked the way any user asks it."""
+
+    def __init__(self, session: "Session") -> None:
+        self._session = session
+
+    def answer(self, question: RowQuestion) -> Reply:
+        """Ask the session."""
+        answer = self._session.mean(question.sql or question)
+        return Reply(answer.value, answer.low, answer.high, answer.rows_read)
+
+    def recall(self, question: RowQuestion, answer: float) -> None:
+        """Do nothing: the state of a session is in its ledger."""
+
+
+# -- contenders ---------------------------------------------------------------------------------------------------
+
+
 class Contender(Protocol):
-    """A mechanism with settings. `promised` is for all answers at once, `noise` the variance it adds to each."""
+    """Something that answers, with its settings and its promise."""
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The contender's name."""
         ...
 
     @property
     def promised(self) -> float | None:
-        """The largest error of any answer, with the lab's confidence; None: it promises nothing."""
+        """The largest error of any answer, with the lab's confidence; None: nothing is promised."""
         ...
 
     @property
     def noise(self) -> float | None:
-        """The variance added to the mean of the rows; None where it is no fixed number."""
+        """The variance added to the mean of the rows, near a share of one half; None: not a fixed number."""
         ...
 
-    def begin(self, source: RowSource, rng: Randomness) -> Answering:
-        """Begin on a sample."""
+    def start(self, source: RowSource, rng: Generator) -> QueryOracle:
+        """Start answering questions about a sample."""
         ...
 
 
 @dataclass(frozen=True)
-class Bare:
-    """A mechanism alone. The error bar of an answer is that of chance, ignoring that questions were chosen."""
+class MechanismContender:
+    """A mechanism alone, with the textbook's 95 % interval for each answer, as if questions did not adapt.
+
+    `deviation` is the standard deviation of an answer; left out: that of the mean of all rows, plus the noise.
+    """
 
     name: str
-    mechanism: Mechanism
+    mechanism: Releaser
     promised: float | None
     noise: float | None
     deviation: float | None = None
 
-    def begin(self, source: RowSource, rng: Randomness) -> Answering:
-        """Begin with a copy of the mechanism."""
-        return _BareAnswering(self, source, rng)
-
-
-class _BareAnswering:
-    def __init__(self, bare: Bare, source: RowSource, rng: Randomness) -> None:
-        self._oracle = MechanismOracle(bare.mechanism, source, rng)
-        deviation = bare.deviation
+    def start(self, source: RowSource, rng: Generator) -> QueryOracle:
+        """Start with a copy of the mechanism."""
+        deviation = self.deviation
         if deviation is None:
-            deviation = sqrt(1 / (4 * len(source)) + (bare.noise or 0.0))
-        self._bar = float(ndtri(1 - SINGLE / 2)) * deviation
-
-    def tell(self, question: RowQuestion) -> Told:
-        release = self._oracle.release(question)
-        value = release.answer
-        return Told(value, max(0.0, value - self._bar), min(1.0, value + self._bar), release.rows_read)
+            deviation = sqrt(1 / (4 * len(source)) + (self.noise or 0.0))
+        return MechanismOracle(self.mechanism, source, rng, half_width=float(ndtri(1 - TEXTBOOK_ERROR / 2)) * deviation)
 
 
 @dataclass(frozen=True)
-class Planned:
-    """A session's plan: the same desk, mechanism and certificate as in a session, without a ledger."""
+class PlanContender:
+    """A session's plan: its mechanism, its intervals, its promise."""
 
     plan: Plan
     name: str = "session"
 
     @property
     def promised(self) -> float:
-        """The plan's accuracy."""
-        return self.plan.accuracy
+        """The plan's margin."""
+        return self.plan.margin
 
     @property
     def noise(self) -> float | None:
-        """1/(4 ell), for coins."""
+        """That of coins; None for other mechanisms."""
         if self.plan.mechanism != "coins":
             return None
-        return 1 / (4 * self.plan.rows_per_query * (1 - 2 * self.plan.flip_probability) ** 2)
+        coins = Coins.under(self.plan.standing, self.plan.rows_per_query, 0)
+        return added_variance(coins, self.plan.rows)
 
-    def begin(self, source: RowSource, rng: Randomness) -> Answering:
-        """Begin with nothing asked."""
-        terms = self.plan.to_dict()
-        if self.plan.guarantee == "split":  # an order of the rows, as a session draws one
-            terms["constants"] = dict(self.plan.constants) | {"order": float(rng.integers(0, 2**48))}
-        return _PlannedAnswering(Plan.from_dict(terms), source, rng)
-
-
-class _PlannedAnswering:
-    def __init__(self, made: Plan, source: RowSource, rng: Randomness) -> None:
-        self._desk, self._source, self._rng = Desk(made, source.schema), source, rng
-        self._used = 0
-
-    def tell(self, question: RowQuestion) -> Told:
-        draws = self._desk.plan.rows_per_query
-        price = self._desk.price(question, draws)
-        (said,) = self._desk.release(question, draws, self._source, self._rng, self._used)
-        self._used += price.flips
-        return Told(said.value, said.low, said.high, price.rows_read)
+    def start(self, source: RowSource, rng: Generator) -> QueryOracle:
+        """Start with nothing spent."""
+        return PlanOracle(self.plan, source, rng)
 
 
 def contender(
-    mechanism: str | Mechanism | Plan | Mapping[str, Any], *, rows: int, queries: int, confidence: float = 0.95
+    mechanism: str | Releaser | Plan | Mapping[str, Any], *, rows: int, queries: int, confidence: float = 0.95
 ) -> Contender:
-    """Return a contender from a name, a mechanism of one's own, a plan, or the settings of a session."""
+    """Return a contender from a name, a mechanism, a plan, or the settings of a session.
+
+    >>> contender("naive", rows=1_000, queries=1).promised < 0.05
+    True
+    """
     if isinstance(mechanism, Plan):
-        return Planned(mechanism)
+        return PlanContender(mechanism)
     if isinstance(mechanism, Mapping):
-        settings = {"queries": queries, "confidence": confidence} | dict(mechanism)
-        return Planned(plan(rows=rows, **settings))
-    if not isinstance(mechanism, str):
-        return Bare(type(mechanism).__name__.lower(), mechanism, None, _noise(mechanism, rows))
-    check.one_of("mechanism", mechanism, MECHANISM_NAMES)
-    if mechanism == "coins":
-        return Planned(plan(rows=rows, queries=queries, confidence=confidence, mechanism="coins"), "coins")
-    return _BARE[mechanism](rows, queries, 1 - confidence)
+        settings: dict[str, Any] = {"queries": queries, "confidence": confidence} | dict(mechanism)
+        return PlanContender(plan(rows=rows, **settings))
+    if isinstance(mechanism, str):
+        check.one_of("mechanism", mechanism, MECHANISM_NAMES)
+        return _NAMED[mechanism](Goal(rows, queries, confidence))
+    return MechanismContender(type(mechanism).__name__.lower(), mechanism, None, added_variance(mechanism, rows))
 
 
-def _noise(mechanism: Mechanism, rows: int) -> float | None:
-    """Return the variance a known mechanism adds, about a share near one half."""
+def added_variance(mechanism: Releaser, rows: int) -> float | None:
+    """Return the variance that a known mechanism adds to the mean of the rows, near a share of one half.
+
+    >>> added_variance(FullGaussian(sigma=0.5), 100)
+    0.25
+    """
     if isinstance(mechanism, Naive):
         return 0.0
     if isinstance(mechanism, Coins):
-        return 1 / (4 * mechanism.draws * (1 - 2 * mechanism.flip_probability) ** 2)
+        return 1 / (4 * mechanism.draws * (1 - 2 * mechanism.mass) ** 2)
     if isinstance(mechanism, FullGaussian):
         return mechanism.sigma**2
     if isinstance(mechanism, FullLaplace):
         return 2 / (rows * mechanism.epsilon) ** 2
     if isinstance(mechanism, Laplace):
-        left = 1 if mechanism.replacement else 1 - mechanism.draws / rows
-        return 2 * mechanism.scale(rows) ** 2 + left / (4 * mechanism.draws)
+        unread = 1 if mechanism.replacement else 1 - mechanism.draws / rows
+        return 2 * mechanism.scale(rows) ** 2 + unread / (4 * mechanism.draws)
     return None
 
 
-def _naive(rows: int, queries: int, beta: float) -> Bare:
-    return Bare("naive", Naive(), min(1.0, hoeffding_radius(rows, beta / queries)), 0.0)
+# -- contenders by name -------------------------------------------------------------------------------------------
 
 
-def _split(rows: int, queries: int, beta: float) -> Bare:
-    numbers = _found(split(Goal(rows, queries, beta)), rows, queries)
-    share = FreshRows(draws=numbers.rows_per_query, key=0)
-    return Bare("split", share, numbers.accuracy, None, 1 / sqrt(4 * numbers.rows_per_query))
+def _naive(goal: Goal) -> Contender:
+    return MechanismContender("naive", Naive(), full_scan_margin(goal.rows, goal.queries, goal.beta), 0.0)
 
 
-def _thresholdout(rows: int, queries: int, beta: float) -> Bare:
-    # The published experiment: threshold 4/sqrt(n), noise 1/sqrt(n); the budget never runs out.
-    made = Thresholdout(threshold=4 / sqrt(rows), sigma=1 / sqrt(rows), budget=queries, key=0)
-    return Bare("thresholdout", made, None, None, 1 / sqrt(2 * rows))
+def _split(goal: Goal) -> Contender:
+    terms = Split.plan(goal, "fresh_rows")
+    if terms is None:
+        raise _too_few_rows("split", goal)
+    fresh = FreshRows(draws=terms.rows_per_query, key=0)
+    return MechanismContender("split", fresh, terms.margin, None, 1 / sqrt(4 * terms.rows_per_query))
 
 
-def _laplace(rows: int, queries: int, beta: float) -> Bare:
-    numbers = _found(information_laplace(Goal(rows, queries, beta, rows)), rows, queries)
-    made = FullLaplace(epsilon=numbers.constants["epsilon"])
-    return Bare("laplace", made, numbers.accuracy, _noise(made, rows))
+def _thresholdout(goal: Goal) -> Contender:
+    # The published experiment: threshold 4/sqrt(n), noise 1/sqrt(n); here the budget never runs out.
+    n = goal.rows
+    holdout = Thresholdout(threshold=4 / sqrt(n), sigma=1 / sqrt(n), budget=goal.queries, key=0)
+    return MechanismContender("thresholdout", holdout, None, None, 1 / sqrt(2 * n))
 
 
-def _a1(rows: int, queries: int, beta: float) -> Bare:
-    numbers = _found(information_laplace(Goal(rows, queries, beta)), rows, queries)
-    made = Laplace(draws=numbers.rows_per_query, epsilon=numbers.constants["epsilon"])
-    return Bare("a1", made, numbers.accuracy, _noise(made, rows))
+def _laplace(goal: Goal) -> Contender:
+    guarantee = _information("laplace", replace(goal, rows_per_query=goal.rows), "laplace")
+    scan = FullLaplace(epsilon=guarantee.epsilon_for(goal.rows))
+    return MechanismContender("laplace", scan, guarantee.terms.margin, added_variance(scan, goal.rows))
 
 
-def _gaussian(rows: int, queries: int, beta: float) -> Bare:
-    numbers = _found(information_coins(Goal(rows, queries, beta)), rows, queries)
-    sigma = 1 / sqrt(4 * numbers.rows_per_query)  # costs as many flips as the coins of that plan
-    quantile = sigma * float(ndtri(1 - numbers.constants["beta2"] / (2 * queries)))
-    promised = min(1.0, quantile + sqrt(numbers.constants["radius"] / (2 * rows)))
-    return Bare("gaussian", FullGaussian(sigma=sigma), promised, sigma**2)
+def _a1(goal: Goal) -> Contender:
+    guarantee = _information("a1", goal, "laplace")
+    sampled = Laplace.under(guarantee, guarantee.terms.rows_per_query, 0)
+    return MechanismContender("a1", sampled, guarantee.terms.margin, added_variance(sampled, goal.rows))
 
 
-def _found(numbers: Numbers | None, rows: int, queries: int) -> Numbers:
-    """Refuse where a mechanism cannot be set up at all."""
-    if numbers is None:
-        raise PlanInfeasible(
-            f"This mechanism cannot answer {queries:,} questions on {rows:,} rows; bring more rows.", rows=rows
-        )
-    return numbers
+def _gaussian(goal: Goal) -> Contender:
+    terms = _information("gaussian", goal, "coins").terms
+    sigma = 1 / sqrt(4 * terms.rows_per_query)  # costs as much as the coins of these terms
+    quantile = sigma * float(ndtri(1 - terms.beta2 / (2 * goal.queries)))
+    promised = min(1.0, quantile + sqrt(terms.radius / (2 * goal.rows)))
+    return MechanismContender("gaussian", FullGaussian(sigma=sigma), promised, sigma**2)
 
 
-_BARE = {
+def _coins(goal: Goal) -> Contender:
+    best = plan(rows=goal.rows, queries=goal.queries, confidence=goal.confidence, mechanism="coins")
+    return PlanContender(best, "coins")
+
+
+def _information(name: str, goal: Goal, mechanism: str) -> Information:
+    terms = Information.plan(goal, mechanism)
+    if terms is None:
+        raise _too_few_rows(name, goal)
+    return Information(terms)
+
+
+def _too_few_rows(name: str, goal: Goal) -> PlanInfeasible:
+    return PlanInfeasible(
+        f"{name} cannot answer {goal.queries:,} questions on {goal.rows:,} rows; use more rows or fewer questions.",
+        rows=goal.rows,
+    )
+
+
+_NAMED: Mapping[str, Callable[[Goal], Contender]] = {
     "naive": _naive,
     "split": _split,
     "thresholdout": _thresholdout,
     "laplace": _laplace,
     "gaussian": _gaussian,
     "a1": _a1,
+    "coins": _coins,
 }
+MECHANISM_NAMES = tuple(_NAMED)

@@ -1,12 +1,12 @@
-"""Who watches: the monitors of the transfer theorems, for anyone's mechanism, analyst and population.
+"""The monitors of the transfer theorems, for any mechanism, analyst and population.
 
 A2  simulates the interaction on T samples and releases one of all T k questions, by the exponential mechanism with the
     score |q(S_t) - q(D)|: a question on which sample and population are far apart, if there is one. If the mechanism
     is (epsilon, delta)-DP, the monitor is (2 epsilon, delta)-DP, and the released gap is in expectation at most
     (2/(epsilon n)) log(T k) below the largest.
-A5  takes up an interaction where a transcript left it and returns the i-th question.
+A5  resumes an interaction after a transcript and returns the i-th question.
 
-Scores are computed from the samples: a monitor is a device of proofs and simulations, never shown to analysts.
+Scores are computed from the samples: monitors belong in proofs and simulations, and are never shown to analysts.
 """
 
 from collections.abc import Sequence
@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from math import log
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from holdfast import check
 from holdfast.errors import InvalidArgument
-from holdfast.lab.analysts.answering import MechanismOracle, Oracle, converse
-from holdfast.lab.analysts.base import Analyst, Arrays, Dialogue, Population, Randomness, RowQuestion
-from holdfast.lab.baselines import scan
+from holdfast.lab.analysts import Analyst, Dialogue
+from holdfast.lab.baselines import Naive, Releaser
+from holdfast.lab.contenders import MechanismOracle, ResumableOracle, converse
+from holdfast.lab.populations import Arrays, Population, RowQuestion
 from holdfast.mechanisms import exponential
-from holdfast.mechanisms.base import Mechanism
-from holdfast.rows.source import RowSource
 from holdfast.rows.memory import memory_rows
 
 Transcript = Sequence[tuple[RowQuestion, float]]
@@ -40,7 +40,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Flagged:
-    """What A2 releases, and what the lemma says of it. `largest` and `expected` are for simulations only."""
+    """What A2 releases, and what the lemma says about it. `largest` and `expected` are for simulations only."""
 
     candidate: Candidate
     largest: float
@@ -48,26 +48,21 @@ class Flagged:
     allowed_loss: float
 
 
-def sample_mean(question: RowQuestion, source: RowSource) -> float:
-    """Return q(S), from every row. Secret in a session; known in a simulation."""
-    return float(scan(question, source)[0].mean())
-
-
 def candidates(
-    mechanism: Mechanism,
+    mechanism: Releaser,
     analyst: Analyst,
     population: Population,
     samples: Sequence[Arrays],
-    rng: Randomness,
+    rng: Generator,
 ) -> list[Candidate]:
     """Simulate one interaction on every sample; return all questions with their gaps."""
     found = []
-    for place, sample in enumerate(samples):
+    for number, sample in enumerate(samples):
         source = memory_rows(sample)
         oracle = MechanismOracle(mechanism, source, rng)
         for question, _ in converse(analyst.ask(len(source), rng), oracle):
-            gap = abs(sample_mean(question, source) - population.mean(question))
-            found.append(Candidate(question, place, gap))
+            (data_mean,) = Naive().release(question, source, rng).values
+            found.append(Candidate(question, number, abs(data_mean - population.mean(question))))
     return found
 
 
@@ -78,13 +73,13 @@ def flag_law(found: Sequence[Candidate], *, rows: int, epsilon: float) -> NDArra
 
 
 def flag(
-    mechanism: Mechanism,
+    mechanism: Releaser,
     analyst: Analyst,
     population: Population,
     samples: Sequence[Arrays],
     *,
     epsilon: float,
-    rng: Randomness,
+    rng: Generator,
 ) -> Flagged:
     """A2: simulate, then release a question that is far from the population on its sample."""
     if not samples:
@@ -106,11 +101,11 @@ def flag(
 
 
 def resume(
-    oracle: Oracle, analyst: Analyst, transcript: Transcript, *, upto: int, rows: int, rng: Randomness
+    oracle: ResumableOracle, analyst: Analyst, transcript: Transcript, *, upto: int, rows: int, rng: Generator
 ) -> RowQuestion:
-    """A5: put both into the state after `transcript`, let them go on, and return question number `upto` (from 1).
+    """A5: put both into the state after `transcript`, let them continue, and return question number `upto` (from 1).
 
-    `rng` is the analyst's chance: the same as when the transcript was made, so that it asks the same questions.
+    `rng` is the analyst's generator, in the state it had when the transcript was made, so that it asks the same.
     """
     check.whole(upto=upto)
     if upto <= len(transcript):
@@ -120,12 +115,12 @@ def resume(
     for place, (asked, answer) in enumerate(transcript, 1):
         if (question.text, question.columns) != (asked.text, asked.columns):
             raise InvalidArgument(
-                f"transcript must be a dialogue of this analyst with this chance; question {place} differs."
+                f"transcript must be a dialogue of this analyst with this generator; question {place} differs."
             )
         oracle.recall(asked, answer)
         question = _next(dialogue, answer, place)
     for place in range(len(transcript) + 1, upto):
-        question = _next(dialogue, oracle.answer(question), place)
+        question = _next(dialogue, oracle.answer(question).value, place)
     return question
 
 

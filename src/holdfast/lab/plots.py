@@ -1,7 +1,7 @@
-"""Every figure of the project: colours the colour-blind can tell apart, markers that survive black-and-white print.
+"""All figures: colors that color-blind readers can tell apart, markers that survive black-and-white print.
 
-A figure is a row of panels, a panel some series over one pair of axes. Experiments and the attack lab say what to draw;
-how it looks is decided here. The colours are those of Okabe and Ito.
+A figure is a row of panels, a panel some series over one pair of axes. Experiments and attacks say what to draw; how it
+looks is decided here. The colors are those of Okabe and Ito.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 from holdfast.errors import MissingExtra
 
 if TYPE_CHECKING:
-    from holdfast.lab.report import AttackReport
+    from holdfast.lab.attack import AttackReport
+    from holdfast.lab.demo import Discovery
 
 BLUE, VERMILLION, GREEN, PURPLE = "#0072b2", "#d55e00", "#009e73", "#cc79a7"
-ORANGE, SKY, BLACK, GREY = "#e69f00", "#56b4e9", "#000000", "#777777"
+ORANGE, SKY, BLACK, GRAY = "#e69f00", "#56b4e9", "#000000", "#777777"
+PALE_BLUE = "#a6cbe3"
 
-# One contender, one look, in every figure.
-LOOKS: Mapping[str, tuple[str, str]] = {
+# Color and marker of each contender, the same in every figure.
+STYLES: Mapping[str, tuple[str, str]] = {
     "coins": (BLUE, "o"),
     "session": (BLUE, "o"),
     "a1": (SKY, "D"),
@@ -28,11 +30,12 @@ LOOKS: Mapping[str, tuple[str, str]] = {
     "split": (ORANGE, "P"),
     "thresholdout": (BLACK, "X"),
 }
-_OTHERS = ((GREY, "<"), (BLACK, ">"), (PURPLE, "*"), (GREEN, "h"))
-PANEL = (4.3, 3.5)  # inches
-DOTS = 110  # an inch
-MOST_ACROSS, LEGEND = 4, 8.5  # panels in a row; size of the letters
-MOST_TICKS, FEW_POWERS = 7, 100
+_OTHERS = ((GRAY, "<"), (BLACK, ">"), (PURPLE, "*"), (GREEN, "h"))
+PANEL_INCHES = (4.3, 3.5)
+DPI = 110
+MOST_ACROSS = 4  # panels in a row
+LEGEND_POINTS = 8.5
+MOST_TICKS, NARROW_RANGE = 7, 100  # a log axis with few points in two decades: ticks at the points
 
 
 @dataclass(frozen=True)
@@ -44,18 +47,18 @@ class Series:
     y: Sequence[float]
     low: Sequence[float] | None = None
     high: Sequence[float] | None = None
-    look: str = ""  # whose colour and marker; left out: the label's
+    style: str = ""  # whose color and marker; left out: the label's
     line: str = "-"
     marked: bool = True
 
 
 @dataclass(frozen=True)
 class Level:
-    """A horizontal or vertical line with a name of its own."""
+    """A labeled horizontal or vertical line."""
 
     label: str
     at: float
-    upright: bool = False
+    vertical: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,25 +66,17 @@ class Panel:
     """One pair of axes. With `categories` the x of a point is the number of its category."""
 
     title: str
-    across: str
-    up: str
+    x_label: str
+    y_label: str
     series: Sequence[Series]
     levels: Sequence[Level] = ()
-    logs: str = ""  # "x", "y" or "xy"
+    log: str = ""  # "x", "y" or "xy"
     categories: Sequence[str] = field(default=())
 
 
 def draw(panels: Sequence[Panel], path: Path, *, same_height: bool = False) -> None:
     """Draw panels side by side with one legend beneath, and write a PNG."""
-    try:
-        import matplotlib
-    except ImportError as missing:
-        raise MissingExtra(
-            "Pictures need the package matplotlib; install it with: pip install 'holdfast[plot]'."
-        ) from missing
-    matplotlib.use("agg")
-    from matplotlib import pyplot
-
+    pyplot = _pyplot()
     settings: Any = {
         "font.size": 9,
         "axes.titlesize": 10,
@@ -95,27 +90,40 @@ def draw(panels: Sequence[Panel], path: Path, *, same_height: bool = False) -> N
     }
     across = min(len(panels), MOST_ACROSS)
     down = -(-len(panels) // across)
-    width, height = PANEL[0] * across, PANEL[1] * down
+    width, height = PANEL_INCHES[0] * across, PANEL_INCHES[1] * down
     with pyplot.rc_context(settings):
         figure, grid = pyplot.subplots(down, across, figsize=(width, height), squeeze=False, sharey=same_height)
         names: dict[str, Any] = {}
-        places = list(grid.flat)
-        for axes, panel in zip(places, panels, strict=False):
+        frames = list(grid.flat)
+        for axes, panel in zip(frames, panels, strict=False):
             _fill(axes, panel, names)
-        for axes, panel in zip(places, panels, strict=False):  # when all are filled, since heights may be shared
-            if "y" not in panel.logs:
+        for axes, panel in zip(frames, panels, strict=False):  # when all are filled, since heights may be shared
+            if "y" not in panel.log:
                 axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
-        for axes in places[len(panels) :]:
+        for axes in frames[len(panels) :]:
             axes.set_visible(False)
         columns = _columns(list(names), width)
         lines = -(-len(names) // max(1, columns))
         figure.tight_layout(rect=(0, (0.1 + 0.2 * lines) / height, 1, 1))
         figure.legend(
-            list(names.values()), list(names), loc="lower center", ncols=columns, frameon=False, fontsize=LEGEND
+            list(names.values()), list(names), loc="lower center", ncols=columns, frameon=False, fontsize=LEGEND_POINTS
         )
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=DOTS, metadata={"Software": None})
+        figure.savefig(path, dpi=DPI, metadata={"Software": None})
         pyplot.close(figure)
+
+
+def _pyplot() -> Any:
+    try:
+        import matplotlib
+    except ImportError as missing:
+        raise MissingExtra(
+            "Pictures need the package matplotlib; install it with: pip install 'holdfast[plot]'."
+        ) from missing
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    return pyplot
 
 
 def _columns(labels: Sequence[str], width: float) -> int:
@@ -125,22 +133,22 @@ def _columns(labels: Sequence[str], width: float) -> int:
     (2, 1)
     """
     longest = max(map(len, labels), default=1)
-    return max(1, min(len(labels), int(width / (0.6 + 0.0085 * LEGEND * longest))))
+    return max(1, min(len(labels), int(width / (0.6 + 0.0085 * LEGEND_POINTS * longest))))
 
 
 def _fill(axes: Any, panel: Panel, names: dict[str, Any]) -> None:
-    for place, series in enumerate(panel.series):
-        colour, marker = LOOKS.get(series.look or series.label, _OTHERS[place % len(_OTHERS)])
-        style = {"color": colour, "marker": marker if series.marked else "", "linestyle": series.line}
+    for number, series in enumerate(panel.series):
+        color, marker = STYLES.get(series.style or series.label, _OTHERS[number % len(_OTHERS)])
+        style = {"color": color, "marker": marker if series.marked else "", "linestyle": series.line}
         (handle,) = axes.plot(series.x, series.y, **style, zorder=3)
         if series.low is not None and series.high is not None:
             if panel.categories:
-                axes.vlines(series.x, series.low, series.high, color=colour, linewidth=1.5, zorder=2)
+                axes.vlines(series.x, series.low, series.high, color=color, linewidth=1.5, zorder=2)
             else:
-                axes.fill_between(series.x, series.low, series.high, color=colour, alpha=0.18, linewidth=0)
+                axes.fill_between(series.x, series.low, series.high, color=color, alpha=0.18, linewidth=0)
         names.setdefault(series.label, handle)
     for axis, letter in ((axes.xaxis, "x"), (axes.yaxis, "y")):
-        if letter in panel.logs:
+        if letter in panel.log:
             _logarithmic(axes, axis, letter, panel)
     for level in panel.levels:
         _level(axes, level)
@@ -155,50 +163,79 @@ def _fill(axes: Any, panel: Panel, names: dict[str, Any]) -> None:
         )
         axes.set_xlim(-0.6, len(panel.categories) - 0.4)
     axes.set_title(panel.title, loc="left")
-    axes.set_xlabel(panel.across)
-    axes.set_ylabel(panel.up)
+    axes.set_xlabel(panel.x_label)
+    axes.set_ylabel(panel.y_label)
 
 
 def _logarithmic(axes: Any, axis: Any, letter: str, panel: Panel) -> None:
-    """Use a log scale; where it spans few powers of ten, the points' own places are its ticks."""
+    """Use a log scale; where it spans less than two decades, put ticks at the points."""
     from matplotlib.ticker import NullFormatter
 
     axes.set(**{f"{letter}scale": "log"})
     axis.set_minor_formatter(NullFormatter())
-    places = sorted({value for series in panel.series for value in (series.x if letter == "x" else series.y)})
-    if letter == "x" and 1 < len(places) <= MOST_TICKS and places[-1] / places[0] < FEW_POWERS:
-        axis.set_ticks(places, [f"{place:,.4g}" for place in places])
+    points = sorted({x for series in panel.series for x in series.x})
+    if letter == "x" and 1 < len(points) <= MOST_TICKS and points[-1] / points[0] < NARROW_RANGE:
+        axis.set_ticks(points, [f"{point:,.4g}" for point in points])
         axis.set_ticks([], minor=True)
 
 
 def _level(axes: Any, level: Level) -> None:
-    if level.upright:
-        axes.axvline(level.at, color=GREY, linewidth=1, linestyle=(0, (4, 3)))
+    if level.vertical:
+        axes.axvline(level.at, color=GRAY, linewidth=1, linestyle=(0, (4, 3)))
         axes.text(
-            level.at, 0.02, f" {level.label}", color=GREY, fontsize=8, transform=axes.get_xaxis_transform(), va="bottom"
+            level.at, 0.02, f" {level.label}", color=GRAY, fontsize=8, transform=axes.get_xaxis_transform(), va="bottom"
         )
     else:
-        axes.axhline(level.at, color=GREY, linewidth=1, linestyle=(0, (4, 3)))
+        axes.axhline(level.at, color=GRAY, linewidth=1, linestyle=(0, (4, 3)))
         axes.text(
-            0.01, level.at, level.label, color=GREY, fontsize=8, transform=axes.get_yaxis_transform(),
+            0.01, level.at, level.label, color=GRAY, fontsize=8, transform=axes.get_yaxis_transform(),
             ha="left", va="bottom",
         )  # fmt: skip
 
 
 def attack_picture(reports: Sequence["AttackReport"], path: Path) -> None:
-    """Draw claimed, real and promised error as the questions go by: one panel a mechanism."""
+    """Draw claimed, actual and promised error as the questions go by: one panel for each mechanism."""
     panels = []
     for report in reports:
-        looks = report.looks()
-        asked = [look.asked for look in looks]
-        name = report.mechanism
+        points = report.checkpoints()
+        asked, actual = [point.asked for point in points], [point.actual for point in points]
+        worst, claimed = [point.worst for point in points], [point.claimed for point in points]
         series = [
-            Series("real error (median; band up to the worst world)", asked, [look.real for look in looks],
-                   [look.real for look in looks], [look.worst for look in looks], look="naive"),
-            Series("claimed by the error bars", asked, [look.claimed for look in looks], look="coins"),
-        ]  # fmt: skip
-        promised = report.promised
-        levels = [] if promised is None else [Level("promised for all answers", promised)]
-        title = f"{name}, attacked by {report.analyst}"
-        panels.append(Panel(title, "questions asked", "error", series, levels, logs="x"))
+            Series("actual error (median; band up to the worst world)", asked, actual, actual, worst, style="naive"),
+            Series("claimed by the intervals", asked, claimed, style="coins"),
+        ]
+        levels = [] if report.promised is None else [Level("promised for all answers", report.promised)]
+        title = f"{report.mechanism}, attacked by {report.analyst}"
+        panels.append(Panel(title, "questions asked", "error", series, levels, log="x"))
     draw(panels, path, same_height=True)
+
+
+def demo_picture(discovery: "Discovery", path: Path, *, rows: int) -> None:
+    """Draw what plain means claim and what holdfast answers, question after question."""
+    pyplot = _pyplot()
+    from matplotlib.ticker import StrMethodFormatter
+
+    ours, naive, real = discovery.holdfast, discovery.naive, 100 * discovery.real
+    asked = [look.asked for look in naive]
+    middle = [100 * look.value for look in ours]
+    below = [100 * (look.value - look.low) for look in ours]
+    above = [100 * (look.high - look.value) for look in ours]
+    figure, axes = pyplot.subplots(figsize=(8, 4.5), dpi=150, layout="constrained")
+    axes.axhline(real, color=GRAY, linewidth=1, linestyle="--", zorder=2.5)
+    axes.errorbar(asked, middle, yerr=(below, above), fmt="o", markersize=5, color=BLUE, ecolor=PALE_BLUE, elinewidth=5)
+    axes.plot(asked, [100 * look.value for look in naive], color=VERMILLION, linewidth=2.2, marker=".", zorder=3)
+    last = naive[-1]
+    claim = f"plain mean: {100 * last.value:.1f} % ± {100 * (last.high - last.value):.1f}"
+    distance = f"{discovery.error_bars:.0f} error bars from the truth"
+    axes.set_ylim(top=100 * max(look.high for look in (*ours, *naive)) + 0.9)
+    axes.text(0.99, 0.98, f"{claim}, {distance}", color=VERMILLION, ha="right", va="top", transform=axes.transAxes)
+    missed = f"holdfast: {discovery.misses} of {discovery.questions:,} intervals miss the truth"
+    axes.text(0.99, 0.02, missed, color=BLUE, ha="right", va="bottom", transform=axes.transAxes)
+    axes.text(1.01, real, "truth", color=GRAY, va="center", transform=axes.get_yaxis_transform())
+    axes.set_xlabel(f"questions asked about the same {rows:,} rows")
+    axes.set_ylabel("rows the rule gets right, %")
+    axes.set_title("A rule found in pure noise: claimed and true accuracy", loc="left")
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path)
+    pyplot.close(figure)

@@ -8,16 +8,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics.concentration import clopper_pearson
+from holdfast.guarantees.plan import Plan
 from holdfast.lab.analysts import Analyst, HillClimber, WeightedAttack
-from holdfast.lab.attacking import Progress, in_parallel
-from holdfast.lab.contenders import Contender, Planned
-from holdfast.lab.world import run_world
-from holdfast.planning import Plan
+from holdfast.lab.attack import Progress, in_parallel, run_world, world_seeds
+from holdfast.lab.contenders import Contender, PlanContender
 
 FALSE_ALARM = 1e-3  # a plan that keeps its promise is called broken at most this often
 MOST_CELLS = 20_000_000  # rows x features of a made-up table
@@ -25,7 +22,7 @@ MOST_CELLS = 20_000_000  # rows x features of a made-up table
 
 @dataclass(frozen=True)
 class SelfTest:
-    """How a plan fared. `failed` worlds had at least one interval that missed."""
+    """The result of a self-test. `failed` worlds had at least one interval that missed."""
 
     plan: Plan
     analyst: str
@@ -37,8 +34,8 @@ class SelfTest:
     seed: int
 
     @property
-    def chance(self) -> float:
-        """Probability of so many failures or more, if the promise holds with nothing to spare."""
+    def p_value(self) -> float:
+        """Probability of at least this many failures, if the plan fails exactly as often as it may."""
         from scipy.stats import binom  # heavy, and only verdicts need it
 
         return float(binom.sf(self.failed - 1, self.worlds, 1 - self.plan.confidence))
@@ -46,28 +43,30 @@ class SelfTest:
     @property
     def kept(self) -> bool:
         """Whether the promise was kept."""
-        return self.chance >= FALSE_ALARM
+        return self.p_value >= FALSE_ALARM
 
     @property
     def failure_at_most(self) -> float:
-        """A 95 % upper bound on the real failure probability."""
+        """A 95 % upper bound on the actual failure probability."""
         return clopper_pearson(self.failed, self.worlds, 0.1)[1]
 
+    @property
     def sentence(self) -> str:
-        """Say it in words."""
+        """The result in words."""
         verdict = "kept its promise" if self.kept else "BROKE its promise"
         return (
-            f"The plan {verdict}: in {self.failed} of {self.worlds} worlds an interval missed the population"
-            f" ({100 * (1 - self.plan.confidence):g} % are allowed; at most {100 * self.failure_at_most:.1f} %, says"
-            f" this test). {self.questions:,} questions a world by the {self.analyst} analyst; largest error"
-            f" {self.largest_error:.4f}, promised {self.plan.accuracy:.4f}."
+            f"The plan {verdict}: in {self.failed} of {self.worlds} worlds an interval missed the population's value"
+            f" ({100 * (1 - self.plan.confidence):g} % of worlds may fail; with 95 % confidence at most"
+            f" {100 * self.failure_at_most:.1f} % do). The {self.analyst} analyst asked {self.questions:,} questions in"
+            f" each world; the largest error was {self.largest_error:.4f}, the promised margin is"
+            f" {self.plan.margin:.4f}."
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         return {
             "kept": self.kept,
-            "sentence": self.sentence(),
+            "sentence": self.sentence,
             "analyst": self.analyst,
             "questions": self.questions,
             "worlds": self.worlds,
@@ -75,16 +74,16 @@ class SelfTest:
             "misses": self.misses,
             "failure_at_most": self.failure_at_most,
             "largest_error": self.largest_error,
-            "promised": self.plan.accuracy,
+            "promised": self.plan.margin,
             "seed": self.seed,
             "plan": self.plan.to_dict(),
         }
 
     def __repr__(self) -> str:
-        return self.sentence()
+        return self.sentence
 
 
-def worst_analyst(plan: Plan, questions: int) -> Analyst:
+def strongest_analyst(plan: Plan, questions: int) -> Analyst:
     """Return the strongest analyst whose table fits: the weighted attack, or the climber for many rows."""
     if plan.rows * questions <= MOST_CELLS:
         return WeightedAttack(questions)
@@ -101,27 +100,38 @@ def selftest(
     progress: Progress | None = None,
     contender: Contender | None = None,
 ) -> SelfTest:
-    """Simulate the coverage of a plan. `questions` a world: as many as planned, or fewer to save time."""
+    """Simulate how often the intervals of a plan hold.
+
+    Parameters
+    ----------
+    plan
+        The plan to test.
+    worlds
+        Independent samples, each with an analyst of its own.
+    questions
+        Asked in each world; left out: as many as planned.
+    seed, processes, progress
+        As in `attack`.
+    contender
+        What answers instead of the plan: a wrong one must be found out.
+    """
     check.whole(worlds=worlds, processes=processes)
-    check.whole(0, seed=seed)
     if plan.queries < 3:
-        raise InvalidArgument("A plan for fewer than 3 questions leaves an analyst nothing to adapt to.")
+        raise InvalidArgument("A self-test needs a plan for at least 3 questions: with fewer, no analyst can adapt.")
     asked = plan.queries if questions is None else questions
     check.whole(3, questions=asked)
     check.at_most("the plan's queries", plan.queries, questions=asked)
-    analyst = worst_analyst(plan, asked)
-    seeds = [int(each) for each in np.random.SeedSequence(seed).generate_state(worlds)]
-    answering = Planned(plan) if contender is None else contender
-    run = partial(run_world, answering, analyst, analyst.population(plan.rows), plan.rows)
-    ran = in_parallel(run, seeds, processes, progress)
-    missed = [world.misses for world in ran]
+    analyst = strongest_analyst(plan, asked)
+    run = partial(run_world, contender or PlanContender(plan), analyst, analyst.population(plan.rows), plan.rows)
+    results = in_parallel(run, world_seeds(seed, worlds), processes, progress)
+    misses = [world.misses for world in results]
     return SelfTest(
         plan=plan,
         analyst=analyst.name,
         questions=asked,
         worlds=worlds,
-        failed=sum(count > 0 for count in missed),
-        misses=sum(missed),
-        largest_error=float(max(world.errors.max() for world in ran)),
+        failed=sum(count > 0 for count in misses),
+        misses=sum(misses),
+        largest_error=float(max(world.errors.max() for world in results)),
         seed=seed,
     )

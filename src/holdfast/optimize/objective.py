@@ -8,6 +8,7 @@ term is exact and reads nothing.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -182,7 +183,7 @@ class ObjectiveQuery(Query):
         """A mean, or several."""
         return OneMean()
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         """The columns it reads."""
         return self.objective.columns

@@ -15,10 +15,11 @@ from holdfast.errors import InvalidArgument, InvalidQuery
 from holdfast.queries.evaluate import RowFunction
 from holdfast.queries.functions.operation import time_literal, with_article
 from holdfast.queries.measures import AtMost, Bins, Category, Histogram, Mean, Share
+from holdfast.queries.node import SchemaKey
 from holdfast.queries.polars_expression import from_polars
 from holdfast.queries.python_function import BatchFunction, from_function
 from holdfast.queries.sql.parse import from_text
-from holdfast.schema import Same, Schema, Type
+from holdfast.schema import Schema, Type
 
 QueryLike: TypeAlias = str | pl.Expr | BatchFunction  # SQL, a Polars expression, or a function of a frame of rows
 
@@ -72,14 +73,14 @@ def build_mean(
     """
     if isinstance(query, str) and (where is None or isinstance(where, str)):
         bounds = None if within is None else check.interval("within", within)
-        return _mean_of_text(query, Same(schema), bounds, where)
+        return _mean_of_text(query, SchemaKey(schema), bounds, where)
     bounds = None if within is None else check.interval("within", within)
     return _mean(query, schema, bounds, where, columns)
 
 
 @lru_cache(maxsize=4096)
-def _mean_of_text(query: str, same: Same, bounds: tuple[float, float] | None, where: str | None) -> Share | Mean:
-    return _mean(query, same.schema, bounds, where, None)
+def _mean_of_text(query: str, key: SchemaKey, bounds: tuple[float, float] | None, where: str | None) -> Share | Mean:
+    return _mean(query, key.schema, bounds, where, None)
 
 
 def _mean(

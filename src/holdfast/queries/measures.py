@@ -79,7 +79,7 @@ class Share(Measure):
     value: RowFunction
     where: RowFunction | None = None
 
-    @property
+    @cached_property
     def statistic(self) -> Statistic:
         """A share of all rows, or of a group."""
         return _SHARE if self.where is None else _GROUP
@@ -105,7 +105,7 @@ class Mean(Measure):
     bounds: tuple[float, float] = (0.0, 1.0)
     where: RowFunction | None = None
 
-    @property
+    @cached_property
     def statistic(self) -> Statistic:
         """A mean over all rows, or over those that have a value."""
         return _GROUP if self.value.nullable or self.where is not None else _MEAN
@@ -141,7 +141,7 @@ class AtMost(Measure):
     threshold: float
     where: RowFunction | None = None
 
-    @property
+    @cached_property
     def statistic(self) -> Statistic:
         """A share of all rows, or of those that have a value."""
         return _GROUP if self.value.nullable or self.where is not None else _SHARE

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
-from holdfast.schema import Type
+from holdfast.schema import Schema, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,3 +132,18 @@ def _render_case(args: tuple[Node, ...]) -> str:
     text = "CASE " + " ".join(f"WHEN {_render(when)} THEN {_render(then)}" for when, then in pairs)
     otherwise = "" if args[-1].is_literal and args[-1].value is None else f" ELSE {_render(args[-1])}"
     return f"{text}{otherwise} END"
+
+
+class SchemaKey:
+    """A schema as a cache key: by identity, because hashing every column costs more than the lookup."""
+
+    __slots__ = ("schema",)
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+
+    def __hash__(self) -> int:
+        return id(self.schema)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SchemaKey) and other.schema is self.schema

@@ -17,8 +17,9 @@ from polars.exceptions import PanicException, PolarsError
 from holdfast.errors import InvalidQuery
 from holdfast.queries.evaluate import Expression, check_name, repeated
 from holdfast.queries.functions.operation import PHYSICAL
+from holdfast.queries.node import SchemaKey
 from holdfast.queries.synthetic import must_be_rowwise, trial_rows
-from holdfast.schema import Column, Same, Schema, Type
+from holdfast.schema import Column, Schema, Type
 
 LONGEST_TREE = 100_000  # characters of serialized tree
 MOST_NODES = 500
@@ -58,12 +59,12 @@ def from_polars(expression: pl.Expr, schema: Schema) -> Expression:
         raise InvalidQuery(
             f"A Polars expression must be at most {LONGEST_TREE} characters when serialized; got {len(serialized)}."
         )
-    return _checked(serialized, Same(schema))
+    return _checked(serialized, SchemaKey(schema))
 
 
 @lru_cache(maxsize=256)
-def _checked(serialized: str, same: Same) -> Expression:
-    checker = _TreeChecker(same.schema)
+def _checked(serialized: str, key: SchemaKey) -> Expression:
+    checker = _TreeChecker(key.schema)
     try:
         tree = json.loads(serialized)
         checker.check(tree)
@@ -76,10 +77,10 @@ def _checked(serialized: str, same: Same) -> Expression:
         compiled = pl.Expr.deserialize(StringIO(written), format="json")
     except (PolarsError, PanicException):  # an infinite constant does not survive being written down
         raise InvalidQuery("A constant in a Polars expression must be finite.") from None
-    type_ = _tried(compiled.alias("value"), Schema(tuple(checker.reads.values()), same.schema.dataset))
+    type_ = _tried(compiled.alias("value"), Schema(tuple(checker.reads.values()), key.schema.dataset))
     return Expression(
         type=type_,
-        nullable=_may_be_missing(tree, type_, same.schema),
+        nullable=_may_be_missing(tree, type_, key.schema),
         text=str(compiled),
         identity=f"polars:{written}",
         reads=checker.reads,

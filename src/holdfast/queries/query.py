@@ -34,6 +34,7 @@ class Query(ABC):
     """A question about one row, checked against the schema."""
 
     parts: int = 1
+    bounds: tuple[float, float] = (0.0, 1.0)  # the declared range of a mean
 
     @property
     @abstractmethod
@@ -49,11 +50,6 @@ class Query(ABC):
     @abstractmethod
     def text(self) -> str:
         """How the question reads, for people."""
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """The declared range of the mean; (0, 1) for shares and histograms."""
-        return 0.0, 1.0
 
     @property
     def identity(self) -> str | None:

@@ -32,7 +32,7 @@ KINDS: "Registry[Kind[..., Any]]" = Registry("kind of question", group="holdfast
 
 def kind_named(name: object) -> "Kind[..., Any]":
     """Return the kind with this name, or refuse in words."""
-    found = KINDS.get(name)
+    found = KINDS.find(name)
     if found is None:
         raise InvalidArgument(f"kind must be one of {', '.join(KINDS.names())}; got {name!r}.", name="kind")
     return found

@@ -1,12 +1,13 @@
 """Every answer so far, read back from the ledger: as answers, and as a frame."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import polars as pl
 
 from holdfast.answer import AnyAnswer, Record
 from holdfast.errors import LedgerDamaged
-from holdfast.guarantees.guarantee import Terms
+from holdfast.guarantees.guarantee import Guarantee
 from holdfast.ledger import Entry
 from holdfast.questions import KINDS
 from holdfast.questions.price import cost_in_answers
@@ -26,19 +27,21 @@ SCHEMA = {
 }
 
 
-def answer_from(entry: Entry, guarantee: str, terms: Terms, *, cached: bool) -> AnyAnswer:
+def answer_from(entry: Entry, guarantee: Guarantee[Any], *, cached: bool) -> AnyAnswer:
     """Read an answer back from its ledger entry."""
-    kind = KINDS.get(entry.question["kind"])
-    if kind is None:
+    terms = guarantee.terms
+    try:
+        kind = KINDS[entry.question["kind"]]
+    except KeyError:
         raise LedgerDamaged(
             f"Entry {entry.seq} of the ledger answers a question of the kind {entry.question['kind']!r}, which this"
             " installation does not know. Install the version or the package that wrote it.",
             entry=entry.seq,
-        )
+        ) from None
     record = Record(
         kind=kind.name,
         question=entry.question["text"],
-        guarantee=guarantee,
+        guarantee=guarantee.name,
         confidence=terms.confidence,
         rows_read=entry.rows_read,
         cost=cost_in_answers(terms, entry.before.charge, entry.before.intervals, entry.cost),
@@ -50,11 +53,11 @@ def answer_from(entry: Entry, guarantee: str, terms: Terms, *, cached: bool) -> 
     return answer
 
 
-def history_frame(entries: Iterable[Entry], guarantee: str, terms: Terms) -> pl.DataFrame:
+def history_frame(entries: Iterable[Entry], guarantee: Guarantee[Any]) -> pl.DataFrame:
     """Return one row per released interval; a histogram has one for each category."""
     lines = []
     for entry in entries:
-        answer = answer_from(entry, guarantee, terms, cached=False)
+        answer = answer_from(entry, guarantee, cached=False)
         for label, estimate in answer.rows():
             place = (entry.seq, entry.time, entry.analyst, answer.kind, answer.question, label)
             numbers = (estimate.value, estimate.low, estimate.high, answer.cost, answer.rows_read)

@@ -46,7 +46,8 @@ encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False).encode
 class Drawing:
     """What the steps of a question may use: rows, chance, and the guarantee that certifies what is released.
 
-    `start` is how much of the budget's charge was spent before this question; it moves on with every release.
+    `start` is how much of the budget's charge was spent before this question; it moves on with every release
+    where the order matters.
     """
 
     source: RowSource
@@ -58,7 +59,8 @@ class Drawing:
     def release(self, query: Query, draws: int) -> Release:
         """Draw once."""
         guarantee, start = self.guarantee, self.start
-        self.start += guarantee.charge(query.statistic, draws)
+        if guarantee.in_order:
+            self.start += guarantee.charge(query.statistic, draws)
         if self.most_draws is not None:
             draws, start = min(draws, self.most_draws), 0  # made-up rows do not run out
         return mechanism_of(guarantee).under(guarantee, draws, start).release(query, self.source, self.rng)
@@ -75,10 +77,11 @@ class Drawing:
 
 def mechanism_of(guarantee: Guarantee[Any]) -> type[Mechanism]:
     """Return the mechanism of the guarantee's terms."""
-    found = MECHANISMS.get(guarantee.terms.mechanism)
-    if found is None:
-        raise guarantee.cannot_certify(f"the mechanism {guarantee.terms.mechanism!r}, which is not installed")
-    return found
+    name: str = guarantee.terms.mechanism
+    try:
+        return MECHANISMS[name]
+    except KeyError:
+        raise guarantee.cannot_certify(f"the mechanism {name!r}, which is not installed") from None
 
 
 @dataclass(frozen=True)

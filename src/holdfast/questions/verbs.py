@@ -5,6 +5,7 @@ from inspect import Parameter, Signature, signature
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, get_type_hints
 
 from holdfast.answer import AnyAnswer
+from holdfast.questions.options import Text
 from holdfast.questions.question import Kind
 
 P = ParamSpec("P")
@@ -50,7 +51,8 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 def _dressed(method: Method, kind: Kind[..., Any]) -> Method:
     """Give a method the name, signature and description of its kind."""
-    hints = get_type_hints(kind.build)
+    queries = {option.name: "QueryLike" for option in kind.options if isinstance(option.form, Text)}
+    hints = get_type_hints(kind.build) | queries  # by name: written out, the union fills a screen
     parameters = list(signature(kind.build).parameters.values())[1:]
     typed = [parameter.replace(annotation=hints[parameter.name]) for parameter in parameters]
     own = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)

@@ -120,7 +120,7 @@ class BufferPool(threading.local):
     """Memory that one evaluation after another on this thread writes into, so that no page is faulted in twice."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[int, str], NDArray[Any]] = {}
+        self._kept: dict[tuple[int, np.dtype[Any]], NDArray[Any]] = {}
         self._used = 0
 
     def reset(self) -> None:
@@ -129,7 +129,7 @@ class BufferPool(threading.local):
 
     def __call__(self, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
         """Return an array whose content is undefined."""
-        key = (self._used, dtype.str)
+        key = (self._used, dtype)
         self._used += 1
         memory = self._kept.get(key)
         if memory is None or memory.size < count or sys.getrefcount(memory) > _UNUSED:

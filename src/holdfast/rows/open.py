@@ -1,19 +1,21 @@
 """`holdfast.open`: whatever holds a table becomes a row source.
 
-Other packages can teach it more: an entry point of the group "holdfast.row_sources" is a callable that returns a row
-source for data it recognizes, and None otherwise. It is asked only about data that nothing here recognizes.
+Other packages can teach it more: whatever is registered in `ROW_SOURCES` (or is an entry point of the group
+"holdfast.row_sources") is a callable that returns a row source for data it recognizes, and None otherwise. It is asked
+only about data that nothing here recognizes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from holdfast.errors import InvalidArgument, RowSourceError
+from holdfast.registry import Registry
 from holdfast.rows.folder import FolderRows
 from holdfast.rows.ingest import FORMATS, ingest_file
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.source import RowSource, RowVerbs, Table
 
-ENTRY_POINTS = "holdfast.row_sources"
+ROW_SOURCES: Registry[Callable[[object], RowSource | None]] = Registry("row source", group="holdfast.row_sources")
 
 
 def open_rows(
@@ -53,7 +55,7 @@ def open_rows(
         raise InvalidArgument("data must be a table, not a lazy frame; collect() it first.", name="data")
     if hasattr(data, "columns") and hasattr(data, "shape") and len(data.shape) == 2:
         return memory_rows(data, name=name or "data")
-    found = _from_entry_points(data)
+    found = _registered(data)
     if found is not None:
         return found
     raise InvalidArgument(
@@ -70,7 +72,7 @@ def _open_path(data: str | Path, name: str | None, folder: str | Path | None, pr
             raise InvalidArgument("folder must be left out when a holdfast folder is opened.", name="folder")
         return FolderRows(path, name=name)
     if path.suffix.lower() not in FORMATS:
-        found = _from_entry_points(data)
+        found = _registered(data)
         if found is not None:
             return found
         known = ", ".join(FORMATS)
@@ -81,11 +83,5 @@ def _open_path(data: str | Path, name: str | None, folder: str | Path | None, pr
     return ingest_file(path, target, name=name or path.stem, progress=progress)
 
 
-def _from_entry_points(data: object) -> RowSource | None:
-    from importlib.metadata import entry_points
-
-    for point in entry_points(group=ENTRY_POINTS):
-        found: RowSource | None = point.load()(data)
-        if found is not None:
-            return found
-    return None
+def _registered(data: object) -> RowSource | None:
+    return next((found for opener in ROW_SOURCES.all() if (found := opener(data)) is not None), None)

@@ -1,4 +1,4 @@
-"""The attack lab: who can be attacked, what is reported, and that a seed names a world."""
+"""Attacks: what can be attacked, what is reported, and that a seed identifies a world."""
 
 import pickle
 from itertools import pairwise
@@ -8,11 +8,13 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import InvalidArgument, PlanInfeasible
+from holdfast.guarantees.plan import plan
+from holdfast.guarantees.release import Release
 from holdfast.lab import MECHANISM_NAMES, attack, contender
-from holdfast.lab.analysts import HillClimber, Table, WeightedAttack
-from holdfast.lab.analysts.questions import TableRule
-from holdfast.lab.attacking import processes_that_pay
+from holdfast.lab.analysts import HillClimber, WeightedAttack
+from holdfast.lab.attack import processes_for
 from holdfast.lab.baselines import FullLaplace, Naive, Thresholdout
+from holdfast.lab.populations import FinitePopulation, TableRule
 from holdfast.mechanisms.coins import Coins
 from holdfast.mechanisms.laplace import Laplace
 
@@ -24,7 +26,7 @@ def test_every_mechanism_can_be_attacked(name):
     report = attack(name, "weighted", **SETTINGS)
     assert [world.answers.size for world in report.worlds] == [21] * 3
     assert report.mechanism == name
-    assert report.real == 0.5
+    assert report.population_mean == 0.5
     assert report.rows_read > 0
     assert (report.promised is None) == (name == "thresholdout")
     assert "worlds" in repr(report)
@@ -53,11 +55,11 @@ def test_worlds_in_parallel_are_the_same_worlds():
 
 
 def test_settings_of_a_session_and_a_plan_are_mechanisms_too():
-    plan = hf.plan(rows=200, queries=21, guarantee="information", mechanism="coins")
-    by_plan = attack(plan, "weighted", **SETTINGS)
+    planned = plan(rows=200, queries=21, guarantee="information", mechanism="coins")
+    by_plan = attack(planned, "weighted", **SETTINGS)
     by_settings = attack({"guarantee": "information", "mechanism": "coins"}, "weighted", **SETTINGS)
     assert by_plan.to_dict() == by_settings.to_dict()
-    assert by_plan.promised == plan.accuracy
+    assert by_plan.promised == planned.margin
 
 
 @pytest.mark.parametrize("guarantee", ["split", "information"])
@@ -68,16 +70,16 @@ def test_a_session_of_fresh_rows_never_uses_a_row_twice(guarantee):
     assert report.broken == 0
 
 
-def test_looks_are_running_maxima():
+def test_checkpoints_are_running_maxima():
     report = attack("naive", "weighted", **SETTINGS)
-    looks = report.looks()
-    assert [look.asked for look in looks] == [1, 2, 5, 10, 20, 21]
-    assert looks[-1].worst == pytest.approx(report.largest.max())
-    for earlier, later in pairwise(looks):
-        assert earlier.real <= later.real
+    points = report.checkpoints()
+    assert [point.asked for point in points] == [1, 2, 5, 10, 20, 21]
+    assert points[-1].worst == pytest.approx(report.largest.max())
+    for earlier, later in pairwise(points):
+        assert earlier.actual <= later.actual
         assert earlier.worst <= later.worst
     # 1.96 standard errors of a share near one half
-    assert looks[0].claimed == pytest.approx(1.96 / np.sqrt(4 * 200), rel=0.01)
+    assert points[0].claimed == pytest.approx(1.96 / np.sqrt(4 * 200), rel=0.01)
 
 
 def test_a_broken_promise_is_counted_and_a_kept_one_too():
@@ -85,17 +87,12 @@ def test_a_broken_promise_is_counted_and_a_kept_one_too():
     assert attack("naive", "harmless", rows=2_000, queries=5, worlds=3, seed=1).broken == 0
 
 
-def test_anyones_mechanism_analyst_and_population():
+def test_a_mechanism_an_analyst_and_a_population_of_your_own():
     class Always:
         """Says one half, whatever is asked."""
 
-        def price(self, query, n):
-            return Naive().price(query, n)
-
         def release(self, query, source, rng):
-            from holdfast.mechanisms.base import Release
-
-            return Release(0.5, 0)
+            return Release((0.5,), 0)
 
     class Asks:
         name, queries = "asks", 2
@@ -107,19 +104,19 @@ def test_anyones_mechanism_analyst_and_population():
             yield TableRule(np.array([True, False]))
             yield TableRule(np.array([True, True]))
 
-        def reaches(self, rows, noise=0.0):
+        def predicted_excess(self, rows, noise=0.0):
             return None
 
-    population = Table({"cell": [0, 1, 1, 1], "y": [True, True, True, False]})
+    population = FinitePopulation({"cell": [0, 1, 1, 1], "y": [True, True, True, False]})
     report = attack(Always(), Asks(), population, rows=50, worlds=2, seed=1)
-    assert [world.population.tolist() for world in report.worlds] == [[0.5, 0.75]] * 2
+    assert [world.population_means.tolist() for world in report.worlds] == [[0.5, 0.75]] * 2
     assert report.largest.tolist() == [0.25, 0.25]
-    assert report.predicted is None
+    assert report.predicted_excess is None
     assert report.broken is None
     assert "promises nothing" in report.verdict()
 
 
-def test_a_mechanism_that_runs_dry_ends_its_world():
+def test_a_mechanism_whose_budget_is_exhausted_ends_its_world():
     holdout = Thresholdout(threshold=1e-6, sigma=1e-9, budget=4, key=0)
     report = attack(holdout, "weighted", **SETTINGS)
     assert all(4 <= world.answers.size < 21 for world in report.worlds)
@@ -130,7 +127,7 @@ def test_a_mechanism_that_runs_dry_ends_its_world():
     ("mechanism", "noise"),
     [
         (Naive(), 0.0),
-        (Coins(draws=50, flip_probability=0.001), 1 / 200 / 0.998**2),
+        (Coins(draws=50, mass=0.001), 1 / 200 / 0.998**2),
         (FullLaplace(epsilon=0.1), 2 / (200 * 0.1) ** 2),
     ],
 )
@@ -171,8 +168,8 @@ def test_the_package_offers_attack():
 
 
 def test_little_work_stays_in_one_process():
-    assert processes_that_pay(1_000) == 1
-    assert processes_that_pay(10**12) >= 1
+    assert processes_for(1_000) == 1
+    assert processes_for(10**12) >= 1
 
 
 def test_contenders_and_analysts_travel_between_processes():

@@ -1,4 +1,4 @@
-"""Populations that judge: exact means, and refusals where a mean is not known."""
+"""Populations: exact means, and refusals where a mean is not known."""
 
 from itertools import product
 
@@ -7,8 +7,17 @@ import polars as pl
 import pytest
 
 from holdfast.errors import InvalidArgument
-from holdfast.lab.analysts import Cells, CoinTable, FeatureSelection, HillClimber, Table, Universe
-from holdfast.lab.analysts.questions import Agreement, Marked, TableRule, Vote
+from holdfast.lab.analysts import FeatureSelection, HillClimber
+from holdfast.lab.populations import (
+    Agreement,
+    CoinTable,
+    FinitePopulation,
+    LabeledCells,
+    Marked,
+    TableRule,
+    Universe,
+    Vote,
+)
 
 
 def exact_vote(table: CoinTable, vote: Vote) -> float:
@@ -53,8 +62,8 @@ def test_a_coin_table_refuses_other_questions():
 
 def test_finite_populations_evaluate_everything():
     assert Universe(4).mean(Marked(np.array([True, False, False, False]))) == 0.25
-    assert Cells(3).mean(TableRule(np.array([True, False, True]))) == 0.5
-    table = Table({"x0": [True, True, False], "y": [True, False, False]})
+    assert LabeledCells(3).mean(TableRule(np.array([True, False, True]))) == 0.5
+    table = FinitePopulation({"x0": [True, True, False], "y": [True, False, False]})
     assert table.mean(Agreement(0)) == pytest.approx(2 / 3)
     drawn = table.draw(50, np.random.default_rng(1))
     assert {name: len(values) for name, values in drawn.items()} == {"x0": 50, "y": 50}
@@ -75,7 +84,7 @@ def test_training_counts_have_the_law_of_agreements(seed):
         (lambda: CoinTable(0), "features must be a whole number"),
         (lambda: CoinTable(3, signal=4), r"signal must be at most features \(3\); got 4"),
         (lambda: CoinTable(3, bias=0.7), "bias must be at most 1/2"),
-        (lambda: Table({"x": []}), "at least one row"),
+        (lambda: FinitePopulation({"x": []}), "at least one row"),
         (lambda: HillClimber(2), "queries must be a whole number of at least 3"),
         (lambda: FeatureSelection(5, signal=5), r"signal must be at most queries - 1 \(4\)"),
     ],
@@ -86,7 +95,7 @@ def test_wrong_settings_are_refused(build, message):
 
 
 def test_a_climber_that_goes_round_and_round_has_no_formula_with_noise():
-    assert HillClimber(102).reaches(1_000, 0.01) is None
-    assert HillClimber(52, cells=100).reaches(1_000) is None
+    assert HillClimber(102).predicted_excess(1_000, 0.01) is None
+    assert HillClimber(52, cells=100).predicted_excess(1_000) is None
     # lambda rows in a cell: about 1/sqrt(2 pi lambda)
-    assert HillClimber(102).reaches(10_000) == pytest.approx(1 / np.sqrt(2 * np.pi * 100), rel=0.01)
+    assert HillClimber(102).predicted_excess(10_000) == pytest.approx(1 / np.sqrt(2 * np.pi * 100), rel=0.01)

@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 import pytest
 
 from holdfast.errors import InvalidArgument
+from holdfast.guarantees.plan import Plan, plan
+from holdfast.guarantees.posterior import Posterior
 from holdfast.lab import selftest
 from holdfast.lab.baselines import Naive
-from holdfast.lab.contenders import Planned, Told
-from holdfast.lab.selftest import worst_analyst
-from holdfast.planning import plan
+from holdfast.lab.contenders import MechanismOracle, PlanContender
+from holdfast.lab.selftest import strongest_analyst
 
 PLAN = plan(rows=2_000, queries=100)
 
@@ -23,22 +24,15 @@ class Overconfident:
     promised: float | None = None
     noise: float | None = 0.0
 
-    def begin(self, source, rng):
-        half = self.half_width
-
-        class Answering:
-            def tell(self, question):
-                value = Naive().release(question, source, rng).answer
-                return Told(value, value - half, value + half, len(source))
-
-        return Answering()
+    def start(self, source, rng):
+        return MechanismOracle(Naive(), source, rng, half_width=self.half_width)
 
 
 @pytest.mark.parametrize("guarantee", ["posterior", "information"])
 def test_a_plan_that_holds_is_found_to_hold(guarantee):
     found = selftest(plan(rows=2_000, queries=100, guarantee=guarantee), worlds=12, seed=3)
     assert found.kept
-    assert found.largest_error <= found.plan.accuracy
+    assert found.largest_error <= found.plan.margin
     assert "kept its promise" in repr(found)
 
 
@@ -46,31 +40,31 @@ def test_a_mechanism_that_breaks_its_promise_is_found_out():
     found = selftest(PLAN, worlds=12, seed=3, contender=Overconfident(0.02))
     assert not found.kept
     assert found.failed == 12
-    assert "BROKE" in found.sentence()
+    assert "BROKE" in found.sentence
     assert found.to_dict()["kept"] is False
 
 
 def test_a_plan_that_claims_too_much_is_found_out():
     """The mutant of the guarantee: no step from sample to population, and intervals that miss one time in three."""
-    bold = replace(PLAN, queries=1, constants=dict(PLAN.constants) | {"chi": 0.0, "beta2": 0.9})
-    assert not selftest(PLAN, worlds=12, seed=3, contender=Planned(bold)).kept
+    bold = Plan(Posterior(replace(PLAN.terms, queries=1, chi=0.0, beta2=0.9)))
+    assert not selftest(PLAN, worlds=12, seed=3, contender=PlanContender(bold)).kept
 
 
-def test_what_zero_failures_prove_is_said():
+def test_what_zero_failures_prove_is_reported():
     found = selftest(PLAN, worlds=3, seed=1)
     assert found.failed == 0
     assert found.failure_at_most == pytest.approx(1 - 0.05 ** (1 / 3), abs=1e-3)
-    assert found.chance == 1.0
+    assert found.p_value == 1.0
 
 
 def test_large_tables_get_the_analyst_that_needs_few_columns():
-    assert worst_analyst(PLAN, 100).name == "weighted"
-    assert worst_analyst(plan(rows=1_000_000, queries=1_000), 1_000).name == "climber"
+    assert strongest_analyst(PLAN, 100).name == "weighted"
+    assert strongest_analyst(plan(rows=1_000_000, queries=1_000), 1_000).name == "climber"
 
 
 def test_fewer_questions_than_planned_may_be_simulated():
     assert selftest(PLAN, worlds=2, questions=10).questions == 10
     with pytest.raises(InvalidArgument, match="questions must be at most the plan's queries"):
         selftest(PLAN, worlds=2, questions=101)
-    with pytest.raises(InvalidArgument, match="nothing to adapt to"):
+    with pytest.raises(InvalidArgument, match="at least 3 questions"):
         selftest(plan(rows=2_000, queries=2), worlds=2)

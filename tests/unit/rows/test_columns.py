@@ -1,4 +1,4 @@
-"""Lent memory: used again and again, but never while somebody looks at it."""
+"""Pooled memory: used again and again, but never while something still refers to it."""
 
 import threading
 
@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from holdfast.rows import local
-from holdfast.rows.columns import Loans
+from holdfast.rows.columns import BufferPool
 from holdfast.rows.open import open_rows
 from plain_query import PlainQuery
 
@@ -18,45 +18,45 @@ def address(values: np.ndarray) -> int:
     return values.__array_interface__["data"][0]
 
 
-def test_memory_is_lent_again_once_it_is_back() -> None:
-    lend = Loans()
+def test_memory_is_used_again() -> None:
+    pool = BufferPool()
     places = set()
     for count in (100, 50, 100):
-        lend.begin()
-        places.add(address(lend(np.dtype(np.float64), count)))
+        pool.reset()
+        places.add(address(pool(np.dtype(np.float64), count)))
     assert len(places) == 1
 
 
-def test_two_loans_of_one_evaluation_are_apart() -> None:
-    lend = Loans()
-    first, second = (lend(np.dtype(np.float64), 10) for _ in range(2))
+def test_two_buffers_of_one_evaluation_are_apart() -> None:
+    pool = BufferPool()
+    first, second = (pool(np.dtype(np.float64), 10) for _ in range(2))
     assert not np.shares_memory(first, second)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_memory_in_sight_of_a_series_is_not_lent_again(dtype: type[np.generic]) -> None:
-    lend = Loans()
-    memory = lend(np.dtype(dtype), 10)
+def test_memory_that_a_series_refers_to_is_not_used_again(dtype: type[np.generic]) -> None:
+    pool = BufferPool()
+    memory = pool(np.dtype(dtype), 10)
     memory[:] = 1
     series = pl.Series(memory)
     part = series.slice(3, 4)
     del memory, series
-    lend.begin()
-    lend(np.dtype(dtype), 10)[:] = 2
+    pool.reset()
+    pool(np.dtype(dtype), 10)[:] = 2
     assert part.to_list() == [1] * 4
 
 
-def test_threads_borrow_apart() -> None:
-    lend = Loans()
+def test_threads_have_pools_of_their_own() -> None:
+    pool = BufferPool()
     places = []
     barrier = threading.Barrier(2)
 
-    def borrow() -> None:
-        memory = lend(np.dtype(np.float64), 10)
+    def allocate() -> None:
+        memory = pool(np.dtype(np.float64), 10)
         places.append(address(memory))
         barrier.wait()
 
-    threads = [threading.Thread(target=borrow) for _ in range(2)]
+    threads = [threading.Thread(target=allocate) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -10,10 +10,11 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from holdfast.errors import RowSourceError
-from holdfast.rows import append, ingest, mapped
-from holdfast.rows.folder import FolderRows
+from holdfast.rows import column_writer, ingest
+from holdfast.rows import folder as folder_module
+from holdfast.rows.folder import FolderRows, MappedArray, populate_in_background
 from holdfast.rows.open import open_rows
-from plain_query import PlainQuery
+from plain_query import PlainQuery, rows_of
 
 FRAME = pl.DataFrame(
     {"x": [1.0, None, 3.0], "s": ["a", "b", None], "u": ["one", "two", "three"], "n": [None, None, "x"]}
@@ -32,7 +33,7 @@ def folder_of(path: Path) -> Path:
 
 def everything(rows: object) -> pl.DataFrame:
     assert isinstance(rows, FolderRows)
-    return rows.gather(np.arange(len(rows)), rows.schema.names)
+    return rows_of(rows)
 
 
 def test_a_folder_is_written_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +112,7 @@ def damage_remove(folder: Path) -> None:
 
 
 def damage_manifest(folder: Path) -> None:
-    (folder / "manifest.json").write_text('{"format": "holdfast column folder", "version": 1}')
+    (folder / "manifest.json").write_text('{"format": "holdfast column folder", "version": 2}')
 
 
 def damage_json(folder: Path) -> None:
@@ -160,15 +161,26 @@ def test_a_damaged_folder_does_not_open_and_heals_from_its_file(path: Path, dama
     assert open_rows(path).fingerprint == fingerprint
 
 
+def test_a_folder_of_another_version_is_refused_and_written_anew_from_its_file(path: Path) -> None:
+    open_rows(path)
+    for version in (1, 99, None):
+        manifest = folder_of(path) / "manifest.json"
+        manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"version": version}))
+        with pytest.raises(RowSourceError, match="another version of holdfast; delete it and open the original file"):
+            open_rows(folder_of(path))
+        assert_frame_equal(everything(open_rows(path)), FRAME)
+        assert json.loads(manifest.read_text())["version"] == 2
+
+
 def test_changed_bytes_are_found_by_verifying(path: Path) -> None:
     rows = open_rows(path)
     assert isinstance(rows, FolderRows)
-    rows.verify_content()
+    rows.verify()
     with (folder_of(path) / "00000.values.npy").open("r+b") as file:
         file.seek(128)
         file.write(b"\x01")
     with pytest.raises(RowSourceError, match="has changed"):
-        rows.verify_content()
+        rows.verify()
 
 
 def test_a_file_that_changes_while_it_is_read_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +201,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(path: Path, monkeypatch: pytest.
     def full(self: object, values: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(append.ArrayFile, "append", full)
+    monkeypatch.setattr(column_writer.ArrayFile, "append", full)
     with pytest.raises(RowSourceError, match="No space left"):
         open_rows(path)
     assert [entry.name for entry in path.parent.iterdir()] == ["t.parquet"]
@@ -208,7 +220,7 @@ def test_an_overflowing_dictionary_becomes_packed_texts(path: Path, most: int, m
 
 
 def test_a_dictionary_of_long_texts_becomes_packed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(append, "_DICTIONARY_BYTES", 5)
+    monkeypatch.setattr(column_writer, "_DICTIONARY_BYTES", 5)
     assert_frame_equal(everything(open_rows(path)), FRAME)
     assert (folder_of(path) / "00002.texts.npy").exists()
     assert (folder_of(path) / "00001.codes.npy").exists()
@@ -216,17 +228,19 @@ def test_a_dictionary_of_long_texts_becomes_packed(path: Path, monkeypatch: pyte
 
 def test_files_larger_than_memory_are_read_alike(path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     requested = []
-    request = mapped.MappedArray.request
+    request = MappedArray.request
 
-    def watched(self: mapped.MappedArray, indices: np.ndarray) -> None:
+    def watched(self: MappedArray, indices: np.ndarray) -> None:
         requested.append(indices.size)
         request(self, indices)
 
-    monkeypatch.setattr(mapped.MappedArray, "request", watched)
-    monkeypatch.setattr(mapped, "_memory", lambda which: 0.0)
+    monkeypatch.setattr(MappedArray, "request", watched)
+    monkeypatch.setattr(folder_module, "_memory", lambda which: 0.0)
     rows = open_rows(path)
     assert_frame_equal(everything(rows), FRAME)
-    assert requested
+    assert not requested  # all rows are read in order
+    assert_frame_equal(rows_of(rows, [2, 0, 2]), FRAME[[2, 0, 2]])
+    assert set(requested) == {3}
     query = PlainQuery(("x", "s"), lambda frame: np.ones(frame.height, dtype=np.bool_))
     assert rows.tally(query, draws=10, mass=0.0, rng=np.random.default_rng(seed)).tolist() == [0, 10]
 
@@ -251,14 +265,14 @@ def test_who_may_not_read_the_file_may_not_enter_the_folder(path: Path, file: in
     assert folder_of(path).stat().st_mode & 0o777 == folder
 
 
-def test_only_what_fits_is_kept_warm(path: Path) -> None:
+def test_only_what_fits_is_populated(path: Path) -> None:
     folder = open_rows(path).location  # type: ignore[attr-defined]
     arrays = [
-        mapped.MappedArray(folder / "00000.values.npy", np.dtype(np.float64), 3),
-        mapped.MappedArray(folder / "00000.valid.npy", np.dtype(np.bool_), 3),
+        MappedArray(folder / "00000.values.npy", np.dtype(np.float64), 3),
+        MappedArray(folder / "00000.valid.npy", np.dtype(np.bool_), 3),
     ]
     sizes = [array.size for array in arrays]
     assert sizes == [128 + 24, 128 + 3]
-    assert mapped.warm(arrays, 1_000) == 1_000 - sum(sizes)
-    assert mapped.warm(arrays, 140) == 140 - sizes[1]
-    assert mapped.warm(arrays, 0) == 0
+    assert populate_in_background(arrays, 1_000) == 1_000 - sum(sizes)
+    assert populate_in_background(arrays, 140) == 140 - sizes[1]
+    assert populate_in_background(arrays, 0) == 0

@@ -14,8 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from holdfast.errors import HoldfastError, InvalidArgument, RowSourceError
+from holdfast.registry import Registry
 from holdfast.rows.open import open_rows
 from holdfast.schema import Type
+from plain_query import rows_of
 
 UNSUPPORTED = {
     "List(Int64)": pl.Series([[1]]),
@@ -88,7 +90,7 @@ def test_arrays_lists_and_series(what: str) -> None:
     rows = open_rows({"x": values})
     assert rows.schema["x"].type is expected
     assert rows.schema["x"].nullable == (None in content)
-    assert rows.gather(np.arange(len(rows)), ["x"])["x"].to_list() == content
+    assert rows_of(rows)["x"].to_list() == content
 
 
 def test_arrays_are_copied() -> None:
@@ -98,7 +100,7 @@ def test_arrays_are_copied() -> None:
     values[:] = 7.0
     frame.loc[:, "x"] = 7.0
     for rows in sources:
-        assert rows.gather(np.arange(3), ["x"])["x"].to_list() == [0.0] * 3
+        assert rows_of(rows)["x"].to_list() == [0.0] * 3
 
 
 BAD = {
@@ -212,7 +214,7 @@ def test_csv_types_come_from_all_rows(tmp_path: Path) -> None:
     rows = open_rows(write(tmp_path / "t.csv", head + b"1.5,word,7,2020-01-02\n"))
     types = [column.type for column in rows.schema]
     assert types == [Type.FLOAT, Type.STRING, Type.INT, Type.DATE]
-    last = rows.gather(np.array([30_000]), rows.schema.names).row(0)
+    last = rows_of(rows, [30_000]).row(0)
     assert last == (1.5, "word", 7, date(2020, 1, 2))
 
 
@@ -260,4 +262,48 @@ def test_a_frame_on_top_of_an_array_does_not_change_with_it():
     values = np.zeros(10)
     source = open_rows(pl.DataFrame({"x": values}))
     values[:] = 2.0
-    assert source.gather(np.arange(10), ["x"])["x"].sum() == 0.0
+    assert rows_of(source)["x"].sum() == 0.0
+
+
+class EntryPoint:
+    """An installed entry point; `asked` is what it was asked about."""
+
+    def __init__(self, recognized: object) -> None:
+        self.recognized, self.asked, self.name = recognized, [], repr(recognized)
+
+    def load(self):
+        return self.open
+
+    def open(self, data):
+        self.asked.append(data)
+        return open_rows({"x": [1, 2, 3]}, name="theirs") if data == self.recognized else None
+
+
+@pytest.mark.parametrize("data", ["warehouse://sales", Path("sales.xyz"), 17], ids=repr)
+def test_other_packages_open_what_nothing_else_recognizes(data, monkeypatch, tmp_path):
+    others, theirs = EntryPoint("something else"), EntryPoint(data)
+    installed = {"holdfast.row_sources": [others, theirs]}
+    monkeypatch.setattr("holdfast.registry.entry_points", lambda *, group: installed[group])
+    monkeypatch.setattr("holdfast.rows.open.ROW_SOURCES", Registry("row source", group="holdfast.row_sources"))
+    assert open_rows(data).name == "theirs"
+    assert others.asked == theirs.asked == [data]
+    open_rows({"x": [1]})
+    pl.DataFrame({"x": [1]}).write_parquet(tmp_path / "t.parquet")
+    open_rows(open_rows(tmp_path / "t.parquet"))
+    assert theirs.asked == [data]  # only what is not otherwise recognized
+    with pytest.raises(HoldfastError):
+        open_rows("nobody knows")
+    with pytest.raises(InvalidArgument, match="or a row source; got int"):
+        open_rows(18)
+
+
+def test_a_source_is_recognized_without_computing_its_fingerprint():
+    class Foreign:
+        tally = sample = verify = lambda self: None
+
+        @property
+        def fingerprint(self):
+            raise AssertionError
+
+    foreign = Foreign()
+    assert open_rows(foreign) is foreign

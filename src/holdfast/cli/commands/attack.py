@@ -15,7 +15,9 @@ ALL = "all"
 def command(
     mechanism: Annotated[
         str,
-        typer.Argument(help="naive, split, thresholdout, laplace, gaussian, a1, coins, several with commas, or all."),
+        typer.Argument(
+            help="naive, split, thresholdout, laplace, gaussian, a1 or coins; several, with commas; or all."
+        ),
     ] = ALL,
     analyst: Annotated[
         str,
@@ -24,32 +26,35 @@ def command(
             help="weighted, sign, selection, selection-signal, boosting, fingerprint, climber or harmless.",
         ),
     ] = "weighted",
-    rows: Annotated[int, typer.Option("--rows", min=20, help="Rows of each world's sample.")] = 5_000,
-    queries: Annotated[int, typer.Option("--queries", min=3, help="Questions the analyst asks.")] = 501,
+    rows: Annotated[int, typer.Option("--rows", min=20, help="Rows in each world.")] = 5_000,
+    queries: Annotated[int, typer.Option("--queries", min=3, help="Questions the analyst asks in each world.")] = 501,
     worlds: Annotated[int, typer.Option("--worlds", min=1, help="Independent worlds.")] = 20,
-    confidence: Annotated[float, typer.Option("--confidence", help="Of the promises.")] = 0.95,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Repeat a run; left out: a new one.")] = None,
+    confidence: Annotated[
+        float, typer.Option("--confidence", help="Probability with which promises must hold.")
+    ] = 0.95,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, help="Repeat a run; left out: a random seed, which is shown.")
+    ] = None,
     processes: Annotated[
-        int | None, typer.Option("--processes", min=1, help="Worlds run at once; left out: as many as pay.")
+        int | None, typer.Option("--processes", min=1, help="Worlds to run at once; left out: as many as save time.")
     ] = None,
     picture: Annotated[Path | None, typer.Option("--picture", help="Write a PNG (needs matplotlib).")] = None,
     json: Json = False,
 ) -> None:
-    """Attack mechanisms on rows whose population is known: what answers claim, what is real, what was promised.
+    """Attack mechanisms on data whose population is known, and compare claimed, actual and promised errors.
 
     \b
-    holdfast attack                                    everybody against the weighted attack
-    holdfast attack naive,coins --analyst climber      an automated agent that keeps what seems to improve
+    holdfast attack                                    all mechanisms against the weighted attack
+    holdfast attack naive,coins --analyst climber      an agent that keeps every change that seems to help
     holdfast attack coins --rows 20000 --picture a.png
     """
-    from holdfast.lab import MECHANISM_NAMES, attack
-    from holdfast.lab.attacking import processes_that_pay
-    from holdfast.lab.report import HEADINGS
+    from holdfast.lab.attack import HEADINGS, attack, processes_for
+    from holdfast.lab.contenders import MECHANISM_NAMES
 
     names = list(MECHANISM_NAMES) if mechanism == ALL else [name.strip() for name in mechanism.split(",")]
     reports = []
-    with progress_bar("   worlds", len(names) * worlds, quiet=json) as tell:
-        for place, name in enumerate(names):
+    with progress_bar("   worlds", len(names) * worlds, quiet=json) as show:
+        for number, name in enumerate(names):
             report = attack(
                 name,
                 analyst,
@@ -58,10 +63,10 @@ def command(
                 worlds=worlds,
                 confidence=confidence,
                 seed=seed,
-                processes=processes or processes_that_pay(rows * queries * worlds),
-                progress=lambda done, before=place * worlds: tell(before + done),  # type: ignore[misc]
+                processes=processes or processes_for(rows * queries * worlds),
+                progress=lambda done, before=number * worlds: show(before + done),  # type: ignore[misc]
             )
-            seed = report.seed  # the same worlds for everybody
+            seed = report.seed  # the same worlds for all mechanisms
             reports.append(report)
     if picture is not None:
         from holdfast.lab.plots import attack_picture
@@ -78,8 +83,8 @@ def command(
         lines = [
             (
                 report.mechanism,
-                f"{report.looks()[-1].claimed:.4f}",
-                f"{float(sorted(report.largest)[len(report.largest) // 2]):.4f}",
+                f"{report.checkpoints()[-1].claimed:.4f}",
+                f"{report.checkpoints()[-1].actual:.4f}",
                 f"{report.largest.max():.4f}",
                 "-" if report.promised is None else f"{report.promised:.4f}",
                 "-" if report.broken is None else f"{worlds - report.broken} of {worlds}",
@@ -87,9 +92,9 @@ def command(
             )
             for report in reports
         ]
-        heads = ("mechanism", "claimed error", "real error", "worst world", "promised", "kept in", "rows read")
+        heads = ("mechanism", "claimed error", "actual error", "worst world", "promised", "kept in", "rows read")
         table(heads, lines, right=range(1, len(heads)))
         say()
-        say(f"{analyst} analyst, {queries:,} questions about {rows:,} rows, {worlds} worlds. The real error is the")
-        say("largest of all answers of a world, in the median world. A promise of 1 says nothing and is never broken.")
+        say(f"The {analyst} analyst asked {queries:,} questions about {rows:,} rows in each of {worlds} worlds.")
+        say("The actual error is the largest of any answer, in the median world. A promise of 1 always holds.")
     say(f"Seed {seed}." + ("" if picture is None else f" Picture: {picture}"))

@@ -15,7 +15,7 @@ def command(
     ] = None,
     url: Annotated[str | None, typer.Option("--url", help="Ask a holdfast server instead of files.")] = None,
     token_file: Annotated[
-        str | None, typer.Option("--token-file", help="The server's token; with --http, the token agents must show.")
+        str | None, typer.Option("--token-file", help="The token for --url; with --http, the token agents must send.")
     ] = None,
     queries: Queries = None,
     flips: FlipsPlanned = None,
@@ -26,7 +26,7 @@ def command(
     host: Annotated[str, typer.Option("--host", help="The address to listen on, with --http.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="The port, with --http.")] = 8766,
 ) -> None:
-    """Let agents ask, over the Model Context Protocol: tools ask, price, budget, schema and plan.
+    """Offer tools to agents over the Model Context Protocol: ask, price, budget, schema and plan.
 
     Over standard input and output, or as streamable HTTP with --http. A token for --url is read from --token-file,
     or from the environment variable HOLDFAST_TOKEN.
@@ -38,12 +38,12 @@ def command(
     from holdfast.errors import InvalidArgument, MissingExtra
 
     if bool(data) == bool(url):
-        raise InvalidArgument("Name files to ask, or a server with --url; one of them.")
+        raise InvalidArgument("Give either files to ask or a server with --url.")
     if url is not None and http and host not in ("127.0.0.1", "::1", "localhost"):
-        raise InvalidArgument("host must be this machine when a server is passed on; agents can ask it themselves.")
+        raise InvalidArgument("host must be this machine when --url is used; others can ask that server directly.")
     token = _token(token_file) if url is not None or http else ""
     try:
-        from holdfast.service.mcp_tools import http_app, serve_stdio
+        from holdfast.service.mcp import http_app, serve_stdio
     except ModuleNotFoundError as error:
         raise MissingExtra(
             f"Tools for agents need {error.name}. Install them with: pip install 'holdfast[mcp]'.", extra="mcp"
@@ -69,14 +69,14 @@ def _token(token_file: str | None) -> str:
 
     text = Path(token_file).read_text(encoding="utf-8") if token_file else os.environ.get("HOLDFAST_TOKEN", "")
     if len(text.strip()) < 20:
-        raise InvalidArgument("A token of at least 20 characters is needed: --token-file, or HOLDFAST_TOKEN.")
+        raise InvalidArgument("A token of at least 20 characters is required: use --token-file or HOLDFAST_TOKEN.")
     return text.strip()
 
 
 def _remote(url: str, token: str) -> dict[str, Any]:
-    from holdfast.service.client import connect, datasets_at
+    from holdfast.service.client import connect, list_datasets
 
-    return {name: connect(url, token, dataset=name) for name in datasets_at(url, token)}
+    return {name: connect(url, token, dataset=name) for name in list_datasets(url, token)}
 
 
 def _local(data: list[str], queries: Any, confidence: float | None, ledger: str | None, analyst: str) -> dict[str, Any]:

@@ -13,24 +13,24 @@ from holdfast.cli.output import note, say, show_json
 def command(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="cost, lower_bound, sample_size, counting, sampling, looseness; left out: all."),
+        typer.Argument(help="cost, lower_bound, sample_size, counting, sampling, looseness; left out: all of them."),
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Full size: minutes instead of seconds.")] = False,
-    output: Annotated[Path, typer.Option("--output", help="Folder for numbers, figures and page.")] = Path(
+    full: Annotated[bool, typer.Option("--full", help="Run at full size: minutes instead of seconds.")] = False,
+    output: Annotated[Path, typer.Option("--output", help="Folder for the numbers, the figures and the page.")] = Path(
         "reproduce-output"
     ),
     seed: Annotated[int, typer.Option("--seed", min=0)] = 1,
     processes: Annotated[
-        int | None, typer.Option("--processes", min=1, help="Parts run at once; left out: one a processor.")
+        int | None, typer.Option("--processes", min=1, help="Parts to run at once; left out: one per processor.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Measure the paper's table and claims again.
+    """Reproduce the paper's table and claims.
 
-    Writes the raw numbers as JSON, figures, and a page that is made from them alone.
+    Writes the raw numbers as JSON, and figures and a page made from these numbers alone.
 
     \b
-    holdfast reproduce                          everything, small
+    holdfast reproduce                          all experiments, at small size
     holdfast reproduce sample_size --full
     """
     from holdfast.lab.experiments import NAMES, reproduce

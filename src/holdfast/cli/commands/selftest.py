@@ -14,71 +14,70 @@ BROKEN = 1
 
 def command(
     data: Annotated[
-        str | None, typer.Argument(metavar="[DATA]", help="Test the plan of this data's ledger; no row is read.")
+        str | None, typer.Argument(metavar="[DATA]", help="Test the plan in this dataset's ledger; no row is read.")
     ] = None,
     ledger: LedgerOption = None,
-    rows: Annotated[int | None, typer.Option("--rows", help="Or a plan for so many rows ...")] = None,
+    rows: Annotated[int | None, typer.Option("--rows", help="Or test a plan for this many rows.")] = None,
     queries: Queries = None,
-    accuracy: Annotated[float | None, typer.Option("--accuracy", help="Largest error of the plan.")] = None,
+    margin: Annotated[float | None, typer.Option("--margin", help="The plan's margin: the ± of every answer.")] = None,
     confidence: Confidence = None,
     guarantee: Guarantee = "best",
     worlds: Annotated[int, typer.Option("--worlds", min=1, help="Independent worlds.")] = 60,
     questions: Annotated[
-        int | None, typer.Option("--questions", min=3, help="Asked in each world; left out: as many as planned.")
+        int | None, typer.Option("--questions", min=3, help="Questions in each world; left out: as many as planned.")
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
     processes: Annotated[
-        int | None, typer.Option("--processes", min=1, help="Worlds run at once; left out: as many as pay.")
+        int | None, typer.Option("--processes", min=1, help="Worlds to run at once; left out: as many as save time.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Simulate your own plan on made-up rows and say whether it kept its promise.
+    """Simulate a plan on made-up rows and see whether it keeps its promise.
 
     In every world new rows are drawn from a known population, and an analyst adapts to every answer. The exit code is
     1 if the promise was broken.
 
     \b
-    holdfast selftest flights.parquet                      the plan that stands in its ledger
+    holdfast selftest flights.parquet                      the plan in this dataset's ledger
     holdfast selftest --rows 100000 --queries 1000
     holdfast selftest --rows 1000000 --queries 10000 --worlds 10
     """
     from holdfast.errors import InvalidArgument
-    from holdfast.lab import selftest
-    from holdfast.lab.attacking import processes_that_pay
-    from holdfast.planning import plan
-    from holdfast.planning.present import sentence
+    from holdfast.guarantees.plan import plan
+    from holdfast.lab.attack import processes_for
+    from holdfast.lab.selftest import selftest
 
     if data is not None:
-        if any(given is not None for given in (rows, queries, accuracy, confidence)):
-            raise InvalidArgument("Give DATA, whose ledger has a plan, or the numbers of a plan; not both.")
+        if any(given is not None for given in (rows, queries, margin, confidence)):
+            raise InvalidArgument("Give either DATA, whose ledger has a plan, or the numbers of a plan; not both.")
         from holdfast.cli.opening import standing
 
         with standing(data, ledger) as session:
-            made = session.plan
+            planned = session.plan
     else:
-        made = plan(
+        planned = plan(
             rows=rows,
             queries=queries,
-            accuracy=accuracy,
+            margin=margin,
             confidence=0.95 if confidence is None else confidence,
             guarantee=guarantee,
         )
     if not json:
-        say(sentence(made))
+        say(planned.sentence)
         say()
-    with progress_bar("   worlds", worlds, quiet=json) as tell:
+    with progress_bar("   worlds", worlds, quiet=json) as show:
         found = selftest(
-            made,
+            planned,
             worlds=worlds,
             questions=questions,
             seed=seed,
-            processes=processes or processes_that_pay(worlds * made.flips),
-            progress=tell,
+            processes=processes or processes_for(worlds * planned.queries * planned.rows_per_query),
+            progress=show,
         )
     if json:
         show_json(**found.to_dict())
     else:
-        say(found.sentence(), bold=True)
+        say(found.sentence, bold=True)
         note(f"Seed {found.seed}.")
     if not found.kept:
         raise typer.Exit(BROKEN)

@@ -1,5 +1,133 @@
-"""The paper's table and claims, measured: each experiment has a small size for tests and a full one for the docs."""
+"""The paper's table and claims, measured: one file for each experiment, with a small size for tests.
 
-from holdfast.lab.experiments.page import EXPERIMENTS, NAMES, reproduce, write_page
+`reproduce` runs them, keeps their numbers as JSON, and writes figures and a page from these numbers.
 
-__all__ = ["EXPERIMENTS", "NAMES", "reproduce", "write_page"]
+cost          rows evaluated, against questions and margin (Table 1)
+lower_bound   how few rows anyone can read
+sample_size   how many rows a mechanism needs under attack
+counting      counting queries by coins, and coins by counting queries (Section 5)
+sampling      sampled rows against full scans
+looseness     what guarantees certify, beside what attacks make necessary
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from holdfast import check
+from holdfast.errors import RowSourceError
+from holdfast.lab.experiments.cost import COST
+from holdfast.lab.experiments.counting import COUNTING
+from holdfast.lab.experiments.experiment import Experiment, Size
+from holdfast.lab.experiments.looseness import LOOSENESS
+from holdfast.lab.experiments.lower_bound import LOWER_BOUND
+from holdfast.lab.experiments.sample_size import SAMPLE_SIZE
+from holdfast.lab.experiments.sampling import SAMPLING
+from holdfast.lab.plots import draw
+
+EXPERIMENTS: tuple[Experiment, ...] = (COST, LOWER_BOUND, SAMPLE_SIZE, COUNTING, SAMPLING, LOOSENESS)
+NAMES = tuple(experiment.name for experiment in EXPERIMENTS)
+FOLDER = "experiments"
+PAGE = "paper.md"
+
+_OPENING = """---
+orphan: true
+---
+
+# The paper, measured
+
+`holdfast reproduce` writes every table and figure on this page from the numbers in `experiments/*.json`, which include
+the raw repetitions. The paper is Fish, Reyzin and Rubinstein, *Sampling Without Compromising Accuracy in Adaptive Data
+Analysis*. Symbols: n rows, k questions, margin α, failure probability β. Laplace noise comes from the operating system
+and cannot be seeded; everything else repeats with the seed, in the same version.
+"""
+
+
+def reproduce(
+    folder: Path,
+    *,
+    names: Sequence[str] = NAMES,
+    size: Size = "small",
+    seed: int = 1,
+    processes: int = 1,
+    progress: Callable[[str], None] | None = None,
+) -> list[Path]:
+    """Run experiments into `folder`/experiments and rewrite `folder`/paper.md; return the files written.
+
+    Parameters
+    ----------
+    folder
+        Where numbers, figures and page go.
+    names
+        Which experiments to run; left out: all.
+    size
+        "small" takes seconds, "full" minutes.
+    seed, processes
+        As in `attack`.
+    progress
+        Called with the title of each experiment before it runs.
+    """
+    check.one_of("size", size, ("small", "full"))
+    check.whole(0, seed=seed)
+    for name in names:
+        check.one_of("name", name, NAMES)
+    (folder / FOLDER).mkdir(parents=True, exist_ok=True)
+    written = []
+    for experiment in EXPERIMENTS:
+        if experiment.name in names:
+            if progress is not None:
+                progress(experiment.title)
+            results = {"experiment": experiment.name, "size": size, "seed": seed}
+            results |= experiment.run(size, seed, processes)
+            path = folder / FOLDER / f"{experiment.name}.json"
+            path.write_text(_compact(results) + "\n", encoding="utf-8")
+            written.append(path)
+    return written + write_page(folder)
+
+
+def write_page(folder: Path) -> list[Path]:
+    """Write figures and page from the numbers in this folder; return the files written."""
+    written = []
+    for experiment in EXPERIMENTS:
+        results = _read(folder / FOLDER / f"{experiment.name}.json")
+        if results is not None:
+            written.append(folder / FOLDER / f"{experiment.name}.png")
+            draw(experiment.panels(results), written[-1])
+    page = folder / PAGE
+    page.write_text(page_text(folder), encoding="utf-8")
+    return [*written, page]
+
+
+def page_text(folder: Path) -> str:
+    """Return the page made from the numbers in this folder."""
+    parts = [_OPENING]
+    for experiment in EXPERIMENTS:
+        results = _read(folder / FOLDER / f"{experiment.name}.json")
+        if results is not None:
+            picture = f"![{experiment.title}]({FOLDER}/{experiment.name}.png)"
+            seeded = f"Size {results['size']}, seed {results['seed']}: `{FOLDER}/{experiment.name}.json`."
+            parts.append(f"## {experiment.title}\n\n{picture}\n\n{experiment.section(results)}\n\n{seeded}\n")
+    return "\n".join(parts)
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    if not path.is_file():
+        return None
+    try:
+        results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        raise RowSourceError(f"{path.name} must be JSON as `holdfast reproduce` writes it; run that again.") from None
+    return results
+
+
+def _compact(results: dict[str, Any]) -> str:
+    """Write one line for every entry and every member of a list: compact, and readable in a diff."""
+    parts = []
+    for name, value in results.items():
+        if isinstance(value, list):
+            members = ",\n  ".join(json.dumps(member, ensure_ascii=False) for member in value)
+            parts.append(f"{json.dumps(name)}: [\n  {members}\n ]")
+        else:
+            parts.append(f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}")
+    return "{\n " + ",\n ".join(parts) + "\n}"

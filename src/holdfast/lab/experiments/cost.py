@@ -1,38 +1,39 @@
-"""Table 1 of the paper: rows evaluated in total, against the number of questions and the accuracy.
+"""Table 1 of the paper: rows evaluated in total, against the number of questions and the margin.
 
-Two measurements. With the paper's constants the tables are too large to build, so what its theorems ask for is
-computed. With this project's guarantee tables are built, k questions are asked, and every row on which a question is
-evaluated is counted where it happens.
+Two measurements. With the paper's constants the tables are too large to build, so the rows its theorems require are
+computed. With the information guarantee tables are built, k questions are asked, and every row on which a question is
+evaluated is counted in the row source.
 """
 
-from collections.abc import Sequence
 from functools import partial
 from math import log
 from time import perf_counter
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
-from holdfast.guarantees import paper
-from holdfast.guarantees.mathematics import composition, transfer
-from holdfast.lab.analysts import CoinTable
-from holdfast.lab.analysts.questions import Agreement
-from holdfast.lab.attacking import in_parallel
-from holdfast.lab.baselines import FullLaplace
-from holdfast.lab.experiments.base import Experiment, Results, Size, short, slope, table
+from holdfast.guarantees.mathematics import composition, sizes, transfer
+from holdfast.guarantees.plan import plan
+from holdfast.guarantees.statistic import Values
+from holdfast.lab.attack import in_parallel
+from holdfast.lab.baselines import FullLaplace, Releaser
+from holdfast.lab.experiments.experiment import Experiment, Results, Size, short, slope, table
 from holdfast.lab.plots import Panel, Series
-from holdfast.mechanisms.base import Mechanism
+from holdfast.lab.populations import Agreement, CoinTable
 from holdfast.mechanisms.coins import Coins
 from holdfast.mechanisms.laplace import Laplace
-from holdfast.planning import plan
+from holdfast.queries.query import Query
+from holdfast.rows.draws import Selection
 from holdfast.rows.memory import memory_rows
+from holdfast.rows.source import RowSource
 
 BETA, ALPHA, QUERIES = 0.05, 0.1, 1_000
 UNIVERSE = 10**9
 NAMES = ("previous work", "this work", "lower bound", "sampling counting")
 EXPECTED = {"previous work": (1.5, -2), "this work": (1, -2), "lower bound": (1, -2), "sampling counting": (1, 0)}
-LOOK = {"previous work": "laplace", "this work": "a1", "lower bound": "thresholdout", "sampling counting": "naive",
+STYLE = {"previous work": "laplace", "this work": "a1", "lower bound": "thresholdout", "sampling counting": "naive",
         "coins": "coins"}  # fmt: skip
 
 
@@ -43,22 +44,22 @@ def previous_rows(alpha: float, beta: float, k: int) -> float:
     return log(k / demand.beta_on_sample) / (eps0 * demand.alpha_on_sample)
 
 
-def asked_for(alpha: float, k: int) -> Results:
-    """Return rows evaluated in total, as the theorems ask."""
+def required(alpha: float, k: int) -> Results:
+    """Return the rows evaluated in total, as the theorems require."""
     return {
         "alpha": alpha,
         "queries": k,
         "previous work": k * previous_rows(alpha, BETA, k),
-        "this work": k * paper.a1(alpha, BETA, k).ell,
-        "lower bound": paper.least_evaluations(alpha, 0.2, k, universe=UNIVERSE),
-        "sampling counting": k * paper.a3(alpha, BETA, k).ell,
+        "this work": k * sizes.a1(alpha, BETA, k).ell,
+        "lower bound": sizes.least_evaluations(alpha, 0.2, k, universe=UNIVERSE),
+        "sampling counting": k * sizes.a3(alpha, BETA, k).ell,
     }
 
 
 class CountingRows:
     """A row source that counts the rows questions are evaluated on."""
 
-    def __init__(self, source: Any) -> None:
+    def __init__(self, source: RowSource) -> None:
         self._source, self.evaluated = source, 0
 
     def __len__(self) -> int:
@@ -67,37 +68,37 @@ class CountingRows:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._source, name)
 
-    def tally(self, query: Any, *, draws: int, mass: float, rng: np.random.Generator) -> NDArray[np.int64]:
+    def tally(self, query: Query, *, draws: int, mass: float, rng: Generator) -> NDArray[np.int64]:
         """Count the draws."""
         self.evaluated += draws
-        counts: NDArray[np.int64] = self._source.tally(query, draws=draws, mass=mass, rng=rng)
-        return counts
+        return self._source.tally(query, draws=draws, mass=mass, rng=rng)
 
-    def gather(self, indices: NDArray[np.int64], columns: Sequence[str]) -> Any:
+    def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
         """Count the rows."""
-        self.evaluated += len(indices)
-        return self._source.gather(indices, columns)
+        values = self._source.sample(query, selection, rng)
+        self.evaluated += len(values)
+        return values
 
 
 def measured(seed: int, cell: tuple[float, int, int]) -> Results:
-    """Build the tables that this project's guarantee needs, ask k questions of each system, and count."""
+    """Build the tables that the information guarantee needs, ask each system k questions, and count."""
     alpha, k, repetition = cell
     rng = np.random.default_rng([seed, k, round(alpha * 1e6), repetition])
-    sampled = plan(accuracy=alpha, queries=k, guarantee="information", mechanism="laplace")
-    coins = plan(accuracy=alpha, queries=k, guarantee="information", mechanism="coins")
-    epsilon = sampled.constants["epsilon"]
-    systems: dict[str, tuple[int, Mechanism]] = {
-        "previous work": (sampled.rows, FullLaplace(epsilon=epsilon)),
-        "this work": (sampled.rows, Laplace(draws=sampled.rows_per_query, epsilon=epsilon)),
-        "coins": (coins.rows, Coins(draws=coins.rows_per_query, flip_probability=coins.flip_probability)),
-        "sampling counting": (coins.rows, Coins(draws=1, flip_probability=coins.flip_probability)),
+    sampled = plan(margin=alpha, queries=k, guarantee="information", mechanism="laplace")
+    coins = plan(margin=alpha, queries=k, guarantee="information", mechanism="coins")
+    this_work = Laplace.under(sampled.standing, sampled.rows_per_query, 0)
+    systems: dict[str, tuple[int, Releaser]] = {
+        "previous work": (sampled.rows, FullLaplace(epsilon=this_work.epsilon)),
+        "this work": (sampled.rows, this_work),
+        "coins": (coins.rows, Coins.under(coins.standing, coins.rows_per_query, 0)),
+        "sampling counting": (coins.rows, Coins.under(coins.standing, 1, 0)),
     }
     found: Results = {"alpha": alpha, "queries": k, "repetition": repetition}
     for name, (rows, mechanism) in systems.items():
         source = CountingRows(memory_rows(CoinTable(1).draw(rows, rng)))
-        begun = perf_counter()
-        answers = [mechanism.release(Agreement(0), source, rng).answer for _ in range(k)]
-        seconds = perf_counter() - begun
+        start = perf_counter()
+        answers = [mechanism.release(Agreement(0), source, rng).values[0] for _ in range(k)]
+        seconds = perf_counter() - start
         error = max(abs(answer - 0.5) for answer in answers)
         found[name] = {"rows": rows, "evaluated": source.evaluated, "seconds": round(seconds, 4),
                        "largest_error": round(error, 5)}  # fmt: skip
@@ -108,14 +109,14 @@ def run(size: Size, seed: int, processes: int) -> Results:
     """Compute and count."""
     small = size == "small"
     ks = [10**power for power in range(2, 5 if small else 9)]
-    alphas = [0.1, 0.05, 0.02, 0.01, 0.005]  # the bound on evaluations bends near 1/4, where its coins end
+    alphas = [0.1, 0.05, 0.02, 0.01, 0.005]  # near 1/4, where its coins end, the lower bound bends
     sizes = [(0.3, 16), (0.3, 64)] if small else [(0.2, 4**power) for power in range(2, 6)]
     if not small:
         sizes += [(alpha, 64) for alpha in (0.3, 0.15, 0.1)]
     cells = [(alpha, k, repetition) for alpha, k in sizes for repetition in range(1 if small else 3)]
     return {
-        "by_queries": [asked_for(ALPHA, k) for k in ks],
-        "by_alpha": [asked_for(alpha, QUERIES) for alpha in alphas],
+        "by_queries": [required(ALPHA, k) for k in ks],
+        "by_alpha": [required(alpha, QUERIES) for alpha in alphas],
         "measured": in_parallel(partial(measured, seed), cells, processes),
     }
 
@@ -131,14 +132,14 @@ def slopes(results: Results) -> dict[str, tuple[float, float]]:
 
 
 def _over_queries(results: Results) -> tuple[float, list[Results]]:
-    """Return the accuracy that was tried for most k, and what was counted at it."""
+    """Return the margin that was tried for most k, and what was counted at it."""
     alphas = [row["alpha"] for row in results["measured"]]
     alpha = max(alphas, key=alphas.count)
     return alpha, [row for row in results["measured"] if row["alpha"] == alpha]
 
 
 def counted_slopes(results: Results) -> dict[str, float]:
-    """Return each system's slope in k, as counted, at the accuracy that was tried for most k."""
+    """Return each system's slope in k, as counted, at the margin that was tried for most k."""
     _, rows = _over_queries(results)
     ks = [row["queries"] for row in rows]
     return {
@@ -162,7 +163,7 @@ def section(results: Results) -> str:
         )
         for name in NAMES
     ]
-    lines.append(("averaged coins, this project's guarantee", 1, "-", f"{counted['coins']:.2f}", -2, "-"))
+    lines.append(("averaged coins (information guarantee)", 1, "-", f"{counted['coins']:.2f}", -2, "-"))
     firsts = [row for row in results["measured"] if row["repetition"] == 0]
     counts = [
         (
@@ -179,9 +180,9 @@ def section(results: Results) -> str:
     heads = ("α", "k", "rows", "previous work reads", "this work reads", "rows for coins", "coins read")
     return (
         f"{table(head, lines)}\n\n"
-        "Logarithms, which the paper's Õ hides, bend the slopes a little. Computed with the paper's constants as"
-        f" repaired (α = {ALPHA} over k, k = {QUERIES:,} over α); counted on tables that were built and asked, at the"
-        f" size the information guarantee needs:\n\n{table(heads, counts)}"
+        "The logarithms that the paper's Õ hides bend the slopes a little. Computed slopes use the paper's constants as"
+        f" repaired (α = {ALPHA} for the slope in k, k = {QUERIES:,} for the slope in α). Counted slopes come from"
+        f" tables of the size the information guarantee needs, which were built and asked:\n\n{table(heads, counts)}"
     )
 
 
@@ -189,7 +190,7 @@ def panels(results: Results) -> list[Panel]:
     """Draw the total over k and over alpha."""
 
     def lines(rows: list[Results], over: str) -> list[Series]:
-        return [Series(name, [r[over] for r in rows], [r[name] for r in rows], look=LOOK[name]) for name in NAMES]
+        return [Series(name, [r[over] for r in rows], [r[name] for r in rows], style=STYLE[name]) for name in NAMES]
 
     alpha, rows = _over_queries(results)
     counted = [
@@ -197,20 +198,22 @@ def panels(results: Results) -> list[Panel]:
             f"{name}, counted",
             [row["queries"] for row in rows],
             [row[name]["evaluated"] for row in rows],
-            look=LOOK[name],
+            style=STYLE[name],
             line="",
         )
         for name in ("previous work", "this work", "coins")
     ]
-    up = "rows evaluated in total"
+    total, by_queries = "rows evaluated in total", lines(results["by_queries"], "queries")
     return [
+        Panel(f"Required by the theorems, α = {ALPHA}", "questions k", total, by_queries, log="xy"),
         Panel(
-            f"As the theorems ask, α = {ALPHA}", "questions k", up, lines(results["by_queries"], "queries"), logs="xy"
+            f"Required by the theorems, k = {QUERIES:,}",
+            "margin α",
+            total,
+            lines(results["by_alpha"], "alpha"),
+            log="xy",
         ),
-        Panel(
-            f"As the theorems ask, k = {QUERIES:,}", "accuracy α", up, lines(results["by_alpha"], "alpha"), logs="xy"
-        ),
-        Panel(f"Counted, α = {alpha:g} (information guarantee)", "questions k", up, counted, logs="xy"),
+        Panel(f"Counted, α = {alpha:g} (information guarantee)", "questions k", total, counted, log="xy"),
     ]
 
 

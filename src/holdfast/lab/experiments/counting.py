@@ -1,42 +1,40 @@
-"""Section 5: counting queries by averaged coins, and coins by noisy counting queries, sizes and costs side by side.
+"""Section 5: counting queries by averaged coins, and coins by noisy counting queries; rows and costs side by side.
 
 By the paper's theorems, averaging sampling counting queries costs an extra factor 1/alpha in rows; by the information
-guarantee it does not. Both are computed; then both simulations are run on tables that can be built.
+guarantee it does not. Both are computed; then both are simulated on tables that can be built.
 """
 
 from functools import partial
 
 import numpy as np
 
-from holdfast.guarantees import paper
-from holdfast.lab.analysts import CoinTable
-from holdfast.lab.analysts.questions import Agreement
-from holdfast.lab.attacking import in_parallel
-from holdfast.lab.baselines import CoinFromMean
-from holdfast.lab.experiments.base import Experiment, Results, Size, short, slope, table
+from holdfast.guarantees.mathematics import sizes
+from holdfast.guarantees.plan import plan
+from holdfast.lab.attack import in_parallel
+from holdfast.lab.baselines import CoinFromMean, Releaser
+from holdfast.lab.experiments.experiment import Experiment, Results, Size, short, slope, table
 from holdfast.lab.plots import Panel, Series
-from holdfast.mechanisms.base import Mechanism
+from holdfast.lab.populations import Agreement, CoinTable
 from holdfast.mechanisms.coins import Coins
 from holdfast.mechanisms.laplace import Laplace
-from holdfast.planning import plan
 from holdfast.rows.memory import memory_rows
 
 BETA, QUERIES = 0.05, 1_000
 COUNTS = ("A1 (paper)", "averaged coins (paper)", "averaged coins (information)", "averaged coins (posterior)")
 FLIPS = ("A3 (paper)", "noisy count, then a coin (paper)", "flips (information)")
 AVERAGES, BITS = ("averaged coins", "A1"), ("single coin", "noisy count, then a coin")
-LOOK = {"A1 (paper)": "a1", "averaged coins (paper)": "naive", "averaged coins (information)": "coins",
+STYLE = {"A1 (paper)": "a1", "averaged coins (paper)": "naive", "averaged coins (information)": "coins",
         "averaged coins (posterior)": "gaussian", "A3 (paper)": "a1", "noisy count, then a coin (paper)": "naive",
         "flips (information)": "coins"}  # fmt: skip
 
 
-def sizes(alpha: float) -> Results:
-    """Return rows needed and rows read per answer, for every way."""
-    a1, averaged = paper.a1(alpha, BETA, QUERIES), paper.cq_by_scq(alpha, BETA, QUERIES)
-    a3, noisy = paper.a3(alpha, BETA, QUERIES), paper.scq_by_cq(alpha, BETA, QUERIES)
-    by = {name: plan(accuracy=alpha, queries=QUERIES, guarantee=name, mechanism="coins", confidence=1 - BETA)
+def required(alpha: float) -> Results:
+    """Return rows needed and rows read per answer, for every method."""
+    a1, averaged = sizes.a1(alpha, BETA, QUERIES), sizes.cq_by_scq(alpha, BETA, QUERIES)
+    a3, noisy = sizes.a3(alpha, BETA, QUERIES), sizes.scq_by_cq(alpha, BETA, QUERIES)
+    by = {name: plan(margin=alpha, queries=QUERIES, guarantee=name, mechanism="coins", confidence=1 - BETA)
           for name in ("information", "posterior")}  # fmt: skip
-    flips = plan(accuracy=alpha, queries={"flip": QUERIES}, guarantee="information", confidence=1 - BETA)
+    flips = plan(margin=alpha, queries={"flip": QUERIES}, guarantee="information", confidence=1 - BETA)
     pairs = {
         "A1 (paper)": (a1.n, a1.ell),
         "averaged coins (paper)": (averaged.n, averaged.ell),
@@ -50,24 +48,24 @@ def sizes(alpha: float) -> Results:
 
 
 def simulated(seed: int, k: int, alpha: float, repetition: int) -> Results:
-    """Run both simulations of Section 5 on a table as large as the information guarantee asks."""
+    """Run both simulations of Section 5 on a table as large as the information guarantee requires."""
     rng = np.random.default_rng([seed, repetition])
-    made = plan(accuracy=alpha, queries=k, guarantee="information", mechanism="coins", confidence=1 - BETA)
-    noisy = plan(rows=made.rows, queries=k, guarantee="information", mechanism="laplace", confidence=1 - BETA)
-    source = memory_rows(CoinTable(1, 1, 0.2).draw(made.rows, rng))
-    epsilon, flip = noisy.constants["epsilon"], made.flip_probability
-    ways: dict[str, Mechanism] = {
-        "averaged coins": Coins(draws=made.rows_per_query, flip_probability=flip),
-        "A1": Laplace(draws=noisy.rows_per_query, epsilon=epsilon),
-        "single coin": Coins(draws=1, flip_probability=flip),
-        "noisy count, then a coin": CoinFromMean(epsilon=epsilon),
+    coins = plan(margin=alpha, queries=k, guarantee="information", mechanism="coins", confidence=1 - BETA)
+    noisy = plan(rows=coins.rows, queries=k, guarantee="information", mechanism="laplace", confidence=1 - BETA)
+    source = memory_rows(CoinTable(1, 1, 0.2).draw(coins.rows, rng))
+    a1 = Laplace.under(noisy.standing, noisy.rows_per_query, 0)
+    methods: dict[str, Releaser] = {
+        "averaged coins": Coins.under(coins.standing, coins.rows_per_query, 0),
+        "A1": a1,
+        "single coin": Coins.under(coins.standing, 1, 0),
+        "noisy count, then a coin": CoinFromMean(epsilon=a1.epsilon),
     }
-    found: Results = {"rows": made.rows, "queries": k, "alpha": alpha}
-    for name, way in ways.items():
-        answers = np.array([way.release(Agreement(0), source, rng).answer for _ in range(k)])
-        read = way.price(Agreement(0), made.rows).rows_read
+    found: Results = {"rows": coins.rows, "queries": k, "alpha": alpha}
+    for name, method in methods.items():
+        releases = [method.release(Agreement(0), source, rng) for _ in range(k)]
+        answers = np.array([release.values[0] for release in releases])
         found[name] = {
-            "rows_read": read,
+            "rows_read": releases[0].draws,
             "largest_error": round(float(np.abs(answers - 0.7).max()), 5),
             "mean": round(float(answers.mean()), 5),
         }
@@ -81,13 +79,13 @@ def run(size: Size, seed: int, processes: int) -> Results:
     k, alpha = (50, 0.3) if small else (1_000, 0.2)
     repeat = partial(simulated, seed, k, alpha)
     return {
-        "sizes": [sizes(alpha) for alpha in alphas],
+        "sizes": [required(alpha) for alpha in alphas],
         "simulated": in_parallel(repeat, list(range(2 if small else 8)), processes),
     }
 
 
 def slopes(results: Results) -> dict[str, float]:
-    """Return the slope of rows over alpha, of every way."""
+    """Return the slope of rows over alpha, for every method."""
     alphas = [row["alpha"] for row in results["sizes"]]
     return {name: slope(alphas, [row[name]["rows"] for row in results["sizes"]]) for name in COUNTS + FLIPS}
 
@@ -96,44 +94,47 @@ def section(results: Results) -> str:
     """Write the section."""
     shown = [row for row in results["sizes"] if row["alpha"] in (0.1, 0.01)] or results["sizes"]
     found = slopes(results)
-    head = ("way", *(f"rows, read an answer (α = {row['alpha']:g})" for row in shown), "slope of rows in α")
+    head = ("method", *(f"rows; read per answer (α = {row['alpha']:g})" for row in shown), "slope of rows in α")
     lines = [
-        (name, *(f"{short(row[name]['rows'])}, {short(row[name]['read'])}" for row in shown), f"{found[name]:.2f}")
+        (name, *(f"{short(row[name]['rows'])}; {short(row[name]['read'])}" for row in shown), f"{found[name]:.2f}")
         for name in COUNTS + FLIPS
     ]
     first = results["simulated"][0]
     tried = [
         (
-            way,
-            short(first[way]["rows_read"]),
-            f"{max(row[way]['largest_error'] for row in results['simulated']):.3f}" if way in AVERAGES else "a bit",
-            f"{np.mean([row[way]['mean'] for row in results['simulated']]):.4f}",
+            name,
+            short(first[name]["rows_read"]),
+            f"{max(row[name]['largest_error'] for row in results['simulated']):.3f}" if name in AVERAGES else "one bit",
+            f"{np.mean([row[name]['mean'] for row in results['simulated']]):.4f}",
         )
-        for way in (*AVERAGES, *BITS)
+        for name in (*AVERAGES, *BITS)
     ]
     return (
         f"{table(head, lines)}\n\n"
         f"k = {QUERIES:,}, β = {BETA:g}. The paper's averaged coins need α^-3 rows, one factor 1/α more than A1; under"
         " the information and the posterior guarantee the same coins need α^-2: the extra factor is gone. A coin from a"
         " noisy count reads every row for one bit.\n\n"
-        f"Run on {first['rows']:,} rows, k = {first['queries']:,}, a question whose population mean is 0.7:\n\n"
-        f"{table(('way', 'rows read an answer', 'largest error', 'mean of all answers'), tried)}"
+        f"Simulated on {first['rows']:,} rows, k = {first['queries']:,}, with a question whose population mean is"
+        " 0.7:\n\n"
+        f"{table(('method', 'rows read per answer', 'largest error', 'mean of all answers'), tried)}"
     )
 
 
 def panels(results: Results) -> list[Panel]:
-    """Draw rows over alpha for both kinds, and the cost."""
+    """Draw rows over alpha for counting and sampling counting queries, and the cost."""
     alphas = [row["alpha"] for row in results["sizes"]]
 
     def lines(names: tuple[str, ...], what: str) -> list[Series]:
-        return [Series(name, alphas, [row[name][what] for row in results["sizes"]], look=LOOK[name]) for name in names]
+        return [
+            Series(name, alphas, [row[name][what] for row in results["sizes"]], style=STYLE[name]) for name in names
+        ]
 
     coins = [row["averaged coins (information)"]["read"] for row in results["sizes"]]
-    cost = [*lines(COUNTS[:1], "read"), Series("averaged coins (all three)", alphas, coins, look="thresholdout")]
+    cost = [*lines(COUNTS[:1], "read"), Series("averaged coins (all three)", alphas, coins, style="thresholdout")]
     return [
-        Panel("Counting queries: rows", "accuracy α", "rows n", lines(COUNTS, "rows"), logs="xy"),
-        Panel("Counting queries: cost", "accuracy α", "rows read an answer", cost, logs="xy"),
-        Panel("Sampling counting queries: rows", "accuracy α", "rows n", lines(FLIPS, "rows"), logs="xy"),
+        Panel("Counting queries: rows", "margin α", "rows n", lines(COUNTS, "rows"), log="xy"),
+        Panel("Counting queries: cost", "margin α", "rows read per answer", cost, log="xy"),
+        Panel("Sampling counting queries: rows", "margin α", "rows n", lines(FLIPS, "rows"), log="xy"),
     ]
 
 

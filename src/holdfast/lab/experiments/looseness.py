@@ -1,35 +1,35 @@
-"""Guarantees compared: the rows each certifies for a goal, beside the rows that an attack really makes necessary."""
+"""Guarantees compared: the rows each requires for a goal, beside the rows that an attack makes necessary."""
 
 from math import sqrt
 
-from holdfast.lab.attacking import in_parallel
-from holdfast.lab.experiments.base import Experiment, Results, Size, short, table
-from holdfast.lab.experiments.need import Goal, least_rows
+from holdfast.guarantees.plan import plan
+from holdfast.lab.attack import in_parallel
+from holdfast.lab.experiments.experiment import Experiment, Results, Size, short, table
+from holdfast.lab.experiments.sample_size import SizeGoal, least_rows
 from holdfast.lab.plots import Panel, Series
-from holdfast.planning import plan
 
 ORDER = ("posterior", "information", "dp", "paper", "split")
-LOOK = {"posterior": "coins", "information": "gaussian", "dp": "laplace", "paper": "naive", "split": "split"}
+STYLE = {"posterior": "coins", "information": "gaussian", "dp": "laplace", "paper": "naive", "split": "split"}
 MEASURED_BETA = 0.1  # a smaller failure probability cannot be measured in few worlds
 
 
 def certified(alpha: float, k: int, beta: float) -> Results:
-    """Return the fewest rows any mechanism of each guarantee is certified for."""
-    made = plan(accuracy=alpha, queries=k, confidence=1 - beta)
+    """Return the fewest rows that each guarantee requires, with any of its mechanisms."""
+    found = plan(margin=alpha, queries=k, confidence=1 - beta)
     rows: Results = {}
-    for each in made.alternatives:
+    for each in found.alternatives:
         if each.guarantee in ORDER and each.rows is not None:
             rows[each.guarantee] = min(rows.get(each.guarantee, each.rows), each.rows)
     return {"alpha": alpha, "queries": k, "beta": beta, "rows": rows}
 
 
 def run(size: Size, seed: int, processes: int) -> Results:
-    """Certify on a grid; measure where it can be measured."""
+    """Plan on a grid; measure where it can be measured."""
     small = size == "small"
     alphas, ks, betas = ((0.2,), (32, 1_000), (0.1,)) if small else (
         (0.2, 0.1, 0.05), (32, 128, 512, 10_000, 1_000_000), (0.1, 0.05, 0.001))  # fmt: skip
     goals = [(0.2, 32)] if small else [(0.2, 512), (0.2, 128), (0.2, 32), (0.1, 128), (0.1, 32)]
-    tried = [Goal("coins", alpha, MEASURED_BETA, k, 10 if small else 20, seed) for alpha, k in goals]
+    tried = [SizeGoal("coins", alpha, MEASURED_BETA, k, 10 if small else 20, seed) for alpha, k in goals]
     needed = in_parallel(least_rows, tried, processes)
     return {
         "certified": [certified(alpha, k, beta) for alpha in alphas for k in ks for beta in betas],
@@ -58,15 +58,15 @@ def section(results: Results) -> str:
     head = ("α", "k", "β", *ORDER, "needed by coins")
     return (
         f"{table(head, lines)}\n\n"
-        "Certified rows, the smallest of all mechanisms a guarantee covers; in brackets how many times the rows that"
-        " coins needed under the weighted attack, where that was measured (to some 30 %, as above). A worse attack"
-        " may exist, so the true looseness is at most that."
+        "Rows that each guarantee requires, with the best of its mechanisms. In brackets: how many times the rows that"
+        " coins needed under the weighted attack, where that was measured (to about 30 %, as above). A stronger attack"
+        " may exist, so the guarantees are loose by at most that factor."
     )
 
 
 def panels(results: Results) -> list[Panel]:
-    """Draw certified rows over k, and the looseness where it was measured."""
-    made = []
+    """Draw required rows over k, and the rows needed under attack where they were measured."""
+    drawn = []
     for alpha in sorted({row["alpha"] for row in results["certified"]}, reverse=True)[:2]:
         rows = [row for row in results["certified"] if row["alpha"] == alpha and row["beta"] == MEASURED_BETA]
         series = [
@@ -74,20 +74,20 @@ def panels(results: Results) -> list[Panel]:
                 name,
                 [row["queries"] for row in rows if name in row["rows"]],
                 [row["rows"][name] for row in rows if name in row["rows"]],
-                look=LOOK[name],
+                style=STYLE[name],
             )
             for name in ORDER
         ]
         tried = sorted((row["queries"], row["rows"]) for row in results["needed"] if row["alpha"] == alpha)
         if tried:
             ks, needed = [k for k, _ in tried], [n for _, n in tried]
-            series.append(Series("needed under attack (coins)", ks, needed, look="thresholdout", line=""))
+            series.append(Series("needed under attack (coins)", ks, needed, style="thresholdout", line=""))
             far = [ks[-1], max(row["queries"] for row in rows)]
             reach = [needed[-1] * sqrt(k / ks[-1]) for k in far]
-            series.append(Series("extended with slope 1/2", far, reach, look="thresholdout", line=":", marked=False))
-        title = f"Rows for error {alpha:g}, β = {MEASURED_BETA:g}"
-        made.append(Panel(title, "questions k", "rows n", series, logs="xy"))
-    return made
+            series.append(Series("extended with slope 1/2", far, reach, style="thresholdout", line=":", marked=False))
+        title = f"Rows for a margin of {alpha:g}, β = {MEASURED_BETA:g}"
+        drawn.append(Panel(title, "questions k", "rows n", series, log="xy"))
+    return drawn
 
 
 LOOSENESS = Experiment("looseness", "Guarantees compared", run, section, panels)

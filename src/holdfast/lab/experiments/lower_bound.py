@@ -1,22 +1,20 @@
-"""The lower bound: nobody can tell coins apart with fewer than c/alpha^2 looks at each (prop:lower_bound).
+"""The lower bound: no mechanism can tell coins apart with fewer than c/alpha^2 looks at each (prop:lower_bound).
 
 For each question a coin of bias 1/2 or 1/2 + 4 alpha is chosen, and every point of a universe says yes with that
-chance. An answer within alpha of the universe's own mean tells which coin it was. Mechanisms that look at m points are
-tried for many m; `paper.least_evaluations` says how many any of them needs to be accurate with probability 4/5.
+probability. An answer within alpha of the universe's own mean identifies the coin. Mechanisms that look at m points are
+tried for many m; `sizes.least_evaluations` says how many any of them needs to be accurate with probability 4/5.
 """
 
 from functools import partial
 
 import numpy as np
 
-from holdfast.guarantees import paper
-from holdfast.guarantees.mathematics import amplification
-from holdfast.lab.analysts import Universe
-from holdfast.lab.analysts.questions import Marked
-from holdfast.lab.attacking import in_parallel
-from holdfast.lab.experiments.base import Experiment, Results, Size, spaced, table
+from holdfast.guarantees.mathematics import amplification, sizes
+from holdfast.lab.attack import in_parallel
+from holdfast.lab.baselines import Releaser
+from holdfast.lab.experiments.experiment import Experiment, Results, Size, spaced, table
 from holdfast.lab.plots import Level, Panel, Series
-from holdfast.mechanisms.base import Mechanism
+from holdfast.lab.populations import Marked, Universe
 from holdfast.mechanisms.coins import Coins
 from holdfast.mechanisms.fresh_rows import FreshRows
 from holdfast.mechanisms.laplace import Laplace
@@ -24,17 +22,17 @@ from holdfast.rows.memory import memory_rows
 
 BETA = 0.2
 NAMES = ("plain mean of m rows", "a1", "coins")
-LOOK = {"plain mean of m rows": "naive", "a1": "a1", "coins": "coins"}
+STYLE = {"plain mean of m rows": "naive", "a1": "a1", "coins": "coins"}
 
 
-def mechanisms(looks: int, rows: int, seed: int) -> dict[str, Mechanism]:
-    """Return mechanisms that evaluate `looks` rows; A1 with noise half as wide as the chance of drawing."""
+def mechanisms(looks: int, rows: int, seed: int) -> dict[str, Releaser]:
+    """Return mechanisms that evaluate `looks` rows; A1 with half as much noise as drawing adds."""
     on_drawn = 4 / np.sqrt(looks)  # scale 1/(looks eps') = 1/(4 sqrt(looks)); the mean's deviation is 1/(2 sqrt(looks))
     epsilon = amplification.without_replacement(float(on_drawn), ell=looks, n=rows)
     return {
         "plain mean of m rows": FreshRows(draws=looks, key=seed),
         "a1": Laplace(draws=looks, epsilon=epsilon),
-        "coins": Coins(draws=looks, flip_probability=1 / rows),
+        "coins": Coins(draws=looks, mass=1 / rows),
     }
 
 
@@ -43,8 +41,8 @@ def universe_size(alpha: float) -> int:
     return int(16 * np.log(10) / alpha**2)
 
 
-def tell_apart(seed: int, questions: int, cell: tuple[float, float]) -> Results:
-    """Ask `questions` random coins with m = c/alpha^2 looks each; count the accurate and the rightly told."""
+def identify(seed: int, questions: int, cell: tuple[float, float]) -> Results:
+    """Ask about random coins with m = c/alpha^2 looks each; count accurate answers and identified coins."""
     alpha, c = cell
     looks = max(1, round(c / alpha**2))
     size = universe_size(alpha)
@@ -53,14 +51,14 @@ def tell_apart(seed: int, questions: int, cell: tuple[float, float]) -> Results:
     source = memory_rows(Universe(size).draw(rows, rng))
     found: Results = {"alpha": alpha, "c": c, "looks": looks, "questions": questions}
     for name, mechanism in mechanisms(looks, rows, seed).items():
-        accurate = told = 0
+        accurate = identified = 0
         for _ in range(questions):
-            loaded = bool(rng.integers(2))
-            marks = rng.random(size) < 0.5 + 4 * alpha * loaded
-            answer = mechanism.release(Marked(marks), source, rng).answer
+            biased = bool(rng.integers(2))
+            marks = rng.random(size) < 0.5 + 4 * alpha * biased
+            answer = mechanism.release(Marked(marks), source, rng).values[0]
             accurate += abs(answer - marks.mean()) <= alpha
-            told += (answer > 0.5 + 2 * alpha) == loaded
-        found[name] = {"accurate": int(accurate), "told": int(told)}
+            identified += (answer > 0.5 + 2 * alpha) == biased
+        found[name] = {"accurate": int(accurate), "identified": int(identified)}
     return found
 
 
@@ -71,8 +69,8 @@ def run(size: Size, seed: int, processes: int) -> Results:
     cs = [0.005, 0.02, 4.0] if small else spaced(0.002, 8.0, 13)
     questions = 150 if small else 400
     cells = [(alpha, c) for alpha in alphas for c in cs]
-    bounds = {f"{alpha:g}": paper.least_evaluations(alpha, BETA, 1, universe=universe_size(alpha)) for alpha in alphas}
-    return {"bounds": bounds, "tries": in_parallel(partial(tell_apart, seed, questions), cells, processes)}
+    bounds = {f"{alpha:g}": sizes.least_evaluations(alpha, BETA, 1, universe=universe_size(alpha)) for alpha in alphas}
+    return {"bounds": bounds, "tries": in_parallel(partial(identify, seed, questions), cells, processes)}
 
 
 def section(results: Results) -> str:
@@ -88,18 +86,18 @@ def section(results: Results) -> str:
             good = [row["looks"] for row in tries if row[name]["accurate"] >= (1 - BETA) * row["questions"]]
             needed.append(f"{min(good):,} ({min(good) * alpha**2:.2f}/α²)" if good else "-")
         lines.append((text, f"{bound:.0f} ({bound * alpha**2:.3f}/α²)", f"{100 * best_below:.0f} %", *needed))
-    head = ("α", "needed by anyone", "best below it", "plain mean of m rows needs", "A1 needs", "coins need")
+    head = ("α", "lower bound", "best below it", "plain mean of m rows needs", "A1 needs", "coins need")
     return (
         f"{table(head, lines)}\n\n"
-        "Looks at each question. Below the bound no mechanism is accurate in 80 % of the questions; a constant factor"
-        " above it all are, ours included, so k/α² evaluations are necessary and, up to that factor, enough for"
+        "Rows evaluated per question. Below the bound no mechanism is accurate for 80 % of the questions; a constant"
+        " factor above it all of them are. So k/α² evaluations are necessary and, up to that factor, enough for"
         " questions that are not chosen adaptively."
     )
 
 
 def panels(results: Results) -> list[Panel]:
-    """Draw accuracy over looks, one panel per alpha."""
-    made = []
+    """Draw the share of accurate answers over looks, one panel for each alpha."""
+    drawn = []
     for text, bound in results["bounds"].items():
         tries = [row for row in results["tries"] if row["alpha"] == float(text)]
         series = [
@@ -107,15 +105,15 @@ def panels(results: Results) -> list[Panel]:
                 "A1" if name == "a1" else name,
                 [row["looks"] for row in tries],
                 [row[name]["accurate"] / row["questions"] for row in tries],
-                look=LOOK[name],
+                style=STYLE[name],
             )
             for name in NAMES
         ]
-        levels = [Level("80 %", 1 - BETA), Level("bound", bound, upright=True)]
-        made.append(
+        levels = [Level("80 %", 1 - BETA), Level("bound", bound, vertical=True)]
+        drawn.append(
             Panel(f"α = {text}", "rows evaluated per question", "share of accurate answers", series, levels, "x")
         )
-    return made
+    return drawn
 
 
 LOWER_BOUND = Experiment("lower_bound", "The lower bound: telling coins apart", run, section, panels)

@@ -1,9 +1,9 @@
 """Sampling does not compromise accuracy: coins of ell rows against all n rows + Gaussian noise of variance 1/(4 ell).
 
-Both cost the same flips, so the information guarantee promises the same. Under every analyst both are run on the same
-samples, with chance of their own, and what is compared, world by world, is the error of the answers (root mean square
-over the questions of a world) and what the attack reaches (the excess of its last question). Different analysts get
-different worlds, so that their rows are independent of each other.
+Both cost the same, so the information guarantee promises the same. Both face every analyst on the same samples, with
+independent randomness. World by world, the error of the answers (root mean square over the questions of a world) and
+the success of the attack (the excess of its last question) are compared. Different analysts get different worlds, so
+that their results are independent of each other.
 """
 
 from functools import partial
@@ -12,11 +12,10 @@ from math import sqrt
 import numpy as np
 
 from holdfast.lab.analysts import ANALYSTS
-from holdfast.lab.attacking import attack, in_parallel
-from holdfast.lab.baselines import FullGaussian
-from holdfast.lab.experiments.base import Experiment, Results, Size, table
+from holdfast.lab.attack import attack, in_parallel
+from holdfast.lab.baselines import FullGaussian, Releaser
+from holdfast.lab.experiments.experiment import Experiment, Results, Size, table
 from holdfast.lab.plots import Panel, Series
-from holdfast.mechanisms.base import Mechanism
 from holdfast.mechanisms.coins import Coins
 
 CONTENDERS = ("coins", "gaussian")
@@ -25,11 +24,11 @@ CONTENDERS = ("coins", "gaussian")
 def compare(rows: int, ell: int, queries: int, worlds: int, seed: int, analyst: str) -> Results:
     """Run both against one analyst."""
     found: Results = {"analyst": analyst}
-    contenders: dict[str, Mechanism] = {
-        "coins": Coins(draws=ell, flip_probability=1 / rows),
+    contenders: dict[str, Releaser] = {
+        "coins": Coins(draws=ell, mass=1 / rows),
         "gaussian": FullGaussian(sigma=1 / sqrt(4 * ell)),
     }
-    # One seed for both: the same samples. Coins and normals use it up differently, so their noise is independent.
+    # One seed for both: the same samples. Coins and normals use the generator differently: independent noise.
     shared = int(np.random.SeedSequence([seed, list(ANALYSTS).index(analyst)]).generate_state(1)[0])
     for name, mechanism in contenders.items():
         report = attack(mechanism, analyst, rows=rows, queries=queries, worlds=worlds, seed=shared)
@@ -75,37 +74,39 @@ def section(results: Results) -> str:
             beyond += abs(gap) > 2 * error
             cells += [f"{_mean(row[name][what])[0]:.4f}" for name in CONTENDERS] + [f"{gap:+.4f} ± {2 * error:.4f}"]
         lines.append((row["analyst"], *cells))
-    head = ("analyst", "error: coins", "Gaussian", "difference", "attack reaches: coins", "Gaussian", "difference")
+    head = ("analyst", "error: coins", "Gaussian", "difference", "excess: coins", "Gaussian", "difference")
     first = results["compared"][0]
     ratio = first["gaussian"]["rows_read"] / first["coins"]["rows_read"]
     return (
         f"{table(head, lines)}\n\n"
         f"n = {results['rows']:,}, ell = {results['ell']:,}, k = {results['queries']:,}, {results['worlds']} worlds;"
-        f" differences with two standard errors: {beyond} of {2 * len(lines)} are beyond them, where chance alone makes"
-        f" {0.05 * 2 * len(lines):.1f}. The coins read ell/n = {1 / ratio:.2g} of what the scan reads."
+        f" differences ± two standard errors. {beyond} of {2 * len(lines)} differences are larger than that;"
+        f" {0.05 * 2 * len(lines):.1f} are expected by chance. The excess is how far the mean of the attack's last"
+        f" question on the rows is above the population's. Coins read ell/n = {1 / ratio:.2g} of the rows that the scan"
+        " reads."
     )
 
 
 def panels(results: Results) -> list[Panel]:
-    """Draw both side by side."""
+    """Draw both next to each other."""
     names = [row["analyst"] for row in results["compared"]]
-    made = []
-    for what, title, up in (
+    drawn = []
+    for what, title, y_label in (
         ("error", "Error of the answers", "root mean square error"),
-        ("excess", "What the attack reaches", "q(S) - q(D) of the last question"),
+        ("excess", "Success of the attack", "q(S) - q(D) of the last question"),
     ):
         series = []
-        for place, name in enumerate(CONTENDERS):
+        for number, name in enumerate(CONTENDERS):
             found = [_mean(row[name][what]) for row in results["compared"]]
-            across = [index + 0.24 * place - 0.12 for index in range(len(names))]
+            x = [index + 0.24 * number - 0.12 for index in range(len(names))]
             y = [mean for mean, _ in found]
             low, high = [mean - 2 * se for mean, se in found], [mean + 2 * se for mean, se in found]
             label = {"coins": f"coins, {results['ell']:,} rows", "gaussian": f"all {results['rows']:,} rows + noise"}[
                 name
             ]
-            series.append(Series(label, across, y, low, high, look=name, line=""))
-        made.append(Panel(title, "", up, series, categories=names))
-    return made
+            series.append(Series(label, x, y, low, high, style=name, line=""))
+        drawn.append(Panel(title, "", y_label, series, categories=names))
+    return drawn
 
 
 SAMPLING = Experiment("sampling", "Sampling does not compromise accuracy", run, section, panels)

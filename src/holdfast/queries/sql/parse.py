@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import InvalidQuery, UnknownName
 from holdfast.queries.evaluate import Expression, compiled, on_columns, work
-from holdfast.queries.node import Node
+from holdfast.queries.node import Node, SchemaKey
 from holdfast.queries.sql.grammar import Translator, too_deep
 from holdfast.queries.sql.tokens import checked_tokens, dialect
-from holdfast.schema import Same, Schema
+from holdfast.schema import Schema
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Parsed
@@ -35,7 +35,7 @@ def from_text(text: str, schema: Schema) -> Expression:
     """Return the checked expression of a text, or refuse it; a text seen before costs a lookup."""
     if not isinstance(text, str):
         raise InvalidQuery(f"A query must be text, a Polars expression or a function; got {type(text).__name__}.")
-    return _from_text(text, Same(schema))
+    return _from_text(text, SchemaKey(schema))
 
 
 def canonical(text: str, schema: Schema) -> str:
@@ -44,8 +44,8 @@ def canonical(text: str, schema: Schema) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _from_text(text: str, same: Same) -> Expression:
-    node = tree(text, same.schema)
+def _from_text(text: str, key: SchemaKey) -> Expression:
+    node = tree(text, key.schema)
     columns = dict.fromkeys(_columns(node))
     if not columns:
         raise InvalidQuery(f"A query must mention at least one column; got {node}.")
@@ -59,7 +59,7 @@ def _from_text(text: str, same: Same) -> Expression:
         nullable=node.nullable,
         text=written,
         identity=written,
-        reads={name: same.schema[name] for name in columns},
+        reads={name: key.schema[name] for name in columns},
         compiled=on_columns(node) or compiled(node),
     )
 
@@ -75,7 +75,7 @@ def tree(text: str, schema: Schema) -> Node:
     shape = shape_of(text)
     if shape is not None:
         with suppress(InvalidQuery, UnknownName):  # refused below, in terms of the text itself
-            return _translated(_parsed_shape(shape[0], Same(schema)), schema, shape[1])
+            return _translated(_parsed_shape(shape[0], SchemaKey(schema)), schema, shape[1])
     return _translated(_parsed(text, schema), schema, {})
 
 
@@ -102,8 +102,8 @@ def shape_of(text: str) -> tuple[str, Mapping[str, str]] | None:
 
 
 @lru_cache(maxsize=1024)
-def _parsed_shape(shape: str, same: Same) -> "Parsed":
-    return _parsed(shape, same.schema)  # translated many times, changed by none
+def _parsed_shape(shape: str, key: SchemaKey) -> "Parsed":
+    return _parsed(shape, key.schema)  # translated many times, changed by none
 
 
 def _parsed(text: str, schema: Schema) -> "Parsed":

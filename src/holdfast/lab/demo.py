@@ -1,0 +1,353 @@
+"""The demo: a tour of the questions, and a discovery in pure noise, on made-up flights whose population is known.
+
+How to discover an effect in noise. The analyst asks of every pair of signals whether their agreement predicts the
+`outcome`: the share of rows with (s_a = s_b) = outcome, which is 1/2 in the population. On n rows it deviates from 1/2
+by about 1/(2 sqrt(n)), by chance. A rule in which every pair votes with its own deviation as weight collects all this
+chance; after k pairs it seems right for about
+
+    Phi(sqrt(k/n))                                  of the rows it was built from,
+
+and for about half of any others. `outcome` is a fair coin independent of all signals, so every such rule is right with
+probability exactly 1/2.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from math import sqrt
+from pathlib import Path
+from shutil import rmtree
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from holdfast.answer import Answer
+from holdfast.lab import flights
+from holdfast.lab.flights import signal
+from holdfast.session import Session
+
+ROWS, QUESTIONS, TOUR = 1_000_000, 10_000, 100  # TOUR questions are planned beside the discovery's
+FLIP_ROWS, FLIPS = 100_000, 1_000
+LATE, CARRIERS = "dep_delay > 15", tuple(each.name for each in flights.CARRIERS[:3])
+
+LOOK_EVERY = 10  # signals
+POPULATION_SHARE = 0.5  # how often any rule of signals is right
+_BLOCK = 1 << 16  # rows
+_WEIGHT_GRID = float(2**30)  # weights are whole numbers, so that a vote does not depend on the order of the sum
+
+CHART_HEIGHT, CHART_GAP = 15, 3
+
+
+# -- what is asked ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Step:
+    """One more signal: it is paired with the first `partners` signals, and then perhaps the rule is looked at."""
+
+    signal: int
+    partners: int
+    look: bool
+    asked: int  # questions asked by the end of this step
+
+
+def steps(questions: int, *, before: int = 0) -> tuple[Step, ...]:
+    """Divide a number of questions into pairs and looks, ending with a look; `before` were asked already.
+
+    >>> steps(10)
+    (Step(signal=1, partners=1, look=False, asked=1), Step(signal=2, partners=2, look=False, asked=3), \
+Step(signal=3, partners=3, look=False, asked=6), Step(signal=4, partners=3, look=True, asked=10))
+    """
+    made, left, index = [], questions, 1
+    while left > 0:
+        partners = min(index, left - 1)
+        left -= partners
+        look = left == 1 or index % LOOK_EVERY == 0
+        left -= look
+        made.append(Step(index, partners, look, before + questions - left))
+        index += 1
+    return tuple(made)
+
+
+class PairRule:
+    """Predicts `outcome` by a vote of pairs, each weighted by how well it did. A function of one row."""
+
+    def __init__(self, answers: Sequence[tuple[int, int, float]]) -> None:
+        signals = 1 + max(second for _, second, _ in answers)
+        self.weights = np.zeros((signals, signals))
+        for first, second, answer in answers:
+            self.weights[first, second] = round((answer - POPULATION_SHARE) * _WEIGHT_GRID)
+        self.names = [signal(index) for index in range(signals)]
+        self.__name__ = f"rule_of_{len(answers)}_pairs"
+
+    def __call__(self, rows: pl.DataFrame) -> NDArray[np.bool_]:
+        """Return for each row whether the rule is right."""
+        signs = rows.select(self.names).to_numpy().astype(np.float64) * 2 - 1
+        vote = ((signs @ self.weights) * signs).sum(axis=1)
+        right: NDArray[np.bool_] = (vote > 0) == rows["outcome"].to_numpy()
+        return right
+
+
+# -- what is answered ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TourAnswer:
+    """One answer of the tour beside the population's own value."""
+
+    call: str
+    value: float
+    low: float
+    high: float
+    population: float
+    rows_read: int
+    milliseconds: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether the interval contains the population's value."""
+        return self.low <= self.population <= self.high
+
+
+@dataclass(frozen=True)
+class RuleLook:
+    """How often the rule seems to be right, after so many questions."""
+
+    asked: int
+    value: float
+    low: float
+    high: float
+
+    @property
+    def misses(self) -> bool:
+        """Whether the interval misses the population's share."""
+        return not self.low <= POPULATION_SHARE <= self.high
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """The adaptive analyst's questions: what holdfast answers, and what plain means of the same rows claim."""
+
+    questions: int
+    misses: int
+    seconds: float
+    rows_read: int
+    hint: TourAnswer
+    holdfast: tuple[RuleLook, ...]
+    naive: tuple[RuleLook, ...]
+
+    @property
+    def real(self) -> float:
+        """How often the rule is right in the population."""
+        return POPULATION_SHARE
+
+    @property
+    def error_bars(self) -> float:
+        """How many of its own error bars the last plain mean is away from the population's share."""
+        last = self.naive[-1]
+        return (last.value - POPULATION_SHARE) / (last.high - last.value)
+
+
+class Demo:
+    """One run, in a folder of its own. `seed` makes data and draws repeatable."""
+
+    def __init__(self, folder: Path, *, rows: int = ROWS, questions: int = QUESTIONS, seed: int | None = None) -> None:
+        self.folder, self.rows, self.questions, self.seed = folder, rows, questions, seed
+        self.path = folder / "flights.parquet"
+        self._rng = np.random.default_rng(seed)
+
+    def prepare(self) -> Session:
+        """Draw new rows, write them as Parquet, and open them like any file."""
+        self._clear()
+        flights.write(self.path, self.rows, self._rng)
+        return Session(self.path, queries=self.questions + TOUR, seed=self.seed, analyst="demo")
+
+    def tour(self, session: Session) -> list[TourAnswer]:
+        """Ask one question of each kind."""
+        session.price(LATE)  # loads the parser, so that times are of questions alone
+        answers = [
+            _timed('s.mean("dep_delay > 15")', flights.share_later_than(15), lambda: session.mean(LATE)),
+            _timed(
+                's.mean("distance", within=(0, 5000), where="carrier = \'UA\'")',
+                flights.mean_distance("UA"),
+                lambda: session.mean("distance", within=(0, 5_000), where="carrier = 'UA'"),
+            ),
+        ]
+        start = perf_counter()
+        histogram = session.histogram("carrier", categories=CARRIERS)
+        elapsed = perf_counter() - start
+        shares = {each.name: each.share for each in flights.CARRIERS}
+        for name in CARRIERS:
+            call = f's.histogram("carrier", categories=[...])["{name}"]'
+            answers.append(_compared(call, shares[name], histogram[name], elapsed))
+        quantile = _timed(
+            's.quantile("dep_delay", 0.9, within=(-60, 600))',
+            flights.delay_quantile(0.9),
+            lambda: session.quantile("dep_delay", 0.9, within=(-60, 600)),
+        )
+        return [*answers, quantile]
+
+    def flips(self) -> TourAnswer:
+        """Ask for flips, each about one row: on another sample, with a ledger of its own, planned for flips."""
+        path = self.folder / "flips.parquet"
+        flights.write(path, FLIP_ROWS, self._rng, signals=0)
+        with Session(path, queries={"flip": FLIPS}, seed=self.seed, analyst="demo") as session:
+            late = flights.share_later_than(15)
+            return _timed('s.flips("dep_delay > 15", 1000)', late, lambda: session.flips(LATE, FLIPS).average)
+
+    def discover(self, session: Session, progress: Callable[[int], None]) -> Discovery:
+        """Let the analyst search; `progress` is called with the number of questions asked."""
+        start = perf_counter()
+        hint = _timed('s.mean("hint = outcome")', flights.HINT, lambda: session.mean("hint = outcome"))
+        analyst = _PairAnalyst(session)
+        schedule, looks = steps(self.questions - 1, before=1), []
+        for step in schedule:
+            look = analyst.ask(step)
+            if look is not None:
+                looks.append(look)
+            progress(step.asked)
+        seconds = perf_counter() - start
+        return Discovery(
+            questions=self.questions,
+            misses=analyst.misses + (not hint.holds),
+            seconds=seconds,
+            rows_read=analyst.rows_read + hint.rows_read,
+            hint=hint,
+            holdfast=tuple(looks),
+            naive=tuple(naive_looks(self.path, schedule)),
+        )
+
+    def _clear(self) -> None:
+        """Remove what an earlier run left: new rows need a new ledger."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for stem in ("flights", "flips"):
+            rmtree(self.folder / f"{stem}.parquet.holdfast", ignore_errors=True)
+            for left in self.folder.glob(f"{stem}.parquet*"):
+                left.unlink()
+
+
+class _PairAnalyst:
+    """Builds every rule from holdfast's own answers."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._answers: list[tuple[int, int, float]] = []
+        self.misses = self.rows_read = 0
+
+    def ask(self, step: Step) -> RuleLook | None:
+        """Ask the questions of one step; return what the look at the rule showed."""
+        for partner in range(step.partners):
+            answer = self._ask(f"({signal(partner)} = {signal(step.signal)}) = outcome")
+            self._answers.append((partner, step.signal, answer.value))
+        if not step.look:
+            return None
+        answer = self._ask(PairRule(self._answers))
+        return RuleLook(step.asked, answer.value, answer.low, answer.high)
+
+    def _ask(self, query: str | PairRule) -> Answer:
+        answer = self._session.mean(query)
+        self.misses += not answer.low <= POPULATION_SHARE <= answer.high
+        self.rows_read += answer.rows_read
+        return answer
+
+
+def _timed(call: str, population: float, ask: Callable[[], Answer]) -> TourAnswer:
+    start = perf_counter()
+    return _compared(call, population, ask(), perf_counter() - start)
+
+
+def _compared(call: str, population: float, answer: Answer, seconds: float) -> TourAnswer:
+    milliseconds = round(seconds * 1_000, 2)
+    return TourAnswer(call, answer.value, answer.low, answer.high, population, answer.rows_read, milliseconds)
+
+
+def to_json(
+    demo: Demo, session: Session, tour: list[TourAnswer], flips: TourAnswer, discovery: Discovery
+) -> dict[str, Any]:
+    """Return all numbers of a run as plain JSON values."""
+    return {
+        "rows": demo.rows,
+        "seed": demo.seed,
+        "plan": session.plan.to_dict(),
+        "tour": [asdict(answer) for answer in tour],
+        "flips": asdict(flips),
+        "discovery": asdict(discovery) | {"real": discovery.real, "error_bars": discovery.error_bars},
+    }
+
+
+# -- the same search with plain means -----------------------------------------------------------------------------
+
+
+def naive_looks(path: Path, schedule: Sequence[Step]) -> list[RuleLook]:
+    """Search with exact means of all rows; return each look at the rule, with textbook 95 % error bars."""
+    signals = 1 + schedule[-1].signal
+    table = pl.read_parquet(path, columns=[*map(signal, range(signals)), "outcome"])
+    rows = table.height
+    bits = np.stack([np.packbits(column.to_numpy()) for column in table])
+    weights = np.zeros((signals, signals), dtype=np.float32)
+    for step in schedule:
+        right = bits[: step.partners] ^ bits[step.signal] ^ bits[-1]  # (a = b) = outcome, bit by bit
+        shares = np.bitwise_count(right).sum(axis=1, dtype=np.int64) / rows
+        weights[step.signal, : step.partners] = shares - POPULATION_SHARE
+    counts = np.sum([_right_at_looks(block, weights, schedule) for block in _blocks(bits, rows)], axis=0)
+    looks = []
+    for step, count in zip([step for step in schedule if step.look], counts, strict=True):
+        share = float(count) / rows
+        error = 1.96 * sqrt(share * (1 - share) / rows)
+        looks.append(RuleLook(step.asked, share, share - error, share + error))
+    return looks
+
+
+def _blocks(bits: NDArray[np.uint8], rows: int) -> Iterator[NDArray[np.uint8]]:
+    """Unpack the bits of some rows at a time: 0 and 1, one line for each column."""
+    for start in range(0, rows, _BLOCK):
+        yield np.unpackbits(bits[:, start // 8 : (start + _BLOCK) // 8], axis=1, count=min(_BLOCK, rows - start))
+
+
+def _right_at_looks(
+    block: NDArray[np.uint8], weights: NDArray[np.float32], schedule: Sequence[Step]
+) -> NDArray[np.int64]:
+    """Return on how many of these rows the rule is right, at each look."""
+    signs, outcome = block[:-1].astype(np.float32) * 2 - 1, block[-1].astype(bool)
+    parts = weights @ signs
+    vote, begin, counts = np.zeros(outcome.size, dtype=np.float32), 0, []
+    for step in schedule:
+        if step.look:
+            end = step.signal + 1
+            vote += np.einsum("ij,ij->j", parts[begin:end], signs[begin:end])
+            counts.append(np.count_nonzero((vote > 0) == outcome))
+            begin = end
+    return np.array(counts)
+
+
+# -- the chart in the terminal ------------------------------------------------------------------------------------
+
+
+def chart(discovery: Discovery) -> str:
+    """Draw with characters: ● what plain means claim, ┃ holdfast's interval, ─ the population's share."""
+    looks = [*discovery.holdfast, *discovery.naive]
+    bottom, top = min(look.low for look in looks), max(look.high for look in looks)
+
+    def line(share: float) -> int:
+        return round((CHART_HEIGHT - 1) * (top - share) / (top - bottom))
+
+    columns = []
+    for ours, naive in zip(discovery.holdfast, discovery.naive, strict=True):
+        column = dict.fromkeys(range(line(ours.high), line(ours.low) + 1), "┃")
+        column[line(naive.value)] = "●"
+        columns.append(column)
+    lines = []
+    for height in range(CHART_HEIGHT):
+        at_truth = height == line(POPULATION_SHARE)
+        share = POPULATION_SHARE if at_truth else top - (top - bottom) * height / (CHART_HEIGHT - 1)
+        label = f"{100 * share:5.1f} % " if height % 2 == 0 or at_truth else " " * 8
+        background = "─" if at_truth else " "
+        marks = (CHART_GAP * background).join(column.get(height, background) for column in columns)
+        lines.append(label + marks.rstrip())
+    first, last = discovery.holdfast[0].asked, discovery.holdfast[-1].asked
+    width = (CHART_GAP + 1) * (len(columns) - 1) + 1
+    axis = f"{first:,}".ljust(width // 2) + f"{last:,} questions".rjust(width - width // 2)
+    key = "● what plain means claim   ┃ holdfast's interval   ─ the truth"
+    return "\n".join([*lines, " " * 8 + axis, " " * 8 + key])
