@@ -32,12 +32,13 @@ class Ledger:
         self.dataset, self.fingerprint = dataset, fingerprint
         self.terms: dict[str, Any] | None = None
         self._check, self._begin_ledger = check, begin
+        self.reproducible = False
         if store.tip() is not None:
             self._adopt()
 
     def _adopt(self) -> None:
         genesis = self._check()
-        self.terms = genesis["terms"]
+        self.terms, self.reproducible = genesis["terms"], genesis["reproducible"]
         self.caps = Cost(self.terms["caps"]["charge"], self.terms["caps"]["intervals"])
 
     @property

@@ -82,7 +82,7 @@ def _remote(url: str, token: str) -> dict[str, Any]:
 def _local(data: list[str], queries: Any, confidence: float | None, ledger: str | None, analyst: str) -> dict[str, Any]:
     import warnings
 
-    from holdfast.beginning import DefaultPlan
+    from holdfast.guarantees.plan import DefaultPlan
     from holdfast.session import Session
 
     sessions = {}

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.options import Confidence, FlipsPlanned, Json, Queries
+from holdfast.cli.options import Confidence, FlipsPlanned, Json, Queries, planned
 from holdfast.cli.output import say, show_json
 
 Files = Annotated[
@@ -68,7 +68,7 @@ def command(
         name, separator, path = one.partition("=")
         if not separator or Path(one).exists():
             name, path = Path(Path(one).name.removesuffix(".holdfast")).stem, one
-        files[name] = DatasetSettings(path=path, queries=queries, flips=flips, margin=margin, confidence=confidence)
+        files[name] = DatasetSettings(path=path, queries=planned(queries, flips), margin=margin, confidence=confidence)
     settings = load(
         files,
         config=config,
