@@ -191,7 +191,8 @@ class Served:
         with Session(self.data, queries=queries, ledger=self.ledger) as session:
             self.rows_read = session.plan.rows_per_query
         config = folder / f"{name}.toml"
-        config.write_text(f'[datasets.flights]\npath = "{self.data}"\nledger = "{self.ledger}"\n')
+        plan = f'path = "{self.data}"\nledger = "{self.ledger}"\nqueries = {queries}\n'
+        config.write_text(f"[datasets.flights]\n{plan}")
         tokens = TokenStore(TokenDatabase(f"sqlite:///{folder / 'holdfast-tokens.db'}"))
         self.tokens = [tokens.create(f"analyst {number}")[0] for number in range(ANALYSTS)]
         self.port, self._log = free_port(), folder / f"{name}.log"

@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import cache
 from inspect import signature
 from re import sub
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
@@ -40,6 +41,7 @@ A = TypeVar("A", bound=AnyAnswer)
 Result = dict[str, Any]  # plain JSON: what `AnyAnswer.result` returns
 
 encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False).encode
+_signature = cache(signature)  # every question over HTTP is checked against it
 
 
 @dataclass
@@ -218,7 +220,7 @@ class Kind(Generic[P, A]):
                 hint = f" Did you mean {spell(near[0])}?" if near else f" It has: {', '.join(map(spell, known))}."
                 raise InvalidArgument(f"{self.name} has no option {spell(name)}.{hint}", name=name)
         try:
-            signature(self.build).bind(None, *args, **options)
+            _signature(self.build).bind(None, *args, **options)
         except TypeError as wrong:
             reason = sub(r"'(\w+)'", lambda match: spell(match[1]), str(wrong))
             raise InvalidArgument(f"{self.name} cannot be asked this way: {reason}.", name="options") from None
