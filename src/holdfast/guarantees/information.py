@@ -157,9 +157,10 @@ class InformationTerms(Terms):
         return ceil(cost.private_cost(self.epsilon, n=self.rows))
 
 
-class Information(Guarantee[InformationTerms]):
+class Information(Guarantee):
     """Coins, single flips and Laplace answers in any mixture; beta enters by its inverse."""
 
+    terms: InformationTerms
     name = "information"
     mechanisms = ("coins", "laplace")
     reads = InformationTerms

@@ -30,9 +30,10 @@ class PaperTerms(Terms):
         return ceil(cost.private_cost(self.epsilon, n=self.rows))
 
 
-class Paper(Guarantee[PaperTerms]):
+class Paper(Guarantee):
     """Statistical queries by sampled rows and Laplace noise; counting queries and single flips by coins."""
 
+    terms: PaperTerms
     name = "paper"
     mechanisms = ("laplace", "coins")
     reads = PaperTerms

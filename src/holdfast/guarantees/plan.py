@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
 from math import ceil, log
-from typing import Any
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, PlanConflict, PlanInfeasible
@@ -43,7 +42,7 @@ class Plan:
     `terms` are the guarantee's own numbers; the most used are attributes of the plan as well.
     """
 
-    standing: Guarantee[Any] = field(repr=False)
+    standing: Guarantee = field(repr=False)
     alternatives: tuple[Alternative, ...] = field(default=(), repr=False)
 
     @property
@@ -381,7 +380,7 @@ def count_queries(queries: Queries | None) -> tuple[int | None, int]:
     return queries, flips
 
 
-def _class_of(name: str) -> type[Guarantee[Any]]:
+def _class_of(name: str) -> type[Guarantee]:
     found = GUARANTEES.find(name)
     if found is None:
         raise InvalidArgument(f"guarantee must be one of {', '.join(GUARANTEES.names())}; got {name!r}.")

@@ -186,9 +186,10 @@ class PosteriorTerms(Terms):
     chi: float | None
 
 
-class Posterior(Guarantee[PosteriorTerms]):
+class Posterior(Guarantee):
     """Coins with a planned extra mass; the failure probability enters by its logarithm."""
 
+    terms: PosteriorTerms
     name = "posterior"
     mechanisms = ("coins",)
     reads = PosteriorTerms

@@ -9,7 +9,6 @@ term is exact and reads nothing.
 
 from dataclasses import dataclass
 from functools import cached_property
-from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
