@@ -55,7 +55,7 @@ def read(recorded: Mapping[str, Any], *, location: str = "the ledger") -> "Guara
             f" {', '.join(GUARANTEES.names())}. Install the version or the package that wrote it.",
             guarantee=name,
         )
-    if version != known.version:
+    if type(version) is not int or version != known.version:
         raise PlanConflict(
             f"{location} promises by version {version!r} of the guarantee {name!r}; this installation knows version"
             f" {known.version}. Install the version of holdfast that wrote it.",

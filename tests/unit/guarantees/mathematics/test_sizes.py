@@ -6,8 +6,7 @@ from math import exp, log
 import pytest
 
 from holdfast.errors import InvalidArgument
-from holdfast.guarantees.mathematics import sizes
-from holdfast.guarantees.mathematics import amplification, composition, transfer
+from holdfast.guarantees.mathematics import amplification, composition, sizes, transfer
 
 GOALS = [(0.1, 0.05, 1000), (0.5, 0.2, 1), (0.02, 0.001, 10**6), (0.9, 0.5, 10**9)]
 
