@@ -52,7 +52,7 @@ class Drawing:
 
     source: RowSource
     rng: Generator
-    guarantee: Guarantee[Any]
+    guarantee: Guarantee
     start: int = 0
     most_draws: int | None = None  # a dry run draws no more than this from its made-up rows
 
@@ -75,7 +75,7 @@ class Drawing:
         return self.certify(query, self.release(query, draws))
 
 
-def mechanism_of(guarantee: Guarantee[Any]) -> type[Mechanism]:
+def mechanism_of(guarantee: Guarantee) -> type[Mechanism]:
     """Return the mechanism of the guarantee's terms."""
     name: str = guarantee.terms.mechanism
     try:
@@ -119,7 +119,7 @@ class Question:
 class Context:
     """What a question is built against: the guarantee that stands and the schema of the data."""
 
-    guarantee: Guarantee[Any]
+    guarantee: Guarantee
     schema: Schema
     _costs: dict[tuple[object, int], tuple[Cost, int]] = field(default_factory=dict, init=False, repr=False)
     _margins: dict[int, float] = field(default_factory=dict, init=False, repr=False)
