@@ -262,7 +262,10 @@ class SqliteStore(Database):
                 if not self._path.parent.is_dir():
                     raise self._unavailable("its folder does not exist")
                 return []
+            given = self.dataset
             self._inspect()
+            if parameters[:1] == (given,):  # the file may hold the dataset under an earlier name
+                parameters = (self.dataset, *parameters[1:])
         return super()._query(sql, parameters)
 
     def _inspect(self) -> None:
