@@ -89,7 +89,7 @@ class Session:
         self._randomness = Randomness(seed)
         self._rows: RowSource = open_rows(data)
         self._ledger: Ledger = open_ledger(
-            _beside(self._rows) if ledger is None else ledger,
+            ledger_beside(self._rows) if ledger is None else ledger,
             dataset=self._rows.name,
             fingerprint=self._rows.fingerprint,
             reproducible=self._randomness.reproducible,
@@ -347,7 +347,7 @@ class Session:
             )
 
 
-def _beside(rows: RowSource) -> Path | None:
+def ledger_beside(rows: RowSource) -> Path | None:
     """Return where the ledger of data on disk lies; None for data in memory."""
     if rows.location is None:
         return None
