@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import holdfast as hf
-from holdfast.lab.demo import population
+from holdfast.lab import flights
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -23,7 +23,7 @@ def test_python_blocks_run(page, least, tmp_path, monkeypatch, capsys):
     assert len(found) >= least
     monkeypatch.chdir(tmp_path)
     if page == "README.md":  # it speaks of the reader's own file
-        population.write(tmp_path / "flights.parquet", 100_000, np.random.default_rng(5), signals=0)
+        flights.write(tmp_path / "flights.parquet", 100_000, np.random.default_rng(5), signals=0)
     names: dict[str, object] = {"__name__": "__main__"}
     for place, block in enumerate(found):
         exec(compile(block, f"{page}, block {place + 1}", "exec"), names)
@@ -35,7 +35,7 @@ def test_python_blocks_run(page, least, tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize("page", ["docs/how-to/kinds.md", "docs/how-to/plan.md", "docs/how-to/spend.md"])
 def test_how_to_blocks_run_in_a_session(page):
-    rows = population.draw(100_000, np.random.default_rng(6), signals=0)
+    rows = flights.draw(100_000, np.random.default_rng(6), signals=0)
     planned = {"mean": 50, "flip": 10} if "kinds" in page else 20
     with hf.Session(rows, queries=planned) as session:
         for block in blocks(page):
@@ -44,10 +44,10 @@ def test_how_to_blocks_run_in_a_session(page):
 
 def test_fitting_blocks_run_in_one_session(capsys):
     pytest.importorskip("sklearn")
-    page = "docs/how-to/optimise.md"
+    page = "docs/how-to/optimize.md"
     found = blocks(page)
     assert len(found) >= 5
-    rows = population.draw(100_000, np.random.default_rng(6), signals=0)
+    rows = flights.draw(100_000, np.random.default_rng(6), signals=0)
     with hf.Session(rows, queries=200) as session:
         names: dict[str, object] = {"s": session, "hf": hf}
         for block in found:
