@@ -15,8 +15,8 @@ SPLITS = (
 
 
 def main() -> None:
-    flights = flights.draw(300_000, np.random.default_rng(0), signals=0)
-    with hf.Session(flights, queries=500, analyst="agent") as session:
+    rows = flights.draw(300_000, np.random.default_rng(0), signals=0)
+    with hf.Session(rows, queries=500, analyst="agent") as session:
         group: list[str] = []
         for conditions in SPLITS:
             shares = {c: session.mean("dep_delay > 15", where=" AND ".join([*group, c])) for c in conditions}

@@ -1,4 +1,4 @@
-"""Losses whose population minimiser is known in closed form, written as a user would write them."""
+"""Losses whose population minimizer is known in closed form, written as a user would write them."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,10 +9,10 @@ import polars as pl
 
 @dataclass
 class MeanLoss:
-    """|theta - x|^2/2 for x in [-1, 1]^d: its minimiser is the mean, its excess |theta - mean|^2/2."""
+    """|theta - x|^2/2 for x in [-1, 1]^d: its minimizer is the mean, its excess |theta - mean|^2/2."""
 
     columns: tuple[str, ...]
-    centre: Any = None  # subtracted from x: a way to make the loss depend on an earlier answer
+    center: Any = None  # subtracted from x: a way to make the loss depend on an earlier answer
     dimension: int = 0
     gradient_range: tuple[float, float] = (-2.0, 2.0)
     value_range: tuple[float, float] = (0.0, 2.0)
@@ -25,7 +25,7 @@ class MeanLoss:
 
     def _x(self, rows: pl.DataFrame) -> np.ndarray:
         x = rows.select(self.columns).to_numpy().astype(float)
-        return np.clip(np.nan_to_num(x), -1, 1) - (0 if self.centre is None else self.centre)
+        return np.clip(np.nan_to_num(x), -1, 1) - (0 if self.center is None else self.center)
 
     def values(self, rows: pl.DataFrame, point: np.ndarray) -> np.ndarray:
         return ((point - self._x(rows)) ** 2).sum(axis=1) / 2

@@ -24,7 +24,7 @@ from benchmarks.measure import Found, Table, main, shown
 from benchmarks.unkept import Unkept
 
 import holdfast as hf
-from holdfast.lab.attacking import attack
+from holdfast.lab.attack import attack
 from holdfast.lab.baselines import Thresholdout
 from holdfast.queries.build import build_mean
 from holdfast.randomness import Randomness

@@ -25,7 +25,7 @@ import polars as pl
 from holdfast.answer import AnyAnswer, Record
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees.plan import BEST, DefaultPlan, Plan, PlanRequest, Queries, VacuousPlan
-from holdfast.ledger import BudgetMoved, Entry, Ledger, Receipt, check_analyst, open_ledger
+from holdfast.ledger import BudgetMoved, Entry, Ledger, Receipt, Spent, check_analyst, open_ledger
 from holdfast.optimize.losses import LinearLoss, Loss
 from holdfast.queries.build import QueryLike
 from holdfast.queries.synthetic import synthetic_rows
@@ -35,7 +35,7 @@ from holdfast.questions.histogram import HISTOGRAM
 from holdfast.questions.history import answer_from, history_frame
 from holdfast.questions.mean import MEAN
 from holdfast.questions.minimize import MINIMIZE
-from holdfast.questions.price import Budget, Price
+from holdfast.questions.price import Budget, Price, require_affordable
 from holdfast.questions.quantile import QUANTILE
 from holdfast.questions.question import Context, Drawing, Kind, Question, encode
 from holdfast.questions.verbs import verb
@@ -46,6 +46,7 @@ from holdfast.rows.source import RowSource, Table
 from holdfast.schema import Schema
 
 MADE_UP_ROWS = 1_000
+NOTHING_SPENT = Spent(0, 0, 0)
 A = TypeVar("A", bound=AnyAnswer)
 
 
@@ -93,12 +94,13 @@ class Session:
             fingerprint=self._rows.fingerprint,
             reproducible=self._randomness.reproducible,
         )
+        self._joined = False  # whether the plan is the one that the ledger records
         try:
             self._resume() if self._ledger.begun else self._plan(self._request.make(len(self._rows)))
         except BaseException:
             self._ledger.close()
             raise
-        _warn(self.plan, default=self._request.is_open and not self._ledger.begun)
+        _warn(self.plan, default=self._request.is_open and not self._joined)
 
     # -- asking -------------------------------------------------------------------------------------------------
 
@@ -148,10 +150,14 @@ class Session:
     def _answer(
         self, kind: Kind[..., Any], args: tuple[object, ...], options: Mapping[str, object], key: str | None
     ) -> AnyAnswer:
+        context = self._current()
         try:
-            return self.answer(self._keyed(kind.question(self._context, *args, **options), key))
-        except _AnotherPlan:  # somebody began the ledger this moment: their plan stands
-            return self.answer(self._keyed(kind.question(self._context, *args, **options), key))
+            return self.answer(self._keyed(kind.question(context, *args, **options), key))
+        except PlanConflict:
+            if self._context is context:
+                raise
+        # Somebody began the ledger this moment: their plan stands.
+        return self.answer(self._keyed(kind.question(self._context, *args, **options), key))
 
     def prepare(
         self,
@@ -162,18 +168,18 @@ class Session:
         **options: object,
     ) -> Question:
         """Return the question, checked and priced but not asked; parameters as for `ask`. Reads nothing."""
-        return self._keyed(kind_named(kind).question(self._context, query, **options), idempotency_key)
+        return self._keyed(kind_named(kind).question(self._current(), query, **options), idempotency_key)
 
     def answer(self, question: Question) -> AnyAnswer:
         """Answer a question that `prepare` returned."""
         ledger = self._ledger
-        if not ledger.begun:
-            self._begin()
+        if not self._joined:
+            self._begin(question)
         if question.identity is not None:
             entry = ledger.find(question.identity)
             if entry is not None:
                 return self._read(entry, cached=True)
-        ledger.require(question.cost)
+        require_affordable(question, self.plan.terms, ledger.spent)
         guarantee = self._context.guarantee
         while True:
             # Fresh rows are taken in order: if somebody took these meanwhile, the answer is dropped unseen.
@@ -189,8 +195,8 @@ class Session:
                     analyst=self._analyst,
                     expected_charge=start,
                 )
-            except BudgetMoved:
-                ledger.require(question.cost)
+            except BudgetMoved as moved:
+                require_affordable(question, self.plan.terms, moved.spent)
                 continue
             return self._read(entry, cached=not fresh)
 
@@ -210,7 +216,7 @@ class Session:
 
     def price(self, query: QueryLike | Loss | LinearLoss, kind: str = MEAN.name, **options: object) -> Price:
         """Say what a question would cost, parameters as for `ask`; reads nothing, spends nothing."""
-        return self.price_of(self.prepare(query, kind, **options))
+        return self.price_of(kind_named(kind).question(self._context, query, **options))
 
     def price_of(self, question: Question) -> Price:
         """Say what a prepared question would cost."""
@@ -219,10 +225,9 @@ class Session:
 
     def dry_run(self, query: QueryLike | Loss | LinearLoss, kind: str = MEAN.name, **options: object) -> AnyAnswer:
         """Answer from made-up rows, parameters as for `ask`: the same checks and shape, nothing read or spent."""
-        question = self.prepare(query, kind, **options)
-        cost, terms = question.cost, self.plan.terms
-        if cost.charge > terms.charge or cost.intervals > terms.statements:
-            self._ledger.require(cost)  # could never be asked
+        question = kind_named(kind).question(self._context, query, **options)
+        terms = self.plan.terms
+        require_affordable(question, terms, NOTHING_SPENT)  # what could never be asked
         rng = self._randomness.generator()
         invented = memory_rows(synthetic_rows(self._rows.schema, MADE_UP_ROWS, rng), name="made up")
         guarantee = self.plan.standing.begin(0)
@@ -235,7 +240,7 @@ class Session:
     @property
     def budget(self) -> Budget:
         """What is left to ask, for everyone together."""
-        return Budget.of(self.plan.terms, self._ledger.spent)
+        return Budget.of(self._current().guarantee.terms, self._ledger.spent)
 
     @property
     def schema(self) -> Schema:
@@ -314,23 +319,32 @@ class Session:
         self._request.must_match(plan, location)
         self._randomness.skip(self._ledger.head.seq)  # a seed must not draw the same coins again for later questions
         self._plan(plan)
+        self._joined = True
 
-    def _begin(self) -> None:
+    def _current(self) -> Context:
+        """Return what questions are built against: the ledger's plan, if somebody else has begun it meanwhile."""
+        if not self._joined and self._ledger.begun:
+            self._resume()
+        return self._context
+
+    def _begin(self, question: Question) -> None:
         """Begin the ledger with the first answer; if somebody else did meanwhile, their plan stands."""
+        require_affordable(question, self.plan.terms, NOTHING_SPENT)  # a question that is refused begins nothing
         secret = int(self._randomness.generator().integers(2**48))
         began = self.plan.standing.begin(secret)
         if self._ledger.begin(began.to_json()):
             if began is not self.plan.standing:
                 self._plan(Plan(began, self.plan.alternatives))
+            self._joined = True  # last: other threads may ask by the plan from here on
             return
         mine = self.plan.standing
         self._resume()
         if mine.begin(0).terms != self.plan.standing.begin(0).terms:  # secrets differ in any case
-            raise _AnotherPlan("The ledger was begun under another plan this moment; ask again.")
-
-
-class _AnotherPlan(PlanConflict):
-    """The ledger was begun by somebody else between two steps of a question."""
+            raise PlanConflict(
+                f"The ledger {self._ledger.location} was begun under another plan this moment: {self.plan.sentence}"
+                " Ask again, and the question is built for it.",
+                standing=self.plan.to_dict(),
+            )
 
 
 def _beside(rows: RowSource) -> Path | None:

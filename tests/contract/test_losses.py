@@ -62,7 +62,7 @@ def domain(request, loss) -> Domain:
 
 def points(domain: Domain, count: int = 6) -> list[np.ndarray]:
     rng = np.random.default_rng(4)
-    return [domain.project(domain.centre + 3 * rng.normal(size=domain.centre.size)) for _ in range(count)]
+    return [domain.project(domain.center + 3 * rng.normal(size=domain.center.size)) for _ in range(count)]
 
 
 def mean_gradient(objective, batch, point):

@@ -55,7 +55,7 @@ def test_the_comparison_is_what_the_planner_says():
     }
     for name, which in contenders.items():
         accuracy = float(re.match(r"±(0\.\d{4})", said[name][2])[1])
-        assert 0 <= accuracy - planned[which].accuracy <= 1e-4, name  # rounded up, never in its own favour
+        assert 0 <= accuracy - planned[which].accuracy <= 1e-4, name  # rounded up, never in its own favor
         assert said[name][3] == f"{planned[which].rows_per_query:,}", name
 
 

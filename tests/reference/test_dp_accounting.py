@@ -1,7 +1,7 @@
 """dp-accounting as oracle: no step the planner may take composes to more than it was allowed.
 
-The oracle's privacy loss distributions are discretised pessimistically, so it may overestimate a little; the claims
-below leave more room than that. The exact distribution of k randomised responses is computed as well: randomised
+The oracle's privacy loss distributions are discretized pessimistically, so it may overestimate a little; the claims
+below leave more room than that. The exact distribution of k randomized responses is computed as well: randomized
 response is the worst pure-DP mechanism, adaptive or not.
 """
 
@@ -19,7 +19,7 @@ GOALS = [(0.5, 1e-6, 100), (0.1, 1e-9, 1000), (1.0, 1e-3, 10), (0.9, 0.4, 30), (
 
 
 def exact_delta(eps0: float, epsilon: float, k: int) -> float:
-    """The least delta of k randomised responses with eps0 each, at this epsilon (Kairouz, Oh and Viswanath)."""
+    """The least delta of k randomized responses with eps0 each, at this epsilon (Kairouz, Oh and Viswanath)."""
     lies = np.arange(k + 1)
     loss = (k - 2 * lies) * eps0
     law = binom.pmf(lies, k, 1 / (1 + exp(eps0)))
@@ -69,6 +69,6 @@ def test_a_step_twice_as_large_is_caught():
     assert oracle_epsilon(1.6 * zcdp_step(epsilon, delta, k=k), delta, k, laplace=False) > epsilon
 
 
-def test_a_coin_costs_what_randomised_response_costs():
-    """On one row the sampled coin is randomised response; on n rows the worst pair of neighbours is 0 and 1 of n."""
+def test_a_coin_costs_what_randomized_response_costs():
+    """On one row the sampled coin is randomized response; on n rows the worst pair of neighbors is 0 and 1 of n."""
     assert coin_epsilon(0.2, n=1) == pytest.approx(log(0.8 / 0.2))

@@ -20,7 +20,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from holdfast.guarantees import information
+from holdfast.guarantees.mathematics import cost
 from holdfast.guarantees.mathematics import descent as theorems
 from holdfast.optimize.boosting import CoinChoice
 from holdfast.optimize.descent import Descent
@@ -98,7 +98,7 @@ class Replay:
         self.coins, self.path = coins, path
         self.points: list[float] = []
         self.given: list[float] = []
-        self.ell, self.flips, self.rows_read = coins.ell, coins.flips, coins.rows_read
+        self.ell, self.charge, self.rows_read = coins.ell, coins.charge, coins.rows_read
         self.moment, self.largest, self.spread = coins.moment, coins.largest, coins.spread
 
     def __call__(self, point: Array, source: Any, rng: Any) -> Array:
@@ -373,7 +373,7 @@ def test_likely_excess_is_certificate_plus_markov() -> None:
         descent, w = runs.descent, runs.weights
         uneven = w.max() * len(w) / w.sum() if descent.curvature else 1.0
         events = 2 if descent.curvature and descent.average != "uniform" else 1
-        tilts, room = tilts_and_room(runs, descent.oracle.spread)
+        tilts, room = tilts_and_room(runs, descent.gradient.spread)
         for beta, tilt in zip(BETAS, tilts * (len(BETAS) // len(tilts)), strict=True):
             tail = (math.log(events / beta) + tilt**2 * room) / tilt / w.sum()
             certified = np.minimum(before(runs) * uneven, runs.regret)
@@ -382,10 +382,10 @@ def test_likely_excess_is_certificate_plus_markov() -> None:
 
 def test_exponential_moments_of_the_noise() -> None:
     for runs in everything():
-        assert noise_is_paid_for(runs, s=runs.descent.oracle.spread)
+        assert noise_is_paid_for(runs, s=runs.descent.gradient.spread)
     for kind in SETTINGS:
         wrong = [runs_of(kind, *size, "uniform") for size in SIZES]
-        assert not all(noise_is_paid_for(runs, s=runs.descent.oracle.spread / 3) for runs in wrong)
+        assert not all(noise_is_paid_for(runs, s=runs.descent.gradient.spread / 3) for runs in wrong)
 
 
 def misses(runs: Runs, bound: Array) -> float:
@@ -489,7 +489,7 @@ def test_information_step() -> None:
     for kind, (n, steps, ell), share in product(SETTINGS, ((4, 1, 2), (8, 2, 2), (10, 1, 1)), (0.2, 0.5)):
         runs = runs_of(kind, n, steps, ell, 1 / n, "uniform")
         told = nats(runs, share)
-        assert told <= information.session_nats(steps * ell, n=n)
+        assert told <= cost.session_nats(steps * ell, n=n)
         step = theorems.information_step(runs.setting.apart, nats=told, n=n)
         joint = runs.law * samples_law(n, share)
         population = joint.sum(axis=1) @ runs.setting.excess(runs.found, share)
@@ -509,7 +509,7 @@ def test_information_step_is_in_units_of_a_range_chosen_in_advance() -> None:
     law = binom.pmf(np.arange(flips + 1)[:, None], flips, 1 / n + (1 - 2 / n) * counts / n) * samples_law(n, 0.5)
     chance = law.sum(axis=1)
     gap = np.abs(2 * (law @ (counts / n) / chance - 0.5))  # of the function +-(2 row - 1), R = 1
-    step = theorems.information_step(1.0, nats=information.session_nats(flips, n=n), n=n)
+    step = theorems.information_step(1.0, nats=cost.session_nats(flips, n=n), n=n)
     assert chance @ gap <= step
     scale = np.where(np.arange(flips + 1) == flips, 1.0, 1e-6)  # R, chosen after the coins
     assert chance @ (scale * gap) > 1.5 * (chance @ scale) * step

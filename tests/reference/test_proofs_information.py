@@ -40,7 +40,7 @@ def test_one_draw_with_sure_rows(c: int) -> None:
 
 
 @pytest.mark.parametrize("c", [2, 3, 4, 5])
-def test_one_draw_with_randomised_rows(c: int) -> None:
+def test_one_draw_with_randomized_rows(c: int) -> None:
     rng = np.random.default_rng(c)
     for _ in range(600):
         n = int(rng.integers(max(c, 2), 30))
@@ -132,7 +132,7 @@ def test_gaussian_and_laplace_reference_laws() -> None:
 
 
 def test_pure_privacy_in_nats() -> None:
-    """An eps-DP pair has KL <= eps tanh(eps/2) <= eps^2/2; randomised response attains the first."""
+    """An eps-DP pair has KL <= eps tanh(eps/2) <= eps^2/2; randomized response attains the first."""
     for eps in (0.01, 0.5, 1.0, 3.0, 10.0):
         p = 1 / (1 + math.exp(-eps))
         attained = (2 * p - 1) * eps

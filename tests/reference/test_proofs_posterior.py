@@ -75,7 +75,7 @@ class World:
 
 
 def play(rng: np.random.Generator, *, n: int, points: int, depth: int, a: float, most: int = 3) -> World:
-    """An adaptive session: at every node its own number of outcomes, mass and randomised row-wise rule."""
+    """An adaptive session: at every node its own number of outcomes, mass and randomized row-wise rule."""
     population = rng.dirichlet(np.full(points, rng.choice([0.5, 1.0, 5.0])))
     samples = np.array(list(product(range(points), repeat=n)))
     weight = population[samples].prod(axis=1)
@@ -300,10 +300,10 @@ def tail_misses(level: float, *, a: float, ell: int, support: Array, weights: Ar
     x = np.arange(ell + 1)
     joint = weights[:, None] * binom.pmf(x, ell, bias[:, None])
     law = joint.sum(axis=0)
-    centre = np.asarray((bias[:, None] * joint).sum(axis=0) / law)
+    center = np.asarray((bias[:, None] * joint).sum(axis=0) / law)
     lower = np.where(x == 0, 0.0, beta_law.ppf(level / 2, np.maximum(x, 1), ell - x + 1))
     upper = np.where(x == ell, 1.0, beta_law.isf(level / 2, x + 1, np.maximum(ell - x, 1)))
-    return float(law @ ((centre < lower - 1e-12) | (centre > upper + 1e-12)))
+    return float(law @ ((center < lower - 1e-12) | (center > upper + 1e-12)))
 
 
 def test_clopper_pearson_contains_the_posterior_mean() -> None:

@@ -27,7 +27,7 @@ def density(values: tuple[float, ...], draws: list[tuple[int, ...]], epsilon: fl
 
 
 def worst_ratio(n: int, ell: int, epsilon: float, *, replacement: bool) -> float:
-    """The largest |log-ratio| over neighbouring samples with values in {0, 1/2, 1} and all outputs."""
+    """The largest |log-ratio| over neighboring samples with values in {0, 1/2, 1} and all outputs."""
     if replacement:
         draws = list(product(range(n), repeat=ell))
     else:
@@ -119,7 +119,7 @@ def test_fractional_rows_do_not_raise_the_price_of_a_flipped_row() -> None:
             assert abs(math.log(p / q)) <= math.log1p((1 - 2 * a) / (a * n)) + SLACK
 
 
-# Composition: randomised response is the worst pure-DP step, so its k-fold delta is exact.
+# Composition: randomized response is the worst pure-DP step, so its k-fold delta is exact.
 
 
 def exact_delta(eps0: float, k: int, epsilon: float) -> float:

@@ -1,6 +1,6 @@
 """Numbers this package stands by: what it promises at sizes that were worked out independently.
 
-Accuracies at 95 % (or 99.9 %) for all answers at once, and rows for an accuracy of 0.1 and 1,000 queries. The posterior
+Margins at 95 % (or 99.9 %) for all answers at once, and rows for a margin of 0.1 and 1,000 queries. The posterior
 and information values were computed with the Hoeffding form of the coins' interval, so the exact one must do better,
 but not by more than the exact interval can gain (6 %).
 """
@@ -8,7 +8,8 @@ but not by more than the exact interval can gain (6 %).
 import pytest
 
 from holdfast import plan
-from holdfast.guarantees import paper, posterior
+from holdfast.guarantees import posterior
+from holdfast.guarantees.mathematics import sizes
 from holdfast.guarantees.mathematics.concentration import clopper_pearson_width
 
 
@@ -28,10 +29,10 @@ from holdfast.guarantees.mathematics.concentration import clopper_pearson_width
         (10**7, 10**6, 0.95, "split", 0.93, 0.95),
     ],
 )
-def test_accuracy(rows, queries, confidence, guarantee, least, most):
+def test_margin(rows, queries, confidence, guarantee, least, most):
     mechanism = "best" if guarantee == "split" else "coins"
     found = plan(rows=rows, queries=queries, confidence=confidence, guarantee=guarantee, mechanism=mechanism)
-    assert least <= found.accuracy <= most
+    assert least <= found.margin <= most
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,7 @@ def test_accuracy(rows, queries, confidence, guarantee, least, most):
     ],
 )
 def test_rows_for_a_tenth_and_a_thousand_queries(guarantee, mechanism, least, most):
-    found = plan(queries=1000, accuracy=0.1, guarantee=guarantee, mechanism=mechanism)
+    found = plan(queries=1000, margin=0.1, guarantee=guarantee, mechanism=mechanism)
     assert least <= found.rows <= most
 
 
@@ -54,7 +55,7 @@ def test_the_default_is_the_posterior_guarantee():
 
 def test_too_few_rows_are_called_too_few():
     found = plan(rows=2000, queries=2000, guarantee="information", mechanism="coins")
-    assert 0.70 < found.accuracy < 0.76
+    assert 0.70 < found.margin < 0.76
     assert "says nothing" in str(found)
 
 
@@ -84,12 +85,12 @@ def test_chi(rows, ell, queries, mass, split, chi):
 def test_rare_events_stay_narrow(mass, reach):
     """hi - q at the mean count; n = 10^6, k = 10^4, the best number of draws and split for each mass."""
 
-    def accuracy(ell: int, split: float) -> float:
+    def margin(ell: int, split: float) -> float:
         width = clopper_pearson_width(ell, posterior.level((1 - split) * 0.05, k=10**4)) / (1 - 2 * mass)
         return float(width) + posterior.chi(10**6, ell * 10**4, mass, split * 0.05) ** 0.5 / 2
 
     settings = [(ell, split / 100) for ell in range(10_000, 22_000, 250) for split in range(70, 95, 2)]
-    ell, split = min(settings, key=lambda pair: accuracy(*pair))
+    ell, split = min(settings, key=lambda pair: margin(*pair))
     chi = posterior.chi(10**6, ell * 10**4, mass, split * 0.05)
     level = posterior.level((1 - split) * 0.05, k=10**4)
     for q, expected in zip((0.5, 0.1, 0.01, 0.001, 0.0001), reach, strict=True):
@@ -99,4 +100,4 @@ def test_rare_events_stay_narrow(mass, reach):
 
 
 def test_the_papers_rows_per_query():
-    assert paper.a1(0.1, 0.05, 1000).ell == pytest.approx(2.1e5, rel=0.01)
+    assert sizes.a1(0.1, 0.05, 1000).ell == pytest.approx(2.1e5, rel=0.01)

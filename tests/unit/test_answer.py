@@ -1,4 +1,4 @@
-"""Answers print well, never in their own favour, and never let a question write HTML."""
+"""Answers print well, never in their own favor, and never let a question write HTML."""
 
 import json
 from dataclasses import replace
@@ -44,7 +44,7 @@ WIDTHS = [
 
 
 @pytest.mark.parametrize(("value", "low", "high"), WIDTHS)
-def test_a_promise_is_never_rounded_in_its_own_favour(value: float, low: float, high: float) -> None:
+def test_a_promise_is_never_rounded_in_its_own_favor(value: float, low: float, high: float) -> None:
     one = answer(value, low, high, bounds=(low, high))
     told = [float(text) for text in one.rounded()]
     assert told[1] <= low <= high <= told[2]

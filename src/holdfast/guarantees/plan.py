@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
 from math import ceil, log
-from typing import Any
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, PlanConflict, PlanInfeasible
@@ -43,7 +42,7 @@ class Plan:
     `terms` are the guarantee's own numbers; the most used are attributes of the plan as well.
     """
 
-    standing: Guarantee[Any] = field(repr=False)
+    standing: Guarantee = field(repr=False)
     alternatives: tuple[Alternative, ...] = field(default=(), repr=False)
 
     @property
@@ -275,15 +274,17 @@ class PlanRequest:
             "guarantee": (None if self.guarantee == BEST else self.guarantee, standing.guarantee),
             "mechanism": (None if self.mechanism == BEST else self.mechanism, standing.mechanism),
         }
-        apart = [name for name, (wish, stands) in asked.items() if wish is not None and wish != stands]
+        apart = {name: pair for name, pair in asked.items() if pair[0] is not None and pair[0] != pair[1]}
         if self.margin is not None and self.margin < standing.margin:
-            apart.append("margin")
+            apart["margin"] = (self.margin, standing.margin)
         if apart:
+            named = ", ".join(f"{name} {wish}, not {stands}" for name, (wish, stands) in apart.items())
             raise PlanConflict(
-                f"The ledger {location} has another plan ({', '.join(apart)} differ): {standing.sentence}"
+                f"The ledger {location} has another plan than was asked for ({named}): {standing.sentence}"
                 " Leave the plan out to continue under it.",
                 standing=standing.to_dict(),
-                differs=apart,
+                asked={name: wish for name, (wish, _) in apart.items()},
+                differs=list(apart),
             )
 
 
@@ -379,7 +380,7 @@ def count_queries(queries: Queries | None) -> tuple[int | None, int]:
     return queries, flips
 
 
-def _class_of(name: str) -> type[Guarantee[Any]]:
+def _class_of(name: str) -> type[Guarantee]:
     found = GUARANTEES.find(name)
     if found is None:
         raise InvalidArgument(f"guarantee must be one of {', '.join(GUARANTEES.names())}; got {name!r}.")

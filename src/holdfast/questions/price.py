@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from math import ceil, floor, log10
 from typing import Any
 
+from holdfast.errors import BudgetExhausted
 from holdfast.guarantees.guarantee import Terms
 from holdfast.guarantees.plan import write_margin
 from holdfast.ledger import Cost, Spent
@@ -17,6 +18,28 @@ from holdfast.questions.question import Question
 def cost_in_answers(terms: Terms, charge: int, intervals: int, cost: Cost) -> int:
     """Return by how much the number of answers left falls, when so much is spent already."""
     return terms.answers_left(charge, intervals) - terms.answers_left(charge + cost.charge, intervals + cost.intervals)
+
+
+def require_affordable(question: Question, terms: Terms, spent: Spent) -> None:
+    """Raise BudgetExhausted if the question costs more than is left."""
+    cost = question.cost
+    if spent.charge + cost.charge <= terms.charge and spent.intervals + cost.intervals <= terms.statements:
+        return
+    needed = max(cost.intervals, ceil(cost.charge / terms.charge_per_answer))
+    left = terms.answers_left(spent.charge, spent.intervals)
+    raise BudgetExhausted(
+        f"The budget cannot pay for this question: it costs {write_answers(needed)}, and {left:,} of"
+        f" {terms.answers:,} are left. Ask for less, or repeat an earlier question for free.",
+        cost=needed,
+        left=left,
+        total=terms.answers,
+        unit="answers",
+    )
+
+
+def write_answers(count: int) -> str:
+    """Write a number of answers."""
+    return f"{count:,} answer" + ("" if count == 1 else "s")
 
 
 @dataclass(frozen=True)
@@ -108,9 +131,9 @@ class Price:
             promise = f", margin ±{_rounded_up(self.margin)}"
         elif self.excess_bound is not None:
             promise = f", loss at most {_rounded_up(self.excess_bound)} above the smallest"
-        plural = "answer" if self.answers == 1 else "answers"
         short = "" if self.affordable else "; more than is left"
-        return f"{self.answers:,} {plural} of the budget, {self.rows_read:,} rows read{promise}{short}: {self.question}"
+        cost = f"{write_answers(self.answers)} of the budget, {self.rows_read:,} rows read"
+        return f"{cost}{promise}{short}: {self.question}"
 
     __repr__ = __str__
 

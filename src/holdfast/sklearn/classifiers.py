@@ -40,7 +40,7 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         """Learn from the rows of a session. `classes` are declared, never read from the data.
 
         With the default classes `target` is a yes-or-no column or expression; with others it is a column that holds
-        them. Two classes cost one optimisation query, more cost one each.
+        them. Two classes cost one optimization query, more cost one each.
         """
         labels = np.array(list(classes))
         if len(labels) < 2 or len(np.unique(labels)) < len(labels):

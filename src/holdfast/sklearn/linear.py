@@ -1,4 +1,4 @@
-"""What all estimators share: declared bounds, one optimisation query for each weight vector, weights in plain units.
+"""What all estimators share: declared bounds, one optimization query for each weight vector, weights in plain units.
 
 `fit(X, y)` opens a session of its own on the given rows and spends it on this one fit. `fit_session` learns from the
 rows of a standing session, named by columns, and its cost is charged there. The session is never a parameter: cloning
@@ -54,7 +54,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
     # -- learning -----------------------------------------------------------------------------------------------
 
     def _learn(self, session: Session, features: Sequence[str], targets: Sequence[str]) -> None:
-        """Ask one optimisation query for each target, and keep the weights in the features' own units."""
+        """Ask one optimization query for each target, and keep the weights in the features' own units."""
         declared = {name: self._bounds_of(name) for name in features}
         answers = [
             session.minimize(

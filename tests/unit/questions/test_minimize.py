@@ -240,10 +240,10 @@ def test_a_row_on_which_an_own_loss_fails_answers_for_itself_alone(rows):
 
 def test_losses_can_depend_on_earlier_answers(rows):
     s = session(rows, queries=200)
-    centre = np.zeros(2)
+    center = np.zeros(2)
     for _ in range(5):
-        answer = s.minimize(MeanLoss(("x0", "x1"), centre=centre), box=(-1, 1), iterations=50)
-        centre = centre + np.array(answer.point) / 2
+        answer = s.minimize(MeanLoss(("x0", "x1"), center=center), box=(-1, 1), iterations=50)
+        center = center + np.array(answer.point) / 2
     assert s.ledger.spent.answers == 5
 
 

@@ -6,23 +6,22 @@ from math import exp, log
 import pytest
 
 from holdfast.errors import InvalidArgument
-from holdfast.guarantees import paper
-from holdfast.guarantees.mathematics import amplification, composition, transfer
+from holdfast.guarantees.mathematics import amplification, composition, sizes, transfer
 
 GOALS = [(0.1, 0.05, 1000), (0.5, 0.2, 1), (0.02, 0.001, 10**6), (0.9, 0.5, 10**9)]
 
 
-def a1_fails(size: paper.Size, n: int, demand: transfer.Demand, *, replacement: bool) -> float:
+def a1_fails(size: sizes.Size, n: int, demand: transfer.Demand, *, replacement: bool) -> float:
     """Union bound on the chance that one of its answers strays by more than alpha_S, a query."""
     half = demand.alpha_on_sample / 2
     sampling = 2 * exp(-2 * size.ell * half**2)
-    return sampling + exp(-half / paper.a1_noise(size, n=n, replacement=replacement))
+    return sampling + exp(-half / sizes.a1_noise(size, n=n, replacement=replacement))
 
 
 @pytest.mark.parametrize("replacement", [False, True])
 @pytest.mark.parametrize(("alpha", "beta", "k"), GOALS)
 def test_a1_meets_the_transfer_theorem(alpha, beta, k, replacement):
-    size = paper.a1(alpha, beta, k, replacement=replacement)
+    size = sizes.a1(alpha, beta, k, replacement=replacement)
     demand = transfer.statistical_queries(alpha, beta)
     steps = size.epsilon_per_query * 2 * (2 * k * log(1 / demand.delta)) ** 0.5
     assert steps == pytest.approx(demand.epsilon)
@@ -33,13 +32,13 @@ def test_a1_meets_the_transfer_theorem(alpha, beta, k, replacement):
 
 
 def test_a1_takes_a_price_from_elsewhere():
-    cheaper = paper.a1(0.1, 0.05, 1000, epsilon0=composition.zcdp_step(0.1 / 64, 0.1 * 0.05 / 32, k=1000))
-    assert cheaper.n < paper.a1(0.1, 0.05, 1000).n
+    cheaper = sizes.a1(0.1, 0.05, 1000, epsilon0=composition.zcdp_step(0.1 / 64, 0.1 * 0.05 / 32, k=1000))
+    assert cheaper.n < sizes.a1(0.1, 0.05, 1000).n
 
 
 @pytest.mark.parametrize(("alpha", "beta", "k"), GOALS)
 def test_a3_meets_the_transfer_theorem(alpha, beta, k):
-    size = paper.a3(alpha, beta, k)
+    size = sizes.a3(alpha, beta, k)
     demand = transfer.sampling_queries(alpha, beta, k=k)
     assert size.ell == 1
     assert size.n >= demand.least_rows
@@ -48,32 +47,32 @@ def test_a3_meets_the_transfer_theorem(alpha, beta, k):
 
 
 def test_averages_of_flips_ask_for_all_their_flips():
-    size = paper.cq_by_scq(0.1, 0.05, 100)
-    assert size == replace(paper.a3(0.05, 0.025, 100 * size.ell), ell=size.ell)
+    size = sizes.cq_by_scq(0.1, 0.05, 100)
+    assert size == replace(sizes.a3(0.05, 0.025, 100 * size.ell), ell=size.ell)
     assert 2 * exp(-size.ell * 0.1**2 / 2) <= 0.05 / 200
 
 
 @pytest.mark.parametrize(("alpha", "beta", "k"), GOALS)
 def test_splitting_needs_what_hoeffding_says(alpha, beta, k):
-    size = paper.split(alpha, beta, k)
+    size = sizes.split(alpha, beta, k)
     assert size.n == k * size.ell
     assert 2 * k * exp(-2 * size.ell * alpha**2) <= beta * (1 + 1e-9)
-    assert paper.split_accuracy(beta, k=k, n=size.n) <= alpha * (1 + 1e-12)
+    assert sizes.split_accuracy(beta, k=k, n=size.n) <= alpha * (1 + 1e-12)
 
 
 def test_splitting_too_few_rows_says_nothing():
-    assert paper.split_accuracy(0.05, k=10, n=9) == 1.0
-    assert paper.split_accuracy(0.05, k=10, n=10) == 1.0
+    assert sizes.split_accuracy(0.05, k=10, n=9) == 1.0
+    assert sizes.split_accuracy(0.05, k=10, n=10) == 1.0
 
 
-@pytest.mark.parametrize("size", [paper.a1, paper.a3, paper.cq_by_scq, paper.split, paper.scq_by_cq])
+@pytest.mark.parametrize("size", [sizes.a1, sizes.a3, sizes.cq_by_scq, sizes.split, sizes.scq_by_cq])
 @pytest.mark.parametrize("wrong", [(0.0, 0.1, 5), (0.1, 1.0, 5), (0.1, 0.1, 0), (1.5, 0.1, 5)])
 def test_nonsense_is_refused(size, wrong):
     with pytest.raises(InvalidArgument, match="must be"):
         size(*wrong)
 
 
-@pytest.mark.parametrize("size", [paper.a1, paper.a3, paper.cq_by_scq, paper.split, paper.scq_by_cq])
+@pytest.mark.parametrize("size", [sizes.a1, sizes.a3, sizes.cq_by_scq, sizes.split, sizes.scq_by_cq])
 def test_more_is_dearer(size):
     plain = size(0.1, 0.05, 1000).n
     assert size(0.09, 0.05, 1000).n > plain

@@ -27,7 +27,7 @@ def density(values: tuple[float, ...], draws: list[tuple[int, ...]], scale: floa
 
 
 def exact_epsilon(mechanism: Laplace, n: int) -> float:
-    """The largest log-ratio over neighbouring samples, at the scale the mechanism itself would use."""
+    """The largest log-ratio over neighboring samples, at the scale the mechanism itself would use."""
     choose = (
         product(range(n), repeat=mechanism.draws) if mechanism.replacement else combinations(range(n), mechanism.draws)
     )

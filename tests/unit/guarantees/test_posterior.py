@@ -1,5 +1,6 @@
 """The posterior guarantee in small: exact moments of the leave-one-out ratios, intervals, refusals."""
 
+from dataclasses import replace
 from math import e, inf, prod, sqrt
 
 import numpy as np
@@ -10,6 +11,10 @@ from holdfast.errors import InvalidArgument
 from holdfast.guarantees import posterior
 from holdfast.guarantees.mathematics import debias as coins
 from holdfast.guarantees.mathematics.concentration import clopper_pearson
+from holdfast.guarantees.release import Tally
+from holdfast.guarantees.statistic import OutcomeShares
+from planned import certified, expected_release, planned
+from toy_queries import Group, Histogram, Mean, Share
 
 
 def moment(n: int, flips: int, mass: float, p: int, ones: int) -> float:
@@ -133,3 +138,31 @@ def test_the_moment_bound_grows_with_the_flips():
 def test_what_no_theorem_covers_is_refused(wrong, says):
     with pytest.raises(InvalidArgument, match=says):
         posterior.chi(**({"n": 100, "flips": 10, "mass": 0.1, "beta": 0.1} | wrong))
+
+
+# -- by the terms of a plan -------------------------------------------------------------------------------------------
+
+
+def test_coins_are_certified_by_the_theorem_they_stand_on():
+    standing = planned("posterior", "coins").standing
+    terms, ell = standing.terms, standing.terms.rows_per_query
+    found = standing.share(Tally((0.3,), ell, (ell - ell // 3, ell // 3), (1,)), 0)
+    level = posterior.level(terms.beta2, k=10)
+    assert found == posterior.outcome_interval(ell // 3, ell, outcomes=2, mass=terms.mass, chi=terms.chi, level=level)
+
+
+@pytest.mark.parametrize("query", [Share(), Mean(bounds=(-3.0, 5.0)), Group(), Histogram()], ids=str)
+def test_terms_without_chi_promise_nothing(query):
+    standing = planned("posterior", "coins").standing
+    silent = posterior.Posterior(replace(standing.terms, chi=None))
+    for estimate in certified(silent, query, expected_release(standing, query.statistic, 0.3)):
+        assert (estimate.low, estimate.high) == query.bounds
+
+
+def test_histograms_that_would_be_mostly_noise_are_refused():
+    standing = planned("posterior", "coins").standing
+    most = int(0.5 / standing.terms.mass)
+    standing.supports(OutcomeShares(most))
+    with pytest.raises(InvalidArgument, match=f"it allows {most}") as refusal:
+        standing.supports(OutcomeShares(most + 1))
+    assert refusal.value.fields == {"outcomes": most + 1, "most": most}
