@@ -51,7 +51,9 @@ def functions() -> str:
     lines = ["| operation | takes | gives | NULL if | also written |", "|---|---|---|---|---|"]
     for name, operation in sorted(OPERATIONS.items()):
         also = ", ".join(f"`{_cell(each)}`" for each in sorted(others.get(name, [])))
-        lines.append(f"| `{_cell(name)}` | {_takes(operation)} | {_gives(operation)} | {_NULL[operation.null]} | {also} |")
+        lines.append(
+            f"| `{_cell(name)}` | {_takes(operation)} | {_gives(operation)} | {_NULL[operation.null]} | {also} |"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -150,7 +152,8 @@ def readme_demo(numbers: dict[str, Any]) -> str:
     error = naive["high"] - naive["value"]
     return "\n".join(
         [
-            f"An analyst asks {discovery['questions']:,} questions about {numbers['rows']:,} rows, looking for a rule that",
+            f"An analyst asks {discovery['questions']:,} questions about {numbers['rows']:,} rows, looking for a rule"
+            " that",
             "predicts a fair coin from signals that are fair coins too. Every such rule is right for 50 % of the",
             f"population. In this run (`holdfast demo --seed {numbers['seed']}`):",
             "",
