@@ -1,9 +1,9 @@
-"""Rows on disk whose session keeps its ledger in memory: what an answer costs without a ledger file."""
+"""Rows on disk whose session has its ledger in memory: what an answer costs without a ledger file."""
 
 from typing import Any
 
 
-class Unkept:
+class WithoutLocation:
     """A row source without a place of its own, so that no ledger is put beside it."""
 
     def __init__(self, source: Any) -> None:
