@@ -208,19 +208,20 @@ class Kind(Generic[P, A]):
             raise
 
     def check_options(
-        self, args: Sequence[object], options: Mapping[str, object], spell: Callable[[str], str] = repr
+        self, args: Sequence[object], options: Mapping[str, object], spell: Callable[[str], str] | None = None
     ) -> None:
         """Raise InvalidArgument if the arguments do not fit the signature; `spell` writes a name as the caller does."""
-        known = [option.name for option in self.options]
+        known, quote = [option.name for option in self.options], spell or repr
         for name in options:
             if name not in known:
                 near = get_close_matches(name, known, n=1)
-                hint = f" Did you mean {spell(near[0])}?" if near else f" It has: {', '.join(map(spell, known))}."
-                raise InvalidArgument(f"{self.name} has no option {spell(name)}.{hint}", name=name)
+                listed = ", ".join(map(spell or str, known))
+                hint = f" Did you mean {quote(near[0])}?" if near else f" It has: {listed}."
+                raise InvalidArgument(f"{self.name} has no option {quote(name)}.{hint}", name=name)
         try:
             signature(self.build).bind(None, *args, **options)
         except TypeError as wrong:
-            reason = sub(r"'(\w+)'", lambda match: spell(match[1]), str(wrong))
+            reason = sub(r"'(\w+)'", lambda match: quote(match[1]), str(wrong))
             raise InvalidArgument(f"{self.name} cannot be asked this way: {reason}.", name="options") from None
 
     def read(self, result: Mapping[str, Any], record: Record) -> A:
