@@ -1,5 +1,6 @@
 """The planner of descent: growth in every argument, constants that hold, and what previous work would read."""
 
+import functools
 import math
 from dataclasses import replace
 from typing import Any
@@ -11,8 +12,11 @@ import holdfast as hf
 from counting_rows import CountingRows
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics import descent
-from holdfast.optimize import Problem, plan_descent
+from holdfast.optimize import Problem
+from holdfast.optimize import plan_descent as plan_anew
 from holdfast.optimize.boosting import runs_for
+
+plan_descent = functools.cache(plan_anew)  # planning takes a second or so, and many tests look at the same plans
 
 
 def problem(d: int = 10, **changes) -> Problem:
