@@ -6,7 +6,7 @@ Run it: python examples/agent_explores.py
 import numpy as np
 
 import holdfast as hf
-from holdfast.lab.demo import population
+from holdfast.lab import flights
 
 SPLITS = (
     ("carrier = 'UA'", "carrier = 'DL'", "carrier = 'B6'"),
@@ -15,8 +15,8 @@ SPLITS = (
 
 
 def main() -> None:
-    flights = population.draw(300_000, np.random.default_rng(0), signals=0)
-    with hf.Session(flights, queries=500, analyst="agent") as session:
+    rows = flights.draw(300_000, np.random.default_rng(0), signals=0)
+    with hf.Session(rows, queries=500, analyst="agent") as session:
         group: list[str] = []
         for conditions in SPLITS:
             shares = {c: session.mean("dep_delay > 15", where=" AND ".join([*group, c])) for c in conditions}

@@ -49,7 +49,7 @@ class Running:
 
     def __init__(self, chosen: Settings) -> None:
         self.app = build(chosen)
-        self.desk = self.app.state.desk
+        self.state = self.app.state.server
         config = uvicorn.Config(self.app, host="127.0.0.1", port=0, log_level="error", access_log=False)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
@@ -67,7 +67,7 @@ class Running:
 
     def token(self, name: str = "ana", **more: Any) -> str:
         """Make a token and return its text."""
-        text: str = self.desk.people.make(name, **more)[0]
+        text: str = self.state.tokens.create(name, **more)[0]
         return text
 
     def client(self, token: str | None = None, **headers: str) -> httpx.Client:

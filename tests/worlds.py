@@ -119,7 +119,7 @@ def attack(*, asked: int, sign: bool = False) -> Analyst:
             yield answer, 0.5
         weights = np.sign(values) if sign else values
         weights = weights + 1e-6 * np.abs(values).max() * rng.random(asked)  # no vote ends in a tie
-        left = session.ledger.left.flips
+        left = session.plan.terms.charge - session.ledger.spent.charge
         yield session.mean(majority(weights), rows_per_query=left), 0.5
 
     return analyst

@@ -26,7 +26,7 @@ import numpy as np
 import polars as pl
 from benchmarks import diffpriv, flights
 from benchmarks.measure import Found, Table, Times, alternate, main, medians, rounded, shown
-from benchmarks.unkept import Unkept
+from benchmarks.without_location import WithoutLocation
 
 import holdfast as hf
 from holdfast.randomness import Randomness
@@ -45,7 +45,7 @@ class Asking:
     """One session, and questions that no ledger has an answer to yet."""
 
     def __init__(self, source: Any, known: int = KNOWN) -> None:
-        self.session = hf.Session(Unkept(source), queries=QUERIES)
+        self.session = hf.Session(WithoutLocation(source), queries=QUERIES)
         self._numbers: Iterator[int] = count(1)
         self._known = [f"delay > {14 + number / 1e6:.6f}" for number in range(known)]
         for text in self._known:
@@ -186,7 +186,7 @@ def scans(found: Found, n: int, frame: pl.DataFrame, path: Path, source: Any, re
             for each in asked:
                 asked[each] = []
             if "diffprivlib" in times:
-                times["diffprivlib"] = timer.told[question][1:]  # its own clock: the pipe is not its fault
+                times["diffprivlib"] = timer.seconds[question][1:]  # its own clock: the pipe is not its fault
             found.raw[f"{question}, n = {n:,}"] = rounded(times)
             columns[question] = times
     database.close()

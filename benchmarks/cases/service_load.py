@@ -183,16 +183,16 @@ class Served:
 
     def __init__(self, folder: Path, name: str, *, queries: int, workers: int) -> None:
         from holdfast import Session
-        from holdfast.service.people import People
-        from holdfast.service.tables import Tables
+        from holdfast.service.database import TokenDatabase
+        from holdfast.service.tokens import TokenStore
 
         self.data, self.ledger, self.workers = folder / "flights.parquet", folder / f"{name}.ledger", workers
         with Session(self.data, queries=queries, ledger=self.ledger) as session:
             self.rows_read = session.plan.rows_per_query
         config = folder / f"{name}.toml"
         config.write_text(f'[datasets.flights]\npath = "{self.data}"\nledger = "{self.ledger}"\n')
-        people = People(Tables(f"sqlite:///{folder / 'holdfast-people.db'}"))
-        self.tokens = [people.make(f"analyst {number}")[0] for number in range(ANALYSTS)]
+        tokens = TokenStore(TokenDatabase(f"sqlite:///{folder / 'holdfast-tokens.db'}"))
+        self.tokens = [tokens.create(f"analyst {number}")[0] for number in range(ANALYSTS)]
         self.port, self._log = free_port(), folder / f"{name}.log"
         self._command = [sys.executable, "-c", "from holdfast.cli import main; main()", "serve", "--config"]
         self._command += [str(config), "--port", str(self.port), "--workers", str(workers)]

@@ -19,10 +19,22 @@
 
 An error says the fact, then the way out. It may quote what the caller said, never what the data said. Every
 class has a `kind` (a word for programs), an HTTP `status` and an `exit_code`; facts travel as `fields`, so that
-nobody has to parse the sentence.
+nobody has to parse the sentence. As JSON, every error has one shape, which `error_json` builds.
 """
 
+import json
+from collections.abc import Mapping
 from typing import Any, ClassVar
+
+
+def error_json(message: str, *, kind: str, status: int, details: Mapping[str, object]) -> dict[str, Any]:
+    """Return the one JSON shape of an error: ok (false), error, kind, status, details.
+
+    Keeps to what JSON and UTF-8 can express, whatever the caller sent.
+    """
+    plain = json.loads(json.dumps(dict(details), default=str))
+    readable = message.encode("utf-8", "backslashreplace").decode("utf-8")
+    return {"ok": False, "error": readable, "kind": kind, "status": status, "details": plain}
 
 
 class HoldfastError(Exception):
@@ -42,6 +54,10 @@ class HoldfastError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:  # keep the fields across processes
         return _rebuild, (type(self), self.message, self.fields)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the error as JSON values: ok (false), error, kind, status, details."""
+        return error_json(self.message, kind=self.kind, status=self.status, details=self.fields)
 
 
 def _rebuild(cls: type[HoldfastError], message: str, fields: dict[str, Any]) -> HoldfastError:

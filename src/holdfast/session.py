@@ -90,7 +90,7 @@ class Session:
         self._randomness = Randomness(seed)
         self._rows: RowSource = open_rows(data)
         self._ledger: Ledger = open_ledger(
-            _beside(self._rows) if ledger is None else ledger,
+            ledger_beside(self._rows) if ledger is None else ledger,
             dataset=self._rows.name,
             fingerprint=self._rows.fingerprint,
             reproducible=self._randomness.reproducible,
@@ -217,7 +217,7 @@ class Session:
 
     def price(self, query: QueryLike | Loss | LinearLoss, kind: str = MEAN.name, **options: object) -> Price:
         """Say what a question would cost, parameters as for `ask`; reads nothing, spends nothing."""
-        return self.price_of(self.prepare(query, kind, **options))
+        return self.price_of(kind_named(kind).question(self._context, query, **options))
 
     def price_of(self, question: Question) -> Price:
         """Say what a prepared question would cost."""
@@ -226,7 +226,7 @@ class Session:
 
     def dry_run(self, query: QueryLike | Loss | LinearLoss, kind: str = MEAN.name, **options: object) -> AnyAnswer:
         """Answer from made-up rows, parameters as for `ask`: the same checks and shape, nothing read or spent."""
-        question = self.prepare(query, kind, **options)
+        question = kind_named(kind).question(self._context, query, **options)
         terms = self.plan.terms
         require_affordable(question, terms, NOTHING_SPENT)  # what could never be asked
         rng = self._randomness.generator()
@@ -348,7 +348,7 @@ class Session:
             )
 
 
-def _beside(rows: RowSource) -> Path | None:
+def ledger_beside(rows: RowSource) -> Path | None:
     """Return where the ledger of data on disk lies; None for data in memory."""
     if rows.location is None:
         return None

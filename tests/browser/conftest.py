@@ -9,7 +9,7 @@ from selenium import webdriver
 
 from serving import Running, settings, table
 
-SIZES = {"desk": (1280, 900), "phone": (390, 844)}
+SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""People at the desk, with a mouse, with a keyboard and on a phone."""
+"""The pages, used with a mouse, with a keyboard and on a phone."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -51,10 +51,10 @@ def press(browser: Chrome, label: str) -> None:
     button.click()
 
 
-def sign_in(browser: Chrome, server: Running, *, keeper: bool = False, name: str = "ana") -> None:
+def sign_in(browser: Chrome, server: Running, *, admin: bool = False, name: str = "ana") -> None:
     browser.get(server.url)
     wait(browser, lambda b: b.current_url.endswith("/sign-in"))
-    browser.find_element(By.ID, "token").send_keys(server.token(name, keeper=keeper))
+    browser.find_element(By.ID, "token").send_keys(server.token(name, admin=admin))
     press(browser, "Sign in")
     wait(browser, lambda b: text(b, "h1") == "Datasets")
 
@@ -93,8 +93,8 @@ def test_from_signing_in_to_an_answer_and_its_place_in_history(browser: Chrome, 
     fill(browser, query=question)
     wait(browser, lambda b: "1 answer of the budget" in text(b, "#price"))
     left = text(browser, "#budget")
-    press(browser, "Try on made-up rows, free")
-    wait(browser, lambda b: "Made up" in text(b, "#result"))
+    press(browser, "Try on made-up rows (free)")
+    wait(browser, lambda b: "Made-up rows" in text(b, "#result"))
     assert text(browser, "#budget") == left
     press(browser, "Ask")
     wait(browser, lambda b: "rows read" in text(b, "#result"))
@@ -133,15 +133,15 @@ def test_a_model_is_fitted_from_the_form(browser: Chrome, server: Running) -> No
     most = 5_000 + int(browser.session_id[:6], 16)  # new for each browser
     fill(browser, features=f"distance: 0 to {most}\nweekend")
     wait(browser, lambda b: "excess at most" in text(b, "#price"))
-    press(browser, "Try on made-up rows, free")
-    wait(browser, lambda b: "Made up" in text(b, "#result"))
+    press(browser, "Try on made-up rows (free)")
+    wait(browser, lambda b: "Made-up rows" in text(b, "#result"))
     assert text(browser, "#budget") == left
     press(browser, "Ask")
-    wait(browser, lambda b: "No point of the domain" in text(b, "#result") and "Made up" not in text(b, "#result"))
+    wait(browser, lambda b: "No point of the domain" in text(b, "#result") and "Made-up rows" not in text(b, "#result"))
     fitted = [name.text for name in browser.find_elements(By.CSS_SELECTOR, "#result tbody th")]
     assert fitted == ["distance", "weekend", "intercept"]
     is_sound(browser)
-    # Too dear: said with the price, and refused before anything is paid.
+    # Too expensive: shown with the price, and refused before anything is spent.
     browser.find_element(By.CSS_SELECTOR, "summary").click()
     fill(browser, iterations="90000")
     wait(browser, lambda b: "more than is left" in text(b, "#price .problem"))
@@ -164,10 +164,10 @@ def test_a_model_is_fitted_with_the_keyboard_alone(browser: Chrome, server: Runn
 
     tab_to("kind")
     ActionChains(browser).send_keys("Fit").perform()
-    words = {"target": "weekend", "features": "distance: 0 to 5000", "radius": "1"}
-    for id, said in words.items():
+    values = {"target": "weekend", "features": "distance: 0 to 5000", "radius": "1"}
+    for id, value in values.items():
         tab_to(id)
-        ActionChains(browser).send_keys(said).perform()
+        ActionChains(browser).send_keys(value).perform()
     wait(browser, lambda b: "minimum of Logistic loss of weekend" in text(b, "#price"))
     ActionChains(browser).send_keys(Keys.ENTER).perform()
     wait(browser, lambda b: "minimum of Logistic loss of weekend" in text(b, "#result"))
@@ -199,34 +199,34 @@ def test_a_wrong_token_is_refused_in_words(browser: Chrome, server: Running) -> 
 def test_the_plan_follows_what_is_moved(browser: Chrome, server: Running) -> None:
     sign_in(browser, server)
     browser.find_element(By.LINK_TEXT, "Plan").click()
-    first = wait(browser, lambda b: text(b, "#found h2"))
+    first = wait(browser, lambda b: text(b, "#plan-result h2"))
     assert first.startswith("±")
     fill(browser, rows="100000000")
-    wait(browser, lambda b: "100,000,000 rows" in text(b, "#found p"))
-    assert text(browser, "#found h2") < first
+    wait(browser, lambda b: "100,000,000 rows" in text(b, "#plan-result p"))
+    assert text(browser, "#plan-result h2") < first
     slider = browser.find_element(By.CSS_SELECTOR, "input[data-for=queries]")
     slider.send_keys(Keys.HOME)
-    wait(browser, lambda b: "can answer 1 question" in text(b, "#found p"))
+    wait(browser, lambda b: "can answer 1 question" in text(b, "#plan-result p"))
     assert browser.find_element(By.ID, "queries").get_attribute("value") == "1"
     browser.find_element(By.CSS_SELECTOR, "input[value=queries]").click()
-    wait(browser, lambda b: text(b, "#found h2").endswith("questions"))
+    wait(browser, lambda b: text(b, "#plan-result h2").endswith("questions"))
     assert not browser.find_element(By.ID, "queries").is_displayed()
-    assert len(browser.find_elements(By.CSS_SELECTOR, "#found tbody tr")) >= 5
+    assert len(browser.find_elements(By.CSS_SELECTOR, "#plan-result tbody tr")) >= 5
     is_sound(browser)
 
 
-def test_the_keeper_makes_limits_and_revokes_a_token(browser: Chrome, server: Running) -> None:
-    code = server.desk.people.link(server.desk.keeper)
+def test_the_admin_makes_limits_and_revokes_a_token(browser: Chrome, server: Running) -> None:
+    code = server.state.tokens.sign_in_link(server.state.admin)
     browser.get(f"{server.url}/sign-in?code={code}")
-    press(browser, "Sign in as keeper")
+    press(browser, "Sign in as admin")
     wait(browser, lambda b: text(b, "h1") == "Datasets")
-    browser.find_element(By.PARTIAL_LINK_TEXT, "desk").click()
+    browser.find_element(By.LINK_TEXT, "Admin").click()
     name = f"eve {browser.session_id[:6]}"
     fill(browser, name=name, quota="5")
-    press(browser, "Make token")
+    press(browser, "Create token")
     token = wait(browser, lambda b: text(b, "#new-token"))
     with server.client(token) as eve:
-        assert eve.get("/api/v1/me").json()["person"]["quota"] == 5
+        assert eve.get("/api/v1/me").json()["token"]["quota"] == 5
         field = browser.find_element(By.CSS_SELECTOR, f"[aria-label='Quota of {name}']")
         field.clear()
         field.send_keys("7", Keys.ENTER)
@@ -239,7 +239,7 @@ def test_the_keeper_makes_limits_and_revokes_a_token(browser: Chrome, server: Ru
         revoke.click()
         wait(browser, lambda b: "Revoked the token" in text(b, "[role=status]"))
         assert eve.get("/api/v1/me").status_code == 401
-    press(browser, "Verify every entry")
+    press(browser, "Verify all entries")
     wait(browser, lambda b: "Verified flights" in text(b, "[role=status]"))
     press(browser, "Sign out")
     wait(browser, lambda b: b.current_url.endswith("/sign-in"))
@@ -270,8 +270,8 @@ def test_a_question_is_asked_with_the_keyboard_alone(browser: Chrome, server: Ru
 def test_every_page_can_be_read_in_either_light(browser: Chrome, server: Running, scheme: str) -> None:
     media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
-    sign_in(browser, server, keeper=True, name="keeper")
-    for page in ("/", "/datasets/flights", "/datasets/flights/history", "/plan", "/keeper", "/nothing-here"):
+    sign_in(browser, server, admin=True, name="admin")
+    for page in ("/", "/datasets/flights", "/datasets/flights/history", "/plan", "/admin", "/nothing-here"):
         browser.get(server.url + page)
         assert browser.execute_script(_CONTRAST) == [], page
         is_sound(browser)

@@ -40,7 +40,7 @@ def asker(request: pytest.FixtureRequest, data: Path, tmp_path: Path) -> Iterato
             yield session
         return
     plan = {"queries": QUERIES["mean"], "flips": QUERIES["flip"], "ledger": str(ledger)}
-    chosen = settings(data, dataset=plan, database=f"sqlite:///{tmp_path}/people.db")
+    chosen = settings(data, dataset=plan, database=f"sqlite:///{tmp_path}/tokens.db")
     with Running(chosen) as server:
         token = server.token("ana")
         if request.param == "client":
@@ -112,7 +112,7 @@ def test_flips_under_one_key_are_tossed_once(asker: Any) -> None:
     assert asker.budget.flips_spent == spent
 
 
-def test_a_loss_is_minimised(asker: Any) -> None:
+def test_a_loss_is_minimized(asker: Any) -> None:
     loss = hf.losses.Logistic({"distance": (0, 5_000)}, target="weekend")
     answer = asker.minimize(loss, radius=1.0, iterations=2, rows_per_coordinate=50)
     assert isinstance(answer, hf.MinimumAnswer)
@@ -127,7 +127,7 @@ def test_price_reads_and_spends_nothing(asker: Any) -> None:
     left = asker.budget
     quote = asker.price("dep_delay > 15")
     assert isinstance(quote, hf.Quote)
-    assert (quote.queries, quote.cached, quote.affordable) == (1, False, True)
+    assert (quote.answers, quote.cached, quote.affordable) == (1, False, True)
     assert quote.rows_read == asker.plan.rows_per_query
     assert asker.budget == left
     asker.mean("dep_delay > 15")
@@ -148,7 +148,7 @@ def test_schema_plan_and_budget_are_the_same_objects(asker: Any) -> None:
     assert isinstance(asker.plan, hf.Plan)
     assert asker.plan.queries == QUERIES["mean"]
     assert isinstance(asker.budget, hf.Budget)
-    assert asker.budget.queries_left <= asker.budget.queries_total
+    assert asker.budget.answers_left <= asker.budget.answers_total
 
 
 def test_history_has_one_row_for_each_interval(asker: Any) -> None:
@@ -178,17 +178,17 @@ def test_a_receipt_can_be_checked_by_others(asker: Any) -> None:
         ("mean", ["dep_delay >"], {}, hf.InvalidQuery),
         ("mean", ["distance"], {}, hf.InvalidArgument),
         ("mean", ["distance"], {"within": (5, 1)}, hf.InvalidArgument),
-        ("mean", ["weekend"], {"rows_per_query": 10, "accuracy": 0.1}, hf.InvalidArgument),
+        ("mean", ["weekend"], {"rows_per_query": 10, "margin": 0.1}, hf.InvalidArgument),
         ("quantile", ["dep_delay", 1.5], {"within": (0, 1)}, hf.InvalidArgument),
         ("histogram", ["carrier"], {}, hf.InvalidArgument),
         ("flips", ["distance", 3], {}, hf.InvalidArgument),
         ("flips", ["weekend", 0], {}, hf.InvalidArgument),
         ("price", ["weekend", "median"], {}, hf.InvalidArgument),
-        ("price", ["weekend"], {"colour": 1}, hf.InvalidArgument),
+        ("price", ["weekend"], {"color": 1}, hf.InvalidArgument),
         ("receipt", [99], {}, hf.UnknownName),
     ],
 )
-def test_refusals_are_the_same_errors(
+def test_errors_are_the_same(
     asker: Any, verb: str, arguments: list[Any], options: dict[str, Any], error: type[Exception]
 ) -> None:
     before = asker.budget

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import holdfast as hf
-from holdfast.lab.demo import population
+from holdfast.lab import flights
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -23,7 +23,7 @@ def test_python_blocks_run(page, least, tmp_path, monkeypatch, capsys):
     assert len(found) >= least
     monkeypatch.chdir(tmp_path)
     if page == "README.md":  # it speaks of the reader's own file
-        population.write(tmp_path / "flights.parquet", 100_000, np.random.default_rng(5), signals=0)
+        flights.write(tmp_path / "flights.parquet", 100_000, np.random.default_rng(5), signals=0)
     names: dict[str, object] = {"__name__": "__main__"}
     for place, block in enumerate(found):
         exec(compile(block, f"{page}, block {place + 1}", "exec"), names)
@@ -35,19 +35,34 @@ def test_python_blocks_run(page, least, tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize("page", ["docs/how-to/kinds.md", "docs/how-to/plan.md", "docs/how-to/spend.md"])
 def test_how_to_blocks_run_in_a_session(page):
-    rows = population.draw(100_000, np.random.default_rng(6), signals=0)
+    rows = flights.draw(100_000, np.random.default_rng(6), signals=0)
     planned = {"mean": 50, "flip": 10} if "kinds" in page else 20
     with hf.Session(rows, queries=planned) as session:
         for block in blocks(page):
             exec(compile(block, page, "exec"), {"s": session, "hf": hf})
 
 
+def test_prices_are_those_of_the_pages_about_kinds_and_charges():
+    rows = flights.draw(100_000, np.random.default_rng(6), signals=0)
+    delay = {"query": "dep_delay", "within": (-60, 600), "q": 0.9}
+    with hf.Session(rows, queries=200) as session:
+        assert session.price("dep_delay > 15").answers == 1
+        assert session.price("dep_delay > 15", where="hour >= 18").answers == 2
+        assert session.price("carrier", "histogram", categories=["UA", "AA", "DL"]).answers == 4
+        assert session.price(kind="quantile", **delay).answers == 10
+        assert session.price(kind="quantile", where="hour >= 18", **delay).answers == 20
+        assert session.price("dep_delay > 15", rows_per_query=10 * session.plan.rows_per_query).answers == 10
+        assert session.price("dep_delay > 15", rows_per_query=1_000).answers == 1
+    with hf.Session(rows, queries={"flip": 1_000}) as session:
+        assert session.price("dep_delay > 15", "flips", count=100).answers == 100
+
+
 def test_fitting_blocks_run_in_one_session(capsys):
     pytest.importorskip("sklearn")
-    page = "docs/how-to/optimise.md"
+    page = "docs/how-to/optimize.md"
     found = blocks(page)
     assert len(found) >= 5
-    rows = population.draw(100_000, np.random.default_rng(6), signals=0)
+    rows = flights.draw(100_000, np.random.default_rng(6), signals=0)
     with hf.Session(rows, queries=200) as session:
         names: dict[str, object] = {"s": session, "hf": hf}
         for block in found:

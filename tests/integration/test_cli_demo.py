@@ -17,7 +17,7 @@ def test_the_demo_tells_its_story(tmp_path):
     done = run(tmp_path, *SMALL)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    for part in ("1. A table of 10,000 flights", "2. A tour", "3. A discovery", "● what naive means claim"):
+    for part in ("1. Data: 10,000 made-up flights", "2. A tour", "3. A discovery", "● what plain means claim"):
         assert part in done.stdout
     assert "Of its 60 intervals" in done.stdout
     assert (tmp_path / "demo-output" / "demo.png").exists()

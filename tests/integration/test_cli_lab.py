@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from holdfast.lab.demo import population
+from holdfast.lab import flights
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
 SMALL = ("--rows", 200, "--queries", 21, "--worlds", 2, "--seed", 1)
@@ -60,7 +60,7 @@ def test_selftest_of_a_plan_in_numbers(tmp_path):
 
 
 def test_selftest_of_the_plan_that_stands(tmp_path):
-    population.write(tmp_path / "flights.parquet", 20_000, np.random.default_rng(1), signals=1)
+    flights.write(tmp_path / "flights.parquet", 20_000, np.random.default_rng(1), signals=1)
     run(tmp_path, "ask", "flights.parquet", "dep_delay > 15", "--queries", 60)
     found = json.loads(run(tmp_path, "selftest", "flights.parquet", "--worlds", 2, "--json").stdout)
     assert (found["plan"]["rows"], found["questions"]) == (20_000, 60)

@@ -32,26 +32,26 @@ async def talk(client: Any) -> None:
 
     async def call(tool: str, **arguments: Any) -> dict[str, Any]:
         result = await client.call_tool(tool, arguments)
-        said: dict[str, Any] = result.structured_content
-        assert result.is_error is not said["ok"]
+        payload: dict[str, Any] = result.structured_content
+        assert result.is_error is not payload["ok"]
         assert result.content[0].text
-        return said
+        return payload
 
     columns = (await call("schema"))["columns"]
     assert [column["name"] for column in columns] == ["dep_delay", "distance", "carrier", "weekend"]
     before = await call("budget")
     priced = await call("price", query="dep_delay > 15")
-    assert priced["price"]["queries"] == 1
-    assert priced["left"] == before["left"]
+    assert priced["price"]["answers"] == 1
+    assert priced["budget"] == before["budget"]
     asked = await call("ask", query="dep_delay > 15")
     answer = asked["answer"]
     assert answer["low"] <= answer["value"] <= answer["high"]
     assert answer["cost"] > 0
-    assert asked["left"]["queries_left"] == before["left"]["queries_left"] - 1
+    assert asked["budget"]["answers_left"] == before["budget"]["answers_left"] - 1
     assert (await call("ask", query="dep_delay > 15"))["answer"]["cached"]
     shares = await call("ask", kind="histogram", query="carrier", categories=["UA", "AA"])
     assert [one["category"] for one in shares["answer"]["categories"]] == ["UA", "AA", "other"]
-    assert "questions" in (await call("plan"))["said"]
+    assert "questions" in (await call("plan"))["text"]
     assert (await call("plan", rows=1_000_000, queries=100))["plan"]["rows"] == 1_000_000
     refused = await call("ask", query="sum(dep_delay) > 1")
     assert (refused["kind"], refused["status"]) == ("invalid_query", 422)
@@ -86,7 +86,7 @@ def test_an_agent_asks_a_server_under_its_own_token(tmp_path: Path) -> None:
                 await talk(client)
 
         anyio.run(run)
-        session = running.desk.datasets.get("flights", running.desk.keeper).session
+        session = running.state.datasets.get("flights", running.state.admin).session
         assert set(session.history()["analyst"]) == {"robot"}
 
 
@@ -96,32 +96,32 @@ async def talk_at(url: str, token: str, talking: Any) -> None:
         await talking(client)
 
 
-def test_an_agent_comes_to_the_desk_like_everyone(tmp_path: Path) -> None:
+def test_an_agent_asks_at_the_servers_own_endpoint(tmp_path: Path) -> None:
     """The server's own /mcp: its tokens, its quotas, its budget."""
     with Running(settings(table(tmp_path))) as running:
         url = f"{running.url}/mcp"
         anyio.run(talk_at, url, running.token("robot"), talk)
-        session = running.desk.datasets.get("flights", running.desk.keeper).session
+        session = running.state.datasets.get("flights", running.state.admin).session
         assert set(session.history()["analyst"]) == {"robot"}
 
-        async def poor(client: Any) -> None:
+        async def no_quota(client: Any) -> None:
             free = (await client.call_tool("ask", {"query": "dep_delay > 15"})).structured_content
             assert free["answer"]["cached"]
             refused = (await client.call_tool("ask", {"query": "dep_delay > 16"})).structured_content
             assert refused["kind"] == "quota_exhausted"
 
-        async def stranger(client: Any) -> None:
+        async def no_datasets(client: Any) -> None:
             assert (await client.call_tool("budget", {})).structured_content["kind"] == "unknown_name"
             asked = (await client.call_tool("ask", {"query": "weekend", "dataset": "flights"})).structured_content
             assert asked["kind"] == "unknown_name"
 
-        anyio.run(talk_at, url, running.token("poor", quota=0), poor)
-        anyio.run(talk_at, url, running.token("stranger", datasets=[]), stranger)
+        anyio.run(talk_at, url, running.token("no quota", quota=0), no_quota)
+        anyio.run(talk_at, url, running.token("no datasets", datasets=[]), no_datasets)
         for headers in ({}, {"Authorization": "Bearer wrong"}, {"Cookie": "holdfast=x"}):
             refused = httpx.post(url, json={}, headers=headers)
             assert (refused.status_code, refused.json()["kind"]) == (401, "not_signed_in")
         counted = httpx.get(
-            f"{running.url}/metrics", headers={"Authorization": f"Bearer {running.token('k', keeper=True)}"}
+            f"{running.url}/metrics", headers={"Authorization": f"Bearer {running.token('k', admin=True)}"}
         )
         assert 'holdfast_answers_total{dataset="flights",cached="false"} 2' in counted.text
 
@@ -156,7 +156,7 @@ def test_a_file_or_a_server_but_not_both(tmp_path: Path) -> None:
     for words in ([], [str(table(tmp_path)), "--url", "http://127.0.0.1:1"]):
         run = subprocess.run([sys.executable, *COMMAND, *words], capture_output=True, text=True, env=environment())
         assert run.returncode == 2
-        assert "one of them" in run.stderr
+        assert "either files to ask or a server" in run.stderr
 
 
 @pytest.mark.parametrize("token", ["", "short"])

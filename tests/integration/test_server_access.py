@@ -1,7 +1,7 @@
-"""Who may do what: every route is walked with no token, a wrong one, an analyst's and the keeper's.
+"""Who may do what: every route is tried with no token, a wrong one, an analyst's and the admin's.
 
-What each route is open to is written here a second time, on purpose: a route that opens further, or a new one that
-nobody thought about, fails.
+The role of each route is written here a second time, on purpose: a route that opens further, or a new one that nobody
+thought about, fails.
 """
 
 import time
@@ -12,20 +12,20 @@ from typing import Any
 import httpx
 import pytest
 
-from holdfast.service.access import GuardedRoute
 from holdfast.service.app import build
-from holdfast.service.rates import Rates
+from holdfast.service.auth import GuardedRoute
+from holdfast.service.limits import RateLimiter
 from serving import Running, settings, table
 
-ANYONE, ANALYST, KEEPER = "anyone", "analyst", "keeper"
+ANYONE, ANALYST, ADMIN = "anyone", "analyst", "admin"
 ONE = "/api/v1/datasets/{name}"
-OPEN_TO = {
+ROLES = {
     ("GET", "/health"): ANYONE,
     ("GET", "/ready"): ANYONE,
     ("GET", "/api/v1/openapi.json"): ANYONE,
     ("GET", "/sign-in"): ANYONE,
     ("POST", "/sign-in"): ANYONE,
-    ("GET", "/metrics"): KEEPER,
+    ("GET", "/metrics"): ADMIN,
     ("POST", "/sign-out"): ANALYST,
     ("GET", "/"): ANALYST,
     ("GET", "/plan"): ANALYST,
@@ -34,20 +34,20 @@ OPEN_TO = {
     ("POST", "/datasets/{name}/ask"): ANALYST,
     ("POST", "/datasets/{name}/price"): ANALYST,
     ("POST", "/datasets/{name}/dry-run"): ANALYST,
-    ("GET", "/keeper"): KEEPER,
-    ("POST", "/keeper/tokens"): KEEPER,
-    ("POST", "/keeper/tokens/{id}/revoke"): KEEPER,
-    ("POST", "/keeper/tokens/{id}/quota"): KEEPER,
-    ("POST", "/keeper/datasets"): KEEPER,
-    ("POST", "/keeper/datasets/{name}/verify"): KEEPER,
+    ("GET", "/admin"): ADMIN,
+    ("POST", "/admin/tokens"): ADMIN,
+    ("POST", "/admin/tokens/{id}/revoke"): ADMIN,
+    ("POST", "/admin/tokens/{id}/quota"): ADMIN,
+    ("POST", "/admin/datasets"): ADMIN,
+    ("POST", "/admin/datasets/{name}/verify"): ADMIN,
     ("GET", "/api/v1/datasets"): ANALYST,
-    ("POST", "/api/v1/datasets"): KEEPER,
+    ("POST", "/api/v1/datasets"): ADMIN,
     ("GET", "/api/v1/me"): ANALYST,
     ("GET", "/api/v1/plan"): ANALYST,
-    ("GET", "/api/v1/tokens"): KEEPER,
-    ("POST", "/api/v1/tokens"): KEEPER,
-    ("PATCH", "/api/v1/tokens/{id}"): KEEPER,
-    ("DELETE", "/api/v1/tokens/{id}"): KEEPER,
+    ("GET", "/api/v1/tokens"): ADMIN,
+    ("POST", "/api/v1/tokens"): ADMIN,
+    ("PATCH", "/api/v1/tokens/{id}"): ADMIN,
+    ("DELETE", "/api/v1/tokens/{id}"): ADMIN,
     ("GET", ONE): ANALYST,
     ("GET", f"{ONE}/schema"): ANALYST,
     ("GET", f"{ONE}/budget"): ANALYST,
@@ -59,30 +59,30 @@ OPEN_TO = {
     ("POST", f"{ONE}/price"): ANALYST,
     ("POST", f"{ONE}/dry-run"): ANALYST,
     ("POST", f"{ONE}/batch"): ANALYST,
-    ("POST", f"{ONE}/verify"): KEEPER,
+    ("POST", f"{ONE}/verify"): ADMIN,
 }
-ROUTES = sorted(OPEN_TO)
+ROUTES = sorted(ROLES)
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     with Running(settings(table(tmp_path_factory.mktemp("access")))) as running:
-        running.desk.strangers = Rates(1e6, 10**6)  # the walk knocks often
+        running.state.failed_sign_ins = RateLimiter(1e6, 10**6)  # these tests fail to sign in often
         yield running
 
 
-def knock(server: Running, method: str, path: str, token: str | None, **more: Any) -> httpx.Response:
+def send(server: Running, method: str, path: str, token: str | None, **more: Any) -> httpx.Response:
     filled = path.format(name="flights", id="nobody", seq=0)
     with server.client(token) as client:
         return client.request(method, filled, **more)
 
 
-def is_refusal(response: httpx.Response) -> None:
-    said = response.json()
-    assert set(said) == {"ok", "error", "kind", "status", "details"}
-    assert said["ok"] is False
-    assert said["status"] == response.status_code
-    assert said["error"].endswith(".")
+def is_error(response: httpx.Response) -> None:
+    payload = response.json()
+    assert set(payload) == {"ok", "error", "kind", "status", "details"}
+    assert payload["ok"] is False
+    assert payload["status"] == response.status_code
+    assert payload["error"].endswith(".")
 
 
 def test_the_list_of_routes_is_complete(server: Running) -> None:
@@ -92,84 +92,84 @@ def test_the_list_of_routes_is_complete(server: Running) -> None:
         if isinstance(route, GuardedRoute)
         for method in route.methods
     }
-    assert served == set(OPEN_TO)
+    assert served == set(ROLES)
     others = [route.path for route in server.app.routes if not isinstance(route, GuardedRoute)]  # type: ignore[attr-defined]
-    assert others == ["/mcp", "/static"]  # the first guards itself, and is tried below
+    assert others == ["/mcp", "/static"]  # the first checks tokens itself, and is tried below
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "OPTIONS"])
 @pytest.mark.parametrize("token", [None, "hf_wrong"])
-def test_agents_that_are_strangers_are_refused(server: Running, method: str, token: str | None) -> None:
-    response = knock(server, method, "/mcp", token)
+def test_agents_without_a_token_are_refused(server: Running, method: str, token: str | None) -> None:
+    response = send(server, method, "/mcp", token)
     assert response.status_code == 401
-    is_refusal(response)
+    is_error(response)
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
 @pytest.mark.parametrize("token", [None, "hf_wrong", "hf_" + "x" * 43])
-def test_strangers_reach_only_what_is_open(server: Running, method: str, path: str, token: str | None) -> None:
-    response = knock(server, method, path, token)
-    if OPEN_TO[method, path] != ANYONE:
+def test_without_a_token_only_open_routes_respond(server: Running, method: str, path: str, token: str | None) -> None:
+    response = send(server, method, path, token)
+    if ROLES[method, path] != ANYONE:
         assert response.status_code == 401
         assert response.headers["www-authenticate"].startswith("Bearer")
-        is_refusal(response)
+        is_error(response)
     elif method == "GET":
         assert response.status_code == 200
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-def test_an_analyst_does_not_reach_what_is_the_keepers(server: Running, method: str, path: str) -> None:
-    response = knock(server, method, path, server.token("ana"))
-    if OPEN_TO[method, path] == KEEPER:
+def test_an_analyst_cannot_use_admin_routes(server: Running, method: str, path: str) -> None:
+    response = send(server, method, path, server.token("ana"))
+    if ROLES[method, path] == ADMIN:
         assert response.status_code == 403
-        is_refusal(response)
-    elif OPEN_TO[method, path] == ANALYST:
+        is_error(response)
+    elif ROLES[method, path] == ANALYST:
         assert response.status_code not in (401, 403)
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-def test_the_keeper_reaches_everything(server: Running, method: str, path: str) -> None:
-    if OPEN_TO[method, path] == ANYONE:
+def test_the_admin_can_use_every_route(server: Running, method: str, path: str) -> None:
+    if ROLES[method, path] == ANYONE:
         return
-    response = knock(server, method, path, server.token("keeper", keeper=True))
+    response = send(server, method, path, server.token("admin", admin=True))
     assert response.status_code not in (401, 403)
     if response.status_code >= 400:
-        is_refusal(response)
+        is_error(response)
 
 
-def test_a_route_that_says_nothing_about_access_cannot_be_added(server: Running) -> None:
+def test_a_route_without_a_role_cannot_be_added(server: Running) -> None:
     async def forgotten() -> dict[str, bool]:
         return {"ok": True}
 
-    with pytest.raises(TypeError, match="does not say whom it is open to"):
+    with pytest.raises(TypeError, match="does not declare a role"):
         server.app.get("/forgotten")(forgotten)
 
 
 def test_revoked_and_expired_tokens_are_refused(server: Running) -> None:
-    text, person = server.desk.people.make("leaving")
-    assert knock(server, "GET", "/api/v1/me", text).status_code == 200
-    server.desk.people.revoke(person.id)
-    assert knock(server, "GET", "/api/v1/me", text).status_code == 401
-    brief, _ = server.desk.people.make("brief", days=0.2 / 86_400)
+    secret, token = server.state.tokens.create("leaving")
+    assert send(server, "GET", "/api/v1/me", secret).status_code == 200
+    server.state.tokens.revoke(token.id)
+    assert send(server, "GET", "/api/v1/me", secret).status_code == 401
+    brief, _ = server.state.tokens.create("brief", days=0.2 / 86_400)
     time.sleep(0.25)
-    assert knock(server, "GET", "/api/v1/me", brief).status_code == 401
+    assert send(server, "GET", "/api/v1/me", brief).status_code == 401
 
 
-def test_a_token_reaches_only_its_datasets(server: Running) -> None:
+def test_a_token_allows_only_its_datasets(server: Running) -> None:
     elsewhere = server.token("bob", datasets=["other"])
-    assert knock(server, "GET", "/api/v1/datasets", elsewhere).json()["datasets"] == []
-    out_of_reach = knock(server, "GET", ONE, elsewhere)
+    assert send(server, "GET", "/api/v1/datasets", elsewhere).json()["datasets"] == []
+    forbidden = send(server, "GET", ONE, elsewhere)
     with server.client(elsewhere) as client:
         unknown = client.get("/api/v1/datasets/nothing")
-    assert out_of_reach.status_code == unknown.status_code == 404
-    assert out_of_reach.json()["error"].replace("flights", "nothing") == unknown.json()["error"]
+    assert forbidden.status_code == unknown.status_code == 404
+    assert forbidden.json()["error"].replace("flights", "nothing") == unknown.json()["error"]
 
 
 def test_tokens_are_kept_as_digests_only(server: Running, tmp_path: Path) -> None:
     text = server.token("secretive")
     with server.client(text) as client:
         client.post("/sign-in", data={"token": text}, headers={"Origin": server.url})
-    database = Path(server.desk.settings.people().removeprefix("sqlite:///"))
+    database = Path(server.state.settings.token_database.removeprefix("sqlite:///"))
     kept = b"".join(path.read_bytes() for path in database.parent.glob(database.name + "*"))
     assert b"secretive" in kept
     assert text.encode() not in kept
@@ -202,7 +202,7 @@ def test_a_cookie_from_another_page_changes_nothing(server: Running) -> None:
         ):
             asked = client.post("/datasets/flights/ask", data={"query": "dep_delay > 1"}, headers=origin)
             assert asked.status_code == 403
-            is_refusal(asked)
+            is_error(asked)
             over_api = client.post("/api/v1/datasets/flights/ask", json={"query": "dep_delay > 1"}, headers=origin)
             assert over_api.status_code == 403
         ours = client.post("/datasets/flights/ask", data={"query": "dep_delay > 1"}, headers={"Origin": server.url})
@@ -215,19 +215,19 @@ def test_nobody_is_signed_in_from_another_page(server: Running) -> None:
 
 
 def test_a_link_signs_in_once(server: Running) -> None:
-    code = server.desk.people.link(server.desk.keeper)
+    code = server.state.tokens.sign_in_link(server.state.admin)
     with server.client(Origin=server.url) as client:
         assert client.get(f"/sign-in?code={code}", headers={"Accept": "text/html"}).status_code == 200
         assert client.post("/sign-in", data={"code": code}).status_code == 303
-        assert client.get("/keeper").status_code == 200
+        assert client.get("/admin").status_code == 200
     with server.client(Origin=server.url) as client:
         assert client.post("/sign-in", data={"code": code}).status_code == 401
 
 
-def test_the_keeper_cannot_revoke_the_token_in_use(server: Running) -> None:
-    text, person = server.desk.people.make("keeper", keeper=True)
-    assert knock(server, "DELETE", f"/api/v1/tokens/{person.id}", text).status_code == 403
-    assert knock(server, "GET", "/api/v1/tokens", text).status_code == 200
+def test_the_admin_cannot_revoke_the_token_in_use(server: Running) -> None:
+    secret, token = server.state.tokens.create("admin", admin=True)
+    assert send(server, "DELETE", f"/api/v1/tokens/{token.id}", secret).status_code == 403
+    assert send(server, "GET", "/api/v1/tokens", secret).status_code == 200
 
 
 def test_every_response_carries_the_security_headers(server: Running) -> None:
@@ -241,37 +241,37 @@ def test_every_response_carries_the_security_headers(server: Running) -> None:
         assert headers["x-frame-options"] == "DENY"
 
 
-def test_who_asks_too_fast_is_told_when_to_come_back(tmp_path: Path) -> None:
+def test_too_many_requests_are_refused_with_the_time_to_wait(tmp_path: Path) -> None:
     with Running(settings(table(tmp_path), rate=1.0, burst=3)) as server:
         token, other = server.token("ana"), server.token("bob")
-        codes = [knock(server, "GET", "/api/v1/me", token).status_code for _ in range(6)]
+        codes = [send(server, "GET", "/api/v1/me", token).status_code for _ in range(6)]
         assert codes.count(200) in (3, 4)  # a token may arrive meanwhile
-        refused = knock(server, "GET", "/api/v1/me", token)
+        refused = send(server, "GET", "/api/v1/me", token)
         assert refused.status_code == 429
         assert int(refused.headers["retry-after"]) >= 1
-        is_refusal(refused)
-        assert knock(server, "GET", "/api/v1/me", other).status_code == 200
+        is_error(refused)
+        assert send(server, "GET", "/api/v1/me", other).status_code == 200
 
 
 def test_guessing_tokens_is_slowed_down(tmp_path: Path) -> None:
     with Running(settings(table(tmp_path))) as server:
-        server.desk.strangers = Rates(0.001, 5)
-        codes = [knock(server, "GET", "/api/v1/me", f"hf_guess{i}").status_code for i in range(8)]
+        server.state.failed_sign_ins = RateLimiter(0.001, 5)
+        codes = [send(server, "GET", "/api/v1/me", f"hf_guess{i}").status_code for i in range(8)]
         assert codes == [401] * 5 + [429] * 3
-        assert knock(server, "GET", "/api/v1/me", server.token("ana")).status_code == 200
+        assert send(server, "GET", "/api/v1/me", server.token("ana")).status_code == 200
 
 
 def test_metrics_can_be_opened(tmp_path: Path) -> None:
     with Running(settings(table(tmp_path), open_metrics=True)) as server:
-        text = knock(server, "GET", "/metrics", None).text
+        text = send(server, "GET", "/metrics", None).text
     assert 'holdfast_budget_left{dataset="flights"} 200' in text
 
 
-def test_built_twice_the_keeper_stays_the_same(tmp_path: Path) -> None:
+def test_built_twice_the_admin_stays_the_same(tmp_path: Path) -> None:
     chosen = settings(table(tmp_path), token_file=str(tmp_path / "token"))
-    first = build(chosen).state.desk
-    second = build(chosen).state.desk
-    assert first.keeper.id == second.keeper.id
+    first = build(chosen).state.server
+    second = build(chosen).state.server
+    assert first.admin.id == second.admin.id
     assert (tmp_path / "token").stat().st_mode & 0o077 == 0
-    for desk in (first, second):
-        desk.close()
+    for state in (first, second):
+        state.close()

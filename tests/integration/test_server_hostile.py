@@ -11,19 +11,19 @@ import pytest
 from serving import Running, settings, table
 
 API = "/api/v1/datasets/flights"
-LARGEST = 50_000
+MAX_BODY = 50_000
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    chosen = settings(table(tmp_path_factory.mktemp("hostile")), largest_body=LARGEST, slowest=2.0)
+    chosen = settings(table(tmp_path_factory.mktemp("hostile")), max_body_bytes=MAX_BODY, timeout=2.0)
     with Running(chosen) as running:
         yield running
 
 
 @pytest.fixture(autouse=True)
 def no_row_is_read(server: Running, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    session = server.desk.datasets.get("flights", server.desk.keeper).session
+    session = server.state.datasets.get("flights", server.state.admin).session
     reads: list[str] = []
     for verb in ("tally", "gather"):
         monkeypatch.setattr(type(session._rows), verb, lambda *_, **__: reads.append("read"))
@@ -34,10 +34,10 @@ def no_row_is_read(server: Running, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 def is_clear(response: Any, *statuses: int) -> None:
     assert response.status_code in (statuses or range(400, 500)), response.text
-    said = response.json()
-    assert said["ok"] is False
-    assert said["status"] == response.status_code
-    assert 0 < len(said["error"]) < 5_000
+    payload = response.json()
+    assert payload["ok"] is False
+    assert payload["status"] == response.status_code
+    assert 0 < len(payload["error"]) < 5_000
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_other_media_types_are_refused(server: Running) -> None:
 
 def test_huge_bodies_are_refused_whether_declared_or_not(server: Running) -> None:
     with server.client(server.token()) as client:
-        is_clear(client.post(f"{API}/ask", json={"query": "x" * LARGEST}), 413)
+        is_clear(client.post(f"{API}/ask", json={"query": "x" * MAX_BODY}), 413)
 
         def pieces() -> Iterator[bytes]:
             for _ in range(60):
@@ -154,7 +154,7 @@ def test_huge_bodies_are_refused_whether_declared_or_not(server: Running) -> Non
         f"{API}/history?start=%ff",
         "/api/v1/plan?rows=5&queries=1e400",
         "/api/v1/plan?rows=nan&queries=1",
-        "/api/v1/plan?rows=10&queries=10&accuracy=0.1",
+        "/api/v1/plan?rows=10&queries=10&margin=0.1",
         "/api/v1//datasets",
         "/api/v1/datasets/",
         "/api/v2/datasets",
@@ -190,7 +190,7 @@ def raw(server: Running, request: bytes, *, wait: float = 5.0) -> bytes:
         b"Authorization: Bearer " + b"x" * 5_000 + b"\r\n",
         b"Cookie: holdfast=" + b"x" * 3_000 + b"\r\n",
         b"Cookie: holdfast=\r\n",
-        b"X-Forwarded-For: 127.0.0.1\r\nX-Forwarded-User: keeper\r\n",
+        b"X-Forwarded-For: 127.0.0.1\r\nX-Forwarded-User: admin\r\n",
         b"X-HTTP-Method-Override: DELETE\r\n",
     ],
 )
@@ -210,7 +210,7 @@ def test_tricks_in_headers_do_not_let_anyone_in(server: Running, headers: bytes)
         b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 50_000 + b"\r\n",
     ],
 )
-def test_broken_requests_end_in_a_refusal_and_the_server_lives(server: Running, request_: bytes) -> None:
+def test_broken_requests_are_refused_and_the_server_lives(server: Running, request_: bytes) -> None:
     try:
         answer = raw(server, request_)
     except (ConnectionError, TimeoutError):
@@ -230,7 +230,7 @@ def test_a_slow_body_is_cut_off_and_holds_up_nobody(server: Running) -> None:
     slow = [socket.create_connection((host, int(port)), timeout=20) for _ in range(40)]
     for line in slow:
         line.sendall(head)
-    with server.client(token) as client:  # forty clients dawdle, and everyone else is served
+    with server.client(token) as client:  # forty clients are slow, and the others are served
         begin = time.monotonic()
         assert client.post(f"{API}/price", json={"query": "weekend"}).status_code == 200
         assert time.monotonic() - begin < 15  # a hang, not a speed

@@ -29,7 +29,7 @@ def free_port() -> int:
         return port
 
 
-async def ask_until_empty(url: str, token: str, number: int, answers: list[hf.Answer]) -> None:
+async def ask_until_exhausted(url: str, token: str, number: int, answers: list[hf.Answer]) -> None:
     """One analyst: asks new questions, each under its key until it is answered, until the budget is spent."""
     async with await connect_async(url, token) as data:
         for step in range(10_000):
@@ -65,10 +65,10 @@ def test_fifty_analysts_spend_one_budget_to_its_last_flip(tmp_path: Path) -> Non
         tokens = [server.token(f"analyst {number}") for number in range(ANALYSTS)]
 
         async def everyone() -> None:
-            await asyncio.gather(*(ask_until_empty(server.url, t, i, answers) for i, t in enumerate(tokens)))
+            await asyncio.gather(*(ask_until_exhausted(server.url, t, i, answers) for i, t in enumerate(tokens)))
 
         asyncio.run(everyone())
-        ledger = server.desk.datasets.get("flights", server.desk.keeper).session.ledger
+        ledger = server.state.datasets.get("flights", server.state.admin).session.ledger
         all_there_once(answers, ledger)
         assert len(answers) == ledger.spent.answers == 400
         assert (ledger.left.flips, ledger.left.intervals) == (0, 0)
@@ -86,7 +86,7 @@ def test_killed_under_load_and_started_again_nothing_is_lost(tmp_path: Path) -> 
         nonlocal kills
         running = stack.enter_context(process(*arguments, folder=tmp_path))
         text = token.read_text().strip()
-        asking = asyncio.gather(*(ask_until_empty(running.url, text, i, answers) for i in range(ANALYSTS)))
+        asking = asyncio.gather(*(ask_until_exhausted(running.url, text, i, answers) for i in range(ANALYSTS)))
         for goal in (60, 150):
             while len(answers) < goal and not asking.done():
                 await asyncio.sleep(0.01)
@@ -117,9 +117,9 @@ def test_two_servers_share_one_budget_in_postgresql(tmp_path: Path, postgres_url
         folder.mkdir()
     with process(*arguments, folder=folders[0]) as one, process(*arguments, folder=folders[1]) as two:
         token = (tmp_path / "token").read_text().strip()
-        with httpx.Client(headers={"Authorization": f"Bearer {token}"}) as keeper:
-            made = keeper.post(f"{one.url}/api/v1/tokens", json={"name": "ana", "datasets": [name], "quota": 5}).json()
-        limited = made["token"]
+        with httpx.Client(headers={"Authorization": f"Bearer {token}"}) as admin:
+            made = admin.post(f"{one.url}/api/v1/tokens", json={"name": "ana", "datasets": [name], "quota": 5}).json()
+        limited = made["secret"]
 
         async def everyone() -> None:
             with_quota = [
@@ -137,7 +137,7 @@ def test_two_servers_share_one_budget_in_postgresql(tmp_path: Path, postgres_url
             for session in with_quota:
                 await session.close()
             urls = [(one.url, two.url)[number % 2] for number in range(ANALYSTS)]
-            await asyncio.gather(*(ask_until_empty(url, token, i, answers) for i, url in enumerate(urls)))
+            await asyncio.gather(*(ask_until_exhausted(url, token, i, answers) for i, url in enumerate(urls)))
 
         asyncio.run(everyone())
     with hf.Session(hf.open(data, name=name), ledger=postgres_url) as session:
@@ -154,7 +154,7 @@ def test_several_workers_serve_one_ledger(tmp_path: Path) -> None:
         token = (tmp_path / "token").read_text().strip()
 
         async def everyone() -> None:
-            await asyncio.gather(*(ask_until_empty(server.url, token, i, answers) for i in range(10)))
+            await asyncio.gather(*(ask_until_exhausted(server.url, token, i, answers) for i in range(10)))
 
         asyncio.run(everyone())
         assert server.terminate() in (0, -15)
@@ -171,7 +171,7 @@ def test_one_command_starts_signs_in_and_stops(tmp_path: Path) -> None:
             assert browser.get("/health").json() == {"ok": True}
             assert browser.get("/ready").json() == {"ok": True}
             assert browser.post("/sign-in", data={"code": code}).status_code == 303
-            assert browser.get("/keeper").status_code == 200
+            assert browser.get("/admin").status_code == 200
             asked = browser.post("/datasets/flights/ask", data={"query": "carrier = 'UA'"})
             assert asked.json()["answer"]["seq"] == 1
         assert server.terminate() in (0, -15)
@@ -219,7 +219,7 @@ def test_settings_come_from_four_places(tmp_path: Path) -> None:
         ("prot = 1", "no setting 'prot'"),
         ("port = ", "must be a TOML file"),
         ("port = 99999", "at most the largest port"),
-        ("[datasets.x]\nqueries = 5", "says path"),
+        ("[datasets.x]\nqueries = 5", "with path"),
         ('[datasets."a/b"]\npath = "x"', "without slashes"),
         ('public_url = "ftp://x"', "public_url must be like"),
         ("rate = -1", "rate must be positive"),

@@ -28,10 +28,10 @@ def _load() -> None:
         import_module(f"holdfast.guarantees.{name}")
 
 
-GUARANTEES: "Registry[type[Guarantee[Any]]]" = Registry("guarantee", group="holdfast.guarantees", load=_load)
+GUARANTEES: "Registry[type[Guarantee]]" = Registry("guarantee", group="holdfast.guarantees", load=_load)
 
 
-def read(recorded: Mapping[str, Any], *, location: str = "the ledger") -> "Guarantee[Any]":
+def read(recorded: Mapping[str, Any], *, location: str = "the ledger") -> "Guarantee":
     """Return the guarantee whose terms a ledger's first entry records.
 
     Parameters

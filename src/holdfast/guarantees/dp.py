@@ -27,9 +27,10 @@ class NoisyTerms(Terms):
         return ceil(cost.private_cost(self.epsilon, n=self.rows))
 
 
-class Noisy(Guarantee[NoisyTerms]):
+class Noisy(Guarantee):
     """What guarantees share that promise one margin for every noisy mean."""
 
+    terms: NoisyTerms
     reads = NoisyTerms
 
     def supports(self, statistic: Statistic) -> None:
@@ -90,17 +91,8 @@ def _planned(goal: Goal, mechanism: str) -> NoisyTerms:
         return transfer.jung(on_sample, fail, eps, delta, c=c, d=d)[0]
 
     ell = min(n, goal.rows_per_query or sampled_rows(margin, n))
-    return NoisyTerms(
-        rows=n,
-        queries=k,
-        flips=0,
-        confidence=goal.confidence,
-        margin=min(1.0, margin(ell)),
-        rows_per_query=ell,
-        charge=k * ceil(cost.private_cost(eps0, n=n)),
-        mechanism=mechanism,
-        epsilon=eps0,
-    )
+    charge = k * ceil(cost.private_cost(eps0, n=n))
+    return goal.met_by(NoisyTerms, mechanism, margin=margin(ell), rows_per_query=ell, charge=charge, epsilon=eps0)
 
 
 GUARANTEES.register(DifferentialPrivacy.name, DifferentialPrivacy)

@@ -16,18 +16,21 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from math import isfinite
 from types import UnionType
-from typing import Any, ClassVar, Generic, Self, TypeVar, get_args, get_type_hints
+from typing import Any, ClassVar, Self, TypeVar, get_args, get_type_hints
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees.mathematics import cost, descent
 from holdfast.guarantees.mathematics.concentration import hoeffding_radius
-from holdfast.guarantees.release import Release
+from holdfast.guarantees.release import Release, Tally
 from holdfast.guarantees.statistic import Interval, SingleFlips, Statistic, clip
 
 MOST_DRAWS = 10**15  # rows that one answer can read: more would not make it better
 JSON = str | int | float | bool | None | list["JSON"] | dict[str, "JSON"]
 EVERYTHING: Interval = (0.0, 1.0)  # the interval that promises nothing
+
+
+OfTerms = TypeVar("OfTerms", bound="Terms")
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,29 @@ class Goal:
     def statements(self) -> int:
         """How many statements about the population must hold at once: the k of the theorems."""
         return self.queries + self.flips
+
+    def met_by(
+        self,
+        terms: type[OfTerms],
+        mechanism: str,
+        *,
+        margin: float,
+        rows_per_query: int,
+        charge: int,
+        **own: float | int | None,
+    ) -> OfTerms:
+        """Return terms of this sort for this goal."""
+        shared: dict[str, Any] = {
+            "rows": self.rows,
+            "queries": self.queries,
+            "flips": self.flips,
+            "confidence": self.confidence,
+            "margin": min(1.0, margin),
+            "rows_per_query": rows_per_query,
+            "charge": charge,
+            "mechanism": mechanism,
+        }
+        return terms(**(shared | own))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,26 +154,25 @@ class Terms:
         return cls(**read)
 
 
-OfTerms = TypeVar("OfTerms", bound=Terms)
-
-
-class Guarantee(ABC, Generic[OfTerms]):
+class Guarantee(ABC):
     """A promise about the population, by terms that stand."""
 
     name: ClassVar[str]
     version: ClassVar[int] = 1
     mechanisms: ClassVar[tuple[str, ...]]  # those that can be planned with, the usual one first
+    adaptive: ClassVar[bool] = True  # whether questions may depend on answers; "best" chooses only such guarantees
     in_order: ClassVar[bool] = False  # whether releases must follow each other as they were charged (fresh rows)
-    reads: type[OfTerms]
+    reads: ClassVar[type[Terms]]
+    terms: Terms
 
-    def __init__(self, terms: OfTerms) -> None:
+    def __init__(self, terms: Terms) -> None:
         self.terms = terms
 
     # -- planning -----------------------------------------------------------------------------------------------
 
     @classmethod
     @abstractmethod
-    def plan(cls, goal: Goal, mechanism: str) -> OfTerms | None:
+    def plan(cls, goal: Goal, mechanism: str) -> Terms | None:
         """Return the best terms for this goal; None where the guarantee does not apply."""
 
     @classmethod
@@ -265,6 +290,12 @@ class Guarantee(ABC, Generic[OfTerms]):
             f" {what}.",
             guarantee=self.name,
         )
+
+    def tally(self, release: Release) -> Tally:
+        """Return the release if it is a tally; nothing is said about others."""
+        if not isinstance(release, Tally):
+            raise self.cannot_certify(type(release).__name__)
+        return release
 
     def refuse_flips(self, statistic: Statistic) -> None:
         """Refuse single flips."""

@@ -157,9 +157,10 @@ class InformationTerms(Terms):
         return ceil(cost.private_cost(self.epsilon, n=self.rows))
 
 
-class Information(Guarantee[InformationTerms]):
+class Information(Guarantee):
     """Coins, single flips and Laplace answers in any mixture; beta enters by its inverse."""
 
+    terms: InformationTerms
     name = "information"
     mechanisms = ("coins", "laplace")
     reads = InformationTerms
@@ -280,19 +281,9 @@ def _planned_coins(goal: Goal) -> InformationTerms:
         width = float(clopper_pearson_width(ell, (beta - beta1) / k)) * n / (n - 2) + sqrt(r / (2 * n))
     else:
         width = flip_margin(n=n, r=r)
-    return InformationTerms(
-        rows=n,
-        queries=goal.queries,
-        flips=goal.flips,
-        confidence=goal.confidence,
-        margin=min(1.0, width),
-        rows_per_query=ell if goal.queries else 1,
-        charge=charge,
-        mechanism="coins",
-        beta1=beta1,
-        beta2=beta - beta1,
-        radius=r,
-    )
+    own = {"beta1": beta1, "beta2": beta - beta1, "radius": r}
+    each = ell if goal.queries else 1
+    return goal.met_by(InformationTerms, "coins", margin=width, rows_per_query=each, charge=charge, **own)
 
 
 @lru_cache(maxsize=4096)
@@ -320,20 +311,8 @@ def _planned_laplace(goal: Goal) -> InformationTerms | None:
         return sampling + laplace_radius(1 / (ell * eps), level) + sqrt(r / (2 * n))
 
     ell = min(n, goal.rows_per_query or sampled_rows(margin, n))
-    return InformationTerms(
-        rows=n,
-        queries=k,
-        flips=0,
-        confidence=goal.confidence,
-        margin=min(1.0, margin(ell)),
-        rows_per_query=ell,
-        charge=k * each,
-        mechanism="laplace",
-        beta1=beta1,
-        beta2=beta - beta1,
-        radius=r,
-        epsilon=eps0,
-    )
+    own = {"beta1": beta1, "beta2": beta - beta1, "radius": r, "epsilon": eps0}
+    return goal.met_by(InformationTerms, "laplace", margin=margin(ell), rows_per_query=ell, charge=k * each, **own)
 
 
 def _entropy(b: Vector) -> Vector:

@@ -9,7 +9,7 @@ from holdfast.errors import PlanConflict
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.guarantee import EVERYTHING, Goal, Guarantee, Terms, around, ratio, refuse_noise
 from holdfast.guarantees.mathematics import cost, sizes
-from holdfast.guarantees.release import NoisyMeans, Release, Tally
+from holdfast.guarantees.release import NoisyMeans, Release
 from holdfast.guarantees.statistic import Interval, Statistic
 
 MOST_ROWS = 10**15
@@ -30,9 +30,10 @@ class PaperTerms(Terms):
         return ceil(cost.private_cost(self.epsilon, n=self.rows))
 
 
-class Paper(Guarantee[PaperTerms]):
+class Paper(Guarantee):
     """Statistical queries by sampled rows and Laplace noise; counting queries and single flips by coins."""
 
+    terms: PaperTerms
     name = "paper"
     mechanisms = ("laplace", "coins")
     reads = PaperTerms
@@ -69,11 +70,9 @@ class Paper(Guarantee[PaperTerms]):
         """± the margin, for the averages the paper promises; nothing for others."""
         if isinstance(release, NoisyMeans):
             return around(release.means[part], self.terms.margin + release.grid)
-        if not isinstance(release, Tally):
-            raise self.cannot_certify(type(release).__name__)
         if release.draws != self.terms.rows_per_query or self.terms.flips:
             return EVERYTHING  # the paper promises the expectation of a flip, and averages of its own length
-        return around(release.count(part) / release.draws, self.terms.margin)
+        return around(self.tally(release).count(part) / release.draws, self.terms.margin)
 
     def group(self, release: Release) -> Interval:
         """The range of the ratio of two noisy means."""
@@ -120,17 +119,9 @@ def _planned_laplace(goal: Goal) -> PaperTerms | None:
     if alpha is None:
         return None
     size = sizes.a1(alpha, goal.beta, goal.queries)
-    return PaperTerms(
-        rows=goal.rows,
-        queries=goal.queries,
-        flips=0,
-        confidence=goal.confidence,
-        margin=alpha,
-        rows_per_query=goal.rows_per_query or size.ell,
-        charge=goal.queries * ceil(cost.private_cost(size.epsilon_per_query, n=goal.rows)),
-        mechanism="laplace",
-        epsilon=size.epsilon_per_query,
-    )
+    ell, epsilon = goal.rows_per_query or size.ell, size.epsilon_per_query
+    charge = goal.queries * ceil(cost.private_cost(epsilon, n=goal.rows))
+    return goal.met_by(PaperTerms, "laplace", margin=alpha, rows_per_query=ell, charge=charge, epsilon=epsilon)
 
 
 @lru_cache(maxsize=4096)
@@ -148,17 +139,7 @@ def _planned_coins(goal: Goal) -> PaperTerms | None:
     else:
         size = sizes.cq_by_scq(alpha, goal.beta, goal.queries)
         ell, mass, charge = size.ell, size.flip, goal.queries * size.ell
-    return PaperTerms(
-        rows=goal.rows,
-        queries=goal.queries,
-        flips=goal.flips,
-        confidence=goal.confidence,
-        margin=alpha,
-        rows_per_query=ell,
-        charge=charge,
-        mechanism="coins",
-        mass=mass,
-    )
+    return goal.met_by(PaperTerms, "coins", margin=alpha, rows_per_query=ell, charge=charge, mass=mass)
 
 
 _PLANNERS: dict[str, Callable[[Goal], PaperTerms | None]] = {"laplace": _planned_laplace, "coins": _planned_coins}

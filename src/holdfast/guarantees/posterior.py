@@ -21,7 +21,7 @@ from holdfast.guarantees.mathematics import debias as coins
 from holdfast.guarantees.mathematics.concentration import SAFE, clopper_pearson, clopper_pearson_width
 from holdfast.guarantees.mathematics.search import Vector, zoom
 from holdfast.guarantees.mathematics.theorem import theorem
-from holdfast.guarantees.release import Release, Tally
+from holdfast.guarantees.release import Release
 from holdfast.guarantees.statistic import Interval, Statistic
 
 MOST_MASS = 0.16  # so that a group, with three outcomes, is still at most half noise
@@ -186,9 +186,10 @@ class PosteriorTerms(Terms):
     chi: float | None
 
 
-class Posterior(Guarantee[PosteriorTerms]):
+class Posterior(Guarantee):
     """Coins with a planned extra mass; the failure probability enters by its logarithm."""
 
+    terms: PosteriorTerms
     name = "posterior"
     mechanisms = ("coins",)
     reads = PosteriorTerms
@@ -223,23 +224,15 @@ class Posterior(Guarantee[PosteriorTerms]):
 
     def share(self, release: Release, part: int) -> Interval:
         """By `outcome_interval`."""
-        if not isinstance(release, Tally):
-            raise self.cannot_certify(type(release).__name__)
-        return outcome_interval(
-            release.count(part),
-            release.draws,
-            outcomes=len(release.counts),
-            mass=self.terms.mass,
-            chi=self._chi,
-            level=self._level,
-        )
+        tally, mass = self.tally(release), self.terms.mass
+        count, outcomes = tally.count(part), len(tally.counts)
+        return outcome_interval(count, tally.draws, outcomes=outcomes, mass=mass, chi=self._chi, level=self._level)
 
     def group(self, release: Release) -> Interval:
         """By `group_interval`."""
-        if not isinstance(release, Tally):
-            raise self.cannot_certify(type(release).__name__)
-        _, zeros, ones = release.counts
-        return group_interval(ones, zeros + ones, release.draws, mass=self.terms.mass, chi=self._chi, level=self._level)
+        mass = self.terms.mass
+        _, zeros, ones = self.tally(release).counts
+        return group_interval(ones, zeros + ones, release.draws, mass=mass, chi=self._chi, level=self._level)
 
     @cached_property
     def coin_mass(self) -> float:
@@ -277,20 +270,9 @@ def _planned(goal: Goal, mechanism: str) -> PosteriorTerms:
     a, beta1 = float(np.exp(log_a)), float(expit(logit)) * beta
     widening = chi(n, k * ell, a, beta1)
     width = float(clopper_pearson_width(ell, level(beta - beta1, k=k)))
-    return PosteriorTerms(
-        rows=n,
-        queries=k,
-        flips=0,
-        confidence=goal.confidence,
-        margin=min(1.0, width / (1 - 2 * a) + sqrt(widening) / 2),
-        rows_per_query=ell,
-        charge=k * ell,
-        mechanism=mechanism,
-        mass=a,
-        beta1=beta1,
-        beta2=beta - beta1,
-        chi=None if widening == inf else widening,
-    )
+    margin_reached = width / (1 - 2 * a) + sqrt(widening) / 2
+    own = {"mass": a, "beta1": beta1, "beta2": beta - beta1, "chi": None if widening == inf else widening}
+    return goal.met_by(PosteriorTerms, mechanism, margin=margin_reached, rows_per_query=ell, charge=k * ell, **own)
 
 
 GUARANTEES.register(Posterior.name, Posterior)

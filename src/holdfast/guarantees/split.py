@@ -19,9 +19,10 @@ class SplitTerms(Terms):
     order: int | None = None
 
 
-class Split(Guarantee[SplitTerms]):
+class Split(Guarantee):
     """Every row answers one question: nothing that was learned before says anything about it."""
 
+    terms: SplitTerms
     name = "split"
     mechanisms = ("fresh_rows",)
     in_order = True  # the charge says which rows are used up
@@ -37,16 +38,8 @@ class Split(Guarantee[SplitTerms]):
         if goal.flips or goal.rows < goal.queries:
             return None
         ell = min(goal.rows_per_query or goal.rows, goal.rows // goal.queries)
-        return SplitTerms(
-            rows=goal.rows,
-            queries=goal.queries,
-            flips=0,
-            confidence=goal.confidence,
-            margin=min(1.0, hoeffding_radius(ell, goal.beta / goal.queries)),
-            rows_per_query=ell,
-            charge=goal.rows,
-            mechanism=mechanism,
-        )
+        margin = hoeffding_radius(ell, goal.beta / goal.queries)
+        return goal.met_by(SplitTerms, mechanism, margin=margin, rows_per_query=ell, charge=goal.rows)
 
     def begin(self, secret: int) -> Self:
         """Fix the order of the rows."""

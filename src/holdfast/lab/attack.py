@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from holdfast import check
 from holdfast.errors import BudgetExhausted
-from holdfast.guarantees.plan import Plan
+from holdfast.guarantees.plan import Plan, write_margin
 from holdfast.lab.analysts import ANALYSTS, Analyst
 from holdfast.lab.baselines import Naive, Releaser
 from holdfast.lab.contenders import Contender, contender, converse
@@ -274,7 +274,7 @@ class AttackReport:
             )
         return (
             f"{self.mechanism} against {self.analyst}: in {count - (self.broken or 0)} of {count} worlds every answer"
-            f" was within ±{self.promised:.4f} of the population; {100 * self.confidence:g} % were promised."
+            f" was within {write_margin(self.promised)} of the population; {100 * self.confidence:g} % were promised."
         )
 
     def to_dict(self) -> dict[str, Any]:

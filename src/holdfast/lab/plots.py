@@ -234,7 +234,7 @@ def demo_picture(discovery: "Discovery", path: Path, *, rows: int) -> None:
     axes.text(1.01, real, "truth", color=GRAY, va="center", transform=axes.get_yaxis_transform())
     axes.set_xlabel(f"questions asked about the same {rows:,} rows")
     axes.set_ylabel("rows the rule gets right, %")
-    axes.set_title("A rule found in pure noise: claimed and true accuracy", loc="left")
+    axes.set_title("A rule found in pure noise: what is claimed, and the truth", loc="left")
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path)

@@ -11,7 +11,7 @@ from typing import Any
 from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics.concentration import clopper_pearson
-from holdfast.guarantees.plan import Plan
+from holdfast.guarantees.plan import Plan, write_margin
 from holdfast.lab.analysts import Analyst, HillClimber, WeightedAttack
 from holdfast.lab.attack import Progress, in_parallel, run_world, world_seeds
 from holdfast.lab.contenders import Contender, PlanContender
@@ -59,7 +59,7 @@ class SelfTest:
             f" ({100 * (1 - self.plan.confidence):g} % of worlds may fail; with 95 % confidence at most"
             f" {100 * self.failure_at_most:.1f} % do). The {self.analyst} analyst asked {self.questions:,} questions in"
             f" each world; the largest error was {self.largest_error:.4f}, the promised margin is"
-            f" {self.plan.margin:.4f}."
+            f" {write_margin(self.plan.margin)}."
         )
 
     def to_dict(self) -> dict[str, Any]:

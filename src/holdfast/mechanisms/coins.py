@@ -14,7 +14,6 @@ noise is involved. A guarantee charges c-1 for a draw.
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Self
 
 import numpy as np
 from numpy.random import Generator
@@ -41,9 +40,9 @@ class Coins:
         check.at_most("1/2", 0.5, mass=self.mass)
 
     @classmethod
-    def under(cls, guarantee: Guarantee[Any], draws: int, start: int) -> Self:
+    def under(cls, guarantee: Guarantee, draws: int, start: int) -> "Coins":
         """Return coins with the guarantee's mass."""
-        return _coins(cls, draws, guarantee.coin_mass)
+        return _coins(draws, guarantee.coin_mass)
 
     @staticmethod
     def rows_read(statistic: Statistic, draws: int) -> int:
@@ -59,8 +58,8 @@ class Coins:
 
 
 @lru_cache(maxsize=1024)
-def _coins(cls: type[Coins], draws: int, mass: float) -> Any:
-    return cls(draws=draws, mass=mass)  # checked once: most answers use the same
+def _coins(draws: int, mass: float) -> Coins:
+    return Coins(draws=draws, mass=mass)  # checked once: most answers use the same
 
 
 def bits(release: Tally, rng: Generator) -> list[int]:

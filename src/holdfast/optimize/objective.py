@@ -206,7 +206,7 @@ class LossAt(ObjectiveQuery):
         """The l2 term."""
         return self.objective.l2 / 2 * float(self.point @ self.point)
 
-    @property
+    @cached_property
     def bounds(self) -> Interval:
         """The range of the loss at this point."""
         low, high = self.objective.values_at(self.point)

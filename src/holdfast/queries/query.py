@@ -17,6 +17,7 @@ told which part and which of its draws every row answers.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,6 @@ class Query(ABC):
     """A question about one row, checked against the schema."""
 
     parts: int = 1
-    bounds: tuple[float, float] = (0.0, 1.0)  # the declared range of a mean
 
     @property
     @abstractmethod
@@ -50,6 +50,11 @@ class Query(ABC):
     @abstractmethod
     def text(self) -> str:
         """How the question reads, for people."""
+
+    @cached_property
+    def bounds(self) -> tuple[float, float]:
+        """The declared range of a mean; (0, 1) for shares and histograms."""
+        return 0.0, 1.0
 
     @property
     def identity(self) -> str | None:

@@ -9,10 +9,11 @@ agents are all made from its signature.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from inspect import signature
+from re import sub
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from numpy.random import Generator
@@ -51,7 +52,7 @@ class Drawing:
 
     source: RowSource
     rng: Generator
-    guarantee: Guarantee[Any]
+    guarantee: Guarantee
     start: int = 0
     most_draws: int | None = None  # a dry run draws no more than this from its made-up rows
 
@@ -74,7 +75,7 @@ class Drawing:
         return self.certify(query, self.release(query, draws))
 
 
-def mechanism_of(guarantee: Guarantee[Any]) -> type[Mechanism]:
+def mechanism_of(guarantee: Guarantee) -> type[Mechanism]:
     """Return the mechanism of the guarantee's terms."""
     name: str = guarantee.terms.mechanism
     try:
@@ -118,7 +119,7 @@ class Question:
 class Context:
     """What a question is built against: the guarantee that stands and the schema of the data."""
 
-    guarantee: Guarantee[Any]
+    guarantee: Guarantee
     schema: Schema
     _costs: dict[tuple[object, int], tuple[Cost, int]] = field(default_factory=dict, init=False, repr=False)
     _margins: dict[int, float] = field(default_factory=dict, init=False, repr=False)
@@ -203,21 +204,24 @@ class Kind(Generic[P, A]):
         try:
             return self.build(context, *args, **options)
         except TypeError:
-            self._bind(*args, **options)
+            self.check_options(args, options)
             raise
 
-    def _bind(self, *args: object, **options: object) -> None:
-        """Raise InvalidArgument if the arguments do not fit the signature."""
+    def check_options(
+        self, args: Sequence[object], options: Mapping[str, object], spell: Callable[[str], str] = repr
+    ) -> None:
+        """Raise InvalidArgument if the arguments do not fit the signature; `spell` writes a name as the caller does."""
         known = [option.name for option in self.options]
         for name in options:
             if name not in known:
                 near = get_close_matches(name, known, n=1)
-                hint = f" Did you mean {near[0]!r}?" if near else f" It has: {', '.join(known)}."
-                raise InvalidArgument(f"{self.name} has no option {name!r}.{hint}", name=name)
+                hint = f" Did you mean {spell(near[0])}?" if near else f" It has: {', '.join(map(spell, known))}."
+                raise InvalidArgument(f"{self.name} has no option {spell(name)}.{hint}", name=name)
         try:
             signature(self.build).bind(None, *args, **options)
         except TypeError as wrong:
-            raise InvalidArgument(f"{self.name} cannot be asked this way: {wrong}.", name="options") from None
+            reason = sub(r"'(\w+)'", lambda match: spell(match[1]), str(wrong))
+            raise InvalidArgument(f"{self.name} cannot be asked this way: {reason}.", name="options") from None
 
     def read(self, result: Mapping[str, Any], record: Record) -> A:
         """Rebuild an answer from its JSON."""
@@ -226,7 +230,7 @@ class Kind(Generic[P, A]):
     def to_json(self, values: Mapping[str, object]) -> dict[str, Any]:
         """Write subject and options as JSON; what is None is left out, what does not travel is refused."""
         forms = {option.name: option.form for option in self.options}
-        self._bind(**values)
+        self.check_options((), values)
         return {"kind": self.name} | {
             name: forms[name].to_json(name, value) for name, value in values.items() if value is not None
         }
@@ -234,7 +238,7 @@ class Kind(Generic[P, A]):
     def from_json(self, values: Mapping[str, object]) -> dict[str, Any]:
         """Read subject and options from JSON."""
         forms = {option.name: option.form for option in self.options}
-        self._bind(**values)
+        self.check_options((), values)
         return {name: forms[name].from_json(value) for name, value in values.items() if value is not None}
 
 

@@ -31,7 +31,7 @@ class AsksLater(Protocol):
 def verb(kind: Kind[P, A]) -> Callable[Concatenate[Any, P], A]:
     """Return the method that asks questions of this kind."""
 
-    def ask(self: Asks, *args: P.args, **options: P.kwargs) -> A:
+    def ask(self: Asks, /, *args: P.args, **options: P.kwargs) -> A:
         return self.ask_kind(kind, args, options)
 
     return _dressed(ask, kind)
@@ -40,7 +40,7 @@ def verb(kind: Kind[P, A]) -> Callable[Concatenate[Any, P], A]:
 def async_verb(kind: Kind[P, A]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, A]]:
     """Return the method that asks questions of this kind, to be awaited."""
 
-    async def ask(self: AsksLater, *args: P.args, **options: P.kwargs) -> A:
+    async def ask(self: AsksLater, /, *args: P.args, **options: P.kwargs) -> A:
         return await self.ask_kind(kind, args, options)
 
     return _dressed(ask, kind)

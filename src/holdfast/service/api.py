@@ -1,10 +1,11 @@
-"""The routes under /api/v1 for whoever holds a token.
+"""The routes under /api/v1 that every token may use; those of the admin are in `admin`.
 
-Every route is a few lines: who asks, which dataset, one verb of the session, plain JSON. The work runs in a thread, so
-a slow disk holds up nobody else.
+Every route is a few lines: the token, the dataset, one verb of the session, plain JSON. The work runs in a thread, so a
+slow disk delays no other request.
 """
 
 import json
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Header, Path, Query
@@ -15,241 +16,237 @@ from starlette.responses import Response
 from holdfast.history import history_frame
 from holdfast.planning import plan as make_plan
 from holdfast.planning.present import sentence
-from holdfast.service.access import GuardedRoute, Handler, open_to, person_of
-from holdfast.service.datasets import Served
-from holdfast.service.desk import Desk, desk_of, in_thread
-from holdfast.service.settings import LONGEST_NAME
-from holdfast.service.shapes import WHOLE, Ask, Asked, Batch, BatchOut, Failed, Name, Priced, Said
+from holdfast.service.auth import GuardedRoute, Handler, allow, token_of
+from holdfast.service.datasets import ServedDataset
+from holdfast.service.schemas import MAX_INTEGER, AskIn, AskOut, BatchIn, BatchOut, ErrorOut, Name, OkOut, PriceOut
+from holdfast.service.settings import MAX_NAME_LENGTH
+from holdfast.service.state import in_thread, state_of
 
 V1 = "/api/v1"
-LONGEST_PAGE = 1_000
-NameInPath = Annotated[Name, Path(description="A dataset that your token reaches.")]
+MAX_PAGE = 1_000
+NameInPath = Annotated[Name, Path(description="A dataset that your token allows.")]
 KeyHeader = Annotated[
     str | None,
-    Header(alias="Idempotency-Key", max_length=200, description="A new text for each request; a retry repeats it."),
+    Header(alias="Idempotency-Key", max_length=200, description="A new key for each request; a retry repeats it."),
 ]
-_PROBLEMS = {
-    400: "The request cannot be read",
-    401: "No token, or one that is not known",
-    403: "Not for this token",
+_ERRORS = {
+    400: "The request could not be read",
+    401: "No token, or an unknown one",
+    403: "Not allowed for this token",
     404: "No such dataset, column or entry",
     409: "The budget or a quota cannot pay, or the plan forbids it",
     413: "Too large",
-    422: "Not a question that may be asked",
-    429: "Too fast",
-    503: "The ledger or the data cannot be reached just now",
+    422: "Not a valid question",
+    429: "Too many requests",
+    503: "The ledger or the data is unavailable",
 }
 
 
-def replies(model: Any, *statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Describe what a route says: its success, and the failures that can happen there."""
+def responses(model: Any, *statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Describe the responses of a route: its success, and the errors that can happen there."""
     usual = (400, 401, 404, 413, 422, 429, 503)
-    failures: dict[int | str, dict[str, Any]] = {
-        s: {"model": Failed, "description": _PROBLEMS[s]} for s in sorted({*usual, *statuses})
+    errors: dict[int | str, dict[str, Any]] = {
+        status: {"model": ErrorOut, "description": _ERRORS[status]} for status in sorted({*usual, *statuses})
     }
-    return {200: {"model": model}, **failures}
+    return {200: {"model": model}, **errors}
 
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
-def answered(said: dict[str, Any]) -> Response:
-    """Say it."""
-    return Response(_encode(said), media_type="application/json")
+def json_response(payload: dict[str, Any]) -> Response:
+    """Return compact JSON."""
+    return Response(_encode(payload), media_type="application/json")
 
 
-@open_to("analyst")
+async def _look(request: Request, name: str, look: Callable[[ServedDataset], dict[str, Any]]) -> Response:
+    """Respond with what `look` returns for the dataset."""
+    state, token = state_of(request), token_of(request)
+    found = await in_thread(state, lambda: look(state.datasets.get(name, token)))
+    return json_response({"ok": True, "dataset": name} | found)
+
+
+@allow("analyst")
 async def datasets(request: Request) -> Response:
-    """List the datasets your token reaches."""
-    desk, person = desk_of(request), person_of(request)
-
-    def look() -> dict[str, Any]:
-        return {"ok": True, "datasets": [served.overview() for served in desk.datasets.visible(person)]}
-
-    return answered(await in_thread(desk, look))
+    """List the datasets your token allows."""
+    state, token = state_of(request), token_of(request)
+    found = await in_thread(state, lambda: [served.overview() for served in state.datasets.visible(token)])
+    return json_response({"ok": True, "datasets": found})
 
 
-@open_to("analyst")
+@allow("analyst")
 async def me(request: Request) -> Response:
-    """Say who you are, what you may ask and what is left of your quota."""
-    desk, person = desk_of(request), person_of(request)
+    """Return your token without its secret, and what is left for it in each dataset."""
+    state, token = state_of(request), token_of(request)
 
     def look() -> dict[str, Any]:
-        left = {served.name: desk.asking.left(served, person) for served in desk.datasets.visible(person)}
-        return {"ok": True, "person": person.to_dict(), "left": left}
+        return {served.name: state.service.left(served, token) for served in state.datasets.visible(token)}
 
-    return answered(await in_thread(desk, look))
+    return json_response({"ok": True, "token": token.to_dict(), "left": await in_thread(state, look)})
 
 
-@open_to("analyst")
+@allow("analyst")
 async def dataset(request: Request, name: NameInPath) -> Response:
-    """Show one dataset: its guarantee in a sentence, plan, budget and ledger head."""
+    """Return one dataset: its guarantee as a sentence, plan, budget and ledger head."""
     return await _look(request, name, lambda served: served.overview())
 
 
-@open_to("analyst")
+@allow("analyst")
 async def schema(request: Request, name: NameInPath) -> Response:
     """List the columns: names, types and declared bounds. Never values."""
     return await _look(request, name, lambda served: {"columns": served.schema()})
 
 
-@open_to("analyst")
+@allow("analyst")
 async def budget(request: Request, name: NameInPath) -> Response:
-    """Say what is left to ask."""
+    """Return what is left of the budget."""
 
-    def look(desk: Desk, served: Served) -> dict[str, Any]:
-        left = served.session.budget
-        return {"budget": left.to_dict(), "said": str(left), "left": desk.asking.left(served, person_of(request))}
+    def look(served: ServedDataset) -> dict[str, Any]:
+        found, left = served.session.budget, state_of(request).service.left(served, token_of(request))
+        return {"budget": found.to_dict(), "text": str(found), "left": left}
 
-    return await _look(request, name, lambda served: look(desk_of(request), served))
-
-
-@open_to("analyst")
-async def standing_plan(request: Request, name: NameInPath) -> Response:
-    """Show the plan that stands."""
-    return await _look(request, name, lambda served: {"plan": served.session.plan.to_dict(), "said": served.sentence()})
+    return await _look(request, name, look)
 
 
-@open_to("analyst")
+@allow("analyst")
+async def dataset_plan(request: Request, name: NameInPath) -> Response:
+    """Return the plan of the dataset."""
+    return await _look(request, name, lambda served: {"plan": served.session.plan.to_dict(), "text": served.sentence()})
+
+
+@allow("analyst")
 async def head(request: Request, name: NameInPath) -> Response:
-    """Return the newest entry's number and hash: publish it, and nobody can rewrite what lies before."""
+    """Return the number and hash of the newest entry: once published, no earlier entry can be rewritten."""
 
-    def look(served: Served) -> dict[str, Any]:
+    def look(served: ServedDataset) -> dict[str, Any]:
         newest = served.session.ledger.head
         return {"head": {"seq": newest.seq, "hash": newest.hash}}
 
     return await _look(request, name, look)
 
 
-@open_to("analyst")
+@allow("analyst")
 async def receipt(
-    request: Request, name: NameInPath, seq: Annotated[int, Path(ge=0, le=WHOLE, description="An entry's number.")]
+    request: Request,
+    name: NameInPath,
+    seq: Annotated[int, Path(ge=0, le=MAX_INTEGER, description="The number of an entry.")],
 ) -> Response:
     """Return the proof that an answer is in the ledger."""
     return await _look(request, name, lambda served: {"receipt": served.session.receipt(seq).to_dict()})
 
 
-@open_to("analyst")
+@allow("analyst")
 async def history(
     request: Request,
     name: NameInPath,
-    start: Annotated[int, Query(ge=1, le=WHOLE, description="The first entry's number.")] = 1,
-    limit: Annotated[int, Query(ge=1, le=LONGEST_PAGE, description="How many entries.")] = 100,
+    start: Annotated[int, Query(ge=1, le=MAX_INTEGER, description="The number of the first entry.")] = 1,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE, description="How many entries.")] = 100,
 ) -> Response:
-    """Page through every answer so far, whoever asked; one row for each interval."""
-    return await _look(request, name, lambda served: history_page(served, start, limit))
+    """Page through all answers so far, of all analysts; one row for each interval."""
+
+    def look(served: ServedDataset) -> dict[str, Any]:
+        entries = list(served.session.ledger.entries(start, limit))
+        newest = served.session.ledger.head.seq
+        following = entries[-1].seq + 1 if entries and entries[-1].seq < newest else None
+        return {"rows": history_frame(entries).to_dicts(), "next": following, "entries": newest}
+
+    return await _look(request, name, look)
 
 
-def history_page(served: Served, start: int, limit: int) -> dict[str, Any]:
-    """Return some entries, and where the next page starts."""
-    entries = list(served.session.ledger.entries(start, limit))
-    newest = served.session.ledger.head.seq
-    following = entries[-1].seq + 1 if entries and entries[-1].seq < newest else None
-    return {"rows": history_frame(entries).to_dicts(), "next": following, "entries": newest}
-
-
-@open_to("analyst")
-async def ask(request: Request, name: NameInPath, ask: Ask, key: KeyHeader = None) -> Response:
-    """Ask one question. The answer is in the ledger before it is sent; asked before, it is free."""
-    desk, person = desk_of(request), person_of(request)
+@allow("analyst")
+async def ask(request: Request, name: NameInPath, ask: AskIn, key: KeyHeader = None) -> Response:
+    """Ask one question. The answer is committed to the ledger before it is sent; a repeated question is free."""
+    state, token = state_of(request), token_of(request)
 
     def act() -> dict[str, Any]:
-        said = desk.asking.ask(desk.datasets.get(name, person), person, ask, key)
-        desk.count(said)
-        return said
+        response = state.service.ask(state.datasets.get(name, token), token, ask, key)
+        state.count(response)
+        return response
 
-    return answered(await in_thread(desk, act))
+    return json_response(await in_thread(state, act))
 
 
 class AskRoute(GuardedRoute):
-    """The route every answer passes: a question that is as declared is read in one step.
+    """The route of every answer: a valid question is parsed in one step, without FastAPI's overhead.
 
-    Anything else goes the long way, where FastAPI finds and words what is wrong with it.
+    Anything else is left to FastAPI, which reports what is wrong with it.
     """
 
     async def serve(self, request: Request, inner: Handler) -> Response:
-        """Answer whoever was let in."""
+        """Respond to an authorized request."""
         name, headers = request.path_params["name"], request.headers
-        if headers.get("content-type") != "application/json" or len(name) > LONGEST_NAME:
+        if headers.get("content-type") != "application/json" or len(name) > MAX_NAME_LENGTH:
             return await inner(request)
         try:
-            question = Ask.model_validate_json(await request.body())
+            question = AskIn.model_validate_json(await request.body())
         except ValidationError:
             return await inner(request)
         return await ask(request, name, question, headers.get("idempotency-key"))
 
 
-@open_to("analyst")
-async def price(request: Request, name: NameInPath, ask: Ask) -> Response:
-    """Say what a question would cost. Reads nothing, spends nothing."""
-    desk, person = desk_of(request), person_of(request)
-    return answered(await in_thread(desk, lambda: desk.asking.price(desk.datasets.get(name, person), person, ask)))
+@allow("analyst")
+async def price(request: Request, name: NameInPath, ask: AskIn) -> Response:
+    """Return the price of a question. Reads nothing, spends nothing."""
+    return await _look(request, name, lambda served: state_of(request).service.price(served, token_of(request), ask))
 
 
-@open_to("analyst")
-async def dry_run(request: Request, name: NameInPath, ask: Ask) -> Response:
-    """Answer from made-up rows: the same checks and shape. Reads nothing, spends nothing."""
-    desk, person = desk_of(request), person_of(request)
-    return answered(await in_thread(desk, lambda: desk.asking.dry_run(desk.datasets.get(name, person), person, ask)))
+@allow("analyst")
+async def dry_run(request: Request, name: NameInPath, ask: AskIn) -> Response:
+    """Answer from made-up rows, with the same checks and the same shape. Reads nothing, spends nothing."""
+    return await _look(request, name, lambda served: state_of(request).service.dry_run(served, token_of(request), ask))
 
 
-@open_to("analyst")
-async def batch(request: Request, name: NameInPath, batch: Batch, key: KeyHeader = None) -> Response:
-    """Ask several questions in order; each is answered or refused by itself."""
-    desk, person = desk_of(request), person_of(request)
-    desk.rates.take(person.id, len(batch.asks) - 1)
+@allow("analyst")
+async def batch(request: Request, name: NameInPath, batch: BatchIn, key: KeyHeader = None) -> Response:
+    """Ask several questions in order; each is answered or refused on its own."""
+    state, token = state_of(request), token_of(request)
+    state.rate_limits.take(token.id, len(batch.asks) - 1)
 
     def act() -> dict[str, Any]:
-        said = desk.asking.batch(desk.datasets.get(name, person), person, batch, key)
-        for one in said["results"]:
-            desk.count(one)
-        return said
+        response = state.service.batch(state.datasets.get(name, token), token, batch, key)
+        for result in response["results"]:
+            state.count(result)
+        return response
 
-    return answered(await in_thread(desk, act))
+    return json_response(await in_thread(state, act))
 
 
-@open_to("analyst")
-async def explore(
+@allow("analyst")
+async def explore_plans(
     request: Request,
     rows: Annotated[int | None, Query(ge=2, le=10**12)] = None,
     queries: Annotated[int | None, Query(ge=1, le=10**9)] = None,
-    accuracy: Annotated[float | None, Query(gt=0, lt=1, allow_inf_nan=False)] = None,
+    margin: Annotated[float | None, Query(gt=0, lt=1, allow_inf_nan=False)] = None,
     confidence: Annotated[float, Query(gt=0, lt=1, allow_inf_nan=False)] = 0.95,
 ) -> Response:
-    """Say what is possible: give two of rows, queries and accuracy, and every guarantee is compared on the third."""
-    said = await in_thread(desk_of(request), lambda: explored(rows, queries, accuracy, confidence))
-    return answered({"ok": True, **said})
+    """Plan from two of rows, queries and margin; all guarantees are compared on the third."""
+    found = await in_thread(state_of(request), lambda: compare_plans(rows, queries, margin, confidence))
+    return json_response({"ok": True, **found})
 
 
-def explored(rows: int | None, queries: int | None, accuracy: float | None, confidence: float) -> dict[str, Any]:
-    """Return the plan, its sentence and every alternative."""
-    found = make_plan(rows=rows, queries=queries, accuracy=accuracy, confidence=confidence)
+def compare_plans(rows: int | None, queries: int | None, margin: float | None, confidence: float) -> dict[str, Any]:
+    """Return the plan, its sentence and all alternatives."""
+    found = make_plan(rows=rows, queries=queries, margin=margin, confidence=confidence)
     others = [{name: getattr(one, name) for name in one.__dataclass_fields__} for one in found.alternatives]
-    return {"plan": found.to_dict(), "said": sentence(found), "alternatives": others}
+    return {"plan": found.to_dict(), "text": sentence(found), "alternatives": others}
 
 
-async def _look(request: Request, name: str, look: Any) -> Response:
-    desk, person = desk_of(request), person_of(request)
-    said = await in_thread(desk, lambda: look(desk.datasets.get(name, person)))
-    return answered({"ok": True, "dataset": name} | said)
-
-
-def add(app: FastAPI) -> None:
+def add_routes(app: FastAPI) -> None:
     """Add every route."""
     one = f"{V1}/datasets/{{name}}"
     app.router.add_api_route(  # first: routes are tried in this order
-        f"{one}/ask", ask, methods=["POST"], responses=replies(Asked, 409), route_class_override=AskRoute
+        f"{one}/ask", ask, methods=["POST"], responses=responses(AskOut, 409), route_class_override=AskRoute
     )
-    app.get(f"{V1}/datasets", responses=replies(Said))(datasets)
-    app.get(f"{V1}/me", responses=replies(Said))(me)
-    app.get(f"{V1}/plan", responses=replies(Said))(explore)
-    app.get(one, responses=replies(Said))(dataset)
-    app.get(f"{one}/schema", responses=replies(Said))(schema)
-    app.get(f"{one}/budget", responses=replies(Said))(budget)
-    app.get(f"{one}/plan", responses=replies(Said))(standing_plan)
-    app.get(f"{one}/head", responses=replies(Said))(head)
-    app.get(f"{one}/history", responses=replies(Said))(history)
-    app.get(f"{one}/receipts/{{seq}}", responses=replies(Said))(receipt)
-    app.post(f"{one}/price", responses=replies(Priced, 409))(price)
-    app.post(f"{one}/dry-run", responses=replies(Asked, 409))(dry_run)
-    app.post(f"{one}/batch", responses=replies(BatchOut, 409))(batch)
+    app.get(f"{V1}/datasets", responses=responses(OkOut))(datasets)
+    app.get(f"{V1}/me", responses=responses(OkOut))(me)
+    app.get(f"{V1}/plan", responses=responses(OkOut))(explore_plans)
+    app.get(one, responses=responses(OkOut))(dataset)
+    app.get(f"{one}/schema", responses=responses(OkOut))(schema)
+    app.get(f"{one}/budget", responses=responses(OkOut))(budget)
+    app.get(f"{one}/plan", responses=responses(OkOut))(dataset_plan)
+    app.get(f"{one}/head", responses=responses(OkOut))(head)
+    app.get(f"{one}/history", responses=responses(OkOut))(history)
+    app.get(f"{one}/receipts/{{seq}}", responses=responses(OkOut))(receipt)
+    app.post(f"{one}/price", responses=responses(PriceOut, 409))(price)
+    app.post(f"{one}/dry-run", responses=responses(AskOut, 409))(dry_run)
+    app.post(f"{one}/batch", responses=responses(BatchOut, 409))(batch)

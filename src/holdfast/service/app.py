@@ -1,13 +1,15 @@
-"""The pieces put together: `build(settings)` is the application."""
+"""The application, `build(settings)`, and the process that runs it, `serve`."""
 
 import gc
 import os
-from collections.abc import AsyncIterator
+import socket
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import uvicorn
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -16,50 +18,54 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from holdfast import __version__
-from holdfast.errors import HoldfastError
-from holdfast.service import api, failures, keeping, logs, pages
-from holdfast.service.access import GuardedRoute, open_to
-from holdfast.service.desk import Desk, desk_of, in_thread
-from holdfast.service.limits import Limits
+from holdfast.errors import HoldfastError, InvalidArgument
+from holdfast.service import admin, api, pages
+from holdfast.service.auth import GuardedRoute, allow
+from holdfast.service.errors import ProtocolError, error_headers, error_payload, invalid_request
+from holdfast.service.limits import RequestLimits
+from holdfast.service.monitoring import flush_logs, log_error, log_event, start_logging
 from holdfast.service.settings import Settings
+from holdfast.service.state import ServerState, in_thread, state_of
 
 if TYPE_CHECKING:
-    from holdfast.service.agents import Agents
+    from holdfast.service.mcp import McpEndpoint
 
-SETTINGS = "HOLDFAST_SETTINGS_JSON"  # how worker processes learn what the first one was told
+WORKER_SETTINGS = "HOLDFAST_SETTINGS_JSON"  # passes the settings on to worker processes
 STATIC = Path(__file__).parent / "static"
+SHUTDOWN_SECONDS = 10  # for requests in progress when the server is stopped
+MAX_CONNECTIONS = 1_000
 
 
 def build(settings: Settings) -> FastAPI:
-    """Return the application; datasets are open when this returns."""
-    desk = Desk(settings)
-    agents = _agents(desk)
+    """Return the application; its datasets are open when this returns."""
+    state = ServerState(settings)
+    mcp = _mcp_endpoint(state)
 
     @asynccontextmanager
-    async def life(app: FastAPI) -> AsyncIterator[None]:
-        logs.say("start", version=__version__, datasets=desk.datasets.names())
-        async with agents.open() if agents is not None else nullcontext():
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        log_event("start", version=__version__, datasets=state.datasets.names())
+        async with mcp.open() if mcp is not None else nullcontext():
             yield
-        desk.close()
-        logs.say("stop")
-        logs.flush()
+        state.close()
+        log_event("stop")
+        flush_logs()
 
     app = FastAPI(
         title="holdfast",
         version=__version__,
         description="Ask one dataset many questions; every answer holds for the population.",
-        lifespan=life,
-        docs_url=None,  # FastAPI's own pages load scripts from elsewhere
+        lifespan=lifespan,
+        docs_url=None,  # FastAPI's own pages load scripts from other sites
         redoc_url=None,
         openapi_url=None,
         redirect_slashes=False,
         separate_input_output_schemas=False,
     )
-    app.state.desk = desk
+    app.state.server = state
     app.router.route_class = GuardedRoute
-    api.add(app)
-    keeping.add(app)
-    pages.add(app)
+    api.add_routes(app)
+    admin.add_routes(app)
+    pages.add_routes(app)
     for path, endpoint in (
         ("/health", health),
         ("/ready", ready),
@@ -67,84 +73,74 @@ def build(settings: Settings) -> FastAPI:
         (f"{api.V1}/openapi.json", description),
     ):
         app.get(path, include_in_schema=False)(endpoint)
-    if agents is not None:
-        app.router.routes.append(agents.route())
+    if mcp is not None:
+        app.router.routes.append(mcp.route())
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
-    for kind in (HoldfastError, RequestValidationError, HTTPException, failures.Failure):
-        app.add_exception_handler(kind, refuse)
-    app.add_middleware(Limits, settings=settings, metrics=desk.metrics, refuse=refuse)
+    for error in (HoldfastError, RequestValidationError, HTTPException, ProtocolError):
+        app.add_exception_handler(error, handle_error)
+    app.add_middleware(RequestLimits, settings=settings, metrics=state.metrics, handle_error=handle_error)
     _describe_tokens(app)
     return app
 
 
-def _agents(desk: Desk) -> "Agents | None":
-    """Return the door for agents, if the package it is made of is installed."""
+def _mcp_endpoint(state: ServerState) -> "McpEndpoint | None":
+    """Return the endpoint for agents, if the package it needs is installed."""
     if find_spec("mcp") is None:
         return None
-    from holdfast.service.agents import Agents
+    from holdfast.service.mcp import McpEndpoint
 
-    return Agents(desk)
-
-
-def from_environment() -> FastAPI:
-    """Return the application of a worker process."""
-    logs.begin()
-    app = build(Settings.from_json(os.environ[SETTINGS]))
-    settle()
-    return app
+    return McpEndpoint(state)
 
 
-def settle() -> None:
-    """What is here by now stays: looking through it for garbage would hold up everyone for a tenth of a second."""
-    gc.collect()
-    gc.freeze()
-
-
-@open_to("anyone")
+@allow("anyone")
 async def health() -> Response:
-    """Say that the process lives."""
+    """Report that the process is alive."""
     return JSONResponse({"ok": True})
 
 
-@open_to("anyone")
+@allow("anyone")
 async def ready(request: Request) -> Response:
-    """Say that every ledger and the database of tokens can be reached."""
-    desk = desk_of(request)
-    await in_thread(desk, desk.ready)
+    """Report that all ledgers and the token database can be reached."""
+    state = state_of(request)
+    await in_thread(state, state.check_ready)
     return JSONResponse({"ok": True})
 
 
-@open_to("watcher")
+@allow("metrics")
 async def metrics(request: Request) -> Response:
-    """Counts for Prometheus; with the keeper's token, unless the settings open them to anyone."""
-    desk = desk_of(request)
-    text = await in_thread(desk, lambda: desk.metrics.text(desk.budgets()))
+    """Return metrics for Prometheus; requires an admin token, unless the settings open them to anyone."""
+    state = state_of(request)
+    text = await in_thread(state, lambda: state.metrics.text(state.budgets()))
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
 
-@open_to("anyone")
+@allow("anyone")
 async def description(request: Request) -> Response:
     """Describe the API in OpenAPI."""
     return JSONResponse(request.app.openapi())
 
 
-async def refuse(request: Request, error: Exception) -> Response:
-    """Answer every failure in the one shape; for people as a page."""
-    said = failures.shape(error)
-    if said["status"] >= 500:
-        logs.complain("failure", error, id=getattr(request.state, "request_id", None), kind=said["kind"])
+async def handle_error(request: Request, error: Exception) -> Response:
+    """Return any error in the one shape; to a browser as a page."""
+    if isinstance(error, RequestValidationError):
+        error = invalid_request(error.errors())
+    elif isinstance(error, HTTPException):
+        error = ProtocolError(error.status_code, message=str(error.detail), headers=error.headers)
+    payload, headers = error_payload(error), error_headers(error)
+    if payload["status"] >= 500:
+        log_error("failure", error, id=getattr(request.state, "request_id", None), kind=payload["kind"])
     if pages.wants_page(request):
-        return pages.refusal(request, said, failures.headers(error))
-    return JSONResponse(said, status_code=said["status"], headers=failures.headers(error))
+        return pages.show_error(request, payload, headers)
+    return JSONResponse(payload, status_code=payload["status"], headers=headers)
 
 
 def _describe_tokens(app: FastAPI) -> None:
-    """Say in the description that every route wants a token."""
-    plain = app.openapi
+    """Add to the OpenAPI description that every route requires a token."""
+    generate = app.openapi
 
     def with_tokens() -> dict[str, Any]:
         if app.openapi_schema is None:
-            described = plain()
+            described = generate()
             described["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
             described["security"] = [{"token": []}]
             described["components"]["schemas"].pop("HTTPValidationError", None)
@@ -153,3 +149,68 @@ def _describe_tokens(app: FastAPI) -> None:
         return app.openapi_schema
 
     app.openapi = with_tokens  # type: ignore[method-assign]
+
+
+# -- the process ----------------------------------------------------------------------------------------------------
+
+
+def serve(settings: Settings, announce: Callable[[str, str], None]) -> None:
+    """Serve until SIGINT or SIGTERM. `announce` receives the address and the admin's one-time sign-in link."""
+    listening = _bind(settings)
+    start_logging()
+    port = listening.getsockname()[1]
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    address = settings.public_url or f"http://{host}:{port}"
+    app = build(settings)
+    state: ServerState = app.state.server
+    announce(address, f"{address}/sign-in?code={state.tokens.sign_in_link(state.admin)}")
+    options: dict[str, Any] = {
+        "access_log": False,
+        "log_level": "warning",
+        "timeout_graceful_shutdown": SHUTDOWN_SECONDS,
+        "timeout_keep_alive": 30,
+        "limit_concurrency": MAX_CONNECTIONS,
+        "server_header": False,
+        "date_header": True,
+        "proxy_headers": settings.public_url is not None,
+    }
+    if settings.workers == 1:
+        _freeze_garbage()
+        uvicorn.Server(uvicorn.Config(app, **options)).run(sockets=[listening])
+        return
+    state.close()
+    os.environ[WORKER_SETTINGS] = settings.to_json()
+    config = uvicorn.Config("holdfast.service.app:worker", factory=True, workers=settings.workers, **options)
+    from uvicorn.supervisors import Multiprocess
+
+    Multiprocess(config, sockets=[listening]).run()
+
+
+def worker() -> FastAPI:
+    """Return the application of a worker process."""
+    start_logging()
+    app = build(Settings.from_json(os.environ[WORKER_SETTINGS]))
+    _freeze_garbage()
+    return app
+
+
+def _freeze_garbage() -> None:
+    """Exempt what exists by now from garbage collection, which would pause all requests for a tenth of a second."""
+    gc.collect()
+    gc.freeze()
+
+
+def _bind(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((settings.host, settings.port))
+    except OSError as error:
+        listening.close()
+        raise InvalidArgument(
+            f"port must be free; {settings.host}:{settings.port} is not ({error.strerror}). Choose one with --port.",
+            name="port",
+        ) from None
+    listening.set_inheritable(True)
+    return listening

@@ -1,4 +1,4 @@
-"""Small drawings as SVG. Colours come from the style sheet, so they follow dark mode; words say what they show."""
+"""Small SVG charts. Colors come from the style sheet, so they follow dark mode; labels say what they show."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ WIDTH, HEIGHT, EDGE = 640, 220, 34
 
 
 def number(x: float) -> str:
-    """Write a number in at most five digits."""
+    """Format a number with at most five digits."""
     return f"{x:,.0f}" if abs(x) >= 10_000 else f"{x:.4g}"
 
 
@@ -20,17 +20,17 @@ def interval_bar(answer: Mapping[str, Any]) -> Markup:
     first, last = answer["bounds"]
     span = (last - first) or 1.0
     low, value, high = (300 * (answer[name] - first) / span for name in ("low", "value", "high"))
-    words = f"{number(answer['value'])}, between {number(answer['low'])} and {number(answer['high'])}"
+    label = f"{number(answer['value'])}, between {number(answer['low'])} and {number(answer['high'])}"
     return Markup(
         '<svg class="bar" viewBox="-2 0 304 16" preserveAspectRatio="none" role="img" aria-label="{}">'
         '<rect class="track" x="0" y="7" width="300" height="2"/>'
         '<rect class="range" x="{:.2f}" y="3" width="{:.2f}" height="10" rx="2"/>'
         '<rect class="value" x="{:.2f}" y="0" width="2" height="16"/></svg>'
-    ).format(words, low, max(1.5, high - low), value - 1)
+    ).format(label, low, max(1.5, high - low), value - 1)
 
 
 def gauge(left: int, total: int) -> Markup:
-    """Draw how much of the budget is left."""
+    """Draw the share of the budget that is left."""
     share = left / total if total else 0.0
     return Markup(
         '<svg class="gauge" viewBox="0 0 300 14" preserveAspectRatio="none" role="img"'
@@ -40,7 +40,7 @@ def gauge(left: int, total: int) -> Markup:
 
 
 def answers_over_time(points: Sequence[Mapping[str, Any]]) -> Markup:
-    """Draw every interval in the order it was given, as a share of its declared bounds."""
+    """Draw every interval in order, as a share of its declared bounds."""
     if not points:
         return Markup('<p class="empty">No answers yet.</p>')
     step = (WIDTH - 2 * EDGE) / max(1, len(points))
@@ -50,7 +50,7 @@ def answers_over_time(points: Sequence[Mapping[str, Any]]) -> Markup:
 
     marks = [
         Markup(
-            '<g><title>no. {}: {} = {} [{}, {}]</title><line class="range" x1="{x:.1f}" x2="{x:.1f}" y1="{:.1f}"'
+            '<g><title>#{}: {} = {} [{}, {}]</title><line class="range" x1="{x:.1f}" x2="{x:.1f}" y1="{:.1f}"'
             ' y2="{:.1f}"/><circle class="value" cx="{x:.1f}" cy="{:.1f}" r="2.5"/></g>'
         ).format(
             point["seq"],
@@ -68,14 +68,14 @@ def answers_over_time(points: Sequence[Mapping[str, Any]]) -> Markup:
     grid = [
         Markup(
             '<line class="grid" x1="{}" x2="{}" y1="{y:.1f}" y2="{y:.1f}"/><text x="{}" y="{t:.1f}">{}</text>'
-        ).format(EDGE, WIDTH - EDGE, 4, words, y=y(share), t=y(share) + 4)
-        for share, words in ((0.0, "low"), (0.5, ""), (1.0, "high"))
+        ).format(EDGE, WIDTH - EDGE, 4, label, y=y(share), t=y(share) + 4)
+        for share, label in ((0.0, "low"), (0.5, ""), (1.0, "high"))
     ]
     first, last = points[0]["seq"], points[-1]["seq"]
     return Markup(
         '<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="Answers {} to {} with their intervals, as shares'
-        ' of their declared bounds; the table below has the numbers">{}{}<text x="{}" y="{}">no. {}</text>'
-        '<text x="{}" y="{}" text-anchor="end">no. {}</text></svg>'
+        ' of their declared bounds; the table below has the numbers">{}{}<text x="{}" y="{}">#{}</text>'
+        '<text x="{}" y="{}" text-anchor="end">#{}</text></svg>'
     ).format(
         WIDTH,
         HEIGHT,
@@ -92,12 +92,12 @@ def answers_over_time(points: Sequence[Mapping[str, Any]]) -> Markup:
     )
 
 
-def accuracies(alternatives: Sequence[Mapping[str, Any]]) -> Markup:
-    """Draw the error of every guarantee that reaches the goal, as bars: shorter is better."""
-    drawn = [one for one in alternatives if one["accuracy"] is not None]
-    if not drawn:
+def margins(alternatives: Sequence[Mapping[str, Any]]) -> Markup:
+    """Draw the margin of every guarantee that reaches the goal, as bars: shorter is better."""
+    reached = [one for one in alternatives if one["margin"] is not None]
+    if not reached:
         return Markup("")
-    height = 24 * len(drawn) + 8
+    height = 24 * len(reached) + 8
     bars = [
         Markup(
             '<text x="0" y="{t}">{} {}</text><rect class="{}" x="190" y="{y}" width="{:.1f}" height="14" rx="2"/>'
@@ -106,15 +106,15 @@ def accuracies(alternatives: Sequence[Mapping[str, Any]]) -> Markup:
             one["guarantee"],
             one["mechanism"],
             "chosen" if one["note"] == "this plan" else "other",
-            max(1.0, 350 * min(1.0, one["accuracy"])),
-            196 + max(1.0, 350 * min(1.0, one["accuracy"])),
-            plus_minus(one["accuracy"]),
+            max(1.0, 350 * min(1.0, one["margin"])),
+            196 + max(1.0, 350 * min(1.0, one["margin"])),
+            plus_minus(one["margin"]),
             y=24 * place + 4,
             t=24 * place + 16,
         )
-        for place, one in enumerate(drawn)
+        for place, one in enumerate(reached)
     ]
     return Markup(
-        '<svg class="chart bars" viewBox="0 0 640 {}" role="img" aria-label="Error of every guarantee;'
+        '<svg class="chart bars" viewBox="0 0 640 {}" role="img" aria-label="Margin of every guarantee;'
         ' the table has the numbers">{}</svg>'
     ).format(height, Markup("").join(bars))

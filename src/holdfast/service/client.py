@@ -3,36 +3,44 @@
     data = hf.connect("https://data.example.org", token="hf_...")
     data.mean("dep_delay > 15")
 
-Every question carries an idempotency key, so one whose answer got lost on the way is sent again and charged once.
-`connect_async` gives the same verbs to be awaited. Errors are those of the library, rebuilt from what the server said.
+Every question carries an idempotency key, so one whose answer got lost is sent again and charged once.
+`connect_async` offers the same verbs to be awaited. Errors are those of the library, rebuilt from the response.
 """
 
 import asyncio
+import random
 import time
+import uuid
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
+from urllib.parse import quote
 
 from holdfast.answer import Answer, AnyAnswer, FlipsAnswer, HistogramAnswer, MinimumAnswer
 from holdfast.budget import Budget, Quote
+from holdfast.errors import HoldfastError, InvalidArgument, MissingExtra, UnknownName
+from holdfast.history import SCHEMA
 from holdfast.ledger import Head, Receipt
 from holdfast.planning import Plan
-from holdfast.schema import Schema
-from holdfast.service import wire
+from holdfast.schema import Column, Schema, Type
+from holdfast.service.errors import not_holdfast, unreachable
 
 if TYPE_CHECKING:
     import httpx
     import polars as pl
 
-PAGE = 1_000
+PAGE_SIZE = 1_000
+MAX_ATTEMPTS, FIRST_WAIT, MAX_WAIT = 6, 0.1, 5.0  # seconds
+RETRIED = (429, 502, 503, 504)  # statuses worth another attempt
 
 
 def connect(url: str, token: str, *, dataset: str | None = None, timeout: float = 60.0) -> "RemoteSession":
-    """Return a session on a server. `dataset` may be left out if the token reaches only one."""
-    line = wire.needed_httpx().Client(**wire.line_options(url, token, timeout))
+    """Return a session on a server. `dataset` may be omitted if the token allows only one."""
+    http = _httpx().Client(**_http_options(url, token, timeout))
     try:
-        return RemoteSession(line, dataset)
+        return RemoteSession(http, dataset)
     except BaseException:
-        line.close()
+        http.close()
         raise
 
 
@@ -40,28 +48,28 @@ async def connect_async(
     url: str, token: str, *, dataset: str | None = None, timeout: float = 60.0
 ) -> "AsyncRemoteSession":
     """Return a session on a server whose verbs are awaited."""
-    session = AsyncRemoteSession(wire.needed_httpx().AsyncClient(**wire.line_options(url, token, timeout)), dataset)
+    session = AsyncRemoteSession(_httpx().AsyncClient(**_http_options(url, token, timeout)), dataset)
     try:
-        await session.choose()
+        await session.choose_dataset()
     except BaseException:
         await session.close()
         raise
     return session
 
 
-def datasets_at(url: str, token: str, *, timeout: float = 60.0) -> list[str]:
-    """Return the names of the datasets that a token reaches."""
-    with wire.needed_httpx().Client(**wire.line_options(url, token, timeout)) as line:
-        said = wire.succeeded(wire.read(line.get("datasets")))
-    return [str(one["name"]) for one in said["datasets"]]
+def list_datasets(url: str, token: str, *, timeout: float = 60.0) -> list[str]:
+    """Return the names of the datasets that a token allows."""
+    with _httpx().Client(**_http_options(url, token, timeout)) as http:
+        payload = _require_ok(_read(http.get("datasets")))
+    return [str(one["name"]) for one in payload["datasets"]]
 
 
 class RemoteSession:
     """A dataset on a server. The verbs, answers and errors are those of `Session`."""
 
-    def __init__(self, line: "httpx.Client", dataset: str | None) -> None:
-        self._line = line
-        self.dataset = wire.chosen(self._send("GET", "datasets"), dataset)
+    def __init__(self, http: "httpx.Client", dataset: str | None) -> None:
+        self._http = http
+        self.dataset = _choose(self._send("GET", "datasets"), dataset)
 
     def mean(
         self,
@@ -70,11 +78,11 @@ class RemoteSession:
         within: tuple[float, float] | None = None,
         where: str | None = None,
         rows_per_query: int | None = None,
-        accuracy: float | None = None,
+        margin: float | None = None,
     ) -> Answer:
         """Return a share, or the mean of a number declared `within` bounds; see `Session.mean`."""
         options: dict[str, Any] = {"within": within, "where": where}
-        options |= {"rows_per_query": rows_per_query, "accuracy": accuracy}
+        options |= {"rows_per_query": rows_per_query, "margin": margin}
         return cast(Answer, self.ask(query, "mean", **options))
 
     def histogram(
@@ -104,33 +112,32 @@ class RemoteSession:
 
     def ask(self, query: Any, kind: str = "mean", *, retry_key: str | None = None, **options: Any) -> AnyAnswer:
         """Ask by kind; see `Session.ask`."""
-        said = self._send(
-            "POST", self._path("ask"), wire.question(kind, query, options), key=retry_key or wire.new_key()
-        )
-        return wire.answer_of(said["answer"])
+        body, key = question_json(kind, query, options), retry_key or _new_key()
+        return answer_from_json(self._send("POST", self._path("ask"), body, key)["answer"])
 
     def price(self, query: Any, kind: str = "mean", **options: Any) -> Quote:
-        """Say what a question would cost; reads nothing, spends nothing."""
-        return Quote(**self._send("POST", self._path("price"), wire.question(kind, query, options))["price"])
+        """Return what a question would cost; reads nothing, spends nothing."""
+        return Quote(**self._send("POST", self._path("price"), question_json(kind, query, options))["price"])
 
     def dry_run(self, query: Any, kind: str = "mean", **options: Any) -> AnyAnswer:
         """Answer from made-up rows; reads nothing, spends nothing."""
-        return wire.answer_of(self._send("POST", self._path("dry-run"), wire.question(kind, query, options))["answer"])
+        body = question_json(kind, query, options)
+        return answer_from_json(self._send("POST", self._path("dry-run"), body)["answer"])
 
     @property
     def budget(self) -> Budget:
-        """What is left to ask, for everyone together."""
+        """What is left to ask, for all analysts together."""
         return Budget(**self._send("GET", self._path("budget"))["budget"])
 
     @property
     def plan(self) -> Plan:
-        """The plan that stands."""
+        """The plan of the dataset."""
         return Plan.from_dict(self._send("GET", self._path("plan"))["plan"])
 
     @property
     def schema(self) -> Schema:
         """Column names and types. Never values."""
-        return wire.schema_of(self._send("GET", self._path("schema")))
+        return _schema(self._send("GET", self._path("schema")))
 
     @property
     def head(self) -> Head:
@@ -139,21 +146,21 @@ class RemoteSession:
 
     def receipt(self, answer: Answer | HistogramAnswer | int) -> Receipt:
         """Return the proof that an answer is in the ledger."""
-        return Receipt.from_dict(self._send("GET", self._path(f"receipts/{wire.seq_of(answer)}"))["receipt"])
+        return Receipt.from_dict(self._send("GET", self._path(f"receipts/{_seq(answer)}"))["receipt"])
 
     def history(self) -> "pl.DataFrame":
-        """Return every answer so far, whoever asked, as a frame."""
+        """Return all answers so far, of all analysts, as a frame."""
         rows: list[dict[str, Any]] = []
         start: int | None = 1
         while start is not None:
-            page = self._send("GET", self._path(f"history?start={start}&limit={PAGE}"))
+            page = self._send("GET", self._path(f"history?start={start}&limit={PAGE_SIZE}"))
             rows += page["rows"]
             start = page["next"]
-        return wire.frame_of(rows)
+        return _history(rows)
 
     def close(self) -> None:
-        """Let go of the connection."""
-        self._line.close()
+        """Close the connection."""
+        self._http.close()
 
     def __enter__(self) -> Self:
         return self
@@ -164,36 +171,36 @@ class RemoteSession:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Session on {self.dataset} at {self._line.base_url}: {self.budget}."
+        return f"Session on {self.dataset} at {self._http.base_url}: {self.budget}."
 
     def _path(self, what: str) -> str:
-        return wire.path_of(self.dataset, what)
+        return f"datasets/{quote(self.dataset, safe='')}/{what}"
 
     def _send(self, method: str, path: str, body: Any = None, key: str | None = None) -> dict[str, Any]:
-        httpx, attempt = wire.needed_httpx(), 0
+        httpx, attempt = _httpx(), 0
         while True:
             attempt += 1
             try:
-                said = wire.read(self._line.request(method, path, json=body, headers=wire.headers(key)))
+                payload = _read(self._http.request(method, path, json=body, headers=_headers(key)))
             except httpx.TransportError as error:
-                said = wire.unreachable(error)
-            wait = wire.wait_before(said, attempt)
+                payload = unreachable(error)
+            wait = _retry_delay(payload, attempt)
             if wait is None:
-                return wire.succeeded(said)
+                return _require_ok(payload)
             time.sleep(wait)
 
 
 class AsyncRemoteSession:
-    """The same, to be awaited: `await data.mean(...)`, `await data.budget()`."""
+    """The same verbs to be awaited: `await data.mean(...)`, `await data.budget()`."""
 
-    def __init__(self, line: "httpx.AsyncClient", dataset: str | None) -> None:
-        self._line = line
-        self._wanted = dataset
+    def __init__(self, http: "httpx.AsyncClient", dataset: str | None) -> None:
+        self._http = http
+        self._requested = dataset
         self.dataset = dataset or ""
 
-    async def choose(self) -> None:
-        """Look which datasets the token reaches, and settle on one."""
-        self.dataset = wire.chosen(await self._send("GET", "datasets"), self._wanted)
+    async def choose_dataset(self) -> None:
+        """Find out which datasets the token allows, and choose one."""
+        self.dataset = _choose(await self._send("GET", "datasets"), self._requested)
 
     async def mean(self, query: str, **options: Any) -> Answer:
         """Return a share or a bounded mean; options as `Session.mean`."""
@@ -221,32 +228,29 @@ class AsyncRemoteSession:
 
     async def ask(self, query: Any, kind: str = "mean", *, retry_key: str | None = None, **options: Any) -> AnyAnswer:
         """Ask by kind."""
-        body = wire.question(kind, query, options)
-        return wire.answer_of(
-            (await self._send("POST", self._path("ask"), body, key=retry_key or wire.new_key()))["answer"]
-        )
+        body, key = question_json(kind, query, options), retry_key or _new_key()
+        return answer_from_json((await self._send("POST", self._path("ask"), body, key))["answer"])
 
     async def price(self, query: Any, kind: str = "mean", **options: Any) -> Quote:
-        """Say what a question would cost."""
-        return Quote(**(await self._send("POST", self._path("price"), wire.question(kind, query, options)))["price"])
+        """Return what a question would cost."""
+        return Quote(**(await self._send("POST", self._path("price"), question_json(kind, query, options)))["price"])
 
     async def dry_run(self, query: Any, kind: str = "mean", **options: Any) -> AnyAnswer:
         """Answer from made-up rows."""
-        return wire.answer_of(
-            (await self._send("POST", self._path("dry-run"), wire.question(kind, query, options)))["answer"]
-        )
+        body = question_json(kind, query, options)
+        return answer_from_json((await self._send("POST", self._path("dry-run"), body))["answer"])
 
     async def budget(self) -> Budget:
         """Return what is left to ask."""
         return Budget(**(await self._send("GET", self._path("budget")))["budget"])
 
     async def plan(self) -> Plan:
-        """Return the plan that stands."""
+        """Return the plan of the dataset."""
         return Plan.from_dict((await self._send("GET", self._path("plan")))["plan"])
 
     async def schema(self) -> Schema:
         """Return column names and types."""
-        return wire.schema_of(await self._send("GET", self._path("schema")))
+        return _schema(await self._send("GET", self._path("schema")))
 
     async def head(self) -> Head:
         """Return the ledger's newest entry."""
@@ -254,21 +258,21 @@ class AsyncRemoteSession:
 
     async def receipt(self, answer: Answer | HistogramAnswer | int) -> Receipt:
         """Return the proof that an answer is in the ledger."""
-        return Receipt.from_dict((await self._send("GET", self._path(f"receipts/{wire.seq_of(answer)}")))["receipt"])
+        return Receipt.from_dict((await self._send("GET", self._path(f"receipts/{_seq(answer)}")))["receipt"])
 
     async def history(self) -> "pl.DataFrame":
-        """Return every answer so far as a frame."""
+        """Return all answers so far as a frame."""
         rows: list[dict[str, Any]] = []
         start: int | None = 1
         while start is not None:
-            page = await self._send("GET", self._path(f"history?start={start}&limit={PAGE}"))
+            page = await self._send("GET", self._path(f"history?start={start}&limit={PAGE_SIZE}"))
             rows += page["rows"]
             start = page["next"]
-        return wire.frame_of(rows)
+        return _history(rows)
 
     async def close(self) -> None:
-        """Let go of the connection."""
-        await self._line.aclose()
+        """Close the connection."""
+        await self._http.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -279,17 +283,161 @@ class AsyncRemoteSession:
         await self.close()
 
     def _path(self, what: str) -> str:
-        return wire.path_of(self.dataset, what)
+        return f"datasets/{quote(self.dataset, safe='')}/{what}"
 
     async def _send(self, method: str, path: str, body: Any = None, key: str | None = None) -> dict[str, Any]:
-        httpx, attempt = wire.needed_httpx(), 0
+        httpx, attempt = _httpx(), 0
         while True:
             attempt += 1
             try:
-                said = wire.read(await self._line.request(method, path, json=body, headers=wire.headers(key)))
+                payload = _read(await self._http.request(method, path, json=body, headers=_headers(key)))
             except httpx.TransportError as error:
-                said = wire.unreachable(error)
-            wait = wire.wait_before(said, attempt)
+                payload = unreachable(error)
+            wait = _retry_delay(payload, attempt)
             if wait is None:
-                return wire.succeeded(said)
+                return _require_ok(payload)
             await asyncio.sleep(wait)
+
+
+# -- requests ---------------------------------------------------------------------------------------------------------
+
+
+def question_json(kind: str, query: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a question as JSON. Only text and built-in losses can be sent; code is never sent."""
+    values = {name: _plain(value) for name, value in options.items() if value is not None}
+    if kind == "minimize":
+        from holdfast.optimize import named as named_losses
+
+        return {"kind": kind, "loss": _plain(named_losses.said(query))} | values
+    for name, value in (("query", query), ("where", options.get("where"))):
+        if not isinstance(value, str) and (name == "query" or value is not None):
+            raise InvalidArgument(
+                f"{name} must be text when a server is asked; got {type(value).__name__}. Expressions and functions"
+                " need a Session on the data itself.",
+                name=name,
+            )
+    return {"kind": kind, "query": query} | values
+
+
+def _plain(value: Any) -> Any:
+    """Turn tuples and NumPy values into JSON values."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _httpx() -> Any:
+    """Return httpx, or explain how to install it."""
+    try:
+        import httpx
+    except ModuleNotFoundError as error:
+        raise MissingExtra(
+            "Asking a server needs httpx. Install it with: pip install 'holdfast[client]'.", extra="client"
+        ) from error
+    return httpx
+
+
+def _http_options(url: str, token: str, timeout: float) -> dict[str, Any]:
+    """Check address and token; return the arguments of httpx's client."""
+    if not isinstance(url, str) or not url.startswith(("http://", "https://")):
+        raise InvalidArgument(f"url must start with http:// or https://; got {url!r}.", name="url")
+    if not isinstance(token, str) or not token.isascii() or not token.isprintable() or not token:
+        raise InvalidArgument("token must be printable ASCII text, as the admin gave it to you.", name="token")
+    headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
+    return {"base_url": url.rstrip("/") + "/api/v1/", "headers": headers, "timeout": timeout}
+
+
+def _headers(key: str | None) -> dict[str, str]:
+    return {} if key is None else {"Idempotency-Key": key}
+
+
+def _new_key() -> str:
+    return uuid.uuid4().hex
+
+
+# -- responses --------------------------------------------------------------------------------------------------------
+
+
+def _read(response: "httpx.Response") -> dict[str, Any]:
+    """Return the JSON of a response; what no holdfast server wrote becomes an error."""
+    try:
+        payload = response.json()
+    except ValueError:
+        payload = None
+    return payload if isinstance(payload, dict) and "ok" in payload else not_holdfast(response.status_code)
+
+
+def _retry_delay(payload: dict[str, Any], attempt: int) -> float | None:
+    """Return how long to wait before the next attempt; None if there should be none."""
+    if payload["ok"] or payload["status"] not in RETRIED or attempt >= MAX_ATTEMPTS:
+        return None
+    requested = float(payload["details"].get("retry_after") or 0.0)
+    return max(requested, min(MAX_WAIT, FIRST_WAIT * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.0))
+
+
+def _require_ok(payload: dict[str, Any]) -> dict[str, Any]:
+    """Return the payload, or raise the error it describes."""
+    if payload["ok"]:
+        return payload
+    raise _error_classes().get(payload["kind"], HoldfastError)(payload["error"], **payload["details"])
+
+
+def _error_classes() -> dict[str, type[HoldfastError]]:
+    """Return all error classes by kind."""
+    found, waiting = {HoldfastError.kind: HoldfastError}, [HoldfastError]
+    while waiting:
+        for cls in waiting.pop().__subclasses__():
+            found[cls.kind] = cls
+            waiting.append(cls)
+    return found
+
+
+def _choose(payload: dict[str, Any], dataset: str | None) -> str:
+    """Return the dataset to ask: the requested one, or the only one."""
+    names = [str(one["name"]) for one in payload["datasets"]]
+    listed = ", ".join(names) or "none"
+    if dataset is None and len(names) == 1:
+        return names[0]
+    if dataset is None:
+        raise InvalidArgument(f"dataset must be given unless the token allows exactly one; it allows: {listed}.")
+    if dataset not in names:
+        raise UnknownName(f"No dataset {dataset!r} for your token. It allows: {listed}.", name=dataset)
+    return dataset
+
+
+def answer_from_json(payload: Mapping[str, Any]) -> AnyAnswer:
+    """Rebuild an answer."""
+    if "categories" in payload:
+        return HistogramAnswer(tuple((one["category"], _interval(one)) for one in payload["categories"]))
+    if "point" in payload:
+        rest = ("excess_bound", "expected_excess_bound", "iterations", "gradient_evaluations")
+        names, point = tuple(payload["point"]), tuple(payload["point"].values())
+        return MinimumAnswer(point, names, _interval(payload["loss"]), **{name: payload[name] for name in rest})
+    if "bits" in payload:
+        return FlipsAnswer(tuple(payload["bits"]), _interval(payload["average"]))
+    return _interval(payload)
+
+
+def _interval(payload: Mapping[str, Any]) -> Answer:
+    fields = {name: payload[name] for name in Answer.__dataclass_fields__}
+    return Answer(**fields | {"bounds": tuple(fields["bounds"])})
+
+
+def _schema(payload: Mapping[str, Any]) -> Schema:
+    columns = tuple(Column(one["name"], Type(one["type"]), one["nullable"]) for one in payload["columns"])
+    return Schema(columns, payload["dataset"])
+
+
+def _seq(answer: Answer | HistogramAnswer | int) -> int:
+    seq = answer if isinstance(answer, int) else answer.seq
+    if seq is None:
+        raise InvalidArgument("A dry run is not in the ledger, so there is no receipt for it.")
+    return seq
+
+
+def _history(rows: list[dict[str, Any]]) -> "pl.DataFrame":
+    import polars as pl
+
+    return pl.DataFrame(rows, schema=SCHEMA, orient="row")

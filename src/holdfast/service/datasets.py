@@ -1,8 +1,9 @@
-"""The datasets by name. Each is one `Session`; whoever asks gets it under their own name."""
+"""The datasets by name. Each is one `Session`, asked under the name of the caller's token."""
 
 import json
 import threading
 import warnings
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,18 +14,36 @@ from sqlalchemy.exc import IntegrityError
 
 from holdfast.beginning import DefaultPlan
 from holdfast.errors import InvalidArgument, NotAllowed, RowSourceError, UnknownName
+from holdfast.ledger import Ledger
 from holdfast.planning.present import sentence
 from holdfast.rows.open import open_rows
-from holdfast.service.people import Person
-from holdfast.service.quotas import Usage
+from holdfast.service.database import TokenDatabase, read_transaction, registered_datasets, write_transaction
 from holdfast.service.settings import DatasetSettings, Settings, check_name
-from holdfast.service.tables import Tables, reading, registered, writing
+from holdfast.service.tokens import Token
 from holdfast.session import Session
 
 
+class Usage:
+    """How many answers of one dataset each analyst has used, read from the ledger as it grows."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._used: Counter[str | None] = Counter()
+        self._next = 1
+        self._lock = threading.Lock()
+
+    def by_analyst(self) -> Counter[str | None]:
+        """Return the answers used so far, by name."""
+        with self._lock:
+            for entry in self._ledger.entries(self._next):
+                self._used[entry.analyst] += entry.cost.intervals
+                self._next = entry.seq + 1
+            return self._used.copy()
+
+
 @dataclass(frozen=True)
-class Served:
-    """A dataset that is open."""
+class ServedDataset:
+    """An open dataset."""
 
     name: str
     session: Session
@@ -32,7 +51,7 @@ class Served:
     bounds: Mapping[str, tuple[float, float]]
 
     def sentence(self) -> str:
-        """Say the guarantee in a sentence."""
+        """Return the guarantee as a sentence."""
         return sentence(self.session.plan)
 
     def schema(self) -> list[dict[str, Any]]:
@@ -48,7 +67,7 @@ class Served:
         ]
 
     def overview(self) -> dict[str, Any]:
-        """Return everything public about the dataset on one page."""
+        """Return everything public about the dataset."""
         head = self.session.ledger.head
         return {
             "name": self.name,
@@ -56,23 +75,23 @@ class Served:
             "guarantee": self.sentence(),
             "plan": self.session.plan.to_dict(),
             "budget": self.session.budget.to_dict(),
-            "left": str(self.session.budget),
+            "text": str(self.session.budget),
             "head": {"seq": head.seq, "hash": head.hash},
             "reproducible": self.session.ledger.reproducible,
         }
 
 
 class Datasets:
-    """Opened at the start, or when first asked for."""
+    """All datasets of a server, opened at the start or when first requested."""
 
-    def __init__(self, settings: Settings, tables: Tables) -> None:
+    def __init__(self, settings: Settings, database: TokenDatabase) -> None:
         self._settings = settings
-        self._tables = tables
-        self._open: dict[str, Served] = {}
+        self._engine = database.durable
+        self._open: dict[str, ServedDataset] = {}
         self._lock = threading.Lock()
 
     def open_all(self) -> None:
-        """Open what the settings name and what the keeper registered."""
+        """Open what the settings name and what the admin registered."""
         for name in self.names():
             self._get(name)
 
@@ -80,71 +99,71 @@ class Datasets:
         """Return every name, in order."""
         return sorted({*self._settings.datasets, *self._registered()})
 
-    def visible(self, person: Person) -> list[Served]:
-        """Return what this person may ask."""
-        found = [self._get(name) for name in self.names() if person.may_see(name)]
+    def visible(self, token: Token) -> list[ServedDataset]:
+        """Return the datasets a token gives access to."""
+        found = [self._get(name) for name in self.names() if token.allows(name)]
         return [served for served in found if served is not None]
 
-    def get(self, name: str, person: Person) -> Served:
-        """Return a dataset; one that is out of reach is refused like one that does not exist."""
-        served = self._get(name) if person.may_see(name) else None
+    def get(self, name: str, token: Token) -> ServedDataset:
+        """Return a dataset; one the token does not allow is refused like one that does not exist."""
+        served = self._get(name) if token.allows(name) else None
         if served is None:
             raise UnknownName(
-                f"No dataset {name!r} that your token reaches. GET /api/v1/datasets lists those.", name=name
+                f"No dataset {name!r} for your token. GET /api/v1/datasets lists those it allows.", name=name
             )
         return served
 
-    def register(self, name: str, file: str, **plan: Any) -> Served:
-        """Open a file from the data folder under a name, and remember it."""
+    def register(self, name: str, file: str, **plan: Any) -> ServedDataset:
+        """Open a file from the data folder under a name, and keep it registered."""
         check_name("name", name)
         if name in self.names():
-            raise InvalidArgument(f"name must be new; {name!r} is served already.", name="name")
-        settings = DatasetSettings(path=str(self._inside(file)), **plan)
+            raise InvalidArgument(f"name must be new; {name!r} is already in use.", name="name")
+        settings = DatasetSettings(path=str(self._path_in_folder(file)), **plan)
         try:
-            served = self._begin(name, settings)
-        except RowSourceError as error:  # the caller named it, so it is the caller's mistake
+            served = self._open_once(name, settings)
+        except RowSourceError as error:  # the caller chose the file, so it is the caller's mistake
             raise InvalidArgument(error.message, name="file") from error
         try:
-            with writing(self._tables.durable) as connection:
-                connection.execute(insert(registered).values(name=name, settings=json.dumps(asdict(settings))))
+            with write_transaction(self._engine) as connection:
+                connection.execute(insert(registered_datasets).values(name=name, settings=json.dumps(asdict(settings))))
         except IntegrityError:
-            raise InvalidArgument(f"name must be new; {name!r} is served already.", name="name") from None
+            raise InvalidArgument(f"name must be new; {name!r} is already in use.", name="name") from None
         return served
 
     def close(self) -> None:
-        """Let go of every ledger."""
+        """Close every ledger."""
         with self._lock:
             for served in self._open.values():
                 served.session.close()
             self._open.clear()
 
-    def _get(self, name: str) -> Served | None:
+    def _get(self, name: str) -> ServedDataset | None:
         served = self._open.get(name)
         if served is not None:
             return served
         settings = self._settings.datasets.get(name) or self._registered().get(name)
-        return None if settings is None else self._begin(name, settings)
+        return None if settings is None else self._open_once(name, settings)
 
     def _registered(self) -> dict[str, DatasetSettings]:
-        with reading(self._tables.durable) as connection:
-            rows = connection.execute(select(registered)).all()
+        with read_transaction(self._engine) as connection:
+            rows = connection.execute(select(registered_datasets)).all()
         return {row.name: DatasetSettings(**json.loads(row.settings)) for row in rows}
 
-    def _inside(self, file: str) -> Path:
+    def _path_in_folder(self, file: str) -> Path:
         """Return the path of a file in the data folder; nothing else can be registered over HTTP."""
         if self._settings.data_folder is None:
-            raise NotAllowed("Files can be registered only from a data folder. Start the server with --data-folder.")
+            raise NotAllowed("Files can only be registered from a data folder. Start the server with --data-folder.")
         folder = Path(self._settings.data_folder).resolve()
         if "\0" in file:
             raise InvalidArgument("file must be the name of a file in the data folder.", name="file")
         path = (folder / file).resolve()
         if not path.is_relative_to(folder):
-            raise NotAllowed(f"file must lie in the data folder; {file!r} does not.", name="file")
+            raise NotAllowed(f"file must be in the data folder; {file!r} is not.", name="file")
         if not path.exists():
             raise UnknownName(f"No file {file!r} in the data folder.", name="file")
         return path
 
-    def _begin(self, name: str, settings: DatasetSettings) -> Served:
+    def _open_once(self, name: str, settings: DatasetSettings) -> ServedDataset:
         with self._lock:
             if name not in self._open:
                 self._open[name] = _open(name, settings, self._settings.database)
@@ -152,9 +171,9 @@ class Datasets:
 
 
 def _warm_up(session: Session) -> None:
-    """Ask made-up rows once: what is imported when first used is imported now, by one thread.
+    """Ask made-up rows once, so that lazy imports happen now, in one thread.
 
-    Two threads that import a package of many modules for the first time can each find it half ready.
+    Two threads that first import a large package at the same time can each see it half initialized.
     """
     import holdfast.optimize.named
     import holdfast.optimize.question  # noqa: F401
@@ -163,17 +182,17 @@ def _warm_up(session: Session) -> None:
     session.dry_run(f'"{quoted}" IS NULL')
 
 
-def _open(name: str, settings: DatasetSettings, database: str | None) -> Served:
+def _open(name: str, settings: DatasetSettings, database: str | None) -> ServedDataset:
     queries: int | dict[str, int] | None = settings.queries
     if settings.flips:
         queries = {"mean": settings.queries or 0, "flip": settings.flips}
     rows = open_rows(settings.path, name=name)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DefaultPlan)  # the plan is said when the server starts, and on every page
+        warnings.simplefilter("ignore", DefaultPlan)  # the plan is shown at the start and on every page
         session = Session(
             rows,
             queries=queries,
-            accuracy=settings.accuracy,
+            margin=settings.margin,
             confidence=settings.confidence,
             guarantee=settings.guarantee,
             ledger=settings.ledger or database,
@@ -184,4 +203,4 @@ def _open(name: str, settings: DatasetSettings, database: str | None) -> Served:
     if unknown:
         session.close()
         raise InvalidArgument(f"bounds must name columns of {name}; it has no {unknown[0]!r}.", name="bounds")
-    return Served(name, session, Usage(session.ledger), settings.bounds)
+    return ServedDataset(name, session, Usage(session.ledger), settings.bounds)

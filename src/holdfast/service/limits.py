@@ -1,12 +1,14 @@
-"""The outermost layer: how large and how slow a request may be, the headers of every response, one line in the log.
+"""The outermost middleware: size and time limits, security headers, one log line per request; and rate limits.
 
-A body is taken in whole before anything looks at it, within a size and a time; so nothing further in ever waits for a
-client, and no slow one can hold a thread or the ledger.
+A body is read completely, within a size and a time, before anything else runs. So no other code ever waits for a
+client, and a slow one cannot hold a thread or the ledger.
 """
 
 import asyncio
 import secrets
+import threading
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import Any
@@ -15,13 +17,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from holdfast.errors import ServiceUnavailable
-from holdfast.service.failures import Failure, shape
-from holdfast.service.logs import say
-from holdfast.service.metrics import Metrics
+from holdfast.errors import ServiceUnavailable, TooManyRequests
+from holdfast.service.errors import ProtocolError, error_payload
+from holdfast.service.monitoring import Metrics, log_event
 from holdfast.service.settings import Settings
 
-Refuse = Callable[[Request, Exception], Awaitable[Response]]
+ErrorHandler = Callable[[Request, Exception], Awaitable[Response]]
+MAX_BUCKETS = 10_000
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
@@ -29,103 +31,130 @@ HEADERS = {
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "same-origin",  # stricter ones make browsers hide the Origin of our own forms
+    "Referrer-Policy": "same-origin",  # stricter values make browsers omit the Origin of our own forms
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
 
 
-class Limits:
-    """Wraps the whole application."""
+class RateLimiter:
+    """A token bucket for each name, in this process: filled at a steady rate, holding at most the burst."""
 
-    def __init__(self, app: ASGIApp, *, settings: Settings, metrics: Metrics, refuse: Refuse) -> None:
-        self._app, self._settings, self._metrics, self._refusal = app, settings, metrics, refuse
-        self._process, self._numbers = secrets.token_hex(6), count(1)  # a request's name: unique, cheap, no secret
+    def __init__(self, rate: float, burst: int) -> None:
+        self._rate, self._burst = rate, float(burst)
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def take(self, name: str, count: float = 1.0) -> None:
+        """Take from the bucket, or refuse with the time to wait. A count above the burst empties a full bucket."""
+        with self._lock:
+            now = time.monotonic()
+            level, at = self._buckets.pop(name, (self._burst, now))
+            level = min(self._burst, level + (now - at) * self._rate)
+            needed = min(count, self._burst)
+            enough = level >= needed
+            self._buckets[name] = (level - needed if enough else level, now)
+            if len(self._buckets) > MAX_BUCKETS:
+                self._buckets.popitem(last=False)
+        if not enough:
+            wait = (needed - level) / self._rate
+            raise TooManyRequests(
+                f"Requests must be at most {self._rate:g} per second on average. Wait {wait:.2f} s, then try again.",
+                retry_after=wait,
+            )
+
+
+class RequestLimits:
+    """ASGI middleware around the whole application."""
+
+    def __init__(self, app: ASGIApp, *, settings: Settings, metrics: Metrics, handle_error: ErrorHandler) -> None:
+        self._app, self._settings, self._metrics, self._handle_error = app, settings, metrics, handle_error
+        self._process, self._numbers = secrets.token_hex(6), count(1)  # request ids: unique, cheap, not secret
         extra = dict(HEADERS)
         if (settings.public_url or "").startswith("https:"):
             extra["Strict-Transport-Security"] = "max-age=31536000"
-        self._kept = _raw(extra)
-        self._fleeting = _raw(extra | {"Cache-Control": "no-store"})
+        self._cacheable = _raw(extra)
+        self._uncacheable = _raw(extra | {"Cache-Control": "no-store"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begin, request_id = time.perf_counter(), f"{self._process}{next(self._numbers):06x}"
+        start, request_id = time.perf_counter(), f"{self._process}{next(self._numbers):06x}"
         scope.setdefault("state", {})["request_id"] = request_id
-        extra = self._kept if scope["path"].startswith("/static/") else self._fleeting
-        answer = _Answer(send, [*extra, (b"x-request-id", request_id.encode())])
-        await self._run(scope, receive, answer)
-        seconds = time.perf_counter() - begin
+        extra = self._cacheable if scope["path"].startswith("/static/") else self._uncacheable
+        response = _Response(send, [*extra, (b"x-request-id", request_id.encode())])
+        await self._run(scope, receive, response)
+        seconds = time.perf_counter() - start
         route = getattr(scope.get("route"), "path", "other")
-        self._metrics.request(scope["method"], route, answer.status, seconds)
-        person = scope["state"].get("person")
-        say(
+        self._metrics.count_request(scope["method"], route, response.status, seconds)
+        token = scope["state"].get("token")
+        log_event(
             "request",
             id=request_id,
             method=scope["method"],
             route=route,
-            status=answer.status,
+            status=response.status,
             ms=round(seconds * 1e3, 2),
-            person=None if person is None else person.id,
+            token_id=None if token is None else token.id,
         )
 
-    async def _run(self, scope: Scope, receive: Receive, answer: "_Answer") -> None:
-        """Take the body in, then answer; both within the time."""
+    async def _run(self, scope: Scope, receive: Receive, response: "_Response") -> None:
+        """Read the body, then respond; both within the timeout."""
         arrived = False
         try:
-            async with asyncio.timeout(self._settings.slowest):
+            async with asyncio.timeout(self._settings.timeout):
                 body = await self._body(scope, receive)
                 arrived = True
-                await self._app(scope, _replay(body, receive), answer)
+                await self._app(scope, _replay(body, receive), response)
         except TimeoutError:
-            await self._refuse(self._too_late(arrived), scope, receive, answer)
-        except Failure as refused:
-            await self._refuse(refused, scope, receive, answer)
-        except Exception as error:  # noqa: BLE001  the last boundary: further out it would be printed with its words
-            response = await self._refusal(Request(scope), error)
-            if not answer.started:
-                await response(scope, receive, answer)
+            await self._refuse(self._timeout_error(arrived), scope, receive, response)
+        except ProtocolError as error:
+            await self._refuse(error, scope, receive, response)
+        except Exception as error:  # noqa: BLE001  the last boundary: beyond it the message would be printed
+            page = await self._handle_error(Request(scope), error)
+            if not response.started:
+                await page(scope, receive, response)
 
-    def _too_late(self, arrived: bool) -> Exception:
-        seconds = self._settings.slowest
+    def _timeout_error(self, arrived: bool) -> Exception:
+        seconds = self._settings.timeout
         if not arrived:
-            return Failure(408, seconds=seconds)
+            return ProtocolError(408, seconds=seconds)
         return ServiceUnavailable(
-            f"No answer within {seconds:g} s. Send it again with the same Idempotency-Key: what was answered meanwhile"
-            " is not charged twice."
+            f"No answer within {seconds:g} s. Send the request again with the same Idempotency-Key; it is not charged"
+            " twice."
         )
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
-        largest = self._settings.largest_body
+        limit = self._settings.max_body_bytes
         declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-        if not declared.isdigit() or len(declared) > 18 or int(declared) > largest:
-            raise Failure(413, largest=largest)
+        if not declared.isdigit() or len(declared) > 18 or int(declared) > limit:
+            raise ProtocolError(413, max_body_bytes=limit)
         pieces, size = [], 0
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
-                raise Failure(400)
+                raise ProtocolError(400)
             pieces.append(message.get("body", b""))
             size += len(pieces[-1])
-            if size > largest:
-                raise Failure(413, largest=largest)
+            if size > limit:
+                raise ProtocolError(413, max_body_bytes=limit)
             if not message.get("more_body", False):
                 return b"".join(pieces)
 
-    async def _refuse(self, error: Exception, scope: Scope, receive: Receive, send: "_Answer") -> None:
-        """Refuse for the whole connection: what else is on the line belongs to a request we did not read."""
+    async def _refuse(self, error: Exception, scope: Scope, receive: Receive, send: "_Response") -> None:
+        """Refuse and close the connection: the rest of its bytes belong to a request we did not read."""
         if send.started:
             return
-        said = shape(error)
-        response = JSONResponse(said, status_code=said["status"], headers={"Connection": "close"})
+        payload = error_payload(error)
+        response = JSONResponse(payload, status_code=payload["status"], headers={"Connection": "close"})
         await response(scope, receive, send)
 
 
-class _Answer:
-    """Sends on, with our headers, and remembers the status."""
+class _Response:
+    """Sends messages on with our headers, and records the status."""
 
     def __init__(self, send: Send, headers: list[tuple[bytes, bytes]]) -> None:
         self._send, self._headers = send, headers
@@ -134,7 +163,7 @@ class _Answer:
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status, self.started = message["status"], True
-            # None of ours is set further in, so nothing has to be looked for and replaced.
+            # No inner code sets any of ours, so there is nothing to replace.
             message["headers"] = [*message.get("headers", ()), *self._headers]
         await self._send(message)
 
@@ -144,7 +173,7 @@ def _raw(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """Hand over the body that was read, once; then whatever else happens on the line."""
+    """Return the body that was read, once; then whatever else the connection receives."""
     waiting = [body]
 
     async def again() -> Any:

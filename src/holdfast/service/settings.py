@@ -1,4 +1,4 @@
-"""What the keeper decided, from four places; each one overrules the next: arguments, environment, TOML file, defaults.
+"""Server settings from four places, each overriding the next: arguments, environment, TOML file, defaults.
 
     database = "postgresql://..."        # left out: SQLite files beside the first dataset
     port = 8765
@@ -6,9 +6,9 @@
     [datasets.flights]
     path = "flights.parquet"
     queries = 10_000
-    bounds = { dep_delay = [-60, 600] }  # shown to analysts; declared, never read from the data
+    bounds = { dep_delay = [-60, 600] }  # shown to analysts; declared, never computed from the data
 
-In the environment the same names in capitals with HOLDFAST_ before them: HOLDFAST_PORT=8765.
+Environment variables use the same names in capitals, prefixed with HOLDFAST_: HOLDFAST_PORT=8765.
 """
 
 import json
@@ -24,17 +24,17 @@ from holdfast import check
 from holdfast.errors import InvalidArgument
 
 PREFIX = "HOLDFAST_"
-LONGEST_NAME = 100
+MAX_NAME_LENGTH = 100
 
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetSettings:
-    """One dataset: where it lies and the plan its ledger begins with."""
+    """One dataset: its path and the plan its ledger starts with."""
 
     path: str
     queries: int | None = None
     flips: int | None = None
-    accuracy: float | None = None
+    margin: float | None = None
     confidence: float | None = None
     guarantee: str = "best"
     ledger: str | None = None
@@ -48,28 +48,28 @@ class DatasetSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Everything a server process needs to know."""
+    """Everything a server process needs."""
 
     datasets: Mapping[str, DatasetSettings] = field(default_factory=dict)
     host: str = "127.0.0.1"
     port: int = 8765
     workers: int = 1
     database: str | None = None
-    data_folder: str | None = None  # where the keeper may register files from; None: nowhere
+    data_folder: str | None = None  # where the admin may register files from; None: nowhere
     token_file: str | None = None
-    public_url: str | None = None  # the address people see, behind a proxy
+    public_url: str | None = None  # the public address, behind a proxy
     open_metrics: bool = False
-    rate: float = 50.0  # requests a second for one token, on average
+    rate: float = 50.0  # requests per second and token, on average
     burst: int = 200
-    largest_body: int = 1_000_000  # bytes
-    slowest: float = 30.0  # seconds for a body to arrive, and for an answer
+    max_body_bytes: int = 1_000_000
+    timeout: float = 30.0  # seconds for a request, from its first byte to the answer
     sign_in_hours: float = 12.0
 
     def __post_init__(self) -> None:
-        check.whole(1, workers=self.workers, burst=self.burst, largest_body=self.largest_body)
+        check.whole(1, workers=self.workers, burst=self.burst, max_body_bytes=self.max_body_bytes)
         check.whole(0, port=self.port)
         check.at_most("the largest port", 65_535, port=self.port)
-        check.positive(rate=self.rate, slowest=self.slowest, sign_in_hours=self.sign_in_hours)
+        check.positive(rate=self.rate, timeout=self.timeout, sign_in_hours=self.sign_in_hours)
         for name in self.datasets:
             check_name("dataset", name)
         if self.public_url is not None:
@@ -81,20 +81,21 @@ class Settings:
 
     @property
     def origin(self) -> str | None:
-        """The origin browsers name when they come from our own page, if it was declared."""
+        """The origin that browsers send from our own pages, if declared."""
         return None if self.public_url is None else self.public_url.rstrip("/").lower()
 
-    def people(self) -> str:
-        """Return the URL of the database of tokens: the ledger's own server, or a SQLite file beside the ledger."""
+    @property
+    def token_database(self) -> str:
+        """The URL of the token database: the ledger's PostgreSQL server, or a SQLite file beside the ledger."""
         if self.database is not None and not self.database.startswith("sqlite"):
             return self.database
         if self.database is not None:
-            return f"{self.database}-people"  # a file of its own: the ledger's writers wait for nobody
+            return f"{self.database}-tokens"  # a separate file, so that ledger writes never wait for its lock
         folder = Path(next(iter(self.datasets.values())).path).absolute().parent if self.datasets else Path.cwd()
-        return f"sqlite:///{folder / 'holdfast-people.db'}"
+        return f"sqlite:///{folder / 'holdfast-tokens.db'}"
 
     def to_json(self) -> str:
-        """Write everything out for another process."""
+        """Serialize for a worker process."""
         return json.dumps(asdict(self))
 
     @classmethod
@@ -104,17 +105,17 @@ class Settings:
 
 
 def check_name(what: str, name: Any) -> str:
-    """A name is printable text without slashes, so that it can stand in an address and in a log."""
+    """Require printable text without slashes, which is safe in a URL and in a log."""
     if (
         not isinstance(name, str)
-        or not 0 < len(name) <= LONGEST_NAME
+        or not 0 < len(name) <= MAX_NAME_LENGTH
         or not name.isprintable()
         or name != name.strip()
         or any(mark in name for mark in "/\\")
         or name in (".", "..")
     ):
         raise InvalidArgument(
-            f"{what} must be a name of 1 to {LONGEST_NAME} printable characters without slashes; got {name!r}.",
+            f"{what} must be a name of 1 to {MAX_NAME_LENGTH} printable characters without slashes; got {name!r}.",
             name=what,
         )
     return name
@@ -127,7 +128,7 @@ def load(
     environment: Mapping[str, str] | None = None,
     **arguments: Any,
 ) -> Settings:
-    """Put the four places together. Arguments that are None were not given."""
+    """Merge the four places. Arguments that are None were not given."""
     given: dict[str, Any] = {}
     if config is not None:
         given |= _read(Path(config))
@@ -146,12 +147,12 @@ def _read(path: Path) -> dict[str, Any]:
         raise InvalidArgument(f"config must be a TOML file; {path} is not: {error}.", name="config") from None
     for one in found.get("datasets", {}).values():
         if isinstance(one, dict) and isinstance(one.get("path"), str):
-            one["path"] = str(path.parent / one["path"])  # paths are relative to the file that says them
+            one["path"] = str(path.parent / one["path"])  # relative to the config file
     return found
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
-    """Read HOLDFAST_PORT and the like; a name we do not know belongs to somebody else."""
+    """Read HOLDFAST_PORT and the like; unknown names may belong to other programs and are ignored."""
     found: dict[str, Any] = {}
     for one in fields(Settings):
         text = environment.get(PREFIX + one.name.upper())
@@ -183,7 +184,7 @@ def _build(given: Mapping[str, Any]) -> Settings:
 
 def _known(cls: Any, given: Any, where: str) -> Any:
     if not isinstance(given, Mapping) or (cls is DatasetSettings and "path" not in given):
-        raise InvalidArgument(f"{where} must be a table that says path = ...; got {given!r}.", name=where)
+        raise InvalidArgument(f"{where} must be a table with path = ...; got {given!r}.", name=where)
     names = {one.name for one in fields(cls)}
     unknown = sorted(set(given) - names)
     if unknown:

@@ -12,9 +12,9 @@ import holdfast as hf
 from counting_rows import CountingRows
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics import descent
-from holdfast.optimize import Problem
-from holdfast.optimize import plan_descent as plan_anew
 from holdfast.optimize.boosting import runs_for
+from holdfast.optimize.planner import Problem
+from holdfast.optimize.planner import plan_descent as plan_anew
 
 plan_descent = functools.cache(plan_anew)  # planning takes a second or so, and many tests look at the same plans
 

@@ -6,7 +6,8 @@ import pytest
 
 import holdfast as hf
 from counting_rows import CountingRows
-from holdfast.optimize import losses, runs_for
+from holdfast.optimize import losses
+from holdfast.optimize.boosting import runs_for
 from holdfast.optimize.domain import domain_of
 from own_losses import MeanLoss, MedianLoss, uniform_table
 from pairwise import pairwise

@@ -1,6 +1,5 @@
 """What `open_rows` takes, and what it refuses and how."""
 
-import importlib.metadata
 import sys
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from holdfast.errors import HoldfastError, InvalidArgument, RowSourceError
+from holdfast.registry import Registry
 from holdfast.rows.open import open_rows
 from holdfast.schema import Type
 from plain_query import rows_of
@@ -269,7 +269,7 @@ class EntryPoint:
     """An installed entry point; `asked` is what it was asked about."""
 
     def __init__(self, recognized: object) -> None:
-        self.recognized, self.asked = recognized, []
+        self.recognized, self.asked, self.name = recognized, [], repr(recognized)
 
     def load(self):
         return self.open
@@ -283,7 +283,8 @@ class EntryPoint:
 def test_other_packages_open_what_nothing_else_recognizes(data, monkeypatch, tmp_path):
     others, theirs = EntryPoint("something else"), EntryPoint(data)
     installed = {"holdfast.row_sources": [others, theirs]}
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda *, group: installed[group])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda *, group: installed[group])
+    monkeypatch.setattr("holdfast.rows.open.ROW_SOURCES", Registry("row source", group="holdfast.row_sources"))
     assert open_rows(data).name == "theirs"
     assert others.asked == theirs.asked == [data]
     open_rows({"x": [1]})

@@ -1,4 +1,4 @@
-"""Drawings stay inside their frame and quote what people wrote."""
+"""Charts stay inside their frame and escape what analysts wrote."""
 
 import re
 from typing import Any
@@ -35,7 +35,7 @@ def test_questions_are_quoted_in_the_chart() -> None:
 def test_an_empty_budget_and_an_empty_history_can_be_drawn() -> None:
     assert "0 of 0" in str(charts.gauge(0, 0))
     assert "No answers yet" in str(charts.answers_over_time([]))
-    assert str(charts.accuracies([])) == ""
+    assert str(charts.margins([])) == ""
 
 
 def test_a_low_budget_looks_different() -> None:

@@ -113,9 +113,9 @@ def _conclude(discovery: Discovery) -> None:
     error, missed = last.high - last.value, sum(look.misses for look in discovery.naive)
     say(
         f"   Plain mean: the rule is right for {100 * last.value:.2f} % of rows, ± {100 * error:.2f}."
-        f" The truth is 50 %, {discovery.error_bars:.0f} error bars away;"
+        f" The truth is 50 %, {discovery.error_bars:.0f} error bars away."
     )
-    say(f"   {missed} of {len(discovery.naive)} plain means missed the truth.")
+    say(f"   Of {len(discovery.naive)} plain means of the rule, {missed} missed the truth.")
     say(f"   holdfast:   the rule is right for {100 * ours.low:.1f} to {100 * ours.high:.1f} % of rows.", bold=True)
     say(f"   Of its {discovery.questions:,} intervals, {discovery.misses} missed the truth.", bold=True)
     say(

@@ -5,8 +5,19 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.options import Confidence, FlipsPlanned, LedgerOption, Queries, planned
-from holdfast.cli.output import note
+from holdfast.cli.options import (
+    PLAN_FLAGS,
+    Confidence,
+    FlipsPlanned,
+    Guarantee,
+    LedgerOption,
+    PlanMargin,
+    PlanMechanism,
+    Queries,
+    in_flags,
+    planned,
+)
+from holdfast.cli.output import note, noting_warnings
 
 
 def command(
@@ -15,18 +26,21 @@ def command(
     ] = None,
     url: Annotated[str | None, typer.Option("--url", help="Ask a holdfast server instead of files.")] = None,
     token_file: Annotated[
-        str | None, typer.Option("--token-file", help="The server's token; with --http, the token agents must show.")
+        str | None, typer.Option("--token-file", help="The token for --url; with --http, the token agents must send.")
     ] = None,
     queries: Queries = None,
     flips: FlipsPlanned = None,
+    plan_margin: PlanMargin = None,
     confidence: Confidence = None,
+    guarantee: Guarantee = "best",
+    plan_mechanism: PlanMechanism = "best",
     ledger: LedgerOption = None,
     analyst: Annotated[str, typer.Option("--analyst", help="The name on the answers in the ledger.")] = "agent",
     http: Annotated[bool, typer.Option("--http", help="Streamable HTTP at /mcp instead of standard input.")] = False,
     host: Annotated[str, typer.Option("--host", help="The address to listen on, with --http.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="The port, with --http.")] = 8766,
 ) -> None:
-    """Let agents ask, over the Model Context Protocol: tools ask, price, budget, schema and plan.
+    """Offer tools to agents over the Model Context Protocol: ask, price, budget, schema and plan.
 
     Over standard input and output, or as streamable HTTP with --http. A token for --url is read from --token-file,
     or from the environment variable HOLDFAST_TOKEN.
@@ -38,12 +52,12 @@ def command(
     from holdfast.errors import InvalidArgument, MissingExtra
 
     if bool(data) == bool(url):
-        raise InvalidArgument("Name files to ask, or a server with --url; one of them.")
+        raise InvalidArgument("Give either files to ask or a server with --url.")
     if url is not None and http and host not in ("127.0.0.1", "::1", "localhost"):
-        raise InvalidArgument("host must be this machine when a server is passed on; agents can ask it themselves.")
+        raise InvalidArgument("host must be this machine when --url is used; others can ask that server directly.")
     token = _token(token_file) if url is not None or http else ""
     try:
-        from holdfast.service.mcp_tools import http_app, serve_stdio
+        from holdfast.service.mcp import http_app, serve_stdio
     except ModuleNotFoundError as error:
         raise MissingExtra(
             f"Tools for agents need {error.name}. Install them with: pip install 'holdfast[mcp]'.", extra="mcp"
@@ -51,7 +65,16 @@ def command(
     if url is not None:
         sessions = _remote(url, token)
     else:
-        sessions = _local(data or [], planned(queries, flips), confidence, ledger, analyst)
+        sessions = _local(
+            data or [],
+            queries=planned(queries, flips),
+            margin=plan_margin,
+            confidence=confidence,
+            guarantee=guarantee,
+            mechanism=plan_mechanism,
+            ledger=ledger,
+            analyst=analyst,
+        )
     if not http:
         serve_stdio(sessions)
         return
@@ -69,26 +92,19 @@ def _token(token_file: str | None) -> str:
 
     text = Path(token_file).read_text(encoding="utf-8") if token_file else os.environ.get("HOLDFAST_TOKEN", "")
     if len(text.strip()) < 20:
-        raise InvalidArgument("A token of at least 20 characters is needed: --token-file, or HOLDFAST_TOKEN.")
+        raise InvalidArgument("A token of at least 20 characters is required: use --token-file or HOLDFAST_TOKEN.")
     return text.strip()
 
 
 def _remote(url: str, token: str) -> dict[str, Any]:
-    from holdfast.service.client import connect, datasets_at
+    from holdfast.service.client import connect, list_datasets
 
-    return {name: connect(url, token, dataset=name) for name in datasets_at(url, token)}
+    return {name: connect(url, token, dataset=name) for name in list_datasets(url, token)}
 
 
-def _local(data: list[str], queries: Any, confidence: float | None, ledger: str | None, analyst: str) -> dict[str, Any]:
-    import warnings
-
-    from holdfast.beginning import DefaultPlan
+def _local(data: list[str], **settings: Any) -> dict[str, Any]:
     from holdfast.session import Session
 
-    sessions = {}
-    for one in data:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DefaultPlan)  # agents ask for the plan with a tool
-            session = Session(one, queries=queries, confidence=confidence, ledger=ledger, analyst=analyst)
-        sessions[session.schema.dataset] = session
-    return sessions
+    with in_flags(PLAN_FLAGS), noting_warnings():  # agents ask for the plan with a tool
+        sessions = [Session(one, **settings) for one in data]
+    return {session.dataset: session for session in sessions}

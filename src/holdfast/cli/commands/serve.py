@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.options import Confidence, FlipsPlanned, Json, Queries
+from holdfast.cli.options import Confidence, FlipsPlanned, Guarantee, Json, PlanMargin, Queries
 from holdfast.cli.output import say, show_json
 
 Files = Annotated[
@@ -18,26 +18,27 @@ def command(
     data: Files = None,
     queries: Queries = None,
     flips: FlipsPlanned = None,
-    accuracy: Annotated[float | None, typer.Option("--accuracy", help="Plan for this accuracy instead.")] = None,
+    plan_margin: PlanMargin = None,
     confidence: Confidence = None,
-    host: Annotated[str | None, typer.Option("--host", help="The address to listen on; 127.0.0.1.")] = None,
-    port: Annotated[int | None, typer.Option("--port", help="The port; 8765, or 0 for any free one.")] = None,
+    guarantee: Guarantee = "best",
+    host: Annotated[str | None, typer.Option("--host", help="The address to listen on; default 127.0.0.1.")] = None,
+    port: Annotated[int | None, typer.Option("--port", help="The port; default 8765, 0 for any free one.")] = None,
     database: Annotated[
         str | None,
-        typer.Option("--database", metavar="URL", help="Where ledgers and tokens are; left out: beside the data."),
+        typer.Option("--database", metavar="URL", help="Where ledgers and tokens are stored; default beside the data."),
     ] = None,
     token_file: Annotated[
-        str | None, typer.Option("--token-file", help="Holds the keeper's token, or receives a new one.")
+        str | None, typer.Option("--token-file", help="Holds the admin's token, or receives a new one.")
     ] = None,
     data_folder: Annotated[
-        str | None, typer.Option("--data-folder", help="Where the keeper may register files from.")
+        str | None, typer.Option("--data-folder", help="Where the admin may register files from.")
     ] = None,
     public_url: Annotated[
-        str | None, typer.Option("--public-url", help="The address people see, behind a proxy: https://host.")
+        str | None, typer.Option("--public-url", help="The public address, behind a proxy: https://host.")
     ] = None,
-    workers: Annotated[int | None, typer.Option("--workers", help="Server processes; 1.")] = None,
-    rate: Annotated[float | None, typer.Option("--rate", help="Requests a second for one token, on average.")] = None,
-    burst: Annotated[int | None, typer.Option("--burst", help="Requests at once for one token.")] = None,
+    workers: Annotated[int | None, typer.Option("--workers", help="Server processes; default 1.")] = None,
+    rate: Annotated[float | None, typer.Option("--rate", help="Requests per second and token, on average.")] = None,
+    burst: Annotated[int | None, typer.Option("--burst", help="Requests at once per token.")] = None,
     open_metrics: Annotated[
         bool, typer.Option("--open-metrics", help="Show /metrics to anyone, without a token.")
     ] = False,
@@ -46,17 +47,17 @@ def command(
 ) -> None:
     """Serve datasets to many analysts: API, web page, one budget for each dataset.
 
-    Prints the address and a link that signs the keeper in, once. Analysts get tokens from the keeper's desk.
-    Settings also come from the environment (HOLDFAST_PORT=80) and a TOML file.
+    Prints the address and a one-time link that signs the admin in. The admin creates tokens for analysts on the admin
+    page. Settings can also come from the environment (HOLDFAST_PORT=80) and a TOML file.
 
     \b
     holdfast serve flights.parquet --queries 10000
-    holdfast serve flights.parquet people=cohort.csv --database postgresql://host/db --workers 2
+    holdfast serve flights.parquet patients=cohort.csv --database postgresql://host/db --workers 2
     """
     from holdfast.errors import InvalidArgument, MissingExtra
 
     try:
-        from holdfast.service.run import serve
+        from holdfast.service.app import serve
         from holdfast.service.settings import DatasetSettings, load
     except ModuleNotFoundError as error:
         raise MissingExtra(
@@ -68,7 +69,9 @@ def command(
         name, separator, path = one.partition("=")
         if not separator or Path(one).exists():
             name, path = Path(Path(one).name.removesuffix(".holdfast")).stem, one
-        files[name] = DatasetSettings(path=path, queries=queries, flips=flips, accuracy=accuracy, confidence=confidence)
+        files[name] = DatasetSettings(
+            path=path, queries=queries, flips=flips, margin=plan_margin, confidence=confidence, guarantee=guarantee
+        )
     settings = load(
         files,
         config=config,
@@ -84,13 +87,13 @@ def command(
         open_metrics=open_metrics or None,
     )
     if not settings.datasets and settings.data_folder is None:
-        raise InvalidArgument("Name at least one dataset to serve, or a --data-folder to register some from.")
+        raise InvalidArgument("Give at least one dataset to serve, or a --data-folder to register some from.")
 
     def announce(address: str, link: str) -> None:
         if json:
             show_json(address=address, link=link, datasets=list(settings.datasets))
             return
         say(f"Serving {', '.join(settings.datasets) or 'nothing yet'} at {address}", bold=True)
-        say(f"Sign in as keeper, once, within the hour: {link}")
+        say(f"Sign in as admin (works once, within an hour): {link}")
 
     serve(settings, announce)

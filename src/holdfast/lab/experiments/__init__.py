@@ -3,7 +3,7 @@
 `reproduce` runs them, keeps their numbers as JSON, and writes figures and a page from these numbers.
 
 cost          rows evaluated, against questions and margin (Table 1)
-lower_bound   how few rows anyone can read
+lower_bound   the fewest rows that any mechanism must read
 sample_size   how many rows a mechanism needs under attack
 counting      counting queries by coins, and coins by counting queries (Section 5)
 sampling      sampled rows against full scans

@@ -1,8 +1,8 @@
-// Sliders on a logarithmic scale that follow, and are followed by, the number beside them.
+// Logarithmic sliders, kept in sync with the number field beside them.
 for (const slider of document.querySelectorAll("input.log")) {
   const field = document.getElementById(slider.dataset.for);
   const least = Math.log(slider.dataset.least), most = Math.log(slider.dataset.most);
-  const follow = () => {
+  const update = () => {
     const value = Number(field.value);
     if (value > 0) slider.value = 1000 * (Math.log(value) - least) / (most - least);
   };
@@ -10,7 +10,7 @@ for (const slider of document.querySelectorAll("input.log")) {
     const value = Math.exp(least + (most - least) * slider.value / 1000);
     field.value = value < 1 ? value.toPrecision(2) : Number(value.toPrecision(2)).toFixed(0);
   });
-  field.addEventListener("input", follow);
-  follow();
+  field.addEventListener("input", update);
+  update();
   slider.hidden = false;
 }

@@ -1,0 +1,204 @@
+"""The admin's routes, under /api/v1 and as pages: tokens, quotas, datasets, verifying the ledger."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Path
+from starlette.requests import Request
+from starlette.responses import Response
+
+from holdfast.errors import NotAllowed, UnknownName
+from holdfast.ledger import Head
+from holdfast.service import forms, pages
+from holdfast.service.api import V1, NameInPath, json_response, responses
+from holdfast.service.auth import allow, token_of
+from holdfast.service.datasets import ServedDataset
+from holdfast.service.schemas import DatasetIn, OkOut, TokenIn, TokenUpdateIn, validate
+from holdfast.service.state import ServerState, in_thread, state_of
+from holdfast.service.tokens import Token
+
+TokenId = Annotated[str, Path(min_length=1, max_length=32, description="The id of a token, not its secret.")]
+
+# -- what both do ---------------------------------------------------------------------------------------------------
+
+
+def _list(state: ServerState) -> list[dict[str, Any]]:
+    """Return every token with the answers used under its name."""
+    used = {served.name: served.usage.by_analyst() for served in state.datasets.visible(state.admin)}
+    return [
+        token.to_dict() | {"active": token.active, "used": {name: counts[token.name] for name, counts in used.items()}}
+        for token in state.tokens.all()
+    ]
+
+
+def _create(state: ServerState, body: TokenIn) -> tuple[str, Token]:
+    """Create a token for datasets that exist."""
+    known = state.datasets.names()
+    for name in body.datasets or ():
+        if name not in known:
+            raise UnknownName(f"No dataset {name!r}. There are: {', '.join(known) or 'none'}.", name=name)
+    return state.tokens.create(body.name, admin=body.admin, datasets=body.datasets, quota=body.quota, days=body.days)
+
+
+def _revoke(state: ServerState, id: str, by: Token) -> Token:
+    """Revoke a token, except the one in use: nobody can lock out the last admin by mistake."""
+    if id == by.id:
+        raise NotAllowed("You are using this token. Create another admin token, and revoke this one with it.")
+    return state.tokens.revoke(id)
+
+
+def _register(state: ServerState, body: DatasetIn) -> ServedDataset:
+    plan = body.model_dump(exclude={"name", "file"}, exclude_none=True)
+    return state.datasets.register(body.name, body.file, **plan)
+
+
+def _verify(state: ServerState, name: str, token: Token) -> Head:
+    head: Head = state.datasets.get(name, token).session.ledger.verify()
+    return head
+
+
+# -- the API --------------------------------------------------------------------------------------------------------
+
+
+@allow("admin")
+async def tokens(request: Request) -> Response:
+    """List every token ever created, and the answers used under its name. No secrets."""
+    state = state_of(request)
+    return json_response({"ok": True, "tokens": await in_thread(state, lambda: _list(state))})
+
+
+@allow("admin")
+async def create_token(request: Request, body: TokenIn) -> Response:
+    """Create a token. Its secret is in this response and nowhere else."""
+    state = state_of(request)
+    secret, token = await in_thread(state, lambda: _create(state, body))
+    return json_response({"ok": True, "secret": secret, "token": token.to_dict()})
+
+
+@allow("admin")
+async def update_token(request: Request, id: TokenId, body: TokenUpdateIn) -> Response:
+    """Set a quota."""
+    state = state_of(request)
+    token = await in_thread(state, lambda: state.tokens.set_quota(id, body.quota))
+    return json_response({"ok": True, "token": token.to_dict()})
+
+
+@allow("admin")
+async def revoke_token(request: Request, id: TokenId) -> Response:
+    """Revoke a token: at once in this process, within a second in others."""
+    state = state_of(request)
+    token = await in_thread(state, lambda: _revoke(state, id, token_of(request)))
+    return json_response({"ok": True, "token": token.to_dict()})
+
+
+@allow("admin")
+async def register_dataset(request: Request, body: DatasetIn) -> Response:
+    """Serve a file from the data folder."""
+    state = state_of(request)
+    overview = await in_thread(state, lambda: _register(state, body).overview())
+    return json_response({"ok": True, "dataset": body.name} | overview)
+
+
+@allow("admin")
+async def verify(request: Request, name: NameInPath) -> Response:
+    """Re-check every entry of the ledger."""
+    state = state_of(request)
+    head = await in_thread(state, lambda: _verify(state, name, token_of(request)))
+    return json_response({"ok": True, "dataset": name, "verified": {"seq": head.seq, "hash": head.hash}})
+
+
+# -- the page -------------------------------------------------------------------------------------------------------
+
+
+@allow("admin")
+async def admin_page(request: Request) -> Response:
+    """Show tokens, datasets and ledgers."""
+    return await _show(request, lambda: {})
+
+
+@allow("admin")
+async def create_token_form(request: Request) -> Response:
+    """Create a token; only this page shows its secret."""
+    state, form = state_of(request), await forms.fields(request)
+    values: dict[str, Any] = {"name": form.get("name", ""), "admin": form.get("role") == "admin"}
+    if "datasets" in form:
+        values["datasets"] = [name.strip() for name in form["datasets"].split(",") if name.strip()]
+    values |= {"quota": forms.integer(form, "quota"), "days": forms.decimal(form, "days")}
+
+    def act() -> dict[str, Any]:
+        secret, token = _create(state, validate(TokenIn, values))
+        return {"secret": secret, "done": f"Created a token for {token.name}."}
+
+    return await _show(request, act)
+
+
+@allow("admin")
+async def revoke_token_form(request: Request, id: TokenId) -> Response:
+    """Revoke a token."""
+    state, token = state_of(request), token_of(request)
+    return await _show(request, lambda: {"done": f"Revoked the token of {_revoke(state, id, token).name}."})
+
+
+@allow("admin")
+async def quota_form(request: Request, id: TokenId) -> Response:
+    """Set a quota; an empty field removes the limit."""
+    state, form = state_of(request), await forms.fields(request)
+
+    def act() -> dict[str, Any]:
+        token = state.tokens.set_quota(id, forms.integer(form, "quota"))
+        limit = "the whole budget" if token.quota is None else f"{token.quota:,} answers of each dataset"
+        return {"done": f"{token.name} may use {limit}."}
+
+    return await _show(request, act)
+
+
+@allow("admin")
+async def register_form(request: Request) -> Response:
+    """Serve a file from the data folder."""
+    state, form = state_of(request), await forms.fields(request)
+    values = {"name": form.get("name", ""), "file": form.get("file", ""), "queries": forms.integer(form, "queries")}
+    return await _show(request, lambda: {"done": f"Serving {_register(state, validate(DatasetIn, values)).name}."})
+
+
+@allow("admin")
+async def verify_form(request: Request, name: NameInPath) -> Response:
+    """Re-check every entry of the ledger."""
+    state, token = state_of(request), token_of(request)
+    return await _show(
+        request, lambda: {"done": f"Verified {name}: all entries up to #{_verify(state, name, token).seq} are intact."}
+    )
+
+
+async def _show(request: Request, act: Callable[[], dict[str, Any]]) -> Response:
+    """Do what was requested, then show the page with its result."""
+    state = state_of(request)
+
+    def work() -> dict[str, Any]:
+        result = {"secret": None, "done": None} | act()
+        return {
+            "tokens": _list(state),
+            "datasets": [
+                served.overview()
+                | {"used": {str(name or "-"): used for name, used in served.usage.by_analyst().items()}}
+                for served in state.datasets.visible(state.admin)
+            ],
+            "data_folder": state.settings.data_folder is not None,
+        } | result
+
+    return pages.show(request, "admin.html", await in_thread(state, work))
+
+
+def add_routes(app: FastAPI) -> None:
+    """Add the admin's routes."""
+    app.get(f"{V1}/tokens", responses=responses(OkOut, 403))(tokens)
+    app.post(f"{V1}/tokens", responses=responses(OkOut, 403))(create_token)
+    app.patch(f"{V1}/tokens/{{id}}", responses=responses(OkOut, 403))(update_token)
+    app.delete(f"{V1}/tokens/{{id}}", responses=responses(OkOut, 403))(revoke_token)
+    app.post(f"{V1}/datasets", responses=responses(OkOut, 403, 409))(register_dataset)
+    app.post(f"{V1}/datasets/{{name}}/verify", responses=responses(OkOut, 403))(verify)
+    pages.add_page(app, "GET", "/admin", admin_page)
+    pages.add_page(app, "POST", "/admin/tokens", create_token_form)
+    pages.add_page(app, "POST", "/admin/tokens/{id}/revoke", revoke_token_form)
+    pages.add_page(app, "POST", "/admin/tokens/{id}/quota", quota_form)
+    pages.add_page(app, "POST", "/admin/datasets", register_form)
+    pages.add_page(app, "POST", "/admin/datasets/{name}/verify", verify_form)

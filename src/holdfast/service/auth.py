@@ -1,0 +1,122 @@
+"""Access control. Deny by default: a route that does not declare a role cannot be added.
+
+A program sends its token in `Authorization: Bearer ...`. A browser sends a cookie, and then a request that changes
+something must come from our own pages: its Origin must be ours, and a missing Origin is refused.
+"""
+
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Literal, TypeVar
+
+from anyio.to_thread import run_sync
+from fastapi.routing import APIRoute
+from starlette.requests import Request
+from starlette.responses import Response
+
+from holdfast.errors import InvalidArgument, NotAllowed, NotSignedIn
+from holdfast.service.state import ServerState, state_of
+from holdfast.service.tokens import Token
+
+Role = Literal["anyone", "analyst", "admin", "metrics"]
+Handler = Callable[[Request], Awaitable[Response]]
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
+
+COOKIE = "holdfast"
+_SAFE = ("GET", "HEAD", "OPTIONS")
+_ROLE = "__role__"
+
+
+def allow(role: Role) -> Callable[[Endpoint], Endpoint]:
+    """Declare who may call a route: anyone, analyst (any token), admin, or metrics (admin unless opened)."""
+
+    def mark(endpoint: Endpoint) -> Endpoint:
+        setattr(endpoint, _ROLE, role)
+        return endpoint
+
+    return mark
+
+
+class GuardedRoute(APIRoute):
+    """A route that authorizes the request before it reads the body."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        if not hasattr(endpoint, _ROLE):
+            raise TypeError(f"{path} does not declare a role")
+        self.role: Role = getattr(endpoint, _ROLE)
+        super().__init__(path, endpoint, **options)
+        self._parameters = sorted(field.alias for field in self.dependant.query_params)
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Wrap FastAPI's handler."""
+        inner = super().get_route_handler()
+
+        async def guarded(request: Request) -> Response:
+            await authorize(request, self.role)
+            self._only_known_parameters(request)
+            return await self.serve(request, inner)
+
+        return guarded
+
+    async def serve(self, request: Request, inner: Handler) -> Response:
+        """Respond to an authorized request."""
+        return await inner(request)
+
+    def _only_known_parameters(self, request: Request) -> None:
+        """Refuse unknown query parameters, which may be misspelled. Pages are exempt."""
+        if not self.include_in_schema or not request.scope["query_string"]:
+            return
+        unknown = sorted(set(request.query_params) - set(self._parameters))
+        if unknown:
+            listed = ", ".join(self._parameters) or "none"
+            raise InvalidArgument(f"No parameter {unknown[0]!r} here. There are: {listed}.", name=unknown[0])
+
+
+def token_of(request: Request) -> Token:
+    """Return the token the request was authorized with."""
+    token: Token = request.state.token
+    return token
+
+
+async def authorize(request: Request, role: Role) -> None:
+    """Find the token of a request and check its role, or refuse."""
+    state = state_of(request)
+    if role == "metrics" and state.settings.open_metrics:
+        role = "anyone"
+    if role == "anyone":
+        if request.method not in _SAFE:
+            _check_origin(request)
+        request.state.token = None
+        return
+    address = request.client.host if request.client else "unknown"
+    try:
+        token = await _authenticate(request, state)
+    except NotSignedIn:
+        state.failed_sign_ins.take(address)
+        raise
+    request.state.token = token
+    state.rate_limits.take(token.id)
+    if role in ("admin", "metrics") and not token.admin:
+        raise NotAllowed("This requires an admin token. Yours is an analyst token.")
+
+
+async def _authenticate(request: Request, state: ServerState) -> Token:
+    header = request.headers.get("authorization")
+    if header is not None:
+        scheme, _, secret = header.partition(" ")
+        if scheme.lower() != "bearer" or not secret.strip() or len(secret) > 500:
+            raise NotSignedIn("The Authorization header must be 'Bearer' followed by a token.")
+        cached = state.tokens.cached(secret.strip())
+        return cached if cached is not None else await run_sync(state.tokens.authenticate, secret.strip())
+    cookie = request.cookies.get(COOKIE)
+    if cookie is None:
+        raise NotSignedIn("A token is required: send 'Authorization: Bearer ...', or sign in at /sign-in.")
+    if request.method not in _SAFE:
+        _check_origin(request)
+    return await run_sync(state.tokens.by_cookie, cookie[:500])
+
+
+def _check_origin(request: Request) -> None:
+    """Refuse what another site makes a browser send."""
+    declared = state_of(request).settings.origin
+    ours = declared or f"{request.url.scheme}://{request.url.netloc}".lower()
+    if (request.headers.get("origin") or "").lower() != ours:
+        raise NotAllowed("This request must come from the server's own pages; its Origin header does not match.")

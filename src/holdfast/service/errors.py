@@ -1,0 +1,76 @@
+"""Errors over HTTP: their JSON (the shape of `holdfast.errors.error_json`) and their headers.
+
+API, pages, agent tools, middleware and the client use this module, so it needs no web framework.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from holdfast.errors import HoldfastError, InvalidArgument, ServiceUnavailable, error_json
+
+# Errors of HTTP itself, raised before anything of ours is reached.
+_HTTP = {
+    400: ("bad_request", "The request could not be read. Send JSON encoded as UTF-8."),
+    404: ("not_found", "There is nothing at this address. The API is described at /api/v1/openapi.json."),
+    405: ("method_not_allowed", "This address does not support this method."),
+    406: ("not_acceptable", "This address serves JSON and HTML only."),
+    408: ("request_timeout", "The request took too long to arrive. Send it again."),
+    413: ("too_large", "The request is too large. Send less at a time."),
+    415: ("unsupported_media_type", "The request must be JSON: Content-Type: application/json."),
+    500: ("internal", "Internal server error. Answers already given are safe in the ledger. Try again."),
+}
+
+
+class ProtocolError(Exception):
+    """An error of HTTP itself, by status."""
+
+    def __init__(
+        self, status: int, *, message: str | None = None, headers: Mapping[str, str] | None = None, **details: Any
+    ) -> None:
+        super().__init__(status)
+        self.kind, known = _HTTP.get(status, ("http", f"The request failed with HTTP status {status}."))
+        self.message = known if message is None or status in _HTTP else message
+        self.status, self.headers, self.details = status, dict(headers or {}), details
+
+
+def error_payload(error: BaseException) -> dict[str, Any]:
+    """Return the JSON of an error; the text of an unexpected one is withheld, because it might quote data."""
+    if isinstance(error, HoldfastError):
+        return error.to_dict()
+    if isinstance(error, ProtocolError):
+        return error_json(error.message, kind=error.kind, status=error.status, details=error.details)
+    kind, message = _HTTP[500]
+    return error_json(message, kind=kind, status=500, details={})
+
+
+def error_headers(error: BaseException) -> dict[str, str]:
+    """Return the HTTP headers an error carries."""
+    payload = error_payload(error)
+    if payload["status"] == 401:
+        return {"WWW-Authenticate": 'Bearer realm="holdfast"'}
+    if payload["status"] == 429:
+        return {"Retry-After": str(max(1, round(payload["details"].get("retry_after", 1))))}
+    return error.headers if isinstance(error, ProtocolError) else {}
+
+
+def invalid_request(problems: Sequence[Any]) -> InvalidArgument:
+    """Return the error for pydantic's `errors()`: where and what is wrong, without quoting the caller's values."""
+    worded = [
+        {"where": ".".join(map(str, one["loc"])), "problem": str(one["msg"]).replace("Input should be", "must be")}
+        for one in problems[:10]
+    ]
+    first = worded[0] if worded else {"where": "request", "problem": "is not as described"}
+    message = f"{first['where']}: {first['problem']}. The API is described at /api/v1/openapi.json."
+    return InvalidArgument(message, problems=worded)
+
+
+def unreachable(error: Exception) -> dict[str, Any]:
+    """Return the error of a server that did not answer."""
+    message = f"The server cannot be reached ({type(error).__name__}). Check that it is running, then try again."
+    return error_payload(ServiceUnavailable(message))
+
+
+def not_holdfast(status: int) -> dict[str, Any]:
+    """Return the error of a response that no holdfast server wrote."""
+    message = f"The server answered {status}, which is not a holdfast response. Check the address."
+    return error_payload(ServiceUnavailable(message)) | {"status": status}

@@ -1,0 +1,151 @@
+"""Idempotency keys: a request that is sent again gets the response it got, or would have got, the first time.
+
+Being charged once does not depend on this table: a question asked before is free, and a question that is new each time
+(a flip) carries its key into the ledger. The table keeps whole responses, and detects a key reused for another request.
+
+Every answer passes here, so responses are kept in memory at once and written in batches a few times per second. A
+process killed in between loses the stored response, not the answer: the retry finds it in the ledger, free.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection
+
+from holdfast.errors import InvalidArgument, LedgerUnavailable
+from holdfast.service.database import UNREACHABLE, TokenDatabase, idempotency_keys, translate_errors
+
+KEEP_SECONDS = 86_400.0
+MAX_KEY_LENGTH = 200
+SWEEP_SECONDS = 60.0
+BATCH_SECONDS = 0.1
+_COLUMNS = ("digest", "request", "response", "expires")
+
+
+class _StoredResponse(NamedTuple):
+    request: str
+    response: dict[str, Any]
+    expires: float
+
+
+class IdempotencyKeys:
+    """The responses given under idempotency keys, for a day.
+
+    Connections are reused and statements are plain text for the driver, which halves the cost per answer.
+    """
+
+    def __init__(self, database: TokenDatabase) -> None:
+        self._engine = database.relaxed.execution_options(isolation_level="AUTOCOMMIT")
+        self._driver_error: type[Exception] = self._engine.dialect.loaded_dbapi.Error
+        table = idempotency_keys.name
+        mark = "?" if self._engine.dialect.paramstyle == "qmark" else "%s"
+        marks = ", ".join(mark for _ in _COLUMNS)
+        self._select = f"SELECT request, response, expires FROM {table} WHERE digest = {mark}"
+        self._insert = f"INSERT INTO {table} ({', '.join(_COLUMNS)}) VALUES ({marks}) ON CONFLICT DO NOTHING"
+        self._delete = f"DELETE FROM {table} WHERE expires <= {mark}"
+        self._idle: list[Connection] = []
+        self._unwritten: dict[str, _StoredResponse] = {}
+        self._pending, self._closed = threading.Event(), threading.Event()
+        self._write_lock = threading.Lock()
+        self._swept = time.time()
+        threading.Thread(target=self._write_batches, name="holdfast idempotency", daemon=True).start()
+
+    def find(self, token_id: str, key: str, request: str) -> dict[str, Any] | None:
+        """Return the response given to this request before; refuse a key that was used for another request."""
+        digest = _digest(token_id, key)
+        found = self._unwritten.get(digest) or self._read(digest)
+        if found is None or found.expires <= time.time():
+            return None
+        if found.request != request:
+            raise InvalidArgument(
+                "Idempotency-Key must be new for each request; this one was used for another. Send a new key.",
+                name="Idempotency-Key",
+            )
+        return found.response
+
+    def store(self, token_id: str, key: str, request: str, response: dict[str, Any]) -> None:
+        """Keep a response; an earlier one under the same key takes precedence."""
+        stored = _StoredResponse(request, response, time.time() + KEEP_SECONDS)
+        self._unwritten.setdefault(_digest(token_id, key), stored)
+        if not self._pending.is_set():
+            self._pending.set()
+
+    def write(self) -> None:
+        """Write what is only in memory. What cannot be written stays there for the next time."""
+        with self._write_lock, self._connection() as connection:
+            now = time.time()
+            waiting = list(self._unwritten.items())
+            rows = [(digest, one.request, json.dumps(one.response), one.expires) for digest, one in waiting]
+            cursor = connection.cursor()
+            cursor.execute("BEGIN")
+            if now - self._swept > SWEEP_SECONDS:
+                self._swept = now
+                cursor.execute(self._delete, (now,))
+            cursor.executemany(self._insert, rows)
+            cursor.execute("COMMIT")
+            for digest, _ in waiting:
+                del self._unwritten[digest]
+
+    def close(self) -> None:
+        """Write what is left and close the connections."""
+        self._closed.set()
+        self._pending.set()
+        if self._unwritten:
+            self.write()
+        self._close_idle()
+
+    def _read(self, digest: str) -> _StoredResponse | None:
+        with self._connection() as connection:
+            cursor = connection.cursor()
+            cursor.execute(self._select, (digest,))
+            row = cursor.fetchone()
+        return None if row is None else _StoredResponse(row[0], json.loads(row[1]), row[2])
+
+    def _write_batches(self) -> None:
+        while True:
+            self._pending.wait()
+            if self._closed.wait(BATCH_SECONDS):
+                return
+            self._pending.clear()
+            try:
+                self.write()
+            except LedgerUnavailable:  # the next request reports it; nothing is lost meanwhile
+                self._pending.set()
+
+    @contextmanager
+    def _connection(self) -> Iterator[Any]:
+        """Lend a driver connection; after a failure none of the idle ones is used again."""
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            with translate_errors():
+                connection = self._engine.connect()
+        try:
+            yield connection.connection
+        except self._driver_error as error:
+            connection.invalidate()
+            connection.close()
+            self._close_idle()
+            raise LedgerUnavailable(UNREACHABLE) from error
+        self._idle.append(connection)
+
+    def _close_idle(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+
+def check_key(key: str | None) -> None:
+    """Require a short printable text."""
+    if key is not None and (not 0 < len(key) <= MAX_KEY_LENGTH or not key.isascii() or not key.isprintable()):
+        raise InvalidArgument(
+            f"Idempotency-Key must be 1 to {MAX_KEY_LENGTH} printable ASCII characters.", name="Idempotency-Key"
+        )
+
+
+def _digest(token_id: str, key: str) -> str:
+    return sha256(f"{token_id}\n{key}".encode()).hexdigest()

@@ -1,0 +1,157 @@
+"""Logs and metrics: what happened, never what was asked or answered, never a secret.
+
+A log line is one JSON object on standard error. Query texts are left out, since a caller may have written a person's
+name into one. So are the messages of unexpected errors, which might quote a value; where they happened is enough to
+find them. Lines are written in batches a few times per second, because one write per request would make every request
+wait for the interpreter lock. An error is written at once, with everything before it.
+
+Metrics are in Prometheus' text format, which is a page long and written by hand. They count this process alone.
+"""
+
+import json
+import logging
+import sys
+import threading
+import time
+import traceback
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from itertools import accumulate
+from typing import Any
+
+BATCH_SECONDS = 0.1
+LATENCY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+_METHODS = ("GET", "HEAD", "POST", "PATCH", "PUT", "DELETE", "OPTIONS")
+_Labels = tuple[tuple[str, str], ...]
+
+_log = logging.getLogger("holdfast.service")
+
+
+class _JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "event": record.getMessage(),
+        }
+        return json.dumps(line | getattr(record, "facts", {}), default=str)
+
+
+class _BatchingHandler(logging.StreamHandler[Any]):
+    """Writes records in batches; errors at once."""
+
+    def __init__(self, stream: Any) -> None:
+        super().__init__(stream)
+        self._records: list[logging.LogRecord] = []
+        self._pending = threading.Event()
+        threading.Thread(target=self._write_batches, name="holdfast log", daemon=True).start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Add a record to the batch; flush if it is serious."""
+        self._records.append(record)
+        if record.levelno > logging.INFO:
+            self.flush()
+        elif not self._pending.is_set():
+            self._pending.set()
+
+    def flush(self) -> None:
+        """Write the batch."""
+        with self.lock:  # type: ignore[union-attr]
+            records, self._records = self._records, []
+            if records:
+                self.stream.write("".join(self.format(record) + self.terminator for record in records))
+            super().flush()
+
+    def _write_batches(self) -> None:
+        while True:  # until the process ends: reconfiguring `logging` closes every handler, and this one must go on
+            self._pending.wait()
+            time.sleep(BATCH_SECONDS)
+            self._pending.clear()
+            self.flush()
+
+
+def start_logging(level: str = "INFO") -> None:
+    """Write to standard error from now on."""
+    handler = _BatchingHandler(sys.stderr)
+    handler.setFormatter(_JsonFormatter())
+    _log.handlers[:] = [handler]
+    _log.propagate = False
+    _log.setLevel(level)
+
+
+def log_event(event: str, **facts: Any) -> None:
+    """Log one line."""
+    if _log.isEnabledFor(logging.INFO):
+        # Created here because the logger would look up the caller's line for every request.
+        record = logging.LogRecord(_log.name, logging.INFO, __file__, 0, event, None, None)
+        record.facts = facts
+        _log.handle(record)
+
+
+def log_error(event: str, error: BaseException, **facts: Any) -> None:
+    """Log where an unexpected error happened: its class and the lines of code, not its message."""
+    frames = traceback.extract_tb(error.__traceback__)[-12:]
+    where = [f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno} {frame.name}" for frame in frames]
+    _log.error(event, extra={"facts": facts | {"error": type(error).__name__, "where": where}})
+
+
+def flush_logs() -> None:
+    """Write the batch: the process is about to end."""
+    for handler in _log.handlers:
+        handler.flush()
+
+
+class Metrics:
+    """Counters of requests and answers."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._requests: Counter[_Labels] = Counter()
+        self._latencies = [0] * (len(LATENCY_BUCKETS) + 1)  # not cumulative; `text` adds them up
+        self._seconds = 0.0
+        self._answers: Counter[_Labels] = Counter()
+
+    def count_request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count one request."""
+        known = method if method in _METHODS else "other"
+        with self._lock:
+            self._requests[("method", known), ("route", route), ("status", str(status))] += 1
+            self._seconds += seconds
+            self._latencies[bisect_left(LATENCY_BUCKETS, seconds)] += 1
+
+    def count_answer(self, dataset: str, *, cached: bool) -> None:
+        """Count one answer."""
+        with self._lock:
+            self._answers[("dataset", dataset), ("cached", str(cached).lower())] += 1
+
+    def text(self, budgets: Iterable[tuple[str, int, int]]) -> str:
+        """Return all metrics; `budgets` are (dataset, answers left, answers in total)."""
+        with self._lock:
+            lines = _family("holdfast_requests_total", "counter", "Requests served.", self._requests.items())
+            lines += ["# HELP holdfast_request_seconds Time to serve.", "# TYPE holdfast_request_seconds histogram"]
+            cumulative = list(accumulate(self._latencies))
+            for bound, number in zip([*LATENCY_BUCKETS, "+Inf"], cumulative, strict=True):
+                lines += [f'holdfast_request_seconds_bucket{{le="{bound}"}} {number}']
+            lines += [f"holdfast_request_seconds_sum {self._seconds:.6f}"]
+            lines += [f"holdfast_request_seconds_count {cumulative[-1]}"]
+            lines += _family("holdfast_answers_total", "counter", "Answers given.", self._answers.items())
+        rows = list(budgets)
+        left = [((("dataset", name),), left) for name, left, _ in rows]
+        total = [((("dataset", name),), total) for name, _, total in rows]
+        lines += _family("holdfast_budget_left", "gauge", "Answers left in the budget.", left)
+        lines += _family("holdfast_budget_total", "gauge", "Answers in the budget in total.", total)
+        return "\n".join(lines) + "\n"
+
+
+def _family(name: str, kind: str, help_text: str, values: Iterable[tuple[_Labels, int]]) -> list[str]:
+    lines = [f"# HELP {name} {help_text}", f"# TYPE {name} {kind}"]
+    for labels, value in sorted(values):
+        inside = ",".join(f'{label}="{_escape(text)}"' for label, text in labels)
+        lines.append(f"{name}{{{inside}}} {value}")
+    return lines
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

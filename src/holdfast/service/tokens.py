@@ -1,0 +1,278 @@
+"""Tokens, and the sign-ins made from them.
+
+A token's secret is 32 random bytes, shown once and stored as its SHA-256: with that much entropy, no slower hash is
+needed. Whoever presents the secret acts under the token's name. A cookie is another such secret that stands for a
+token, so that the token itself is never stored in a browser; a one-time link is a third, exchanged for a cookie when
+first used.
+"""
+
+import json
+import secrets
+import threading
+import time
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import delete, insert, select, update
+
+from holdfast import check
+from holdfast.errors import InvalidArgument, NotSignedIn, UnknownName
+from holdfast.service.database import TokenDatabase, read_transaction, sign_ins, tokens, write_transaction
+from holdfast.service.settings import check_name
+
+PREFIX = "hf_"
+CACHE_SECONDS = 1.0  # a token revoked by another process is refused after at most this long
+LINK_SECONDS = 3_600
+MAX_CACHED = 10_000
+MAX_LOOKUPS = 500  # tokens looked up by one query
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token without its secret. `datasets` None: all; `quota`: the most answers it may use of each dataset."""
+
+    id: str
+    name: str
+    admin: bool
+    datasets: tuple[str, ...] | None
+    quota: int | None
+    created: float
+    expires: float | None
+    revoked: float | None
+
+    def allows(self, dataset: str) -> bool:
+        """Whether the token gives access to this dataset."""
+        return self.datasets is None or dataset in self.datasets
+
+    @property
+    def active(self) -> bool:
+        """Whether the token is neither revoked nor expired."""
+        return self.revoked is None and (self.expires is None or time.time() < self.expires)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values; nothing secret."""
+        return asdict(self) | {"datasets": None if self.datasets is None else list(self.datasets)}
+
+
+class TokenStore:
+    """The tokens of a server."""
+
+    def __init__(self, database: TokenDatabase, *, sign_in_seconds: float = 12 * 3_600) -> None:
+        self._engine = database.durable
+        self._sign_in_seconds = sign_in_seconds
+        self._cache: dict[str, tuple[float, Token]] = {}
+        self._used: set[str] = set()  # digests presented since the last lookup
+        self._changes = 0
+        self._lock, self._lookup_lock = threading.Lock(), threading.Lock()
+
+    # -- tokens -------------------------------------------------------------------------------------------------
+
+    def create(
+        self,
+        name: str,
+        *,
+        admin: bool = False,
+        datasets: list[str] | tuple[str, ...] | None = None,
+        quota: int | None = None,
+        days: float | None = None,
+        secret: str | None = None,
+    ) -> tuple[str, Token]:
+        """Create a token; its secret is returned here and never again."""
+        check_name("name", name)
+        if quota is not None:
+            check.whole(0, quota=quota)
+        if days is not None:
+            check.positive(days=days)
+            check.at_most("a century", 36_525, days=days)
+        secret = PREFIX + secrets.token_urlsafe(32) if secret is None else secret
+        now = time.time()
+        row = {
+            "id": secrets.token_hex(8),
+            "digest": _digest(secret),
+            "name": name,
+            "admin": admin,
+            "datasets": "*" if datasets is None else json.dumps(sorted(set(datasets))),
+            "quota": quota,
+            "created": now,
+            "expires": None if days is None else now + days * 86_400,
+            "revoked": None,
+        }
+        with write_transaction(self._engine) as connection:
+            connection.execute(insert(tokens).values(row))
+        return secret, _token(row)
+
+    def authenticate(self, secret: str) -> Token:
+        """Return the token with this secret, or refuse."""
+        digest = _digest(secret)
+        with self._lookup_lock:  # threads that wait here are served by the first one's query, through the cache
+            return _require_active(self._cached(digest) or self._look_up(digest))
+
+    def cached(self, secret: str) -> Token | None:
+        """Return the token with this secret if it was looked up a moment ago; never blocks."""
+        token = self._cached(_digest(secret))
+        return token if token is not None and token.active else None
+
+    def all(self) -> list[Token]:
+        """Return every token ever created, newest first."""
+        with read_transaction(self._engine) as connection:
+            rows = connection.execute(select(tokens).order_by(tokens.c.created.desc())).mappings().all()
+        return [_token(row) for row in rows]
+
+    def revoke(self, id: str) -> Token:
+        """Refuse this token from now on."""
+        return self._update(id, {"revoked": time.time()})
+
+    def set_quota(self, id: str, quota: int | None) -> Token:
+        """Set how many answers of each dataset may be used under the token's name."""
+        if quota is not None:
+            check.whole(0, quota=quota)
+        return self._update(id, {"quota": quota})
+
+    def _update(self, id: str, values: dict[str, Any]) -> Token:
+        with write_transaction(self._engine) as connection:
+            changed = connection.execute(
+                update(tokens).where(tokens.c.id == id, tokens.c.revoked.is_(None)).values(values)
+            )
+            row = connection.execute(select(tokens).where(tokens.c.id == id)).mappings().first()
+        if row is None or changed.rowcount == 0:
+            raise UnknownName(f"No active token {id!r}. Active tokens are listed at /admin.", name=id)
+        self._clear_cache()
+        return _token(row)
+
+    # -- the admin ----------------------------------------------------------------------------------------------
+
+    def admin(self, token_file: str | None = None) -> Token:
+        """Return the admin's token, created at the first start; `token_file` holds or receives its secret."""
+        if token_file is not None:
+            secret = _secret_from_file(Path(token_file))
+            return self._look_up(_digest(secret)) or self.create("admin", admin=True, secret=secret)[1]
+        active = [token for token in self.all() if token.admin and token.active]
+        return active[-1] if active else self.create("admin", admin=True)[1]
+
+    # -- sign-ins -----------------------------------------------------------------------------------------------
+
+    def sign_in_link(self, token: Token) -> str:
+        """Return the code of a link that signs in with this token, once."""
+        return self._create_sign_in(token.id, once=True, seconds=LINK_SECONDS)
+
+    def sign_in(self, token: Token) -> str:
+        """Return the secret of a new cookie."""
+        return self._create_sign_in(token.id, once=False, seconds=self._sign_in_seconds)
+
+    def redeem(self, code: str) -> Token:
+        """Use up a one-time link."""
+        now = time.time()
+        with write_transaction(self._engine) as connection:
+            this = (sign_ins.c.digest == _digest(code)) & sign_ins.c.once
+            row = connection.execute(select(sign_ins).where(this)).mappings().first()
+            # Of two requests at once, only one deletes it.
+            used = connection.execute(delete(sign_ins).where(this)).rowcount
+        if row is None or used != 1 or row["expires"] <= now:
+            raise NotSignedIn(
+                "This link was already used or has expired. Restart the server for a new one, or use a token."
+            )
+        with read_transaction(self._engine) as connection:
+            found = connection.execute(select(tokens).where(tokens.c.id == row["token"])).mappings().first()
+        return _require_active(None if found is None else _token(found))
+
+    def by_cookie(self, secret: str) -> Token:
+        """Return the token signed in by this cookie, or refuse."""
+        digest = _digest(secret)
+        token = self._cached(digest)
+        if token is None:
+            before = self._version()
+            with read_transaction(self._engine) as connection:
+                row = connection.execute(
+                    select(tokens, sign_ins.c.expires.label("until"))
+                    .join(sign_ins, sign_ins.c.token == tokens.c.id)
+                    .where(sign_ins.c.digest == digest, sign_ins.c.once.is_(False))
+                ).mappings()
+                found = row.first()
+            if found is None or found["until"] <= time.time():
+                raise NotSignedIn("This sign-in has expired. Sign in again.")
+            token = _token(found)
+            self._store(before, {digest: token})
+        return _require_active(token)
+
+    def sign_out(self, secret: str) -> None:
+        """Delete a cookie."""
+        with write_transaction(self._engine) as connection:
+            connection.execute(delete(sign_ins).where(sign_ins.c.digest == _digest(secret)))
+        self._clear_cache()
+
+    def _create_sign_in(self, token: str, *, once: bool, seconds: float) -> str:
+        secret, now = secrets.token_urlsafe(32), time.time()
+        row = {"digest": _digest(secret), "token": token, "once": once, "expires": now + seconds}
+        with write_transaction(self._engine) as connection:
+            connection.execute(delete(sign_ins).where(sign_ins.c.expires <= now))
+            connection.execute(insert(sign_ins).values(row))
+        return secret
+
+    # -- the cache ----------------------------------------------------------------------------------------------
+
+    def _cached(self, digest: str) -> Token | None:
+        at, token = self._cache.get(digest, (0.0, None))
+        if token is not None:
+            self._used.add(digest)
+        return token if time.monotonic() - at < CACHE_SECONDS else None
+
+    def _version(self) -> tuple[float, int]:
+        return time.monotonic(), self._changes
+
+    def _store(self, before: tuple[float, int], found: dict[str, Token]) -> None:
+        """Cache what was read, unless something changed meanwhile."""
+        at, changes = before
+        with self._lock:
+            if len(self._cache) + len(found) > MAX_CACHED:
+                self._cache.clear()
+            if changes == self._changes:
+                self._cache.update({digest: (at, token) for digest, token in found.items()})
+
+    def _clear_cache(self) -> None:
+        with self._lock:
+            self._changes += 1
+            self._cache.clear()
+
+    def _look_up(self, digest: str) -> Token | None:
+        """Look up a token, and with the same query all others presented lately."""
+        used, self._used = self._used, set()
+        digests, before = [digest, *(used - {digest})][:MAX_LOOKUPS], self._version()
+        with read_transaction(self._engine) as connection:
+            rows = connection.execute(select(tokens).where(tokens.c.digest.in_(digests))).mappings().all()
+        found = {row["digest"]: _token(row) for row in rows}
+        self._store(before, found)
+        return found.get(digest)
+
+
+def _require_active(token: Token | None) -> Token:
+    if token is None or not token.active:
+        raise NotSignedIn("This token is unknown, revoked or expired. Ask the admin for a new one.")
+    return token
+
+
+def _digest(secret: str) -> str:
+    return sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _token(row: Any) -> Token:
+    datasets = None if row["datasets"] == "*" else tuple(json.loads(row["datasets"]))
+    plain = ("id", "name", "admin", "quota", "created", "expires", "revoked")
+    return Token(datasets=datasets, **{name: row[name] for name in plain})
+
+
+def _secret_from_file(path: Path) -> str:
+    """Read the admin's secret, or write a new one that only the file's owner can read."""
+    if path.exists():
+        secret = path.read_text(encoding="utf-8").strip()
+        if len(secret) < 20:
+            raise InvalidArgument(
+                f"The token in {path} must be at least 20 characters; got {len(secret)}. Delete it to get a new one.",
+                name="token_file",
+            )
+        return secret
+    secret = PREFIX + secrets.token_urlsafe(32)
+    path.touch(mode=0o600, exist_ok=False)
+    path.write_text(secret + "\n", encoding="utf-8")
+    return secret

@@ -1,0 +1,145 @@
+"""When something behind the server is slow, gone or broken: a clear error, nothing charged twice, nothing leaked."""
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from serving import Running, settings, table, wait_until
+
+API = "/api/v1/datasets/flights"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Running]:
+    with Running(settings(table(tmp_path), timeout=1.0)) as running:
+        yield running
+
+
+def session_of(server: Running) -> Any:
+    return server.state.datasets.get("flights", server.state.admin).session
+
+
+def is_error(response: httpx.Response, status: int, kind: str) -> None:
+    payload = response.json()
+    assert (response.status_code, payload["status"], payload["kind"], payload["ok"]) == (status, status, kind, False)
+
+
+def test_an_answer_that_takes_too_long_can_be_fetched_later(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = session_of(server)._rows
+    plain, go = type(rows).tally, threading.Event()
+
+    def slow(self: Any, *arguments: Any, **options: Any) -> Any:
+        go.wait(30)
+        return plain(self, *arguments, **options)
+
+    monkeypatch.setattr(type(rows), "tally", slow)
+    question, key = {"query": "dep_delay > 15"}, {"Idempotency-Key": "late"}
+    with server.client(server.token()) as client:
+        is_error(client.post(f"{API}/ask", json=question, headers=key), 503, "service_unavailable")
+        assert client.get("/health").status_code == 200
+        go.set()
+        wait_until(lambda: session_of(server).ledger.spent.answers == 1)
+        found = client.post(f"{API}/ask", json=question, headers=key).json()
+    assert found["answer"]["seq"] == 1
+    assert session_of(server).ledger.spent.answers == 1
+
+
+def test_slow_drawing_does_not_hold_the_ledger(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one answer is being drawn, others are committed."""
+    rows = session_of(server)._rows
+    plain, go = type(rows).tally, threading.Event()
+    first = threading.Lock()
+
+    def slow(self: Any, *arguments: Any, **options: Any) -> Any:
+        if first.acquire(blocking=False):
+            go.wait(30)
+        return plain(self, *arguments, **options)
+
+    monkeypatch.setattr(type(rows), "tally", slow)
+    token = server.token()
+
+    def ask_slowly() -> None:
+        with server.client(token) as client:
+            client.post(f"{API}/ask", json={"query": "dep_delay > 1"})
+
+    waiting = threading.Thread(target=ask_slowly)
+    waiting.start()
+    wait_until(first.locked)
+    with server.client(token) as client:
+        assert client.post(f"{API}/ask", json={"query": "dep_delay > 2"}).status_code == 200
+    go.set()
+    waiting.join()
+
+
+def test_a_client_that_hangs_up_leaves_nothing_held(server: Running) -> None:
+    token = server.token()
+    for number in range(10):
+        try:
+            with httpx.Client(timeout=0.001, verify=False) as client:
+                client.post(
+                    f"{server.url}{API}/ask",
+                    json={"query": f"dep_delay > {number}"},
+                    headers={"Authorization": f"Bearer {token}"},
+                )
+        except httpx.TransportError:
+            continue
+    with server.client(token) as client:
+        assert client.post(f"{API}/ask", json={"query": "weekend"}).status_code == 200
+
+
+def test_a_missing_ledger_is_reported(server: Running, tmp_path: Path) -> None:
+    with server.client(server.token()) as client:
+        assert client.get("/ready").status_code == 200
+        (ledger,) = tmp_path.glob("*.ledger")
+        ledger.rename(tmp_path / "elsewhere")
+        refused = client.post(f"{API}/ask", json={"query": "weekend"})
+        is_error(refused, 503, "ledger_unavailable")
+        (tmp_path / "elsewhere").rename(ledger)
+        assert client.post(f"{API}/ask", json={"query": "weekend"}).status_code == 200
+
+
+def test_the_text_of_an_unexpected_error_is_withheld(
+    server: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capfd: Any
+) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError("the value was 42.4242")
+
+    monkeypatch.setattr(type(session_of(server)._rows), "tally", broken)
+    with server.client(server.token()) as client, caplog.at_level(logging.INFO, logger="holdfast.service"):
+        for accept in ("application/json", "text/html"):
+            response = client.post(
+                "/datasets/flights/ask", data={"query": "weekend"}, headers={"Accept": accept, "Origin": server.url}
+            )
+            assert response.status_code == 500
+            assert "42.4242" not in response.text
+            assert response.headers["x-content-type-options"] == "nosniff"
+    failure = next(record for record in caplog.records if record.levelname == "ERROR")
+    assert failure.facts["error"] == "ZeroDivisionError"  # type: ignore[attr-defined]
+    assert any("broken" in line for line in failure.facts["where"])  # type: ignore[attr-defined]
+    assert "42.4242" not in str([record.__dict__ for record in caplog.records])
+    printed = capfd.readouterr()
+    assert "42.4242" not in printed.out + printed.err
+
+
+def test_reservations_of_a_process_that_died_expire(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    from holdfast.service import ask
+
+    usage = server.state.datasets.get("flights", server.state.admin).usage
+    held = {"analyst": "ana", "dataset": "flights", "quota": 1, "answers": 1}
+    monkeypatch.setattr(ask, "RESERVATION_SECONDS", 0.2)
+    dying = server.state.service.quotas.reserve(usage, **held)
+    dying.__enter__()  # and never released
+    with server.client(server.token("ana", quota=1)) as client:
+        monkeypatch.setattr(ask, "RESERVATION_SECONDS", 120.0)
+        refused = client.post(f"{API}/ask", json={"query": "weekend"})
+        if refused.status_code != 200:  # a slow machine may need longer than the reservation lasts
+            is_error(refused, 409, "quota_exhausted")
+        time.sleep(0.25)
+        assert client.post(f"{API}/ask", json={"query": "weekend"}).status_code == 200
+    del dying

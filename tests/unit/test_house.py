@@ -1,0 +1,255 @@
+"""The house: who may import whom, comparisons by name, what `import holdfast` must not load; theorems; doctests."""
+
+import ast
+import doctest
+import pkgutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast.guarantees import GUARANTEES
+from holdfast.guarantees.mathematics.theorem import REGISTRY
+from holdfast.mechanisms import MECHANISMS
+from holdfast.questions import KINDS
+
+SOURCE = Path(holdfast.__file__).parent
+ROOT = SOURCE.parents[1]
+
+# A room may import from the rooms before it and from itself; every room is on the list, and nothing else is.
+ROOMS = (
+    "errors",
+    "check",
+    "schema",
+    "randomness",
+    "registry",
+    "guarantees",
+    "queries",
+    "rows",
+    "mechanisms",
+    "ledger",
+    "optimize",
+    "answer",
+    "questions",
+    "session",
+    "sklearn",
+    "lab",
+    "service",
+    "cli",
+)
+# The ledger knows nothing of guarantees, rows or questions: what it keeps is plain JSON.
+NARROW = {"ledger": {"errors", "check"}, "schema": {"errors"}, "registry": set(), "randomness": {"check"}}
+
+HEAVY = ("sqlalchemy", "opendp", "scipy.stats", "pandas", "matplotlib", "pyarrow", "sqlglot", "fastapi", "altair")
+
+MODULES = sorted(
+    path.relative_to(SOURCE).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__")
+    for path in SOURCE.rglob("*.py")
+    if path != SOURCE / "__init__.py"
+)
+
+
+def file_of(module: str) -> Path:
+    path = SOURCE / module.replace(".", "/")
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Every statement, functions included, except what only a type checker sees."""
+    for node in body:
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            yield from statements(node.orelse)
+            continue
+        yield node
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            for child in getattr(node, name, []):
+                yield from statements([child] if isinstance(child, ast.stmt) else child.body)
+
+
+def imported(module: str, source: str) -> set[str]:
+    """The modules of holdfast that this source imports, without their leading 'holdfast.'."""
+    package = module.split(".") if file_of(module).name == "__init__.py" else module.split(".")[:-1]
+    found = set()
+    for node in statements(ast.parse(source).body):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = ["holdfast", *package][: len(package) + 2 - node.level] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            names = [f"{base}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        found |= {name.removeprefix("holdfast.") for name in names if name.startswith("holdfast.")}
+    return found
+
+
+def room(module: str) -> str:
+    return module.split(".")[0]
+
+
+def violations(module: str, source: str) -> list[str]:
+    """What this module imports and may not."""
+    own = room(module)
+    above = NARROW.get(own, set(ROOMS[: ROOMS.index(own)]))
+    others = {other for other in imported(module, source) if not other.startswith("__")}
+    return [f"{module} imports {other}" for other in sorted(others) if room(other) not in above | {own}]
+
+
+def test_every_room_is_on_the_list():
+    assert {room(module) for module in MODULES} == set(ROOMS)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_imports_only_from_rooms_above(module):
+    assert violations(module, file_of(module).read_text()) == []
+
+
+def module_graph() -> dict[str, set[str]]:
+    """Which module imports which, inside functions too."""
+    graph = {}
+    for module in MODULES:
+        names = imported(module, file_of(module).read_text())
+        found = {name if name in MODULES else name.rpartition(".")[0] for name in names}
+        graph[module] = {name for name in found if name in MODULES and name != module}
+    return graph
+
+
+def cycle(graph: dict[str, set[str]]) -> list[str]:
+    """Return modules that import each other in a circle; nothing if there are none."""
+    done: set[str] = set()
+
+    def search(module: str, path: list[str]) -> list[str]:
+        if module in path:
+            return [*path[path.index(module) :], module]
+        if module in done:
+            return []
+        for other in sorted(graph[module]):
+            if found := search(other, [*path, module]):
+                return found
+        done.add(module)
+        return []
+
+    return next((found for module in sorted(graph) if (found := search(module, []))), [])
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    assert cycle(module_graph()) == []
+
+
+def test_a_circle_is_found():
+    graph = module_graph()
+    graph["errors"] = {"session"}
+    assert cycle(graph)
+
+
+def compared_names(source: str, names: set[str]) -> list[int]:
+    """The lines on which something is compared, or matched, with one of these names."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            parts = [part for side in sides for part in (getattr(side, "elts", None) or [side])]
+        elif isinstance(node, ast.MatchValue):
+            parts = [node.value]
+        else:
+            continue
+        if any(isinstance(part, ast.Constant) and part.value in names for part in parts):
+            found.append(node.lineno)
+    return found
+
+
+NAMES = {*GUARANTEES.names(), *MECHANISMS.names(), *KINDS.names(), "share", "group"}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_nobody_compares_with_the_name_of_a_guarantee_mechanism_or_kind(module):
+    assert compared_names(file_of(module).read_text(), NAMES) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'if plan.guarantee == "posterior":\n    pass',
+        'ok = kind in ("mean", "other")',
+        'match kind:\n    case "histogram":\n        pass',
+    ],
+)
+def test_a_comparison_by_name_is_found(source):
+    assert compared_names(source, NAMES) == [1] or compared_names(source, NAMES) == [2]
+
+
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        ("guarantees.posterior", "from holdfast.questions import mean"),
+        ("rows.local", "from holdfast.mechanisms import coins"),
+        ("queries.build", "import holdfast.rows.source"),
+        ("ledger.chain", "from holdfast import randomness"),
+        ("ledger.chain", "def f():\n    from ..guarantees import plan"),
+        ("optimize.fit", "from holdfast.questions.question import Drawing"),
+        ("lab.attack", "from holdfast.cli import output"),
+        ("mechanisms.coins", "try:\n    pass\nexcept ValueError:\n    from holdfast import session"),
+        ("session", "from holdfast.service import app"),
+        ("errors", "from holdfast import check"),
+    ],
+)
+def test_a_forbidden_import_is_caught(module, line):
+    assert violations(module, line)
+
+
+def test_imports_for_the_type_checker_alone_do_not_count():
+    source = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from holdfast.session import Session"
+    assert violations("guarantees.posterior", source) == []
+    assert violations("guarantees.posterior", source + "\nelse:\n    from holdfast.session import Session")
+
+
+def test_importing_holdfast_stays_light():
+    code = (
+        "import sys, holdfast\n"
+        f"print(*[name for name in {HEAVY!r} if name in sys.modules])\n"
+        "assert holdfast.plan and holdfast.InvalidArgument\n"
+        "print(*[name for name in ('sqlalchemy', 'opendp', 'scipy.stats', 'pandas', 'sqlglot') if name in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert ran.stdout.split() == []
+
+
+def test_what_the_package_offers_is_there():
+    for name in holdfast.__all__:
+        assert getattr(holdfast, name) is not None
+    assert set(holdfast.__all__) <= set(dir(holdfast))
+    with pytest.raises(AttributeError, match="no attribute 'no_such_name'"):
+        holdfast.no_such_name  # noqa: B018 - the lookup is the test
+
+
+def importable() -> list[str]:
+    found = pkgutil.walk_packages(holdfast.__path__, "holdfast.")
+    return ["holdfast", *(module.name for module in found if not module.name.endswith("__main__"))]
+
+
+@pytest.mark.parametrize("module", importable())
+def test_doctests_run(module):
+    result = doctest.testmod(import_module(module))
+    assert result.failed == 0
+
+
+for _module in importable():  # theorems register when their module is imported
+    if _module.split(".")[1:2] in (["guarantees"], ["mechanisms"]):
+        import_module(_module)
+
+
+def test_the_registry_is_full():
+    assert len(REGISTRY) > 30
+
+
+@pytest.mark.parametrize("name", sorted(REGISTRY))
+def test_a_theorem_says_what_it_states_and_what_not_and_is_proved(name):
+    theorem = REGISTRY[name]
+    assert "\n    Statement\n" in theorem.statement
+    assert "\n    Not covered\n" in theorem.statement
+    assert theorem.source
+    assert (ROOT / "docs" / "proofs" / theorem.proof).is_file()
