@@ -104,7 +104,7 @@ def check_release(release: Release, query: Query, values: int) -> None:
 
 @pytest.mark.parametrize("pair", PAIRS, ids="-".join)
 def test_a_mechanism_takes_its_numbers_from_the_guarantee(pair):
-    standing: Guarantee[Any] = planned(*pair).standing.begin(77)
+    standing: Guarantee = planned(*pair).standing.begin(77)
     made = mechanism_of(standing).under(standing, 12, 5)
     assert made.draws == 12
     if isinstance(made, Coins):

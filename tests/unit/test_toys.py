@@ -1,7 +1,6 @@
 """Adding a guarantee, a mechanism, a kind of question or a row source is one file and one registration."""
 
 import pytest
-
 import toys
 from holdfast import InvalidArgument, PlanConflict, RowSourceError, Session, plan
 from holdfast.guarantees import GUARANTEES

@@ -25,7 +25,7 @@ NAMES = ["share", "mean", "mean in units", "group", "group in units", "histogram
 
 
 @pytest.fixture(params=PAIRS, ids="-".join)
-def standing(request: pytest.FixtureRequest) -> Guarantee[Any]:
+def standing(request: pytest.FixtureRequest) -> Guarantee:
     return planned(*request.param).standing
 
 
@@ -164,7 +164,7 @@ def test_small_arithmetic_of_intervals():
 # -- terms that travel ------------------------------------------------------------------------------------------------
 
 
-def recorded(standing: Guarantee[Any]) -> dict[str, Any]:
+def recorded(standing: Guarantee) -> dict[str, Any]:
     """What a ledger's first entry holds, after a journey through text."""
     return json.loads(json.dumps(standing.to_json(), allow_nan=False))
 

@@ -131,7 +131,7 @@ ROUTES = ["coins, convex", "laplace, convex", "coins, convex, posterior"]
 ROUTES_CURVED = [*ROUTES, *(name.replace("convex", "strongly convex") for name in ROUTES)]
 
 
-def fitted(loss, name: str, session_of) -> tuple[Any, CountingRows, list[hf.MinimumAnswer], hf.Session]:
+def fitted(loss, name: str, session_of) -> tuple[Any, CountingRows, list[hf.MinimumAnswer], hf.Plan]:
     """Open the planned session on as many rows as were planned, and ask all queries, each about the last answer."""
     route = plan_descent(Problem.of(loss, radius=0.5), queries=QUERIES, excess=EXCESS)[name]
     rng = np.random.default_rng(3)
@@ -143,18 +143,18 @@ def fitted(loss, name: str, session_of) -> tuple[Any, CountingRows, list[hf.Mini
             asked = replace(loss, features={f"{sign} * a + {j} * 0": (-1, 1)})
             answers.append(s.minimize(asked, radius=0.5, **route.fit))
             sign = 1 if answers[-1].point[0] > 0 else -1
-    return route, rows, answers, s
+        assert s.ledger.spent.charge <= route.charge == s.plan.terms.charge
+    return route, rows, answers, s.plan
 
 
 @pytest.mark.parametrize(
     ("loss", "name"), [(SIGN, name) for name in ROUTES] + [(CURVED, name) for name in ROUTES_CURVED]
 )
 def test_a_planned_session_runs_to_its_end_and_keeps_the_promise(loss, name):
-    route, rows, answers, s = fitted(loss, name, lambda route: route.session)
+    route, rows, answers, stands = fitted(loss, name, lambda route: route.session)
     assert len(answers) == QUERIES
-    assert s.ledger.spent.charge <= route.charge == s.plan.terms.charge
     assert sum(answer.gradient_evaluations for answer in answers) == route.gradient_evaluations
-    assert rows.rows_read == route.gradient_evaluations + QUERIES * s.plan.rows_per_query
+    assert rows.rows_read == route.gradient_evaluations + QUERIES * stands.rows_per_query
     for answer in answers:
         promised = answer.excess_bound if route.promise == "all at once" else answer.expected_excess_bound
         assert promised <= EXCESS
