@@ -1,7 +1,6 @@
 """A registry: where things of one sort are found by name."""
 
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from typing import TypeVar
 
 Thing = TypeVar("Thing")
@@ -60,6 +59,8 @@ class Registry(dict[str, Thing]):
         self._loading = True
         try:
             self._load()
+            from importlib.metadata import entry_points  # takes its time, and most sessions need no other packages
+
             for point in entry_points(group=self._group):
                 thing = point.load()  # may register itself
                 if point.name not in self:

@@ -11,7 +11,7 @@ import holdfast as hf
 from counting_rows import CountingRows
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics import descent
-from holdfast.optimize import Problem, plan_descent
+from holdfast.optimize.planner import Problem, plan_descent
 from holdfast.optimize.boosting import runs_for
 
 

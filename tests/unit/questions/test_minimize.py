@@ -6,7 +6,7 @@ import pytest
 
 import holdfast as hf
 from counting_rows import CountingRows
-from holdfast.optimize import runs_for
+from holdfast.optimize.boosting import runs_for
 from own_losses import MeanLoss, MedianLoss, uniform_table
 
 N = 20_000
