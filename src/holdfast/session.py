@@ -11,6 +11,7 @@
 Whoever asks, from Python, the command line, over HTTP or as an agent, asks through `Session`.
 """
 
+import json
 import warnings
 from collections.abc import Mapping
 from copy import copy
@@ -37,7 +38,7 @@ from holdfast.questions.mean import MEAN
 from holdfast.questions.minimize import MINIMIZE
 from holdfast.questions.price import Budget, Price, require_affordable
 from holdfast.questions.quantile import QUANTILE
-from holdfast.questions.question import Context, Drawing, Kind, Question, encode
+from holdfast.questions.question import Context, Drawing, Kind, Question
 from holdfast.questions.verbs import verb
 from holdfast.randomness import Randomness
 from holdfast.rows.memory import memory_rows
@@ -89,7 +90,7 @@ class Session:
         self._randomness = Randomness(seed)
         self._rows: RowSource = open_rows(data)
         self._ledger: Ledger = open_ledger(
-            _beside(self._rows) if ledger is None else ledger,
+            ledger_beside(self._rows) if ledger is None else ledger,
             dataset=self._rows.name,
             fingerprint=self._rows.fingerprint,
             reproducible=self._randomness.reproducible,
@@ -210,7 +211,7 @@ class Session:
         if not isinstance(key, str):
             raise InvalidArgument(f"idempotency_key must be text; got {type(key).__name__}.", name="idempotency_key")
         retried = [key, self._analyst, question.kind, question.text, question.cost.charge]
-        return replace(question, identity=encode({"idempotency": retried}))
+        return replace(question, identity=json.dumps({"idempotency": retried}))  # in ASCII: a key may be any text
 
     # -- looking before paying ----------------------------------------------------------------------------------
 
@@ -347,7 +348,7 @@ class Session:
             )
 
 
-def _beside(rows: RowSource) -> Path | None:
+def ledger_beside(rows: RowSource) -> Path | None:
     """Return where the ledger of data on disk lies; None for data in memory."""
     if rows.location is None:
         return None

@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import LedgerDamaged
-from holdfast.ledger import Ledger, open_ledger
-from ledger_writer import DATASET, FINGERPRINT, Nursery, terms
+from holdfast.ledger import Ledger
+from ledger_writer import DATASET, Nursery, begun
 
 pytestmark = pytest.mark.slow
 
 
 def reopen(location: str | Path, dataset: str = DATASET) -> Ledger:
-    return open_ledger(location, dataset=dataset, fingerprint=FINGERPRINT, terms=terms())
+    return begun(location, dataset=dataset)
 
 
 def kill_and_check(nursery: Nursery, location: str, dataset: str, kills: int, chance: random.Random) -> None:
@@ -44,7 +44,7 @@ def kill_and_check(nursery: Nursery, location: str, dataset: str, kills: int, ch
         hashes = {entry.seq: entry.hash for entry in ledger.entries()}
         assert [seq for seq, reached, _ in acknowledged if hashes.get(seq) != reached] == []
         assert len({seq for seq, _, _ in acknowledged}) == len(acknowledged)
-        assert ledger.spent.flips == 3 * len(hashes) == 3 * ledger.verify().seq
+        assert ledger.spent.charge == 3 * len(hashes) == 3 * ledger.verify().seq
 
 
 def test_kill_sqlite_writers(tmp_path, seed):
@@ -60,7 +60,7 @@ def test_kill_postgres_writers(tmp_path, seed, postgres_url):
 
 
 def test_kill_whoever_begins_a_ledger(tmp_path, seed):
-    chance, begun = random.Random(seed), 0
+    chance, completed = random.Random(seed), 0
     source = tmp_path / "begun.ledger"
     with Nursery(str(source), tmp_path / "notes", share=1) as nursery:
         for i in range(60):
@@ -69,13 +69,13 @@ def test_kill_whoever_begins_a_ledger(tmp_path, seed):
                 time.sleep(0.0001)
             time.sleep(chance.uniform(0, 0.01) if i % 3 else 0)
             nursery.kill(writer)
-            begun += source.exists()
+            completed += source.exists()
             with reopen(source) as ledger:  # finishes what the dead one left, or begins anew
                 assert ledger.verify().seq == len(list(ledger.entries())) <= 1
             for file in tmp_path.glob("begun.ledger*"):
                 if not file.name.endswith("-new"):  # what is left under the other name must not matter
                     file.unlink()
-    assert 20 <= begun < 60  # killed before and after the file was in place
+    assert 20 <= completed < 60  # killed before and after the file was in place
 
 
 def snapshot(source: Path, target: Path, log: bytes | None = None) -> Path:
@@ -129,7 +129,7 @@ def test_power_cut_while_writers_write_and_the_log_wraps_round(tmp_path, seed):
             with reopen(copy) as ledger:
                 hashes = {entry.seq: entry.hash for entry in ledger.entries()}
                 assert [seq for seq, reached, _ in acknowledged if hashes.get(seq) != reached] == []
-                assert ledger.spent.flips == 3 * len(hashes)
+                assert ledger.spent.charge == 3 * len(hashes)
             shutil.rmtree(copy.parent)
         lengths = [length for _, _, length in nursery.acknowledged()]
         assert len(lengths) >= 1_000  # the log holds 1,000 pages, a commit takes several: it was begun anew

@@ -87,7 +87,7 @@ class DatabaseTransaction:
     def __init__(self, sql: Statements, dataset: str, connection: Connection) -> None:
         self._sql, self._dataset, self._connection = sql, dataset, connection
         found = connection.execute(sql.lock, (dataset,)).fetchone()
-        self.start = self._tip = None if found is None else Tip._make(found)
+        self._start = self._tip = None if found is None else Tip._make(found)
 
     def tip(self) -> Tip | None:
         """Return the tip as locked, and as moved since."""
@@ -105,7 +105,7 @@ class DatabaseTransaction:
 
     def finish(self) -> None:
         """Move the tip to the last row."""
-        if self._tip is not None and self._tip != self.start:
+        if self._tip is not None and self._tip != self._start:
             self._connection.execute(self._sql.advance, (*self._tip, self._dataset))
 
 
@@ -121,8 +121,6 @@ class Database(ABC):
         self.sql = sql
         self._reads, self._writes = ConnectionSlot(), ConnectionSlot()
         self._writer: int | None = None  # the thread that holds the writing lock
-        self._last_tip: Tip | None = None  # as the last transaction here left it
-        self._undisturbed = False  # nobody else wrote between the last two transactions here
         self._forked_while_open = False
         self._committer = GroupCommitter(location)
         self._resources: list[Closeable] = [self._writes, self._reads]
@@ -158,6 +156,10 @@ class Database(ABC):
     def begin_alone(self, genesis: Row) -> bool:
         """Do what `begin` says; called in the committer's thread with the lock held."""
 
+    def present(self) -> bool:
+        """Whether there is a database to look into; looking must not create it."""
+        return True
+
     def process_lock(self) -> AbstractContextManager[None]:
         """Wait for this process's turn to write, where the database itself does not queue writers."""
         return nullcontext()
@@ -166,17 +168,17 @@ class Database(ABC):
 
     def tip(self) -> Tip | None:
         """Return the tip."""
-        found = self._query(self.sql.tip, (self.dataset,))
+        found = self._look_up(self.sql.tip)
         return Tip._make(found[0]) if found else None
 
     def find(self, key_digest: str) -> Row | None:
         """Return the row with this key."""
-        found = self._query(self.sql.find, (self.dataset, key_digest))
+        found = self._look_up(self.sql.find, key_digest)
         return Row._make(found[0]) if found else None
 
     def read(self, start: int, limit: int) -> list[Row]:
         """Return up to `limit` rows from `start` on."""
-        return [Row._make(row) for row in self._query(self.sql.read, (self.dataset, start, limit))]
+        return [Row._make(row) for row in self._look_up(self.sql.read, start, limit)]
 
     def begin(self, genesis: Row) -> bool:
         """Begin the ledger with this row; False if somebody else was first."""
@@ -210,19 +212,24 @@ class Database(ABC):
 
     def _write_batch(self) -> None:
         """Wait for the turn, then write what is pending by then: in one transaction, but for the first of all."""
-        with self._writes.lock:
-            self._writer = threading.get_ident()
-            try:
-                with self.process_lock():
-                    batch = self._committer.take()
-                    together = [pending for pending in batch if not pending.alone]
-                    if together:
-                        _finish_with(self._write_together, together)
-                    for pending in batch:
-                        if pending.alone:
-                            _finish_with(self._write_alone, [pending])
-            finally:
-                self._writer = None
+        batch: list[PendingWrite] = []
+        try:
+            with self._writes.lock:
+                self._writer = threading.get_ident()
+                try:
+                    with self.process_lock():
+                        batch = self._committer.take()
+                        together = [pending for pending in batch if not pending.alone]
+                        if together:
+                            _keep_errors(self._write_together, together)
+                        for pending in batch:
+                            if pending.alone:
+                                _keep_errors(self._write_alone, [pending])
+                finally:
+                    self._writer = None
+        finally:
+            for pending in batch:
+                pending.finish()
 
     @staticmethod
     def _write_alone(batch: list[PendingWrite]) -> None:
@@ -244,10 +251,7 @@ class Database(ABC):
             if not deciding or len(batch) == 1:
                 raise
             for pending in batch:  # one of them is the reason: nobody else's work shall fail with it
-                _finish_with(self._write_together, [pending])
-        else:
-            self._undisturbed = transaction.start == self._last_tip
-            self._last_tip = transaction.tip()
+                _keep_errors(self._write_together, [pending])
 
     def commit(self, connection: Any) -> None:
         """Commit, or raise."""
@@ -308,6 +312,10 @@ class Database(ABC):
             self._writes.close()
 
     # -- connections ----------------------------------------------------------------------------------------------
+
+    def _look_up(self, sql: str, *parameters: object) -> list[Any]:
+        """Run one reading statement about this dataset."""
+        return self._query(sql, (self.dataset, *parameters)) if self.present() else []
 
     def _query(self, sql: str, parameters: tuple[object, ...]) -> list[Any]:
         """Run one reading statement; once more if the connection has died since it was last used."""
@@ -372,16 +380,13 @@ class Database(ABC):
         self._close_all()
 
 
-def _finish_with(write: Callable[[list[PendingWrite]], None], batch: list[PendingWrite]) -> None:
-    """Write the batch and finish it; whatever goes wrong is raised in each of the threads that wait."""
+def _keep_errors(write: Callable[[list[PendingWrite]], None], batch: list[PendingWrite]) -> None:
+    """Write the batch; whatever goes wrong is raised in each of the threads that wait for it."""
     try:
         write(batch)
     except BaseException as error:  # noqa: BLE001
         for pending in batch:
-            pending.finish(duplicate(error))
-    else:
-        for pending in batch:
-            pending.finish()
+            pending.error = duplicate(error)
 
 
 def _release(committer: GroupCommitter, resources: list[Closeable]) -> None:

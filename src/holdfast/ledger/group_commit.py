@@ -24,26 +24,24 @@ from holdfast.errors import HoldfastError, LedgerUnavailable
 class PendingWrite:
     """What one thread wants written, and what came of it. `alone`: not in one transaction with others."""
 
-    __slots__ = ("_done", "_error", "_finished", "abandoned", "alone", "run")
+    __slots__ = ("_done", "abandoned", "alone", "error", "run")
 
     def __init__(self, run: Callable[[Any], None], *, alone: bool = False) -> None:
         self.run = run
         self.alone = alone
-        self.abandoned = self._finished = False
-        self._error: BaseException | None = None
+        self.abandoned = False
+        self.error: BaseException | None = None
         self._done = threading.Lock()
         self._done.acquire()
 
-    def finish(self, error: BaseException | None = None) -> None:
-        """Record the outcome, once, and let the waiting thread go on."""
-        if not self._finished:
-            self._finished, self._error = True, error
-            self._done.release()
+    def finish(self) -> None:
+        """Let the waiting thread go on, once `error` says what went wrong, if anything."""
+        self._done.release()
 
     def wait(self) -> None:
         """Wait for the outcome; raise what went wrong."""
         self._done.acquire()
-        error, self._error = self._error, None
+        error, self.error = self.error, None
         if error is not None:
             try:
                 raise error
@@ -110,7 +108,8 @@ class GroupCommitter:
                     write_batch()
                 except BaseException as error:  # noqa: BLE001 - raised in the threads that wait
                     for pending in self.take():
-                        pending.finish(duplicate(error))
+                        pending.error = duplicate(error)
+                        pending.finish()
                         del pending
             del write_batch
         wakeups.put(None)

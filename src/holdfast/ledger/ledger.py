@@ -242,6 +242,7 @@ class Ledger:
 
     def verify(self, head: str | None = None) -> Head:
         """Re-check every entry; `head` is a hash published earlier, which must be in the chain."""
+        self._check_open()
         self._begun()
         reached = verify_store(self._store, head).tip
         return Head(reached.seq, reached.hash)

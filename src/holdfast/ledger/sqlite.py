@@ -9,11 +9,9 @@ for fairness; that nobody overspends rests on BEGIN IMMEDIATE alone.
 Whole from the start: a new ledger is built under another name and moved into place, first entry included. So
 an empty or half-written file at the ledger's own name is damage, never a beginning.
 
-Direct: while nobody else writes, a thread need not hand its entry to the committer's thread. It knows where the ledger
-ends, so it prepares everything first and then runs BEGIN, UPDATE, INSERT and COMMIT from one C call, between which
-and its cleanup Python handles no signal: an interrupt comes before or after the transaction, never inside. The UPDATE
-moves the tip only if it still is where it was left, and the INSERT follows only then; otherwise nothing is written and
-the entry goes the usual way.
+Direct: while only one thread writes, it need not hand its entry to the committer's thread. Its locks and its
+transaction are then held by context managers written in C, and the lock file by a `finally` that begins with a C call:
+Python handles no signal between an exception and these, so an interrupt at any point rolls back and releases all.
 """
 
 import os
@@ -21,7 +19,6 @@ import sqlite3
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,8 +26,8 @@ from urllib.parse import quote
 
 from holdfast.errors import HoldfastError, LedgerDamaged, LedgerUnavailable
 from holdfast.ledger import chain
-from holdfast.ledger.database import ENTRIES, LEDGERS, TABLES, Connection, Database, Statements
-from holdfast.ledger.store import Row, Tip, Transaction, closed_error
+from holdfast.ledger.database import ENTRIES, LEDGERS, TABLES, Connection, Database, DatabaseTransaction, Statements
+from holdfast.ledger.store import Row, Transaction, closed_error
 
 if sys.platform != "win32":
     import fcntl
@@ -55,12 +52,6 @@ SQL = Statements(
             for table, act in ((ENTRIES, "UPDATE"), (ENTRIES, "DELETE"), (LEDGERS, "DELETE"))
         ),
     ),
-)
-_DIRECT = (
-    "BEGIN IMMEDIATE",
-    f"{SQL.advance} AND hash = ?",
-    f"{SQL.append.replace('VALUES (', 'SELECT ').removesuffix(')')} WHERE changes() = 1",
-    "COMMIT",
 )
 
 
@@ -90,26 +81,6 @@ class LockFile:
             os.close(descriptor)
 
 
-class AssumedTransaction:
-    """What a transaction would see if nobody has written since the tip was left here; remembers the row to append."""
-
-    def __init__(self, tip: Tip) -> None:
-        self._tip = tip
-        self.row: Row | None = None
-
-    def tip(self) -> Tip:
-        """Return the tip as it was left."""
-        return self._tip
-
-    def find(self, key_digest: str) -> Row | None:
-        """Return None: a key that is there makes the INSERT fail."""
-        return None
-
-    def append(self, row: Row) -> None:
-        """Remember the row."""
-        self.row = row
-
-
 class SqliteStore(Database):
     """The rows of one dataset in a SQLite file. `own_file`: the file holds this ledger alone, whatever its name."""
 
@@ -132,46 +103,39 @@ class SqliteStore(Database):
     def write(self, decide: Callable[[Transaction], None]) -> None:
         """Write directly if one thread is the only writer, else hand over: several are faster together."""
         thread, last, self._last_thread = threading.get_ident(), self._last_thread, threading.get_ident()
-        alone = thread == last and self._undisturbed and self._writer is None and not self._committer
+        alone = thread == last and self._writer is None and not self._committer
         if not (alone and self._write_directly(decide)):
             super().write(decide)
 
     def _write_directly(self, decide: Callable[[Transaction], None]) -> bool:
-        """Append what `decide` appends if the ledger is as this store left it; else write nothing, return False."""
+        """Write in this thread; False, and nothing done, if the file is not open yet or busy."""
         if sys.platform == "win32":
             return False
         with self._writes.lock:
             self._writer = threading.get_ident()
             try:
-                connection, descriptor, tip = self._writes.connection, self._lock_file.descriptor, self._last_tip
-                if not isinstance(connection, sqlite3.Connection) or descriptor is None or tip is None:
+                connection, descriptor = self._writes.connection, self._lock_file.descriptor
+                if not isinstance(connection, sqlite3.Connection) or descriptor is None:
                     return False
-                assumed = AssumedTransaction(tip)
-                decide(assumed)
-                row = assumed.row
-                if row is None:  # a refusal, perhaps an outdated one
-                    return False
-                end, changes = row.tip, connection.total_changes
-                parameters = ((), (*end, self.dataset, tip.hash), (self.dataset, *row), ())
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX)
                     self._check_same_file()
-                    with connection:  # rolls back on an error
-                        deque(map(connection.execute, _DIRECT, parameters), maxlen=0)
+                    with connection:  # rolls back unless the last statement was reached
+                        connection.execute(self.begin_statement)
+                        transaction = DatabaseTransaction(self.sql, self.dataset, connection)
+                        decide(transaction)
+                        transaction.finish()
+                        self.commit(connection)
                 except sqlite3.Error as error:
-                    self._undisturbed = False
-                    if _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_CONSTRAINT):  # somebody was quicker
+                    if _code(error) == sqlite3.SQLITE_BUSY:  # BEGIN alone can say that
                         return False
                     self._writes.close()
                     raise self.translate(error) from error
-                finally:  # the first call here, so no signal is handled before it
+                finally:  # first of all a C call: no signal is handled before it
                     fcntl.flock(descriptor, fcntl.LOCK_UN)
-                self._undisturbed = connection.total_changes - changes == 2
-                if self._undisturbed:
-                    self._last_tip = end
-                return self._undisturbed
             finally:
                 self._writer = None
+        return True
 
     # -- what differs from other databases --------------------------------------------------------------------------
 
@@ -253,17 +217,18 @@ class SqliteStore(Database):
         if self._inode is not None and _inode(self._name) != self._inode:
             raise self._unavailable("the file was moved or replaced since it was opened. Open it anew")
 
-    def _query(self, sql: str, parameters: tuple[object, ...]) -> list[tuple[object, ...]]:
+    def present(self) -> bool:
+        """Whether the file is there; then it has been looked at."""
         if not self._inspected:
             has_log = self._sibling("-wal").exists()  # looked at first: somebody may begin the ledger just now
-            if not self._path.exists():  # looking must not create it
+            if not self._path.exists():
                 if has_log:
                     raise self._damaged(f"the file is gone, but its log {self._path.name}-wal is there. Restore it.")
                 if not self._path.parent.is_dir():
                     raise self._unavailable("its folder does not exist")
-                return []
+                return False
             self._inspect()
-        return super()._query(sql, parameters)
+        return True
 
     def _inspect(self) -> None:
         """Look inside a file that is there."""
@@ -271,8 +236,8 @@ class SqliteStore(Database):
             raise self._unavailable("it is a folder")
         if self._path.stat().st_size == 0:
             raise self._damaged("the file is empty. Restore it, or remove it if it never was a ledger.")
-        if super()._query(_HAS_LEDGERS, ()):
-            names = [name for (name,) in super()._query(self.sql.datasets, ())]
+        if self._query(_HAS_LEDGERS, ()):
+            names = [name for (name,) in self._query(self.sql.datasets, ())]
             if self._own_file and not names:
                 raise self._damaged("the head is gone. Restore the file from a copy.")
             if self._own_file and len(names) == 1:

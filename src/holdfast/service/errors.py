@@ -1,13 +1,12 @@
-"""The one shape of every error: {"ok": false, "error": ..., "kind": ..., "status": ..., "details": {...}}.
+"""Errors over HTTP: their JSON (the shape of `holdfast.errors.error_json`) and their headers.
 
-API, pages, agent tools, middleware and the client build it here, so this module needs no web framework.
+API, pages, agent tools, middleware and the client use this module, so it needs no web framework.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from holdfast.errors import HoldfastError, InvalidArgument, ServiceUnavailable
+from holdfast.errors import HoldfastError, InvalidArgument, ServiceUnavailable, error_json
 
 # Errors of HTTP itself, raised before anything of ours is reached.
 _HTTP = {
@@ -37,11 +36,11 @@ class ProtocolError(Exception):
 def error_payload(error: BaseException) -> dict[str, Any]:
     """Return the JSON of an error; the text of an unexpected one is withheld, because it might quote data."""
     if isinstance(error, HoldfastError):
-        return _payload(error.message, error.kind, error.status, error.fields)
+        return error.to_dict()
     if isinstance(error, ProtocolError):
-        return _payload(error.message, error.kind, error.status, error.details)
+        return error_json(error.message, kind=error.kind, status=error.status, details=error.details)
     kind, message = _HTTP[500]
-    return _payload(message, kind, 500, {})
+    return error_json(message, kind=kind, status=500, details={})
 
 
 def error_headers(error: BaseException) -> dict[str, str]:
@@ -75,10 +74,3 @@ def not_holdfast(status: int) -> dict[str, Any]:
     """Return the error of a response that no holdfast server wrote."""
     message = f"The server answered {status}, which is not a holdfast response. Check the address."
     return error_payload(ServiceUnavailable(message)) | {"status": status}
-
-
-def _payload(message: str, kind: str, status: int, details: Mapping[str, Any]) -> dict[str, Any]:
-    """Keep to what JSON and UTF-8 can express, whatever the caller sent."""
-    plain = json.loads(json.dumps(dict(details), default=str))
-    readable = message.encode("utf-8", "backslashreplace").decode("utf-8")
-    return {"ok": False, "error": readable, "kind": kind, "status": status, "details": plain}
