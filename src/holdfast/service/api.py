@@ -172,9 +172,7 @@ async def ask(request: Request, name: NameInPath, key: KeyHeader = None) -> Resp
     state, token, body = state_of(request), token_of(request), await _json_body(request)
 
     def act() -> dict[str, Any]:
-        response = state.service.ask(state.datasets.get(name, token), token, state.questions.read(body), key)
-        state.count(response)
-        return response
+        return state.service.ask(state.datasets.get(name, token), token, state.questions.read(body), key)
 
     return json_response(await in_thread(state, act))
 
@@ -209,10 +207,7 @@ async def batch(request: Request, name: NameInPath, key: KeyHeader = None) -> Re
     state.rate_limits.take(token.id, len(asks) - 1)
 
     def act() -> dict[str, Any]:
-        response = state.service.batch(state.datasets.get(name, token), token, asks, key)
-        for result in response["results"]:
-            state.count(result)
-        return response
+        return state.service.batch(state.datasets.get(name, token), token, asks, key)
 
     return json_response(await in_thread(state, act))
 

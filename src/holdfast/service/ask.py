@@ -22,13 +22,13 @@ from holdfast.errors import HoldfastError, InvalidArgument, PlanConflict, QuotaE
 from holdfast.questions.price import write_answers
 from holdfast.questions.question import Question
 from holdfast.service.database import TokenDatabase, reservations, write_transaction
-from holdfast.service.datasets import ServedDataset, Usage
+from holdfast.service.datasets import LEAST, ServedDataset, Usage
 from holdfast.service.idempotency import IdempotencyKeys, check_key
-from holdfast.service.question_models import AskIn
+from holdfast.service.monitoring import Metrics
+from holdfast.service.question_models import MAX_ROWS, AskIn
 from holdfast.service.tokens import Token
 from holdfast.session import Session
 
-MAX_ROWS = 10_000_000  # rows one question may read over HTTP
 RESERVATION_SECONDS = 120.0  # after which a reservation must belong to a process that died
 
 
@@ -74,6 +74,7 @@ class AskService:
 
     quotas: Quotas
     idempotency: IdempotencyKeys
+    metrics: Metrics
 
     def ask(self, served: ServedDataset, token: Token, ask: AskIn, key: str | None = None) -> dict[str, Any]:
         """Answer one question; with a key, once."""
@@ -130,6 +131,7 @@ class AskService:
                 raise
             # Another process began the ledger this moment, under its plan; the question is built for that one.
             answer = self._answer(served, token, session, _prepare(session, ask, key))
+        self.metrics.count_answer(served.name, cached=answer.cached)
         return self._response(served, token, answer)
 
     def _answer(self, served: ServedDataset, token: Token, session: Session, question: Question) -> AnyAnswer:
@@ -138,8 +140,9 @@ class AskService:
         if token.quota is not None:
             price = session.price_of(question)
             if not price.cached:
+                answers = max(LEAST, price.answers)
                 reservation = self.quotas.reserve(
-                    served.usage, analyst=token.name, dataset=served.name, quota=token.quota, answers=price.answers
+                    served.usage, analyst=token.name, dataset=served.name, quota=token.quota, answers=answers
                 )
         with reservation:
             return session.answer(question)

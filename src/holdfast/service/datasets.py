@@ -13,7 +13,7 @@ from sqlalchemy import insert, select
 from sqlalchemy.exc import IntegrityError
 
 from holdfast.errors import InvalidArgument, NotAllowed, RowSourceError, UnknownName
-from holdfast.guarantees.plan import DefaultPlan, Plan
+from holdfast.guarantees.plan import DefaultPlan, Plan, VacuousPlan
 from holdfast.ledger import Entry, Head, Receipt
 from holdfast.questions.price import cost_in_answers
 from holdfast.rows.open import open_rows
@@ -22,6 +22,7 @@ from holdfast.service.settings import DatasetSettings, Settings, check_name
 from holdfast.service.tokens import Token
 from holdfast.session import Session
 
+LEAST = 1  # answers of a quota that a question takes, also if it takes less than one of the budget
 NOT_BEGUN = "No question has been answered yet; the ledger begins with the first answer."
 
 
@@ -41,7 +42,8 @@ class Usage:
                 terms = standing_plan(self._session).terms
                 for entry in self._session.ledger.entries(self._next):
                     before = entry.before
-                    self._used[entry.analyst] += cost_in_answers(terms, before.charge, before.intervals, entry.cost)
+                    answers = cost_in_answers(terms, before.charge, before.intervals, entry.cost)
+                    self._used[entry.analyst] += max(LEAST, answers)
                     self._next = entry.seq + 1
             return self._used.copy()
 
@@ -210,7 +212,8 @@ def _warm_up(session: Session) -> None:
 def _open(name: str, settings: DatasetSettings, database: str | None) -> ServedDataset:
     rows = open_rows(settings.path, name=name)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DefaultPlan)  # the plan is shown at the start and on every page
+        for known in (DefaultPlan, VacuousPlan):  # the plan's sentence is on every page
+            warnings.simplefilter("ignore", known)
         session = Session(
             rows,
             queries=settings.queries,

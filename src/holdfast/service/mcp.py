@@ -288,7 +288,6 @@ class TokenSession:
         response = self._state.service.ask(
             self._served, self._token, self._question(query, kind, options), idempotency_key
         )
-        self._state.count(response)
         return read_answer(response["answer"])
 
     def price(self, query: Any, kind: str = DEFAULT_KIND, **options: object) -> Price:

@@ -180,7 +180,6 @@ async def ask(request: Request, name: NameInPath) -> Response:
     def act() -> dict[str, Any]:
         served = state.datasets.get(name, token)
         response = state.service.ask(served, token, _asked(state, form, served), form.get("key"))
-        state.count(response)
         return response | {"budget": served.session.budget.to_dict()}
 
     return show(request, "answer.html", await in_thread(state, act))

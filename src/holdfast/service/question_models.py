@@ -21,11 +21,12 @@ from holdfast.questions.mean import MEAN
 from holdfast.questions.options import Box, Categories, Choice, Form, LossForm, Option, Real, Reals, Text, Whole
 from holdfast.questions.question import Kind
 from holdfast.service.errors import invalid_request
-from holdfast.service.schemas import MAX_BATCH, MAX_INTEGER, AsInteger, Number, RequestModel
+from holdfast.service.schemas import MAX_BATCH, AsInteger, Number, RequestModel
 
 DEFAULT_KIND = MEAN.name  # as for `Session.ask`
 MAX_TEXT = 4_000  # characters
 MAX_ITEMS = 200  # of a list, or settings of a loss
+MAX_ROWS = 10_000_000  # rows one question may read over HTTP; whatever an option counts reads at least a row each
 REFERENCE = "#/components/schemas/{model}"  # where OpenAPI keeps models
 T = TypeVar("T")
 
@@ -43,7 +44,7 @@ def json_type(form: Form) -> Any:
         case Choice():
             return Literal[form.words]
         case Whole():
-            return Annotated[int, Field(ge=form.least, le=MAX_INTEGER), AsInteger]
+            return Annotated[int, Field(ge=form.least, le=MAX_ROWS), AsInteger]
         case Real():
             return Annotated[Number, Field(ge=form.least, le=form.most)]
         case Reals(count=None):
@@ -143,8 +144,8 @@ class QuestionModels:
         try:
             fitting = model.model_validate(values)
         except ValidationError as error:
-            for name, value in given.items():
-                _check_size(name, value)
+            for option in kind.options:
+                _check_size(option, given.get(option.name))
             return AskIn(kind, given, invalid_request(error.errors()))
         return AskIn(kind, fitting.model_dump(exclude_unset=True, exclude={"kind"}))
 
@@ -209,12 +210,18 @@ class QuestionModels:
         return {"type": "object", "properties": properties, "additionalProperties": False, "$defs": definitions}
 
 
-def _check_size(name: str, value: Any) -> None:
+def _check_size(option: Option, value: Any) -> None:
     """Refuse what is too large before anybody else looks at it."""
-    if isinstance(value, str) and len(value) > MAX_TEXT:
-        raise InvalidArgument(f"{name} must be at most {MAX_TEXT:,} characters; got {len(value):,}.", name=name)
-    if isinstance(value, list | dict):
-        if len(value) > MAX_ITEMS:
-            raise InvalidArgument(f"{name} must be at most {MAX_ITEMS:,} items; got {len(value):,}.", name=name)
+    if isinstance(value, str):
+        _check_limit(option, len(value), MAX_TEXT, " characters long")
+    elif isinstance(value, list | dict):
+        _check_limit(option, len(value), MAX_ITEMS, " items long")
         for one in value.values() if isinstance(value, dict) else value:
-            _check_size(name, one)
+            _check_size(option, one)
+    elif isinstance(option.form, Whole) and isinstance(value, int | float):
+        _check_limit(option, value, MAX_ROWS, " over HTTP")
+
+
+def _check_limit(option: Option, size: float, limit: int, unit: str) -> None:
+    if size > limit:
+        raise InvalidArgument(f"{option.name} must be at most {limit:,}{unit}; got {size:,}.", name=option.name)

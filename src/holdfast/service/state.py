@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from starlette.requests import Request
 
@@ -34,17 +34,12 @@ class ServerState:
         self.admin: Token = self.tokens.admin(settings.token_file)
         self.datasets = Datasets(settings, self.database)
         self.questions = QuestionModels()
-        self.service = AskService(Quotas(self.database), IdempotencyKeys(self.database))
+        self.metrics = Metrics()
+        self.service = AskService(Quotas(self.database), IdempotencyKeys(self.database), self.metrics)
         self.rate_limits = RateLimiter(settings.rate, settings.burst)
         self.failed_sign_ins = RateLimiter(FAILED_SIGN_IN_RATE, FAILED_SIGN_IN_BURST)
-        self.metrics = Metrics()
         self.threads = ThreadPoolExecutor(THREADS, "holdfast")
         self.datasets.open_all()
-
-    def count(self, response: dict[str, Any]) -> None:
-        """Count an answer in the metrics."""
-        if response["ok"]:
-            self.metrics.count_answer(response["dataset"], cached=response["answer"]["cached"])
 
     def budgets(self) -> list[tuple[str, int, int]]:
         """Return (dataset, answers left, answers in total) for every dataset."""
