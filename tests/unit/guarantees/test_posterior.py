@@ -45,7 +45,7 @@ def test_moments_of_one_question_stay_below_sigma(n, flips, mass):
 
 
 def test_chi_is_the_best_order():
-    settings = {"n": 10**5, "flips": 5 * 10**6, "mass": 0.02, "beta": 0.04}
+    settings = {"n": 10**5, "charge": 5 * 10**6, "mass": 0.02, "beta": 0.04}
     by_hand = []
     for p in range(2, 21):
         double_factorial = float(prod(range(1, 2 * p, 2)))
@@ -129,7 +129,7 @@ def test_the_moment_bound_grows_with_the_flips():
     ("wrong", "says"),
     [
         ({"n": 1}, "n must be a whole number of at least 2"),
-        ({"flips": 0}, "flips must be positive"),
+        ({"charge": 0}, "charge must be positive"),
         ({"mass": 0.0}, "mass must be strictly between"),
         ({"mass": 0.5}, "mass must be at most 1/2"),
         ({"beta": 1.0}, "beta must be strictly between"),
@@ -137,7 +137,7 @@ def test_the_moment_bound_grows_with_the_flips():
 )
 def test_what_no_theorem_covers_is_refused(wrong, says):
     with pytest.raises(InvalidArgument, match=says):
-        posterior.chi(**({"n": 100, "flips": 10, "mass": 0.1, "beta": 0.1} | wrong))
+        posterior.chi(**({"n": 100, "charge": 10, "mass": 0.1, "beta": 0.1} | wrong))
 
 
 # -- by the terms of a plan -------------------------------------------------------------------------------------------
