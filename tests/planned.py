@@ -1,7 +1,6 @@
 """Plans of every guarantee, each worked out once, and releases whose every number is as expected."""
 
 from functools import lru_cache
-from typing import Any
 
 from holdfast.answer import Estimate
 from holdfast.guarantees.guarantee import Guarantee
@@ -30,13 +29,13 @@ def planned(guarantee: str, mechanism: str) -> Plan:
     return plan(rows=rows, queries=10, guarantee=guarantee, mechanism=mechanism)
 
 
-def covered(guarantee: Guarantee[Any], statistic: Statistic) -> bool:
+def covered(guarantee: Guarantee, statistic: Statistic) -> bool:
     """Whether the guarantee answers this: the paper's averaged coins answer shares and means only."""
     coins_of_the_paper = guarantee.name == "paper" and guarantee.terms.mechanism == "coins"
     return not (coins_of_the_paper and statistic.outcomes > 2)
 
 
-def expected_release(guarantee: Guarantee[Any], statistic: Statistic, share: float, member: float = 0.5) -> Release:
+def expected_release(guarantee: Guarantee, statistic: Statistic, share: float, member: float = 0.5) -> Release:
     """Return the release whose every number is as expected, if `share` say one and `member` are in the group."""
     ell = guarantee.terms.rows_per_query
     if isinstance(statistic, OutcomeShares):
@@ -61,7 +60,7 @@ def expected_release(guarantee: Guarantee[Any], statistic: Statistic, share: flo
     return ExactMeans(values, ell, means, tuple(round(m * ell) if i < counted else None for i, m in enumerate(means)))
 
 
-def certified(guarantee: Guarantee[Any], query: Query, release: Release) -> list[Estimate]:
+def certified(guarantee: Guarantee, query: Query, release: Release) -> list[Estimate]:
     """Return the intervals of a release in the question's units, as a session does it."""
     intervals = query.statistic.certify(release, guarantee)
     return [Estimate.within(query.bounds, v, i) for v, i in zip(release.values, intervals, strict=True)]

@@ -3,7 +3,7 @@
     1 check      against the schema alone; nothing is read                          queries, questions
     2 price      by the guarantee that stands                                       guarantees
     3 find       asked before? the stored answer, free                              ledger
-    4 reserve    too dear? refused, before any row is read                          ledger
+    4 reserve    more than is left? refused, before any row is read                 ledger
     5 draw       rows are drawn, and tallied where they live                        rows, mechanisms
     6 certify    what was released becomes an interval for the population           guarantees
     7 commit     answer and cost together, durably; then it is shown                ledger
@@ -217,7 +217,7 @@ class Session:
 
     def price(self, query: QueryLike | Loss | LinearLoss, kind: str = MEAN.name, **options: object) -> Price:
         """Say what a question would cost, parameters as for `ask`; reads nothing, spends nothing."""
-        return self.price_of(kind_named(kind).question(self._context, query, **options))
+        return self.price_of(kind_named(kind).question(self._current(), query, **options))
 
     def price_of(self, question: Question) -> Price:
         """Say what a prepared question would cost."""
@@ -226,7 +226,7 @@ class Session:
 
     def dry_run(self, query: QueryLike | Loss | LinearLoss, kind: str = MEAN.name, **options: object) -> AnyAnswer:
         """Answer from made-up rows, parameters as for `ask`: the same checks and shape, nothing read or spent."""
-        question = kind_named(kind).question(self._context, query, **options)
+        question = kind_named(kind).question(self._current(), query, **options)
         terms = self.plan.terms
         require_affordable(question, terms, NOTHING_SPENT)  # what could never be asked
         rng = self._randomness.generator()

@@ -1,7 +1,7 @@
 """What every guarantee keeps: intervals with shape, order and the promised margin; terms that travel or are refused."""
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ NAMES = ["share", "mean", "mean in units", "group", "group in units", "histogram
 
 
 @pytest.fixture(params=PAIRS, ids="-".join)
-def standing(request: pytest.FixtureRequest) -> Guarantee[Any]:
+def standing(request: pytest.FixtureRequest) -> Guarantee:
     return planned(*request.param).standing
 
 
@@ -164,7 +164,7 @@ def test_small_arithmetic_of_intervals():
 # -- terms that travel ------------------------------------------------------------------------------------------------
 
 
-def recorded(standing: Guarantee[Any]) -> dict[str, Any]:
+def recorded(standing: Guarantee) -> dict[str, Any]:
     """What a ledger's first entry holds, after a journey through text."""
     return json.loads(json.dumps(standing.to_json(), allow_nan=False))
 
@@ -239,3 +239,14 @@ def test_a_mechanism_that_is_not_installed_draws_nothing(standing):
     other = Plan.from_dict(recorded(standing) | {"mechanism": "dice"}).standing
     with pytest.raises(PlanConflict, match="the mechanism 'dice', which is not installed"):
         Drawing(None, None, other).release(Share(), 10)  # type: ignore[arg-type]
+
+
+def test_charges_in_numbers():
+    """A draw with three outcomes costs two coins, a noisy mean n^2 epsilon^2 of them, fresh rows their number."""
+    coins = planned("posterior", "coins").standing
+    assert coins.charge(GroupMean(), 100) == 200
+    noisy = planned("dp", "laplace").standing
+    small = type(noisy)(replace(noisy.terms, rows=1000, epsilon=0.01))
+    assert small.charge(OneShare(), 100) == 100
+    assert small.charge(GroupMean(), 100) == 200
+    assert planned("split", "fresh_rows").standing.charge(OutcomeShares(4), 100) == 100

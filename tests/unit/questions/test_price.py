@@ -53,7 +53,7 @@ def asked(plan: dict[str, Any]) -> list[tuple[Any, str, dict[str, Any]]]:
     questions = list(QUESTIONS)
     if plan.get("guarantee") in ("posterior", "information") and "mechanism" not in plan:
         questions += FLEXIBLE
-    elif plan.get("guarantee") not in ("split", "dp"):
+    elif plan.get("guarantee") != "split":
         questions += FLEXIBLE[-2:]
     if isinstance(plan["queries"], dict):
         questions += [("b", "flips", {"count": 1}), ("b", "flips", {"count": 40})]
