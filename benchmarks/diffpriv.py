@@ -1,4 +1,4 @@
-"""diffprivlib, in an environment of its own: it cannot be imported beside a recent scikit-learn.
+"""diffprivlib, in an environment of its own: it cannot be imported next to a recent scikit-learn.
 
 The environment is made on first use, under benchmarks/.envs, from the versions in benchmarks/diffprivlib.txt. A child
 process there answers when asked to, and says how long it took by its own clock.

@@ -4,7 +4,7 @@ from typing import Any
 
 
 class WithoutLocation:
-    """A row source without a place of its own, so that no ledger is put beside it."""
+    """A row source without a location, so that no ledger file is put next to it."""
 
     def __init__(self, source: Any) -> None:
         self._source = source

@@ -1,10 +1,10 @@
 """Processes that write to a ledger and may be killed at any moment.
 
-Run as a script it is a nursery: it reads `start`, `stop PID`, `go PID` and `kill PID` from its input, forks
+Run as a script it is a pool of writers: it reads `start`, `stop PID`, `go PID` and `kill PID` from its input, forks
 writers and answers with one line each. A writer opens the ledger, commits until the budget or its share is
 used up, and notes every commit that returned (number, hash, length of SQLite's log) in a file, in one
 appending write each. Children are waited for only after they were killed, so no process number is ever a
-stranger's.
+somebody else's.
 """
 
 import json
@@ -54,7 +54,7 @@ def environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": os.pathsep.join(place for place in places if place)}
 
 
-class Nursery:
+class WriterPool:
     """The other side, in the test."""
 
     def __init__(self, location: str, notes: Path, dataset: str = DATASET, share: int = 10**9) -> None:

@@ -71,7 +71,7 @@ def rate(folder: Path, count: int, turn: int, *, processes: bool, known: bool) -
 
 
 def run(small: bool, scratch: Path) -> Found:
-    """Durable answers a second through Session, beside the disk's own rate."""
+    """Durable answers per second through Session, next to the disk's own rate."""
     found = Found("Committed answers")
     count = 10 if small else 1_000
     table = Table(

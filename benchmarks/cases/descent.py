@@ -1,4 +1,4 @@
-"""What does it take to fit a model with a small population loss, beside everyone else who fits one?
+"""What does it take to fit a model with a small population loss, compared with everyone else who fits one?
 
 Hypothesis: on 10^6 rows, holdfast's descent reaches an excess population loss below 0.02 having read fewer rows than
 one pass for every few steps, with far fewer gradient evaluations than descent on noisy full gradients needs for the

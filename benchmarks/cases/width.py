@@ -1,4 +1,4 @@
-"""How wide are the intervals, beside everything else that is proved to hold for adaptive questions?
+"""How wide are the intervals, compared with everything else that is proved to hold for adaptive questions?
 
 Hypothesis: from 10^5 rows on and for 1,000 questions or more, holdfast's interval is narrower than sample splitting and
 than differential privacy with the transfer theorem of Jung et al. 2020, for common and for rare shares.

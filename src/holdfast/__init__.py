@@ -12,12 +12,12 @@ import ast as _ast
 from importlib import import_module as _import_module
 from pathlib import Path as _Path
 
-_HOMES = {
-    alias.asname or alias.name: (node.module or "", alias.name)
-    for node in _ast.parse(_Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")).body
-    if isinstance(node, _ast.ImportFrom)
-    for alias in node.names
-}
+_HOMES: dict[str, tuple[str, str]] = {}
+for _node in _ast.parse(_Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")).body:
+    if isinstance(_node, _ast.ImportFrom):
+        _HOMES |= {_alias.asname or _alias.name: (_node.module or "", _alias.name) for _alias in _node.names}
+    elif isinstance(_node, _ast.Assign):  # a public name that differs from the one at home
+        _HOMES[_ast.unparse(_node.targets[0])] = _HOMES.pop(_ast.unparse(_node.value))
 # `open` is there as holdfast.open; a star import must not replace the builtin.
 __all__ = ["__version__", *sorted(set(_HOMES) - {"open"})]  # noqa: PLE0605
 

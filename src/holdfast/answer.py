@@ -159,6 +159,15 @@ class AnyAnswer(ABC):
     def rows(self) -> list[tuple[str | None, Estimate]]:
         """Return every interval with its label: the lines of a table."""
 
+    @property
+    def bounds(self) -> Interval:
+        """The range in which the intervals lie: shares, unless the kind declares another."""
+        return 0.0, 1.0
+
+    def details(self) -> list[tuple[str, str]]:
+        """Return what was learned besides the intervals, as names and texts: the second table of a page."""
+        return []
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values: the result and the record."""
         known = {field.name: getattr(self.record, field.name) for field in fields(self.record)}

@@ -3,7 +3,7 @@
     1 check      against the schema alone; nothing is read                          queries, questions
     2 price      by the guarantee that stands                                       guarantees
     3 find       asked before? the stored answer, free                              ledger
-    4 reserve    too dear? refused, before any row is read                          ledger
+    4 reserve    more than is left? refused, before any row is read                 ledger
     5 draw       rows are drawn, and tallied where they live                        rows, mechanisms
     6 certify    what was released becomes an interval for the population           guarantees
     7 commit     answer and cost together, durably; then it is shown                ledger

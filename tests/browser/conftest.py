@@ -23,7 +23,7 @@ def programs() -> tuple[str, str]:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("browser")
-    plan = {"queries": 40, "flips": 100, "bounds": {"dep_delay": (-60, 600)}}
+    plan = {"queries": {"mean": 40, "flip": 100}, "bounds": {"dep_delay": (-60, 600)}}
     with Running(settings(table(folder), dataset=plan, data_folder=str(folder))) as running:
         yield running
 

@@ -60,8 +60,9 @@ def sign_in(browser: Chrome, server: Running, *, admin: bool = False, name: str 
 
 
 def fill(browser: Chrome, **fields: str) -> None:
+    """Fill in fields by the names of options, or by their ids elsewhere."""
     for name, words in fields.items():
-        field = browser.find_element(By.ID, name)
+        field = wait(browser, lambda b, name=name: b.find_element(By.CSS_SELECTOR, f"#option-{name}, #{name}"))
         if field.tag_name == "select":
             Select(field).select_by_value(words)
             continue
@@ -112,8 +113,8 @@ def test_from_signing_in_to_an_answer_and_its_place_in_history(browser: Chrome, 
 def test_a_histogram_shows_a_bar_for_each_category(browser: Chrome, server: Running) -> None:
     sign_in(browser, server)
     browser.get(f"{server.url}/datasets/flights")
-    assert not browser.find_element(By.ID, "categories").is_displayed()
-    fill(browser, kind="histogram", query="carrier", categories="UA, AA")
+    assert not browser.find_elements(By.ID, "option-categories")
+    fill(browser, query="carrier", kind="histogram", categories="UA, AA")  # what was typed stays
     wait(browser, lambda b: "histogram of carrier" in text(b, "#price"))
     press(browser, "Ask")
     wait(browser, lambda b: len(b.find_elements(By.CSS_SELECTOR, "#result svg.bar")) == 3)
@@ -123,32 +124,33 @@ def test_a_model_is_fitted_from_the_form(browser: Chrome, server: Running) -> No
     sign_in(browser, server)
     browser.get(f"{server.url}/datasets/flights")
     left = text(browser, "#budget")
-    fill(browser, kind="minimize")
-    assert not browser.find_element(By.ID, "query").is_displayed()
-    assert not browser.find_element(By.ID, "loss_q").is_displayed()
-    fill(browser, loss="quantile")
-    assert browser.find_element(By.ID, "loss_q").is_displayed()
-    fill(browser, loss="logistic", target="dep_delay > 15", features="distance", radius="2")
-    wait(browser, lambda b: "'distance' has none" in text(b, "#price [role=alert]"))
+    fill(browser, kind="minimize", loss="logistic: dep_delay > 15 ~ distance", radius="2")
+    assert not browser.find_elements(By.ID, "option-query")
+    wait(browser, lambda b: "must be declared" in text(b, "#price [role=alert]"))
     most = 5_000 + int(browser.session_id[:6], 16)  # new for each browser
-    fill(browser, features=f"distance: 0 to {most}\nweekend")
-    wait(browser, lambda b: "excess at most" in text(b, "#price"))
+    fill(browser, loss=f"logistic: dep_delay > 15 ~ distance [0, {most}] + weekend")
+    wait(browser, lambda b: "above the smallest" in text(b, "#price"))
+    is_sound(browser)
     press(browser, "Try on made-up rows (free)")
     wait(browser, lambda b: "Made-up rows" in text(b, "#result"))
     assert text(browser, "#budget") == left
     press(browser, "Ask")
-    wait(browser, lambda b: "No point of the domain" in text(b, "#result") and "Made-up rows" not in text(b, "#result"))
+    wait(browser, lambda b: "rows read" in text(b, "#result") and "Made-up rows" not in text(b, "#result"))
     fitted = [name.text for name in browser.find_elements(By.CSS_SELECTOR, "#result tbody th")]
-    assert fitted == ["distance", "weekend", "intercept"]
+    assert fitted == ["distance", "weekend", "intercept", "loss", "iterations"]
     is_sound(browser)
     # Too expensive: shown with the price, and refused before anything is spent.
-    browser.find_element(By.CSS_SELECTOR, "summary").click()
     fill(browser, iterations="90000")
     wait(browser, lambda b: "more than is left" in text(b, "#price .problem"))
     left = text(browser, "#budget")
     press(browser, "Ask")
-    wait(browser, lambda b: "Budget cannot pay" in text(b, "#result [role=alert]"))
+    wait(browser, lambda b: "budget cannot pay" in text(b, "#result [role=alert]"))
     assert text(browser, "#budget") == left
+    # Options that are rarely needed are folded away.
+    assert not browser.find_element(By.ID, "option-runs").is_displayed()
+    browser.find_element(By.CSS_SELECTOR, "#fields summary").click()
+    assert browser.find_element(By.ID, "option-runs").is_displayed()
+    is_sound(browser)
 
 
 def test_a_model_is_fitted_with_the_keyboard_alone(browser: Chrome, server: Running) -> None:
@@ -163,8 +165,9 @@ def test_a_model_is_fitted_with_the_keyboard_alone(browser: Chrome, server: Runn
         raise AssertionError(f"{id} cannot be reached")
 
     tab_to("kind")
-    ActionChains(browser).send_keys("Fit").perform()
-    values = {"target": "weekend", "features": "distance: 0 to 5000", "radius": "1"}
+    ActionChains(browser).send_keys("Minim").perform()
+    wait(browser, lambda b: b.find_element(By.ID, "option-loss"))
+    values = {"option-loss": "logistic: weekend ~ distance [0, 5000]", "option-radius": "1"}
     for id, value in values.items():
         tab_to(id)
         ActionChains(browser).send_keys(value).perform()
@@ -253,7 +256,7 @@ def test_a_question_is_asked_with_the_keyboard_alone(browser: Chrome, server: Ru
     assert browser.switch_to.active_element.text == "Skip to content"
     browser.switch_to.active_element.send_keys(Keys.ENTER)
     for _ in range(30):
-        if browser.switch_to.active_element.get_attribute("id") == "query":
+        if browser.switch_to.active_element.get_attribute("id") == "option-query":
             break
         ActionChains(browser).send_keys(Keys.TAB).perform()
     ActionChains(browser).send_keys("weekend").perform()
@@ -291,12 +294,13 @@ def test_without_scripts_the_form_still_asks(browser: Chrome, server: Running) -
     sign_in(browser, server)
     browser.get(f"{server.url}/datasets/flights")
     fill(browser, query="distance > 1000")
-    press_plain = browser.find_element(By.CSS_SELECTOR, "#ask button")
-    press_plain.send_keys(Keys.ENTER)
+    browser.find_element(By.CSS_SELECTOR, "#ask button").send_keys(Keys.ENTER)
     wait(browser, lambda b: text(b, "h1") == "Answer")
     assert "share of distance > 1000" in text(browser, "article")
     browser.get(f"{server.url}/datasets/flights")
-    fill(browser, kind="minimize", target="weekend", features="dep_delay", radius="1")  # its bounds are declared
+    fill(browser, query="dep_delay", kind="quantile")
+    press(browser, "Show the options of this kind")
+    fill(browser, q="0.9", steps="2")  # the bounds of dep_delay are declared
     browser.find_element(By.CSS_SELECTOR, "#ask button").send_keys(Keys.ENTER)
     wait(browser, lambda b: text(b, "h1") == "Answer")
-    assert "minimum of Logistic loss of weekend on dep_delay" in text(browser, "article")
+    assert "0.9 quantile of dep_delay within [-60, 600]" in text(browser, "article")

@@ -54,9 +54,9 @@ def test_processes_and_threads_spend_exactly_the_budget(place):
         spenders = [
             subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) for _ in range(PROCESSES)
         ]
-        told = [spender.communicate()[0].split() for spender in spenders]
+        reports = [spender.communicate()[0].split() for spender in spenders]
         assert [spender.returncode for spender in spenders] == [0] * PROCESSES
-        charge, answers = (sum(int(line[i]) for line in told) for i in (0, 1))
+        charge, answers = (sum(int(line[i]) for line in reports) for i in (0, 1))
         assert charge == CAP
         assert ledger.spent == Spent(CAP, answers, answers)
         assert ledger.verify().seq == answers
@@ -144,6 +144,57 @@ def test_a_forked_child_may_not_spend_a_ledger_in_memory():
 
     assert in_child(child) == 0
     commit(ledger, "parent again")
+
+
+def pipes() -> tuple[int, int, int, int]:
+    """Return what the child reads, the parent writes, the parent reads and the child writes."""
+    (child_reads, parent_writes), (parent_reads, child_writes) = os.pipe(), os.pipe()
+    return child_reads, parent_writes, parent_reads, child_writes
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_what_a_child_commits_survives_that_the_parent_closes(place):
+    # A connection open during the fork would let the parent delete the log that the child writes to.
+    location, dataset = place
+    ledger = begun(location, dataset=dataset)
+    commit(ledger, "parent")
+    child_reads, parent_writes, parent_reads, child_writes = pipes()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            commit(ledger, "child-1")
+            os.write(child_writes, b"x")
+            os.read(child_reads, 1)
+            commit(ledger, "child-2")
+            code = 0
+        finally:
+            os._exit(code)
+    os.read(parent_reads, 1)
+    ledger.close()
+    os.write(parent_writes, b"x")
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    for descriptor in (child_reads, parent_writes, parent_reads, child_writes):
+        os.close(descriptor)
+    with begun(location, dataset=dataset) as again:
+        assert [entry.key for entry in again.entries()] == ["parent", "child-1", "child-2"]
+        again.verify()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_child_forked_while_the_file_was_open_is_refused(tmp_path, monkeypatch):
+    with begun(tmp_path / "x.ledger") as ledger:
+        commit(ledger, "parent")
+        monkeypatch.setattr(type(ledger._store), "before_fork", lambda self: None)  # as interrupts could skip it
+
+        def child() -> None:
+            for use in (lambda: commit(ledger, "child"), lambda: ledger.find("parent")):
+                with pytest.raises(LedgerUnavailable, match="forked while the file was open"):
+                    use()
+
+        assert in_child(child) == 0
+        monkeypatch.undo()
+        commit(ledger, "parent again")
 
 
 def test_a_lost_connection_is_replaced(postgres_url):

@@ -603,6 +603,23 @@ def test_an_error_that_was_raised_is_gone_when_nobody_holds_it(tmp_path):
             gc.enable()
 
 
+def test_a_ledger_that_nobody_closed_leaves_no_file_and_no_thread(tmp_path):
+    gc.collect()
+    before = threads_and_files()
+    ledger = begin(tmp_path / "x.ledger")
+    commit(ledger, 1)
+    assert threads_and_files() > before
+    del ledger
+    deadline = time.monotonic() + 20
+    while threads_and_files() != before and time.monotonic() < deadline:
+        gc.collect()
+    assert threads_and_files() == before
+
+
+def threads_and_files():
+    return tuple(len(os.listdir(f"/proc/self/{kind}")) for kind in ("task", "fd"))
+
+
 def test_what_the_database_said_is_the_cause_of_the_error(tmp_path, monkeypatch):
     ledger = begin(tmp_path / "x.ledger")
 
@@ -610,9 +627,9 @@ def test_what_the_database_said_is_the_cause_of_the_error(tmp_path, monkeypatch)
         raise sqlite3.OperationalError("database or disk is full")
 
     monkeypatch.setattr(ledger._store, "commit", full)
-    with pytest.raises(LedgerUnavailable) as told:
+    with pytest.raises(LedgerUnavailable) as refused:
         commit(ledger, 1)
-    assert isinstance(told.value.__cause__, sqlite3.OperationalError)
+    assert isinstance(refused.value.__cause__, sqlite3.OperationalError)
 
 
 LAST_WORDS = """

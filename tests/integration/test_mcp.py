@@ -51,11 +51,21 @@ async def talk(client: Any) -> None:
     assert (await call("ask", query="dep_delay > 15"))["answer"]["cached"]
     shares = await call("ask", kind="histogram", query="carrier", categories=["UA", "AA"])
     assert [one["category"] for one in shares["answer"]["categories"]] == ["UA", "AA", "other"]
+    fitted = await call("ask", kind="minimize", loss="logistic: weekend ~ distance [0, 5000]", radius=1, iterations=2)
+    assert fitted["answer"]["names"] == ["distance", "intercept"]
+    first = await call("ask", kind="histogram", query="carrier", categories=["DL"], idempotency_key="once")
+    assert (await call("ask", kind="histogram", query="carrier", categories=["DL"], idempotency_key="once"))["answer"][
+        "seq"
+    ] == first["answer"]["seq"]
     assert "questions" in (await call("plan"))["text"]
     assert (await call("plan", rows=1_000_000, queries=100))["plan"]["rows"] == 1_000_000
     refused = await call("ask", query="sum(dep_delay) > 1")
     assert (refused["kind"], refused["status"]) == ("invalid_query", 422)
     assert (await call("ask", query="weekend", dataset="nothing"))["kind"] == "unknown_name"
+    wrong = await call("ask", query="weekend", color=1)
+    assert wrong["error"].startswith("mean has no option 'color'.")
+    assert (await call("budget", color=1))["kind"] == "invalid_argument"
+    assert (await call("guess"))["kind"] == "unknown_name"
 
 
 def test_an_agent_asks_the_data_over_standard_streams(tmp_path: Path) -> None:
@@ -123,7 +133,7 @@ def test_an_agent_asks_at_the_servers_own_endpoint(tmp_path: Path) -> None:
         counted = httpx.get(
             f"{running.url}/metrics", headers={"Authorization": f"Bearer {running.token('k', admin=True)}"}
         )
-        assert 'holdfast_answers_total{dataset="flights",cached="false"} 2' in counted.text
+        assert 'holdfast_answers_total{dataset="flights",cached="false"} 4' in counted.text
 
 
 def test_an_agent_asks_over_streamable_http(tmp_path: Path) -> None:

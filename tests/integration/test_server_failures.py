@@ -96,6 +96,7 @@ def test_a_client_that_hangs_up_leaves_nothing_held(server: Running) -> None:
 def test_a_missing_ledger_is_reported(server: Running, tmp_path: Path) -> None:
     with server.client(server.token()) as client:
         assert client.get("/ready").status_code == 200
+        assert client.post(f"{API}/ask", json={"query": "dep_delay > 1"}).status_code == 200  # it begins here
         (ledger,) = tmp_path.glob("*.ledger")
         ledger.rename(tmp_path / "elsewhere")
         refused = client.post(f"{API}/ask", json={"query": "weekend"})

@@ -25,7 +25,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 def no_row_is_read(server: Running, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     session = server.state.datasets.get("flights", server.state.admin).session
     reads: list[str] = []
-    for verb in ("tally", "gather"):
+    for verb in ("tally", "sample"):
         monkeypatch.setattr(type(session._rows), verb, lambda *_, **__: reads.append("read"))
     yield
     assert reads == []
@@ -120,7 +120,7 @@ def test_other_media_types_are_refused(server: Running) -> None:
             "multipart/form-data; boundary=x",
             "application/xml",
         ):
-            is_clear(client.post(f"{API}/ask", content=b'{"query": "weekend"}', headers={"Content-Type": kind}), 422)
+            is_clear(client.post(f"{API}/ask", content=b'{"query": "weekend"}', headers={"Content-Type": kind}), 415)
 
 
 def test_huge_bodies_are_refused_whether_declared_or_not(server: Running) -> None:

@@ -27,7 +27,6 @@ ASKABLE: list[dict[str, Any]] = [
     {"kind": "histogram", "query": "carrier", "categories": ["UA", "AA"]},
     {"kind": "histogram", "query": "dep_delay", "bins": [-60, 0, 600]},
     {"kind": "quantile", "query": "dep_delay", "q": 0.9, "within": [-60, 600]},
-    {"kind": "flip", "query": "weekend"},
     {"kind": "flips", "query": "weekend", "count": 3},
     {
         "kind": "minimize",
@@ -35,6 +34,7 @@ ASKABLE: list[dict[str, Any]] = [
         "radius": 1,
         "iterations": 1,
     },
+    {"kind": "minimize", "loss": "squared: distance [0, 5000] ~ weekend", "box": [-1, 1], "iterations": 1},
 ]
 ACCEPTED = ["2xx", "401", "403", "404", "409", "422", "429"]
 PATIENT = SchemathesisConfig.from_dict({"checks": {"positive_data_acceptance": {"expected-statuses": ACCEPTED}}})
@@ -44,7 +44,7 @@ fitting = {"now": True, "askable": False}
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("described")
-    plan = {"queries": 10_000, "flips": 10_000}
+    plan = {"queries": {"mean": 10_000, "flip": 10_000}}
     with Running(settings(table(folder, 5_000), dataset=plan, data_folder=str(folder))) as running:
         running.state.failed_sign_ins = RateLimiter(1e6, 10**6)  # wrong tokens are tried often
         yield running

@@ -36,7 +36,7 @@ async def ask_until_exhausted(url: str, token: str, number: int, answers: list[h
             key = f"{number}-{step}"
             while True:
                 try:
-                    answer = await data.ask(f"dep_delay > {number} + {step} / 1000.0", "mean", retry_key=key)
+                    answer = await data.ask(f"dep_delay > {number} + {step} / 1000.0", "mean", idempotency_key=key)
                 except hf.ServiceUnavailable:  # the server is being started again
                     await asyncio.sleep(0.2)
                 except hf.BudgetExhausted:
@@ -52,14 +52,14 @@ def all_there_once(answers: list[hf.Answer], ledger: Any) -> None:
     seqs = [answer.seq for answer in answers]
     assert len(set(seqs)) == len(seqs)
     for answer in answers:
-        assert entries[answer.seq].answer["estimate"] == [answer.value, answer.low, answer.high]
+        assert entries[answer.seq].answer == answer.result()
     assert len({entry.key for entry in entries.values()}) == len(entries)
-    assert ledger.spent.flips <= ledger.caps.flips
+    assert ledger.spent.charge <= ledger.caps.charge
     assert ledger.spent.intervals <= ledger.caps.intervals
     ledger.verify()
 
 
-def test_fifty_analysts_spend_one_budget_to_its_last_flip(tmp_path: Path) -> None:
+def test_fifty_analysts_spend_one_budget_to_its_last_answer(tmp_path: Path) -> None:
     answers: list[hf.Answer] = []
     with Running(settings(table(tmp_path), dataset={"queries": 400})) as server:
         tokens = [server.token(f"analyst {number}") for number in range(ANALYSTS)]
@@ -71,7 +71,7 @@ def test_fifty_analysts_spend_one_budget_to_its_last_flip(tmp_path: Path) -> Non
         ledger = server.state.datasets.get("flights", server.state.admin).session.ledger
         all_there_once(answers, ledger)
         assert len(answers) == ledger.spent.answers == 400
-        assert (ledger.left.flips, ledger.left.intervals) == (0, 0)
+        assert (ledger.left.charge, ledger.left.intervals) == (0, 0)
         assert {entry.analyst for entry in ledger.entries()} <= {f"analyst {number}" for number in range(ANALYSTS)}
 
 

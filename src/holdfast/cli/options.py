@@ -122,6 +122,14 @@ def in_flags(flags: Mapping[str, str]) -> Iterator[None]:
         raise
 
 
+# What the library writes as Python arguments, beside those of the plan.
+_ARGUMENTS = {
+    "queries={'flip': ...}": "--flips N",
+    "{'mean': ..., 'flip': ...}": "--queries N --flips N",
+    "folder=...": "holdfast open --folder",
+}
+
+
 def spell(message: str, flags: Mapping[str, str]) -> str:
     """Write options as flags, where a message of the library clearly means an option.
 
@@ -132,13 +140,14 @@ def spell(message: str, flags: Mapping[str, str]) -> str:
     >>> spell("Pass queries= or margin= to choose.", {})
     'Pass --queries or --plan-margin to choose.'
     """
-    # What is written as a Python argument is always about the plan of a session.
-    message = message.replace("queries={'flip': ...}", "--flips N").replace(
-        "{'mean': ..., 'flip': ...}", "--queries N --flips N"
-    )
+    for argument, flag in _ARGUMENTS.items():
+        message = message.replace(argument, flag)
     plan = "|".join(PLAN_FLAGS)
-    message = re.sub(rf"\b({plan})='(\w+)'", lambda found: f"{PLAN_FLAGS[found[1]]} {found[2]}", message)
-    message = re.sub(rf"\b({plan})=(?!\w)", lambda found: PLAN_FLAGS[found[1]], message)
+    # Only as the library words it: a question that a message quotes may compare a column of that name.
+    message = re.sub(
+        rf"plan with ({plan})='(\w+)'", lambda found: f"plan with {PLAN_FLAGS[found[1]]} {found[2]}", message
+    )
+    message = re.sub(rf"\b({plan})=(?= or | to )", lambda found: PLAN_FLAGS[found[1]], message)
     if not flags:
         return message
     names = rf"(?<![-\w'])({'|'.join(map(re.escape, flags))})(?![-\w'])"

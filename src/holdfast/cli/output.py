@@ -86,7 +86,7 @@ def written(estimate: "Estimate | Answer") -> tuple[str, str]:
 
     >>> from holdfast.answer import Estimate
     >>> written(Estimate(value=0.5, low=0.25011, high=0.74989))
-    ('0.50', '[0.25, 0.75]')
+    ('0.500', '[0.250, 0.750]')
     """
     value, low, high = estimate.rounded()
     return value, f"[{low}, {high}]"

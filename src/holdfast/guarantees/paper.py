@@ -139,7 +139,7 @@ def _planned_coins(goal: Goal) -> PaperTerms | None:
         ell, mass, charge = 1, alpha / 2, goal.flips
     else:
         size = sizes.cq_by_scq(alpha, goal.beta, goal.queries)
-        ell, mass, charge = size.ell, size.flip, goal.queries * size.ell
+        ell, mass, charge = size.ell, size.mass, goal.queries * size.ell
     return goal.met_by(PaperTerms, "coins", margin=alpha, rows_per_query=ell, charge=charge, mass=mass)
 
 

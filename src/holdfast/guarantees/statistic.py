@@ -127,9 +127,9 @@ class GroupMean(Statistic):
 
     def columns(self, values: Values) -> Columns:
         """Who is in the group, and what they add to its sum."""
-        said = values.astype(np.float64)
-        included = ~np.isnan(said)
-        return [included.astype(np.float64), np.where(included, said, 0.0)]
+        numbers = values.astype(np.float64)
+        included = ~np.isnan(numbers)
+        return [included.astype(np.float64), np.where(included, numbers, 0.0)]
 
     def from_means(self, means: Sequence[float]) -> tuple[float, ...]:
         """Sum over size; 1/2 for a group that seems empty."""

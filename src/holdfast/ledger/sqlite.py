@@ -127,8 +127,8 @@ class SqliteStore(Database):
                         transaction.finish()
                         self.commit(connection)
                 except sqlite3.Error as error:
-                    if _code(error) == sqlite3.SQLITE_BUSY:  # BEGIN alone can say that
-                        return False
+                    if _code(error) == sqlite3.SQLITE_BUSY:
+                        return False  # the committer's thread waits, so that this one can be interrupted
                     self._writes.close()
                     raise self.translate(error) from error
                 finally:  # first of all a C call: no signal is handled before it
@@ -160,8 +160,8 @@ class SqliteStore(Database):
         if self._forked_while_open:  # SQLite would take no file locks for another connection in this process
             raise self._unavailable("this process was forked while the file was open. Start the process again")
         connection = self._connect(self._path)
-        if to_write:
-            connection.execute("PRAGMA busy_timeout=0")  # `execute_begin` waits; a direct write must not
+        if to_write and connection.execute("PRAGMA journal_mode").fetchone() == ("wal",):
+            connection.execute("PRAGMA busy_timeout=0")  # BEGIN alone can be busy: `execute_begin` waits for it
         if self._inode is None:
             self._inode = _inode(self._name)
         return connection
@@ -258,7 +258,7 @@ class SqliteStore(Database):
         try:
             for setting in ("synchronous=FULL", "fullfsync=ON", "trusted_schema=OFF"):
                 connection.execute(f"PRAGMA {setting}")
-            if mode == "rwc" or connection.execute(_HAS_LEDGERS).fetchone():  # leave other people's files as they are
+            if mode == "rwc" or connection.execute(_HAS_LEDGERS).fetchone():  # leave foreign files as they are
                 connection.execute("PRAGMA journal_mode=WAL")
         except BaseException:
             connection.close()

@@ -168,10 +168,10 @@ class Fit:
         return boosted if sure == inf else sure
 
 
-def covered_mechanism(guarantee: Guarantee, wanted: str | None) -> str:
+def covered_mechanism(guarantee: Guarantee, requested: str | None) -> str:
     """Return the mechanism of a fit; refuse what the guarantee does not cover."""
-    if wanted is not None:
-        check.one_of("mechanism", wanted, tuple(GRADIENTS))
+    if requested is not None:
+        check.one_of("mechanism", requested, tuple(GRADIENTS))
     usual, covered = guarantee.terms.mechanism, guarantee.covers
     if usual not in GRADIENTS or not covered:
         raise PlanConflict(
@@ -180,10 +180,10 @@ def covered_mechanism(guarantee: Guarantee, wanted: str | None) -> str:
             " unless you say so.",
             guarantee=guarantee.name,
         )
-    if wanted is None or wanted in covered:
-        return wanted or usual
+    if requested is None or requested in covered:
+        return requested or usual
     raise PlanConflict(
-        f"This session runs under the {guarantee.name} guarantee with {usual}, which does not cover {wanted}; leave"
+        f"This session runs under the {guarantee.name} guarantee with {usual}, which does not cover {requested}; leave"
         " mechanism out, or plan with guarantee='information'.",
         guarantee=guarantee.name,
     )

@@ -17,6 +17,8 @@ from holdfast.questions import KINDS
 from holdfast.questions.options import About, Query, Whole
 from holdfast.questions.question import Context, Drawing, Question, Result, kind_of
 
+SHOWN = 200  # flips in a table
+
 
 @dataclass(frozen=True, repr=False)
 class FlipsAnswer(AnyAnswer):
@@ -46,6 +48,10 @@ class FlipsAnswer(AnyAnswer):
     def rows(self) -> list[tuple[str | None, Estimate]]:
         """The interval of the average."""
         return self.average.rows()
+
+    def details(self) -> list[tuple[str, str]]:
+        """The flips, as many as a page can show."""
+        return [("flips", " ".join(map(str, self.bits[:SHOWN])) + (" ..." if len(self.bits) > SHOWN else ""))]
 
     def __repr__(self) -> str:
         shown = "".join(map(str, self.bits[:40])) + ("..." if len(self.bits) > 40 else "")

@@ -6,7 +6,7 @@ from html import escape
 from typing import Annotated, Any
 
 from holdfast import check
-from holdfast.answer import Answer, AnyAnswer, Estimate, Record
+from holdfast.answer import Answer, AnyAnswer, Estimate, Interval, Record
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics.descent import AVERAGES
 from holdfast.ledger import Cost
@@ -76,6 +76,16 @@ class MinimumAnswer(AnyAnswer):
     def rows(self) -> list[tuple[str | None, Estimate]]:
         """The interval of the loss."""
         return self.loss.rows()
+
+    @property
+    def bounds(self) -> Interval:
+        """The range of the loss."""
+        return self.loss.bounds
+
+    def details(self) -> list[tuple[str, str]]:
+        """The coordinates of the point, and what is promised."""
+        point = [(name, f"{x:.4g}") for name, x in zip(self.names, self.point, strict=True)]
+        return [*point, ("loss", self._promise), ("iterations", f"{self.iterations:,}")]
 
     @property
     def _promise(self) -> str:

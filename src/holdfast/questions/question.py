@@ -208,19 +208,20 @@ class Kind(Generic[P, A]):
             raise
 
     def check_options(
-        self, args: Sequence[object], options: Mapping[str, object], spell: Callable[[str], str] = repr
+        self, args: Sequence[object], options: Mapping[str, object], spell: Callable[[str], str] | None = None
     ) -> None:
         """Raise InvalidArgument if the arguments do not fit the signature; `spell` writes a name as the caller does."""
-        known = [option.name for option in self.options]
+        known, quote = [option.name for option in self.options], spell or repr
         for name in options:
             if name not in known:
                 near = get_close_matches(name, known, n=1)
-                hint = f" Did you mean {spell(near[0])}?" if near else f" It has: {', '.join(map(spell, known))}."
-                raise InvalidArgument(f"{self.name} has no option {spell(name)}.{hint}", name=name)
+                listed = ", ".join(map(spell or str, known))
+                hint = f" Did you mean {quote(near[0])}?" if near else f" It has: {listed}."
+                raise InvalidArgument(f"{self.name} has no option {quote(name)}.{hint}", name=name)
         try:
             signature(self.build).bind(None, *args, **options)
         except TypeError as wrong:
-            reason = sub(r"'(\w+)'", lambda match: spell(match[1]), str(wrong))
+            reason = sub(r"'(\w+)'", lambda match: quote(match[1]), str(wrong))
             raise InvalidArgument(f"{self.name} cannot be asked this way: {reason}.", name="options") from None
 
     def read(self, result: Mapping[str, Any], record: Record) -> A:
@@ -228,18 +229,20 @@ class Kind(Generic[P, A]):
         return self.answer.read(result, record)
 
     def to_json(self, values: Mapping[str, object]) -> dict[str, Any]:
-        """Write subject and options as JSON; what is None is left out, what does not travel is refused."""
-        forms = {option.name: option.form for option in self.options}
-        self.check_options((), values)
+        """Write subject and options as JSON; None leaves an option out, what does not travel is refused."""
         return {"kind": self.name} | {
-            name: forms[name].to_json(name, value) for name, value in values.items() if value is not None
+            option.name: option.form.to_json(option.name, values[option.name]) for option in self._given(values)
         }
 
     def from_json(self, values: Mapping[str, object]) -> dict[str, Any]:
         """Read subject and options from JSON."""
-        forms = {option.name: option.form for option in self.options}
+        return {option.name: option.form.from_json(values[option.name]) for option in self._given(values)}
+
+    def _given(self, values: Mapping[str, object]) -> list[Option]:
+        """Return the options that have a value; None is one only where something is required, and refused there."""
         self.check_options((), values)
-        return {name: forms[name].from_json(value) for name, value in values.items() if value is not None}
+        named = [option for option in self.options if option.name in values]
+        return [option for option in named if option.required or values[option.name] is not None]
 
 
 def kind_of(build: Callable[Concatenate[Context, P], Question], answer: type[A]) -> Kind[P, A]:

@@ -1,6 +1,7 @@
 """The admin's routes, under /api/v1 and as pages: tokens, quotas, datasets, verifying the ledger."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Path
@@ -12,7 +13,7 @@ from holdfast.ledger import Head
 from holdfast.service import forms, pages
 from holdfast.service.api import V1, NameInPath, json_response, responses
 from holdfast.service.auth import allow, token_of
-from holdfast.service.datasets import ServedDataset
+from holdfast.service.datasets import NOT_BEGUN, ServedDataset
 from holdfast.service.schemas import DatasetIn, OkOut, TokenIn, TokenUpdateIn, validate
 from holdfast.service.state import ServerState, in_thread, state_of
 from holdfast.service.tokens import Token
@@ -52,9 +53,10 @@ def _register(state: ServerState, body: DatasetIn) -> ServedDataset:
     return state.datasets.register(body.name, body.file, **plan)
 
 
-def _verify(state: ServerState, name: str, token: Token) -> Head:
-    head: Head = state.datasets.get(name, token).session.ledger.verify()
-    return head
+def _verify(state: ServerState, name: str, token: Token) -> Head | None:
+    """Re-check every entry; None if there are none yet."""
+    served = state.datasets.get(name, token)
+    return served.session.ledger.verify() if served.session.ledger.begun else None
 
 
 # -- the API --------------------------------------------------------------------------------------------------------
@@ -104,7 +106,7 @@ async def verify(request: Request, name: NameInPath) -> Response:
     """Re-check every entry of the ledger."""
     state = state_of(request)
     head = await in_thread(state, lambda: _verify(state, name, token_of(request)))
-    return json_response({"ok": True, "dataset": name, "verified": {"seq": head.seq, "hash": head.hash}})
+    return json_response({"ok": True, "dataset": name, "verified": None if head is None else asdict(head)})
 
 
 # -- the page -------------------------------------------------------------------------------------------------------
@@ -164,9 +166,14 @@ async def register_form(request: Request) -> Response:
 async def verify_form(request: Request, name: NameInPath) -> Response:
     """Re-check every entry of the ledger."""
     state, token = state_of(request), token_of(request)
-    return await _show(
-        request, lambda: {"done": f"Verified {name}: all entries up to #{_verify(state, name, token).seq} are intact."}
-    )
+
+    def act() -> dict[str, Any]:
+        head = _verify(state, name, token)
+        return {
+            "done": f"Verified {name}: " + (NOT_BEGUN if head is None else f"entries up to #{head.seq} are intact.")
+        }
+
+    return await _show(request, act)
 
 
 async def _show(request: Request, act: Callable[[], dict[str, Any]]) -> Response:

@@ -6,20 +6,21 @@ slow disk delays no other request.
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Header, Path, Query
-from pydantic import ValidationError
+from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.responses import Response
 
-from holdfast.history import history_frame
-from holdfast.planning import plan as make_plan
-from holdfast.planning.present import sentence
+from holdfast.guarantees.plan import plan as make_plan
+from holdfast.questions.history import history_frame
 from holdfast.service.auth import GuardedRoute, Handler, allow, token_of
-from holdfast.service.datasets import ServedDataset
-from holdfast.service.schemas import MAX_INTEGER, AskIn, AskOut, BatchIn, BatchOut, ErrorOut, Name, OkOut, PriceOut
-from holdfast.service.settings import MAX_NAME_LENGTH
+from holdfast.service.datasets import NOT_BEGUN, ServedDataset
+from holdfast.service.errors import ProtocolError
+from holdfast.service.question_models import REFERENCE
+from holdfast.service.schemas import MAX_INTEGER, AskOut, BatchOut, ErrorOut, Name, OkOut, PriceOut
 from holdfast.service.state import in_thread, state_of
 
 V1 = "/api/v1"
@@ -36,6 +37,7 @@ _ERRORS = {
     404: "No such dataset, column or entry",
     409: "The budget or a quota cannot pay, or the plan forbids it",
     413: "Too large",
+    415: "Not JSON",
     422: "Not a valid question",
     429: "Too many requests",
     503: "The ledger or the data is unavailable",
@@ -57,6 +59,16 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",",
 def json_response(payload: dict[str, Any]) -> Response:
     """Return compact JSON."""
     return Response(_encode(payload), media_type="application/json")
+
+
+async def _json_body(request: Request) -> Any:
+    """Return the JSON of a request."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise ProtocolError(415)
+    try:
+        return from_json(await request.body(), allow_inf_nan=False)
+    except ValueError:
+        raise ProtocolError(400) from None
 
 
 async def _look(request: Request, name: str, look: Callable[[ServedDataset], dict[str, Any]]) -> Response:
@@ -111,7 +123,7 @@ async def budget(request: Request, name: NameInPath) -> Response:
 @allow("analyst")
 async def dataset_plan(request: Request, name: NameInPath) -> Response:
     """Return the plan of the dataset."""
-    return await _look(request, name, lambda served: {"plan": served.session.plan.to_dict(), "text": served.sentence()})
+    return await _look(request, name, lambda served: {"plan": served.plan.to_dict(), "text": served.plan.sentence})
 
 
 @allow("analyst")
@@ -119,8 +131,10 @@ async def head(request: Request, name: NameInPath) -> Response:
     """Return the number and hash of the newest entry: once published, no earlier entry can be rewritten."""
 
     def look(served: ServedDataset) -> dict[str, Any]:
-        newest = served.session.ledger.head
-        return {"head": {"seq": newest.seq, "hash": newest.hash}}
+        newest = served.head
+        if newest is None:
+            return {"head": None, "text": NOT_BEGUN}
+        return {"head": asdict(newest), "text": f"Entry {newest.seq:,} is the newest."}
 
     return await _look(request, name, look)
 
@@ -132,7 +146,7 @@ async def receipt(
     seq: Annotated[int, Path(ge=0, le=MAX_INTEGER, description="The number of an entry.")],
 ) -> Response:
     """Return the proof that an answer is in the ledger."""
-    return await _look(request, name, lambda served: {"receipt": served.session.receipt(seq).to_dict()})
+    return await _look(request, name, lambda served: {"receipt": served.receipt(seq).to_dict()})
 
 
 @allow("analyst")
@@ -145,68 +159,55 @@ async def history(
     """Page through all answers so far, of all analysts; one row for each interval."""
 
     def look(served: ServedDataset) -> dict[str, Any]:
-        entries = list(served.session.ledger.entries(start, limit))
-        newest = served.session.ledger.head.seq
+        entries, newest = served.entries(start, limit), served.session.ledger.spent.answers
         following = entries[-1].seq + 1 if entries and entries[-1].seq < newest else None
-        return {"rows": history_frame(entries).to_dicts(), "next": following, "entries": newest}
+        return {"rows": history_frame(entries, served.plan.standing).to_dicts(), "next": following, "entries": newest}
 
     return await _look(request, name, look)
 
 
 @allow("analyst")
-async def ask(request: Request, name: NameInPath, ask: AskIn, key: KeyHeader = None) -> Response:
+async def ask(request: Request, name: NameInPath, key: KeyHeader = None) -> Response:
     """Ask one question. The answer is committed to the ledger before it is sent; a repeated question is free."""
-    state, token = state_of(request), token_of(request)
+    state, token, body = state_of(request), token_of(request), await _json_body(request)
 
     def act() -> dict[str, Any]:
-        response = state.service.ask(state.datasets.get(name, token), token, ask, key)
-        state.count(response)
-        return response
+        return state.service.ask(state.datasets.get(name, token), token, state.questions.read(body), key)
 
     return json_response(await in_thread(state, act))
 
 
 class AskRoute(GuardedRoute):
-    """The route of every answer: a valid question is parsed in one step, without FastAPI's overhead.
-
-    Anything else is left to FastAPI, which reports what is wrong with it.
-    """
+    """The route of every answer, without FastAPI's handling of parameters."""
 
     async def serve(self, request: Request, inner: Handler) -> Response:
         """Respond to an authorized request."""
-        name, headers = request.path_params["name"], request.headers
-        if headers.get("content-type") != "application/json" or len(name) > MAX_NAME_LENGTH:
-            return await inner(request)
-        try:
-            question = AskIn.model_validate_json(await request.body())
-        except ValidationError:
-            return await inner(request)
-        return await ask(request, name, question, headers.get("idempotency-key"))
+        return await ask(request, request.path_params["name"], request.headers.get("idempotency-key"))
 
 
 @allow("analyst")
-async def price(request: Request, name: NameInPath, ask: AskIn) -> Response:
+async def price(request: Request, name: NameInPath) -> Response:
     """Return the price of a question. Reads nothing, spends nothing."""
-    return await _look(request, name, lambda served: state_of(request).service.price(served, token_of(request), ask))
+    state, token, body = state_of(request), token_of(request), await _json_body(request)
+    return await _look(request, name, lambda served: state.service.price(served, token, state.questions.read(body)))
 
 
 @allow("analyst")
-async def dry_run(request: Request, name: NameInPath, ask: AskIn) -> Response:
+async def dry_run(request: Request, name: NameInPath) -> Response:
     """Answer from made-up rows, with the same checks and the same shape. Reads nothing, spends nothing."""
-    return await _look(request, name, lambda served: state_of(request).service.dry_run(served, token_of(request), ask))
+    state, token, body = state_of(request), token_of(request), await _json_body(request)
+    return await _look(request, name, lambda served: state.service.dry_run(served, token, state.questions.read(body)))
 
 
 @allow("analyst")
-async def batch(request: Request, name: NameInPath, batch: BatchIn, key: KeyHeader = None) -> Response:
+async def batch(request: Request, name: NameInPath, key: KeyHeader = None) -> Response:
     """Ask several questions in order; each is answered or refused on its own."""
     state, token = state_of(request), token_of(request)
-    state.rate_limits.take(token.id, len(batch.asks) - 1)
+    asks = state.questions.read_batch(await _json_body(request))
+    state.rate_limits.take(token.id, len(asks) - 1)
 
     def act() -> dict[str, Any]:
-        response = state.service.batch(state.datasets.get(name, token), token, batch, key)
-        for result in response["results"]:
-            state.count(result)
-        return response
+        return state.service.batch(state.datasets.get(name, token), token, asks, key)
 
     return json_response(await in_thread(state, act))
 
@@ -228,14 +229,25 @@ def compare_plans(rows: int | None, queries: int | None, margin: float | None, c
     """Return the plan, its sentence and all alternatives."""
     found = make_plan(rows=rows, queries=queries, margin=margin, confidence=confidence)
     others = [{name: getattr(one, name) for name in one.__dataclass_fields__} for one in found.alternatives]
-    return {"plan": found.to_dict(), "text": sentence(found), "alternatives": others}
+    return {"plan": found.to_dict(), "text": found.sentence, "alternatives": others}
+
+
+def _takes(model: str) -> dict[str, Any]:
+    """Describe the body of a route that reads it itself."""
+    schema = {"$ref": REFERENCE.format(model=model)}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
 def add_routes(app: FastAPI) -> None:
     """Add every route."""
     one = f"{V1}/datasets/{{name}}"
     app.router.add_api_route(  # first: routes are tried in this order
-        f"{one}/ask", ask, methods=["POST"], responses=responses(AskOut, 409), route_class_override=AskRoute
+        f"{one}/ask",
+        ask,
+        methods=["POST"],
+        responses=responses(AskOut, 409, 415),
+        openapi_extra=_takes("AskIn"),
+        route_class_override=AskRoute,
     )
     app.get(f"{V1}/datasets", responses=responses(OkOut))(datasets)
     app.get(f"{V1}/me", responses=responses(OkOut))(me)
@@ -247,6 +259,6 @@ def add_routes(app: FastAPI) -> None:
     app.get(f"{one}/head", responses=responses(OkOut))(head)
     app.get(f"{one}/history", responses=responses(OkOut))(history)
     app.get(f"{one}/receipts/{{seq}}", responses=responses(OkOut))(receipt)
-    app.post(f"{one}/price", responses=responses(PriceOut, 409))(price)
-    app.post(f"{one}/dry-run", responses=responses(AskOut, 409))(dry_run)
-    app.post(f"{one}/batch", responses=responses(BatchOut, 409))(batch)
+    app.post(f"{one}/price", responses=responses(PriceOut, 409, 415), openapi_extra=_takes("AskIn"))(price)
+    app.post(f"{one}/dry-run", responses=responses(AskOut, 409, 415), openapi_extra=_takes("AskIn"))(dry_run)
+    app.post(f"{one}/batch", responses=responses(BatchOut, 409, 415), openapi_extra=_takes("BatchIn"))(batch)

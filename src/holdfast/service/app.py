@@ -79,7 +79,7 @@ def build(settings: Settings) -> FastAPI:
     for error in (HoldfastError, RequestValidationError, HTTPException, ProtocolError):
         app.add_exception_handler(error, handle_error)
     app.add_middleware(RequestLimits, settings=settings, metrics=state.metrics, handle_error=handle_error)
-    _describe_tokens(app)
+    _describe(app, state)
     return app
 
 
@@ -134,21 +134,23 @@ async def handle_error(request: Request, error: Exception) -> Response:
     return JSONResponse(payload, status_code=payload["status"], headers=headers)
 
 
-def _describe_tokens(app: FastAPI) -> None:
-    """Add to the OpenAPI description that every route requires a token."""
+def _describe(app: FastAPI, state: ServerState) -> None:
+    """Add to the OpenAPI description the models of questions, and that every route requires a token."""
     generate = app.openapi
 
-    def with_tokens() -> dict[str, Any]:
+    def described() -> dict[str, Any]:
         if app.openapi_schema is None:
-            described = generate()
-            described["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-            described["security"] = [{"token": []}]
-            described["components"]["schemas"].pop("HTTPValidationError", None)
-            described["components"]["schemas"].pop("ValidationError", None)
-            app.openapi_schema = described
+            found = generate()
+            schemas = found["components"]["schemas"]
+            for unused in ("HTTPValidationError", "ValidationError"):
+                schemas.pop(unused, None)
+            schemas.update(state.questions.openapi())
+            found["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+            found["security"] = [{"token": []}]
+            app.openapi_schema = found
         return app.openapi_schema
 
-    app.openapi = with_tokens  # type: ignore[method-assign]
+    app.openapi = described  # type: ignore[method-assign]
 
 
 # -- the process ----------------------------------------------------------------------------------------------------

@@ -1,9 +1,10 @@
 """One question over HTTP. `Session` answers it; this adds the caller's name, quota and idempotency key.
 
-A quota is one analyst's part of a dataset's budget, counted where the budget is: in the ledger. The cost of an answer
-is reserved before it is drawn, and released after it is committed. A request reads other reservations first and the
-ledger second, so an answer in progress is counted at least once, by any process; between commit and release it may
-be counted twice, and a retry then finds it counted once.
+A quota is one analyst's part of a dataset's budget, counted where the budget is, in the ledger, and in its currency:
+answers. The price of a question is reserved before anything is drawn, and the reservation ends after the answer is
+committed. A request reads other reservations first and the ledger second, so an answer in progress is counted at least
+once, by any process; between commit and end of the reservation it may be counted twice, and a retry then finds it
+counted once.
 """
 
 import secrets
@@ -16,14 +17,17 @@ from typing import Any
 
 from sqlalchemy import delete, func, insert, select
 
-from holdfast.budget import Quote
-from holdfast.errors import HoldfastError, InvalidArgument, QuotaExhausted
+from holdfast.answer import AnyAnswer
+from holdfast.errors import HoldfastError, InvalidArgument, PlanConflict, QuotaExhausted
+from holdfast.questions.price import write_answers
+from holdfast.questions.question import Question
 from holdfast.service.database import TokenDatabase, reservations, write_transaction
-from holdfast.service.datasets import ServedDataset, Usage
-from holdfast.service.errors import error_payload
+from holdfast.service.datasets import LEAST, ServedDataset, Usage
 from holdfast.service.idempotency import IdempotencyKeys, check_key
-from holdfast.service.schemas import MAX_ROWS, AskIn, BatchIn
+from holdfast.service.monitoring import Metrics
+from holdfast.service.question_models import MAX_ROWS, AskIn
 from holdfast.service.tokens import Token
+from holdfast.session import Session
 
 RESERVATION_SECONDS = 120.0  # after which a reservation must belong to a process that died
 
@@ -51,8 +55,8 @@ class Quotas:
             left = max(0, quota - usage.by_analyst()[analyst] - int(reserved or 0))
             if answers > left:
                 raise QuotaExhausted(
-                    f"Your quota cannot pay for this: it costs {answers:,} answers, and {left:,} of {quota:,} are left."
-                    " Repeating an earlier question is free; the admin can raise the quota.",
+                    f"Your quota cannot pay for this question: it costs {write_answers(answers)}, and {left:,} of"
+                    f" {quota:,} are left. Repeating an earlier question is free; the admin can raise the quota.",
                     cost=answers,
                     left=left,
                     total=quota,
@@ -70,13 +74,14 @@ class AskService:
 
     quotas: Quotas
     idempotency: IdempotencyKeys
+    metrics: Metrics
 
     def ask(self, served: ServedDataset, token: Token, ask: AskIn, key: str | None = None) -> dict[str, Any]:
         """Answer one question; with a key, once."""
         if key is None:
             return self._ask(served, token, ask, None)
         check_key(key)
-        request = _digest("ask", served.name, ask.model_dump_json())
+        request = _digest("ask", served.name, ask.canonical())
         before = self.idempotency.find(token.id, key, request)
         if before is not None:
             return before
@@ -84,28 +89,30 @@ class AskService:
         self.idempotency.store(token.id, key, request, response)
         return response
 
-    def batch(self, served: ServedDataset, token: Token, batch: BatchIn, key: str | None = None) -> dict[str, Any]:
+    def batch(self, served: ServedDataset, token: Token, asks: list[AskIn], key: str | None = None) -> dict[str, Any]:
         """Answer several questions in order. An error is one result among others; earlier answers stand."""
         check_key(key)
+        for ask in asks:
+            if ask.problem is not None:  # refused as a whole, before anything is asked
+                ask.call(served.session.prepare)
         results = []
-        for number, ask in enumerate(batch.asks):
+        for number, ask in enumerate(asks):
             try:
                 results.append(self.ask(served, token, ask, None if key is None else _digest(key, str(number))))
             except HoldfastError as error:
-                results.append(error_payload(error))
+                results.append(error.to_dict())
         return {"ok": True, "results": results}
 
     def price(self, served: ServedDataset, token: Token, ask: AskIn) -> dict[str, Any]:
         """Return what a question costs."""
-        query, kind, options = ask.arguments()
-        quote = _check_rows(served.session.price(query, kind, **options))
-        priced = {"price": quote.to_dict(), "text": str(quote), "left": self.left(served, token)}
-        return {"ok": True, "dataset": served.name, "kind": ask.kind} | priced
+        price = served.session.price_of(_prepare(served.session, ask))
+        priced = {"price": price.to_dict(), "text": str(price), "left": self.left(served, token)}
+        return {"ok": True, "dataset": served.name} | priced
 
     def dry_run(self, served: ServedDataset, token: Token, ask: AskIn) -> dict[str, Any]:
         """Answer from made-up rows."""
-        query, kind, options = ask.arguments()
-        return self._response(served, token, ask, served.session.dry_run(query, kind, **options).to_dict())
+        _prepare(served.session, ask)
+        return self._response(served, token, ask.call(served.session.dry_run))
 
     def left(self, served: ServedDataset, token: Token) -> dict[str, Any]:
         """Return the answers left in the budget and in the token's quota."""
@@ -114,32 +121,44 @@ class AskService:
             quota = max(0, quota - served.usage.by_analyst()[token.name])
         return {"answers": answers, "quota": quota}
 
-    def _ask(self, served: ServedDataset, token: Token, ask: AskIn, retry_key: str | None) -> dict[str, Any]:
-        query, kind, options = ask.arguments()
+    def _ask(self, served: ServedDataset, token: Token, ask: AskIn, key: str | None) -> dict[str, Any]:
         session = served.session.for_analyst(token.name)
+        plan = session.plan
+        try:
+            answer = self._answer(served, token, session, _prepare(session, ask, key))
+        except PlanConflict:
+            if session.plan is plan:
+                raise
+            # Another process began the ledger this moment, under its plan; the question is built for that one.
+            answer = self._answer(served, token, session, _prepare(session, ask, key))
+        self.metrics.count_answer(served.name, cached=answer.cached)
+        return self._response(served, token, answer)
+
+    def _answer(self, served: ServedDataset, token: Token, session: Session, question: Question) -> AnyAnswer:
+        """Answer within the quota."""
         reservation: AbstractContextManager[None] = nullcontext()
-        if token.quota is not None or kind == "minimize" or ask.margin is not None or ask.steps is not None:
-            quote = _check_rows(session.price(query, kind, **options))
-            if token.quota is not None and not quote.cached:
+        if token.quota is not None:
+            price = session.price_of(question)
+            if not price.cached:
+                answers = max(LEAST, price.answers)
                 reservation = self.quotas.reserve(
-                    served.usage, analyst=token.name, dataset=served.name, quota=token.quota, answers=quote.answers
+                    served.usage, analyst=token.name, dataset=served.name, quota=token.quota, answers=answers
                 )
         with reservation:
-            answer = session.ask(query, kind, retry_key=retry_key, **options)
-        return self._response(served, token, ask, answer.to_dict())
+            return session.answer(question)
 
-    def _response(self, served: ServedDataset, token: Token, ask: AskIn, answer: dict[str, Any]) -> dict[str, Any]:
-        left = self.left(served, token)
-        return {"ok": True, "dataset": served.name, "kind": ask.kind, "answer": answer, "left": left}
+    def _response(self, served: ServedDataset, token: Token, answer: AnyAnswer) -> dict[str, Any]:
+        return {"ok": True, "dataset": served.name, "answer": answer.to_dict(), "left": self.left(served, token)}
 
 
-def _check_rows(quote: Quote) -> Quote:
-    """Refuse a question that would occupy a thread for long, already when its price is requested."""
-    if quote.rows_read > MAX_ROWS and not quote.cached:
+def _prepare(session: Session, ask: AskIn, key: str | None = None) -> Question:
+    """Check and price a question; refuse one that would occupy a thread for long."""
+    question = ask.call(session.prepare, idempotency_key=key)
+    if question.rows_read > MAX_ROWS:
         raise InvalidArgument(
-            f"A question over HTTP must read at most {MAX_ROWS:,} rows; this one reads {quote.rows_read:,}."
+            f"A question over HTTP must read at most {MAX_ROWS:,} rows; this one reads {question.rows_read:,}."
         )
-    return quote
+    return question
 
 
 def _digest(*parts: str) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from holdfast.planning.present import error as plus_minus
+from holdfast.guarantees.plan import write_margin
 
 WIDTH, HEIGHT, EDGE = 640, 220, 34
 
@@ -108,7 +108,7 @@ def margins(alternatives: Sequence[Mapping[str, Any]]) -> Markup:
             "chosen" if one["note"] == "this plan" else "other",
             max(1.0, 350 * min(1.0, one["margin"])),
             196 + max(1.0, 350 * min(1.0, one["margin"])),
-            plus_minus(one["margin"]),
+            write_margin(one["margin"]),
             y=24 * place + 4,
             t=24 * place + 16,
         )

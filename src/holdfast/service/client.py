@@ -5,6 +5,9 @@
 
 Every question carries an idempotency key, so one whose answer got lost is sent again and charged once.
 `connect_async` offers the same verbs to be awaited. Errors are those of the library, rebuilt from the response.
+
+A `Call` is one request and how its response is read. What there is to ask is said once, as functions that return calls;
+the two sessions send them, and differ by waiting.
 """
 
 import asyncio
@@ -12,20 +15,33 @@ import random
 import time
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 from urllib.parse import quote
 
-from holdfast.answer import Answer, AnyAnswer, FlipsAnswer, HistogramAnswer, MinimumAnswer
-from holdfast.budget import Budget, Quote
+from holdfast.answer import AnyAnswer, record_of
 from holdfast.errors import HoldfastError, InvalidArgument, MissingExtra, UnknownName
-from holdfast.history import SCHEMA
+from holdfast.guarantees.plan import Plan
 from holdfast.ledger import Head, Receipt
-from holdfast.planning import Plan
+from holdfast.optimize.losses import LinearLoss
+from holdfast.questions import KINDS, kind_named
+from holdfast.questions.flips import FLIPS
+from holdfast.questions.histogram import HISTOGRAM
+from holdfast.questions.history import SCHEMA
+from holdfast.questions.mean import MEAN
+from holdfast.questions.minimize import MINIMIZE
+from holdfast.questions.price import Budget, Price
+from holdfast.questions.quantile import QUANTILE
+from holdfast.questions.question import Kind
+from holdfast.questions.verbs import async_verb, verb
 from holdfast.schema import Column, Schema, Type
 from holdfast.service.errors import not_holdfast, unreachable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import httpx
     import polars as pl
 
@@ -33,24 +49,45 @@ PAGE_SIZE = 1_000
 MAX_ATTEMPTS, FIRST_WAIT, MAX_WAIT = 6, 0.1, 5.0  # seconds
 RETRIED = (429, 502, 503, 504)  # statuses worth another attempt
 
+A = TypeVar("A", bound=AnyAnswer)
+T = TypeVar("T")
+Payload = dict[str, Any]
+
 
 def connect(url: str, token: str, *, dataset: str | None = None, timeout: float = 60.0) -> "RemoteSession":
-    """Return a session on a server. `dataset` may be omitted if the token allows only one."""
+    """Return a session on a server.
+
+    Parameters
+    ----------
+    url, token
+        Where the server is, and the token that its admin gave you.
+    dataset
+        The dataset to ask; may be left out if the token allows only one.
+    timeout
+        Seconds that one request may take.
+
+    Returns
+    -------
+    RemoteSession
+        The verbs of a `Session`.
+    """
     http = _httpx().Client(**_http_options(url, token, timeout))
+    session = RemoteSession(http, "")
     try:
-        return RemoteSession(http, dataset)
+        session.dataset = session._send(_choose(dataset))
     except BaseException:
-        http.close()
+        session.close()
         raise
+    return session
 
 
 async def connect_async(
     url: str, token: str, *, dataset: str | None = None, timeout: float = 60.0
 ) -> "AsyncRemoteSession":
-    """Return a session on a server whose verbs are awaited."""
-    session = AsyncRemoteSession(_httpx().AsyncClient(**_http_options(url, token, timeout)), dataset)
+    """Return a session on a server whose verbs are awaited; parameters as for `connect`."""
+    session = AsyncRemoteSession(_httpx().AsyncClient(**_http_options(url, token, timeout)), "")
     try:
-        await session.choose_dataset()
+        session.dataset = await session._send(_choose(dataset))
     except BaseException:
         await session.close()
         raise
@@ -59,104 +96,141 @@ async def connect_async(
 
 def list_datasets(url: str, token: str, *, timeout: float = 60.0) -> list[str]:
     """Return the names of the datasets that a token allows."""
-    with _httpx().Client(**_http_options(url, token, timeout)) as http:
-        payload = _require_ok(_read(http.get("datasets")))
-    return [str(one["name"]) for one in payload["datasets"]]
+    with RemoteSession(_httpx().Client(**_http_options(url, token, timeout)), "") as session:
+        return session._send(Call("GET", "datasets", _names))
 
 
-class RemoteSession:
+# -- what there is to ask ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Call(Generic[T]):
+    """One request, and how its response is read: as a result, or as the call that must follow."""
+
+    method: str
+    path: str
+    read: "Callable[[Payload], T | Call[T]]"
+    body: Payload | None = None
+    key: str | None = None
+
+    def arguments(self) -> Payload:
+        """Return the arguments of httpx's `request`."""
+        headers = {} if self.key is None else {"Idempotency-Key": self.key}
+        return {"method": self.method, "url": self.path, "json": self.body, "headers": headers}
+
+
+class _Calls:
+    """The calls about one dataset."""
+
+    def __init__(self, dataset: str) -> None:
+        self.dataset = dataset
+
+    def __getattr__(self, name: str) -> Any:
+        kind = None if name.startswith("_") else KINDS.find(name)  # kinds that another package registered
+        if kind is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return partial(cast(Any, self).ask, kind=kind.name)
+
+    def _ask(
+        self, kind: Kind[..., A], args: tuple[object, ...], options: Mapping[str, object], key: str | None = None
+    ) -> Call[A]:
+        return Call("POST", self._path("ask"), _answered, _question(kind, args, options), key or uuid.uuid4().hex)
+
+    def _price(self, query: object, kind: str, options: Mapping[str, object]) -> Call[Price]:
+        return Call("POST", self._path("price"), _price, _question(kind_named(kind), (query,), options))
+
+    def _dry_run(self, query: object, kind: str, options: Mapping[str, object]) -> Call[AnyAnswer]:
+        return Call("POST", self._path("dry-run"), _answered, _question(kind_named(kind), (query,), options))
+
+    def _look(self, what: str, read: "Callable[[Payload], T]") -> Call[T]:
+        return Call("GET", self._path(what), read)
+
+    def _receipt(self, answer: AnyAnswer | int) -> Call[Receipt]:
+        seq = answer.seq if isinstance(answer, AnyAnswer) else answer
+        if seq is None:
+            raise InvalidArgument("A dry run is in no ledger, so there is no receipt for it.")
+        return self._look(f"receipts/{seq}", lambda payload: Receipt.from_dict(payload["receipt"]))
+
+    def _history(self, start: int = 1, before: tuple[Payload, ...] = ()) -> "Call[pl.DataFrame]":
+        """Page by page: each page's call has the rows of those before it."""
+
+        def read(payload: Payload) -> "pl.DataFrame | Call[pl.DataFrame]":
+            import polars as pl
+
+            rows = (*before, *payload["rows"])
+            if payload["next"] is not None:
+                return self._history(payload["next"], rows)
+            return pl.DataFrame(list(rows), schema=SCHEMA, orient="row")
+
+        return Call("GET", self._path(f"history?start={start}&limit={PAGE_SIZE}"), read)
+
+    def _path(self, what: str) -> str:
+        return f"datasets/{quote(self.dataset, safe='')}/{what}"
+
+
+class RemoteSession(_Calls):
     """A dataset on a server. The verbs, answers and errors are those of `Session`."""
 
-    def __init__(self, http: "httpx.Client", dataset: str | None) -> None:
+    def __init__(self, http: "httpx.Client", dataset: str) -> None:
+        super().__init__(dataset)
         self._http = http
-        self.dataset = _choose(self._send("GET", "datasets"), dataset)
 
-    def mean(
-        self,
-        query: str,
-        *,
-        within: tuple[float, float] | None = None,
-        where: str | None = None,
-        rows_per_query: int | None = None,
-        margin: float | None = None,
-    ) -> Answer:
-        """Return a share, or the mean of a number declared `within` bounds; see `Session.mean`."""
-        options: dict[str, Any] = {"within": within, "where": where}
-        options |= {"rows_per_query": rows_per_query, "margin": margin}
-        return cast(Answer, self.ask(query, "mean", **options))
-
-    def histogram(
-        self, query: str, *, categories: Any = None, bins: Any = None, rows_per_query: int | None = None
-    ) -> HistogramAnswer:
-        """Return the share of each declared category or bin; see `Session.histogram`."""
-        options = {"categories": categories, "bins": bins, "rows_per_query": rows_per_query}
-        return cast(HistogramAnswer, self.ask(query, "histogram", **options))
-
-    def quantile(
-        self, query: str, q: float, *, within: tuple[float, float], where: str | None = None, steps: int | None = None
-    ) -> Answer:
-        """Return an interval for a quantile; see `Session.quantile`."""
-        return cast(Answer, self.ask(query, "quantile", q=q, within=within, where=where, steps=steps))
+    mean = verb(MEAN)
+    histogram = verb(HISTOGRAM)
+    quantile = verb(QUANTILE)
+    flips = verb(FLIPS)
+    minimize = verb(MINIMIZE)
 
     def flip(self, query: str) -> int:
         """Return 0 or 1; see `Session.flip`."""
         return self.flips(query, 1).bits[0]
 
-    def flips(self, query: str, count: int) -> FlipsAnswer:
-        """Return `count` new flips; see `Session.flips`."""
-        return cast(FlipsAnswer, self.ask(query, "flips", count=count))
-
-    def minimize(self, loss: Any, *, radius: float | None = None, **options: Any) -> MinimumAnswer:
-        """Return a point of small population loss, for one of the built-in losses; see `Session.minimize`."""
-        return cast(MinimumAnswer, self.ask(loss, "minimize", radius=radius, **options))
-
-    def ask(self, query: Any, kind: str = "mean", *, retry_key: str | None = None, **options: Any) -> AnyAnswer:
+    def ask(
+        self, query: str | LinearLoss, kind: str = MEAN.name, *, idempotency_key: str | None = None, **options: object
+    ) -> AnyAnswer:
         """Ask by kind; see `Session.ask`."""
-        body, key = question_json(kind, query, options), retry_key or _new_key()
-        return answer_from_json(self._send("POST", self._path("ask"), body, key)["answer"])
+        answer: AnyAnswer = self._send(self._ask(kind_named(kind), (query,), options, idempotency_key))
+        return answer
 
-    def price(self, query: Any, kind: str = "mean", **options: Any) -> Quote:
+    def ask_kind(self, kind: Kind[..., A], args: tuple[object, ...], options: Mapping[str, object]) -> A:
+        """Ask a question of this kind; what the verbs do."""
+        return self._send(self._ask(kind, args, options))
+
+    def price(self, query: str | LinearLoss, kind: str = MEAN.name, **options: object) -> Price:
         """Return what a question would cost; reads nothing, spends nothing."""
-        return Quote(**self._send("POST", self._path("price"), question_json(kind, query, options))["price"])
+        return self._send(self._price(query, kind, options))
 
-    def dry_run(self, query: Any, kind: str = "mean", **options: Any) -> AnyAnswer:
+    def dry_run(self, query: str | LinearLoss, kind: str = MEAN.name, **options: object) -> AnyAnswer:
         """Answer from made-up rows; reads nothing, spends nothing."""
-        body = question_json(kind, query, options)
-        return answer_from_json(self._send("POST", self._path("dry-run"), body)["answer"])
+        return self._send(self._dry_run(query, kind, options))
 
     @property
     def budget(self) -> Budget:
         """What is left to ask, for all analysts together."""
-        return Budget(**self._send("GET", self._path("budget"))["budget"])
+        return self._send(self._look("budget", _budget))
 
     @property
     def plan(self) -> Plan:
         """The plan of the dataset."""
-        return Plan.from_dict(self._send("GET", self._path("plan"))["plan"])
+        return self._send(self._look("plan", _plan))
 
     @property
     def schema(self) -> Schema:
         """Column names and types. Never values."""
-        return _schema(self._send("GET", self._path("schema")))
+        return self._send(self._look("schema", _schema))
 
     @property
-    def head(self) -> Head:
-        """The ledger's newest entry."""
-        return Head(**self._send("GET", self._path("head"))["head"])
+    def head(self) -> Head | None:
+        """The ledger's newest entry; None before the first answer."""
+        return self._send(self._look("head", _head))
 
-    def receipt(self, answer: Answer | HistogramAnswer | int) -> Receipt:
+    def receipt(self, answer: AnyAnswer | int) -> Receipt:
         """Return the proof that an answer is in the ledger."""
-        return Receipt.from_dict(self._send("GET", self._path(f"receipts/{_seq(answer)}"))["receipt"])
+        return self._send(self._receipt(answer))
 
     def history(self) -> "pl.DataFrame":
         """Return all answers so far, of all analysts, as a frame."""
-        rows: list[dict[str, Any]] = []
-        start: int | None = 1
-        while start is not None:
-            page = self._send("GET", self._path(f"history?start={start}&limit={PAGE_SIZE}"))
-            rows += page["rows"]
-            start = page["next"]
-        return _history(rows)
+        return self._send(self._history())
 
     def close(self) -> None:
         """Close the connection."""
@@ -171,104 +245,85 @@ class RemoteSession:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Session on {self.dataset} at {self._http.base_url}: {self.budget}."
+        return f"Session on {self.dataset} at {self._http.base_url}"
 
-    def _path(self, what: str) -> str:
-        return f"datasets/{quote(self.dataset, safe='')}/{what}"
-
-    def _send(self, method: str, path: str, body: Any = None, key: str | None = None) -> dict[str, Any]:
-        httpx, attempt = _httpx(), 0
+    def _send(self, call: Call[T]) -> T:
+        httpx, attempt = _httpx(), 1
         while True:
-            attempt += 1
             try:
-                payload = _read(self._http.request(method, path, json=body, headers=_headers(key)))
+                payload = _read(self._http.request(**call.arguments()))
             except httpx.TransportError as error:
                 payload = unreachable(error)
             wait = _retry_delay(payload, attempt)
-            if wait is None:
-                return _require_ok(payload)
-            time.sleep(wait)
+            if wait is not None:
+                attempt += 1
+                time.sleep(wait)
+                continue
+            result = call.read(_require_ok(payload))
+            if not isinstance(result, Call):
+                return result
+            call, attempt = result, 1
 
 
-class AsyncRemoteSession:
+class AsyncRemoteSession(_Calls):
     """The same verbs to be awaited: `await data.mean(...)`, `await data.budget()`."""
 
-    def __init__(self, http: "httpx.AsyncClient", dataset: str | None) -> None:
+    def __init__(self, http: "httpx.AsyncClient", dataset: str) -> None:
+        super().__init__(dataset)
         self._http = http
-        self._requested = dataset
-        self.dataset = dataset or ""
 
-    async def choose_dataset(self) -> None:
-        """Find out which datasets the token allows, and choose one."""
-        self.dataset = _choose(await self._send("GET", "datasets"), self._requested)
-
-    async def mean(self, query: str, **options: Any) -> Answer:
-        """Return a share or a bounded mean; options as `Session.mean`."""
-        return cast(Answer, await self.ask(query, "mean", **options))
-
-    async def histogram(self, query: str, **options: Any) -> HistogramAnswer:
-        """Return the share of each category; options as `Session.histogram`."""
-        return cast(HistogramAnswer, await self.ask(query, "histogram", **options))
-
-    async def quantile(self, query: str, q: float, **options: Any) -> Answer:
-        """Return an interval for a quantile; options as `Session.quantile`."""
-        return cast(Answer, await self.ask(query, "quantile", q=q, **options))
+    mean = async_verb(MEAN)
+    histogram = async_verb(HISTOGRAM)
+    quantile = async_verb(QUANTILE)
+    flips = async_verb(FLIPS)
+    minimize = async_verb(MINIMIZE)
 
     async def flip(self, query: str) -> int:
         """Return 0 or 1."""
         return (await self.flips(query, 1)).bits[0]
 
-    async def flips(self, query: str, count: int) -> FlipsAnswer:
-        """Return `count` new flips."""
-        return cast(FlipsAnswer, await self.ask(query, "flips", count=count))
+    async def ask(
+        self, query: str | LinearLoss, kind: str = MEAN.name, *, idempotency_key: str | None = None, **options: object
+    ) -> AnyAnswer:
+        """Ask by kind; see `Session.ask`."""
+        answer: AnyAnswer = await self._send(self._ask(kind_named(kind), (query,), options, idempotency_key))
+        return answer
 
-    async def minimize(self, loss: Any, *, radius: float | None = None, **options: Any) -> MinimumAnswer:
-        """Return a point of small population loss, for one of the built-in losses."""
-        return cast(MinimumAnswer, await self.ask(loss, "minimize", radius=radius, **options))
+    async def ask_kind(self, kind: Kind[..., A], args: tuple[object, ...], options: Mapping[str, object]) -> A:
+        """Ask a question of this kind; what the verbs do."""
+        return await self._send(self._ask(kind, args, options))
 
-    async def ask(self, query: Any, kind: str = "mean", *, retry_key: str | None = None, **options: Any) -> AnyAnswer:
-        """Ask by kind."""
-        body, key = question_json(kind, query, options), retry_key or _new_key()
-        return answer_from_json((await self._send("POST", self._path("ask"), body, key))["answer"])
+    async def price(self, query: str | LinearLoss, kind: str = MEAN.name, **options: object) -> Price:
+        """Return what a question would cost; reads nothing, spends nothing."""
+        return await self._send(self._price(query, kind, options))
 
-    async def price(self, query: Any, kind: str = "mean", **options: Any) -> Quote:
-        """Return what a question would cost."""
-        return Quote(**(await self._send("POST", self._path("price"), question_json(kind, query, options)))["price"])
-
-    async def dry_run(self, query: Any, kind: str = "mean", **options: Any) -> AnyAnswer:
-        """Answer from made-up rows."""
-        body = question_json(kind, query, options)
-        return answer_from_json((await self._send("POST", self._path("dry-run"), body))["answer"])
+    async def dry_run(self, query: str | LinearLoss, kind: str = MEAN.name, **options: object) -> AnyAnswer:
+        """Answer from made-up rows; reads nothing, spends nothing."""
+        return await self._send(self._dry_run(query, kind, options))
 
     async def budget(self) -> Budget:
-        """Return what is left to ask."""
-        return Budget(**(await self._send("GET", self._path("budget")))["budget"])
+        """Return what is left to ask, for all analysts together."""
+        return await self._send(self._look("budget", _budget))
 
     async def plan(self) -> Plan:
         """Return the plan of the dataset."""
-        return Plan.from_dict((await self._send("GET", self._path("plan")))["plan"])
+        return await self._send(self._look("plan", _plan))
 
     async def schema(self) -> Schema:
-        """Return column names and types."""
-        return _schema(await self._send("GET", self._path("schema")))
+        """Return column names and types. Never values."""
+        return await self._send(self._look("schema", _schema))
 
-    async def head(self) -> Head:
-        """Return the ledger's newest entry."""
-        return Head(**(await self._send("GET", self._path("head")))["head"])
+    async def head(self) -> Head | None:
+        """Return the ledger's newest entry; None before the first answer."""
+        return await self._send(self._look("head", _head))
 
-    async def receipt(self, answer: Answer | HistogramAnswer | int) -> Receipt:
+    async def receipt(self, answer: AnyAnswer | int) -> Receipt:
         """Return the proof that an answer is in the ledger."""
-        return Receipt.from_dict((await self._send("GET", self._path(f"receipts/{_seq(answer)}")))["receipt"])
+        return await self._send(self._receipt(answer))
 
     async def history(self) -> "pl.DataFrame":
-        """Return all answers so far as a frame."""
-        rows: list[dict[str, Any]] = []
-        start: int | None = 1
-        while start is not None:
-            page = await self._send("GET", self._path(f"history?start={start}&limit={PAGE_SIZE}"))
-            rows += page["rows"]
-            start = page["next"]
-        return _history(rows)
+        """Return all answers so far, of all analysts, as a frame."""
+        return await self._send(self._history())
 
     async def close(self) -> None:
         """Close the connection."""
@@ -282,50 +337,28 @@ class AsyncRemoteSession:
     ) -> None:
         await self.close()
 
-    def _path(self, what: str) -> str:
-        return f"datasets/{quote(self.dataset, safe='')}/{what}"
+    def __repr__(self) -> str:
+        return f"Session on {self.dataset} at {self._http.base_url}, to be awaited"
 
-    async def _send(self, method: str, path: str, body: Any = None, key: str | None = None) -> dict[str, Any]:
-        httpx, attempt = _httpx(), 0
+    async def _send(self, call: Call[T]) -> T:
+        httpx, attempt = _httpx(), 1
         while True:
-            attempt += 1
             try:
-                payload = _read(await self._http.request(method, path, json=body, headers=_headers(key)))
+                payload = _read(await self._http.request(**call.arguments()))
             except httpx.TransportError as error:
                 payload = unreachable(error)
             wait = _retry_delay(payload, attempt)
-            if wait is None:
-                return _require_ok(payload)
-            await asyncio.sleep(wait)
+            if wait is not None:
+                attempt += 1
+                await asyncio.sleep(wait)
+                continue
+            result = call.read(_require_ok(payload))
+            if not isinstance(result, Call):
+                return result
+            call, attempt = result, 1
 
 
 # -- requests ---------------------------------------------------------------------------------------------------------
-
-
-def question_json(kind: str, query: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a question as JSON. Only text and built-in losses can be sent; code is never sent."""
-    values = {name: _plain(value) for name, value in options.items() if value is not None}
-    if kind == "minimize":
-        from holdfast.optimize import named as named_losses
-
-        return {"kind": kind, "loss": _plain(named_losses.said(query))} | values
-    for name, value in (("query", query), ("where", options.get("where"))):
-        if not isinstance(value, str) and (name == "query" or value is not None):
-            raise InvalidArgument(
-                f"{name} must be text when a server is asked; got {type(value).__name__}. Expressions and functions"
-                " need a Session on the data itself.",
-                name=name,
-            )
-    return {"kind": kind, "query": query} | values
-
-
-def _plain(value: Any) -> Any:
-    """Turn tuples and NumPy values into JSON values."""
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    if isinstance(value, Mapping):
-        return {name: _plain(one) for name, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _httpx() -> Any:
@@ -339,7 +372,7 @@ def _httpx() -> Any:
     return httpx
 
 
-def _http_options(url: str, token: str, timeout: float) -> dict[str, Any]:
+def _http_options(url: str, token: str, timeout: float) -> Payload:
     """Check address and token; return the arguments of httpx's client."""
     if not isinstance(url, str) or not url.startswith(("http://", "https://")):
         raise InvalidArgument(f"url must start with http:// or https://; got {url!r}.", name="url")
@@ -349,18 +382,17 @@ def _http_options(url: str, token: str, timeout: float) -> dict[str, Any]:
     return {"base_url": url.rstrip("/") + "/api/v1/", "headers": headers, "timeout": timeout}
 
 
-def _headers(key: str | None) -> dict[str, str]:
-    return {} if key is None else {"Idempotency-Key": key}
-
-
-def _new_key() -> str:
-    return uuid.uuid4().hex
+def _question(kind: Kind[..., Any], args: tuple[object, ...], options: Mapping[str, object]) -> Payload:
+    """Return a question as JSON. Only text and built-in losses can be sent; code is never sent."""
+    kind.check_options(args, options)
+    names = [option.name for option in kind.options]
+    return kind.to_json({**dict(zip(names, args, strict=False)), **options})
 
 
 # -- responses --------------------------------------------------------------------------------------------------------
 
 
-def _read(response: "httpx.Response") -> dict[str, Any]:
+def _read(response: "httpx.Response") -> Payload:
     """Return the JSON of a response; what no holdfast server wrote becomes an error."""
     try:
         payload = response.json()
@@ -369,7 +401,7 @@ def _read(response: "httpx.Response") -> dict[str, Any]:
     return payload if isinstance(payload, dict) and "ok" in payload else not_holdfast(response.status_code)
 
 
-def _retry_delay(payload: dict[str, Any], attempt: int) -> float | None:
+def _retry_delay(payload: Payload, attempt: int) -> float | None:
     """Return how long to wait before the next attempt; None if there should be none."""
     if payload["ok"] or payload["status"] not in RETRIED or attempt >= MAX_ATTEMPTS:
         return None
@@ -377,7 +409,7 @@ def _retry_delay(payload: dict[str, Any], attempt: int) -> float | None:
     return max(requested, min(MAX_WAIT, FIRST_WAIT * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.0))
 
 
-def _require_ok(payload: dict[str, Any]) -> dict[str, Any]:
+def _require_ok(payload: Payload) -> Payload:
     """Return the payload, or raise the error it describes."""
     if payload["ok"]:
         return payload
@@ -394,50 +426,53 @@ def _error_classes() -> dict[str, type[HoldfastError]]:
     return found
 
 
-def _choose(payload: dict[str, Any], dataset: str | None) -> str:
-    """Return the dataset to ask: the requested one, or the only one."""
-    names = [str(one["name"]) for one in payload["datasets"]]
-    listed = ", ".join(names) or "none"
-    if dataset is None and len(names) == 1:
-        return names[0]
-    if dataset is None:
-        raise InvalidArgument(f"dataset must be given unless the token allows exactly one; it allows: {listed}.")
-    if dataset not in names:
-        raise UnknownName(f"No dataset {dataset!r} for your token. It allows: {listed}.", name=dataset)
-    return dataset
+def _names(payload: Payload) -> list[str]:
+    return [str(one["name"]) for one in payload["datasets"]]
 
 
-def answer_from_json(payload: Mapping[str, Any]) -> AnyAnswer:
-    """Rebuild an answer."""
-    if "categories" in payload:
-        return HistogramAnswer(tuple((one["category"], _interval(one)) for one in payload["categories"]))
-    if "point" in payload:
-        rest = ("excess_bound", "expected_excess_bound", "iterations", "gradient_evaluations")
-        names, point = tuple(payload["point"]), tuple(payload["point"].values())
-        return MinimumAnswer(point, names, _interval(payload["loss"]), **{name: payload[name] for name in rest})
-    if "bits" in payload:
-        return FlipsAnswer(tuple(payload["bits"]), _interval(payload["average"]))
-    return _interval(payload)
+def _choose(dataset: str | None) -> Call[str]:
+    """Return the call that finds the dataset to ask: the requested one, or the only one."""
+
+    def read(payload: Payload) -> str:
+        names = _names(payload)
+        listed = ", ".join(names) or "none"
+        if dataset is None and len(names) == 1:
+            return names[0]
+        if dataset is None:
+            raise InvalidArgument(f"dataset must be given unless the token allows exactly one; it allows: {listed}.")
+        if dataset not in names:
+            raise UnknownName(f"No dataset {dataset!r} for your token. It allows: {listed}.", name=dataset)
+        return dataset
+
+    return Call("GET", "datasets", read)
 
 
-def _interval(payload: Mapping[str, Any]) -> Answer:
-    fields = {name: payload[name] for name in Answer.__dataclass_fields__}
-    return Answer(**fields | {"bounds": tuple(fields["bounds"])})
+def read_answer(answer: Mapping[str, Any]) -> AnyAnswer:
+    """Rebuild an answer from what `AnyAnswer.to_dict` wrote."""
+    found: AnyAnswer = kind_named(answer["kind"]).read(answer, record_of(answer))
+    return found
 
 
-def _schema(payload: Mapping[str, Any]) -> Schema:
+def _answered(payload: Payload) -> Any:
+    return read_answer(payload["answer"])
+
+
+def _price(payload: Payload) -> Price:
+    return Price(**payload["price"])
+
+
+def _budget(payload: Payload) -> Budget:
+    return Budget(**payload["budget"])
+
+
+def _plan(payload: Payload) -> Plan:
+    return Plan.from_dict(payload["plan"])
+
+
+def _head(payload: Payload) -> Head | None:
+    return None if payload["head"] is None else Head(**payload["head"])
+
+
+def _schema(payload: Payload) -> Schema:
     columns = tuple(Column(one["name"], Type(one["type"]), one["nullable"]) for one in payload["columns"])
     return Schema(columns, payload["dataset"])
-
-
-def _seq(answer: Answer | HistogramAnswer | int) -> int:
-    seq = answer if isinstance(answer, int) else answer.seq
-    if seq is None:
-        raise InvalidArgument("A dry run is not in the ledger, so there is no receipt for it.")
-    return seq
-
-
-def _history(rows: list[dict[str, Any]]) -> "pl.DataFrame":
-    import polars as pl
-
-    return pl.DataFrame(rows, schema=SCHEMA, orient="row")

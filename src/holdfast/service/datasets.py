@@ -12,22 +12,25 @@ from typing import Any
 from sqlalchemy import insert, select
 from sqlalchemy.exc import IntegrityError
 
-from holdfast.beginning import DefaultPlan
 from holdfast.errors import InvalidArgument, NotAllowed, RowSourceError, UnknownName
-from holdfast.ledger import Ledger
-from holdfast.planning.present import sentence
+from holdfast.guarantees.plan import DefaultPlan, Plan, VacuousPlan
+from holdfast.ledger import Entry, Head, Receipt
+from holdfast.questions.price import cost_in_answers
 from holdfast.rows.open import open_rows
 from holdfast.service.database import TokenDatabase, read_transaction, registered_datasets, write_transaction
 from holdfast.service.settings import DatasetSettings, Settings, check_name
 from holdfast.service.tokens import Token
 from holdfast.session import Session
 
+LEAST = 1  # answers of a quota that a question takes, also if it takes less than one of the budget
+NOT_BEGUN = "No question has been answered yet; the ledger begins with the first answer."
+
 
 class Usage:
     """How many answers of one dataset each analyst has used, read from the ledger as it grows."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+    def __init__(self, session: Session) -> None:
+        self._session = session
         self._used: Counter[str | None] = Counter()
         self._next = 1
         self._lock = threading.Lock()
@@ -35,10 +38,20 @@ class Usage:
     def by_analyst(self) -> Counter[str | None]:
         """Return the answers used so far, by name."""
         with self._lock:
-            for entry in self._ledger.entries(self._next):
-                self._used[entry.analyst] += entry.cost.intervals
-                self._next = entry.seq + 1
+            if self._session.ledger.begun:
+                terms = standing_plan(self._session).terms
+                for entry in self._session.ledger.entries(self._next):
+                    before = entry.before
+                    answers = cost_in_answers(terms, before.charge, before.intervals, entry.cost)
+                    self._used[entry.analyst] += max(LEAST, answers)
+                    self._next = entry.seq + 1
             return self._used.copy()
+
+
+def standing_plan(session: Session) -> Plan:
+    """Return the plan that stands: looking at the budget joins that of whoever began the ledger meanwhile."""
+    _ = session.budget
+    return session.plan
 
 
 @dataclass(frozen=True)
@@ -50,9 +63,26 @@ class ServedDataset:
     usage: Usage
     bounds: Mapping[str, tuple[float, float]]
 
-    def sentence(self) -> str:
-        """Return the guarantee as a sentence."""
-        return sentence(self.session.plan)
+    @property
+    def plan(self) -> Plan:
+        """The plan that stands."""
+        return standing_plan(self.session)
+
+    @property
+    def head(self) -> Head | None:
+        """The newest entry of the ledger; None before the first answer."""
+        return self.session.ledger.head if self.session.ledger.begun else None
+
+    def receipt(self, seq: int) -> Receipt:
+        """Return the proof that an answer is in the ledger."""
+        if not self.session.ledger.begun:
+            raise UnknownName(f"No entry {seq}. {NOT_BEGUN}", name=seq)
+        return self.session.receipt(seq)
+
+    def entries(self, start: int, limit: int) -> list[Entry]:
+        """Return entries of the ledger; none before the first answer."""
+        ledger = self.session.ledger
+        return list(ledger.entries(start, limit)) if ledger.begun else []
 
     def schema(self) -> list[dict[str, Any]]:
         """Return names, types and declared bounds. Never values."""
@@ -68,15 +98,15 @@ class ServedDataset:
 
     def overview(self) -> dict[str, Any]:
         """Return everything public about the dataset."""
-        head = self.session.ledger.head
+        budget, plan, head = self.session.budget, self.plan, self.head
         return {
             "name": self.name,
-            "rows": self.session.plan.rows,
-            "guarantee": self.sentence(),
-            "plan": self.session.plan.to_dict(),
-            "budget": self.session.budget.to_dict(),
-            "text": str(self.session.budget),
-            "head": {"seq": head.seq, "hash": head.hash},
+            "rows": plan.rows,
+            "guarantee": plan.sentence,
+            "plan": plan.to_dict(),
+            "budget": budget.to_dict(),
+            "text": str(budget),
+            "head": None if head is None else asdict(head),
             "reproducible": self.session.ledger.reproducible,
         }
 
@@ -175,23 +205,18 @@ def _warm_up(session: Session) -> None:
 
     Two threads that first import a large package at the same time can each see it half initialized.
     """
-    import holdfast.optimize.named
-    import holdfast.optimize.question  # noqa: F401
-
     quoted = session.schema.names[0].replace('"', '""')
     session.dry_run(f'"{quoted}" IS NULL')
 
 
 def _open(name: str, settings: DatasetSettings, database: str | None) -> ServedDataset:
-    queries: int | dict[str, int] | None = settings.queries
-    if settings.flips:
-        queries = {"mean": settings.queries or 0, "flip": settings.flips}
     rows = open_rows(settings.path, name=name)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DefaultPlan)  # the plan is shown at the start and on every page
+        for known in (DefaultPlan, VacuousPlan):  # the plan's sentence is on every page
+            warnings.simplefilter("ignore", known)
         session = Session(
             rows,
-            queries=queries,
+            queries=settings.queries,
             margin=settings.margin,
             confidence=settings.confidence,
             guarantee=settings.guarantee,
@@ -203,4 +228,4 @@ def _open(name: str, settings: DatasetSettings, database: str | None) -> ServedD
     if unknown:
         session.close()
         raise InvalidArgument(f"bounds must name columns of {name}; it has no {unknown[0]!r}.", name="bounds")
-    return ServedDataset(name, session, Usage(session.ledger), settings.bounds)
+    return ServedDataset(name, session, Usage(session), settings.bounds)

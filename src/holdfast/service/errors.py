@@ -1,4 +1,4 @@
-"""Errors over HTTP: their JSON (the shape of `holdfast.errors.error_json`) and their headers.
+"""Errors over HTTP, in the one shape that `HoldfastError.to_dict` has.
 
 API, pages, agent tools, middleware and the client use this module, so it needs no web framework.
 """
@@ -37,10 +37,8 @@ def error_payload(error: BaseException) -> dict[str, Any]:
     """Return the JSON of an error; the text of an unexpected one is withheld, because it might quote data."""
     if isinstance(error, HoldfastError):
         return error.to_dict()
-    if isinstance(error, ProtocolError):
-        return error_json(error.message, kind=error.kind, status=error.status, details=error.details)
-    kind, message = _HTTP[500]
-    return error_json(message, kind=kind, status=500, details={})
+    known = error if isinstance(error, ProtocolError) else ProtocolError(500)
+    return error_json(known.message, kind=known.kind, status=known.status, details=known.details)
 
 
 def error_headers(error: BaseException) -> dict[str, str]:

@@ -1,8 +1,9 @@
 """Tools for agents, over the Model Context Protocol: ask, price, budget, schema, plan.
 
-The tools work on anything with the verbs of a `Session`: the data itself, a server reached with a token, or, at the
-server's own /mcp, a dataset asked under the request's token. Every result is structured: the interval, its cost and
-what is left; errors have the one shape of all errors.
+The arguments of ask and price are the options of every kind of question that is registered, in one flat object, which
+is what agents' frameworks accept. The tools work on anything with the verbs of a `Session`: the data itself, a server
+reached with a token, or, at the server's own /mcp, a dataset asked under the request's token. Every result is
+structured: the answer, its cost and what is left; errors have the one shape of all errors.
 """
 
 import hmac
@@ -10,32 +11,44 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 from anyio.to_thread import run_sync
-from mcp.server.mcpserver import MCPServer
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel.server import Server
+from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp_types import CallToolResult, TextContent, ToolAnnotations
+from mcp_types import (
+    CallToolRequestParams,
+    CallToolResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    TextContent,
+    Tool,
+    ToolAnnotations,
+)
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.answer import AnyAnswer
-from holdfast.budget import Budget, Quote
 from holdfast.errors import NotSignedIn, UnknownName
-from holdfast.planning import Plan
-from holdfast.planning import plan as make_plan
-from holdfast.planning.present import sentence
+from holdfast.guarantees.plan import DEFAULT_CONFIDENCE, Plan
+from holdfast.guarantees.plan import plan as make_plan
+from holdfast.questions import kind_named
+from holdfast.questions.price import Budget, Price
 from holdfast.schema import Schema
-from holdfast.service.client import answer_from_json, question_json
+from holdfast.service.client import read_answer
 from holdfast.service.errors import error_payload
 from holdfast.service.monitoring import log_error
+from holdfast.service.question_models import DEFAULT_KIND, AskIn, QuestionModels
+from holdfast.service.schemas import RequestModel, validate
 
 if TYPE_CHECKING:  # the server's own packages are not needed for `holdfast mcp`
     from holdfast.service.datasets import ServedDataset
-    from holdfast.service.schemas import AskIn
     from holdfast.service.state import ServerState
     from holdfast.service.tokens import Token
 
@@ -45,18 +58,18 @@ INSTRUCTIONS = (
     " questions, and price before an expensive one. Repeating a question is free. Queries are SQL expressions about one"
     " row, such as: dep_delay > 15 AND carrier = 'UA'. Numbers need declared bounds: within=[low, high]."
 )
-ToolKind = Literal["mean", "histogram", "quantile", "flips"]
 PATH = "/mcp"
+Arguments = dict[str, Any]
 
 
 class Askable(Protocol):
     """The verbs of a `Session` that the tools use."""
 
-    def ask(self, query: str, kind: str = ..., **options: Any) -> AnyAnswer:
+    def ask(self, query: Any, kind: str = ..., *, idempotency_key: str | None = ..., **options: object) -> AnyAnswer:
         """Ask a question."""
         ...
 
-    def price(self, query: str, kind: str = ..., **options: Any) -> Quote:
+    def price(self, query: Any, kind: str = ..., **options: object) -> Price:
         """Return what a question would cost."""
         ...
 
@@ -79,109 +92,148 @@ class Askable(Protocol):
 Sessions = Mapping[str, Askable]
 
 
-def build_server(sessions: Sessions) -> MCPServer[Any]:
-    """Return the MCP server of these datasets."""
-    server: MCPServer[Any] = MCPServer("holdfast", instructions=INSTRUCTIONS, log_level="WARNING")
-    read_only = ToolAnnotations(read_only_hint=True)
+class DatasetArguments(RequestModel):
+    """The dataset, which may be left out if there is only one."""
 
-    def choose(dataset: str | None) -> Askable:
-        names = ", ".join(sessions)
-        if dataset is None and len(sessions) == 1:
-            return next(iter(sessions.values()))
-        if dataset is None or dataset not in sessions:
-            raise UnknownName(f"No dataset {dataset!r}. There are: {names}.", name=dataset)
-        return sessions[dataset]
+    dataset: str | None = None
 
-    @server.tool(annotations=ToolAnnotations(read_only_hint=False, idempotent_hint=True))
-    async def ask(
-        query: str,
-        kind: ToolKind = "mean",
-        dataset: str | None = None,
-        within: list[float] | None = None,
-        where: str | None = None,
-        categories: list[str | float | bool] | None = None,
-        bins: list[float] | None = None,
-        q: float | None = None,
-        count: int | None = None,
-    ) -> CallToolResult:
-        """Ask one question and spend its price; repeating it is free. Returns the interval, its cost and what is left.
 
-        kind mean: the share of rows where a condition holds, or the mean of a number `within` [low, high]; `where`
-        restricts to a group. histogram: shares of `categories` or `bins`. quantile: the `q` quantile `within` bounds.
-        flips: `count` single 0/1 draws.
-        """
-        options = _not_none(within=within, where=where, categories=categories, bins=bins, q=q, count=count)
+class PlanArguments(DatasetArguments):
+    """The dataset, or two of rows, queries and margin."""
 
-        def act() -> dict[str, Any]:
-            session = choose(dataset)
-            answer = session.ask(query, kind, **options)
-            return {"kind": kind, "answer": answer.to_dict(), "text": repr(answer), **_budget(session)}
+    rows: int | None = None
+    queries: int | None = None
+    margin: float | None = None
+    confidence: float = DEFAULT_CONFIDENCE
 
-        return await _result(act)
 
-    @server.tool(annotations=read_only)
-    async def price(
-        query: str,
-        kind: ToolKind = "mean",
-        dataset: str | None = None,
-        within: list[float] | None = None,
-        where: str | None = None,
-        categories: list[str | float | bool] | None = None,
-        bins: list[float] | None = None,
-        q: float | None = None,
-        count: int | None = None,
-    ) -> CallToolResult:
+class Tools:
+    """The tools on these datasets: each has a description, a schema of its arguments, and what it does."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+        self._questions = QuestionModels()
+        question = self._questions.tool_schema()
+        question["properties"] |= {"dataset": {"type": "string", "description": "Needed if there are several."}}
+        key = {"type": "string", "description": "Send the same one again to get the same answer, charged once."}
+        once = question | {"properties": question["properties"] | {"idempotency_key": key}}
+        kinds = "\n".join(
+            f"{kind.name}({', '.join(option.name for option in kind.options)}): {kind.summary}"
+            for kind in self._questions.kinds
+        )
+        self._tools = [
+            _Tool("ask", f"{self.ask.__doc__}\n\nKinds of questions:\n{kinds}", once, self.ask, spends=True),
+            _Tool("price", str(self.price.__doc__), question, self.price),
+            _Tool("budget", str(self.budget.__doc__), DatasetArguments.model_json_schema(), self.budget),
+            _Tool("schema", str(self.schema.__doc__), DatasetArguments.model_json_schema(), self.schema),
+            _Tool("plan", str(self.plan.__doc__), PlanArguments.model_json_schema(), self.plan),
+        ]
+
+    def described(self) -> list[Tool]:
+        """Return every tool as the protocol describes it."""
+        return [tool.described() for tool in self._tools]
+
+    async def call(self, name: str, arguments: Arguments) -> CallToolResult:
+        """Run a tool in a thread and return its result, as text and as structure."""
+        try:
+            tool = next((tool for tool in self._tools if tool.name == name), None)
+            if tool is None:
+                raise UnknownName(f"No tool {name!r}. There are: {', '.join(t.name for t in self._tools)}.", name=name)
+            act = tool.act
+            payload = {"ok": True} | await run_sync(lambda: act(arguments))
+        except Exception as error:  # noqa: BLE001  the last boundary: an unexpected error's message might quote data
+            payload = error_payload(error)
+            if payload["status"] >= 500:
+                log_error("failure", error, kind=payload["kind"])
+        text = str(payload["text"] if payload["ok"] else payload["error"])
+        plain = json.loads(json.dumps(payload, default=str))
+        return CallToolResult(
+            content=[TextContent(type="text", text=text)], structured_content=plain, is_error=not payload["ok"]
+        )
+
+    def ask(self, arguments: Arguments) -> dict[str, Any]:
+        """Ask one question and spend its price; repeating it is free. Returns the answer and what is left."""
+        key = arguments.pop("idempotency_key", None)
+        session, ask = self._session(arguments.pop("dataset", None)), self._questions.read(arguments)
+        if ask.problem is not None:
+            ask.call(session.price)  # refuses, without asking
+        answer = ask.call(session.ask, idempotency_key=key)
+        return {"answer": answer.to_dict(), "text": repr(answer), **_budget(session)}
+
+    def price(self, arguments: Arguments) -> dict[str, Any]:
         """Return what a question would cost, with the arguments of ask. Reads nothing, spends nothing."""
-        options = _not_none(within=within, where=where, categories=categories, bins=bins, q=q, count=count)
+        session = self._session(arguments.pop("dataset", None))
+        price = self._questions.read(arguments).call(session.price)
+        return {"price": price.to_dict(), "text": str(price), **_budget(session)}
 
-        def act() -> dict[str, Any]:
-            session = choose(dataset)
-            quote = session.price(query, kind, **options)
-            return {"price": quote.to_dict(), "text": str(quote), **_budget(session)}
-
-        return await _result(act)
-
-    @server.tool(annotations=read_only)
-    async def budget(dataset: str | None = None) -> CallToolResult:
+    def budget(self, arguments: Arguments) -> dict[str, Any]:
         """Return how many answers are left, and the margin of each."""
-        return await _result(lambda: _budget(choose(dataset)) | {"text": str(choose(dataset).budget)})
+        session = self._session(validate(DatasetArguments, arguments).dataset)
+        return _budget(session) | {"text": str(session.budget)}
 
-    @server.tool(annotations=read_only)
-    async def schema(dataset: str | None = None) -> CallToolResult:
+    def schema(self, arguments: Arguments) -> dict[str, Any]:
         """List the columns: names and types, never values."""
+        session = self._session(validate(DatasetArguments, arguments).dataset)
+        columns = [{"name": one.name, "type": str(one.type), "nullable": one.nullable} for one in session.schema]
+        text = ", ".join(f"{column['name']} ({column['type']})" for column in columns)
+        return {"columns": columns, "text": text, **_budget(session)}
 
-        def act() -> dict[str, Any]:
-            columns = [{"name": c.name, "type": str(c.type), "nullable": c.nullable} for c in choose(dataset).schema]
-            text = ", ".join(f"{column['name']} ({column['type']})" for column in columns)
-            return {"columns": columns, "text": text, **_budget(choose(dataset))}
-
-        return await _result(act)
-
-    @server.tool(annotations=read_only)
-    async def plan(
-        dataset: str | None = None,
-        rows: int | None = None,
-        queries: int | None = None,
-        margin: float | None = None,
-        confidence: float = 0.95,
-    ) -> CallToolResult:
+    def plan(self, arguments: Arguments) -> dict[str, Any]:
         """Return the dataset's plan; or plan from two of rows, queries and margin, solving for the third."""
+        goal = validate(PlanArguments, arguments)
+        if goal.rows is goal.queries is goal.margin is None:
+            session = self._session(goal.dataset)
+            return {"plan": session.plan.to_dict(), "text": session.plan.sentence, **_budget(session)}
+        found = make_plan(rows=goal.rows, queries=goal.queries, margin=goal.margin, confidence=goal.confidence)
+        return {"plan": found.to_dict(), "text": found.sentence}
 
-        def act() -> dict[str, Any]:
-            if rows is queries is margin is None:
-                found = choose(dataset).plan
-                return {"plan": found.to_dict(), "text": sentence(found), **_budget(choose(dataset))}
-            found = make_plan(rows=rows, queries=queries, margin=margin, confidence=confidence)
-            return {"plan": found.to_dict(), "text": sentence(found)}
+    def _session(self, dataset: str | None) -> Askable:
+        if dataset is None and len(self._sessions) == 1:
+            return next(iter(self._sessions.values()))
+        if dataset is None or dataset not in self._sessions:
+            raise UnknownName(f"No dataset {dataset!r}. There are: {', '.join(self._sessions)}.", name=dataset)
+        return self._sessions[dataset]
 
-        return await _result(act)
 
-    return server
+@dataclass(frozen=True)
+class _Tool:
+    name: str
+    description: str
+    schema: dict[str, Any]
+    act: Callable[[Arguments], dict[str, Any]]
+    spends: bool = False
+
+    def described(self) -> Tool:
+        hints = ToolAnnotations(read_only_hint=not self.spends, idempotent_hint=True)
+        return Tool(name=self.name, description=self.description, input_schema=self.schema, annotations=hints)
+
+
+def _budget(session: Askable) -> dict[str, Any]:
+    return {"budget": session.budget.to_dict()}
+
+
+def build_server(sessions: Sessions) -> Server[Any]:
+    """Return the MCP server of these datasets."""
+    tools = Tools(sessions)
+
+    async def list_tools(_: ServerRequestContext[Any], __: PaginatedRequestParams | None) -> ListToolsResult:
+        return ListToolsResult(tools=tools.described())
+
+    async def call_tool(_: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
+        return await tools.call(params.name, dict(params.arguments or {}))
+
+    return Server("holdfast", instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool)
 
 
 def serve_stdio(sessions: Sessions) -> None:
     """Serve over standard input and output until the other side closes them."""
-    anyio.run(build_server(sessions).run_stdio_async)
+
+    async def run() -> None:
+        server = build_server(sessions)
+        async with stdio_server() as (reading, writing):
+            await server.run(reading, writing, server.create_initialization_options())
+
+    anyio.run(run)
 
 
 def http_app(sessions: Sessions, token: str) -> ASGIApp:
@@ -218,29 +270,6 @@ def _no_token() -> NotSignedIn:
     return NotSignedIn("A token is required: send 'Authorization: Bearer ...'.")
 
 
-async def _result(act: Callable[[], dict[str, Any]]) -> CallToolResult:
-    """Run the work in a thread and return its result, as text and as structure."""
-    try:
-        payload = {"ok": True} | await run_sync(act)
-    except Exception as error:  # noqa: BLE001  the last boundary: the message of an unexpected error might quote data
-        payload = error_payload(error)
-        if payload["status"] >= 500:
-            log_error("failure", error, kind=payload["kind"])
-    text = str(payload["text"] if payload["ok"] else payload["error"])
-    plain = json.loads(json.dumps(payload, default=str))
-    return CallToolResult(
-        content=[TextContent(type="text", text=text)], structured_content=plain, is_error=not payload["ok"]
-    )
-
-
-def _budget(session: Askable) -> dict[str, Any]:
-    return {"budget": session.budget.to_dict()}
-
-
-def _not_none(**options: Any) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}
-
-
 # -- at the server's own /mcp -----------------------------------------------------------------------------------------
 
 _current: "ContextVar[Token]" = ContextVar("token")  # of the request being served
@@ -252,15 +281,23 @@ class TokenSession:
     def __init__(self, state: "ServerState", served: "ServedDataset", token: "Token") -> None:
         self._state, self._served, self._token = state, served, token
 
-    def ask(self, query: str, kind: str = "mean", **options: Any) -> AnyAnswer:
+    def ask(
+        self, query: Any, kind: str = DEFAULT_KIND, *, idempotency_key: str | None = None, **options: object
+    ) -> AnyAnswer:
         """Ask, within the token's quota."""
-        response = self._state.service.ask(self._served, self._token, _ask_in(query, kind, options))
-        self._state.count(response)
-        return answer_from_json(response["answer"])
+        response = self._state.service.ask(
+            self._served, self._token, self._question(query, kind, options), idempotency_key
+        )
+        return read_answer(response["answer"])
 
-    def price(self, query: str, kind: str = "mean", **options: Any) -> Quote:
+    def price(self, query: Any, kind: str = DEFAULT_KIND, **options: object) -> Price:
         """Return what a question would cost."""
-        return Quote(**self._state.service.price(self._served, self._token, _ask_in(query, kind, options))["price"])
+        ask = self._question(query, kind, options)
+        return Price(**self._state.service.price(self._served, self._token, ask)["price"])
+
+    def _question(self, query: object, kind: str, options: Mapping[str, object]) -> AskIn:
+        asked = kind_named(kind)
+        return self._state.questions.read(asked.to_json({asked.subject.name: query, **options}))
 
     @property
     def budget(self) -> Budget:
@@ -270,13 +307,12 @@ class TokenSession:
     @property
     def plan(self) -> Plan:
         """The plan of the dataset."""
-        return self._served.session.plan
+        return self._served.plan
 
     @property
     def schema(self) -> Schema:
         """Column names and types. Never values."""
-        schema: Schema = self._served.session.schema
-        return schema
+        return self._served.session.schema
 
 
 class TokenSessions(Mapping[str, Askable]):
@@ -331,9 +367,3 @@ class McpEndpoint:
             await self._app(scope, receive, send)
         finally:
             _current.reset(reset)
-
-
-def _ask_in(query: str, kind: str, options: Mapping[str, Any]) -> "AskIn":
-    from holdfast.service.schemas import AskIn, validate
-
-    return validate(AskIn, question_json(kind, query, options))

@@ -1,5 +1,6 @@
 """The pages. Each is data first: returned as JSON (by Accept, or ?format=json), or rendered by a template."""
 
+import re
 import secrets
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -7,19 +8,31 @@ from typing import Any
 
 from fastapi import FastAPI
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
+from holdfast.answer import AnyAnswer
 from holdfast.errors import NotSignedIn
+from holdfast.guarantees.plan import write_margin
 from holdfast.ledger import Entry
-from holdfast.planning.present import error as plus_minus
+from holdfast.questions.history import answer_from
 from holdfast.service import charts, forms
 from holdfast.service.api import NameInPath, compare_plans
 from holdfast.service.auth import COOKIE, allow, token_of
-from holdfast.service.state import in_thread, state_of
+from holdfast.service.client import read_answer
+from holdfast.service.datasets import ServedDataset
+from holdfast.service.question_models import AskIn
+from holdfast.service.state import ServerState, in_thread, state_of
 
 PAGE_SIZE = 50  # entries
 RECENT = 8
+
+
+def lines(answer: AnyAnswer) -> list[dict[str, Any]]:
+    """Return the intervals of an answer as tables and charts show them."""
+    bounds = list(answer.bounds)
+    return [{"category": label, **estimate.to_json(), "bounds": bounds} for label, estimate in answer.rows()]
 
 
 def _environment() -> Environment:
@@ -36,10 +49,13 @@ def _environment() -> Environment:
         "answers_over_time": charts.answers_over_time,
         "margins": charts.margins,
         "number": charts.number,
-        "plus_minus": plus_minus,
+        "write_margin": write_margin,
+        "read_answer": read_answer,
+        "lines": lines,
         "new_key": lambda: secrets.token_urlsafe(16),
     }
     pages.filters["day"] = lambda seconds: datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
+    pages.filters["code"] = lambda text: Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
     return pages
 
 
@@ -127,21 +143,33 @@ async def home(request: Request) -> Response:
 
 @allow("analyst")
 async def dataset(request: Request, name: NameInPath) -> Response:
-    """Show one dataset: guarantee, budget, the form to ask, the newest answers."""
-    state, token = state_of(request), token_of(request)
+    """Show one dataset: guarantee, budget, the form to ask, the newest answers; or the fields of another kind."""
+    state, token, form = state_of(request), token_of(request), forms.query_fields(request)
+    fields = forms.describe(forms.kind_of(form), form)
+    if request.headers.get("hx-target") == "fields":
+        return show(request, "fields.html", {"form": fields})
 
     def look() -> dict[str, Any]:
         served = state.datasets.get(name, token)
-        newest = served.session.ledger.head.seq
-        recent = list(served.session.ledger.entries(max(1, newest - RECENT + 1), RECENT))
+        newest = served.session.ledger.spent.answers
+        recent = served.entries(max(1, newest - RECENT + 1), RECENT)
         return {
             "dataset": served.overview(),
             "columns": served.schema(),
             "left": state.service.left(served, token),
-            "recent": [_row(entry) for entry in reversed(recent)],
+            "recent": [_row(served, entry) for entry in reversed(recent)],
+            "answers": newest,
+            "kinds": [{"name": kind.name, "label": forms.label(kind.name)} for kind in state.questions.kinds],
+            "form": fields,
         }
 
     return show(request, "dataset.html", await in_thread(state, look))
+
+
+def _asked(state: ServerState, form: dict[str, str], served: ServedDataset) -> AskIn:
+    """Return the question of a form."""
+    kind, values = forms.question(form, served)
+    return state.questions.read(kind.to_json(values))
 
 
 @allow("analyst")
@@ -151,8 +179,7 @@ async def ask(request: Request, name: NameInPath) -> Response:
 
     def act() -> dict[str, Any]:
         served = state.datasets.get(name, token)
-        response = state.service.ask(served, token, forms.question(form, served), form.get("key"))
-        state.count(response)
+        response = state.service.ask(served, token, _asked(state, form, served), form.get("key"))
         return response | {"budget": served.session.budget.to_dict()}
 
     return show(request, "answer.html", await in_thread(state, act))
@@ -162,12 +189,12 @@ async def ask(request: Request, name: NameInPath) -> Response:
 async def price(request: Request, name: NameInPath) -> Response:
     """Show the price while the form is being filled in."""
     state, token, form = state_of(request), token_of(request), await forms.fields(request)
-    if not forms.is_filled(form):
-        return show(request, "price.html", {"price": None, "left": None})
 
     def act() -> dict[str, Any]:
         served = state.datasets.get(name, token)
-        return state.service.price(served, token, forms.question(form, served))
+        if not forms.is_filled(*forms.question(form, served)):
+            return {"price": None, "left": None}
+        return state.service.price(served, token, _asked(state, form, served))
 
     return show(request, "price.html", await in_thread(state, act))
 
@@ -179,7 +206,7 @@ async def dry_run(request: Request, name: NameInPath) -> Response:
 
     def act() -> dict[str, Any]:
         served = state.datasets.get(name, token)
-        response = state.service.dry_run(served, token, forms.question(form, served))
+        response = state.service.dry_run(served, token, _asked(state, form, served))
         return response | {"budget": served.session.budget.to_dict()}
 
     return show(request, "answer.html", await in_thread(state, act))
@@ -189,17 +216,17 @@ async def dry_run(request: Request, name: NameInPath) -> Response:
 async def history(request: Request, name: NameInPath) -> Response:
     """Show answers over time, newest page first."""
     state, token = state_of(request), token_of(request)
-    form = {key: value for key, value in request.query_params.items() if value}
+    form = forms.query_fields(request)
 
     def look() -> dict[str, Any]:
         served = state.datasets.get(name, token)
-        newest = served.session.ledger.head.seq
+        newest = served.session.ledger.spent.answers
         start = max(1, min(forms.integer(form, "start") or newest - PAGE_SIZE + 1, max(1, newest)))
-        entries = list(served.session.ledger.entries(start, PAGE_SIZE))
+        rows = [_row(served, entry) for entry in served.entries(start, PAGE_SIZE)]
         return {
             "name": served.name,
-            "rows": [_row(entry) for entry in entries],
-            "points": [point for entry in entries for point in _points(entry)],
+            "rows": rows,
+            "points": [point for row in rows for point in _points(row)],
             "entries": newest,
             "earlier": max(1, start - PAGE_SIZE) if start > 1 else None,
             "later": start + PAGE_SIZE if start + PAGE_SIZE <= newest else None,
@@ -211,7 +238,7 @@ async def history(request: Request, name: NameInPath) -> Response:
 @allow("analyst")
 async def plan(request: Request) -> Response:
     """Compare all guarantees for the chosen rows, questions and margin."""
-    form = {key: value for key, value in request.query_params.items() if value}
+    form = forms.query_fields(request)
     solve = form.get("solve", "margin")
     asked = {
         "rows": forms.integer(form, "rows") or 1_000_000,
@@ -228,35 +255,29 @@ async def plan(request: Request) -> Response:
     return show(request, "plan_part.html" if "hx-request" in request.headers else "plan.html", found)
 
 
-def _row(entry: Entry) -> dict[str, Any]:
+def _row(served: ServedDataset, entry: Entry) -> dict[str, Any]:
     """Return an entry as a table shows it: one line for each interval."""
-    bounds = entry.question.get("bounds", [0.0, 1.0])
-    labels = entry.answer.get("categories", [None])
-    triples = entry.answer.get("estimates") or [entry.answer["estimate"]]
+    answer = answer_from(entry, served.plan.standing, cached=False)
     return {
         "seq": entry.seq,
         "time": entry.time,
         "analyst": entry.analyst,
-        "kind": entry.question["kind"],
-        "question": entry.question["text"],
-        "rows_read": entry.rows_read,
-        "cost": entry.cost.intervals,
-        "lines": [
-            {"category": label, "value": value, "low": low, "high": high, "bounds": bounds}
-            for label, (value, low, high) in zip(labels, triples, strict=True)
-        ],
+        "kind": answer.kind,
+        "question": answer.question,
+        "rows_read": answer.rows_read,
+        "cost": answer.cost,
+        "lines": lines(answer),
     }
 
 
-def _points(entry: Entry) -> list[dict[str, Any]]:
+def _points(row: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the marks of an entry on the chart."""
-    row = _row(entry)
     points = []
     for line in row["lines"]:
         first, last = line["bounds"]
         shares = [(line[name] - first) / ((last - first) or 1.0) for name in ("value", "low", "high")]
         label = f"{row['question']}, {line['category']}" if line["category"] is not None else row["question"]
-        points.append({**line, "seq": entry.seq, "question": label, "shares": shares})
+        points.append({**line, "seq": row["seq"], "question": label, "shares": shares})
     return points
 
 

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 
 from holdfast import check
 from holdfast.errors import InvalidArgument
+from holdfast.guarantees.plan import BEST, Queries
 
 PREFIX = "HOLDFAST_"
 MAX_NAME_LENGTH = 100
@@ -32,11 +33,10 @@ class DatasetSettings:
     """One dataset: its path and the plan its ledger starts with."""
 
     path: str
-    queries: int | None = None
-    flips: int | None = None
+    queries: Queries | None = None
     margin: float | None = None
     confidence: float | None = None
-    guarantee: str = "best"
+    guarantee: str = BEST
     ledger: str | None = None
     seed: int | None = None  # for tests
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from starlette.requests import Request
 
@@ -13,6 +13,7 @@ from holdfast.service.datasets import Datasets
 from holdfast.service.idempotency import IdempotencyKeys
 from holdfast.service.limits import RateLimiter
 from holdfast.service.monitoring import Metrics
+from holdfast.service.question_models import QuestionModels
 from holdfast.service.settings import Settings
 from holdfast.service.tokens import Token, TokenStore
 
@@ -32,19 +33,13 @@ class ServerState:
         self.tokens = TokenStore(self.database, sign_in_seconds=settings.sign_in_hours * 3_600)
         self.admin: Token = self.tokens.admin(settings.token_file)
         self.datasets = Datasets(settings, self.database)
-        self.service = AskService(Quotas(self.database), IdempotencyKeys(self.database))
+        self.questions = QuestionModels()
+        self.metrics = Metrics()
+        self.service = AskService(Quotas(self.database), IdempotencyKeys(self.database), self.metrics)
         self.rate_limits = RateLimiter(settings.rate, settings.burst)
         self.failed_sign_ins = RateLimiter(FAILED_SIGN_IN_RATE, FAILED_SIGN_IN_BURST)
-        self.metrics = Metrics()
         self.threads = ThreadPoolExecutor(THREADS, "holdfast")
         self.datasets.open_all()
-
-    def count(self, response: dict[str, Any]) -> None:
-        """Count an answer in the metrics."""
-        if response["ok"]:
-            answer = response["answer"]
-            first = answer.get("average") or answer.get("loss") or (answer.get("categories") or [answer])[0]
-            self.metrics.count_answer(response["dataset"], cached=first["cached"])
 
     def budgets(self) -> list[tuple[str, int, int]]:
         """Return (dataset, answers left, answers in total) for every dataset."""

@@ -70,7 +70,7 @@ def test_rows_agree_with_the_theorem():
     known = descent.sample_size(1.0, 1.0, 1.0, 10, k=100, alpha=0.1)
     # sqrt(2) in place of 3/2 saves a ninth of the steps, and rows by its root; answers for the losses take little
     assert found.iterations == pytest.approx(known.iterations * 8 / 9, rel=0.01)
-    assert found.gradient_evaluations == pytest.approx(known.flips * 8 / 9, rel=0.01)
+    assert found.gradient_evaluations == pytest.approx(known.charge * 8 / 9, rel=0.01)
     assert found.gradient_evaluations < found.charge <= 1.01 * found.gradient_evaluations
     assert found.rows == pytest.approx(known.n * (8 / 9) ** 0.5, rel=0.015)  # searched in steps of half a per cent
 

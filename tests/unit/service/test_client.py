@@ -8,9 +8,10 @@ import pytest
 
 import holdfast as hf
 from holdfast.service import client
-from holdfast.service.client import RemoteSession
+from holdfast.service.client import RemoteSession, _choose
 
 ANSWER = {
+    "kind": "mean",
     "question": "share of x",
     "value": 0.5,
     "low": 0.4,
@@ -40,7 +41,10 @@ def connected(respond: Callable[[httpx.Request], httpx.Response], dataset: str |
             return httpx.Response(200, json={"ok": True, "datasets": [{"name": "flights"}]})
         return respond(request)
 
-    return RemoteSession(httpx.Client(transport=httpx.MockTransport(handle), base_url="http://x/api/v1/"), dataset)
+    http = httpx.Client(transport=httpx.MockTransport(handle), base_url="http://x/api/v1/")
+    session = RemoteSession(http, "")
+    session.dataset = session._send(_choose(dataset))
+    return session
 
 
 def error(status: int, kind: str, **details: Any) -> httpx.Response:
@@ -105,6 +109,31 @@ def test_a_dataset_must_be_one_that_is_there() -> None:
     assert connected(lambda _: error(404, "x")).dataset == "flights"
     with pytest.raises(hf.UnknownName, match="It allows: flights"):
         connected(lambda _: error(404, "x"), "trains")
+
+
+def test_looking_at_a_session_sends_nothing() -> None:
+    session = connected(lambda _: error(404, "x"))
+    session._http.close()
+    assert repr(session) == "Session on flights at http://x/api/v1/"
+
+
+def test_history_follows_its_pages() -> None:
+    row = {"seq": 1, "kind": "mean", "question": "share of x", "value": 0.5, "low": 0.4, "high": 0.6}
+    pages = iter([{"rows": [row], "next": 2}, {"rows": [row | {"seq": 2}], "next": None}])
+    sent: list[str] = []
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        sent.append(request.url.params["start"])
+        return httpx.Response(200, json={"ok": True, **next(pages)})
+
+    assert connected(respond).history()["seq"].to_list() == [1, 2]
+    assert sent == ["1", "2"]
+
+
+def test_no_kind_and_no_attribute_is_made_up() -> None:
+    session = connected(lambda _: error(404, "x"))
+    with pytest.raises(AttributeError, match="no attribute 'median'"):
+        session.median("x")
 
 
 @pytest.mark.parametrize("query", [lambda rows: rows["x"], 5, None])

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from inspect import Parameter, Signature, signature
+from re import sub
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -239,8 +240,15 @@ class AskCommand(Command):
         from holdfast.questions import KINDS
 
         with formatter.section("Kinds of questions"):
-            formatter.write_dl([(kind.name, kind.summary) for kind in KINDS.all()])
+            formatter.write_dl([(kind.name, _summary(kind)) for kind in KINDS.all()])
         super().format_options(ctx, formatter)
+
+
+def _summary(kind: "Kind[..., Any]") -> str:
+    """Describe the kind in the words of the command line: flags, and no "Return"."""
+    flags = {option.name: _flag(kind, option) for option in kind.options} | {kind.subject.name: "QUESTION"}
+    text = sub(r"`(\w+)`", lambda name: flags.get(name[1], name[1]), kind.summary.removeprefix("Return "))
+    return text[:1].upper() + text[1:]
 
 
 def _is_number(word: str) -> bool:

@@ -25,5 +25,6 @@ def command(data: Data, ledger: LedgerOption = None, json: Json = False) -> None
             say(f"Unless you choose another plan, it will be this one: {plan.sentence}")
             return
         say(str(budget), bold=True)
-        say(f"{budget.answers_given:,} answers given; ledger {location}")
+        given = "1 answer" if budget.answers_given == 1 else f"{budget.answers_given:,} answers"
+        say(f"{given} given so far; ledger {location}")
         say(f"The plan: {plan.sentence}")

@@ -49,5 +49,6 @@ def command(
     )
     say()
     say(f"fingerprint  {rows.fingerprint}")
-    say(f"columns      {rows.location}")
-    say(f"ledger       {ledger}{'' if begun else ' (begins with the first answer)'}")
+    if rows.location is not None:
+        say(f"columns      {rows.location}")
+    say(f"ledger       {ledger or 'in memory'}{'' if begun else ' (begins with the first answer)'}")

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.options import Confidence, FlipsPlanned, Guarantee, Json, PlanMargin, Queries
+from holdfast.cli.options import Confidence, FlipsPlanned, Guarantee, Json, PlanMargin, Queries, planned
 from holdfast.cli.output import say, show_json
 
 Files = Annotated[
@@ -70,7 +70,7 @@ def command(
         if not separator or Path(one).exists():
             name, path = Path(Path(one).name.removesuffix(".holdfast")).stem, one
         files[name] = DatasetSettings(
-            path=path, queries=queries, flips=flips, margin=plan_margin, confidence=confidence, guarantee=guarantee
+            path=path, queries=planned(queries, flips), margin=plan_margin, confidence=confidence, guarantee=guarantee
         )
     settings = load(
         files,

@@ -99,7 +99,7 @@ def _with_data(target: str, ledger: str | None, head: str | None, *, rehash: boo
             )
         elif ledger is not None or head is not None:  # there must have been a ledger
             raise UnknownName(
-                f"No ledger of {session.dataset!r} at {session.ledger.location}. {nothing_asked(session)}",
+                f"No ledger of {session.dataset!r} at {session.ledger.location}. If it was there before, restore it.",
                 name=session.dataset,
             )
         else:
