@@ -1,13 +1,15 @@
 """A registry: where things of one sort are found by name."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from importlib import import_module
+from threading import RLock
 from typing import TypeVar
 
 Thing = TypeVar("Thing")
 
 
 class Registry(dict[str, Thing]):
-    """Things by name, in the order they were registered.
+    """Things by name: this package's own, in their order, then those of others as they were registered.
 
     Other packages offer theirs as entry points of a group named after the sort, such as `holdfast.guarantees`; they are
     loaded when an unknown name is asked for, or when all names are listed.
@@ -17,15 +19,16 @@ class Registry(dict[str, Thing]):
     sort
         What the things are, for messages: "guarantee".
     group
-        The entry point group of other packages.
-    load
-        Imports this package's own things; called before the first look.
+        The entry point group of other packages, and the package whose modules register our own.
+    own
+        Our own names, each registered by the module of that name; imported before the first look.
     """
 
-    def __init__(self, sort: str, *, group: str, load: Callable[[], object] = bool) -> None:
+    def __init__(self, sort: str, *, group: str, own: Sequence[str] = ()) -> None:
         super().__init__()
         self.sort = sort
-        self._group, self._load = group, load
+        self._group, self._own = group, own
+        self._lock = RLock()  # whoever looks while another thread fills the registry waits for all of it
         self._complete = self._loading = False
 
     def register(self, name: str, thing: Thing) -> Thing:
@@ -38,12 +41,12 @@ class Registry(dict[str, Thing]):
         return self[name] if isinstance(name, str) and (name in self or name in self.names()) else None
 
     def names(self) -> tuple[str, ...]:
-        """Return all names, in the order of registration."""
+        """Return all names, in order."""
         self._fill()
         return tuple(self)
 
     def all(self) -> tuple[Thing, ...]:
-        """Return all things, in the order of registration."""
+        """Return all things, in order."""
         self._fill()
         return tuple(self.values())
 
@@ -54,17 +57,27 @@ class Registry(dict[str, Thing]):
         return self[name]
 
     def _fill(self) -> None:
-        if self._complete or self._loading:
+        if self._complete:
             return
-        self._loading = True
-        try:
-            self._load()
-            from importlib.metadata import entry_points  # takes its time, and most sessions need no other packages
+        with self._lock:
+            if self._complete or self._loading:
+                return
+            self._loading = True
+            try:
+                self._load()
+                self._complete = True
+            finally:
+                self._loading = False
 
-            for point in entry_points(group=self._group):
-                thing = point.load()  # may register itself
-                if point.name not in self:
-                    self.register(point.name, thing)
-            self._complete = True
-        finally:
-            self._loading = False
+    def _load(self) -> None:
+        for name in self._own:
+            import_module(f"{self._group}.{name}")
+        # Which module was imported first must not decide anything: ties between plans are broken by this order.
+        for name in (*self._own, *(other for other in tuple(self) if other not in self._own)):
+            self[name] = self.pop(name)
+        from importlib.metadata import entry_points  # takes its time, and most sessions need no other packages
+
+        for point in entry_points(group=self._group):
+            thing = point.load()  # may register itself
+            if point.name not in self:
+                self.register(point.name, thing)
