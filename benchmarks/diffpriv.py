@@ -1,7 +1,7 @@
-"""diffprivlib, in an environment of its own: it cannot be imported beside a recent scikit-learn.
+"""diffprivlib, in an environment of its own: it cannot be imported next to a recent scikit-learn.
 
 The environment is made on first use, under benchmarks/.envs, from the versions in benchmarks/diffprivlib.txt. A child
-process there answers when told to, and says how long it took by its own clock.
+process there answers when asked to, and says how long it took by its own clock.
 """
 
 import subprocess
@@ -56,7 +56,7 @@ class Timer:
     """A child that asks diffprivlib one of the questions each time it is called, and keeps what its clock says."""
 
     def __init__(self, delay: Numbers, distance: Numbers, carrier: Numbers) -> None:
-        self.told: dict[str, list[float]] = {}
+        self.seconds: dict[str, list[float]] = {}
         self.why = "not installed here"
         self._interpreter = python(make=delay.size > 1_000_000)
         self._columns = {"delay": delay, "distance": distance, "carrier": carrier}
@@ -85,7 +85,7 @@ class Timer:
         assert self._child.stdin is not None
         self._child.stdin.write(f"{question}\n")
         self._child.stdin.flush()
-        self.told.setdefault(question, []).append(float(self._line()))
+        self.seconds.setdefault(question, []).append(float(self._line()))
 
     def _line(self) -> str:
         assert self._child is not None

@@ -81,10 +81,10 @@ class Found:
 
     def to_json(self) -> str:
         """Return everything as JSON."""
-        told = asdict(self)
+        content = asdict(self)
         for name, ratio in self.ratios.items():
-            told["ratios"][name]["met"] = ratio.met
-        return json.dumps(told, indent=1, default=float)
+            content["ratios"][name]["met"] = ratio.met
+        return json.dumps(content, indent=1, default=float)
 
 
 def alternate(

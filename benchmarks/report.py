@@ -29,28 +29,28 @@ CASES = (
 )  # fmt: skip
 WORSE = 1.5  # a ratio this many times worse than last time is warned of
 PACKAGES = ("numpy", "polars", "duckdb", "opendp", "scikit-learn", "randomgen", "sqlglot")
-Told = dict[str, Any]
+Result = dict[str, Any]
 
 
-def run_case(name: str, *, small: bool, scratch: Path, results: Path) -> Told:
+def run_case(name: str, *, small: bool, scratch: Path, results: Path) -> Result:
     """Run one case in a process of its own; return what it found."""
-    kept = results / f"{name}.json"
-    command = [sys.executable, "-m", f"benchmarks.cases.{name}", "--scratch", str(scratch), "--json", str(kept)]
+    path = results / f"{name}.json"
+    command = [sys.executable, "-m", f"benchmarks.cases.{name}", "--scratch", str(scratch), "--json", str(path)]
     load, begin = os.getloadavg()[0], time.perf_counter()
     subprocess.run([*command, *(["--small"] if small else [])], cwd=ROOT, check=True)
-    told: Told = json.loads(kept.read_text())
-    told["run"] = {
+    result: Result = json.loads(path.read_text())
+    result["run"] = {
         "seconds": round(time.perf_counter() - begin, 1),
         "load_before": round(load, 2),
         "load_after": round(os.getloadavg()[0], 2),
         "small": small,
         "machine": machine(),
     }
-    kept.write_text(json.dumps(told, indent=1) + "\n")
-    return told
+    path.write_text(json.dumps(result, indent=1) + "\n")
+    return result
 
 
-def machine() -> Told:
+def machine() -> Result:
     """Return what the numbers were measured on."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
@@ -62,21 +62,21 @@ def machine() -> Told:
     }
 
 
-def committed(name: str) -> Told | None:
+def committed(name: str) -> Result | None:
     """Return the results of a case as last committed; None if there are none."""
     ran = subprocess.run(
         ["git", "show", f"HEAD:benchmarks/results/{name}.json"], cwd=ROOT, capture_output=True, text=True
     )
-    found: Told | None = json.loads(ran.stdout) if ran.returncode == 0 else None
+    found: Result | None = json.loads(ran.stdout) if ran.returncode == 0 else None
     return found
 
 
-def regressions(name: str, told: Told, last: Told | None) -> list[str]:
+def regressions(name: str, result: Result, last: Result | None) -> list[str]:
     """Return a warning for every ratio that is much worse than it was."""
-    if last is None or last.get("run", {}).get("small") != told["run"]["small"]:
+    if last is None or last.get("run", {}).get("small") != result["run"]["small"]:
         return []
     warnings = []
-    for what, now in told["ratios"].items():
+    for what, now in result["ratios"].items():
         then = last["ratios"].get(what)
         if then is None or then["value"] <= 0 or now["value"] <= 0:
             continue
@@ -88,19 +88,19 @@ def regressions(name: str, told: Told, last: Told | None) -> list[str]:
 
 def hypothesis(name: str) -> str:
     """Return what a case says of itself, without its first line."""
-    said = ast.get_docstring(ast.parse((HERE / "cases" / f"{name}.py").read_text())) or ""
-    first, _, rest = said.partition("\n")
+    text = ast.get_docstring(ast.parse((HERE / "cases" / f"{name}.py").read_text())) or ""
+    first, _, rest = text.partition("\n")
     return f"**{first.strip()}**\n\n{rest.strip()}"
 
 
-def written(table: Told) -> str:
+def written(table: Result) -> str:
     """Return a table in Markdown."""
     rows = [table["columns"], ["---"] * len(table["columns"]), *table["rows"]]
     lines = ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in rows]
     return f"*{table['title']}*\n\n" + "\n".join(lines)
 
 
-def draw(figure: Told, folder: Path) -> str:
+def draw(figure: Result, folder: Path) -> str:
     """Draw a figure; return the line that shows it."""
     import matplotlib
 
@@ -120,14 +120,14 @@ def draw(figure: Told, folder: Path) -> str:
     return f"![{figure['title']}]({folder.name}/{figure['name']}.svg)"
 
 
-def goals(found: dict[str, Told]) -> str:
+def goals(found: dict[str, Result]) -> str:
     """Return the goals and whether they are met."""
-    table: Told = {"title": "Goals", "columns": ["case", "what", "measured", "goal", "met"], "rows": []}
-    together: dict[tuple[str, str], list[Told]] = {}
-    for told in found.values():
-        for what, ratio in told["ratios"].items():
+    table: Result = {"title": "Goals", "columns": ["case", "what", "measured", "goal", "met"], "rows": []}
+    together: dict[tuple[str, str], list[Result]] = {}
+    for result in found.values():
+        for what, ratio in result["ratios"].items():
             if ratio["goal"] is not None:
-                together.setdefault((told["title"], what.partition(", p =")[0]), []).append(ratio)
+                together.setdefault((result["title"], what.partition(", p =")[0]), []).append(ratio)
     for (title, what), ratios in together.items():
         ratio = (max if ratios[0]["better"] == "lower" else min)(ratios, key=lambda each: each["value"])
         sign = "at most" if ratio["better"] == "lower" else "at least"
@@ -139,24 +139,24 @@ def goals(found: dict[str, Told]) -> str:
 
 def changes() -> str:
     """Return what was made faster: ratios of the code before and after, in runs that took turns."""
-    kept = RESULTS / "before.json"
-    if not kept.exists():
+    path = RESULTS / "before.json"
+    if not path.exists():
         return ""
-    told = json.loads(kept.read_text())
-    table: Told = {"title": told["title"], "columns": ["what", "before, each run", "after, each run"], "rows": []}
-    for what, runs in told["runs"].items():
+    result = json.loads(path.read_text())
+    table: Result = {"title": result["title"], "columns": ["what", "before, each run", "after, each run"], "rows": []}
+    for what, runs in result["runs"].items():
         cells = [", ".join(f"{value:.2f}" for value in runs[when]) for when in ("before", "after")]
         table["rows"].append([what, *cells])
-    changed = "\n".join(f"- {change}" for change in told["changes"])
-    return f"## Made faster\n\n{changed}\n\n{written(table)}\n\n{told['note']}"
+    changed = "\n".join(f"- {change}" for change in result["changes"])
+    return f"## Made faster\n\n{changed}\n\n{written(table)}\n\n{result['note']}"
 
 
-def page(found: dict[str, Told], warnings: list[str], target: Path) -> str:
+def page(found: dict[str, Result], warnings: list[str], target: Path) -> str:
     """Return the page."""
     run = next(iter(found.values()))["run"]
     on = run["machine"]
     packages = ", ".join(f"{name} {number}" for name, number in on["packages"].items())
-    loads = [told["run"][when] for told in found.values() for when in ("load_before", "load_after")]
+    loads = [result["run"][when] for result in found.values() for when in ("load_before", "load_after")]
     busy = (
         f"Other programs kept the machine busy meanwhile: its load was up to {max(loads):.0f} on {on['processors']}"
         " processors, so trust ratios, not times."
@@ -174,10 +174,10 @@ def page(found: dict[str, Told], warnings: list[str], target: Path) -> str:
     ]
     if warnings:
         parts.append("Worse than the last results:\n\n" + "\n".join(f"- {warning}" for warning in warnings))
-    for name, told in found.items():
-        parts += [f"## {told['title']}", hypothesis(name), *(written(table) for table in told["tables"])]
-        parts += [draw(figure, target.with_suffix("")) for figure in told["figures"]]
-        parts += told["notes"]
+    for name, result in found.items():
+        parts += [f"## {result['title']}", hypothesis(name), *(written(table) for table in result["tables"])]
+        parts += [draw(figure, target.with_suffix("")) for figure in result["figures"]]
+        parts += result["notes"]
     return "\n\n".join(part.strip() for part in parts if part) + "\n"
 
 
@@ -193,16 +193,16 @@ def main() -> None:
         scratch = options.scratch or Path(temporary)
         results = Path(temporary) if options.small else RESULTS
         target = options.page or (Path(temporary) / "page.md" if options.small else PAGE)
-        found: dict[str, Told] = {}
+        found: dict[str, Result] = {}
         warnings: list[str] = []
         for name in CASES:
             last = committed(name)
-            kept = results / f"{name}.json"
+            path = results / f"{name}.json"
             if options.only is None or name in options.only:
                 found[name] = run_case(name, small=options.small, scratch=scratch, results=results)
                 print(f"{name}: {found[name]['run']['seconds']} s", flush=True)
-            elif kept.exists():
-                found[name] = json.loads(kept.read_text())
+            elif path.exists():
+                found[name] = json.loads(path.read_text())
             else:
                 continue
             warnings += regressions(name, found[name], last)

@@ -8,8 +8,12 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 import generate
+from sphinx.util.typing import stringify_annotation
 
 import holdfast
+from holdfast.guarantees.guarantee import JSON
+from holdfast.queries.build import QueryLike
+from holdfast.rows.source import Table
 
 project = "holdfast"
 author = "the holdfast authors"
@@ -40,6 +44,24 @@ def plain_docstring(app: Any, what: str, name: str, obj: Any, options: Any, line
             lines[place] = "".join(parts)
 
 
+UNIONS = {"QueryLike": QueryLike, "Table": Table, "JSON": JSON}
+SHORT = {stringify_annotation(union, "smart"): name for name, union in UNIONS.items()}
+
+
+def short_signature(
+    app: Any, what: str, name: str, obj: Any, options: Any, signature: str | None, returns: str | None
+) -> tuple[str | None, str | None]:
+    """Unions that fill a line go by name; methods made from kinds return what their signature says."""
+    made = getattr(obj, "__signature__", None)
+    if returns and made is not None and isinstance(made.return_annotation, type):
+        returns = stringify_annotation(made.return_annotation, "smart")
+    for union, word in SHORT.items():
+        signature = signature and signature.replace(union, word)
+        returns = returns and returns.replace(union, word)
+    return signature, returns
+
+
 def setup(app: Any) -> None:
     """Connect the above."""
+    app.connect("autodoc-process-signature", short_signature)
     app.connect("autodoc-process-docstring", plain_docstring)

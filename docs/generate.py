@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from inspect import signature
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,6 +15,8 @@ from holdfast import errors
 from holdfast.cli import command_names
 from holdfast.queries.functions import FUNCTION_NAMES, OPERATIONS
 from holdfast.queries.functions.operation import Operation
+from holdfast.questions import KINDS
+from holdfast.questions.question import Kind
 
 HERE = Path(__file__).parent
 
@@ -48,8 +51,29 @@ def functions() -> str:
     lines = ["| operation | takes | gives | NULL if | also written |", "|---|---|---|---|---|"]
     for name, operation in sorted(OPERATIONS.items()):
         also = ", ".join(f"`{_cell(each)}`" for each in sorted(others.get(name, [])))
-        lines.append(f"| `{_cell(name)}` | {_takes(operation)} | {_gives(operation)} | {_NULL[operation.null]} | {also} |")
+        lines.append(
+            f"| `{_cell(name)}` | {_takes(operation)} | {_gives(operation)} | {_NULL[operation.null]} | {also} |"
+        )
     return "\n".join(lines) + "\n"
+
+
+def kinds() -> str:
+    """Every kind of question: how it is called, and its options."""
+    return "\n".join(map(_kind, KINDS.all()))
+
+
+def _kind(kind: Kind[..., Any]) -> str:
+    parameters = list(signature(kind.build).parameters.values())[1:]  # the first is the context
+    call = signature(kind.build).replace(
+        parameters=[each.replace(annotation=each.empty) for each in parameters], return_annotation=kind.answer
+    )
+    shown = str(call).replace(f"{kind.answer.__module__}.", "")
+    lines = [f"### {kind.name}", "", f"`s.{kind.name}{shown}`", "", kind.summary, ""]
+    lines += ["| option | for example | meaning |", "|---|---|---|"]
+    for option in kind.options:
+        example = f"`{_cell(option.form.example)}`" if option.form.example else ""
+        lines.append(f"| `{option.name}` | {example} | {_cell(option.help)} |")
+    return "\n".join([*lines, ""])
 
 
 def error_table() -> str:
@@ -80,6 +104,8 @@ def other_names() -> str:
                 lines += [f".. automodule:: {value.__name__}", "   :members:"]
             elif isinstance(value, type):
                 lines += [f".. autoclass:: holdfast.{name}", "   :members:"]
+            elif not callable(value):
+                lines += [f".. autodata:: holdfast.{name}", "   :no-value:"]
             else:
                 lines += [f".. autofunction:: holdfast.{name}"]
     return "\n".join([*lines, "```"]) + "\n"
@@ -91,6 +117,7 @@ def write(folder: Path) -> None:
     fragments = {
         "cli.md": cli(),
         "functions.md": functions(),
+        "kinds.md": kinds(),
         "errors.md": error_table(),
         "other-names.md": other_names(),
     }
@@ -120,22 +147,24 @@ def _cell(text: str) -> str:
 
 def readme_demo(numbers: dict[str, Any]) -> str:
     """What the README says about the demo, from the numbers of one run."""
-    dig = numbers["discovery"]
-    claim, told, hint = dig["naive"][-1], dig["holdfast"][-1], dig["hint"]
-    error = claim["high"] - claim["value"]
+    discovery = numbers["discovery"]
+    naive, ours, hint = discovery["naive"][-1], discovery["holdfast"][-1], discovery["hint"]
+    error = naive["high"] - naive["value"]
     return "\n".join(
         [
-            f"An analyst asks {dig['questions']:,} questions about {numbers['rows']:,} rows, to find a rule that",
+            f"An analyst asks {discovery['questions']:,} questions about {numbers['rows']:,} rows, looking for a rule"
+            " that",
             "predicts a fair coin from signals that are fair coins too. Every such rule is right for 50 % of the",
-            f"population. In this run (`holdfast demo --seed {numbers['seed']}`)",
+            f"population. In this run (`holdfast demo --seed {numbers['seed']}`):",
             "",
-            f"- the plain mean of all rows claims {100 * claim['value']:.1f} % ± {100 * error:.1f}:"
-            f" {dig['error_bars']:.0f} error bars from the truth;",
-            f"- holdfast says {100 * told['low']:.1f} to {100 * told['high']:.1f} % to an analyst who digs the same way"
-            f" and hears nothing else, and of its {dig['questions']:,} intervals {dig['misses']} missed the truth;",
-            f"- an effect that is real, a hint that tells the coin in {100 * hint['population']:.0f} % of rows, it puts"
-            f" between {100 * hint['low']:.1f} and {100 * hint['high']:.1f} %;",
-            f"- each answer read {hint['rows_read']:,} random rows, not {numbers['rows']:,}.",
+            f"- The plain mean of all rows claims {100 * naive['value']:.1f} % ± {100 * error:.1f}:"
+            f" {discovery['error_bars']:.0f} error bars from the truth.",
+            f"- holdfast says {100 * ours['low']:.1f} to {100 * ours['high']:.1f} % to an analyst who searches the same"
+            f" way but sees only its answers; of its {discovery['questions']:,} intervals, {discovery['misses']} missed"
+            " the truth.",
+            f"- A real effect, a hint that matches the coin in {100 * hint['population']:.0f} % of rows, gets an"
+            f" interval from {100 * hint['low']:.1f} to {100 * hint['high']:.1f} %.",
+            f"- Each answer read {hint['rows_read']:,} random rows, not {numbers['rows']:,}.",
         ]
     )
 

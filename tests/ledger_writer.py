@@ -1,10 +1,10 @@
 """Processes that write to a ledger and may be killed at any moment.
 
-Run as a script it is a nursery: it reads `start`, `stop PID`, `go PID` and `kill PID` from its input, forks
+Run as a script it is a pool of writers: it reads `start`, `stop PID`, `go PID` and `kill PID` from its input, forks
 writers and answers with one line each. A writer opens the ledger, commits until the budget or its share is
 used up, and notes every commit that returned (number, hash, length of SQLite's log) in a file, in one
 appending write each. Children are waited for only after they were killed, so no process number is ever a
-stranger's.
+somebody else's.
 """
 
 import json
@@ -26,12 +26,23 @@ QUESTION = {"kind": "share", "text": "dep_delay > 15"}
 ANSWER = {"value": 0.25, "low": 0.2, "high": 0.3, "counts": [750, 250]}
 
 
-def terms(flips: int = 10**9, intervals: int = 10**6) -> dict[str, Any]:
-    return {"queries": 100, "confidence": 0.95, "caps": {"flips": flips, "intervals": intervals}}
+def terms(charge: int = 10**9, intervals: int = 10**6) -> dict[str, Any]:
+    return {"queries": 100, "confidence": 0.95, "caps": {"charge": charge, "intervals": intervals}}
 
 
-def commit(ledger: Ledger, key: str | None = None, *, flips: int = 1, **more: Any) -> Any:
-    values = {"question": QUESTION, "answer": ANSWER, "rows_read": 1_000, "cost": Cost(flips, 1)} | more
+def begun(location: Any, plan: dict[str, Any] | None = None, **more: Any) -> Ledger:
+    """Open a ledger, and begin it if nobody has."""
+    ledger = open_ledger(location, **({"dataset": DATASET, "fingerprint": FINGERPRINT} | more))
+    try:
+        ledger.begin(terms() if plan is None else plan)
+    except BaseException:
+        ledger.close()
+        raise
+    return ledger
+
+
+def commit(ledger: Ledger, key: str | None = None, *, charge: int = 1, **more: Any) -> Any:
+    values = {"question": QUESTION, "answer": ANSWER, "rows_read": 1_000, "cost": Cost(charge, 1)} | more
     return ledger.commit(key=key, **values)[0]
 
 
@@ -43,7 +54,7 @@ def environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": os.pathsep.join(place for place in places if place)}
 
 
-class Nursery:
+class WriterPool:
     """The other side, in the test."""
 
     def __init__(self, location: str, notes: Path, dataset: str = DATASET, share: int = 10**9) -> None:
@@ -110,11 +121,11 @@ class Nursery:
 
 def _write(task: dict[str, Any]) -> None:
     notes = os.open(task["notes"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    ledger = open_ledger(task["location"], dataset=task["dataset"], fingerprint=FINGERPRINT, terms=terms())
+    ledger = begun(task["location"], dataset=task["dataset"])
     log = Path(task["location"] + "-wal")
     try:
         for _ in range(task["share"]):
-            entry = commit(ledger, secrets.token_hex(8), flips=3)
+            entry = commit(ledger, secrets.token_hex(8), charge=3)
             length = log.stat().st_size if log.exists() else 0
             os.write(notes, f"{entry.seq} {entry.hash} {length}\n".encode())
     except BudgetExhausted:

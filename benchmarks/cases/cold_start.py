@@ -86,7 +86,7 @@ def first_answers(found: Found, n: int, scratch: Path) -> None:
 
 
 def ingest(found: Found, n: int, scratch: Path) -> None:
-    """Rows ingested a second, beside Polars reading the same file into memory."""
+    """Rows ingested per second, next to Polars reading the same file into memory."""
     path = scratch / "ingest.parquet"
     shutil.copy(flights.parquet(scratch, n), path)
     read, read_peak = alone(f"import polars as pl\npl.read_parquet({str(path)!r}).rechunk()")

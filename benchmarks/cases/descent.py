@@ -1,4 +1,4 @@
-"""What does it take to fit a model with a small population loss, beside everyone else who fits one?
+"""What does it take to fit a model with a small population loss, compared with everyone else who fits one?
 
 Hypothesis: on 10^6 rows, holdfast's descent reaches an excess population loss below 0.02 having read fewer rows than
 one pass for every few steps, with far fewer gradient evaluations than descent on noisy full gradients needs for the
@@ -31,9 +31,9 @@ import sys, time, warnings
 warnings.simplefilter("ignore")
 import numpy as np
 from diffprivlib.models import LogisticRegression
-told = np.load(sys.argv[1])
+data = np.load(sys.argv[1])
 begin = time.perf_counter()
-model = LogisticRegression(epsilon=1.0, data_norm=told["x"].shape[1] ** 0.5, max_iter=200).fit(told["x"], told["y"])
+model = LogisticRegression(epsilon=1.0, data_norm=data["x"].shape[1] ** 0.5, max_iter=200).fit(data["x"], data["y"])
 print(time.perf_counter() - begin, *model.coef_[0], *model.intercept_)
 """
 
@@ -134,7 +134,7 @@ def run(small: bool, scratch: Path) -> Found:
             "promise for the population",
         ],
     )
-    table.rows = [[("not told" if cell == "nan" else cell) for cell in row] for row in rows]
+    table.rows = [[("unknown" if cell == "nan" else cell) for cell in row] for row in rows]
     found.tables.append(table)
     found.raw = dict(reached)
     arrived = reached[full]["excess"] <= target

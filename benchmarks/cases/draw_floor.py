@@ -18,6 +18,8 @@ import numpy as np
 import polars as pl
 from benchmarks.measure import Found, Table, alternate, main, medians, rounded, shown
 
+from holdfast.guarantees.statistic import OneShare, Statistic
+from holdfast.queries.query import Query
 from holdfast.randomness import Randomness
 from holdfast.rows.open import open_rows
 from holdfast.rows.source import RowSource
@@ -25,10 +27,11 @@ from holdfast.rows.source import RowSource
 DRAWS = 12_000
 
 
-class Above:
+class Above(Query):
     """The share of rows with x > 0.5, compared in numpy."""
 
-    kind, outcomes, columns, bounds, text, identity = "share", 2, ("x",), (0.0, 1.0), "x > 0.5", "x > 0.5"
+    statistic: Statistic = OneShare()
+    columns, text = ("x",), "x > 0.5"
 
     def evaluate(self, rows: pl.DataFrame) -> np.ndarray:
         return rows.get_column("x").to_numpy() > 0.5

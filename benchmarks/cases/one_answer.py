@@ -1,4 +1,4 @@
-"""What does one answer cost, beside touching its rows at all and beside reading every row?
+"""What does one answer cost, compared with touching its rows at all and with reading every row?
 
 Hypothesis: a share from 12,000 rows costs at most twice the floor (draw the row numbers, take, average), from 100,000
 rows at most 1.5 times; on 10^8 rows it is at least 70 times faster than the fastest exact scan and 1,000 times faster
@@ -6,7 +6,7 @@ than OpenDP; and its cost does not grow with the table.
 
 Refuted if a ratio below misses its goal. "New text" parses and compiles a text never seen before; "known text" was
 looked at with `price` before it is asked, so that it is parsed but not in the ledger. The floor draws with the same
-generator, and allocates what it takes. Beside scans, holdfast asks in bursts, as a session does, on whose rows nobody
+generator, and allocates what it takes. Next to scans, holdfast asks in bursts, as a session does, on whose rows nobody
 scans in between: ratios are for the answers from the eleventh on. The first ten find the caches filled with the rows of
 a scan, and are shown apart. (In bursts of 40 instead of 100, ratios at 10^8 rows are lower: 67 to the fastest exact
 scan in two runs, which is how this was found to matter.) DuckDB's samples and every scan answer one question about the
@@ -26,7 +26,7 @@ import numpy as np
 import polars as pl
 from benchmarks import diffpriv, flights
 from benchmarks.measure import Found, Table, Times, alternate, main, medians, rounded, shown
-from benchmarks.unkept import Unkept
+from benchmarks.without_location import WithoutLocation
 
 import holdfast as hf
 from holdfast.randomness import Randomness
@@ -45,7 +45,7 @@ class Asking:
     """One session, and questions that no ledger has an answer to yet."""
 
     def __init__(self, source: Any, known: int = KNOWN) -> None:
-        self.session = hf.Session(Unkept(source), queries=QUERIES)
+        self.session = hf.Session(WithoutLocation(source), queries=QUERIES)
         self._numbers: Iterator[int] = count(1)
         self._known = [f"delay > {14 + number / 1e6:.6f}" for number in range(known)]
         for text in self._known:
@@ -65,7 +65,7 @@ class Asking:
 
 
 def overhead(found: Found, n: int, frame: pl.DataFrame, asking: Asking, repeats: int) -> None:
-    """Holdfast beside its floor."""
+    """Holdfast and its floor."""
     rng = Randomness().generator()
     delay, distance = frame["delay"].to_numpy(), frame["distance"].to_numpy()
     carrier = frame["carrier"].to_physical().to_numpy()
@@ -113,7 +113,7 @@ def overhead(found: Found, n: int, frame: pl.DataFrame, asking: Asking, repeats:
 
 
 def scans(found: Found, n: int, frame: pl.DataFrame, path: Path, source: Any, repeats: int, largest: bool) -> None:
-    """Holdfast beside everyone who reads the table; a budget of its own for every question."""
+    """Holdfast and everyone who reads the table; a budget of its own for every question."""
     asking = Asking(source)
     delay, distance = frame["delay"].to_numpy(), frame["distance"].to_numpy()
     carrier = frame["carrier"].to_physical().to_numpy()
@@ -128,14 +128,14 @@ def scans(found: Found, n: int, frame: pl.DataFrame, path: Path, source: Any, re
     def sampled(columns: str, how: str) -> str:
         return f"(SELECT {columns} FROM flights USING SAMPLE {how})"
 
-    asked: Times = {name: [] for name in ("after a scan", "settled")}
+    asked: Times = {name: [] for name in ("after a scan", "warm")}
 
     def burst(question: str, ask: Callable[[int], Any]) -> Callable[[], object]:
         def asking_on() -> None:
             for number in range(BURSTS[question]):
                 begin = perf_counter()
                 ask(FEW)
-                asked["after a scan" if number < COLD else "settled"].append(perf_counter() - begin)
+                asked["after a scan" if number < COLD else "warm"].append(perf_counter() - begin)
 
         return asking_on
 
@@ -175,18 +175,18 @@ def scans(found: Found, n: int, frame: pl.DataFrame, path: Path, source: Any, re
             "OpenDP": lambda: dp.histogram(carrier.astype(np.int32)),
         },
     }
-    table = Table(f"One answer beside a scan, n = {n:,}", ["contender", "rows read", "share", "group", "histogram"])
+    table = Table(f"One answer next to a scan, n = {n:,}", ["contender", "rows read", "share", "group", "histogram"])
     columns: dict[str, Times] = {}
     with diffpriv.Timer(delay, distance, carrier) as timer:
         for question, contenders in every.items():
             if timer.ready:
                 contenders["diffprivlib"] = partial(timer, question)
             times = alternate(contenders, repeats, warm=1, most_seconds=20.0)
-            times |= {"holdfast": asked["settled"][BURSTS[question] - COLD :], AFTER: asked["after a scan"][COLD:]}
+            times |= {"holdfast": asked["warm"][BURSTS[question] - COLD :], AFTER: asked["after a scan"][COLD:]}
             for each in asked:
                 asked[each] = []
             if "diffprivlib" in times:
-                times["diffprivlib"] = timer.told[question][1:]  # its own clock: the pipe is not its fault
+                times["diffprivlib"] = timer.seconds[question][1:]  # its own clock: the pipe is not its fault
             found.raw[f"{question}, n = {n:,}"] = rounded(times)
             columns[question] = times
     database.close()

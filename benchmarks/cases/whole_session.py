@@ -21,7 +21,7 @@ import polars as pl
 from benchmarks import flights
 from benchmarks.cases.one_answer import OpenDP
 from benchmarks.measure import Found, Table, main, shown
-from benchmarks.unkept import Unkept
+from benchmarks.without_location import WithoutLocation
 
 import holdfast as hf
 from holdfast.lab.attack import attack
@@ -38,7 +38,7 @@ def population(threshold: float) -> float:
     return exp(-(threshold + 10) / 20)
 
 
-def interview(ask: Ask, count: int, most_seconds: float) -> dict[str, Any]:
+def adaptive_session(ask: Ask, count: int, most_seconds: float) -> dict[str, Any]:
     """Ask, each question chosen after the last answer; return what it took and how wrong it was."""
     threshold, worst, missed, waits = 15.0, 0.0, 0, []
     for step in range(1, count + 1):
@@ -56,9 +56,9 @@ def interview(ask: Ask, count: int, most_seconds: float) -> dict[str, Any]:
 def contenders(n: int, queries: int, path: Path, frame: pl.DataFrame) -> dict[str, Ask]:
     """Return everyone who answers, by name."""
     source = hf.open(path, progress=False)
-    sampled = hf.Session(Unkept(source), queries=queries)
-    planned = hf.Session(Unkept(source), queries=queries)
-    split = hf.Session(Unkept(source), queries=queries, guarantee="split")
+    sampled = hf.Session(WithoutLocation(source), queries=queries)
+    planned = hf.Session(WithoutLocation(source), queries=queries)
+    split = hf.Session(WithoutLocation(source), queries=queries, guarantee="split")
     database = duckdb.connect(str(path.with_suffix(".duckdb")))
     database.execute(f"CREATE TABLE IF NOT EXISTS flights AS SELECT * FROM '{path}'")
     delay, rng = frame["delay"].to_numpy(), Randomness().generator()
@@ -74,7 +74,7 @@ def contenders(n: int, queries: int, path: Path, frame: pl.DataFrame) -> dict[st
 
     def thresholdout(threshold: float) -> tuple[float, float]:
         query = build_mean(f"delay > {threshold:.9f}", source.schema)
-        return holdout.release(query, source, rng).answer, nothing
+        return holdout.release(query, source, rng).values[0], nothing
 
     def duck(threshold: float) -> tuple[float, float]:
         asked = database.execute(f"SELECT avg((delay > {threshold:.9f})::INT) FROM flights").fetchone()
@@ -113,23 +113,23 @@ def run(small: bool, scratch: Path) -> Found:
             if "split" not in name:
                 ask(50.0 + warm)
         patience = 2.0 if small else {"holdfast, 12,000 rows each": 60.0}.get(name, 8.0)
-        told = interview(ask, queries - 30 if "holdfast" in name else queries, patience)
-        seconds[name] = told["seconds"] / told["asked"] * queries
-        scaled = "" if told["asked"] >= queries - 30 else ", scaled"
+        result = adaptive_session(ask, queries - 30 if "holdfast" in name else queries, patience)
+        seconds[name] = result["seconds"] / result["asked"] * queries
+        scaled = "" if result["asked"] >= queries - 30 else ", scaled"
         promises = name.startswith(("holdfast", "split"))
         table.rows.append(
             [
                 name,
-                f"{told['asked']:,}{scaled}",
+                f"{result['asked']:,}{scaled}",
                 shown(seconds[name]),
-                shown(told["seconds"] / told["asked"]),
+                shown(result["seconds"] / result["asked"]),
                 f"{read.get(name, n) * queries:,}",
-                f"{told['worst']:.4f}" + (f" of {told['asked']:,}" if scaled else ""),
-                str(told["missed"]) if promises else "none given",
+                f"{result['worst']:.4f}" + (f" of {result['asked']:,}" if scaled else ""),
+                str(result["missed"]) if promises else "none given",
             ]
         )
-        told["waits"] = [float(f"{wait:.3g}") for wait in told["waits"][:: max(1, told["asked"] // 500)]]
-        found.raw[name] = told
+        result["waits"] = [float(f"{wait:.3g}") for wait in result["waits"][:: max(1, result["asked"] // 500)]]
+        found.raw[name] = result
     found.tables.append(table)
     first = "holdfast, 12,000 rows each"
     for name, total in seconds.items():
@@ -139,7 +139,7 @@ def run(small: bool, scratch: Path) -> Found:
         found.ratio("seconds for 10,000 questions at n = 10^7 / 5", seconds[first] / 5, goal=1.0)
     found.notes.append(
         f"The plan for {queries:,} questions reads {plan.rows_per_query:,} rows each and promises"
-        f" ±{plan.accuracy:.4f}; 12,000 rows each buys wider intervals sooner."
+        f" ±{plan.margin:.4f}; 12,000 rows each buys wider intervals sooner."
         f" OpenDP's noise has scale {queries / n:.2g}, so the worst of {queries:,} answers is off by about"
         f" {queries / n * log(queries):.2g}."
     )

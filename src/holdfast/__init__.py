@@ -10,26 +10,27 @@ The public names and their homes are listed once, in `__init__.pyi`; they are lo
 
 import ast as _ast
 from importlib import import_module as _import_module
-from importlib.metadata import version as _version
-from importlib.resources import files as _files
+from pathlib import Path as _Path
 
-__version__ = _version("holdfast")
-
-_HOMES: dict[str, tuple[str, str]] = {
-    alias.asname or alias.name: (node.module, alias.name)
-    for node in _ast.parse(_files("holdfast").joinpath("__init__.pyi").read_text(encoding="utf-8")).body
-    if isinstance(node, _ast.ImportFrom) and node.module is not None
-    for alias in node.names
-}
+_HOMES: dict[str, tuple[str, str]] = {}
+for _node in _ast.parse(_Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")).body:
+    if isinstance(_node, _ast.ImportFrom):
+        _HOMES |= {_alias.asname or _alias.name: (_node.module or "", _alias.name) for _alias in _node.names}
+    elif isinstance(_node, _ast.Assign):  # a public name that differs from the one at home
+        _HOMES[_ast.unparse(_node.targets[0])] = _HOMES.pop(_ast.unparse(_node.value))
 # `open` is there as holdfast.open; a star import must not replace the builtin.
 __all__ = ["__version__", *sorted(set(_HOMES) - {"open"})]
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
+    if name == "__version__":
+        value: object = _import_module("importlib.metadata").version("holdfast")
+    elif name in _HOMES:
+        module, original = _HOMES[name]
+        home = _import_module(module)
+        value = getattr(home, original) if hasattr(home, original) else _import_module(f"{module}.{original}")
+    else:
         raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
-    module, original = _HOMES[name]
-    value: object = getattr(_import_module(module), original)
     globals()[name] = value
     return value
 

@@ -36,7 +36,7 @@ from holdfast.questions.minimize import MinimumAnswer as MinimumAnswer
 from holdfast.questions.price import Budget as Budget
 from holdfast.questions.price import Price as Price
 from holdfast.questions.question import Kind as Kind
-from holdfast.rows.open import open_rows as open
+from holdfast.rows.open import open_rows as _open_rows
 from holdfast.rows.source import RowSource as RowSource
 from holdfast.schema import Schema as Schema
 from holdfast.service.client import AsyncRemoteSession as AsyncRemoteSession
@@ -46,3 +46,4 @@ from holdfast.service.client import connect_async as connect_async
 from holdfast.session import Session as Session
 
 __version__: str
+open = _open_rows

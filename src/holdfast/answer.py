@@ -39,6 +39,13 @@ class Estimate:
         """Return value, low and high."""
         return {"value": self.value, "low": self.low, "high": self.high}
 
+    def rounded(self) -> tuple[str, str, str]:
+        """Return value, low and high as text, with as many decimals as the interval deserves, ends outwards."""
+        width, digits = self.high - self.low, 4
+        while digits > 0 and width > 10.0 ** (2 - digits) * 5:
+            digits -= 1
+        return write_estimate(self, digits)
+
 
 @dataclass(frozen=True)
 class Record:
@@ -223,10 +230,7 @@ class Answer(AnyAnswer):
 
     def rounded(self) -> tuple[str, str, str]:
         """Return value, low and high as text, with as many decimals as the interval deserves, ends outwards."""
-        width, digits = self.high - self.low, 4
-        while digits > 0 and width > 10.0 ** (2 - digits) * 5:
-            digits -= 1
-        return write_estimate(self, digits)
+        return Estimate(self.value, self.low, self.high).rounded()
 
     def __repr__(self) -> str:
         value, low, high = self.rounded()

@@ -3,7 +3,7 @@
     1 check      against the schema alone; nothing is read                          queries, questions
     2 price      by the guarantee that stands                                       guarantees
     3 find       asked before? the stored answer, free                              ledger
-    4 reserve    too dear? refused, before any row is read                          ledger
+    4 reserve    more than is left? refused, before any row is read                 ledger
     5 draw       rows are drawn, and tallied where they live                        rows, mechanisms
     6 certify    what was released becomes an interval for the population           guarantees
     7 commit     answer and cost together, durably; then it is shown                ledger
@@ -11,6 +11,7 @@
 Whoever asks, from Python, the command line, over HTTP or as an agent, asks through `Session`.
 """
 
+import json
 import warnings
 from collections.abc import Mapping
 from copy import copy
@@ -37,7 +38,7 @@ from holdfast.questions.mean import MEAN
 from holdfast.questions.minimize import MINIMIZE
 from holdfast.questions.price import Budget, Price, require_affordable
 from holdfast.questions.quantile import QUANTILE
-from holdfast.questions.question import Context, Drawing, Kind, Question, encode
+from holdfast.questions.question import Context, Drawing, Kind, Question
 from holdfast.questions.verbs import verb
 from holdfast.randomness import Randomness
 from holdfast.rows.memory import memory_rows
@@ -89,7 +90,7 @@ class Session:
         self._randomness = Randomness(seed)
         self._rows: RowSource = open_rows(data)
         self._ledger: Ledger = open_ledger(
-            _beside(self._rows) if ledger is None else ledger,
+            ledger_beside(self._rows) if ledger is None else ledger,
             dataset=self._rows.name,
             fingerprint=self._rows.fingerprint,
             reproducible=self._randomness.reproducible,
@@ -210,13 +211,13 @@ class Session:
         if not isinstance(key, str):
             raise InvalidArgument(f"idempotency_key must be text; got {type(key).__name__}.", name="idempotency_key")
         retried = [key, self._analyst, question.kind, question.text, question.cost.charge]
-        return replace(question, identity=encode({"idempotency": retried}))
+        return replace(question, identity=json.dumps({"idempotency": retried}))  # in ASCII: a key may be any text
 
     # -- looking before paying ----------------------------------------------------------------------------------
 
     def price(self, query: QueryLike | Loss | LinearLoss, kind: str = MEAN.name, **options: object) -> Price:
         """Say what a question would cost, parameters as for `ask`; reads nothing, spends nothing."""
-        return self.price_of(kind_named(kind).question(self._context, query, **options))
+        return self.price_of(kind_named(kind).question(self._current(), query, **options))
 
     def price_of(self, question: Question) -> Price:
         """Say what a prepared question would cost."""
@@ -225,7 +226,7 @@ class Session:
 
     def dry_run(self, query: QueryLike | Loss | LinearLoss, kind: str = MEAN.name, **options: object) -> AnyAnswer:
         """Answer from made-up rows, parameters as for `ask`: the same checks and shape, nothing read or spent."""
-        question = kind_named(kind).question(self._context, query, **options)
+        question = kind_named(kind).question(self._current(), query, **options)
         terms = self.plan.terms
         require_affordable(question, terms, NOTHING_SPENT)  # what could never be asked
         rng = self._randomness.generator()
@@ -347,7 +348,7 @@ class Session:
             )
 
 
-def _beside(rows: RowSource) -> Path | None:
+def ledger_beside(rows: RowSource) -> Path | None:
     """Return where the ledger of data on disk lies; None for data in memory."""
     if rows.location is None:
         return None

@@ -14,6 +14,7 @@ from holdfast.errors import (
     BudgetExhausted,
     InvalidArgument,
     LedgerDamaged,
+    LedgerUnavailable,
     PlanConflict,
     RowSourceError,
     UnknownName,
@@ -29,7 +30,7 @@ from holdfast.ledger import (
     exists,
     open_ledger,
 )
-from ledger_writer import ANSWER, FINGERPRINT, QUESTION, commit, terms
+from ledger_writer import ANSWER, FINGERPRINT, QUESTION, begun, commit, terms
 
 Open = Callable[..., Ledger]
 LASTING = ["file", "sqlite", "postgres"]
@@ -46,8 +47,8 @@ def opener(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> tuple[s
     dataset = f"trial-{uuid.uuid4().hex}"
 
     def open_it(plan: dict[str, Any] | None = None, **more: Any) -> Ledger:
-        values = {"dataset": dataset, "fingerprint": FINGERPRINT, "terms": plan} | more
-        return open_ledger(location, **values)
+        values = {"dataset": dataset, "fingerprint": FINGERPRINT} | more
+        return open_ledger(location, **values) if plan is None else begun(location, plan, **values)
 
     return location, dataset, open_it
 
@@ -63,7 +64,7 @@ def lasting(request, tmp_path):
 
 
 def test_a_new_ledger_is_empty(opened):
-    with opened(terms(flips=10, intervals=4)) as ledger:
+    with opened(terms(charge=10, intervals=4)) as ledger:
         assert ledger.spent == Spent(0, 0, 0)
         assert ledger.left == ledger.caps == Cost(10, 4)
         assert ledger.head.seq == 0
@@ -74,7 +75,7 @@ def test_a_new_ledger_is_empty(opened):
 
 def test_an_answer_is_kept_and_charged(opened):
     with opened(terms()) as ledger:
-        entry = commit(ledger, "k1", flips=7, analyst="ann")
+        entry = commit(ledger, "k1", charge=7, analyst="ann")
         assert (entry.seq, entry.key, entry.analyst, entry.cost) == (1, "k1", "ann", Cost(7, 1))
         assert (entry.question, entry.answer, entry.rows_read) == (QUESTION, ANSWER, 1_000)
         assert entry.time.endswith("+00:00")
@@ -86,8 +87,8 @@ def test_an_answer_is_kept_and_charged(opened):
 
 def test_the_same_question_is_answered_once(opened):
     with opened(terms()) as ledger:
-        first = commit(ledger, "k1", flips=7)
-        again = commit(ledger, "k1", flips=7, answer={"value": 0.9})
+        first = commit(ledger, "k1", charge=7)
+        again = commit(ledger, "k1", charge=7, answer={"value": 0.9})
         assert again == first
         assert ledger.spent == Spent(7, 1, 1)
 
@@ -106,13 +107,13 @@ def test_an_unknown_key_is_not_found(opened):
 @pytest.mark.parametrize(
     ("caps", "cost", "unit", "fields"),
     [
-        ((10, 100), Cost(4, 1), "flips", {"cost": 4, "left": 3, "total": 10}),
+        ((10, 100), Cost(4, 1), "charge", {"cost": 4, "left": 3, "total": 10}),
         ((100, 1), Cost(1, 1), "answers", {"cost": 1, "left": 0, "total": 1}),
     ],
 )
 def test_what_does_not_fit_is_refused_and_writes_nothing(opened, caps, cost, unit, fields):
     with opened(terms(*caps)) as ledger:
-        commit(ledger, "k1", flips=7)
+        commit(ledger, "k1", charge=7)
         head = ledger.head
         for attempt in (lambda: ledger.require(cost), lambda: commit(ledger, "k2", cost=cost)):
             with pytest.raises(BudgetExhausted) as refused:
@@ -123,24 +124,24 @@ def test_what_does_not_fit_is_refused_and_writes_nothing(opened, caps, cost, uni
         assert commit(ledger, "k1", cost=cost).seq == 1  # what was asked stays free
 
 
-def test_a_budget_can_be_spent_to_the_last_flip(opened):
-    with opened(terms(flips=10)) as ledger:
-        commit(ledger, "k1", flips=7)
+def test_a_budget_can_be_spent_to_the_last_unit(opened):
+    with opened(terms(charge=10)) as ledger:
+        commit(ledger, "k1", charge=7)
         ledger.require(Cost(3, 1))
-        commit(ledger, "k2", flips=3)
-        assert ledger.left.flips == 0
-        commit(ledger, "k3", flips=0)
+        commit(ledger, "k2", charge=3)
+        assert ledger.left.charge == 0
+        commit(ledger, "k3", charge=0)
 
 
-def test_expected_flips_must_be_the_ones_spent(opened):
+def test_an_expected_charge_must_be_the_one_spent(opened):
     with opened(terms()) as ledger:
-        commit(ledger, "k1", flips=7, expected_flips=0)
+        commit(ledger, "k1", charge=7, expected_charge=0)
         with pytest.raises(BudgetMoved) as moved:
-            commit(ledger, "k2", flips=7, expected_flips=0)
+            commit(ledger, "k2", charge=7, expected_charge=0)
         assert moved.value.spent == Spent(7, 1, 1)
         assert ledger.find("k2") is None
-        assert commit(ledger, "k1", expected_flips=0).seq == 1  # already there: nothing left to retry
-        assert commit(ledger, "k2", expected_flips=7).seq == 2
+        assert commit(ledger, "k1", expected_charge=0).seq == 1  # already there: nothing left to retry
+        assert commit(ledger, "k2", expected_charge=7).seq == 2
 
 
 @pytest.mark.parametrize(
@@ -182,7 +183,7 @@ def test_a_key_may_be_long(opened):
 
 
 def test_entries_come_in_order_and_in_part(opened, monkeypatch):
-    monkeypatch.setattr("holdfast.ledger.ledger.PIECE", 3)
+    monkeypatch.setattr("holdfast.ledger.ledger.READ_CHUNK", 3)
     with opened(terms()) as ledger:
         written = [commit(ledger, f"k{i}") for i in range(10)]
         assert list(ledger.entries()) == written
@@ -233,7 +234,7 @@ def test_a_published_head_must_be_in_the_chain(opened):
 
 def test_threads_share_one_ledger(opened):
     cap, failures = 60, []
-    with opened(terms(flips=cap)) as ledger:
+    with opened(terms(charge=cap)) as ledger:
 
         def spend(name: int) -> None:
             try:
@@ -269,12 +270,85 @@ def test_one_question_from_many_threads_is_charged_once(opened):
         assert ledger.spent.answers == 1
 
 
-def test_refused_terms(opened):
-    for caps in (None, {"flips": 3}, {"flips": 3, "intervals": -1}, {"flips": 2**63, "intervals": 1}):
+@pytest.mark.parametrize(
+    "refused",
+    [
+        None,
+        {},
+        {"caps": None},
+        {"caps": {"charge": 3}},
+        {"caps": {"flips": 3, "intervals": 3}},
+        {"caps": {"charge": 3, "intervals": -1}},
+        {"caps": {"charge": 2**63, "intervals": 1}},
+        {"caps": {"charge": 3, "intervals": 1}, "plan": float("nan")},
+    ],
+)
+def test_refused_terms_begin_nothing(opened, refused):
+    with opened() as ledger:
         with pytest.raises(InvalidArgument):
-            opened({"caps": caps})
-    with pytest.raises(UnknownName, match="No ledger of"):
-        opened(None)
+            ledger.begin(refused)
+        assert not ledger.begun
+        assert ledger.begin(terms())
+
+
+def test_opening_decides_nothing(opened):
+    with opened() as ledger:
+        assert not ledger.begun
+        assert ledger.terms is None
+        assert ledger.spent == Spent(0, 0, 0)
+        assert ledger.find("k1") is None
+        assert list(ledger.entries()) == []
+        assert ledger.fingerprint == FINGERPRINT
+        for missing in (
+            lambda: ledger.head,
+            lambda: ledger.caps,
+            lambda: ledger.left,
+            lambda: ledger.receipt(0),
+            ledger.verify,
+        ):
+            with pytest.raises(UnknownName, match=r"No ledger of .* yet"):
+                missing()
+        for mistake in (lambda: ledger.require(Cost(1, 1)), lambda: commit(ledger, "k1")):
+            with pytest.raises(InvalidArgument, match="has not begun"):
+                mistake()
+        assert ledger.begin(terms(charge=10))
+        assert (ledger.begun, ledger.terms, ledger.head.seq) == (True, terms(charge=10), 0)
+        assert not ledger.begin(terms(charge=99))
+        assert ledger.caps.charge == 10
+        commit(ledger, "k1")
+
+
+def test_an_entry_says_what_was_spent_before_it(opened):
+    with opened(terms()) as ledger:
+        written = [commit(ledger, f"k{i}", cost=Cost(i, 2)) for i in range(5)]
+        assert [entry.before for entry in written] == [Cost(0, 0), Cost(0, 2), Cost(1, 4), Cost(3, 6), Cost(6, 8)]
+        assert list(ledger.entries()) == written
+        assert ledger.find("k4") == written[4]
+
+
+def test_a_closed_ledger_refuses_and_may_be_closed_again(opened):
+    unbegun = opened()
+    unbegun.close()
+    assert not unbegun.begun
+    with pytest.raises(LedgerUnavailable, match="is closed; open a new"):
+        unbegun.begin(terms())
+    ledger = opened(terms())
+    commit(ledger, "k1")
+    ledger.close()
+    for use in (
+        lambda: ledger.find("k1"),
+        lambda: ledger.require(Cost(1, 1)),
+        lambda: commit(ledger, "k2"),
+        lambda: ledger.begin(terms()),
+        lambda: ledger.spent,
+        lambda: ledger.head,
+        ledger.entries,
+        ledger.verify,
+    ):
+        with pytest.raises(LedgerUnavailable, match="is closed; open a new"):
+            use()
+    assert ledger.terms == terms()
+    ledger.close()
 
 
 def test_a_seeded_ledger_says_so(opened):
@@ -284,34 +358,67 @@ def test_a_seeded_ledger_says_so(opened):
 def test_a_ledger_lasts(lasting):
     location, dataset, opened = lasting
     assert not exists(location, dataset)
-    with opened(terms(flips=10)) as ledger:
-        entry = commit(ledger, "k1", flips=7)
+    with opened(terms(charge=10)) as ledger:
+        entry = commit(ledger, "k1", charge=7)
     assert exists(location, dataset)
     with opened() as ledger:
         assert ledger.find("k1") == entry
         assert ledger.spent == Spent(7, 1, 1)
-        assert ledger.terms == terms(flips=10)
+        assert ledger.terms == terms(charge=10)
         assert ledger.dataset == dataset
-    with opened(terms(flips=10)) as ledger:
+    with opened(terms(charge=10)) as ledger:
         assert ledger.head == Head(1, entry.hash)
 
 
-def test_a_closed_ledger_opens_itself_again(lasting):
-    ledger = lasting[2](terms())
-    ledger.close()
-    commit(ledger, "k1")
-    ledger.close()
-    assert ledger.spent.answers == 1
-    ledger.close()
+def test_opening_creates_nothing(lasting, tmp_path):
+    location, dataset, opened = lasting
+    with opened() as ledger:
+        assert (ledger.begun, ledger.spent.answers, ledger.find("k1")) == (False, 0, None)
+        assert not exists(location, dataset)
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_another_plan_is_refused(lasting):
+def test_a_ledger_that_somebody_else_begins_is_noticed(lasting):
     opened = lasting[2]
-    opened(terms(flips=10)).close()
-    with pytest.raises(PlanConflict, match="stands by another plan: caps is") as refused:
-        opened(terms(flips=11))
-    assert refused.value.fields == {"standing": terms(flips=10), "asked": terms(flips=11)}
-    opened().close()
+    looks = [
+        lambda ledger: ledger.begun,
+        lambda ledger: ledger.terms == terms(charge=10),
+        lambda ledger: ledger.spent == Spent(7, 1, 1),
+        lambda ledger: ledger.find("k1").cost.charge == 7,
+        lambda ledger: len(list(ledger.entries())) == 1,
+        lambda ledger: ledger.head.seq == 1,
+        lambda ledger: ledger.require(Cost(3, 1)) is None,
+        lambda ledger: commit(ledger, "k1").seq == 1,
+    ]
+    waiting = [opened() for _ in looks]
+    assert not any(ledger.begun for ledger in waiting)
+    with opened(terms(charge=10)) as ledger:
+        commit(ledger, "k1", charge=7)
+    for look, early in zip(looks, waiting, strict=True):
+        assert look(early)
+        early.close()
+
+
+def test_who_begins_second_gets_the_terms_that_stand(lasting):
+    opened = lasting[2]
+    with opened() as one, opened() as two:
+        assert one.begin(terms(charge=10))
+        assert not two.begin(terms(charge=11))
+        assert two.terms == terms(charge=10)
+        assert two.caps.charge == 10
+        assert two.head == one.head
+
+
+def test_what_somebody_else_begins_is_checked_like_a_ledger_that_was_there(lasting):
+    opened = lasting[2]
+    with opened() as one, opened(fingerprint="other") as two, opened(reproducible=True) as three:
+        assert one.begin(terms())
+        with pytest.raises(RowSourceError, match="belongs to other data"):
+            two.begin(terms())
+        with pytest.raises(RowSourceError, match="belongs to other data"):
+            two.find("k1")
+        with pytest.raises(PlanConflict, match="seed"):
+            three.begin(terms())
 
 
 def test_a_seed_may_not_join_an_unpredictable_ledger(lasting):
@@ -341,12 +448,13 @@ def test_two_objects_on_one_ledger_see_each_other(lasting):
 
 
 def test_many_may_begin_the_same_ledger_at_once(lasting):
-    opened, heads = lasting[2], []
+    opened, heads, first = lasting[2], [], []
     start = threading.Barrier(6)
 
     def begin() -> None:
-        start.wait()
-        with opened(terms()) as ledger:
+        with opened() as ledger:
+            start.wait()
+            first.append(ledger.begin(terms()))
             heads.append(ledger.head)
 
     threads = [threading.Thread(target=begin) for _ in range(6)]
@@ -356,17 +464,18 @@ def test_many_may_begin_the_same_ledger_at_once(lasting):
         thread.join()
     assert len(heads) == 6
     assert len(set(heads)) == 1
+    assert first.count(True) == 1
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_a_database_keeps_many_datasets_apart(kind, request, tmp_path):
     opened = opener(kind, request, tmp_path)[2]
     names = [uuid.uuid4().hex, uuid.uuid4().hex]
-    with opened(terms(flips=5), dataset=names[0]) as one, opened(terms(flips=9), dataset=names[1]) as two:
-        commit(one, "k1", flips=5)
+    with opened(terms(charge=5), dataset=names[0]) as one, opened(terms(charge=9), dataset=names[1]) as two:
+        commit(one, "k1", charge=5)
         assert two.spent == Spent(0, 0, 0)
         assert two.find("k1") is None
-        commit(two, "k1", flips=2)
-        assert (one.left.flips, two.left.flips) == (0, 7)
+        commit(two, "k1", charge=2)
+        assert (one.left.charge, two.left.charge) == (0, 7)
         one.verify()
         two.verify()

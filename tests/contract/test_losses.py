@@ -99,9 +99,9 @@ def test_everything_stays_in_its_range(loss, domain):
         assert (raw >= ranges.lows[:, None] - LOOSE).all()
         assert (raw <= ranges.highs[:, None] + LOOSE).all()
         assert np.linalg.norm(raw, axis=0).max() <= ranges.lipschitz + LOOSE
-        said = LossAt(objective, point).evaluate(batch)
-        assert said.min() >= 0
-        assert said.max() <= 1
+        shares = LossAt(objective, point).evaluate(batch)
+        assert shares.min() >= 0
+        assert shares.max() <= 1
 
 
 def test_a_row_with_something_missing_says_nothing(loss, domain):
@@ -109,9 +109,9 @@ def test_a_row_with_something_missing_says_nothing(loss, domain):
     batch = rows(3).with_columns(pl.Series("a", [None, float("nan"), float("inf")]))
     point = points(domain)[0]
     assert (objective.values(batch, point)[:2] == 0).all()
-    said = objective.coordinates(batch, point, np.zeros(3, dtype=np.int64))
-    assert (said[:2] == 0).all()
-    assert np.isfinite(said).all()  # infinity is clipped to the declared bounds
+    slopes = objective.coordinates(batch, point, np.zeros(3, dtype=np.int64))
+    assert (slopes[:2] == 0).all()
+    assert np.isfinite(slopes).all()  # infinity is clipped to the declared bounds
 
 
 def test_identity_names_exactly_the_loss(loss, domain):

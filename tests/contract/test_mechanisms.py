@@ -1,27 +1,34 @@
-"""What every mechanism owes: a price before any row is read, the rows it says it reads, an answer in [0, 1]."""
+"""What every mechanism owes: the rows it announced before any was read, values in [0, 1], plain types."""
 
 from collections.abc import Callable
 from math import isfinite
+from typing import Any
 
 import numpy as np
 import pytest
 
 from counting_rows import CountingRows
-from holdfast.errors import BudgetExhausted, HoldfastError, InvalidArgument
-from holdfast.lab.baselines import CoinFromMean, FullGaussian, FullLaplace, Naive, Thresholdout
-from holdfast.mechanisms.base import Mechanism, intervals
+from holdfast.errors import BudgetExhausted, HoldfastError, InvalidArgument, PlanConflict
+from holdfast.guarantees.guarantee import Guarantee
+from holdfast.guarantees.release import ExactMeans, NoisyMeans, Release, Tally
+from holdfast.lab.baselines import CoinFromMean, FullGaussian, FullLaplace, Naive, Releaser, Thresholdout
+from holdfast.mechanisms import MECHANISMS as REGISTERED
 from holdfast.mechanisms.coins import Coins, bits
 from holdfast.mechanisms.fresh_rows import FreshRows
 from holdfast.mechanisms.laplace import Laplace
 from holdfast.queries.query import Query
+from holdfast.questions.question import mechanism_of
 from holdfast.rows.open import open_rows
+from planned import PAIRS, planned
 from toy_queries import Group, Histogram, Mean, Share
 
-MECHANISMS: dict[str, Callable[[], Mechanism]] = {
-    "coins": lambda: Coins(draws=7, flip_probability=0.05),
+OF_SESSIONS: dict[str, Callable[[], Any]] = {
+    "coins": lambda: Coins(draws=7, mass=0.05),
     "laplace": lambda: Laplace(draws=2, epsilon=0.5),
     "laplace with replacement": lambda: Laplace(draws=7, epsilon=0.5, replacement=True),
     "fresh rows": lambda: FreshRows(draws=2, key=11),
+}
+MECHANISMS: dict[str, Callable[[], Releaser]] = OF_SESSIONS | {
     "full laplace": lambda: FullLaplace(epsilon=0.5),
     "full gaussian": lambda: FullGaussian(sigma=0.2),
     "thresholdout": lambda: Thresholdout(threshold=0.1, sigma=0.05, budget=100, key=11),
@@ -51,93 +58,99 @@ def table(name: str) -> CountingRows:
     return CountingRows(open_rows(columns, name=name))
 
 
-@pytest.fixture(params=MECHANISMS)
-def mechanism(request: pytest.FixtureRequest) -> Mechanism:
-    return MECHANISMS[request.param]()
-
-
 @pytest.fixture(params=QUERIES)
 def query(request: pytest.FixtureRequest) -> Query:
     return QUERIES[request.param]
 
 
-@pytest.fixture(params=TABLES)
-def rows(request: pytest.FixtureRequest) -> CountingRows:
-    return table(request.param)
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_what_leaves_is_plain_and_within_range_whatever_the_rows_say(name, query, seed):
+    statistic = query.statistic
+    for rows in map(table, TABLES):
+        rng = np.random.default_rng(seed)
+        mechanism = MECHANISMS[name]()
+        for _ in range(3):
+            before = rows.rows_read
+            release = mechanism.release(query, rows, rng)
+            read = rows.rows_read - before
+            announced = mechanism.rows_read(statistic, mechanism.draws) if name in OF_SESSIONS else len(rows)
+            assert read == announced
+            check_release(release, query, 1 if name == "coin from mean" else len(statistic.reported) or 1)
+            assert type(release.draws) is int
 
 
-def test_the_price_is_known_before_any_row_is_read(mechanism, query, rows):
-    price = mechanism.price(query, len(rows))
-    assert rows.rows_read == rows.tallies == rows.samples == 0
-    assert price == mechanism.price(query, len(rows))
-    assert isinstance(price.flips, int)
-    assert price.flips >= 0
-    assert price.intervals == {"group": 2, "histogram": query.outcomes}.get(query.kind, 1) == intervals(query)
-    assert price.epsilon is None or price.epsilon > 0
+def check_release(release: Release, query: Query, values: int) -> None:
+    """Shares in [0, 1], and counts or means for every statistical query behind them."""
+    statistic = query.statistic
+    assert {type(value) for value in release.values} == {float}
+    assert all(0 <= value <= 1 for value in release.values)
+    assert len(release.values) == values
+    if isinstance(release, Tally):
+        assert {type(count) for count in release.counts} == {int}
+        assert len(release.counts) == statistic.outcomes
+        assert sum(release.counts) == release.draws
+        assert min(release.counts) >= 0
+    elif isinstance(release, NoisyMeans | ExactMeans):
+        assert {type(mean) for mean in release.means} == {float}
+        assert len(release.means) == statistic.intervals
+        assert all(isfinite(mean) for mean in release.means)
+    if isinstance(release, NoisyMeans):
+        assert release.scale > 0
+        assert release.grid >= 0
+    if isinstance(release, ExactMeans):
+        assert len(release.counts) == statistic.intervals
+        assert {type(count) for count in release.counts} <= {int, type(None)}
 
 
-def test_rows_read_are_the_rows_priced_and_the_rows_reported(mechanism, query, rows, seed):
-    price = mechanism.price(query, len(rows))
-    release = mechanism.release(query, rows, np.random.default_rng(seed))
-    assert release.rows_read == price.rows_read == rows.rows_read
-
-
-def test_answers_are_shares_whatever_the_rows_say(mechanism, query, rows, seed):
-    rng = np.random.default_rng(seed)
-    for _ in range(5):
-        release = mechanism.release(query, rows, rng)
-        assert 0 <= release.answer <= 1
-        assert all(isfinite(value) for value in release.values)
-        assert all(count >= 0 for count in release.counts)
-
-
-def test_what_leaves_has_plain_types(mechanism, query, rows, seed):
-    release = mechanism.release(query, rows, np.random.default_rng(seed))
-    assert type(release.answer) is float
-    assert type(release.rows_read) is int
-    assert {type(count) for count in release.counts} <= {int}
-    assert {type(value) for value in release.values} <= {float}
-
-
-def test_counts_or_values_are_there_for_every_statistic(mechanism, query, rows, seed):
-    release = mechanism.release(query, rows, np.random.default_rng(seed))
-    if isinstance(mechanism, Coins):
-        assert len(release.counts) == query.outcomes
-        assert sum(release.counts) == mechanism.draws
-        assert release.values == ()
-    elif isinstance(mechanism, CoinFromMean):
-        assert sorted(release.counts) == [0, 1]
+@pytest.mark.parametrize("pair", PAIRS, ids="-".join)
+def test_a_mechanism_takes_its_numbers_from_the_guarantee(pair):
+    standing: Guarantee = planned(*pair).standing.begin(77)
+    made = mechanism_of(standing).under(standing, 12, 5)
+    assert made.draws == 12
+    if isinstance(made, Coins):
+        assert made.mass == standing.coin_mass
+    elif isinstance(made, Laplace):
+        assert made.epsilon == standing.epsilon_for(12)
+        assert not made.replacement
     else:
-        assert len(release.values) == intervals(query)
+        assert (made.key, made.start) == (77, 5)
+
+
+def test_every_mechanism_of_a_session_keeps_this_contract():
+    assert set(REGISTERED.names()) == {name.replace(" ", "_") for name in OF_SESSIONS if "with" not in name}
+
+
+def test_fresh_rows_need_an_order():
+    for pair in PAIRS:
+        if pair[0] != "split":
+            with pytest.raises(PlanConflict, match="says nothing about fresh rows"):
+                FreshRows.under(planned(*pair).standing, 10, 0)
 
 
 @pytest.mark.parametrize("name", ["naive", "fresh rows"])
 def test_what_is_exact_is_exact(name, seed):
     rows = table("two rows")
-    for query, answer in [(Share(), 0.5), (Mean(), 0.5), (Group(), 0.0), (Histogram(), 0.5)]:
+    for query, value in [(Share(), 0.5), (Mean(), 0.5), (Group(), 0.0), (Histogram(), 0.5)]:
         release = MECHANISMS[name]().release(query, rows, np.random.default_rng(seed))
-        assert release.answer == answer
+        assert release.values[0] == value
     assert MECHANISMS[name]().release(Histogram(), rows, np.random.default_rng(seed)).values == (0.5, 0, 0, 0.5)
 
 
-@pytest.mark.parametrize("name", [name for name in MECHANISMS if name != "coin from mean"])
-def test_an_empty_group_has_no_opinion(name, seed):
-    """Noise may make it look inhabited; without noise the answer is in the middle."""
-    rows = table("an empty group")
-    release = MECHANISMS[name]().release(Group(), rows, np.random.default_rng(seed))
-    if name in ("naive", "fresh rows"):
-        assert release.answer == 0.5
-    assert 0 <= release.answer <= 1
+@pytest.mark.parametrize("name", ["naive", "fresh rows"])
+def test_an_empty_group_is_answered_in_the_middle(name, seed):
+    """Where there is noise it may look inhabited; without noise nothing is known of it."""
+    release = MECHANISMS[name]().release(Group(), table("an empty group"), np.random.default_rng(seed))
+    assert release.values == (0.5,)
 
 
-def test_group_and_histogram_parts_are_what_they_say(seed):
+def test_the_parts_of_groups_and_histograms_are_what_they_say(seed):
     rows = table("fifty rows")
     group = Naive().release(Group(), rows, np.random.default_rng(seed))
     x, g = np.array(TABLES["fifty rows"]["x"]), np.array(TABLES["fifty rows"]["g"])
-    assert group.values == pytest.approx((g.mean(), (x * g).mean()))
-    assert group.answer == pytest.approx(x[g > 0.5].mean())
+    assert group.means == pytest.approx((g.mean(), (x * g).mean()))
+    assert group.values[0] == pytest.approx(x[g > 0.5].mean())
     histogram = Naive().release(Histogram(), rows, np.random.default_rng(seed))
-    assert sum(histogram.values) == pytest.approx(1)
+    assert sum(histogram.means) == pytest.approx(1)
 
 
 def test_fresh_rows_count_what_they_count(seed):
@@ -145,9 +158,9 @@ def test_fresh_rows_count_what_they_count(seed):
     fresh = FreshRows(draws=50, key=3)
     rng = np.random.default_rng(seed)
     assert fresh.release(Share(), rows, rng).counts == (25,)
-    assert fresh.release(Group(), rows, rng).counts == (25,)
+    assert fresh.release(Group(), rows, rng).counts == (25, None)
     assert sum(fresh.release(Histogram(), rows, rng).counts) == 50
-    assert fresh.release(Mean(), rows, rng).counts == ()
+    assert fresh.release(Mean(), rows, rng).counts == (None,)
 
 
 @pytest.mark.parametrize("blocks", [2, 5, 25])
@@ -182,11 +195,12 @@ def test_fresh_rows_run_out_before_reading(seed):
 def test_thresholdout_stops_before_it_can_overspend(query, seed):
     rows, rng = table("fifty rows"), np.random.default_rng(seed)
     mechanism = Thresholdout(threshold=1e-9, sigma=1e-9, budget=9, key=5)
+    most = query.statistic.intervals
     for _ in range(1000):
-        if mechanism.budget < intervals(query):
+        if mechanism.budget < most:
             break
         mechanism.release(query, rows, rng)
-    assert 0 <= mechanism.budget < intervals(query)
+    assert 0 <= mechanism.budget < most
     read = rows.rows_read
     with pytest.raises(BudgetExhausted, match="Thresholdout can report") as caught:
         mechanism.release(query, rows, rng)
@@ -194,27 +208,20 @@ def test_thresholdout_stops_before_it_can_overspend(query, seed):
     assert rows.rows_read == read
 
 
-def test_a_histogram_that_would_be_mostly_noise_is_refused_before_reading():
-    rows = table("fifty rows")
-    with pytest.raises(InvalidArgument, match="it allows 10") as caught:
-        Coins(draws=7, flip_probability=0.05).price(Histogram(outcomes=11), len(rows))
-    assert caught.value.fields == {"outcomes": 11, "most": 10}
-    assert Coins(draws=7, flip_probability=0.05).price(Histogram(outcomes=10), 50).flips == 63
+def test_more_distinct_rows_than_there_are_is_refused_before_reading(seed):
+    rows, rng = table("fifty rows"), np.random.default_rng(seed)
+    with pytest.raises(InvalidArgument, match=r"must be at most n \(50\)"):
+        Laplace(draws=51, epsilon=1.0).release(Share(), rows, rng)
     assert rows.rows_read == 0
-
-
-def test_more_draws_than_rows_are_refused_before_reading():
-    with pytest.raises(InvalidArgument, match=r"draws must be at most rows \(50\)"):
-        Laplace(draws=51, epsilon=1.0).price(Share(), 50)
-    assert Laplace(draws=51, epsilon=1.0, replacement=True).price(Share(), 50).rows_read == 51
+    assert Laplace(draws=51, epsilon=1.0, replacement=True).release(Share(), rows, rng).draws == rows.rows_read == 51
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: Coins(draws=0, flip_probability=0.1),
-        lambda: Coins(draws=5, flip_probability=0.0),
-        lambda: Coins(draws=5, flip_probability=0.6),
+        lambda: Coins(draws=0, mass=0.1),
+        lambda: Coins(draws=5, mass=0.0),
+        lambda: Coins(draws=5, mass=0.6),
         lambda: Laplace(draws=0, epsilon=1.0),
         lambda: Laplace(draws=5, epsilon=0.0),
         lambda: FreshRows(draws=0, key=1),
@@ -232,19 +239,10 @@ def test_settings_that_protect_nothing_are_refused(wrong):
         wrong()
 
 
-def test_prices_in_flips():
-    assert Coins(draws=100, flip_probability=0.01).price(Group(), 1000).flips == 200
-    assert Laplace(draws=100, epsilon=0.01).price(Group(), 1000).flips == 200
-    assert FullLaplace(epsilon=0.01).price(Share(), 1000).flips == 100
-    assert FullGaussian(sigma=0.05).price(Histogram(), 1000).flips == 400
-    assert FreshRows(draws=100, key=1).price(Histogram(), 1000).flips == 100
-    assert Naive().price(Share(), 1000).flips == 0
-
-
 def test_bits_are_the_counts_in_some_order(seed):
     rows = table("fifty rows")
     rng = np.random.default_rng(seed)
-    release = Coins(draws=40, flip_probability=0.05).release(Share(), rows, rng)
+    release = Coins(draws=40, mass=0.05).release(Share(), rows, rng)
     found = bits(release, rng)
     assert (found.count(0), found.count(1)) == release.counts
     assert set(found) <= {0, 1}

@@ -42,9 +42,24 @@ def test_how_to_blocks_run_in_a_session(page):
             exec(compile(block, page, "exec"), {"s": session, "hf": hf})
 
 
+def test_prices_are_those_of_the_pages_about_kinds_and_charges():
+    rows = flights.draw(100_000, np.random.default_rng(6), signals=0)
+    delay = {"query": "dep_delay", "within": (-60, 600), "q": 0.9}
+    with hf.Session(rows, queries=200) as session:
+        assert session.price("dep_delay > 15").answers == 1
+        assert session.price("dep_delay > 15", where="hour >= 18").answers == 2
+        assert session.price("carrier", "histogram", categories=["UA", "AA", "DL"]).answers == 4
+        assert session.price(kind="quantile", **delay).answers == 10
+        assert session.price(kind="quantile", where="hour >= 18", **delay).answers == 20
+        assert session.price("dep_delay > 15", rows_per_query=10 * session.plan.rows_per_query).answers == 10
+        assert session.price("dep_delay > 15", rows_per_query=1_000).answers == 1
+    with hf.Session(rows, queries={"flip": 1_000}) as session:
+        assert session.price("dep_delay > 15", "flips", count=100).answers == 100
+
+
 def test_fitting_blocks_run_in_one_session(capsys):
     pytest.importorskip("sklearn")
-    page = "docs/how-to/optimise.md"
+    page = "docs/how-to/optimize.md"
     found = blocks(page)
     assert len(found) >= 5
     rows = flights.draw(100_000, np.random.default_rng(6), signals=0)

@@ -10,7 +10,11 @@ import pytest
 import holdfast as hf
 from holdfast import errors
 from holdfast.cli import command_names
+from holdfast.guarantees import GUARANTEES
+from holdfast.mechanisms import MECHANISMS
 from holdfast.queries.functions import FUNCTION_NAMES, OPERATIONS
+from holdfast.questions import KINDS
+from holdfast.rows.open import ROW_SOURCES
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -56,6 +60,30 @@ def test_every_command_is_in_the_reference(generate):
     assert {"demo", "open", "plan", "ask", "budget", "history", "receipt", "verify"} <= set(commands)
     for name in commands:
         assert f"Usage: holdfast {name}" in page
+
+
+def test_every_kind_and_option_is_on_its_page(generate):
+    table, options = (DOCS / "how-to" / "kinds.md").read_text(encoding="utf-8"), generate.kinds()
+    for kind in KINDS.all():
+        assert f"\n| `{kind.name}` |" in table
+        section = options.partition(f"### {kind.name}\n")[2].partition("### ")[0]
+        for option in kind.options:
+            assert f"\n| `{option.name}` |" in section
+
+
+def test_every_room_is_on_the_page_about_the_house():
+    page = (DOCS / "explanation" / "house.md").read_text(encoding="utf-8")
+    source = Path(hf.__file__).parent
+    rooms = {
+        path.name + "/" if path.is_dir() else path.name for path in source.glob("[a-z]*") if path.suffix in ("", ".py")
+    }
+    assert set(re.findall(r"^\| `(\w+(?:/|\.py))` \|", page, re.MULTILINE)) == rooms
+
+
+def test_stable_entry_point_groups_are_those_of_the_registries():
+    page = (DOCS / "reference" / "stability.md").read_text(encoding="utf-8")
+    for registry in (GUARANTEES, MECHANISMS, KINDS, ROW_SOURCES):
+        assert f"`{registry._group}`" in page
 
 
 @pytest.mark.slow

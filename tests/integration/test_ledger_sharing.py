@@ -1,4 +1,4 @@
-"""Threads, processes and forked children spend one budget together: to the last flip, never past it."""
+"""Threads, processes and forked children spend one budget together: to the last unit, never past it."""
 
 import os
 import subprocess
@@ -9,8 +9,8 @@ import uuid
 import pytest
 
 from holdfast.errors import BudgetExhausted, LedgerUnavailable
-from holdfast.ledger import BudgetMoved, Cost, Spent, open_ledger
-from ledger_writer import FINGERPRINT, commit, environment, terms
+from holdfast.ledger import BudgetMoved, Cost, Spent
+from ledger_writer import begun, commit, environment, terms
 
 CAP, THREADS, PROCESSES = 1_000, 8, 2
 
@@ -20,17 +20,17 @@ from ledger_writer import FINGERPRINT, commit
 from holdfast.errors import BudgetExhausted
 from holdfast.ledger import open_ledger
 
-ledger = open_ledger(sys.argv[1], dataset=sys.argv[2], fingerprint=FINGERPRINT, terms=None)
+ledger = open_ledger(sys.argv[1], dataset=sys.argv[2], fingerprint=FINGERPRINT)
 done = []
 
 def spend():
-    for flips in (7, 3, 1):  # large pieces first, then whatever still fits
+    for charge in (7, 3, 1):  # large pieces first, then whatever still fits
         try:
             while True:
-                commit(ledger, uuid.uuid4().hex, flips=flips)
-                done.append(flips)
+                commit(ledger, uuid.uuid4().hex, charge=charge)
+                done.append(charge)
         except BudgetExhausted as error:
-            assert error.fields["left"] < flips, error
+            assert error.fields["left"] < charge, error
 
 threads = [threading.Thread(target=spend) for _ in range(int(sys.argv[3]))]
 for thread in threads: thread.start()
@@ -49,32 +49,32 @@ def place(request, tmp_path) -> tuple[str, str]:
 
 def test_processes_and_threads_spend_exactly_the_budget(place):
     location, dataset = place
-    with open_ledger(location, dataset=dataset, fingerprint=FINGERPRINT, terms=terms(flips=CAP)) as ledger:
+    with begun(location, terms(charge=CAP), dataset=dataset) as ledger:
         command = [sys.executable, "-W", "error", "-c", SPENDER, location, dataset, str(THREADS)]
         spenders = [
             subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) for _ in range(PROCESSES)
         ]
-        told = [spender.communicate()[0].split() for spender in spenders]
+        reports = [spender.communicate()[0].split() for spender in spenders]
         assert [spender.returncode for spender in spenders] == [0] * PROCESSES
-        flips, answers = (sum(int(line[i]) for line in told) for i in (0, 1))
-        assert flips == CAP
+        charge, answers = (sum(int(line[i]) for line in reports) for i in (0, 1))
+        assert charge == CAP
         assert ledger.spent == Spent(CAP, answers, answers)
         assert ledger.verify().seq == answers
         with pytest.raises(BudgetExhausted):
             ledger.require(Cost(1, 1))
 
 
-def test_expected_flips_make_threads_follow_one_another(place):
+def test_an_expected_charge_makes_threads_follow_one_another(place):
     location, dataset = place
     taken: list[range] = []
-    with open_ledger(location, dataset=dataset, fingerprint=FINGERPRINT, terms=terms()) as ledger:
+    with begun(location, dataset=dataset) as ledger:
 
         def take() -> None:
             done = 0
             while done < 10:
-                start = ledger.spent.flips
+                start = ledger.spent.charge
                 try:
-                    commit(ledger, flips=5, expected_flips=start)
+                    commit(ledger, charge=5, expected_charge=start)
                 except BudgetMoved:
                     continue
                 taken.append(range(start, start + 5))
@@ -104,7 +104,7 @@ def in_child(work) -> int:
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")  # the runner has threads
 def test_parent_and_forked_child_share_a_ledger_in_use(place):
     location, dataset = place
-    with open_ledger(location, dataset=dataset, fingerprint=FINGERPRINT, terms=terms()) as ledger:
+    with begun(location, dataset=dataset) as ledger:
         commit(ledger, "parent-1")
         busy, stop = threading.Event(), threading.Event()
 
@@ -134,7 +134,7 @@ def test_parent_and_forked_child_share_a_ledger_in_use(place):
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_a_forked_child_may_not_spend_a_ledger_in_memory():
-    ledger = open_ledger(None, dataset="d", fingerprint=FINGERPRINT, terms=terms())
+    ledger = begun(None, dataset="d")
     entry = commit(ledger, "parent")
 
     def child() -> None:
@@ -146,10 +146,61 @@ def test_a_forked_child_may_not_spend_a_ledger_in_memory():
     commit(ledger, "parent again")
 
 
+def pipes() -> tuple[int, int, int, int]:
+    """Return what the child reads, the parent writes, the parent reads and the child writes."""
+    (child_reads, parent_writes), (parent_reads, child_writes) = os.pipe(), os.pipe()
+    return child_reads, parent_writes, parent_reads, child_writes
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_what_a_child_commits_survives_that_the_parent_closes(place):
+    # A connection open during the fork would let the parent delete the log that the child writes to.
+    location, dataset = place
+    ledger = begun(location, dataset=dataset)
+    commit(ledger, "parent")
+    child_reads, parent_writes, parent_reads, child_writes = pipes()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            commit(ledger, "child-1")
+            os.write(child_writes, b"x")
+            os.read(child_reads, 1)
+            commit(ledger, "child-2")
+            code = 0
+        finally:
+            os._exit(code)
+    os.read(parent_reads, 1)
+    ledger.close()
+    os.write(parent_writes, b"x")
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    for descriptor in (child_reads, parent_writes, parent_reads, child_writes):
+        os.close(descriptor)
+    with begun(location, dataset=dataset) as again:
+        assert [entry.key for entry in again.entries()] == ["parent", "child-1", "child-2"]
+        again.verify()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_child_forked_while_the_file_was_open_is_refused(tmp_path, monkeypatch):
+    with begun(tmp_path / "x.ledger") as ledger:
+        commit(ledger, "parent")
+        monkeypatch.setattr(type(ledger._store), "before_fork", lambda self: None)  # as interrupts could skip it
+
+        def child() -> None:
+            for use in (lambda: commit(ledger, "child"), lambda: ledger.find("parent")):
+                with pytest.raises(LedgerUnavailable, match="forked while the file was open"):
+                    use()
+
+        assert in_child(child) == 0
+        monkeypatch.undo()
+        commit(ledger, "parent again")
+
+
 def test_a_lost_connection_is_replaced(postgres_url):
     import psycopg
 
-    with open_ledger(postgres_url, dataset=uuid.uuid4().hex, fingerprint=FINGERPRINT, terms=terms()) as ledger:
+    with begun(postgres_url, dataset=uuid.uuid4().hex) as ledger:
         commit(ledger, "before")
         plain = postgres_url.replace("postgresql+psycopg", "postgresql")
         with psycopg.connect(plain, autocommit=True) as other:

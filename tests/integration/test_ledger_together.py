@@ -1,4 +1,8 @@
-"""Threads that wait for their turn are written together: one transaction, each its own answer or refusal."""
+"""Threads that wait for their turn are written together: one transaction, each its own answer or refusal.
+
+Interrupts, forks and the end of the process may come at any moment, while a thread hands over and while it writes
+directly: what was shown is in the ledger, nothing is written twice, nothing stays locked.
+"""
 
 import dis
 import fcntl
@@ -13,25 +17,23 @@ import threading
 import time
 import uuid
 import weakref
-from queue import SimpleQueue
 
 import psycopg
 import pytest
 
 from holdfast.errors import BudgetExhausted, HoldfastError, LedgerUnavailable
 from holdfast.ledger import Cost, open_ledger
-from holdfast.ledger.database import Transaction
-from holdfast.ledger.scribe import Job, Scribe
-from ledger_writer import environment
+from holdfast.ledger.database import DatabaseTransaction
+from holdfast.ledger.group_commit import GroupCommitter, PendingWrite
+from holdfast.ledger.sqlite import SqliteStore
+from ledger_writer import begun, environment
 
 THREADS = 8
-TRACED = ("ledger/database.py", "ledger/ledger.py", "ledger/scribe.py", "contextlib.py", "threading.py")
+TRACED = ("ledger/database.py", "ledger/ledger.py", "ledger/sqlite.py", "ledger/group_commit.py", "contextlib.py")
 
 
-def begin(path, flips=1_000):
-    return open_ledger(
-        path, dataset="d", fingerprint="f", terms={"caps": {"flips": flips, "intervals": 1_000}, "plan": "p"}
-    )
+def begin(location, charge=1_000, dataset="d"):
+    return begun(location, {"caps": {"charge": charge, "intervals": 1_000}}, dataset=dataset, fingerprint="f")
 
 
 def commit(ledger, number, key=None):
@@ -55,7 +57,7 @@ def wait_together(ledger, ask):
     with store._writes.lock:
         for thread in threads:
             thread.start()
-        while len(store._scribe) < THREADS - 1:  # the scribe has taken one, and waits with it
+        while len(store._committer) < THREADS:
             pass
     for thread in threads:
         thread.join()
@@ -80,16 +82,16 @@ def test_one_transaction_for_all_that_wait(tmp_path, transactions):
     assert sorted(entry.seq for entry, _ in got) == list(range(1, THREADS + 1))
     assert all(entry.answer == {"n": number} and fresh for number, (entry, fresh) in enumerate(got))
     assert ledger.verify().seq == THREADS
-    assert ledger.spent.flips == 10 * THREADS
+    assert ledger.spent.charge == 10 * THREADS
 
 
 def test_a_refusal_is_its_own_callers_alone(tmp_path, transactions):
-    ledger = begin(tmp_path / "x.ledger", flips=50)
+    ledger = begin(tmp_path / "x.ledger", charge=50)
     transactions.clear()
     got = wait_together(ledger, lambda number: commit(ledger, number))
     assert len(transactions) == 1
     assert sum(isinstance(one, BudgetExhausted) for one in got) == THREADS - 5
-    assert ledger.spent.flips == 50
+    assert ledger.spent.charge == 50
     assert ledger.verify().seq == 5
 
 
@@ -114,15 +116,13 @@ def test_a_forked_child_does_not_write_what_its_parents_threads_wait_for(tmp_pat
     path = tmp_path / "x.ledger"
     ledger = begin(path)
     store = ledger._store
-    while store._scribe._hired:
-        time.sleep(0.01)
-    store._scribe._jobs.put(Job(lambda writing: os._exit(9)))  # as a thread of the parent would, just before the fork
+    store._committer._pending.append(PendingWrite(lambda _: os._exit(9)))  # by a thread of the parent's
     child = os.fork()
     if child == 0:
         entry, _ = commit(ledger, 7)
         os._exit(0 if entry.seq == 1 else 1)
     assert os.waitpid(child, 0)[1] == 0
-    assert len(store._scribe) == 1
+    assert len(store._committer) == 1
     assert begin(path).verify().seq == 1
 
 
@@ -179,11 +179,11 @@ def interrupted(ledger, place):
             thread.join()
     finally:
         gc.enable()
+    commit(ledger, "after")  # the committer has finished what nobody waits for
     return interrupt.point, left_locked(ledger), got
 
 
 def left_locked(ledger):
-    commit(ledger, "after")  # the scribe has finished what nobody waits for
     locked = []
     with sqlite3.connect(ledger.location, timeout=0, isolation_level=None) as other:
         try:
@@ -196,16 +196,12 @@ def left_locked(ledger):
         try:
             fcntl.flock(queue, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            time.sleep(0.2)  # the scribe lets its caller go a moment before it leaves the queue
-            try:
-                fcntl.flock(queue, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                locked.append("the queue")
+            locked.append("the queue")
     return locked
 
 
 def test_an_interrupt_anywhere_leaves_nothing_locked_and_the_others_answers_right(tmp_path, monkeypatch):
-    monkeypatch.setattr("holdfast.ledger.sqlite.PATIENCE", 0.1)
+    monkeypatch.setattr("holdfast.ledger.sqlite.LOCK_TIMEOUT", 0.1)
     begin(tmp_path / "begun.ledger").close()
     wrong = []
     for place in itertools.count(1):
@@ -235,6 +231,100 @@ def test_an_interrupt_anywhere_leaves_nothing_locked_and_the_others_answers_righ
     assert wrong == []
 
 
+def interrupted_directly(ledger, place, key):
+    """Interrupt this thread, the only one that writes; return the point, what was left locked, and what it got."""
+    for number in range(3):
+        commit(ledger, number)  # connected, and known to be the only writer
+    interrupt = Interrupt(place)
+    gc.disable()
+    try:
+        sys.settrace(interrupt)
+        got = commit(ledger, "interrupted", key)
+    except KeyboardInterrupt as error:
+        got = error  # with its traceback, as an interactive session keeps it
+    finally:
+        sys.settrace(None)
+        gc.enable()
+    return interrupt.point, left_locked(ledger), got
+
+
+def found_wrong(folder, key):
+    """Interrupt a direct write at every point; return the number of points, and what went wrong."""
+    begin(folder / "begun.ledger").close()
+    wrong = []
+    for place in itertools.count(1):
+        path = folder / f"{place}.ledger"
+        shutil.copyfile(folder / "begun.ledger", path)
+        ledger = begin(path)
+        point, locked, got = interrupted_directly(ledger, place, key)
+        if point is None:
+            ledger.close()
+            return place, wrong
+        wrong += [f"{point}: {what} stays locked" for what in locked]
+        if locked:
+            continue  # a commit would hang
+        again, fresh = commit(ledger, "interrupted", "again" if key is None else key)
+        waiting = threading.Thread(target=commit, args=(ledger, "other"), daemon=True)
+        waiting.start()
+        waiting.join(20)
+        if waiting.is_alive():
+            wrong.append(f"{point}: another thread cannot write")
+            continue
+        with begin(path) as other:
+            written = [entry for entry in other.entries() if entry.question["n"] == "interrupted"]
+        if isinstance(got, tuple) and (got[0] not in written or (key is not None and (fresh or got[0] != again))):
+            wrong.append(f"{point}: an answer was shown that is not in the ledger, or not found again")
+        if len(written) > (2 if key is None else 1):
+            wrong.append(f"{point}: written and paid twice")
+        ledger.close()
+    raise AssertionError
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_an_interrupt_anywhere_in_a_direct_write_leaves_nothing_locked(tmp_path, key, monkeypatch):
+    handed_over = []
+    submit = GroupCommitter.submit
+    monkeypatch.setattr(GroupCommitter, "submit", lambda *args: (handed_over.append(sys.gettrace()), submit(*args))[1])
+    places, wrong = found_wrong(tmp_path, key)
+    assert places > 30
+    assert wrong == []
+    assert [trace for trace in handed_over if trace is not None] == []  # what was interrupted was written directly
+
+
+def test_a_direct_write_that_cleans_up_in_python_is_caught(tmp_path, monkeypatch):
+    def mutant(self, decide):
+        with self._writes.lock, self.process_lock(), self._transaction() as connection:
+            transaction = DatabaseTransaction(self.sql, self.dataset, connection)
+            decide(transaction)
+            transaction.finish()
+        return True
+
+    monkeypatch.setattr(SqliteStore, "_write_directly", mutant)
+    monkeypatch.setattr("holdfast.ledger.sqlite.LOCK_TIMEOUT", 0.1)
+    _, wrong = found_wrong(tmp_path, "k")
+    assert any("stays locked" in each for each in wrong)
+
+
+def test_threads_that_come_and_go_while_one_writes_directly(tmp_path):
+    with begin(tmp_path / "x.ledger", charge=10**6) as ledger:
+        stop, shown = threading.Event(), []
+
+        def visit():
+            while not stop.is_set():
+                shown.append(commit(ledger, "visitor")[0])
+                time.sleep(0.002)
+
+        visitors = [threading.Thread(target=visit) for _ in range(3)]
+        for visitor in visitors:
+            visitor.start()
+        shown += [commit(ledger, number)[0] for number in range(300)]
+        stop.set()
+        for visitor in visitors:
+            visitor.join()
+        assert sorted(entry.seq for entry in shown) == list(range(1, len(shown) + 1))
+        assert ledger.verify().seq == len(shown)
+
+
 def test_a_writer_interrupted_by_real_signals_jams_nothing(tmp_path):
     command = [sys.executable, "-W", "ignore", "-c", STORM, str(tmp_path / "x.ledger")]
     ran = subprocess.run(command, env=environment(), capture_output=True, timeout=120, text=True)
@@ -243,10 +333,11 @@ def test_a_writer_interrupted_by_real_signals_jams_nothing(tmp_path):
 
 STORM = """
 import signal, sys
-from holdfast.ledger import Cost, open_ledger
+from holdfast.ledger import Cost
+from ledger_writer import begun
 
 def begin(path):
-    return open_ledger(path, dataset="d", fingerprint="f", terms={"caps": {"flips": 10**6, "intervals": 10**6}})
+    return begun(path, {"caps": {"charge": 10**6, "intervals": 10**6}})
 
 ledger, shown, interrupts = begin(sys.argv[1]), [], 0
 signal.signal(signal.SIGALRM, signal.default_int_handler)
@@ -265,7 +356,7 @@ assert interrupts > 100, interrupts
 written = {entry.hash for entry in begin(sys.argv[1]).entries()}
 assert {entry.hash for entry in shown} <= written
 keys = [entry.key for entry in ledger.entries()]
-assert len(set(keys)) == len(keys) == ledger.spent.flips
+assert len(set(keys)) == len(keys) == ledger.spent.charge
 """
 
 
@@ -273,27 +364,26 @@ def test_a_commit_that_fails_is_told_to_everyone_and_shows_nobody_an_answer(tmp_
     ledger = begin(tmp_path / "x.ledger")
     store = ledger._store
 
-    def full(cursor):
+    def full(connection):
         raise sqlite3.OperationalError("database or disk is full")
 
     monkeypatch.setattr(store, "commit", full)
     got = wait_together(ledger, lambda number: commit(ledger, number))
     assert all(isinstance(one, LedgerUnavailable) for one in got)
     monkeypatch.undo()
-    assert ledger.spent.flips == 0
+    assert ledger.spent.charge == 0
     assert commit(ledger, 1)[0].seq == 1
 
 
 def test_a_commit_that_postgresql_turned_into_a_rollback_shows_nobody_an_answer(postgres_url, monkeypatch):
-    terms = {"caps": {"flips": 1_000, "intervals": 1_000}}
-    ledger = open_ledger(postgres_url, dataset=uuid.uuid4().hex, fingerprint="f", terms=terms)
-    append = Transaction.append
+    ledger = begin(postgres_url, dataset=uuid.uuid4().hex)
+    append = DatabaseTransaction.append
 
     def undone(self, row):
         append(self, row)
-        self._cursor.execute("ROLLBACK")
+        self._connection.execute("ROLLBACK")
 
-    monkeypatch.setattr(Transaction, "append", undone)
+    monkeypatch.setattr(DatabaseTransaction, "append", undone)
     with pytest.raises(LedgerUnavailable, match="gave up"):
         commit(ledger, 1)
     monkeypatch.undo()
@@ -303,9 +393,7 @@ def test_a_commit_that_postgresql_turned_into_a_rollback_shows_nobody_an_answer(
 
 def test_a_text_that_cannot_be_sent_is_its_own_callers_trouble(postgres_url):
     location = f"{postgres_url}{'&' if '?' in postgres_url else '?'}client_encoding=latin1"
-    with open_ledger(
-        location, dataset=uuid.uuid4().hex, fingerprint="f", terms={"caps": {"flips": 1_000, "intervals": 1_000}}
-    ) as ledger:
+    with begin(location, dataset=uuid.uuid4().hex) as ledger:
 
         def ask(number):
             try:
@@ -320,8 +408,7 @@ def test_a_text_that_cannot_be_sent_is_its_own_callers_trouble(postgres_url):
 def test_writers_queue_whatever_isolation_the_server_prefers(postgres_url):
     options = "options=-c%20default_transaction_isolation=repeatable%5C%20read"
     location, dataset = f"{postgres_url}{'&' if '?' in postgres_url else '?'}{options}", uuid.uuid4().hex
-    terms = {"caps": {"flips": 10_000, "intervals": 1_000}}
-    ledgers = [open_ledger(location, dataset=dataset, fingerprint="f", terms=terms) for _ in range(2)]
+    ledgers = [begin(location, charge=10_000, dataset=dataset) for _ in range(2)]
     refused = []
 
     def write(ledger):
@@ -343,10 +430,11 @@ def test_writers_queue_whatever_isolation_the_server_prefers(postgres_url):
 
 FORKS = """
 import os, signal, sys, threading
-from holdfast.ledger import Cost, open_ledger
+from holdfast.ledger import Cost
+from ledger_writer import begun
 
 def begin(path):
-    return open_ledger(path, dataset="d", fingerprint="f", terms={"caps": {"flips": 100, "intervals": 100}})
+    return begun(path, {"caps": {"charge": 100, "intervals": 100}})
 
 def commit(ledger):
     ledger.commit(key=None, question={}, answer={}, cost=Cost(1, 1), rows_read=1)
@@ -382,11 +470,10 @@ def test_a_database_that_cannot_hold_every_text_is_refused(postgres_url):
     name = f"latin_{uuid.uuid4().hex[:8]}"
     with psycopg.connect(address, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name} ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
-    terms = {"caps": {"flips": 1_000, "intervals": 1_000}}
     location = postgres_url.replace("/postgres?", f"/{name}?")
     assert location != postgres_url
     with pytest.raises(LedgerUnavailable, match="UTF8"):
-        open_ledger(location, dataset="d", fingerprint="f", terms=terms)
+        open_ledger(location, dataset="d", fingerprint="f")
 
 
 def run_script(script, path):
@@ -400,16 +487,17 @@ def run_script(script, path):
 
 EXIT = """
 import signal, sys, threading
-from holdfast.ledger import Cost, open_ledger
+from holdfast.ledger import Cost
+from ledger_writer import begun
 
-ledger = open_ledger(sys.argv[1], dataset="d", fingerprint="f", terms={"caps": {"flips": 100, "intervals": 100}})
+ledger = begun(sys.argv[1])
 store = ledger._store
 slow = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 1000000) SELECT count(*) FROM c"
 
-def commit(cursor):  # as on a slow disk
+def commit(connection):  # as on a slow disk
     threading.Timer(0.05, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)).start()
-    cursor.execute(f"UPDATE holdfast_ledgers SET flips = flips + 0 * ({slow})")
-    type(store).commit(store, cursor)
+    connection.execute(f"UPDATE holdfast_ledgers SET charge = charge + 0 * ({slow})")
+    type(store).commit(store, connection)
 
 store.commit = commit
 try:
@@ -419,33 +507,44 @@ except KeyboardInterrupt:
 """
 
 
-def test_a_process_that_ends_while_the_scribe_writes_does_not_crash(tmp_path):
+def test_a_process_that_ends_while_the_committer_writes_does_not_crash(tmp_path):
     assert run_script(EXIT, tmp_path / "x.ledger") == 7
 
 
 INTERRUPTED_FORK = """
 import os, signal, sys, threading
-from holdfast.ledger import Cost, open_ledger
+from holdfast.ledger import Cost
+from ledger_writer import begun
 
 def commit(ledger):
     ledger.commit(key=None, question={}, answer={}, cost=Cost(1, 1), rows_read=1)
 
-ledger = open_ledger(sys.argv[1], dataset="d", fingerprint="f", terms={"caps": {"flips": 100, "intervals": 100}})
+ledger = begun(sys.argv[1])
 commit(ledger)
-start = threading.Thread.start
+store = ledger._store
+before = type(store).before_fork
 
-def interrupted(thread):  # Ctrl-C while start() waits for the thread to come up
-    threading.Thread.start = start
-    start(thread)
+def interrupted(self):  # Ctrl-C in the middle of the first hook, and again in the second try
+    type(store).before_fork = again
+    self._writes.lock.acquire()
     raise KeyboardInterrupt
 
-threading.Thread.start = interrupted
+def again(self):
+    type(store).before_fork = before
+    before(self)
+    raise KeyboardInterrupt
+
+type(store).before_fork = interrupted
 child = os.fork()
 if child == 0:
     signal.alarm(5)
-    lines = (ledger._store._writes, ledger._store._reads)
-    os._exit(3 if any(line.connection is not None for line in lines) else 0)
-threading.Thread.start = start
+    if any(slot.connection is not None for slot in (store._writes, store._reads)):
+        os._exit(3)
+    commit(ledger)
+    thread = threading.Thread(target=commit, args=(ledger,))  # the locks are free for other threads, too
+    thread.start()
+    thread.join()
+    os._exit(0)
 signal.alarm(5)  # ends a parent that hangs
 for _ in range(20):
     commit(ledger)
@@ -459,20 +558,28 @@ def test_an_interrupt_at_the_start_of_a_fork_leaves_no_lock_and_no_connection_to
     assert run_script(INTERRUPTED_FORK, tmp_path / "x.ledger") == 0
 
 
-def test_a_second_scribe_that_was_quicker_stops_nobody():
-    class Snatched:  # what another thread took between the look and the reach
-        def empty(self):
-            return False
+def test_two_threads_that_serve_one_committer_do_everything_once():
+    committer, lock, done = GroupCommitter("here"), threading.Lock(), []
 
-        def __getattr__(self, name):
-            return getattr(SimpleQueue(), name)
+    def write_batch():
+        with lock:
+            for pending in committer.take():
+                pending.run(None)
+                pending.finish()
 
-    scribe, got = Scribe("here"), []
-    scribe._jobs = Snatched()
-    thread = threading.Thread(target=lambda: got.append(scribe._take([])), daemon=True)
-    thread.start()
-    thread.join(5)
-    assert got == [[]]
+    def submit(number):
+        for step in range(200):
+            if step == 100:
+                committer._started = False  # as an interrupt between start and note leaves it
+            committer.submit(PendingWrite(lambda _, step=step: done.append((number, step))), write_batch)
+
+    threads = [threading.Thread(target=submit, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    committer.stop()
+    assert len(done) == 800 == len(set(done))
 
 
 def test_an_error_that_was_raised_is_gone_when_nobody_holds_it(tmp_path):
@@ -490,34 +597,50 @@ def test_an_error_that_was_raised_is_gone_when_nobody_holds_it(tmp_path):
                 ledger._store.write(trouble)
             except Trouble as error:
                 left = weakref.ref(error)
-            commit(ledger, 1)  # the scribe is done with it
+            commit(ledger, 1)  # the committer is done with it
             assert left() is None  # else it holds the ledger's files until a collection
         finally:
             gc.enable()
 
 
+def test_a_ledger_that_nobody_closed_leaves_no_file_and_no_thread(tmp_path):
+    gc.collect()
+    before = threads_and_files()
+    ledger = begin(tmp_path / "x.ledger")
+    commit(ledger, 1)
+    assert threads_and_files() > before
+    del ledger
+    deadline = time.monotonic() + 20
+    while threads_and_files() != before and time.monotonic() < deadline:
+        gc.collect()
+    assert threads_and_files() == before
+
+
+def threads_and_files():
+    return tuple(len(os.listdir(f"/proc/self/{kind}")) for kind in ("task", "fd"))
+
+
 def test_what_the_database_said_is_the_cause_of_the_error(tmp_path, monkeypatch):
     ledger = begin(tmp_path / "x.ledger")
 
-    def full(cursor):
+    def full(connection):
         raise sqlite3.OperationalError("database or disk is full")
 
     monkeypatch.setattr(ledger._store, "commit", full)
-    with pytest.raises(LedgerUnavailable) as told:
+    with pytest.raises(LedgerUnavailable) as refused:
         commit(ledger, 1)
-    assert isinstance(told.value.__cause__, sqlite3.OperationalError)
+    assert isinstance(refused.value.__cause__, sqlite3.OperationalError)
 
 
 LAST_WORDS = """
 import builtins, sys
 from holdfast.errors import HoldfastError
-from holdfast.ledger import Cost, open_ledger
+from holdfast.ledger import Cost
+from ledger_writer import begun
 
 class Keeper:
     def __init__(self):
-        self.ledger = open_ledger(
-            sys.argv[1], dataset="d", fingerprint="f", terms={"caps": {"flips": 100, "intervals": 100}}
-        )
+        self.ledger = begun(sys.argv[1])
 
     def __del__(self):
         try:
@@ -537,12 +660,13 @@ def test_asking_while_the_interpreter_is_taken_down_does_not_hang(tmp_path):
 NESTED = """
 import sys
 from holdfast.errors import HoldfastError
-from holdfast.ledger import Cost, open_ledger
+from holdfast.ledger import Cost
+from ledger_writer import begun
 
-ledger = open_ledger(sys.argv[1], dataset="d", fingerprint="f", terms={"caps": {"flips": 100, "intervals": 100}})
+ledger = begun(sys.argv[1])
 refused = []
 
-def nested(writing):  # as a __del__ that the collector happens to run in the scribe's thread
+def nested(writing):  # as a __del__ that the collector happens to run in the committer's thread
     try:
         ledger.commit(key=None, question={}, answer={}, cost=Cost(1, 1), rows_read=1)
     except HoldfastError as error:
@@ -553,5 +677,5 @@ assert len(refused) == 1
 """
 
 
-def test_asking_from_the_scribes_own_thread_is_refused(tmp_path):
+def test_asking_from_the_committers_own_thread_is_refused(tmp_path):
     assert run_script(NESTED, tmp_path / "x.ledger") == 0

@@ -26,39 +26,42 @@ class LedgerMachine(RuleBasedStateMachine):
     def place(self) -> Path | None:
         return None
 
-    @initialize(flips=st.integers(0, 60), intervals=st.integers(0, 12))
-    def begin(self, flips: int, intervals: int) -> None:
-        self.terms = terms(flips, intervals)
-        self.caps = Cost(flips, intervals)
+    @initialize(charge=st.integers(0, 60), intervals=st.integers(0, 12))
+    def begin(self, charge: int, intervals: int) -> None:
+        self.terms = terms(charge, intervals)
+        self.caps = Cost(charge, intervals)
         self.location = self.place()
-        self.ledger: Ledger = self.open(self.terms)
+        self.ledger: Ledger = self.open()
+        assert self.ledger.begin(self.terms)
         self.model: list[Entry] = []
         self.published = [self.ledger.head.hash]
 
-    def open(self, plan: dict[str, Any] | None) -> Ledger:
-        return open_ledger(self.location, dataset=DATASET, fingerprint=FINGERPRINT, terms=plan)
+    def open(self) -> Ledger:
+        return open_ledger(self.location, dataset=DATASET, fingerprint=FINGERPRINT)
 
     @property
     def spent(self) -> Spent:
-        flips = sum(entry.cost.flips for entry in self.model)
-        return Spent(flips, sum(entry.cost.intervals for entry in self.model), len(self.model))
+        charge = sum(entry.cost.charge for entry in self.model)
+        return Spent(charge, sum(entry.cost.intervals for entry in self.model), len(self.model))
 
     def fits(self, cost: Cost) -> bool:
         spent = self.spent
-        return spent.flips + cost.flips <= self.caps.flips and spent.intervals + cost.intervals <= self.caps.intervals
+        return (
+            spent.charge + cost.charge <= self.caps.charge and spent.intervals + cost.intervals <= self.caps.intervals
+        )
 
     def standing(self, key: str | None) -> Entry | None:
         return next((entry for entry in self.model if key is not None and entry.key == key), None)
 
     @rule(
         key=KEYS,
-        flips=st.integers(0, 20),
+        charge=st.integers(0, 20),
         intervals=st.integers(0, 2),
         answer=st.dictionaries(st.text(), JSON, max_size=3),
         stale=st.sampled_from([None, 0, 0, 3]),
     )
-    def commit(self, key: str | None, flips: int, intervals: int, answer: dict[str, Any], stale: int | None) -> None:
-        cost, standing = Cost(flips, intervals), self.standing(key)
+    def commit(self, key: str | None, charge: int, intervals: int, answer: dict[str, Any], stale: int | None) -> None:
+        cost, standing = Cost(charge, intervals), self.standing(key)
         outcome: Entry | BudgetMoved | BudgetExhausted
         try:
             outcome, fresh = self.ledger.commit(
@@ -66,8 +69,8 @@ class LedgerMachine(RuleBasedStateMachine):
                 question=QUESTION,
                 answer=answer,
                 cost=cost,
-                rows_read=flips,
-                expected_flips=None if stale is None else self.spent.flips + stale,
+                rows_read=charge,
+                expected_charge=None if stale is None else self.spent.charge + stale,
             )
         except (BudgetMoved, BudgetExhausted) as refusal:
             outcome, fresh = refusal, False
@@ -83,6 +86,7 @@ class LedgerMachine(RuleBasedStateMachine):
         else:
             assert isinstance(outcome, Entry)
             assert (outcome.answer, outcome.cost, outcome.seq) == (answer, cost, len(self.model) + 1)
+            assert outcome.before == Cost(self.spent.charge, self.spent.intervals)
             assert outcome.previous == self.published[-1]
             self.model.append(outcome)
             self.published.append(outcome.hash)
@@ -91,9 +95,9 @@ class LedgerMachine(RuleBasedStateMachine):
     def find(self, key: str) -> None:
         assert self.ledger.find(key) == self.standing(key)
 
-    @rule(flips=st.integers(0, 20), intervals=st.integers(0, 2))
-    def require(self, flips: int, intervals: int) -> None:
-        cost = Cost(flips, intervals)
+    @rule(charge=st.integers(0, 20), intervals=st.integers(0, 2))
+    def require(self, charge: int, intervals: int) -> None:
+        cost = Cost(charge, intervals)
         try:
             self.ledger.require(cost)
         except BudgetExhausted:
@@ -114,12 +118,14 @@ class LedgerMachine(RuleBasedStateMachine):
         assert list(self.ledger.entries(start, limit)) == self.model[start - 1 : end]
 
     @precondition(lambda self: self.location is not None)
-    @rule(resume=st.booleans(), close=st.booleans())
-    def reopen(self, resume: bool, close: bool) -> None:
+    @rule(begin=st.booleans(), close=st.booleans())
+    def reopen(self, begin: bool, close: bool) -> None:
         old = self.ledger
         if close:
             old.close()
-        self.ledger = self.open(None if resume else self.terms)
+        self.ledger = self.open()
+        assert self.ledger.terms == self.terms
+        assert not (begin and self.ledger.begin(terms(0, 0)))
         old.close()
 
     @invariant()

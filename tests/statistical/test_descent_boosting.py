@@ -64,7 +64,7 @@ def test_previous_work_reads_every_row_at_every_step(seed):
     mean = rows_of(source)["x0"].mean()
     assert exact(point, source, np.random.default_rng(seed)) == pytest.approx([0.25 - mean])
     assert exact.rows_read == exact.evaluations == N
-    assert exact.flips == 0  # nothing protects it, and nothing is charged
+    assert exact.charge == 0  # nothing protects it, and nothing is charged
     noisy = FullGradient(contest.objective, N, sigma=0.05)
-    assert noisy.flips == 100  # 1/(4 sigma^2)
+    assert noisy.charge == 100  # 1/(4 sigma^2)
     assert noisy.largest is None

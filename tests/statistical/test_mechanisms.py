@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from holdfast.lab import baselines
+from holdfast.guarantees.release import Tally
 from holdfast.lab.baselines import CoinFromMean, FullGaussian, FullLaplace, Thresholdout
-from holdfast.mechanisms import coins, exponential, laplace, noise
+from holdfast.mechanisms import coins, exponential, noise
 from holdfast.mechanisms.coins import Coins
 from holdfast.mechanisms.fresh_rows import FreshRows
 from holdfast.mechanisms.laplace import Laplace
@@ -56,7 +56,7 @@ MASS, ELL = 0.1, 4
 def mean_counts_follow(seed: int) -> bool:
     """The number of ones among ELL coins of a mean is binomial with bias a + (1-2a) mean."""
     rows, rng = source(x=VALUES), np.random.default_rng(seed)
-    mechanism = Coins(draws=ELL, flip_probability=MASS)
+    mechanism = Coins(draws=ELL, mass=MASS)
     bias = MASS + (1 - 2 * MASS) * float(np.mean(VALUES))
     law = {ones: float(binom.pmf(ones, ELL, bias)) for ones in range(ELL + 1)}
     return follows([mechanism.release(Mean(), rows, rng).counts[1] for _ in range(6_000)], law)
@@ -65,7 +65,7 @@ def mean_counts_follow(seed: int) -> bool:
 def group_counts_follow(seed: int) -> bool:
     """One draw from a group: excluded, 0 or 1, each with extra mass a."""
     rows, rng = source(x=VALUES, g=[0, 0, 0, 0, 1, 1, 1, 1, 0, 1]), np.random.default_rng(seed)
-    mechanism = Coins(draws=1, flip_probability=MASS)
+    mechanism = Coins(draws=1, mass=MASS)
     shares = (0.5, (0.7 + 0.6 + 0.7 + 0.8) / 10, (0.3 + 0.4 + 0.3 + 0.2 + 1.0) / 10)
     law = {outcome: (1 - 3 * MASS) * share + MASS for outcome, share in enumerate(shares)}
     return follows([mechanism.release(Group(), rows, rng).counts.index(1) for _ in range(6_000)], law)
@@ -74,7 +74,7 @@ def group_counts_follow(seed: int) -> bool:
 def histogram_counts_follow(seed: int) -> bool:
     """One draw from a histogram of four bars."""
     rows, rng = source(x=VALUES), np.random.default_rng(seed)
-    mechanism = Coins(draws=1, flip_probability=MASS)
+    mechanism = Coins(draws=1, mass=MASS)
     law = {bar: (1 - 4 * MASS) * share + MASS for bar, share in enumerate((0.6, 0.3, 0.0, 0.1))}
     return follows([mechanism.release(Histogram(), rows, rng).counts.index(1) for _ in range(6_000)], law)
 
@@ -88,7 +88,7 @@ def test_coins_follow_their_law(law, seed):
 
 
 @pytest.mark.parametrize("law", COIN_LAWS)
-def test_a_missing_flip_is_caught(law, seed, monkeypatch):
+def test_outcomes_that_are_not_randomized_are_caught(law, seed, monkeypatch):
     monkeypatch.setattr(local, "randomized", lambda counts, mass, rng: counts)
     assert not law(seed)
 
@@ -96,7 +96,7 @@ def test_a_missing_flip_is_caught(law, seed, monkeypatch):
 @pytest.mark.parametrize("law", [mean_counts_follow, group_counts_follow])
 def test_rounding_instead_of_tossing_is_caught(law, seed, monkeypatch):
     toss = local.tossed
-    monkeypatch.setattr(local, "tossed", lambda said, outcomes, rng: toss(np.round(said), outcomes, rng))
+    monkeypatch.setattr(local, "tossed", lambda values, outcomes, rng: toss(np.round(values), outcomes, rng))
     assert not law(seed)
 
 
@@ -115,7 +115,7 @@ def test_one_row_for_all_coins_of_an_answer_is_caught(seed, monkeypatch):
 def bits_in_any_order(seed: int) -> bool:
     """A release with one 1 among four: its place is uniform."""
     rng = np.random.default_rng(seed)
-    release = baselines.Release(0.25, 4, counts=(3, 1))
+    release = Tally((0.25,), 4, (3, 1), (1,))
     return follows([coins.bits(release, rng).index(1) for _ in range(4_000)], dict.fromkeys(range(4), 0.25))
 
 
@@ -133,7 +133,7 @@ def test_sorted_bits_are_caught(seed, monkeypatch):
 
 def within_the_median(mechanism: Any, median: float, rows: RowSource, mean: float, seed: int) -> bool:
     rng = np.random.default_rng(seed)
-    values = [mechanism.release(Mean(), rows, rng).values[0] for _ in range(4_000)]
+    values = [mechanism.release(Mean(), rows, rng).means[0] for _ in range(4_000)]
     return follows([abs(value - mean) <= median for value in values], HALVES) and follows(
         [value <= mean for value in values], HALVES
     )
@@ -172,7 +172,7 @@ def test_a_wrong_noise_scale_is_caught(law, factor, seed, monkeypatch):
 
 
 def test_replacement_where_none_was_promised_is_caught(seed, monkeypatch):
-    monkeypatch.setattr(laplace.draws, "without_replacement", draws.with_replacement)
+    monkeypatch.setattr(draws, "without_replacement", draws.with_replacement)
     assert not drawing_everything_is_exact(seed)
 
 
@@ -185,7 +185,7 @@ def pairs_are_uniform(seed: int) -> bool:
     mechanism = Laplace(draws=2, epsilon=300.0)
     assert 3_000 * exp(-0.05 / mechanism.scale(3)) < FALSE_ALARM / 100
     means = [0.0, 0.2, 0.4, 0.5, 0.7, 1.0]
-    values = [mechanism.release(Mean(), rows, rng).values[0] for _ in range(3_000)]
+    values = [mechanism.release(Mean(), rows, rng).means[0] for _ in range(3_000)]
     nearest = [min(means, key=lambda mean: abs(mean - value)) for value in values]
     return follows(nearest, {0.2: 1 / 3, 0.5: 1 / 3, 0.7: 1 / 3})
 
@@ -200,7 +200,7 @@ def first_rows(rng: np.random.Generator, n: int, count: int) -> np.ndarray:
 
 @pytest.mark.parametrize("mutant", [draws.with_replacement, first_rows])
 def test_other_draws_are_caught(mutant, seed, monkeypatch):
-    monkeypatch.setattr(laplace.draws, "without_replacement", mutant)
+    monkeypatch.setattr(draws, "without_replacement", mutant)
     assert not pairs_are_uniform(seed)
 
 
@@ -285,7 +285,7 @@ def two_halves(training: float, holdout: float) -> RowSource:
 def thresholdout(mechanism: type[Thresholdout], rows: RowSource, seed: int) -> tuple[list[float], int]:
     made = mechanism(threshold=0.1, sigma=SIGMA, budget=400, key=KEY)
     rng = np.random.default_rng(seed)
-    return [made.release(Mean(), rows, rng).values[0] for _ in range(400)], made.budget
+    return [made.release(Mean(), rows, rng).means[0] for _ in range(400)], made.budget
 
 
 def answers_from_training_unless_they_disagree(mechanism: type[Thresholdout], seed: int) -> bool:
@@ -351,7 +351,7 @@ def test_a_threshold_with_other_noise_is_caught(factor, seed):
 def fresh_pairs_are_uniform() -> bool:
     """Over secret keys, the first two of six rows are any pair, equally often."""
     rows, rng = source(x=np.array([1, 2, 4, 8, 16, 32]) / 64), np.random.default_rng(0)
-    sums = [round(128 * FreshRows(draws=2, key=key).release(Mean(), rows, rng).values[0]) for key in range(2_000)]
+    sums = [round(128 * FreshRows(draws=2, key=key).release(Mean(), rows, rng).means[0]) for key in range(2_000)]
     return follows(sums, {one + two: 1 / 15 for one, two in combinations((1, 2, 4, 8, 16, 32), 2)})
 
 
@@ -360,7 +360,7 @@ def test_fresh_rows_are_any_rows():
 
 
 def test_rows_taken_in_their_order_are_caught(monkeypatch):
-    monkeypatch.setattr(baselines.draws, "permuted_block", lambda key, n, start, count: np.arange(start, start + count))
+    monkeypatch.setattr(draws, "permuted_block", lambda key, n, start, count: np.arange(start, start + count))
     assert not fresh_pairs_are_uniform()
 
 
@@ -368,7 +368,7 @@ def coin_from_mean_follows(law: Callable[[float], float], seed: int) -> bool:
     """With hardly any noise the coin has the bias of the data's mean."""
     rows, rng = source(x=VALUES), np.random.default_rng(seed)
     mechanism, bias = CoinFromMean(epsilon=1e6), law(float(np.mean(VALUES)))
-    answers = [mechanism.release(Mean(), rows, rng).answer for _ in range(3_000)]
+    answers = [mechanism.release(Mean(), rows, rng).values[0] for _ in range(3_000)]
     return follows(answers, {1.0: bias, 0.0: 1 - bias})
 
 
@@ -381,11 +381,11 @@ def test_a_coin_with_the_opposite_bias_is_caught(seed):
 
 
 def test_a_share_needs_no_rounding(seed):
-    """Coins of a share with nobody and everybody: only the flips are left."""
+    """Coins of a share with nobody and everybody: only what was replaced is left."""
     rng = np.random.default_rng(seed)
     for value, bias in ((0.0, MASS), (1.0, 1 - MASS)):
         rows = source(x=[value] * 3)
-        mechanism = Coins(draws=1, flip_probability=MASS)
+        mechanism = Coins(draws=1, mass=MASS)
         cells = [mechanism.release(Share(), rows, rng).counts[1] for _ in range(4_000)]
         assert follows(cells, {1: bias, 0: 1 - bias})
         assert not follows(cells, {1: value or 1e-12, 0: (1 - value) or 1e-12})

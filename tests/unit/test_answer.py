@@ -1,32 +1,50 @@
-"""Answers print well, never in their own favor, and never let a question write HTML."""
+"""Answers print well, never in their own favor, never let a question write HTML, and come back from their JSON."""
 
 import json
 from dataclasses import replace
+from fractions import Fraction
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
-from holdfast.answer import Answer, FlipsAnswer, HistogramAnswer, from_body, interval_bar
-from holdfast.planning import plan
+from holdfast.answer import Answer, AnyAnswer, Estimate, Record, interval_bar, record_of
+from holdfast.questions import KINDS
+from holdfast.questions.flips import FlipsAnswer
+from holdfast.questions.histogram import HistogramAnswer
+from holdfast.questions.minimize import MinimumAnswer
 
 HOSTILE = "share of s = '<script>alert(1)</script> & \"'"
+RECORD = Record("mean", HOSTILE, "posterior", 0.95, rows_read=1_000, cost=2, seq=3, receipt="3:abc")
 
 
-def answer(value: float = 0.25, low: float = 0.2, high: float = 0.3, **more: object) -> Answer:
-    standing = Answer(
-        value,
-        low,
-        high,
-        rows_read=1_000,
-        cost=1_000,
-        seq=3,
-        cached=False,
-        guarantee="posterior",
-        receipt="3:abc",
-        question=HOSTILE,
-        confidence=0.95,
+def answer(value: float = 0.25, low: float = 0.2, high: float = 0.3, **more: Any) -> Answer:
+    return replace(Answer(value, low, high, RECORD), **more)
+
+
+def one_of_each() -> dict[str, AnyAnswer]:
+    """An answer of every kind there is."""
+    fit = MinimumAnswer(
+        point=(0.5, -1.0),
+        names=("x<0>", "intercept"),
+        coefficients={"x<0>": 2.5, "intercept": -0.25},
+        loss=answer(0.5, 0.4, 0.7, bounds=(0.0, 2.0)),
+        excess_bound=0.1,
+        expected_excess_bound=None,
+        iterations=7,
+        gradient_evaluations=70,
+        record=replace(RECORD, kind="minimize"),
     )
-    return replace(standing, **more)  # type: ignore[arg-type]
+    fit = replace(fit, loss=replace(fit.loss, record=fit.record))
+    flips, histogram = replace(RECORD, kind="flips"), replace(RECORD, kind="histogram")
+    bars = (("<b>&", answer(0.1, 0.0, 0.2, record=histogram)), ("other", answer(0.9, 0.8, 1.0, record=histogram)))
+    return {
+        "mean": answer(1.0, 0.5, 1.5, bounds=(0.0, 2.0)),
+        "quantile": answer(1.0, 0.5, 1.5, bounds=(0.0, 2.0), record=replace(RECORD, kind="quantile")),
+        "histogram": HistogramAnswer(bars, histogram),
+        "flips": FlipsAnswer((0, 1, 1, 0), answer(0.5, 0.1, 0.9, record=flips), flips),
+        "minimize": fit,
+    }
 
 
 WIDTHS = [
@@ -44,21 +62,43 @@ WIDTHS = [
 
 
 @pytest.mark.parametrize(("value", "low", "high"), WIDTHS)
-def test_a_promise_is_never_rounded_in_its_own_favor(value: float, low: float, high: float) -> None:
+def test_an_interval_is_never_rounded_in_its_own_favor(value: float, low: float, high: float) -> None:
     one = answer(value, low, high, bounds=(low, high))
-    told = [float(text) for text in one.rounded()]
-    assert told[1] <= low <= high <= told[2]
-    assert told[2] - told[1] <= (high - low) * 1.05 + 3e-4
-    shown = repr(HistogramAnswer((("a", one), ("other", one))))
-    assert "nan" not in shown
-    assert "inf" not in shown.replace("information", "")
+    shown = [float(text) for text in one.rounded()]
+    assert shown[1] <= low <= high <= shown[2]
+    assert shown[2] - shown[1] <= (high - low) * 1.05 + 3e-4
+    text = repr(HistogramAnswer((("a", one), ("other", one)), RECORD))
+    assert "nan" not in text
+    assert "inf" not in text.replace("information", "")
+
+
+@pytest.mark.parametrize("bounds", [(1e15, 1e15 + 1), (1.7e9, 1.7e9 + 1), (-5.0, 5.0), (0.0, 3.0), (-1e-3, 1e9)])
+def test_ends_are_rounded_outwards_in_the_units_of_the_question(bounds: tuple[float, float]) -> None:
+    low, high = (Fraction(bound) for bound in bounds)
+    for first, last in [(0.2, 0.8), (0.0, 1.0), (0.1, 0.3), (1 / 3, 2 / 3)]:
+        estimate = Estimate.within(bounds, (first + last) / 2, (first, last))
+        assert Fraction(estimate.low) <= low + (high - low) * Fraction(first)
+        assert Fraction(estimate.high) >= low + (high - low) * Fraction(last)
+        assert bounds[0] <= estimate.low <= estimate.value <= estimate.high <= bounds[1]
+
+
+def test_an_answer_is_a_number_with_an_interval() -> None:
+    one = answer(0.25, 0.2, 0.31)
+    low, high = one.interval
+    assert (float(one), low, high) == (0.25, 0.2, 0.31)
+    assert one.margin == pytest.approx(0.06)
+    assert f"{one:.1%}" == format(one, ".1%") == "25.0%"
+    assert f"{one}" == str(one) == repr(one)
+    assert (one.kind, one.question, one.guarantee, one.confidence) == ("mean", HOSTILE, "posterior", 0.95)
+    assert (one.rows_read, one.cost, one.seq, one.receipt, one.cached) == (1_000, 2, 3, "3:abc", False)
 
 
 def test_small_print() -> None:
     assert "1,000 rows read" in repr(answer())
-    assert "asked before, free" in repr(answer(cached=True))
-    made_up = answer(seq=None, receipt=None)
+    assert "asked before, free" in repr(answer(record=replace(RECORD, cached=True)))
+    made_up = answer(record=Record("mean", HOSTILE, "posterior", 0.95))
     assert made_up.made_up
+    assert not answer().made_up
     assert "made up" in repr(made_up)
 
 
@@ -69,21 +109,18 @@ def drawn(html: str) -> ElementTree.Element:
     return root
 
 
-def test_html_escapes_the_question_and_the_categories() -> None:
-    one = answer()
-    histogram = HistogramAnswer((("<b>&", one), ("other", one)))
-    flips = FlipsAnswer((0, 1, 1), one)
-    for shown in (one, histogram, flips):
-        text = "".join(drawn(shown._repr_html_()).itertext())
-        assert text
-        assert "nan" not in text
-    assert HOSTILE in "".join(drawn(one._repr_html_()).itertext())
-    assert "<b>&" in "".join(drawn(histogram._repr_html_()).itertext())
+@pytest.mark.parametrize("kind", one_of_each())
+def test_html_escapes_questions_categories_and_names(kind: str) -> None:
+    one = one_of_each()[kind]
+    text = "".join(drawn(one._repr_html_()).itertext())
+    assert HOSTILE in text
+    assert "nan" not in text
+    assert {"histogram": "<b>&", "minimize": "x<0>"}.get(kind, "") in text
 
 
 @pytest.mark.parametrize(("value", "low", "high"), WIDTHS)
 def test_the_bar_stays_on_its_line(value: float, low: float, high: float) -> None:
-    picture = drawn(interval_bar(answer(value, low, high, bounds=(low, high)))).find("svg")
+    picture = drawn(interval_bar(answer(value, low, high), (low, high))).find("svg")
     assert picture is not None
     for part in picture.iter("rect"):
         left, width = float(part.attrib["x"]), float(part.attrib["width"])
@@ -91,35 +128,35 @@ def test_the_bar_stays_on_its_line(value: float, low: float, high: float) -> Non
 
 
 def test_a_histogram_is_a_mapping() -> None:
-    histogram = HistogramAnswer((("1", answer(0.1)), ("other", answer(0.9))))
+    histogram = HistogramAnswer((("1", answer(0.1)), ("other", answer(0.9))), RECORD)
     assert list(histogram) == ["1", "other"]
     assert histogram["1"] is histogram[1]  # type: ignore[index]
     assert len(histogram) == 2
-    assert (histogram.cost, histogram.rows_read, histogram.cached) == (1_000, 1_000, False)
+    assert (histogram.cost, histogram.rows_read, histogram.cached) == (2, 1_000, False)
     assert (histogram.seq, histogram.receipt) == (3, "3:abc")
     with pytest.raises(KeyError):
         histogram["2"]
 
 
 def test_flips_know_what_they_cost() -> None:
-    flips = FlipsAnswer((0, 1, 1) * 20, answer())
+    flips = FlipsAnswer((0, 1, 1) * 20, answer(), RECORD)
     assert (len(flips), sum(flips)) == (60, 40)
-    assert (flips.cost, flips.rows_read, flips.cached) == (1_000, 1_000, False)
+    assert (flips.cost, flips.rows_read, flips.cached) == (2, 1_000, False)
     assert (flips.seq, flips.receipt) == (3, "3:abc")
     assert "..." in repr(flips)
 
 
-def test_answers_are_plain_json_and_come_back() -> None:
-    standing = plan(rows=10_000, queries=10)
-    question = {"kind": "mean", "text": "t", "bounds": [0.0, 2.0]}
-    facts = {"rows_read": 5, "cost": 7, "seq": 1, "receipt": "1:ff"}
-    for body, kind in (
-        ({"estimate": [1.0, 0.5, 1.5]}, Answer),
-        ({"categories": ["a", "other"], "estimates": [[0.1, 0.0, 0.2], [0.9, 0.8, 1.0]]}, HistogramAnswer),
-        ({"bits": "0110", "estimate": [0.5, 0.1, 0.9]}, FlipsAnswer),
-    ):
-        got = from_body(question, body, standing, **facts)  # type: ignore[arg-type]
-        assert isinstance(got, kind)
-        said = json.loads(json.dumps(got.to_dict(), allow_nan=False))
-        assert "estimate" not in said
-        assert got == from_body(question, json.loads(json.dumps(body)), standing, **facts)  # type: ignore[arg-type]
+def test_there_is_an_answer_of_every_kind_to_test() -> None:
+    assert set(one_of_each()) == set(KINDS.names())
+
+
+@pytest.mark.parametrize("kind", one_of_each())
+def test_answers_are_plain_json_and_come_back(kind: str) -> None:
+    one = one_of_each()[kind]
+    sent = json.loads(json.dumps(one.to_dict(), allow_nan=False))
+    assert KINDS[kind].read(sent, record_of(sent)) == one
+    assert {name: sent[name] for name in one.result()} == one.result()
+    assert sent["made_up"] is False
+    for label, estimate in one.rows():
+        assert label is None or isinstance(label, str)
+        assert estimate.low <= estimate.value <= estimate.high

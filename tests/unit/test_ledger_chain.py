@@ -12,13 +12,13 @@ import pytest
 
 from holdfast.errors import BudgetExhausted, InvalidArgument, LedgerUnavailable, MissingExtra
 from holdfast.ledger import Cost, Receipt, chain, exists, open_ledger
-from ledger_writer import FINGERPRINT, commit, environment, terms
+from ledger_writer import FINGERPRINT, begun, commit, environment, terms
 
 NAMES = {"dataset": "d", "fingerprint": FINGERPRINT}
 
 
 def test_the_chain_can_be_recomputed_from_its_description():
-    ledger = open_ledger(None, **NAMES, terms=terms())
+    ledger = begun(None, **NAMES)
     entries = [commit(ledger, "ü"), commit(ledger, None)]
     previous = "0" * 64
     for seq in range(3):
@@ -38,15 +38,15 @@ def test_doctests():
     assert doctest.testmod(chain) == (0, 1)
 
 
-@pytest.mark.parametrize("wrong", [{"flips": -1}, {"flips": 1.0}, {"flips": True}, {"intervals": 2**63}])
+@pytest.mark.parametrize("wrong", [{"charge": -1}, {"charge": 1.0}, {"charge": True}, {"intervals": 2**63}])
 def test_a_cost_is_two_whole_numbers(wrong):
     with pytest.raises(InvalidArgument, match="must be a whole number"):
-        Cost(**({"flips": 1, "intervals": 1} | wrong))
+        Cost(**({"charge": 1, "intervals": 1} | wrong))
 
 
 @pytest.mark.parametrize("spoil", [{"head": None}, {"later": 3}, {"body": 3}, {"seq": "1"}, {"later": [1]}])
 def test_a_receipt_of_another_shape_is_refused(spoil):
-    ledger = open_ledger(None, **NAMES, terms=terms())
+    ledger = begun(None, **NAMES)
     shape = ledger.receipt(0).to_dict()
     assert Receipt.from_dict(shape) == ledger.receipt(0)
     with pytest.raises(InvalidArgument):
@@ -54,12 +54,12 @@ def test_a_receipt_of_another_shape_is_refused(spoil):
 
 
 def test_a_refusal_says_the_fact_then_the_way_out_and_survives_pickling():
-    ledger = open_ledger(None, **NAMES, terms=terms(flips=10_000))
-    commit(ledger, "k1", flips=9_960)
+    ledger = begun(None, terms(charge=10_000), **NAMES)
+    commit(ledger, "k1", charge=9_960)
     with pytest.raises(BudgetExhausted) as refused:
         ledger.require(Cost(100, 1))
     assert str(refused.value).startswith(
-        "Budget cannot pay for answer 2: it costs 100 flips, and 40 of 10,000 are left. "
+        "The budget cannot pay for answer 2: it takes 100 of what the guarantee can carry, and 40 of 10,000 is left. "
     )
     assert pickle.loads(pickle.dumps(refused.value)).fields == refused.value.fields
 
@@ -67,24 +67,24 @@ def test_a_refusal_says_the_fact_then_the_way_out_and_survives_pickling():
 @pytest.mark.parametrize("location", ["", 3, "mysql://host/db", "sqlite://", "sqlite:///:memory:", "://"])
 def test_places_that_cannot_hold_a_ledger_are_refused(location):
     with pytest.raises(InvalidArgument, match="ledger must be"):
-        open_ledger(location, **NAMES, terms=terms())
+        begun(location, **NAMES)
 
 
 @pytest.mark.parametrize("dataset", ["", "x" * 201, "a\0b", None])
 def test_a_dataset_has_a_name(dataset):
     with pytest.raises(InvalidArgument, match="dataset must be"):
-        open_ledger(None, dataset=dataset, fingerprint=FINGERPRINT, terms=terms())
+        open_ledger(None, dataset=dataset, fingerprint=FINGERPRINT)
 
 
 def test_a_password_is_never_shown(tmp_path):
     url = f"postgresql://ann:secret@/db?host={tmp_path}/nowhere"
     with pytest.raises(LedgerUnavailable) as refused:
-        open_ledger(url, **NAMES, terms=terms())
+        begun(url, **NAMES)
     assert "ann:***@" in str(refused.value)
     assert "secret" not in str(refused.value)
     assert "secret" not in str(refused.value.fields)
     with pytest.raises(InvalidArgument) as misspelt:
-        open_ledger("mysql://ann:secret@host/db", **NAMES, terms=terms())
+        begun("mysql://ann:secret@host/db", **NAMES)
     assert "secret" not in str(misspelt.value)
 
 
@@ -92,13 +92,13 @@ def test_postgres_without_its_driver_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "psycopg", None)
     monkeypatch.delitem(sys.modules, "holdfast.ledger.postgres", raising=False)
     with pytest.raises(MissingExtra, match=r"holdfast\[postgres\]"):
-        open_ledger("postgresql://host/db", **NAMES, terms=terms())
+        begun("postgresql://host/db", **NAMES)
 
 
 def test_folders_and_missing_folders_are_named(tmp_path):
     for place in (tmp_path, tmp_path / "missing" / "trial.ledger"):
         with pytest.raises(LedgerUnavailable, match=str(place)):
-            open_ledger(place, **NAMES, terms=terms())
+            begun(place, **NAMES)
 
 
 def test_looking_creates_nothing(tmp_path):
@@ -110,16 +110,15 @@ def test_looking_creates_nothing(tmp_path):
 
 def test_a_file_name_may_hold_any_character(tmp_path):
     path = tmp_path / "50% of ?x=1#y ü.ledger"
-    with open_ledger(path, **NAMES, terms=terms()) as ledger:
+    with begun(path, **NAMES) as ledger:
         commit(ledger, "k1")
     assert exists(path, "d")
 
 
 def test_the_file_stays_the_same_one_when_the_folder_changes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with open_ledger("trial.ledger", **NAMES, terms=terms()) as ledger:
+    with begun("trial.ledger", **NAMES) as ledger:
         assert ledger.location == "trial.ledger"
-        ledger.close()
         monkeypatch.chdir("/")
         commit(ledger, "k1")
 
@@ -128,8 +127,8 @@ def test_sqlite_syncs_before_a_commit_returns(tmp_path):
     from holdfast.ledger.sqlite import SqliteStore
 
     path = tmp_path / "trial.ledger"
-    open_ledger(path, **NAMES, terms=terms()).close()
-    store = SqliteStore(path, "d", sole=True)
+    begun(path, **NAMES).close()
+    store = SqliteStore(path, "d", own_file=True)
     connection: sqlite3.Connection = store.connect()
     settings = {name: connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("synchronous", "journal_mode")}
     connection.close()
@@ -138,9 +137,9 @@ def test_sqlite_syncs_before_a_commit_returns(tmp_path):
 
 
 def test_a_busy_file_is_named_after_the_wait(tmp_path, monkeypatch):
-    monkeypatch.setattr("holdfast.ledger.sqlite.PATIENCE", 0.05)
+    monkeypatch.setattr("holdfast.ledger.sqlite.LOCK_TIMEOUT", 0.05)
     path = tmp_path / "trial.ledger"
-    with open_ledger(path, **NAMES, terms=terms()) as ledger:
+    with begun(path, **NAMES) as ledger:
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(LedgerUnavailable, match="locked"):
@@ -166,7 +165,16 @@ def test_postgres_syncs_before_a_commit_returns(postgres_url):
 def test_a_ledger_in_memory_needs_no_database_packages():
     script = (
         "import sys; from holdfast.ledger import open_ledger; "
-        "open_ledger(None, dataset='d', fingerprint='f', terms={'caps': {'flips': 1, 'intervals': 1}}); "
+        "ledger = open_ledger(None, dataset='d', fingerprint='f'); "
+        "ledger.begin({'caps': {'charge': 1, 'intervals': 1}}); "
         "assert not {'sqlalchemy', 'sqlite3', 'psycopg'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", script], check=True, env=environment())
+
+
+def test_a_ledger_in_a_file_needs_no_sqlalchemy(tmp_path):
+    script = (
+        "import sys; from ledger_writer import begun, commit; "
+        f"commit(begun({str(tmp_path / 'x.ledger')!r})); assert not {{'sqlalchemy', 'psycopg'}} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", script], check=True, env=environment())

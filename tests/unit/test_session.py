@@ -1,9 +1,8 @@
-"""The session: whatever is asked of whatever plan, caching, plans that stand, and who may ask."""
+"""The session: whatever is asked of whatever plan, caching, receipts, and who may ask."""
 
 import json
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +11,18 @@ import polars as pl
 import pytest
 
 from counting_rows import CountingRows
-from holdfast.answer import Answer, AnyAnswer, FlipsAnswer, HistogramAnswer
-from holdfast.beginning import DefaultPlan
-from holdfast.errors import InvalidArgument, PlanConflict, PlanInfeasible, RowSourceError, UnknownName
+from holdfast.answer import Answer, AnyAnswer
+from holdfast.errors import InvalidArgument, PlanInfeasible, UnknownName
 from holdfast.ledger import check_receipt
+from holdfast.questions.flips import FlipsAnswer
+from holdfast.questions.histogram import HistogramAnswer
 from holdfast.rows.memory import memory_rows
 from holdfast.session import Session
 from ledger_writer import environment
+from pairwise import pairwise
 
 NAN, INF = float("nan"), float("inf")
+vacuous = pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.VacuousPlan")  # few rows, many questions
 
 
 def table(rows: int, seed: int = 1) -> dict[str, Any]:
@@ -93,20 +95,23 @@ PLANS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("rows", [300, 5_000])
 @pytest.mark.parametrize("plan", PLANS)
+@vacuous
 def test_anything_can_be_asked_under_any_plan(plan: str, rows: int) -> None:
     with Session(table(rows), seed=1, queries=300, **PLANS[plan]) as session:
         for kind, query, options in ANYTHING:
             assert sane(session.dry_run(query, kind, **options)), (kind, query, options)
             assert sane(session.ask(query, kind, **options)), (kind, query, options)
-        assert session.budget.answers == len(ANYTHING)
+        assert session.budget.answers_given == len(ANYTHING)
         assert session.history().height >= len(ANYTHING)
         assert "nan" not in f"{session!r}"
 
 
-@pytest.mark.parametrize("rows", [2, 3, 25])
-@pytest.mark.parametrize("queries", [None, 1, 1_000, 10**9, {"mean": 3, "flip": 5}])
-@pytest.mark.parametrize("guarantee", ["best", "posterior", "dp"])
-@pytest.mark.filterwarnings("ignore::holdfast.beginning.DefaultPlan")
+HANDFULS = pairwise([2, 3, 25], [None, 1, 1_000, 10**9, {"mean": 3, "flip": 5}], ["best", "posterior", "dp"])
+
+
+@pytest.mark.parametrize(("rows", "queries", "guarantee"), HANDFULS)
+@pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.DefaultPlan")
+@vacuous
 def test_a_handful_of_rows(rows: int, queries: Any, guarantee: str) -> None:
     try:
         session = Session(table(rows), seed=1, queries=queries, guarantee=guarantee)
@@ -116,7 +121,7 @@ def test_a_handful_of_rows(rows: int, queries: Any, guarantee: str) -> None:
         return
     with session:
         assert sane(session.mean("b"))
-        if session.ledger.left.intervals > 12:
+        if session.budget.answers_left > 12:
             assert sane(session.quantile("x", 0.5, within=(0, 1), steps=3))
             assert sane(session.mean("x", within=(0, 1), where="b"))
             assert sane(session.histogram("s", categories=["a"]))
@@ -124,6 +129,7 @@ def test_a_handful_of_rows(rows: int, queries: Any, guarantee: str) -> None:
 
 @pytest.mark.parametrize("confidence", [0.5, 0.9999, 1 - 1e-9])
 @pytest.mark.parametrize("plan", PLANS)
+@vacuous
 def test_any_confidence(confidence: float, plan: str) -> None:
     with Session(table(5_000), seed=1, queries=100, confidence=confidence, **PLANS[plan]) as session:
         for kind, query, options in ANYTHING[::4]:
@@ -214,27 +220,28 @@ def test_functions_and_flips_are_new_each_time() -> None:
         assert session.ledger.spent.answers == 7
 
 
-def test_a_retry_key_brings_the_first_flips_back() -> None:
+def test_an_idempotency_key_gives_the_first_flips_again() -> None:
     with Session(table(5_000), seed=1, queries={"mean": 20, "flip": 500}) as session:
-        first = session.ask("b", "flips", count=40, retry_key="k1")
-        again = session.ask("b", "flips", count=40, retry_key="k1")
-        other = session.ask("b", "flips", count=40, retry_key="k2")
+        first = session.ask("b", "flips", count=40, idempotency_key="k1")
+        again = session.ask("b", "flips", count=40, idempotency_key="k1")
+        other = session.ask("b", "flips", count=40, idempotency_key="k2")
         assert isinstance(first, FlipsAnswer)
         assert isinstance(again, FlipsAnswer)
         assert isinstance(other, FlipsAnswer)
         assert (again.bits, again.seq, again.cached) == (first.bits, first.seq, True)
         assert not other.cached
-        assert session.ledger.spent.flips == 80
+        assert session.ledger.spent.charge == 80
         for _ in range(2):  # half of a surrogate pair is a key like any other
-            session.ask("b", "flips", count=1, retry_key="\udfff")
-        assert session.ledger.spent.flips == 81
-        ends(session.for_analyst("ada").ask("b", "flips", count=40, retry_key="k1"))
-        ends(session.ask("x > 0.5", "flips", count=40, retry_key="k1"))
-        assert session.ledger.spent.flips == 161  # another analyst, another question: new flips
-        with pytest.raises(InvalidArgument, match="retry_key"):
-            session.ask("b", "flips", count=1, retry_key=5)  # type: ignore[arg-type]
+            session.ask("b", "flips", count=1, idempotency_key="\udfff")
+        assert session.ledger.spent.charge == 81
+        ends(session.for_analyst("ada").ask("b", "flips", count=40, idempotency_key="k1"))
+        ends(session.ask("x > 0.5", "flips", count=40, idempotency_key="k1"))
+        assert session.ledger.spent.charge == 161  # another analyst, another question: new flips
+        with pytest.raises(InvalidArgument, match="idempotency_key"):
+            session.ask("b", "flips", count=1, idempotency_key=5)  # type: ignore[arg-type]
 
 
+@vacuous
 def test_who_comes_second_gets_the_first_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two ask the same at once: both draw, one commits, and the other's draws are forgotten unseen."""
     with Session(table(2), seed=1, queries=1_000) as session:  # every answer is [0, 1]: the answers alone do not tell
@@ -275,143 +282,8 @@ def test_another_process_finds_the_ledger_beside_the_data_and_the_answer_in_it(t
         first = session.mean("x > 0.5")
         assert Path(session.ledger.location).parent == tmp_path
     command = [sys.executable, "-W", "error", "-c", ASK, str(path)]
-    told = subprocess.run(command, capture_output=True, text=True, check=True, env=environment()).stdout.split()
-    assert told == ["True", str(first.value), str(first.low), str(first.high), str(first.receipt)]
-
-
-# -- the plan that stands ---------------------------------------------------------------------------------------
-
-
-def test_a_plan_of_ones_own_is_announced() -> None:
-    with pytest.warns(DefaultPlan, match="1,000 questions") as said:
-        Session(table(200_000)).close()
-    assert said[0].filename == __file__
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        Session(table(1_000), queries=10).close()
-        Session(table(1_000), accuracy=0.2).close()
-
-
-def test_a_ledger_is_resumed_without_a_plan(tmp_path: Path) -> None:
-    path, data = tmp_path / "a.ledger", table(5_000)
-    with Session(data, queries=100, confidence=0.9, ledger=path) as begun:
-        begun.mean("b")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        resumed = Session(data, ledger=path)
-    with resumed:
-        assert resumed.plan == begun.plan
-        assert resumed.mean("b").cached
-        assert resumed.budget.answers == 1
-    for said in ({"queries": 100}, {"confidence": 0.9}, {"queries": 100, "guarantee": begun.plan.guarantee}):
-        Session(data, ledger=path, **said).close()
-
-
-@pytest.mark.parametrize(
-    ("said", "differs"),
-    [
-        ({"queries": 101}, ["queries"]),
-        ({"confidence": 0.95}, ["confidence"]),
-        ({"guarantee": "split"}, ["guarantee"]),
-        ({"mechanism": "laplace"}, ["mechanism"]),
-        ({"queries": {"mean": 100, "flip": 1}}, ["flips"]),
-        ({"accuracy": 0.001}, ["accuracy"]),
-        ({"queries": 5, "confidence": 0.5}, ["queries", "confidence"]),
-    ],
-)
-def test_another_plan_is_refused_by_the_one_that_stands(
-    tmp_path: Path, said: dict[str, Any], differs: list[str]
-) -> None:
-    path, data = tmp_path / "a.ledger", table(5_000)
-    with Session(data, queries=100, confidence=0.9, ledger=path) as begun:
-        begun.mean("b")
-    with pytest.raises(PlanConflict, match="100 questions") as refusal:
-        Session(data, ledger=path, **said)
-    assert refusal.value.fields["differs"] == differs
-    assert refusal.value.fields["standing"]["queries"] == 100
-    assert "\n" not in str(refusal.value)
-    assert str(refusal.value).endswith(".")
-
-
-def test_the_papers_plan_resumes_whatever_its_mechanism(tmp_path: Path) -> None:
-    path, data = tmp_path / "a.ledger", table(500_000)
-    plan = {"queries": {"flip": 5}, "guarantee": "paper"}
-    with Session(data, ledger=path, confidence=0.5, **plan) as begun:
-        assert begun.plan.mechanism == "coins"
-    Session(data, ledger=path, guarantee="paper").close()
-
-
-def test_other_data_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "a.ledger"
-    Session(table(5_000), queries=100, ledger=path).close()
-    with pytest.raises(RowSourceError, match="other data"):
-        Session(table(5_000, seed=2), ledger=path)
-    with pytest.raises(RowSourceError, match="other data"):
-        Session(table(4_999), ledger=path)
-
-
-def test_a_seed_marks_the_ledger(tmp_path: Path) -> None:
-    data = table(5_000)
-    with Session(data, queries=100, seed=7, ledger=tmp_path / "seeded") as seeded:
-        assert seeded.ledger.reproducible
-        assert "not for shared use" in repr(seeded)
-        first = seeded.mean("b").value
-    with Session(data, queries=100, seed=7) as again:
-        assert again.mean("b").value == first
-    Session(data, queries=100, ledger=tmp_path / "shared").close()
-    with pytest.raises(PlanConflict, match="seed"):
-        Session(data, seed=7, ledger=tmp_path / "shared")
-    with Session(data, queries=100) as unseeded:
-        assert "shared use" not in repr(unseeded)
-
-
-@pytest.mark.parametrize("plan", ["posterior", "information", "split"])  # Laplace noise knows no seed
-def test_a_seed_repeats_coins_and_fresh_rows(plan: str) -> None:
-    def values(seed: int) -> list[float]:
-        with Session(table(5_000), seed=seed, queries=100, **PLANS[plan]) as session:
-            return [session.mean("b").value, session.mean("x", within=(0, 1)).value]
-
-    assert values(1) == values(1)
-    assert values(1) != values(2)
-
-
-def test_whoever_begins_second_at_the_same_moment_joins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fresh rows are used in a random order, so two who begin at once make plans that differ in it alone."""
-    path, data = tmp_path / "a.ledger", table(5_000)
-    first = Session(data, queries=100, guarantee="split", ledger=path)
-    monkeypatch.setattr("holdfast.session.exists", lambda *_: False)
-    second = Session(data, queries=100, guarantee="split", ledger=path)
-    with first, second:
-        assert second.plan == first.plan
-    with pytest.raises(PlanConflict, match="100 questions"):
-        Session(data, queries=99, guarantee="split", ledger=path)
-
-
-BAD_PLANS: list[dict[str, Any]] = [
-    {"queries": 0}, {"queries": -1}, {"queries": 1.5}, {"queries": "many"}, {"queries": True}, {"queries": 10**400},
-    {"queries": {}}, {"queries": {"mean": 0}}, {"queries": {"median": 3}}, {"queries": {"mean": -1, "flip": 5}},
-    {"queries": 5, "accuracy": 0.1}, {"accuracy": 0}, {"accuracy": 1}, {"accuracy": NAN}, {"accuracy": "0.1"},
-    {"queries": 5, "confidence": 0}, {"queries": 5, "confidence": 1}, {"queries": 5, "confidence": NAN},
-    {"queries": 5, "confidence": 95}, {"queries": 5, "guarantee": "hope"}, {"queries": 5, "guarantee": None},
-    {"queries": 5, "mechanism": "dice"}, {"queries": 5, "guarantee": ["posterior"]}, {"queries": 5, "seed": -1},
-    {"queries": 5, "seed": 1.5}, {"queries": 5, "seed": "x"}, {"queries": 5, "analyst": 5},
-    {"queries": 5, "analyst": "x" * 1_000}, {"queries": 5, "analyst": "\ud800"}, {"queries": 5, "ledger": ""},
-    {"queries": 5, "ledger": 5}, {"queries": 5, "ledger": "mysql://somewhere/x"},
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("said", BAD_PLANS, ids=lambda said: f"{said!r:.60}")
-def test_bad_plans_are_refused(said: dict[str, Any]) -> None:
-    rows = CountingRows(memory_rows(table(100)))
-    with pytest.raises(InvalidArgument) as refusal:
-        Session(rows, **said)
-    assert str(refusal.value).endswith(".")
-    assert rows.rows_read == 0
-
-
-def test_a_plan_out_of_reach_is_refused() -> None:
-    with pytest.raises(PlanInfeasible, match="100 rows allow"):
-        Session(table(100), accuracy=0.001)
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, env=environment()).stdout.split()
+    assert shown == ["True", str(first.value), str(first.low), str(first.high), str(first.receipt)]
 
 
 # -- receipts, analysts, other verbs ------------------------------------------------------------------------------
@@ -441,7 +313,7 @@ def test_receipts_of_all_kinds() -> None:
 
 
 @pytest.mark.parametrize("analyst", [5, "x" * 1_000, "\ud800", b"ada"])
-def test_a_label_the_ledger_cannot_write_is_refused_at_the_door(analyst: Any) -> None:
+def test_an_analyst_whose_name_the_ledger_cannot_write_is_refused(analyst: Any) -> None:
     with Session(table(100), queries=5) as session, pytest.raises(InvalidArgument, match="analyst"):
         session.for_analyst(analyst)
 

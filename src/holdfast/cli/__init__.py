@@ -2,6 +2,7 @@
 
 A command is a file in `commands/` with a function `command`; its name is the file's name, its help the function's
 docstring. It is imported only when it is run or described, so adding one is adding a file and costs the others nothing.
+A command whose options depend on what is registered has a function `build`, called only when the command is run.
 """
 
 import json
@@ -14,9 +15,9 @@ from typing import Any, cast
 import typer
 from typer.core import TyperGroup
 
-from holdfast.cli.output import note, say
-from holdfast.cli.plain import write_on_any_terminal
-from holdfast.errors import HoldfastError
+from holdfast.cli.options import Command, spell
+from holdfast.cli.output import note, say, write_on_any_terminal
+from holdfast.errors import HoldfastError, InvalidArgument, error_json
 
 # A typer that brings its own click and one that imports it agree on this class.
 _USAGE = cast("type[Exception]", typer.BadParameter.__base__)
@@ -41,10 +42,22 @@ class Commands(TyperGroup):
         """Import one command."""
         if cmd_name not in command_names():
             return None
-        module = import_module(f"holdfast.cli.commands.{cmd_name}")
+        module = _module(cmd_name)
+        function = module.build() if hasattr(module, "build") else module.command
         app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-        app.command(cmd_name, no_args_is_help=getattr(module, "NO_ARGS_IS_HELP", False))(module.command)
+        app.command(
+            cmd_name, cls=getattr(module, "CLASS", Command), no_args_is_help=getattr(module, "NO_ARGS_IS_HELP", False)
+        )(function)
         return typer.main.get_command(app)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List the commands by their docstrings, without making them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _module(name).command.__doc__.partition("\n")[0]) for name in command_names()])
+
+
+def _module(name: str) -> Any:
+    return import_module(f"holdfast.cli.commands.{name}")
 
 
 app = typer.Typer(
@@ -57,8 +70,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(asked: bool) -> None:
+    if asked:
         from holdfast import __version__
 
         say(f"holdfast {__version__}")
@@ -76,9 +89,9 @@ def describe(
       holdfast demo                                      see it work, nothing to download
       holdfast ask flights.parquet "dep_delay > 15"      a share, with an interval that stays true
       holdfast budget flights.parquet                    what is left to ask
-      holdfast plan --rows 1000000 --queries 10000       what so many rows can promise
+      holdfast plan --rows 1000000 --queries 10000       what a million rows can promise
 
-    Every command takes --json. An error is one sentence, and the exit code says its kind.
+    Commands take --json. An error is one sentence, and the exit code says its kind.
     """
 
 
@@ -89,9 +102,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         code = app(words, prog_name="holdfast", standalone_mode=False)
     except HoldfastError as error:
-        code = _refuse(words, error.message, error.kind, error.fields, error.exit_code)
+        error.message = spell(error.message, {})
+        code = _refuse(words, error.to_dict(), error.exit_code)
     except _USAGE as error:
-        code = _refuse(words, _usage(error), "usage", {}, 2)
+        shape = error_json(_usage(error), kind="usage", status=InvalidArgument.status, details={})
+        code = _refuse(words, shape, InvalidArgument.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     if code == INTERRUPTED:
@@ -107,9 +122,8 @@ def _usage(error: Any) -> str:
     return f"{error.format_message().rstrip('.')}. See {where} --help."
 
 
-def _refuse(words: Sequence[str], message: str, kind: str, fields: dict[str, Any], code: int) -> int:
-    note(message)
+def _refuse(words: Sequence[str], error: dict[str, Any], code: int) -> int:
+    note(error["error"])
     if "--json" in words:
-        shape = {"ok": False, "error": message, "kind": kind, "details": fields}
-        say(json.dumps(shape, ensure_ascii=False, default=str))
+        say(json.dumps(error, ensure_ascii=False))
     return code

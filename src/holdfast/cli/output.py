@@ -1,18 +1,18 @@
 """How results look: tables and bars for people, one JSON document for programs, plain lines in a pipe."""
 
-from __future__ import annotations
-
+import codecs
+import io
 import json
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
 if TYPE_CHECKING:
-    from holdfast.answer import Answer
+    from holdfast.answer import Answer, Estimate
 
 BAR, SHORT_BAR = 44, 28
 
@@ -62,23 +62,49 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequ
         say("  ".join(parts).rstrip())
 
 
-def bar(answer: Answer, width: int = BAR) -> str:
+def bar(estimate: "Estimate | Answer", bounds: tuple[float, float] = (0.0, 1.0), width: int = BAR) -> str:
     """Draw an interval inside its declared bounds.
 
-    >>> from types import SimpleNamespace
-    >>> bar(SimpleNamespace(value=0.5, low=0.25, high=0.75, bounds=(0.0, 1.0)), 8)
+    >>> from holdfast.answer import Estimate
+    >>> bar(Estimate(value=0.5, low=0.25, high=0.75), width=8)
     '0 ──━━┿━━─ 1'
     """
-    low, high = answer.bounds
+    low, high = bounds
     span = (high - low) or 1.0
 
     def place(x: float) -> int:
         return min(width - 1, max(0, int(width * (x - low) / span)))
 
-    first, middle, last = place(answer.low), place(answer.value), place(answer.high)
+    first, middle, last = place(estimate.low), place(estimate.value), place(estimate.high)
     marks = ["━" if first <= i <= last else "─" for i in range(width)]
     marks[middle] = "┿"
     return f"{low:g} {''.join(marks)} {high:g}"
+
+
+def written(estimate: "Estimate | Answer") -> tuple[str, str]:
+    """Write the value and its interval, whose ends are rounded outwards.
+
+    >>> from holdfast.answer import Estimate
+    >>> written(Estimate(value=0.5, low=0.25011, high=0.74989))
+    ('0.500', '[0.250, 0.750]')
+    """
+    value, low, high = estimate.rounded()
+    return value, f"[{low}, {high}]"
+
+
+@contextmanager
+def progress_bar(label: str, total: int, *, quiet: bool = False) -> Iterator[Callable[[int], None]]:
+    """Yield a function that takes how many of `total` are done; the bar is on standard error, on a terminal only."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(label, total=total)
+        yield lambda done: shown.update(task, completed=done)
 
 
 @contextmanager
@@ -90,5 +116,35 @@ def noting_warnings() -> Iterator[list[str]]:
         try:
             yield sentences
         finally:
-            ours = (warning for warning in caught if warning.category.__module__.startswith("holdfast"))
-            sentences.extend(str(warning.message) for warning in ours)
+            ours = (str(each.message) for each in caught if each.category.__module__.startswith("holdfast"))
+            sentences.extend(dict.fromkeys(ours))
+
+
+# -- terminals that lack characters -----------------------------------------------------------------------------
+
+_STAND_INS = {
+    "±": "+/-", "–": "-", "—": "-", "…": "...", "·": "-", "×": "x", "≤": "<=", "≥": ">=", "²": "^2", "→": "->",
+    "’": "'", "“": '"', "”": '"', "─": "-", "━": "=", "┿": "|", "│": "|", "┃": "|", "├": "|", "┤": "|",
+    "●": "o", "█": "#", "▏": "|", "└": "+", "╸": "=",
+}  # fmt: skip
+_BRAILLE_BLANK, _BRAILLE_LAST = 0x2800, 0x28FF
+
+
+def write_on_any_terminal() -> None:
+    """Let standard output and error replace what their encoding lacks, instead of failing."""
+    codecs.register_error("holdfast-plain", _replaced)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="holdfast-plain")
+
+
+def _replaced(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(map(_stand_in, error.object[error.start : error.end])), error.end
+
+
+def _stand_in(character: str) -> str:
+    if _BRAILLE_BLANK <= ord(character) <= _BRAILLE_LAST:
+        return " " if ord(character) == _BRAILLE_BLANK else "*"
+    return _STAND_INS.get(character, "?")

@@ -11,7 +11,6 @@ To add one: a file with a subclass of `Guarantee`, and `GUARANTEES.register(name
 """
 
 from collections.abc import Mapping
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import PlanConflict
@@ -21,17 +20,10 @@ if TYPE_CHECKING:
     from holdfast.guarantees.guarantee import Guarantee
 
 OWN = ("posterior", "information", "dp", "paper", "split")
+GUARANTEES: "Registry[type[Guarantee]]" = Registry("guarantee", group="holdfast.guarantees", own=OWN)
 
 
-def _load() -> None:
-    for name in OWN:
-        import_module(f"holdfast.guarantees.{name}")
-
-
-GUARANTEES: "Registry[type[Guarantee[Any]]]" = Registry("guarantee", group="holdfast.guarantees", load=_load)
-
-
-def read(recorded: Mapping[str, Any], *, location: str = "the ledger") -> "Guarantee[Any]":
+def read(recorded: Mapping[str, Any], *, location: str = "the ledger") -> "Guarantee":
     """Return the guarantee whose terms a ledger's first entry records.
 
     Parameters
@@ -55,7 +47,7 @@ def read(recorded: Mapping[str, Any], *, location: str = "the ledger") -> "Guara
             f" {', '.join(GUARANTEES.names())}. Install the version or the package that wrote it.",
             guarantee=name,
         )
-    if version != known.version:
+    if type(version) is not int or version != known.version:
         raise PlanConflict(
             f"{location} promises by version {version!r} of the guarantee {name!r}; this installation knows version"
             f" {known.version}. Install the version of holdfast that wrote it.",

@@ -27,9 +27,10 @@ class NoisyTerms(Terms):
         return ceil(cost.private_cost(self.epsilon, n=self.rows))
 
 
-class Noisy(Guarantee[NoisyTerms]):
+class Noisy(Guarantee):
     """What guarantees share that promise one margin for every noisy mean."""
 
+    terms: NoisyTerms
     reads = NoisyTerms
 
     def supports(self, statistic: Statistic) -> None:

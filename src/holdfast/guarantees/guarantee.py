@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from math import isfinite
 from types import UnionType
-from typing import Any, ClassVar, Generic, Self, TypeVar, get_args, get_type_hints
+from typing import Any, ClassVar, Self, TypeVar, get_args, get_type_hints
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, PlanConflict
@@ -154,7 +154,7 @@ class Terms:
         return cls(**read)
 
 
-class Guarantee(ABC, Generic[OfTerms]):
+class Guarantee(ABC):
     """A promise about the population, by terms that stand."""
 
     name: ClassVar[str]
@@ -162,16 +162,17 @@ class Guarantee(ABC, Generic[OfTerms]):
     mechanisms: ClassVar[tuple[str, ...]]  # those that can be planned with, the usual one first
     adaptive: ClassVar[bool] = True  # whether questions may depend on answers; "best" chooses only such guarantees
     in_order: ClassVar[bool] = False  # whether releases must follow each other as they were charged (fresh rows)
-    reads: type[OfTerms]
+    reads: ClassVar[type[Terms]]
+    terms: Terms
 
-    def __init__(self, terms: OfTerms) -> None:
+    def __init__(self, terms: Terms) -> None:
         self.terms = terms
 
     # -- planning -----------------------------------------------------------------------------------------------
 
     @classmethod
     @abstractmethod
-    def plan(cls, goal: Goal, mechanism: str) -> OfTerms | None:
+    def plan(cls, goal: Goal, mechanism: str) -> Terms | None:
         """Return the best terms for this goal; None where the guarantee does not apply."""
 
     @classmethod

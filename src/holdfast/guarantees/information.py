@@ -101,7 +101,7 @@ def group_interval(ones: int, included: int, ell: int, *, n: int, r: float, leve
     Statement
         Exact intervals for the included share (from ell) and for the ones among the included (from their number),
         each at `level`; the range of the group mean over both; then widened with n_eff = n g, g the lower end of the
-        group's share on the sample. Two of the k intervals, two flips a draw.
+        group's share on the sample. Two of the k intervals, two coins a draw.
 
     Not covered
         A group that may be empty on the sample: the answer is [0, 1].
@@ -157,9 +157,10 @@ class InformationTerms(Terms):
         return ceil(cost.private_cost(self.epsilon, n=self.rows))
 
 
-class Information(Guarantee[InformationTerms]):
+class Information(Guarantee):
     """Coins, single flips and Laplace answers in any mixture; beta enters by its inverse."""
 
+    terms: InformationTerms
     name = "information"
     mechanisms = ("coins", "laplace")
     reads = InformationTerms

@@ -30,9 +30,10 @@ class PaperTerms(Terms):
         return ceil(cost.private_cost(self.epsilon, n=self.rows))
 
 
-class Paper(Guarantee[PaperTerms]):
+class Paper(Guarantee):
     """Statistical queries by sampled rows and Laplace noise; counting queries and single flips by coins."""
 
+    terms: PaperTerms
     name = "paper"
     mechanisms = ("laplace", "coins")
     reads = PaperTerms
@@ -69,9 +70,10 @@ class Paper(Guarantee[PaperTerms]):
         """± the margin, for the averages the paper promises; nothing for others."""
         if isinstance(release, NoisyMeans):
             return around(release.means[part], self.terms.margin + release.grid)
-        if release.draws != self.terms.rows_per_query or self.terms.flips:
+        tally = self.tally(release)
+        if tally.draws != self.terms.rows_per_query or self.terms.flips:
             return EVERYTHING  # the paper promises the expectation of a flip, and averages of its own length
-        return around(self.tally(release).count(part) / release.draws, self.terms.margin)
+        return around(tally.count(part) / tally.draws, self.terms.margin)
 
     def group(self, release: Release) -> Interval:
         """The range of the ratio of two noisy means."""
@@ -137,7 +139,7 @@ def _planned_coins(goal: Goal) -> PaperTerms | None:
         ell, mass, charge = 1, alpha / 2, goal.flips
     else:
         size = sizes.cq_by_scq(alpha, goal.beta, goal.queries)
-        ell, mass, charge = size.ell, size.flip, goal.queries * size.ell
+        ell, mass, charge = size.ell, size.mass, goal.queries * size.ell
     return goal.met_by(PaperTerms, "coins", margin=alpha, rows_per_query=ell, charge=charge, mass=mass)
 
 

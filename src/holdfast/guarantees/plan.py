@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
 from math import ceil, log
-from typing import Any
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, PlanConflict, PlanInfeasible
@@ -43,7 +42,7 @@ class Plan:
     `terms` are the guarantee's own numbers; the most used are attributes of the plan as well.
     """
 
-    standing: Guarantee[Any] = field(repr=False)
+    standing: Guarantee = field(repr=False)
     alternatives: tuple[Alternative, ...] = field(default=(), repr=False)
 
     @property
@@ -135,7 +134,7 @@ class Plan:
         return hash((self.guarantee, self.terms))
 
     def __str__(self) -> str:
-        table = [HEADINGS, *map(_cells, self.alternatives)]
+        table = [HEADINGS, *map(alternative_cells, self.alternatives)]
         widths = [max(len(row[i]) for row in table) for i in range(len(HEADINGS))]
         lines = []
         for row in table:
@@ -150,7 +149,7 @@ class Plan:
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{escape(cell)}</th>" for cell in HEADINGS)
-        rows = [_cells(row) for row in self.alternatives]
+        rows = [alternative_cells(row) for row in self.alternatives]
         body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if rows else ""
         return f"<p>{escape(self.sentence)}</p>{table}"
@@ -164,7 +163,8 @@ def write_margin(x: float | None) -> str:
     return "-" if x is None else f"±{min(1.0, ceil(x * 10_000) / 10_000):.4f}"
 
 
-def _cells(alternative: Alternative) -> tuple[str, ...]:
+def alternative_cells(alternative: Alternative) -> tuple[str, ...]:
+    """Write an alternative as the cells of a table under `HEADINGS`."""
     counts = (alternative.rows, alternative.queries, alternative.rows_per_query)
     rows, queries, each = ("-" if x is None else f"{x:,}" for x in counts)
     margin = write_margin(alternative.margin)
@@ -381,7 +381,7 @@ def count_queries(queries: Queries | None) -> tuple[int | None, int]:
     return queries, flips
 
 
-def _class_of(name: str) -> type[Guarantee[Any]]:
+def _class_of(name: str) -> type[Guarantee]:
     found = GUARANTEES.find(name)
     if found is None:
         raise InvalidArgument(f"guarantee must be one of {', '.join(GUARANTEES.names())}; got {name!r}.")

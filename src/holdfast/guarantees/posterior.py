@@ -29,7 +29,7 @@ ORDERS = np.arange(2, 21)  # moments p that are tried
 
 
 @theorem("here (moments of the leave-one-out ratios)", proof="posterior.md")
-def sigma(n: Any, flips: Any, mass: Any, p: Any) -> Any:
+def sigma(n: Any, charge: Any, mass: Any, p: Any) -> Any:
     """Return sigma_p with E[W^p | S] <= (2p-1)!! sigma_p^p; inf where the bound is useless. Takes arrays.
 
     Statement
@@ -42,7 +42,7 @@ def sigma(n: Any, flips: Any, mass: Any, p: Any) -> Any:
     """
     n, a = np.asarray(n, dtype=float), np.asarray(mass, dtype=float)
     e0 = n / (n - 1) ** 2
-    V = e0 * flips
+    V = e0 * charge
     A = n * a * (1 - a) / (1 - 2 * a) ** 2
     g = np.sqrt(e0 * (1 - a) / a)
     odd = 2 * p - 1
@@ -54,37 +54,37 @@ def sigma(n: Any, flips: Any, mass: Any, p: Any) -> Any:
     return np.where(exponent > 600, inf, (np.sqrt(tau) + (2 * p - 2) * g) ** 2)
 
 
-def _heights(n: Any, flips: Any, mass: Any, beta: Any, p: Any) -> Any:
+def _heights(n: Any, charge: Any, mass: Any, beta: Any, p: Any) -> Any:
     """h = (sigma_p/n) ((2p-1)!!/beta)^(1/p), the bound on the posterior's chi-square before h/(1-h)."""
     log_double_factorial = gammaln(2 * p + 1) - p * log(2) - gammaln(p + 1)
-    return sigma(n, flips, mass, p) / n * np.exp((log_double_factorial - np.log(beta)) / p)
+    return sigma(n, charge, mass, p) / n * np.exp((log_double_factorial - np.log(beta)) / p)
 
 
-def chi_array(n: Any, flips: Any, mass: Any, beta: Any) -> Any:
+def chi_array(n: Any, charge: Any, mass: Any, beta: Any) -> Any:
     """Return chi for arrays of settings (the last axis is added and reduced over p); inf where refused."""
-    n, flips, mass, beta = (np.asarray(x, dtype=float)[..., None] for x in (n, flips, mass, beta))
-    h = np.min(_heights(n, flips, mass, beta, ORDERS), axis=-1)
+    n, charge, mass, beta = (np.asarray(x, dtype=float)[..., None] for x in (n, charge, mass, beta))
+    h = np.min(_heights(n, charge, mass, beta, ORDERS), axis=-1)
     return np.where(h < 1, h / np.where(h < 1, 1 - h, 1.0), inf)
 
 
 @theorem("here (Theorem 1)", proof="posterior.md")
-def chi(n: int, flips: float, mass: float, beta: float) -> float:
+def chi(n: int, charge: float, mass: float, beta: float) -> float:
     """Return chi: with probability >= 1 - beta, (q(D)-mu_q)^2 <= chi mu_q(1-mu_q) for every query. inf: no promise.
 
     Statement
         h = min over p = 2..20 of (sigma_p/n) ((2p-1)!!/beta)^(1/p). If h < 1, chi = h/(1-h).
 
     Not covered
-        Anything about q(S); sessions that release flips below `mass` or noise of another kind.
+        Anything about q(S); sessions that release draws with less extra mass or noise of another kind.
 
     >>> round(chi(10**6, 18309 * 10**4, 0.0109, 0.812 * 0.05), 5)
     0.00138
     """
     check.whole(2, n=n)
-    check.positive(flips=flips)
+    check.positive(charge=charge)
     check.probability(mass=mass, beta=beta)
     check.at_most("1/2", 0.4999, mass=mass)
-    return float(chi_array(n, flips, mass, beta)) * SAFE
+    return float(chi_array(n, charge, mass, beta)) * SAFE
 
 
 @theorem("here (Theorem 2)", proof="posterior.md")
@@ -142,7 +142,7 @@ def group_interval(ones: int, included: int, ell: int, *, mass: float, chi: floa
     Statement
         The included share pi at `level` from all ell draws; the ones among the included at 2a `level`; the range of
         the group mean over both; then widened with chi/(g - chi), g the lower end of the group's share. Two of the k
-        intervals, two flips a draw.
+        intervals, two coins a draw.
 
     Not covered
         g <= chi, or a group that may be empty: the answer is [0, 1].
@@ -159,7 +159,7 @@ def group_interval(ones: int, included: int, ell: int, *, mass: float, chi: floa
 
 
 @theorem("here (p = 1)", proof="posterior.md")
-def first_moment(n: int, flips: float, mass: float) -> float:
+def first_moment(n: int, charge: float, mass: float) -> float:
     """Return a bound on E[W | S], the p = 1 form of `sigma`.
 
     Statement
@@ -173,7 +173,7 @@ def first_moment(n: int, flips: float, mass: float) -> float:
     """
     e0 = n / (n - 1) ** 2
     A = n * mass * (1 - mass) / (1 - 2 * mass) ** 2
-    return A * (exp(e0 * flips / A) - 1)
+    return A * (exp(e0 * charge / A) - 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,9 +186,10 @@ class PosteriorTerms(Terms):
     chi: float | None
 
 
-class Posterior(Guarantee[PosteriorTerms]):
+class Posterior(Guarantee):
     """Coins with a planned extra mass; the failure probability enters by its logarithm."""
 
+    terms: PosteriorTerms
     name = "posterior"
     mechanisms = ("coins",)
     reads = PosteriorTerms

@@ -19,9 +19,10 @@ class SplitTerms(Terms):
     order: int | None = None
 
 
-class Split(Guarantee[SplitTerms]):
+class Split(Guarantee):
     """Every row answers one question: nothing that was learned before says anything about it."""
 
+    terms: SplitTerms
     name = "split"
     mechanisms = ("fresh_rows",)
     in_order = True  # the charge says which rows are used up

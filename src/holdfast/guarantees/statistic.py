@@ -16,7 +16,7 @@ the interval of each. Mechanisms and guarantees speak about statistics; none of 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,7 +67,7 @@ class Statistic(ABC):
         """Return the sums of those columns that count rows; None for those that average values."""
 
     @abstractmethod
-    def certify(self, release: "Release", guarantee: "Guarantee[Any]") -> list[Interval]:
+    def certify(self, release: "Release", guarantee: "Guarantee") -> list[Interval]:
         """Ask the guarantee for the interval of every value."""
 
 
@@ -90,7 +90,7 @@ class _OneNumber(Statistic):
         """The debiased share of ones."""
         return (debias.debias(counts[1] / draws, outcomes=2, mass=mass),)
 
-    def certify(self, release: "Release", guarantee: "Guarantee[Any]") -> list[Interval]:
+    def certify(self, release: "Release", guarantee: "Guarantee") -> list[Interval]:
         """One interval."""
         return [guarantee.share(release, 0)]
 
@@ -127,9 +127,9 @@ class GroupMean(Statistic):
 
     def columns(self, values: Values) -> Columns:
         """Who is in the group, and what they add to its sum."""
-        said = values.astype(np.float64)
-        included = ~np.isnan(said)
-        return [included.astype(np.float64), np.where(included, said, 0.0)]
+        numbers = values.astype(np.float64)
+        included = ~np.isnan(numbers)
+        return [included.astype(np.float64), np.where(included, numbers, 0.0)]
 
     def from_means(self, means: Sequence[float]) -> tuple[float, ...]:
         """Sum over size; 1/2 for a group that seems empty."""
@@ -147,7 +147,7 @@ class GroupMean(Statistic):
         """The group's size is counted, its sum is not."""
         return (int(columns[0].sum()), None)
 
-    def certify(self, release: "Release", guarantee: "Guarantee[Any]") -> list[Interval]:
+    def certify(self, release: "Release", guarantee: "Guarantee") -> list[Interval]:
         """One interval, from two statements."""
         return [guarantee.group(release)]
 
@@ -184,7 +184,7 @@ class OutcomeShares(Statistic):
         """Rows are counted."""
         return tuple(int(column.sum()) for column in columns)
 
-    def certify(self, release: "Release", guarantee: "Guarantee[Any]") -> list[Interval]:
+    def certify(self, release: "Release", guarantee: "Guarantee") -> list[Interval]:
         """One interval for each outcome."""
         return [guarantee.share(release, part) for part in range(self.outcomes)]
 

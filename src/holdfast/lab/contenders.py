@@ -203,10 +203,10 @@ class PlanContender:
     @property
     def noise(self) -> float | None:
         """That of coins; None for other mechanisms."""
-        if self.plan.mechanism != "coins":
+        standing = self.plan.standing
+        if not issubclass(mechanism_of(standing), Coins):
             return None
-        coins = Coins.under(self.plan.standing, self.plan.rows_per_query, 0)
-        return added_variance(coins, self.plan.rows)
+        return added_variance(Coins.under(standing, self.plan.rows_per_query, 0), self.plan.rows)
 
     def start(self, source: RowSource, rng: Generator) -> QueryOracle:
         """Start with nothing spent."""

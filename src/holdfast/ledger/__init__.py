@@ -1,12 +1,13 @@
 """The one budget of a dataset: append-only, hash-chained, durable before visible, shared by everyone.
 
-entry.py      what is written: cost, entry, head, receipt
-chain.py      how entries hold each other: canonical text, digests, links; the walk that re-checks them
-store.py      what a place must do to keep a ledger
-memory.py     a place: this process
-database.py   a place: two tables in a database; sqlite.py (one file), postgres.py (a server)
-ledger.py     the rules: find, require, commit
-opening.py    open or create, at a location
+entry.py         what is written: cost, entry, head, receipt
+chain.py         how entries hold each other: canonical text, digests, links; re-checking them
+store.py         what a place must do to hold a ledger
+memory.py        a place: this process
+database.py      a place: two tables in a database; sqlite.py (one file), postgres.py (a server)
+group_commit.py  one thread that writes for all that wait
+ledger.py        the rules: begin, find, require, commit
+opening.py       find a ledger at a location
 """
 
 from holdfast.ledger.chain import check_receipt

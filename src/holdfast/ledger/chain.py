@@ -15,11 +15,11 @@ from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any
 
-from holdfast.errors import InvalidArgument, LedgerDamaged
+from holdfast.errors import InvalidArgument, LedgerDamaged, LedgerUnavailable
 from holdfast.ledger.entry import Cost, Entry, Receipt
 from holdfast.ledger.store import Row, Tip
 
-FORMAT = 1
+FORMAT = 2
 GENESIS_PREVIOUS = "0" * 64
 
 _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
@@ -54,6 +54,7 @@ def entry_of(row: Row) -> Entry:
     """Read an entry back from its row."""
     body: dict[str, Any]
     body, _ = _decode(row.body)
+    cost = Cost(body["cost"]["charge"], body["cost"]["intervals"])
     return Entry(
         seq=row.seq,
         time=body["time"],
@@ -61,11 +62,11 @@ def entry_of(row: Row) -> Entry:
         key=body["key"],
         question=body["question"],
         answer=body["answer"],
-        cost=Cost(body["cost"]["charge"], body["cost"]["intervals"]),
+        cost=cost,
         rows_read=body["rows_read"],
+        before=Cost(row.charge - cost.charge, row.intervals - cost.intervals),
         previous=row.previous,
         hash=row.hash,
-        before=Cost(row.charge - body["cost"]["charge"], row.intervals - body["cost"]["intervals"]),
     )
 
 
@@ -77,18 +78,18 @@ def check_receipt(receipt: Receipt, head_hash: str) -> None:
     if reached != head_hash or receipt.head.hash != head_hash:
         raise LedgerDamaged(
             f"The receipt of entry {receipt.seq} does not lead to the head {head_hash}. "
-            "Ask the keeper of the ledger for a receipt against this head.",
+            "Ask the ledger's administrator for a receipt against this head.",
             entry=receipt.seq,
         )
     try:
         body = json.loads(receipt.body)
     except ValueError:
         body = None
-    told = body.get("seq") if isinstance(body, dict) else None
-    if told != receipt.seq or receipt.seq + len(receipt.later) != receipt.head.seq:
+    stated = body.get("seq") if isinstance(body, dict) else None
+    if stated != receipt.seq or receipt.seq + len(receipt.later) != receipt.head.seq:
         raise LedgerDamaged(
             f"The receipt of entry {receipt.seq} carries another number inside. "
-            "Ask the keeper of the ledger for a new one.",
+            "Ask the ledger's administrator for a new one.",
             entry=receipt.seq,
         )
 
@@ -99,14 +100,29 @@ def damaged(location: str, seq: int, fact: str) -> LedgerDamaged:
     return LedgerDamaged(f"Ledger {location} is damaged at entry {seq}: {fact}.{intact}", location=location, entry=seq)
 
 
-class Walk:
-    """Re-checks a ledger from its first entry on, row by row. Feed it rows in order, then compare the tip."""
+def unknown_format(location: str, found: object) -> LedgerUnavailable:
+    """Word the refusal of a ledger that another version wrote."""
+    if isinstance(found, int) and found > FORMAT:
+        reason = f"a later version of holdfast (format {found}; this one reads {FORMAT}): use that version"
+    else:
+        reason = (
+            f"an earlier, unreleased version of holdfast (this one reads format {FORMAT}): begin a new ledger with "
+            "fresh data, or keep using that version"
+        )
+    return LedgerUnavailable(f"Ledger {location} was written by {reason}.", location=location)
 
-    def __init__(self, location: str, wanted: str | None = None) -> None:
+
+class Verification:
+    """Re-checks a ledger from its first entry on. Give it all rows in order, then the tip.
+
+    `published` is the hash of a head published earlier; `found` says whether it was met on the way.
+    """
+
+    def __init__(self, location: str, published: str | None = None) -> None:
         self.location = location
-        self.found = wanted is None
+        self.found = published is None
         self.genesis: dict[str, Any] = {}
-        self._wanted = wanted
+        self._published = published
         self._tip = Tip(-1, GENESIS_PREVIOUS, 0, 0)
 
     @property
@@ -114,42 +130,45 @@ class Walk:
         """The last row that was found in order."""
         return self._tip
 
-    def follow(self, rows: Iterable[Row]) -> None:
+    def check_rows(self, rows: Iterable[Row]) -> None:
         """Check the next rows."""
         seq, previous, charge, intervals = self._tip
-        wanted = self._wanted
-        for number, key_digest, text, before, reached, charge_told, intervals_told in rows:
+        published = self._published
+        for number, key_digest, text, stored_previous, stored_hash, stored_charge, stored_intervals in rows:
             seq += 1
             if number != seq:
                 raise damaged(self.location, seq, "it is missing")
-            hashed = sha256((previous + sha256(text.encode()).hexdigest()).encode()).hexdigest()
-            if reached != hashed or before != previous:
-                raise damaged(self.location, seq, self._mismatch(seq))
+            reached = sha256((previous + sha256(text.encode()).hexdigest()).encode()).hexdigest()
+            if stored_hash != reached or stored_previous != previous:
+                against = f"entry {seq - 1}" if seq else "its text"
+                raise damaged(self.location, seq, f"its hash does not match {against}")
             try:
                 body, end = _decode(text)
-                told, key = body["seq"], None
+                stated, key = body["seq"], None
                 if seq:
                     key = body["key"]
                     charge += body["cost"]["charge"]
                     intervals += body["cost"]["intervals"]
-                key_hashed = None if key is None else sha256(key.encode()).hexdigest()
+                elif body["format"] != FORMAT:
+                    raise unknown_format(self.location, body["format"])
+                expected_digest = None if key is None else sha256(key.encode()).hexdigest()
             except (ValueError, KeyError, TypeError, AttributeError):
                 raise damaged(self.location, seq, "its text cannot be read") from None
-            if told != seq or end != len(text):
-                raise damaged(self.location, seq, f"its text says it is entry {told}")
-            if charge_told != charge or intervals_told != intervals:
+            if stated != seq or end != len(text):
+                raise damaged(self.location, seq, f"its text says it is entry {stated}")
+            if stored_charge != charge or stored_intervals != intervals:
                 raise damaged(self.location, seq, "its running totals do not match the costs up to it")
-            if key_digest != key_hashed:
+            if key_digest != expected_digest:
                 raise damaged(self.location, seq, "its key does not match its text")
-            if hashed == wanted:
+            if reached == published:
                 self.found = True
             if seq == 0:
                 self.genesis = body
-            previous = hashed
+            previous = reached
         self._tip = Tip(seq, previous, charge, intervals)
 
-    def arrive(self, tip: Tip) -> None:
-        """Check that the walk ended where the ledger says it ends."""
+    def check_tip(self, tip: Tip) -> None:
+        """Check that the rows ended where the ledger says it ends."""
         reached = self._tip
         if tip.seq > reached.seq:
             raise damaged(self.location, reached.seq + 1, f"it is missing, though the head is entry {tip.seq}")
@@ -157,7 +176,3 @@ class Walk:
             raise damaged(self.location, tip.seq + 1, f"it lies beyond the head, entry {tip.seq}")
         if tip != reached:
             raise damaged(self.location, tip.seq, "the head does not match it")
-
-    @staticmethod
-    def _mismatch(seq: int) -> str:
-        return f"its hash does not match entry {seq - 1}" if seq else "its hash does not match its text"

@@ -1,69 +1,93 @@
-"""A ledger in a database: one connection to read, one to write, each behind a lock.
+"""A ledger in two tables of a database: one connection to read, one to write, each behind a lock.
 
 Writers of one ledger take turns anyway (each entry contains the hash of the one before), so a second writing
-connection would only wait inside the database instead of here. The scribe writes for all threads that wait: one
-transaction, one sync to disk, however many they are. Reads are short and never wait for writers.
+connection would only wait inside the database instead of here. Reads are short and never wait for writers.
+
+Connections do not survive a fork, and SQLite's must be closed before it: SQLite counts its file locks in memory, a
+child inherits the count without the locks, and what it commits over a new connection can be lost. So every database
+closes its connections just before a fork; parent and child connect again when they need to.
 """
 
+import os
 import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any, Protocol
-from weakref import finalize
+from weakref import ReferenceType, finalize, ref
 
-from holdfast.errors import HoldfastError, LedgerDamaged
-from holdfast.ledger import forking
-from holdfast.ledger.scribe import Job, Scribe
-from holdfast.ledger.store import Row, Tip
-from holdfast.ledger.tables import Statements
+from holdfast.errors import HoldfastError, LedgerDamaged, LedgerUnavailable
+from holdfast.ledger.group_commit import GroupCommitter, PendingWrite, duplicate
+from holdfast.ledger.store import MAX_DATASET_NAME, Row, Tip, Transaction, closed_error
+
+ENTRIES, LEDGERS = "holdfast_entries", "holdfast_ledgers"
+
+_TIP, _ROW = ", ".join(Tip._fields), ", ".join(Row._fields)
+TABLES = (
+    f"""CREATE TABLE {LEDGERS} (
+        dataset VARCHAR({MAX_DATASET_NAME}) NOT NULL PRIMARY KEY, seq BIGINT NOT NULL, hash VARCHAR(64) NOT NULL,
+        charge BIGINT NOT NULL, intervals BIGINT NOT NULL)""",
+    f"""CREATE TABLE {ENTRIES} (
+        dataset VARCHAR({MAX_DATASET_NAME}) NOT NULL, seq BIGINT NOT NULL, key_digest VARCHAR(64), body TEXT NOT NULL,
+        previous VARCHAR(64) NOT NULL, hash VARCHAR(64) NOT NULL, charge BIGINT NOT NULL, intervals BIGINT NOT NULL,
+        PRIMARY KEY (dataset, seq))""",
+    f"CREATE UNIQUE INDEX {ENTRIES}_by_key ON {ENTRIES} (dataset, key_digest)",
+)
 
 
-class Cursor(Protocol):
-    """The part of a DB-API cursor used here."""
+class Statements:
+    """The SQL of one dialect: `mark` stands for a parameter."""
 
-    def execute(self, sql: Any, parameters: Any = ..., /) -> object: ...  # noqa: D102
-    def fetchone(self) -> Any: ...  # noqa: D102
-    def fetchall(self) -> list[Any]: ...  # noqa: D102
+    def __init__(self, mark: str, *, lock: str, tables: tuple[str, ...]) -> None:
+        row = ", ".join([mark] * len(Row._fields))
+        self.tables = tables
+        self.tip = f"SELECT {_TIP} FROM {LEDGERS} WHERE dataset = {mark}"
+        self.lock = f"{self.tip}{lock}"
+        self.find = f"SELECT {_ROW} FROM {ENTRIES} WHERE dataset = {mark} AND key_digest = {mark}"
+        self.read = f"SELECT {_ROW} FROM {ENTRIES} WHERE dataset = {mark} AND seq >= {mark} ORDER BY seq LIMIT {mark}"
+        self.append = f"INSERT INTO {ENTRIES} (dataset, {_ROW}) VALUES ({mark}, {row})"
+        self.advance = (
+            f"UPDATE {LEDGERS} SET {', '.join(f'{name} = {mark}' for name in Tip._fields)} WHERE dataset = {mark}"
+        )
+        self.begin = f"INSERT INTO {LEDGERS} (dataset, {_TIP}) VALUES ({mark}, {mark}, {mark}, {mark}, {mark})"
+        self.datasets = f"SELECT dataset FROM {LEDGERS} ORDER BY dataset"
 
 
 class Connection(Protocol):
-    """The part of a DB-API connection used here; in autocommit mode: transactions are begun by hand."""
+    """The part of a driver's connection used here; in autocommit mode: transactions are begun by hand."""
 
-    def cursor(self) -> Cursor: ...  # noqa: D102
+    def execute(self, sql: Any, parameters: Any = ..., /) -> Any: ...  # noqa: D102
     def close(self) -> None: ...  # noqa: D102
 
 
-class Held(Protocol):
-    """Something to let go of."""
+class Closeable(Protocol):
+    """Something that holds a file or a connection."""
 
-    def drop(self) -> None: ...  # noqa: D102
+    def close(self) -> None: ...  # noqa: D102
 
 
-class Line:
+class ConnectionSlot:
     """One connection, opened when needed, used by one thread at a time."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         self.connection: Connection | None = None
-        self.cursor: Cursor | None = None
 
-    def drop(self) -> None:
+    def close(self) -> None:
         """Close the connection; call it holding the lock."""
-        connection, self.connection, self.cursor = self.connection, None, None
+        connection, self.connection = self.connection, None
         if connection is not None:
             connection.close()
 
 
-class Transaction:
-    """An open write transaction."""
+class DatabaseTransaction:
+    """An open write transaction; several entries share one move of the tip."""
 
-    def __init__(self, store: "Database", cursor: Cursor) -> None:
-        self._store, self._cursor = store, cursor
-        cursor.execute(store.sql.lock, {"name": store.dataset})
-        found = cursor.fetchone()
-        self._tip = None if found is None else Tip._make(found)
+    def __init__(self, sql: Statements, dataset: str, connection: Connection) -> None:
+        self._sql, self._dataset, self._connection = sql, dataset, connection
+        found = connection.execute(sql.lock, (dataset,)).fetchone()
+        self._start = self._tip = None if found is None else Tip._make(found)
 
     def tip(self) -> Tip | None:
         """Return the tip as locked, and as moved since."""
@@ -71,247 +95,345 @@ class Transaction:
 
     def find(self, key_digest: str) -> Row | None:
         """Return the row with this key."""
-        self._cursor.execute(self._store.sql.find, {"name": self._store.dataset, "key_digest": key_digest})
-        found = self._cursor.fetchone()
+        found = self._connection.execute(self._sql.find, (self._dataset, key_digest)).fetchone()
         return None if found is None else Row._make(found)
 
     def append(self, row: Row) -> None:
-        """Add the row and move the tip."""
-        name = self._store.dataset
-        self._cursor.execute(self._store.sql.append, {"dataset": name, **row._asdict()})
-        self._tip = Tip(row.seq, row.hash, row.charge, row.intervals)
-        self._cursor.execute(
-            self._store.sql.advance,
-            {
-                "name": name,
-                "new_seq": row.seq,
-                "new_hash": row.hash,
-                "new_charge": row.charge,
-                "new_intervals": row.intervals,
-            },
-        )
+        """Add the row; `finish` moves the tip."""
+        self._connection.execute(self._sql.append, (self._dataset, *row))
+        self._tip = row.tip
+
+    def finish(self) -> None:
+        """Move the tip to the last row."""
+        if self._tip is not None and self._tip != self._start:
+            self._connection.execute(self._sql.advance, (*self._tip, self._dataset))
 
 
 class Database(ABC):
     """What SQLite and PostgreSQL share."""
 
-    begin = "BEGIN"
+    begin_statement = "BEGIN"
     driver_errors: tuple[type[Exception], ...]
 
     def __init__(self, location: str, dataset: str, sql: Statements) -> None:
         self.location = location
         self.dataset = dataset
         self.sql = sql
-        self._reads, self._writes = Line(), Line()
-        self._scribe = Scribe(location)
-        self._held: list[Held] = [self._writes, self._reads]
-        # A ledger that nobody closes leaves nothing open; but not at exit, where the scribe may still be writing.
-        finalize(self, _drop_all, self._held).atexit = False
-        forking.watch(self)
+        self._reads, self._writes = ConnectionSlot(), ConnectionSlot()
+        self._writer: int | None = None  # the thread that holds the writing lock
+        self._forked_while_open = False
+        self._committer = GroupCommitter(location)
+        self._resources: list[Closeable] = [self._writes, self._reads]
+        self._closed = False
+        # A ledger that nobody closes leaves nothing open; but not at exit, where a batch may still be written.
+        finalize(self, _release, self._committer, self._resources).atexit = False
+        with _fork_lock:
+            _databases.append(ref(self, _databases.remove))
+
+    # -- what the dialects add ------------------------------------------------------------------------------------
 
     @abstractmethod
-    def connect(self) -> Connection:
+    def connect(self, *, to_write: bool = False) -> Connection:
         """Open a connection in autocommit mode."""
+
+    @abstractmethod
+    def in_transaction(self, connection: Any) -> bool:
+        """Whether a transaction is open and can be committed."""
 
     @abstractmethod
     def translate(self, error: Exception) -> HoldfastError:
         """Turn the driver's error into ours."""
 
     @abstractmethod
-    def absent(self, error: Exception) -> bool:
+    def tables_missing(self, error: Exception) -> bool:
         """Whether the error says that the tables are not there (yet)."""
 
-    def gone(self, error: Exception) -> bool:
+    def connection_lost(self, error: Exception) -> bool:
         """Whether the error only says that a connection kept open has died meanwhile."""
         return False
 
-    def commit(self, cursor: Any) -> None:
-        """Commit, or raise."""
-        cursor.execute("COMMIT")
+    @abstractmethod
+    def begin_alone(self, genesis: Row) -> bool:
+        """Do what `begin` says; called in the committer's thread with the lock held."""
 
-    def turn(self) -> AbstractContextManager[None]:
+    def present(self) -> bool:
+        """Whether there is a database to look into; looking must not create it."""
+        return True
+
+    def process_lock(self) -> AbstractContextManager[None]:
         """Wait for this process's turn to write, where the database itself does not queue writers."""
         return nullcontext()
 
+    # -- what a store does ----------------------------------------------------------------------------------------
+
     def tip(self) -> Tip | None:
         """Return the tip."""
-        found = self._ask(self.sql.tip, {"name": self.dataset})
+        found = self._look_up(self.sql.tip)
         return Tip._make(found[0]) if found else None
 
     def find(self, key_digest: str) -> Row | None:
         """Return the row with this key."""
-        found = self._ask(self.sql.find, {"name": self.dataset, "key_digest": key_digest})
+        found = self._look_up(self.sql.find, key_digest)
         return Row._make(found[0]) if found else None
 
     def read(self, start: int, limit: int) -> list[Row]:
         """Return up to `limit` rows from `start` on."""
-        found = self._ask(self.sql.read, {"name": self.dataset, "start": start, "count": limit})
-        return [Row._make(row) for row in found]
+        return [Row._make(row) for row in self._look_up(self.sql.read, start, limit)]
 
-    def create(self, genesis: Row) -> bool:
+    def begin(self, genesis: Row) -> bool:
         """Begin the ledger with this row; False if somebody else was first."""
-        begun: list[bool] = []
-        self._scribe.bring(Job(lambda _: begun.append(self.begin_at(genesis)), alone=True), self._write_all)
-        return begun[-1]
+        began: list[bool] = []
+        self._submit(PendingWrite(lambda _: began.append(self.begin_alone(genesis)), alone=True))
+        return began[-1]
 
-    @abstractmethod
-    def begin_at(self, genesis: Row) -> bool:
-        """Do what `create` says; the scribe calls it, when it has the turn."""
-
-    def write(self, settle: Callable[[Transaction], None]) -> None:
-        """Have the scribe write this, with what other threads bring meanwhile, and return when it is durable.
+    def write(self, decide: Callable[[Transaction], None]) -> None:
+        """Write this, perhaps with what other threads write, and return when it is durable.
 
         Interrupted, the caller learns nothing; at worst the answer was paid for in vain, and asking again finds it.
         """
-        self._scribe.bring(Job(settle), self._write_all)
-
-    def _write_all(self, take: Callable[[], list[Job]]) -> None:
-        """Wait for the turn, then do what has been brought by then: in one transaction, but for the first of all."""
-        with self._writes.lock, self.turn():
-            jobs = take()
-            together = [job for job in jobs if not job.alone]
-            if together:
-                self._write_together(together)
-            for job in jobs:
-                if job.alone:
-                    with job.outcome():
-                        job.do(None)
-
-    def _write_together(self, jobs: list[Job]) -> None:
-        settling = False
-        try:
-            with self._transaction() as cursor:
-                transaction = Transaction(self, cursor)
-                settling = True
-                for job in jobs:
-                    job.do(transaction)
-                settling = False
-        except BaseException:
-            if not settling or len(jobs) == 1:
-                raise
-            for job in jobs:  # one of them is the reason: nobody else's work shall fail with it
-                with job.outcome():
-                    self._write_together([job])
-        else:
-            for job in jobs:
-                job.end()
+        self._submit(PendingWrite(decide))
 
     def close(self) -> None:
-        """Close both connections. While the interpreter is taken down they end with it: nobody lets go of locks."""
+        """Close both connections. While the interpreter shuts down they end with it: locks may never be released."""
+        self._closed = True
         if not sys.is_finalizing():
             with self._writes.lock, self._reads.lock:
-                self._let_go()
+                self._close_all()
 
-    def begin_ledger(self, cursor: Cursor, genesis: Row) -> bool:
+    # -- writing --------------------------------------------------------------------------------------------------
+
+    def _submit(self, pending: PendingWrite) -> None:
+        if self._writer == threading.get_ident():  # a destructor, run by the garbage collector in mid-write
+            raise LedgerUnavailable(
+                f"Ledger {self.location} cannot be written by a destructor that runs during a write.",
+                location=self.location,
+            )
+        self._committer.submit(pending, self._write_batch)
+
+    def _write_batch(self) -> None:
+        """Wait for the turn, then write what is pending by then: in one transaction, but for the first of all."""
+        batch: list[PendingWrite] = []
+        try:
+            with self._writes.lock:
+                self._writer = threading.get_ident()
+                try:
+                    with self.process_lock():
+                        batch = self._committer.take()
+                        together = [pending for pending in batch if not pending.alone]
+                        if together:
+                            _keep_errors(self._write_together, together)
+                        for pending in batch:
+                            if pending.alone:
+                                _keep_errors(self._write_alone, [pending])
+                finally:
+                    self._writer = None
+        finally:
+            for pending in batch:
+                pending.finish()
+
+    @staticmethod
+    def _write_alone(batch: list[PendingWrite]) -> None:
+        for pending in batch:
+            pending.run(None)
+
+    def _write_together(self, batch: list[PendingWrite]) -> None:
+        deciding = False
+        try:
+            with self._transaction() as connection:
+                transaction = DatabaseTransaction(self.sql, self.dataset, connection)
+                deciding = True
+                for pending in batch:
+                    pending.run(transaction)
+                deciding = False
+                self._check_transaction(connection)
+                transaction.finish()
+        except BaseException:
+            if not deciding or len(batch) == 1:
+                raise
+            for pending in batch:  # one of them is the reason: nobody else's work shall fail with it
+                _keep_errors(self._write_together, [pending])
+
+    def commit(self, connection: Any) -> None:
+        """Commit, or raise."""
+        self._check_transaction(connection)
+        connection.execute("COMMIT")
+
+    def _check_transaction(self, connection: Any) -> None:
+        if not self.in_transaction(connection):  # a COMMIT would count as a success
+            raise LedgerUnavailable(
+                f"Ledger {self.location} cannot be used: the database gave up the transaction. Try again.",
+                location=self.location,
+            )
+
+    def begin_ledger(self, connection: Connection, genesis: Row) -> bool:
         """Write the first row and the tip, inside an open transaction; False if the ledger is there."""
-        cursor.execute(self.sql.lock, {"name": self.dataset})
-        if cursor.fetchone() is not None:
+        if connection.execute(self.sql.lock, (self.dataset,)).fetchone() is not None:
             return False
-        cursor.execute(self.sql.read, {"name": self.dataset, "start": 0, "count": 1})
-        if cursor.fetchone() is not None:  # beginning anew would hand out the budget a second time
-            raise LedgerDamaged(
+        if connection.execute(self.sql.read, (self.dataset, 0, 1)).fetchone() is not None:
+            raise LedgerDamaged(  # beginning anew would hand out the budget a second time
                 f"Ledger {self.location} is damaged: it has entries of {self.dataset} but no head. Restore the ledger.",
                 location=self.location,
             )
-        tip = Tip(genesis.seq, genesis.hash, genesis.charge, genesis.intervals)
-        cursor.execute(self.sql.begin, {"dataset": self.dataset, **tip._asdict()})
-        cursor.execute(self.sql.append, {"dataset": self.dataset, **genesis._asdict()})
+        connection.execute(self.sql.begin, (self.dataset, *genesis.tip))
+        connection.execute(self.sql.append, (self.dataset, *genesis))
         return True
 
-    def _ask(self, sql: str, parameters: dict[str, object]) -> list[Any]:
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        """Begin, then commit or roll back; call it holding the writing lock."""
+        with self._translated(self._writes):
+            connection = self._begin_transaction()
+            try:
+                yield connection
+                self.commit(connection)
+            except BaseException:
+                self._roll_back(connection)
+                raise
+
+    def _begin_transaction(self) -> Connection:
+        kept = self._writes.connection is not None
+        try:
+            return self.execute_begin(self._open(self._writes))
+        except self.driver_errors as error:
+            if not (kept and self.connection_lost(error)):
+                raise
+        self._writes.close()
+        return self.execute_begin(self._open(self._writes))
+
+    def execute_begin(self, connection: Connection) -> Connection:
+        """Begin a write transaction on this connection."""
+        connection.execute(self.begin_statement)
+        return connection
+
+    def _roll_back(self, connection: Connection) -> None:
+        try:
+            connection.execute("ROLLBACK")
+        except self.driver_errors:  # already rolled back, or unreachable: closing rolls it back
+            self._writes.close()
+
+    # -- connections ----------------------------------------------------------------------------------------------
+
+    def _look_up(self, sql: str, *parameters: object) -> list[Any]:
+        """Run one reading statement about this dataset."""
+        return self._query(sql, (self.dataset, *parameters)) if self.present() else []
+
+    def _query(self, sql: str, parameters: tuple[object, ...]) -> list[Any]:
         """Run one reading statement; once more if the connection has died since it was last used."""
         with self._reads.lock, self._translated(self._reads):
-            kept = self._reads.cursor is not None
+            kept = self._reads.connection is not None
             try:
                 return self._fetch(sql, parameters)
             except self.driver_errors as error:
-                if self.absent(error):
+                if self.tables_missing(error):
                     return []
-                if not (kept and self.gone(error)):
+                if not (kept and self.connection_lost(error)):
                     raise
-            self._reads.drop()
+            self._reads.close()
             return self._fetch(sql, parameters)
 
-    def _fetch(self, sql: str, parameters: dict[str, object]) -> list[Any]:
-        cursor = self._open(self._reads)
-        cursor.execute(sql, parameters)
-        return cursor.fetchall()
+    def _fetch(self, sql: str, parameters: tuple[object, ...]) -> list[Any]:
+        rows: list[Any] = self._open(self._reads).execute(sql, parameters).fetchall()
+        return rows
+
+    def _open(self, slot: ConnectionSlot) -> Connection:
+        if slot.connection is None:
+            if self._closed:
+                raise closed_error(self.location)
+            slot.connection = self.connect(to_write=slot is self._writes)
+        return slot.connection
 
     @contextmanager
-    def _transaction(self) -> Iterator[Cursor]:
-        """Begin, then commit or undo; call it holding the writing lock."""
-        with self._translated(self._writes):
-            cursor = self._start()
-            try:
-                yield cursor
-                self.commit(cursor)
-            except BaseException:
-                self._undo(cursor)
-                raise
-
-    def _start(self) -> Cursor:
-        kept = self._writes.cursor is not None
-        try:
-            return self._begin()
-        except self.driver_errors as error:
-            if not (kept and self.gone(error)):
-                raise
-        self._writes.drop()
-        return self._begin()
-
-    def _begin(self) -> Cursor:
-        cursor = self._open(self._writes)
-        cursor.execute(self.begin)
-        return cursor
-
-    def _undo(self, cursor: Cursor) -> None:
-        try:
-            cursor.execute("ROLLBACK")
-        except self.driver_errors:  # already undone, or unreachable: closing undoes it
-            self._writes.drop()
-
-    def _open(self, line: Line) -> Cursor:
-        if line.cursor is None:
-            line.connection = self.connect()
-            line.cursor = line.connection.cursor()
-        return line.cursor
-
-    @contextmanager
-    def _translated(self, line: Line) -> Iterator[None]:
+    def _translated(self, slot: ConnectionSlot) -> Iterator[None]:
         try:
             yield
         except self.driver_errors as error:
-            line.drop()
+            slot.close()
             raise self.translate(error) from error
 
-    def pause(self) -> None:
-        """Wait for the threads that use the connections, keep others away, and close them."""
-        for line in (self._writes, self._reads):
-            line.lock.acquire()
-        self._let_go()
+    def _close_all(self) -> None:
+        for resource in self._resources:
+            resource.close()
 
-    def _let_go(self) -> None:
-        _drop_all(self._held)
+    # -- forks ----------------------------------------------------------------------------------------------------
 
-    def resume(self) -> None:
-        """Let threads use connections again."""
-        for line in (self._reads, self._writes):
-            line.lock.release()
+    def before_fork(self) -> None:
+        """Wait for the threads that use the connections, keep others away, and close them. May be repeated."""
+        for slot in (self._writes, self._reads):
+            slot.lock.acquire()
+        self._close_all()
 
-    def begin_anew(self) -> None:
-        """In a forked child: the parent's threads are not here, and what they wait to write is theirs."""
-        self._scribe = Scribe(self.location)
-        for line in (self._reads, self._writes):
-            line.lock = threading.Lock()
-            if line.connection is not None:  # the fork could not be waited for; closing it here would hurt the parent
-                _inherited.append(line.connection)
-                line.connection = line.cursor = None
-        self._let_go()
+    def after_fork_in_parent(self) -> None:
+        """Let threads use connections again. May be repeated."""
+        for slot in (self._reads, self._writes):
+            _release_fully(slot.lock)
+
+    def after_fork_in_child(self) -> None:
+        """Begin with new locks and no thread: the parent's threads are not here, and what they wait for is theirs."""
+        self._writer = None
+        self._committer.reset()
+        for slot in (self._reads, self._writes):
+            slot.lock = threading.RLock()
+            if slot.connection is not None:  # an interrupt cut `before_fork` short; closing would hurt the parent
+                _inherited.append(slot.connection)
+                slot.connection = None
+                self._forked_while_open = True
+        self._close_all()
 
 
-def _drop_all(held: list[Held]) -> None:
-    for one in held:
-        one.drop()
+def _keep_errors(write: Callable[[list[PendingWrite]], None], batch: list[PendingWrite]) -> None:
+    """Write the batch; whatever goes wrong is raised in each of the threads that wait for it."""
+    try:
+        write(batch)
+    except BaseException as error:  # noqa: BLE001
+        for pending in batch:
+            pending.error = duplicate(error)
 
 
-_inherited: list[Connection] = []
+def _release(committer: GroupCommitter, resources: list[Closeable]) -> None:
+    committer.stop()
+    for resource in resources:
+        resource.close()
+
+
+def _release_fully(lock: threading.RLock) -> None:
+    with suppress(RuntimeError):  # it is not held any more
+        while True:
+            lock.release()
+
+
+_databases: list[ReferenceType[Database]] = []
+_inherited: list[Connection] = []  # referred to here, so that they are never closed
+_fork_lock = threading.RLock()  # nobody becomes a database during a fork
+
+
+def _living() -> list[Database]:
+    return [database for database in (reference() for reference in list(_databases)) if database is not None]
+
+
+def _before_fork() -> None:
+    while True:
+        with suppress(KeyboardInterrupt):  # the fork would happen all the same, with connections open
+            _fork_lock.acquire()
+            for database in _living():
+                database.before_fork()
+            return
+
+
+def _after_fork_in_parent() -> None:
+    for database in _living():
+        database.after_fork_in_parent()
+    _release_fully(_fork_lock)
+
+
+def _after_fork_in_child() -> None:
+    global _fork_lock
+    _fork_lock = threading.RLock()
+    for database in _living():
+        database.after_fork_in_child()
+
+
+if hasattr(os, "register_at_fork"):  # not where there is no fork
+    for _ in range(2):  # Python prints an interrupt inside a hook and skips the rest of it: the second makes up for it
+        os.register_at_fork(
+            before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
+        )

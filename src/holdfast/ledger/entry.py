@@ -11,13 +11,20 @@ LARGEST = 2**62  # totals stay inside the 64-bit columns of every database
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one answer takes from the two caps."""
+    """What one answer takes from the two caps.
+
+    `charge` is what its release takes of the guarantee's capacity, in the guarantee's own units; `intervals` is how
+    many statements about the population it makes.
+    """
 
     charge: int
     intervals: int
 
     def __post_init__(self) -> None:
-        for name, value in (("charge", self.charge), ("intervals", self.intervals)):
+        charge, intervals = self.charge, self.intervals
+        if type(charge) is int is type(intervals) and 0 <= charge <= LARGEST and 0 <= intervals <= LARGEST:
+            return
+        for name, value in (("charge", charge), ("intervals", intervals)):
             if type(value) is not int or not 0 <= value <= LARGEST:
                 raise InvalidArgument(f"{name} must be a whole number from 0 to 2**62; got {value!r}.", name=name)
 
@@ -41,7 +48,11 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One answer, as committed. `hash` = sha256(`previous` + sha256(canonical text of the rest))."""
+    """One answer, as committed.
+
+    `hash` = sha256(`previous` + sha256(text)), where the text is canonical JSON of the fields up to `rows_read`.
+    `before` is what all entries before this one had spent together.
+    """
 
     seq: int
     time: str
@@ -51,9 +62,9 @@ class Entry:
     answer: dict[str, Any]
     cost: Cost
     rows_read: int
+    before: Cost
     previous: str
     hash: str
-    before: Cost
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 
 from holdfast.errors import LedgerUnavailable
-from holdfast.ledger.store import Row, Tip
+from holdfast.ledger.store import Row, Tip, Transaction
 
 
 class MemoryStore:
@@ -23,10 +23,7 @@ class MemoryStore:
 
     def tip(self) -> Tip | None:
         """Return the tip."""
-        if not self._rows:
-            return None
-        last = self._rows[-1]
-        return Tip(last.seq, last.hash, last.charge, last.intervals)
+        return self._rows[-1].tip if self._rows else None
 
     def find(self, key_digest: str) -> Row | None:
         """Return the row with this key."""
@@ -43,24 +40,31 @@ class MemoryStore:
         return self._rows[start : start + limit]
 
     def append(self, row: Row) -> None:
-        """Add the row; call it inside `write`."""
+        """Add the row; called inside `write`."""
         self._rows.append(row)
 
-    def create(self, genesis: Row) -> bool:
-        """Begin with this row."""
-        self.append(genesis)
-        return True
+    def begin(self, genesis: Row) -> bool:
+        """Begin with this row, unless another thread has."""
+        self._refuse_forked()
+        with self._lock:
+            if self._rows:
+                return False
+            self._rows.append(genesis)
+            return True
 
-    def write(self, settle: Callable[["MemoryStore"], None]) -> None:
-        """Lock. A forked child is refused: its copy and the parent's would spend the same budget twice."""
+    def write(self, decide: Callable[[Transaction], None]) -> None:
+        """Decide and append under the lock."""
+        self._refuse_forked()
+        with self._lock:
+            decide(self)
+
+    def close(self) -> None:
+        """Do nothing: there are no files and connections."""
+
+    def _refuse_forked(self) -> None:
         if os.getpid() != self._process:
             raise LedgerUnavailable(
                 "A ledger in memory cannot be written by a forked process: parent and child would spend the "
                 "same budget twice. Give ledger= a file to share it.",
                 location=self.location,
             )
-        with self._lock:
-            settle(self)
-
-    def close(self) -> None:
-        """Nothing to let go of."""

@@ -12,36 +12,47 @@ from psycopg.pq import TransactionStatus
 from sqlalchemy import URL
 
 from holdfast.errors import HoldfastError, LedgerDamaged, LedgerUnavailable
-from holdfast.ledger.database import Database
+from holdfast.ledger import chain
+from holdfast.ledger.database import ENTRIES, LEDGERS, TABLES, Database, Statements
 from holdfast.ledger.store import Row
-from holdfast.ledger.tables import LEDGERS, statements
 
-PATIENCE = 60  # seconds to wait for a lock
+LOCK_TIMEOUT = 60  # seconds to wait for a lock
 _CREATING = 0x686F6C6466617374  # "holdfast": one session at a time creates the tables
+_APPEND_ONLY = """CREATE OR REPLACE FUNCTION holdfast_append_only() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN RAISE EXCEPTION 'a ledger is append-only'; END $$"""
+_TRIGGER = """CREATE TRIGGER {table}_no_{act} BEFORE {act} ON {table}
+FOR EACH STATEMENT EXECUTE FUNCTION holdfast_append_only()"""
+_FORBIDDEN = ((ENTRIES, "UPDATE"), *((table, act) for table in (ENTRIES, LEDGERS) for act in ("DELETE", "TRUNCATE")))
+
+SQL = Statements(
+    "%s",
+    lock=" FOR UPDATE",
+    tables=(*TABLES, _APPEND_ONLY, *(_TRIGGER.format(table=table, act=act) for table, act in _FORBIDDEN)),
+)
 
 
 class PostgresStore(Database):
     """The rows of one dataset in a PostgreSQL database."""
 
-    begin = "BEGIN ISOLATION LEVEL READ COMMITTED"  # whatever the server prefers: writers queue, none is turned away
+    # Whatever isolation the server prefers: writers queue, none is turned away.
+    begin_statement = "BEGIN ISOLATION LEVEL READ COMMITTED"
     driver_errors = (psycopg.Error,)
 
     def __init__(self, url: URL, dataset: str) -> None:
         url = url.set(drivername="postgresql+psycopg")
-        dialect = url.get_dialect()()
-        _, self._address = dialect.create_connect_args(url)
-        super().__init__(url.render_as_string(hide_password=True), dataset, statements(dialect))
+        _, self._address = url.get_dialect()().create_connect_args(url)
+        super().__init__(url.render_as_string(hide_password=True), dataset, SQL)
 
-    def begin_at(self, genesis: Row) -> bool:
+    def begin_alone(self, genesis: Row) -> bool:
         """Begin the ledger; make the tables first if they are not there."""
-        with self._transaction() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%(number)s)", {"number": _CREATING})
-            if not self._has_tables(cursor):
-                for statement in self.sql.schema:
-                    cursor.execute(statement)
-            return self.begin_ledger(cursor, genesis)
+        with self._transaction() as connection:
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATING,))
+            if connection.execute("SELECT to_regclass(%s)", (LEDGERS,)).fetchone() == (None,):
+                for statement in self.sql.tables:
+                    connection.execute(statement)
+            return self.begin_ledger(connection, genesis)
 
-    def connect(self) -> psycopg.Connection[Any]:
+    def connect(self, *, to_write: bool = False) -> psycopg.Connection[Any]:
         """Connect; commits wait for the disk whatever the server's default is."""
         connection = psycopg.connect(**{**self._address, "client_encoding": "utf8"}, autocommit=True)
         encoding = connection.info.parameter_status("server_encoding")
@@ -51,29 +62,30 @@ class PostgresStore(Database):
                 f"Ledger {self.location} cannot be used: the database is encoded in {encoding}. Use one in UTF8.",
                 location=self.location,
             )
-        for setting in ("synchronous_commit TO on", f"lock_timeout TO '{PATIENCE}s'", "application_name TO holdfast"):
+        for setting in (
+            "synchronous_commit TO on",
+            f"lock_timeout TO '{LOCK_TIMEOUT}s'",
+            "application_name TO holdfast",
+        ):
             connection.execute(f"SET {setting}")
         return connection
 
-    def commit(self, cursor: Any) -> None:
-        """Commit; outside a transaction, or after one that failed, PostgreSQL would call that a success."""
-        if cursor.connection.info.transaction_status is not TransactionStatus.INTRANS:
-            raise LedgerUnavailable(
-                f"Ledger {self.location} cannot be used: PostgreSQL gave up the transaction. Try again.",
-                location=self.location,
-            )
-        super().commit(cursor)
+    def in_transaction(self, connection: psycopg.Connection[Any]) -> bool:
+        """Whether a transaction is open and has not failed."""
+        return connection.info.transaction_status is TransactionStatus.INTRANS
 
-    def absent(self, error: Exception) -> bool:
+    def tables_missing(self, error: Exception) -> bool:
         """Whether nobody has created the tables yet."""
         return isinstance(error, psycopg.errors.UndefinedTable)
 
-    def gone(self, error: Exception) -> bool:
+    def connection_lost(self, error: Exception) -> bool:
         """Whether the server has closed a connection since it was last used."""
         return isinstance(error, psycopg.OperationalError)
 
     def translate(self, error: Exception) -> HoldfastError:
-        """Tell damage from a server that is away or busy."""
+        """Tell damage, and ledgers of an earlier version, from a server that is away or busy."""
+        if isinstance(error, psycopg.errors.UndefinedColumn):
+            return chain.unknown_format(self.location, None)
         if isinstance(error, psycopg.IntegrityError):
             return LedgerDamaged(
                 f"Ledger {self.location} is damaged: entries of {self.dataset} lie beyond its head. "
@@ -85,8 +97,3 @@ class PostgresStore(Database):
             "Check the server and the address, then try again.",
             location=self.location,
         )
-
-    @staticmethod
-    def _has_tables(cursor: Any) -> bool:
-        cursor.execute("SELECT to_regclass(%(table)s)", {"table": LEDGERS})
-        return bool(cursor.fetchone() != (None,))

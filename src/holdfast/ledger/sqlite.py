@@ -8,109 +8,188 @@ for fairness; that nobody overspends rests on BEGIN IMMEDIATE alone.
 
 Whole from the start: a new ledger is built under another name and moved into place, first entry included. So
 an empty or half-written file at the ledger's own name is damage, never a beginning.
+
+Direct: while only one thread writes, it need not hand its entry to the committer's thread. Its locks and its
+transaction are then held by context managers written in C, and the lock file by a `finally` that begins with a C call:
+Python handles no signal between an exception and these, so an interrupt at any point rolls back and releases all.
 """
 
 import os
 import sqlite3
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
-from sqlalchemy.dialects.sqlite.pysqlite import dialect
-
 from holdfast.errors import HoldfastError, LedgerDamaged, LedgerUnavailable
-from holdfast.ledger.database import Database
-from holdfast.ledger.store import Row
-from holdfast.ledger.tables import LEDGERS, Statements, statements
+from holdfast.ledger import chain
+from holdfast.ledger.database import ENTRIES, LEDGERS, TABLES, Connection, Database, DatabaseTransaction, Statements
+from holdfast.ledger.store import Row, Transaction, closed_error
 
 if sys.platform != "win32":
     import fcntl
 
-PATIENCE = 60.0  # seconds to wait for a busy file
-_HAS_LEDGERS = f"SELECT 1 FROM sqlite_master WHERE name = '{LEDGERS}'"
+LOCK_TIMEOUT = 60.0  # seconds to wait for a busy file
+_POLL = 0.005  # seconds between two looks at a busy file
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CONSTRAINT}
+_HAS_LEDGERS = f"SELECT 1 FROM sqlite_master WHERE name = '{LEDGERS}'"
+_APPEND_ONLY = """CREATE TRIGGER {table}_no_{act} BEFORE {act} ON {table}
+BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END"""
+
+_ledgers, _entries, _index = TABLES
+SQL = Statements(
+    "?",
+    lock="",  # BEGIN IMMEDIATE locks the file
+    tables=(
+        f"{_ledgers} WITHOUT ROWID",
+        f"{_entries} WITHOUT ROWID",  # rows lie in the order of their numbers
+        _index,
+        *(
+            _APPEND_ONLY.format(table=table, act=act)
+            for table, act in ((ENTRIES, "UPDATE"), (ENTRIES, "DELETE"), (LEDGERS, "DELETE"))
+        ),
+    ),
+)
 
 
-class _Queue:
+class LockFile:
     """Where writing processes wait for each other: a lock file, opened when needed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._descriptor: int | None = None
+        self.descriptor: int | None = None
 
-    def enter(self) -> None:
+    def acquire(self) -> None:
+        """Wait for the lock."""
         if sys.platform != "win32":
-            if self._descriptor is None:
-                self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            if self.descriptor is None:
+                self.descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            fcntl.flock(self.descriptor, fcntl.LOCK_EX)
 
-    def leave(self) -> None:
-        if sys.platform != "win32" and self._descriptor is not None:
-            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+    def release(self) -> None:
+        """Let the next one have it."""
+        if sys.platform != "win32" and self.descriptor is not None:
+            fcntl.flock(self.descriptor, fcntl.LOCK_UN)
 
-    def drop(self) -> None:
-        descriptor, self._descriptor = self._descriptor, None
+    def close(self) -> None:
+        """Close the file."""
+        descriptor, self.descriptor = self.descriptor, None
         if descriptor is not None:
             os.close(descriptor)
 
 
-@cache
-def _statements() -> Statements:
-    return statements(dialect(paramstyle="named"))
-
-
 class SqliteStore(Database):
-    """The rows of one dataset in a SQLite file. `sole`: the file is this ledger's alone, whoever asks."""
+    """The rows of one dataset in a SQLite file. `own_file`: the file holds this ledger alone, whatever its name."""
 
-    begin = "BEGIN IMMEDIATE"
+    begin_statement = "BEGIN IMMEDIATE"
     driver_errors = (sqlite3.Error,)
 
-    def __init__(self, path: Path, dataset: str, *, sole: bool) -> None:
-        super().__init__(str(path), dataset, _statements())
+    def __init__(self, path: Path, dataset: str, *, own_file: bool) -> None:
+        super().__init__(str(path), dataset, SQL)
         self._path = path.absolute()
-        self._sole = sole
-        self._queue = _Queue(self._beside("-lock"))
-        self._held.append(self._queue)
+        self._name = str(self._path)
+        self._own_file = own_file
+        self._inspected = False
         self._inode: int | None = None
-        if self._path.exists():
-            self._find_dataset()
-        elif self._beside("-wal").exists():
-            raise self._damaged(f"the file is gone, but its log {path.name}-wal is there. Restore the file.")
+        self._lock_file = LockFile(self._sibling("-lock"))
+        self._resources.append(self._lock_file)
+        self._last_thread: int | None = None  # that wrote
 
-    def begin_at(self, genesis: Row) -> bool:
+    # -- writing directly -----------------------------------------------------------------------------------------
+
+    def write(self, decide: Callable[[Transaction], None]) -> None:
+        """Write directly if one thread is the only writer, else hand over: several are faster together."""
+        thread, last, self._last_thread = threading.get_ident(), self._last_thread, threading.get_ident()
+        alone = thread == last and self._writer is None and not self._committer
+        if not (alone and self._write_directly(decide)):
+            super().write(decide)
+
+    def _write_directly(self, decide: Callable[[Transaction], None]) -> bool:
+        """Write in this thread; False, and nothing done, if the file is not open yet or busy."""
+        if sys.platform == "win32":
+            return False
+        with self._writes.lock:
+            self._writer = threading.get_ident()
+            try:
+                connection, descriptor = self._writes.connection, self._lock_file.descriptor
+                if not isinstance(connection, sqlite3.Connection) or descriptor is None:
+                    return False
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX)
+                    self._check_same_file()
+                    with connection:  # rolls back unless the last statement was reached
+                        connection.execute(self.begin_statement)
+                        transaction = DatabaseTransaction(self.sql, self.dataset, connection)
+                        decide(transaction)
+                        transaction.finish()
+                        self.commit(connection)
+                except sqlite3.Error as error:
+                    if _code(error) == sqlite3.SQLITE_BUSY:
+                        return False  # the committer's thread waits, so that this one can be interrupted
+                    self._writes.close()
+                    raise self.translate(error) from error
+                finally:  # first of all a C call: no signal is handled before it
+                    fcntl.flock(descriptor, fcntl.LOCK_UN)
+            finally:
+                self._writer = None
+        return True
+
+    # -- what differs from other databases --------------------------------------------------------------------------
+
+    def begin_alone(self, genesis: Row) -> bool:
         """Begin the ledger: in a new file, or beside others in a file that is there."""
         if not self._path.exists():
             self._build(genesis)
             return True
-        if self._sole:
-            self._find_dataset()
+        if self._own_file:
+            self._inspect()
             return False
-        with self._transaction() as cursor:
-            cursor.execute(_HAS_LEDGERS)
-            if cursor.fetchone() is None:
-                for statement in self.sql.schema:
-                    cursor.execute(statement)
-            return self.begin_ledger(cursor, genesis)
+        with self._transaction() as connection:
+            if connection.execute(_HAS_LEDGERS).fetchone() is None:
+                for statement in self.sql.tables:
+                    connection.execute(statement)
+            began = self.begin_ledger(connection, genesis)
+        self._writes.close()  # the next connection finds the tables and turns the write-ahead log on
+        return began
 
-    def connect(self) -> sqlite3.Connection:
+    def connect(self, *, to_write: bool = False) -> sqlite3.Connection:
         """Open the file, which must exist."""
+        if self._forked_while_open:  # SQLite would take no file locks for another connection in this process
+            raise self._unavailable("this process was forked while the file was open. Start the process again")
         connection = self._connect(self._path)
+        if to_write and connection.execute("PRAGMA journal_mode").fetchone() == ("wal",):
+            connection.execute("PRAGMA busy_timeout=0")  # BEGIN alone can be busy: `execute_begin` waits for it
         if self._inode is None:
-            self._inode = _inode(self._path)
+            self._inode = _inode(self._name)
         return connection
 
-    def absent(self, error: Exception) -> bool:
+    def in_transaction(self, connection: sqlite3.Connection) -> bool:
+        """Whether a transaction is open."""
+        return connection.in_transaction
+
+    def execute_begin(self, connection: Connection) -> Connection:
+        """Begin; wait while a program that does not queue on the lock file writes."""
+        deadline = time.monotonic() + LOCK_TIMEOUT
+        while True:
+            try:
+                return super().execute_begin(connection)
+            except sqlite3.OperationalError as error:
+                if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+            time.sleep(_POLL)
+
+    def tables_missing(self, error: Exception) -> bool:
         """Whether the file has no tables of ours."""
         return str(error).startswith("no such table")
 
     def translate(self, error: Exception) -> HoldfastError:
-        """Tell damage from a file that is busy, full or forbidden."""
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in _DAMAGE:
+        """Tell damage, and ledgers of an earlier version, from a file that is busy, full or forbidden."""
+        if str(error).startswith("no such column"):
+            return chain.unknown_format(self.location, None)
+        if _code(error) in _DAMAGE:
             return self._damaged(f"SQLite says {str(error)!r}. Restore the file from a copy.")
         return LedgerUnavailable(
             f"Ledger {self.location} cannot be used: SQLite says {str(error)!r}. "
@@ -119,49 +198,59 @@ class SqliteStore(Database):
         )
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
+    def process_lock(self) -> Iterator[None]:
         """Queue on the lock file; then make sure that the file is still the one that was opened."""
+        if self._closed:
+            raise closed_error(self.location)
         try:
-            self._queue.enter()
+            self._lock_file.acquire()
         except OSError as error:
             raise self._unavailable(f"its lock file cannot be opened ({error.strerror})") from error
         try:
-            self._still_there()
+            self._check_same_file()
             yield
         finally:
-            self._queue.leave()
+            self._lock_file.release()
 
-    def _still_there(self) -> None:
+    def _check_same_file(self) -> None:
         """Refuse to write to a file that was moved away: what is written there would be seen by nobody."""
-        if self._inode is not None and _inode(self._path) != self._inode:
+        if self._inode is not None and _inode(self._name) != self._inode:
             raise self._unavailable("the file was moved or replaced since it was opened. Open it anew")
 
-    def _find_dataset(self) -> None:
+    def present(self) -> bool:
+        """Whether the file is there; then it has been looked at."""
+        if not self._inspected:
+            has_log = self._sibling("-wal").exists()  # looked at first: somebody may begin the ledger just now
+            if not self._path.exists():
+                if has_log:
+                    raise self._damaged(f"the file is gone, but its log {self._path.name}-wal is there. Restore it.")
+                if not self._path.parent.is_dir():
+                    raise self._unavailable("its folder does not exist")
+                return False
+            self._inspect()
+        return True
+
+    def _inspect(self) -> None:
         """Look inside a file that is there."""
         if self._path.is_dir():
             raise self._unavailable("it is a folder")
         if self._path.stat().st_size == 0:
             raise self._damaged("the file is empty. Restore it, or remove it if it never was a ledger.")
-        if not self._ask(_HAS_LEDGERS, {}):
-            if self._sole:
-                raise self._damaged("the file is a database, but holds no ledger. Choose another file name.")
-            return
-        names = [name for (name,) in self._ask(self.sql.datasets, {})]
-        if self._sole and not names:
-            raise self._damaged("the head is gone. Restore the file from a copy.")
-        if self._sole and len(names) == 1:
-            (self.dataset,) = names  # data may be renamed; its fingerprint decides
-
-    def _ask(self, sql: str, parameters: dict[str, object]) -> list[Any]:
-        if self._reads.cursor is None and not self._path.exists():
-            return []  # nothing there yet, and looking must not create it
-        return super()._ask(sql, parameters)
+        if self._query(_HAS_LEDGERS, ()):
+            names = [name for (name,) in self._query(self.sql.datasets, ())]
+            if self._own_file and not names:
+                raise self._damaged("the head is gone. Restore the file from a copy.")
+            if self._own_file and len(names) == 1:
+                (self.dataset,) = names  # data may be renamed; its fingerprint decides
+        elif self._own_file:
+            raise self._damaged("the file is a database, but holds no ledger. Choose another file name.")
+        self._inspected = True
 
     def _connect(self, path: Path, mode: str = "rw") -> sqlite3.Connection:
         connection = sqlite3.connect(
             f"file:{quote(str(path))}?mode={mode}",
             uri=True,
-            timeout=PATIENCE,
+            timeout=LOCK_TIMEOUT,
             isolation_level=None,
             check_same_thread=False,
             cached_statements=32,
@@ -169,7 +258,7 @@ class SqliteStore(Database):
         try:
             for setting in ("synchronous=FULL", "fullfsync=ON", "trusted_schema=OFF"):
                 connection.execute(f"PRAGMA {setting}")
-            if mode == "rwc" or connection.execute(_HAS_LEDGERS).fetchone():  # leave other people's files as they are
+            if mode == "rwc" or connection.execute(_HAS_LEDGERS).fetchone():  # leave foreign files as they are
                 connection.execute("PRAGMA journal_mode=WAL")
         except BaseException:
             connection.close()
@@ -177,18 +266,17 @@ class SqliteStore(Database):
         return connection
 
     def _build(self, genesis: Row) -> None:
-        new = self._beside("-new")
+        new = self._sibling("-new")
         for leftover in ("", "-wal", "-shm"):  # of a process that died right here
             new.with_name(new.name + leftover).unlink(missing_ok=True)
         try:
             connection = self._connect(new, "rwc")
             try:
-                cursor = connection.cursor()
-                cursor.execute(self.begin)
-                for statement in self.sql.schema:
-                    cursor.execute(statement)
-                self.begin_ledger(cursor, genesis)
-                cursor.execute("COMMIT")
+                connection.execute(self.begin_statement)
+                for statement in self.sql.tables:
+                    connection.execute(statement)
+                self.begin_ledger(connection, genesis)
+                connection.execute("COMMIT")
             finally:
                 connection.close()
         except self.driver_errors as error:
@@ -197,7 +285,7 @@ class SqliteStore(Database):
         new.rename(self._path)
         _sync(self._path.parent)
 
-    def _beside(self, suffix: str) -> Path:
+    def _sibling(self, suffix: str) -> Path:
         return self._path.with_name(self._path.name + suffix)
 
     def _damaged(self, fact: str) -> LedgerDamaged:
@@ -207,9 +295,14 @@ class SqliteStore(Database):
         return LedgerUnavailable(f"Ledger {self.location} cannot be used: {fact}.", location=self.location)
 
 
-def _inode(path: Path) -> int | None:
+def _code(error: Exception) -> int:
+    code: int = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code
+
+
+def _inode(path: str) -> int | None:
     try:
-        return path.stat().st_ino
+        return os.stat(path).st_ino
     except OSError:  # gone, or out of reach
         return None
 

@@ -1,4 +1,4 @@
-"""What a place must do to keep a ledger.
+"""What a place must do to hold a ledger.
 
 A store knows rows and their order, nothing of budgets. Entries are only ever appended, together with the new
 tip, in one transaction: so a row that is there once is there for good, and reading in pieces is safe.
@@ -6,6 +6,19 @@ tip, in one transaction: so a row that is there once is there for good, and read
 
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
+
+from holdfast.errors import LedgerUnavailable
+
+MAX_DATASET_NAME = 200  # characters
+
+
+class Tip(NamedTuple):
+    """Where the ledger ends; stored apart from the rows, so that rows missing at the end are noticed."""
+
+    seq: int
+    hash: str
+    charge: int
+    intervals: int
 
 
 class Row(NamedTuple):
@@ -19,17 +32,13 @@ class Row(NamedTuple):
     charge: int  # spent up to and including this entry
     intervals: int
 
-
-class Tip(NamedTuple):
-    """Where the ledger ends; kept apart from the rows, so that rows missing at the end are noticed."""
-
-    seq: int
-    hash: str
-    charge: int
-    intervals: int
+    @property
+    def tip(self) -> Tip:
+        """The tip of a ledger that ends with this row."""
+        return Tip(self.seq, self.hash, self.charge, self.intervals)
 
 
-class Writing(Protocol):
+class Transaction(Protocol):
     """An open write transaction: nobody else writes to this ledger until it ends."""
 
     def tip(self) -> Tip | None:
@@ -46,11 +55,11 @@ class Writing(Protocol):
 
 
 class Store(Protocol):
-    """Keeps the rows of one dataset."""
+    """Holds the rows of one dataset."""
 
     @property
     def location(self) -> str:
-        """Where this is, for people; passwords masked."""
+        """Where this is, as it may be shown; passwords masked."""
         ...
 
     @property
@@ -70,17 +79,23 @@ class Store(Protocol):
         """Return up to `limit` rows from `start` on, in order."""
         ...
 
-    def create(self, genesis: Row) -> bool:
+    def begin(self, genesis: Row) -> bool:
         """Begin the ledger with this row; False if somebody else was first."""
         ...
 
-    def write(self, settle: Callable[[Writing], None]) -> None:
-        """Lock, run `settle`, and commit durably before returning; undo everything if it raises.
+    def write(self, decide: Callable[[Transaction], None]) -> None:
+        """Lock, run `decide`, and commit durably before returning; roll back if it raises.
 
-        What other threads bring meanwhile may be committed together with it: one sync to disk for all of them.
+        `decide` may be run more than once; only its last run counts. What other threads want to write meanwhile may
+        be committed together with it: one sync to disk for all of them.
         """
         ...
 
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections for good. May be called again."""
         ...
+
+
+def closed_error(location: str) -> LedgerUnavailable:
+    """Word the refusal of a store that was closed."""
+    return LedgerUnavailable(f"Ledger {location} is closed; open a new session or ledger.", location=location)

@@ -14,7 +14,6 @@ noise is involved. A guarantee charges c-1 for a draw.
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -41,7 +40,7 @@ class Coins:
         check.at_most("1/2", 0.5, mass=self.mass)
 
     @classmethod
-    def under(cls, guarantee: Guarantee[Any], draws: int, start: int) -> "Coins":
+    def under(cls, guarantee: Guarantee, draws: int, start: int) -> "Coins":
         """Return coins with the guarantee's mass."""
         return _coins(draws, guarantee.coin_mass)
 

@@ -4,7 +4,7 @@ The rows are used up in a random order, so those of a sorted file are still take
 """
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 from numpy.random import Generator
 
@@ -33,7 +33,7 @@ class FreshRows:
         check.whole(0, key=self.key, start=self.start)
 
     @classmethod
-    def under(cls, guarantee: Guarantee[Any], draws: int, start: int) -> Self:
+    def under(cls, guarantee: Guarantee, draws: int, start: int) -> Self:
         """Return the next rows of the ledger's order."""
         if not isinstance(guarantee, Split):
             raise guarantee.cannot_certify("fresh rows")

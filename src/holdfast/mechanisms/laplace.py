@@ -12,7 +12,7 @@ for each outcome; each draws rows of its own.
 """
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 from numpy.random import Generator
 
@@ -40,7 +40,7 @@ class Laplace:
         check.positive(epsilon=self.epsilon)
 
     @classmethod
-    def under(cls, guarantee: Guarantee[Any], draws: int, start: int) -> Self:
+    def under(cls, guarantee: Guarantee, draws: int, start: int) -> Self:
         """Return answers with the guarantee's epsilon."""
         return cls(draws=draws, epsilon=guarantee.epsilon_for(draws))
 

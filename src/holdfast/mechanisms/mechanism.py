@@ -5,7 +5,7 @@ the mechanism draws exactly that many. What the rows said exists only inside `re
 theorems cover.
 """
 
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 from numpy.random import Generator
 
@@ -20,7 +20,7 @@ class Mechanism(Protocol):
     """An algorithm box."""
 
     @classmethod
-    def under(cls, guarantee: Guarantee[Any], draws: int, start: int) -> Self:
+    def under(cls, guarantee: Guarantee, draws: int, start: int) -> Self:
         """Return the mechanism with the numbers of these terms, for this many draws.
 
         `start` is how much of the budget's charge was spent before: where fresh rows begin.

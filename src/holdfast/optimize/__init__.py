@@ -1,7 +1,8 @@
-"""Minimize convex losses over the population: descent whose gradients are statistical queries."""
+"""Minimize convex losses over the population: descent whose gradients are statistical queries.
 
-from holdfast.optimize import losses
-from holdfast.optimize.boosting import runs_for
-from holdfast.optimize.planner import DescentPlan, Problem, plan_descent
-
-__all__ = ["DescentPlan", "Problem", "losses", "plan_descent", "runs_for"]
+losses      what can be minimized; features: declared numbers of a row; own: losses of one's own
+objective   a loss made ready, with every range that a guarantee needs; domain: where the minimizer is looked for
+gradient    noisy gradients by coins or Laplace noise; descent: the steps; boosting: the best of several runs
+fit         everything decided before any row is read: price and promise
+planner     `plan_descent`: what k fits need
+"""

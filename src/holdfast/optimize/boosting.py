@@ -12,7 +12,7 @@ on the loss centered at the middle of the domain where that narrows its range.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, log, log2, sqrt
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import polars as pl
@@ -130,7 +130,7 @@ class CoinChoice:
     mass: float
 
     @classmethod
-    def under(cls, guarantee: Guarantee[Any], contest: Contest, runs: int) -> Self:
+    def under(cls, guarantee: Guarantee, contest: Contest, runs: int) -> Self:
         """As many coins a run as an ordinary answer reads."""
         return cls(contest, runs, guarantee.terms.rows_per_query, guarantee.coin_mass)
 
@@ -172,7 +172,7 @@ class ExponentialChoice:
     n: int
 
     @classmethod
-    def under(cls, guarantee: Guarantee[Any], contest: Contest, runs: int) -> Self:
+    def under(cls, guarantee: Guarantee, contest: Contest, runs: int) -> Self:
         """On as many rows as an ordinary answer reads."""
         rows: int = guarantee.terms.rows
         draws = min(rows, guarantee.terms.rows_per_query)

@@ -23,6 +23,7 @@ from holdfast.schema import Schema, Type
 Array = NDArray[np.float64]
 Bounds = tuple[float, float] | None
 _pool = BufferPool()  # a step's matrix is some megabytes: faulting it in anew would cost as much as filling it
+INTERCEPT = "intercept"  # what the constant term of a model is called
 SCALES = {"symmetric": (-1.0, 1.0), "unit": (0.0, 1.0)}
 
 
@@ -43,6 +44,11 @@ def declared(features: Any, within: Any) -> tuple[tuple[str, Bounds], ...]:
     for name, _ in pairs:
         if not isinstance(name, str):
             raise InvalidArgument(f"features must be named by text; got {name!r}.", name="features")
+        if name == INTERCEPT:
+            raise InvalidArgument(
+                f"features must not contain {INTERCEPT!r}, the name of the constant term; write '{INTERCEPT} + 0'.",
+                name="features",
+            )
     if len({name for name, _ in pairs}) < len(pairs):
         raise InvalidArgument("features must differ from each other; one is named twice.", name="features")
     return tuple((name, None if b is None else check.interval(f"bounds of {name!r}", b)) for name, b in pairs)

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any
 
 from numpy.random import Generator
 
@@ -43,7 +42,7 @@ class Excess:
 class Fit:
     """Everything about one fit that is decided beforehand."""
 
-    guarantee: Guarantee[Any]
+    guarantee: Guarantee
     descent: Descent
     mechanism: str
     runs: int = 1
@@ -53,7 +52,7 @@ class Fit:
     @classmethod
     def decide(
         cls,
-        guarantee: Guarantee[Any],
+        guarantee: Guarantee,
         objective: Objective,
         domain: Domain,
         *,
@@ -169,10 +168,10 @@ class Fit:
         return boosted if sure == inf else sure
 
 
-def covered_mechanism(guarantee: Guarantee[Any], wanted: str | None) -> str:
+def covered_mechanism(guarantee: Guarantee, requested: str | None) -> str:
     """Return the mechanism of a fit; refuse what the guarantee does not cover."""
-    if wanted is not None:
-        check.one_of("mechanism", wanted, tuple(GRADIENTS))
+    if requested is not None:
+        check.one_of("mechanism", requested, tuple(GRADIENTS))
     usual, covered = guarantee.terms.mechanism, guarantee.covers
     if usual not in GRADIENTS or not covered:
         raise PlanConflict(
@@ -181,10 +180,10 @@ def covered_mechanism(guarantee: Guarantee[Any], wanted: str | None) -> str:
             " unless you say so.",
             guarantee=guarantee.name,
         )
-    if wanted is None or wanted in covered:
-        return wanted or usual
+    if requested is None or requested in covered:
+        return requested or usual
     raise PlanConflict(
-        f"This session runs under the {guarantee.name} guarantee with {usual}, which does not cover {wanted}; leave"
+        f"This session runs under the {guarantee.name} guarantee with {usual}, which does not cover {requested}; leave"
         " mechanism out, or plan with guarantee='information'.",
         guarantee=guarantee.name,
     )

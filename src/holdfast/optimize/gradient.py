@@ -12,7 +12,7 @@ that all ask about the whole range: a fit leaves most gradients near zero, and t
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import Any, ClassVar, Protocol, Self
+from typing import ClassVar, Protocol, Self
 
 import numpy as np
 import polars as pl
@@ -41,11 +41,11 @@ class NoisyGradient(Protocol):
     selector: ClassVar[str]  # how runs are compared where the caller leaves it open
 
     @classmethod
-    def under(cls, guarantee: Guarantee[Any], objective: Objective, ell: int | None) -> Self:
+    def under(cls, guarantee: Guarantee, objective: Objective, ell: int | None) -> Self:
         """Return the gradient with the numbers of these terms; `ell` None: the usual number of rows a coordinate."""
         ...
 
-    def usual_iterations(self, guarantee: Guarantee[Any]) -> int:
+    def usual_iterations(self, guarantee: Guarantee) -> int:
         """Return how many steps are taken where the caller leaves it open."""
         ...
 
@@ -132,14 +132,14 @@ class CoinGradient:
     mass: float
 
     @classmethod
-    def under(cls, guarantee: Guarantee[Any], objective: Objective, ell: int | None) -> Self:
+    def under(cls, guarantee: Guarantee, objective: Objective, ell: int | None) -> Self:
         """By default some ROWS_A_STEP rows a step, if LEAST_ITERATIONS remain."""
         if ell is None:
             wide = ceil(ROWS_A_STEP / len(objective.names))
             ell = max(1, min(wide, guarantee.terms.rows_per_query // LEAST_ITERATIONS))
         return cls(objective, ell, guarantee.coin_mass)
 
-    def usual_iterations(self, guarantee: Guarantee[Any]) -> int:
+    def usual_iterations(self, guarantee: Guarantee) -> int:
         """As many coins a coordinate as one ordinary answer of the plan takes."""
         planned: int = guarantee.terms.rows_per_query
         return max(1, planned // self.ell)
@@ -197,14 +197,14 @@ class LaplaceGradient:
     n: int
 
     @classmethod
-    def under(cls, guarantee: Guarantee[Any], objective: Objective, ell: int | None) -> Self:
+    def under(cls, guarantee: Guarantee, objective: Objective, ell: int | None) -> Self:
         """By default as many rows a coordinate as an ordinary answer reads."""
         rows: int = guarantee.terms.rows
         ell = guarantee.terms.rows_per_query if ell is None else ell
         check.at_most("rows", rows, rows_per_coordinate=ell)
         return cls(objective, ell, guarantee.epsilon_for(ell), rows)
 
-    def usual_iterations(self, guarantee: Guarantee[Any]) -> int:
+    def usual_iterations(self, guarantee: Guarantee) -> int:
         """A fixed number."""
         return LAPLACE_ITERATIONS
 

@@ -19,7 +19,7 @@ from scipy.special import expit
 from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.optimize.domain import Domain
-from holdfast.optimize.features import SCALES, Bounds, Matrix, declared, feature_ranges, number
+from holdfast.optimize.features import INTERCEPT, SCALES, Bounds, Matrix, declared, feature_ranges, number
 from holdfast.optimize.objective import LinearObjective, Ranges, with_zero
 from holdfast.schema import Schema
 
@@ -85,7 +85,7 @@ class LinearLoss:
     def names(self) -> tuple[str, ...]:
         """What the coordinates are called: the features, then the intercept."""
         named = tuple(name for name, _ in declared(self.features, self.within))
-        return (*named, "intercept") if self.intercept else named
+        return (*named, INTERCEPT) if self.intercept else named
 
     @property
     def dimension(self) -> int:

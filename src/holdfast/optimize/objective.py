@@ -9,7 +9,6 @@ term is exact and reads nothing.
 
 from dataclasses import dataclass
 from functools import cached_property
-from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -17,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from holdfast.guarantees.statistic import OneMean, Statistic
-from holdfast.optimize.features import SCALES, Matrix, Number
+from holdfast.optimize.features import INTERCEPT, SCALES, Matrix, Number
 from holdfast.queries.evaluate import silent
 from holdfast.queries.query import Query, Values
 
@@ -168,7 +167,7 @@ class LinearObjective:
             weights = [factor * weight for weight in weights]
             offset = self.target.low + factor * (offset - low)
         names = (each.name for each in self.matrix.numbers)
-        return dict(zip(names, weights, strict=True)) | {"intercept": offset}
+        return dict(zip(names, weights, strict=True)) | {INTERCEPT: offset}
 
     def _target(self, rows: pl.DataFrame) -> Vector:
         return self.target.stretched(rows, *self.loss.target_range)

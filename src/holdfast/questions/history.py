@@ -1,7 +1,6 @@
 """Every answer so far, read back from the ledger: as answers, and as a frame."""
 
 from collections.abc import Iterable
-from typing import Any
 
 import polars as pl
 
@@ -27,7 +26,7 @@ SCHEMA = {
 }
 
 
-def answer_from(entry: Entry, guarantee: Guarantee[Any], *, cached: bool) -> AnyAnswer:
+def answer_from(entry: Entry, guarantee: Guarantee, *, cached: bool) -> AnyAnswer:
     """Read an answer back from its ledger entry."""
     terms = guarantee.terms
     try:
@@ -53,7 +52,7 @@ def answer_from(entry: Entry, guarantee: Guarantee[Any], *, cached: bool) -> Any
     return answer
 
 
-def history_frame(entries: Iterable[Entry], guarantee: Guarantee[Any]) -> pl.DataFrame:
+def history_frame(entries: Iterable[Entry], guarantee: Guarantee) -> pl.DataFrame:
     """Return one row per released interval; a histogram has one for each category."""
     lines = []
     for entry in entries:

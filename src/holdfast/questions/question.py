@@ -54,7 +54,7 @@ class Drawing:
 
     source: RowSource
     rng: Generator
-    guarantee: Guarantee[Any]
+    guarantee: Guarantee
     start: int = 0
     most_draws: int | None = None  # a dry run draws no more than this from its made-up rows
 
@@ -77,7 +77,7 @@ class Drawing:
         return self.certify(query, self.release(query, draws))
 
 
-def mechanism_of(guarantee: Guarantee[Any]) -> type[Mechanism]:
+def mechanism_of(guarantee: Guarantee) -> type[Mechanism]:
     """Return the mechanism of the guarantee's terms."""
     name: str = guarantee.terms.mechanism
     try:
@@ -121,7 +121,7 @@ class Question:
 class Context:
     """What a question is built against: the guarantee that stands and the schema of the data."""
 
-    guarantee: Guarantee[Any]
+    guarantee: Guarantee
     schema: Schema
     _costs: dict[tuple[object, int], tuple[Cost, int]] = field(default_factory=dict, init=False, repr=False)
     _margins: dict[int, float] = field(default_factory=dict, init=False, repr=False)
@@ -210,19 +210,20 @@ class Kind(Generic[P, A]):
             raise
 
     def check_options(
-        self, args: Sequence[object], options: Mapping[str, object], spell: Callable[[str], str] = repr
+        self, args: Sequence[object], options: Mapping[str, object], spell: Callable[[str], str] | None = None
     ) -> None:
         """Raise InvalidArgument if the arguments do not fit the signature; `spell` writes a name as the caller does."""
-        known = [option.name for option in self.options]
+        known, quote = [option.name for option in self.options], spell or repr
         for name in options:
             if name not in known:
                 near = get_close_matches(name, known, n=1)
-                hint = f" Did you mean {spell(near[0])}?" if near else f" It has: {', '.join(map(spell, known))}."
-                raise InvalidArgument(f"{self.name} has no option {spell(name)}.{hint}", name=name)
+                listed = ", ".join(map(spell or str, known))
+                hint = f" Did you mean {quote(near[0])}?" if near else f" It has: {listed}."
+                raise InvalidArgument(f"{self.name} has no option {quote(name)}.{hint}", name=name)
         try:
             _signature(self.build).bind(None, *args, **options)
         except TypeError as wrong:
-            reason = sub(r"'(\w+)'", lambda match: spell(match[1]), str(wrong))
+            reason = sub(r"'(\w+)'", lambda match: quote(match[1]), str(wrong))
             raise InvalidArgument(f"{self.name} cannot be asked this way: {reason}.", name="options") from None
 
     def read(self, result: Mapping[str, Any], record: Record) -> A:

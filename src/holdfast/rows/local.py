@@ -88,7 +88,7 @@ class LocalRows:
 
     def tally(self, query: Query, *, draws: int, mass: float, rng: Generator) -> NDArray[np.int64]:
         """Draw, evaluate, toss, randomize; return how often each outcome came up, in each part if there are several."""
-        if draws < 1:
+        if type(draws) is not int or draws < 1:
             check.whole(draws=draws)
         outcomes, parts = query.statistic.outcomes, query.parts
         size, total = self._block(query.columns), parts * draws

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.queries.query import Values
 
@@ -68,6 +69,8 @@ def randomized(counts: Counts, mass: float, rng: Generator) -> Counts:
 
 
 def _replaced(mass: float, outcomes: int) -> float:
+    if type(mass) is not float:
+        check.number(mass=mass)
     if not 0 <= outcomes * mass <= 1 + 1e-12:  # false for NaN
         raise InvalidArgument(f"mass must be between 0 and 1/{outcomes}; got {mass!r}.", name="mass")
     return min(1.0, outcomes * mass)

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from holdfast.errors import InvalidArgument
 from holdfast.optimize.losses import LinearLoss, Logistic, SmoothedHinge
 from holdfast.session import Session
-from holdfast.sklearn.linear import Array, LinearModel, literal, quoted
+from holdfast.sklearn.linear import Array, LinearModel, sql_literal, sql_name
 
 
 class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
@@ -29,10 +29,10 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         binary = len(self.classes_) == 2
         asked = 1 if binary else len(self.classes_)
         session, (*features, column) = self._own_session(X, codes == 1 if binary else codes, asked)
-        targets = [column] if binary else [f"{quoted(column)} = {code}" for code in range(asked)]
+        targets = [column] if binary else [f"{sql_name(column)} = {code}" for code in range(asked)]
         with session:
             self._learn(session, features, targets)
-        return self._settle()
+        return self
 
     def fit_session(
         self, session: Session, features: Sequence[str], target: str, *, classes: Sequence[Any] = (False, True)
@@ -40,7 +40,7 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         """Learn from the rows of a session. `classes` are declared, never read from the data.
 
         With the default classes `target` is a yes-or-no column or expression; with others it is a column that holds
-        them. Two classes cost one optimization query, more cost one each.
+        them. Two classes are one fit, more are one fit each.
         """
         labels = np.array(list(classes))
         if len(labels) < 2 or len(np.unique(labels)) < len(labels):
@@ -50,13 +50,9 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
             targets = [target]
         else:
             asked = self.classes_[1:] if len(labels) == 2 else self.classes_
-            targets = [f"{quoted(target)} = {literal(label)}" for label in asked]
+            targets = [f"{sql_name(target)} = {sql_literal(label)}" for label in asked]
         self._learn(session, list(features), targets)
-        self._remember(features)
-        return self._settle()
-
-    def _settle(self) -> Self:
-        self.coef_, self.intercept_ = self._weights, self._offsets
+        self._set_features(features)
         return self
 
     def decision_function(self, X: Any) -> Array:

@@ -1,10 +1,11 @@
-"""What all estimators share: declared bounds, one optimization query for each weight vector, weights in plain units.
+"""What all estimators share: declared bounds, one fit for each weight vector, weights in the features' own units.
 
 `fit(X, y)` opens a session of its own on the given rows and spends it on this one fit. `fit_session` learns from the
-rows of a standing session, named by columns, and its cost is charged there. The session is never a parameter: cloning
+rows of an open session, named by columns, and its cost is charged there. The session is never a parameter: cloning
 an estimator copies no data and no budget.
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from holdfast import check
 from holdfast.errors import InvalidArgument
-from holdfast.guarantees.plan import plan
+from holdfast.guarantees.plan import VacuousPlan, plan
+from holdfast.optimize.features import INTERCEPT
 from holdfast.optimize.losses import LinearLoss
 from holdfast.session import Session
 
@@ -25,7 +27,23 @@ LEAST_ROWS = 20  # of the information guarantee
 
 
 class LinearModel(BaseEstimator):  # type: ignore[misc]
-    """The parameters and the two ways to learn. `bounds`: one pair for all features, or a mapping by name."""
+    """The parameters and the two ways to learn.
+
+    Parameters
+    ----------
+    bounds
+        The declared range of the features: one pair for all, or a mapping by name. Values outside are clipped.
+    radius
+        Look for weights in a ball of this radius, for features scaled to [-1, 1].
+    l2
+        The factor of half the squared norm of the scaled weights.
+    iterations, rows_per_coordinate, average
+        What to spend, and which points of the descent are averaged; as for `Session.minimize`.
+    confidence
+        Of the session that `fit` opens.
+    random_state
+        Makes the session that `fit` opens reproducible.
+    """
 
     def __init__(
         self,
@@ -54,7 +72,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
     # -- learning -----------------------------------------------------------------------------------------------
 
     def _learn(self, session: Session, features: Sequence[str], targets: Sequence[str]) -> None:
-        """Ask one optimization query for each target, and keep the weights in the features' own units."""
+        """Fit once for each target; `coef_` has one line of weights for each, in the features' own units."""
         declared = {name: self._bounds_of(name) for name in features}
         answers = [
             session.minimize(
@@ -67,10 +85,9 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
             for target in targets
         ]
         self.lower_, self.upper_ = np.array(list(declared.values())).T
-        scaled = np.array([answer.point for answer in answers])
-        factor = 2 / (self.upper_ - self.lower_)  # from the declared bounds to [-1, 1]
-        self._weights = scaled[:, :-1] * factor
-        self._offsets = scaled[:, -1] - scaled[:, :-1] @ (1 + factor * self.lower_)
+        models = [answer.coefficients or {} for answer in answers]
+        self.coef_ = np.array([[model[name] for name in features] for model in models])
+        self.intercept_ = np.array([model[INTERCEPT] for model in models])
         self.answers_ = answers
         self.n_iter_ = max(answer.iterations for answer in answers)
 
@@ -91,17 +108,19 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
             raise InvalidArgument(f"fit must be given at least 2 rows; got n_samples = {len(X)}: 1 sample.", name="X")
         queries = targets * (X.shape[1] + 2)
         goal: dict[str, Any] = {"queries": queries, "confidence": self.confidence, "mechanism": "coins"}
-        # Where rows are too few for any promise, the posterior plan would flip nearly every coin; this one does not.
+        # Where rows are too few for any promise, the posterior plan would replace nearly every coin; this one does not.
         few = len(X) >= LEAST_ROWS and plan(rows=len(X), **goal).vacuous
         goal["guarantee"] = "information" if few else "best"
-        session = Session(columns | {column: y}, seed=seed, **goal)
+        with warnings.catch_warnings():  # who fits a model to few rows may well want no more than the model
+            warnings.simplefilter("ignore", VacuousPlan)
+            session = Session(columns | {column: y}, seed=seed, **goal)
         return session, [*names, column]
 
     def _names(self, count: int) -> list[str]:
         given = getattr(self, "feature_names_in_", None)
         return [f"x{j}" for j in range(count)] if given is None else [str(name) for name in given]
 
-    def _remember(self, features: Sequence[str]) -> None:
+    def _set_features(self, features: Sequence[str]) -> None:
         self.feature_names_in_ = np.array(list(features), dtype=object)
         self.n_features_in_ = len(features)
 
@@ -111,11 +130,11 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         """Return <weights, features> for every weight vector; features are clipped as they were for learning."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64)
-        scores: Array = np.clip(X, self.lower_, self.upper_) @ self._weights.T + self._offsets
+        scores: Array = np.clip(X, self.lower_, self.upper_) @ np.atleast_2d(self.coef_).T + self.intercept_
         return scores
 
 
-def literal(value: Any) -> str:
+def sql_literal(value: Any) -> str:
     """Write a class label as it reads in a query."""
     if isinstance(value, bool | np.bool_):
         return "TRUE" if value else "FALSE"
@@ -124,6 +143,6 @@ def literal(value: Any) -> str:
     return "'" + str(value).replace("'", "''") + "'"
 
 
-def quoted(column: str) -> str:
+def sql_name(column: str) -> str:
     """Write a column name as it reads in a query."""
     return '"' + column.replace('"', '""') + '"'

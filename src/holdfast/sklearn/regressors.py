@@ -7,7 +7,6 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
-from holdfast import check
 from holdfast.optimize.losses import Huber, LinearLoss, Squared
 from holdfast.session import Session
 from holdfast.sklearn.linear import Array, LinearModel
@@ -50,26 +49,21 @@ class LinearRegression(RegressorMixin, LinearModel):  # type: ignore[misc]
         session, (*features, column) = self._own_session(X, np.asarray(y, dtype=np.float64), 1)
         with session:
             self._learn(session, features, [column])
-        return self._settle()
+        return self
 
     def fit_session(self, session: Session, features: Sequence[str], target: str) -> Self:
         """Learn from the rows of a session; `target` is a column or an expression."""
         self._learn(session, list(features), [target])
-        self._remember(features)
-        return self._settle()
-
-    def _settle(self) -> Self:
-        low, high = check.interval("target_bounds", self.target_bounds)
-        half = (high - low) / 2  # the target was stretched from its bounds to [-1, 1]
-        self.coef_ = self._weights[0] * half
-        self.intercept_ = float((self._offsets[0] + 1) * half + low)
+        self._set_features(features)
         return self
+
+    def _learn(self, session: Session, features: Sequence[str], targets: Sequence[str]) -> None:
+        super()._learn(session, features, targets)
+        self.coef_, self.intercept_ = self.coef_[0], self.intercept_[0]
 
     def predict(self, X: Any) -> Array:
         """Return predictions, clipped to the target's bounds."""
-        scores = self._linear(X)[:, 0]
-        low, high = self.target_bounds
-        return np.clip((scores + 1) * ((high - low) / 2) + low, low, high)
+        return np.clip(self._linear(X)[:, 0], *self.target_bounds)
 
 
 class HuberRegressor(LinearRegression):

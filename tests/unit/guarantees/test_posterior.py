@@ -1,5 +1,6 @@
 """The posterior guarantee in small: exact moments of the leave-one-out ratios, intervals, refusals."""
 
+from dataclasses import replace
 from math import e, inf, prod, sqrt
 
 import numpy as np
@@ -10,41 +11,45 @@ from holdfast.errors import InvalidArgument
 from holdfast.guarantees import posterior
 from holdfast.guarantees.mathematics import debias as coins
 from holdfast.guarantees.mathematics.concentration import clopper_pearson
+from holdfast.guarantees.release import Tally
+from holdfast.guarantees.statistic import OutcomeShares
+from planned import certified, expected_release, planned
+from toy_queries import Group, Histogram, Mean, Share
 
 
-def moment(n: int, flips: int, mass: float, p: int, ones: int) -> float:
-    """E[W^p] of a fixed question asked `flips` times on n rows of which `ones` say 1, exactly."""
+def moment(n: int, charge: int, mass: float, p: int, ones: int) -> float:
+    """E[W^p] of a fixed question asked `charge` times on n rows of which `ones` say 1, exactly."""
     share = ones / n
     bias = mass + (1 - 2 * mass) * share
     total = 0.0
-    for x in range(flips + 1):
+    for x in range(charge + 1):
         w = 0.0
         for value, many in ((1, ones), (0, n - ones)):
             if many:
                 other = mass + (1 - 2 * mass) * (ones - value) / (n - 1)
-                ratio = (other / bias) ** x * ((1 - other) / (1 - bias)) ** (flips - x)
+                ratio = (other / bias) ** x * ((1 - other) / (1 - bias)) ** (charge - x)
                 w += many * (ratio - 1) ** 2
-        total += float(binom.pmf(x, flips, bias)) * w**p
+        total += float(binom.pmf(x, charge, bias)) * w**p
     return total
 
 
 @pytest.mark.parametrize("mass", [0.02, 0.1, 0.3])
-@pytest.mark.parametrize(("n", "flips"), [(5, 3), (20, 10), (100, 60)])
-def test_moments_of_one_question_stay_below_sigma(n, flips, mass):
+@pytest.mark.parametrize(("n", "charge"), [(5, 3), (20, 10), (100, 60)])
+def test_moments_of_one_question_stay_below_sigma(n, charge, mass):
     for ones in {0, 1, n // 2, n - 1}:
-        assert moment(n, flips, mass, 1, ones) <= posterior.first_moment(n, flips, mass)
+        assert moment(n, charge, mass, 1, ones) <= posterior.first_moment(n, charge, mass)
         for p in (2, 3, 5):
             double_factorial = prod(range(1, 2 * p, 2))
-            root = (moment(n, flips, mass, p, ones) / double_factorial) ** (1 / p)
-            assert root <= float(posterior.sigma(n, flips, mass, p))
+            root = (moment(n, charge, mass, p, ones) / double_factorial) ** (1 / p)
+            assert root <= float(posterior.sigma(n, charge, mass, p))
 
 
 def test_chi_is_the_best_order():
-    settings = {"n": 10**5, "flips": 5 * 10**6, "mass": 0.02, "beta": 0.04}
+    settings = {"n": 10**5, "charge": 5 * 10**6, "mass": 0.02, "beta": 0.04}
     by_hand = []
     for p in range(2, 21):
         double_factorial = float(prod(range(1, 2 * p, 2)))
-        sigma = float(posterior.sigma(settings["n"], settings["flips"], settings["mass"], p))
+        sigma = float(posterior.sigma(settings["n"], settings["charge"], settings["mass"], p))
         by_hand.append(sigma / settings["n"] * (double_factorial / settings["beta"]) ** (1 / p))
     h = min(by_hand)
     assert posterior.chi(**settings) == pytest.approx(h / (1 - h), rel=1e-9)
@@ -56,9 +61,9 @@ def test_chi_promises_nothing_where_the_bound_is_useless():
 
 
 def test_chi_of_arrays_is_chi_of_numbers():
-    flips = np.array([1e6, 1e7, 1e12])
-    several = posterior.chi_array(10**5, flips, 0.02, 0.04)
-    assert [float(x) for x in several] == pytest.approx([posterior.chi(10**5, f, 0.02, 0.04) for f in flips])
+    charge = np.array([1e6, 1e7, 1e12])
+    several = posterior.chi_array(10**5, charge, 0.02, 0.04)
+    assert [float(x) for x in several] == pytest.approx([posterior.chi(10**5, f, 0.02, 0.04) for f in charge])
 
 
 def test_the_level_counts_e_times_every_interval():
@@ -114,7 +119,7 @@ def test_the_interval_of_a_group_step_by_step():
 
 
 def test_the_moment_bound_grows_with_the_flips():
-    values = [float(posterior.sigma(10**6, flips, 0.01, 3)) for flips in (1, 10**3, 10**6, 10**9)]
+    values = [float(posterior.sigma(10**6, charge, 0.01, 3)) for charge in (1, 10**3, 10**6, 10**9)]
     assert values == sorted(values)
     assert posterior.sigma(10**6, 10**14, 0.01, 3) == inf
     assert sqrt(values[0]) > 0
@@ -124,7 +129,7 @@ def test_the_moment_bound_grows_with_the_flips():
     ("wrong", "says"),
     [
         ({"n": 1}, "n must be a whole number of at least 2"),
-        ({"flips": 0}, "flips must be positive"),
+        ({"charge": 0}, "charge must be positive"),
         ({"mass": 0.0}, "mass must be strictly between"),
         ({"mass": 0.5}, "mass must be at most 1/2"),
         ({"beta": 1.0}, "beta must be strictly between"),
@@ -132,4 +137,32 @@ def test_the_moment_bound_grows_with_the_flips():
 )
 def test_what_no_theorem_covers_is_refused(wrong, says):
     with pytest.raises(InvalidArgument, match=says):
-        posterior.chi(**({"n": 100, "flips": 10, "mass": 0.1, "beta": 0.1} | wrong))
+        posterior.chi(**({"n": 100, "charge": 10, "mass": 0.1, "beta": 0.1} | wrong))
+
+
+# -- by the terms of a plan -------------------------------------------------------------------------------------------
+
+
+def test_coins_are_certified_by_the_theorem_they_stand_on():
+    standing = planned("posterior", "coins").standing
+    terms, ell = standing.terms, standing.terms.rows_per_query
+    found = standing.share(Tally((0.3,), ell, (ell - ell // 3, ell // 3), (1,)), 0)
+    level = posterior.level(terms.beta2, k=10)
+    assert found == posterior.outcome_interval(ell // 3, ell, outcomes=2, mass=terms.mass, chi=terms.chi, level=level)
+
+
+@pytest.mark.parametrize("query", [Share(), Mean(bounds=(-3.0, 5.0)), Group(), Histogram()], ids=str)
+def test_terms_without_chi_promise_nothing(query):
+    standing = planned("posterior", "coins").standing
+    silent = posterior.Posterior(replace(standing.terms, chi=None))
+    for estimate in certified(silent, query, expected_release(standing, query.statistic, 0.3)):
+        assert (estimate.low, estimate.high) == query.bounds
+
+
+def test_histograms_that_would_be_mostly_noise_are_refused():
+    standing = planned("posterior", "coins").standing
+    most = int(0.5 / standing.terms.mass)
+    standing.supports(OutcomeShares(most))
+    with pytest.raises(InvalidArgument, match=f"it allows {most}") as refusal:
+        standing.supports(OutcomeShares(most + 1))
+    assert refusal.value.fields == {"outcomes": most + 1, "most": most}

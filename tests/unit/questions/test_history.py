@@ -1,12 +1,19 @@
-"""The history: one line per released interval, in the order they were given."""
+"""The history: one line per released interval, in the order they were given; the ledger keeps exactly the result."""
 
+import json
 from typing import Any
 
 import numpy as np
 import polars as pl
+import pytest
 
-from holdfast.history import SCHEMA, history_frame
+import holdfast as hf
+from holdfast.answer import record_of
+from holdfast.errors import LedgerDamaged
+from holdfast.questions import KINDS
+from holdfast.questions.history import SCHEMA, answer_from, history_frame
 from holdfast.session import Session
+from planned import planned
 
 
 def data() -> dict[str, Any]:
@@ -36,4 +43,39 @@ def test_every_kind_of_answer_has_its_lines() -> None:
 
 
 def test_no_answers_no_lines() -> None:
-    assert history_frame([]).equals(pl.DataFrame(schema=SCHEMA))
+    assert history_frame([], planned("posterior", "coins").standing).equals(pl.DataFrame(schema=SCHEMA))
+
+
+ASKED: dict[str, tuple[Any, dict[str, Any]]] = {
+    "mean": ("x", {"within": (0, 2)}),
+    "histogram": ("s", {"categories": ["a", "never seen"]}),
+    "quantile": ("x", {"q": 0.5, "within": (0, 2), "steps": 4}),
+    "flips": ("b", {"count": 9}),
+    "minimize": (hf.losses.Logistic({"x": (0, 1)}, "b"), {"radius": 1, "iterations": 2}),
+}
+
+
+@pytest.mark.parametrize("kind", ASKED)
+def test_the_ledger_and_the_wire_have_one_json(kind: str) -> None:
+    query, options = ASKED[kind]
+    with Session(data(), seed=1, queries={"mean": 60, "flip": 50}) as session:
+        given = session.ask(query, kind, **options)
+        (entry,) = session.ledger.entries()
+        assert entry.answer == given.result()
+        assert entry.question == {"kind": kind, "text": given.question}
+        sent = json.loads(json.dumps(given.to_dict(), allow_nan=False))
+        assert KINDS[kind].read(sent, record_of(sent)) == given
+        assert answer_from(entry, session.plan.standing, cached=False) == given
+
+
+def test_every_kind_is_asked_here() -> None:
+    assert set(ASKED) == set(KINDS.names())
+
+
+def test_an_entry_of_a_kind_that_is_not_installed_is_not_guessed() -> None:
+    with Session(data(), seed=1, queries=60) as session:
+        session.mean("b")
+        (entry,) = session.ledger.entries()
+        entry.question["kind"] = "median"
+        with pytest.raises(LedgerDamaged, match="of the kind 'median', which this installation does not know"):
+            answer_from(entry, session.plan.standing, cached=False)

@@ -1,4 +1,4 @@
-"""`Session.minimize`: refused before reading, priced exactly, one ledger entry, the same point when asked again."""
+"""Fits: refused before reading, priced exactly, one ledger entry, the same point when asked again, in plain units."""
 
 import numpy as np
 import polars as pl
@@ -6,8 +6,11 @@ import pytest
 
 import holdfast as hf
 from counting_rows import CountingRows
-from holdfast.optimize import runs_for
+from holdfast.optimize import losses
+from holdfast.optimize.boosting import runs_for
+from holdfast.optimize.domain import domain_of
 from own_losses import MeanLoss, MedianLoss, uniform_table
+from pairwise import pairwise
 
 N = 20_000
 LINEAR = {"x0": (-1, 1), "x1": (-1, 1)}
@@ -39,22 +42,25 @@ def test_the_answer_has_everything(rows):
     assert answer.names == ("x0", "x1", "intercept")
     assert answer.loss.low <= answer.loss.value <= answer.loss.high
     assert answer.excess_bound > 0
-    assert answer.gradient_evaluations + s.plan.rows_per_query == answer.rows_read == rows.rows_read == answer.cost
+    assert answer.gradient_evaluations + s.plan.rows_per_query == answer.rows_read == rows.rows_read
+    assert s.ledger.spent.charge == answer.rows_read
     assert answer.receipt
     assert "loss" in repr(answer)
     assert "<table>" in answer._repr_html_()
-    assert answer.to_dict()["point"]["x0"] == answer.point[0] > answer.point[1]
+    assert answer.to_dict()["names"] == ["x0", "x1", "intercept"]
+    assert answer.to_dict()["point"] == list(answer.point)
+    assert answer.point[0] > answer.point[1]
     assert np.linalg.norm(answer.point) <= 3 + 1e-12
 
 
 def test_one_ledger_entry_for_the_whole_query(rows):
     s = session(rows)
-    before = s.ledger.spent
-    answer = s.minimize(logistic(), radius=3)
-    after = s.ledger.spent
-    assert after.answers - before.answers == 1
-    assert after.flips - before.flips == answer.cost
-    assert after.intervals - before.intervals == 2  # the loss, and the excess
+    question = s.prepare(logistic(), "minimize", radius=3)
+    answer = s.answer(question)
+    spent = s.ledger.spent
+    assert spent.answers == 1
+    assert spent.charge == question.cost.charge == answer.rows_read
+    assert spent.intervals == question.cost.intervals == 2  # the loss, and the excess
     assert s.history().height == 1
     assert s.history()["kind"].to_list() == ["minimize"]
 
@@ -74,10 +80,11 @@ def test_asked_again_it_is_free_and_the_same(rows):
 def test_the_price_is_what_is_charged(rows):
     s = session(rows)
     options = {"radius": 3, "runs": 3, "iterations": 20}
-    quote = s.price(logistic(), kind="minimize", **options)
+    price, before = s.price(logistic(), kind="minimize", **options), s.budget.answers_left
     assert rows.rows_read == 0
     answer = s.minimize(logistic(), **options)
-    assert (quote.flips, quote.rows_read) == (answer.cost, answer.rows_read)
+    assert (price.answers, price.rows_read) == (answer.cost, answer.rows_read)
+    assert price.answers == before - s.budget.answers_left
     assert rows.rows_read == answer.rows_read
     assert s.price(logistic(), kind="minimize", **options).cached
 
@@ -87,7 +94,7 @@ def test_a_dry_run_reads_and_spends_nothing(rows):
     answer = s.dry_run(logistic(), kind="minimize", radius=3, runs=2)
     assert answer.loss.made_up
     assert len(answer.point) == 3
-    assert rows.rows_read == s.ledger.spent.flips == 0
+    assert rows.rows_read == s.ledger.spent.charge == 0
 
 
 REFUSED = {
@@ -120,7 +127,7 @@ REFUSED = {
     "no runs": (lambda: logistic(), {"radius": 1, "runs": 0}),
     "noise in a posterior session": (lambda: logistic(), {"radius": 1, "mechanism": "laplace"}),
     "a private choice in a posterior session": (lambda: logistic(), {"radius": 1, "runs": 2, "select": "exponential"}),
-    "more flips than left": (lambda: logistic(), {"radius": 1, "iterations": 10**6}),
+    "more coins than are left": (lambda: logistic(), {"radius": 1, "iterations": 10**6}),
     "counts below zero": (lambda: hf.losses.Poisson(LINEAR, "y", target_within=(-1, 2)), {"radius": 1}),
     "counts without bounds": (lambda: hf.losses.Poisson(LINEAR, "y"), {"radius": 1}),
     "no quantile": (lambda: hf.losses.Quantile(LINEAR, "y", target_within=(0, 1), q=1), {"radius": 1}),
@@ -158,7 +165,8 @@ def test_refused_before_any_row_is_read(rows, case):
         s.minimize(make(), **options)
     assert str(refusal.value).endswith(".")
     assert rows.rows_read == 0
-    assert s.ledger.spent.flips == s.ledger.spent.intervals == 0
+    assert s.ledger.spent.charge == s.ledger.spent.intervals == 0
+    assert not s.ledger.begun
 
 
 def test_splitting_cannot_descend(rows):
@@ -174,9 +182,10 @@ def test_splitting_cannot_descend(rows):
 def test_an_excess_goal_sets_the_iterations(rows):
     s = session(rows, queries=5, guarantee="posterior")
     loose, tight = (s.price(MeanLoss(("x0",)), kind="minimize", box=(-1, 1), excess=e) for e in (0.4, 0.2))
-    assert loose.flips < tight.flips
-    assert loose.accuracy <= 0.4
-    assert tight.accuracy <= 0.2
+    assert loose.rows_read < tight.rows_read
+    assert loose.answers <= tight.answers
+    assert loose.excess_bound <= 0.4
+    assert tight.excess_bound <= 0.2
     answer = s.minimize(MeanLoss(("x0",)), box=(-1, 1), excess=0.2)
     assert answer.excess_bound <= 0.2
 
@@ -187,11 +196,11 @@ def test_every_average_comes_near(rows, average):
     assert np.abs(answer.point).max() < 0.25  # 3,000 coins a coordinate: .25 is more than ten of their deviations
 
 
-@pytest.mark.parametrize("plan", [{"guarantee": "information"}, {"mechanism": "laplace", "guarantee": "information"}])
-@pytest.mark.parametrize("mechanism", ["coins", "laplace"])
-@pytest.mark.parametrize("select", ["coins", "exponential"])
-def test_the_information_guarantee_mixes_mechanisms(rows, plan, mechanism, select):
-    s = session(rows, queries=400, **plan)
+@pytest.mark.parametrize(
+    ("planned", "mechanism", "select"), pairwise(*[["coins", "laplace"]] * 2, ["coins", "exponential"])
+)
+def test_the_information_guarantee_mixes_mechanisms(rows, planned, mechanism, select):
+    s = session(rows, queries=400, guarantee="information", mechanism=planned)
     answer = s.minimize(
         MeanLoss(("x0",)),
         box=(-1, 1),
@@ -201,7 +210,7 @@ def test_the_information_guarantee_mixes_mechanisms(rows, plan, mechanism, selec
         runs=2,
         select=select,
     )
-    assert answer.cost == s.ledger.spent.flips
+    assert answer.cost == 400 - s.budget.answers_left
     assert rows.rows_read == answer.rows_read
     assert answer.expected_excess_bound > 0
     assert (answer.excess_bound is None) == (mechanism == "laplace")  # two runs are too few to boost Laplace noise
@@ -209,11 +218,15 @@ def test_the_information_guarantee_mixes_mechanisms(rows, plan, mechanism, selec
 
 def test_boosting_gives_laplace_a_bound_that_holds_with_confidence(rows):
     s = session(rows, queries=400, guarantee="information", mechanism="laplace")
-    enough = runs_for(s.plan.statements, s.plan.constants["beta2"])
+    enough = runs_for(s.plan.statements, s.plan.terms.beta2)
     options = {"kind": "minimize", "box": (-1, 1), "iterations": 5, "rows_per_coordinate": 500}
-    assert s.price(MeanLoss(("x0",)), runs=enough, **options).queries == 2  # one more interval, for the excess
-    assert s.price(MeanLoss(("x0",)), runs=enough - 1, **options).queries == 1
-    assert s.price(MeanLoss(("x0",)), **options).queries == 1
+
+    def statements(**more) -> int:
+        return s.prepare(MeanLoss(("x0",)), **options, **more).cost.intervals
+
+    assert statements(runs=enough) == 2  # one more interval, for the excess
+    assert statements(runs=enough - 1) == 1
+    assert statements() == 1
 
 
 def test_own_losses_are_clipped_to_what_they_declare(rows):
@@ -256,3 +269,65 @@ def test_the_ledger_gives_the_answer_back_to_another_session(tmp_path):
     assert again.cached
     assert again.point == first.point
     assert again.loss.value == first.loss.value
+
+
+# -- coefficients in the features' own units ---------------------------------------------------------------------------
+
+BOUNDS = {"x0": (-0.5, 2.0), "x1 * 10": (-3.0, 7.0), "late": None}
+BUILT_IN = {
+    "squared": lambda **more: hf.losses.Squared(BOUNDS, "y", target_within=(-4, 10), **more),
+    "logistic": lambda **more: hf.losses.Logistic(BOUNDS, "late", **more),
+    "logistic on a number": lambda **more: hf.losses.Logistic(BOUNDS, "y", target_within=(-4, 10), **more),
+    "huber": lambda **more: hf.losses.Huber(BOUNDS, "y", target_within=(-4, 10), **more),
+    "smoothed_hinge": lambda **more: hf.losses.SmoothedHinge(BOUNDS, "late", **more),
+    "quantile": lambda **more: hf.losses.Quantile(BOUNDS, "y", target_within=(-4, 10), **more),
+    "poisson": lambda **more: hf.losses.Poisson(BOUNDS, "x1 + 1", target_within=(0, 2), **more),
+}
+
+
+def test_every_built_in_loss_has_coefficients_to_test():
+    assert {name.partition(" ")[0] for name in BUILT_IN} == set(losses.BUILT_IN)
+
+
+@pytest.mark.parametrize(
+    ("name", "scale", "intercept", "l2"), pairwise(BUILT_IN, ["symmetric", "unit"], [True, False], [0.0, 0.3])
+)
+def test_coefficients_are_in_the_features_own_units(rows, name, scale, intercept, l2):
+    """The plain linear formula in the features' units predicts what the scaled model predicts.
+
+    The scaled model is evaluated by the loss's own code on rows inside the declared bounds; what it predicts is then
+    stretched back to the target's units where it predicts the target itself.
+    """
+    loss = BUILT_IN[name](scale=scale, intercept=intercept, l2=l2)
+    answer = session(rows).minimize(loss, radius=1, iterations=3)
+    assert set(answer.coefficients) == {*BOUNDS, "intercept"}
+    assert answer.to_dict()["coefficients"] == answer.coefficients
+    frame = pl.DataFrame(table()).filter(pl.col("x0") >= -0.5, (pl.col("x1") * 10).is_between(-3, 7)).head(50)
+    objective = loss.bind(rows.schema, domain_of(loss.dimension, 1.0, None))
+    scaled = np.array(answer.point) @ objective.matrix.of(frame)
+    if loss.predicts_target:
+        scaled = -4 + (10 - -4) * (scaled + 1) / 2
+    plain = np.full(50, answer.coefficients["intercept"])
+    for feature, values in (("x0", frame["x0"]), ("x1 * 10", frame["x1"] * 10), ("late", frame["late"].cast(float))):
+        plain += answer.coefficients[feature] * values.to_numpy()
+    assert np.abs(scaled).max() > 1e-3
+    assert plain == pytest.approx(scaled, abs=1e-9)
+
+
+def test_coefficients_of_the_wrong_units_are_caught(rows):
+    """A mutant of the test above: the scaled point itself predicts something else."""
+    loss = BUILT_IN["logistic"]()
+    answer = session(rows).minimize(loss, radius=1, iterations=3)
+    assert max(abs(answer.coefficients[name] - x) for name, x in zip(answer.names, answer.point, strict=True)) > 0.01
+
+
+def test_losses_of_ones_own_have_no_other_units(rows):
+    answer = session(rows).minimize(MeanLoss(("x0",)), box=(-1, 1), iterations=3)
+    assert answer.coefficients is None
+    assert answer.to_dict()["coefficients"] is None
+
+
+def test_a_feature_called_intercept_is_refused(rows):
+    """Its coefficient would have no name of its own."""
+    with pytest.raises(hf.InvalidArgument, match="intercept"):
+        hf.losses.Logistic({"intercept": (0, 1)}, "late")

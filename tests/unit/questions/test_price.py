@@ -1,4 +1,4 @@
-"""What is left, and what a question would cost, in words and numbers that agree with what is then charged."""
+"""What is left and what a question would cost, in answers: the price is exactly what the number of answers falls by."""
 
 import json
 from dataclasses import replace
@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from holdfast.budget import Budget, Quote
+import holdfast as hf
+from holdfast.errors import BudgetExhausted
+from holdfast.guarantees.plan import plan
 from holdfast.ledger import Spent
-from holdfast.planning import plan
+from holdfast.questions.price import Budget, Price
 from holdfast.session import Session
+from planned import planned
 
 
 def data(rows: int = 5_000) -> dict[str, Any]:
@@ -18,72 +21,118 @@ def data(rows: int = 5_000) -> dict[str, Any]:
     return {"b": rng.random(rows) < 0.5, "x": rng.random(rows), "g": rng.integers(0, 3, rows)}
 
 
-QUESTIONS: list[tuple[str, str, dict[str, Any]]] = [
+FIT = hf.losses.Logistic({"x": (0, 1)}, "b")
+QUESTIONS: list[tuple[Any, str, dict[str, Any]]] = [
     ("b", "mean", {}),
     ("x", "mean", {"within": (0, 1), "where": "g = 1"}),
     ("g", "histogram", {"categories": [0, 1, 2]}),
     ("x", "quantile", {"q": 0.5, "within": (0, 1), "steps": 4}),
 ]
+FLEXIBLE: list[tuple[Any, str, dict[str, Any]]] = [
+    ("b", "mean", {"rows_per_query": 1}),
+    ("b", "mean", {"rows_per_query": 1_234}),
+    ("not b", "mean", {"margin": 0.4}),
+    ("x > 0.1", "mean", {"margin": 0.15}),
+    ("x", "histogram", {"bins": [0, 0.5, 1], "rows_per_query": 77}),
+    (FIT, "minimize", {"radius": 1, "iterations": 3}),
+    (FIT, "minimize", {"radius": 1, "iterations": 2, "rows_per_coordinate": 200, "runs": 2}),
+]
 PLANS: list[dict[str, Any]] = [
-    {"guarantee": "posterior"},
-    {"guarantee": "information"},
-    {"guarantee": "information", "mechanism": "laplace"},
-    {"guarantee": "split"},
+    {"guarantee": "posterior", "queries": 60},
+    {"guarantee": "information", "queries": 60},
+    {"guarantee": "information", "mechanism": "laplace", "queries": 60},
+    {"guarantee": "dp", "queries": 60},
+    {"guarantee": "split", "queries": 60},
+    {"queries": {"mean": 60, "flip": 500}},
+    {"queries": {"flip": 50_000}},
 ]
 
 
-@pytest.mark.parametrize("terms", PLANS, ids=lambda terms: " ".join(terms.values()))
-def test_the_price_is_what_is_charged(terms: dict[str, Any]) -> None:
-    with Session(data(), seed=1, queries=40, **terms) as session:
-        for query, kind, options in QUESTIONS:
-            before, quote = session.ledger.spent, session.price(query, kind, **options)
-            assert not quote.cached
-            assert quote.affordable
+def asked(plan: dict[str, Any]) -> list[tuple[Any, str, dict[str, Any]]]:
+    """Return all that may be asked under this plan."""
+    questions = list(QUESTIONS)
+    if plan.get("guarantee") in ("posterior", "information") and "mechanism" not in plan:
+        questions += FLEXIBLE
+    elif plan.get("guarantee") != "split":
+        questions += FLEXIBLE[-2:]
+    if isinstance(plan["queries"], dict):
+        questions += [("b", "flips", {"count": 1}), ("b", "flips", {"count": 40})]
+    return questions
+
+
+@pytest.mark.parametrize("terms", PLANS, ids=lambda terms: " ".join(map(str, terms.values())))
+@pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.VacuousPlan")
+def test_the_price_is_what_the_number_of_answers_falls_by(terms: dict[str, Any]) -> None:
+    with Session(data(), seed=1, **terms) as session:
+        for query, kind, options in asked(terms):
+            before, price = session.budget, session.price(query, kind, **options)
+            assert not price.cached
+            assert price.affordable
             answer = session.ask(query, kind, **options)
-            after = session.ledger.spent
-            assert after.flips - before.flips == quote.flips == answer.cost  # type: ignore[union-attr]
-            assert after.intervals - before.intervals == quote.queries
-            assert answer.rows_read == quote.rows_read  # type: ignore[union-attr]
-            assert session.price(query, kind, **options).cached
-            assert session.budget.flips_spent == after.flips
+            after = session.budget
+            assert before.answers_left - after.answers_left == price.answers == answer.cost
+            assert (after.answers_given, after.answers_total) == (before.answers_given + 1, before.answers_total)
+            assert answer.rows_read == price.rows_read
+            if kind != "flips":
+                again = session.price(query, kind, **options)
+                assert (again.cached, again.answers, again.rows_read) == (True, 0, 0)
+                assert session.ask(query, kind, **options).cost == price.answers  # what it cost when it was new
+                assert session.budget == after
+        costs = session.history().unique("seq")["cost"]
+        assert costs.sum() == after.answers_total - after.answers_left
 
 
-@pytest.mark.parametrize("terms", PLANS, ids=lambda terms: " ".join(terms.values()))
+@pytest.mark.parametrize("terms", [terms for terms in PLANS if "guarantee" in terms], ids=str)
+@pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.VacuousPlan")
 def test_what_is_said_to_be_left_can_be_asked(terms: dict[str, Any]) -> None:
-    with Session(data(), seed=1, queries=12, **terms) as session:
+    with Session(data(), seed=1, **(terms | {"queries": 12})) as session:
         session.mean("b", where="g = 1")
-        left = session.budget.queries_left
+        left = session.budget.answers_left
         assert left in (10, 11)
         for number in range(left):
             assert session.price(f"x > 0.{number + 1:02}").affordable
             session.mean(f"x > 0.{number + 1:02}")
-            assert session.budget.queries_left == left - number - 1
+            assert session.budget.answers_left == left - number - 1
         assert not session.price("x < 0.5").affordable
         assert "more than is left" in str(session.price("x < 0.5"))
         assert "free" in str(session.price("x > 0.01"))
         assert str(session.budget).startswith("0 of 12 answers left at ±")
+        with pytest.raises(BudgetExhausted, match="it costs 1 answer, and 0 of 12 are left") as refusal:
+            session.mean("x < 0.5")
+        assert refusal.value.fields == {"cost": 1, "left": 0, "total": 12, "unit": "answers"}
 
 
-def test_flips_have_a_budget_of_their_own_kind() -> None:
+def test_flips_are_the_answers_of_a_plan_for_flips() -> None:
     with Session(data(), seed=1, queries={"flip": 10}) as session:
-        assert session.budget.queries_total == session.budget.queries_left == 10
+        assert session.budget.answers_total == session.budget.answers_left == 10
         session.flips("b", 4)
-        assert session.budget.queries_left == 6
-        assert session.budget.unit == "flips"
+        assert session.budget.answers_left == 6
 
 
 def test_a_budget_is_never_below_nothing() -> None:
-    standing = plan(rows=5_000, queries=10)
-    for spent in (Spent(standing.flips, 10, 10), Spent(standing.flips + 5, 3, 3), Spent(0, 99, 99)):
-        assert Budget.of(standing, spent).queries_left == 0
-    assert Budget.of(standing, Spent(0, 0, 0)).queries_left == 10
-    assert Budget.of(plan(rows=50, queries=10, guarantee="split"), Spent(0, 0, 0)).unit == "fresh rows"
+    terms = planned("posterior", "coins").terms
+    for spent in (Spent(terms.charge, 10, 10), Spent(terms.charge + 5, 3, 3), Spent(0, 99, 99)):
+        assert Budget.of(terms, spent).answers_left == 0
+    assert Budget.of(terms, Spent(0, 0, 0)).answers_left == 10
 
 
-def test_budgets_and_quotes_are_plain_json() -> None:
-    budget = Budget.of(plan(rows=5_000, queries=10), Spent(1, 1, 1))
-    quote = Quote("share of b", 10, 1, 10, 0.25, cached=False, affordable=True)
-    for said in (budget, quote, replace(quote, accuracy=None, queries=2)):
-        assert json.loads(json.dumps(said.to_dict(), allow_nan=False)) == said.to_dict()
-    assert str(quote) == "1 answer of the budget, 10 rows read, within ±0.25: share of b"
+def test_a_question_that_needs_too_much_never_seems_to_need_less_than_is_left() -> None:
+    """The refusal speaks of answers, the budget is kept in two amounts: what is said must not look payable."""
+    with Session(data(), seed=1, queries=10, guarantee="posterior") as session:
+        ell = session.plan.rows_per_query
+        session.mean("b", rows_per_query=ell + 1)
+        for rows in (8 * ell + ell, 9 * ell, 10 * ell):
+            with pytest.raises(BudgetExhausted) as refusal:
+                session.mean("x > 0.5", rows_per_query=rows)
+            assert refusal.value.fields["left"] < refusal.value.fields["cost"]
+
+
+def test_budgets_and_prices_are_plain_json() -> None:
+    budget = Budget.of(plan(rows=5_000, queries=10).terms, Spent(1, 1, 1))
+    price = Price("share of b", 1, 10, 0.25, None, cached=False, affordable=True)
+    for one in (budget, price, replace(price, margin=None, answers=2)):
+        assert json.loads(json.dumps(one.to_dict(), allow_nan=False)) == one.to_dict()
+    assert str(price) == "1 answer of the budget, 10 rows read, margin ±0.25: share of b"
+    fit = replace(price, answers=1_200, margin=None, excess_bound=0.12345)
+    assert str(fit).startswith("1,200 answers of the budget, 10 rows read, loss at most 0.124 above the smallest")
     assert repr(budget) == str(budget)

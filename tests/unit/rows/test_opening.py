@@ -283,7 +283,7 @@ class EntryPoint:
 def test_other_packages_open_what_nothing_else_recognizes(data, monkeypatch, tmp_path):
     others, theirs = EntryPoint("something else"), EntryPoint(data)
     installed = {"holdfast.row_sources": [others, theirs]}
-    monkeypatch.setattr("holdfast.registry.entry_points", lambda *, group: installed[group])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda *, group: installed[group])
     monkeypatch.setattr("holdfast.rows.open.ROW_SOURCES", Registry("row source", group="holdfast.row_sources"))
     assert open_rows(data).name == "theirs"
     assert others.asked == theirs.asked == [data]

@@ -1,59 +1,64 @@
-"""`holdfast ask`."""
+"""`holdfast ask`, with the options of every kind of question that is registered."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from contextlib import ExitStack
-from enum import StrEnum
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from re import sub
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.options import Confidence, Data, FlipsPlanned, Guarantee, Json, LedgerOption, Queries, planned
-from holdfast.cli.output import SHORT_BAR, bar, note, noting_warnings, say, show_json, table
+from holdfast.cli.options import (
+    PLAN_FLAGS,
+    Command,
+    Confidence,
+    Data,
+    FlipsPlanned,
+    Guarantee,
+    Json,
+    LedgerOption,
+    PlanMargin,
+    PlanMechanism,
+    Queries,
+    in_flags,
+    planned,
+    spell,
+)
+from holdfast.cli.output import SHORT_BAR, bar, note, noting_warnings, say, show_json, table, written
 
 if TYPE_CHECKING:
     from holdfast.answer import AnyAnswer
-    from holdfast.session import Session
+    from holdfast.questions.options import Option
+    from holdfast.questions.question import Kind
 
 NO_ARGS_IS_HELP = True
-
-
-class Kind(StrEnum):
-    """What can be asked for."""
-
-    MEAN = "mean"
-    HISTOGRAM = "histogram"
-    QUANTILE = "quantile"
-    FLIPS = "flips"
+QUESTION = "Options of the question"
 
 
 def command(
     data: Data,
-    question: Annotated[str, typer.Argument(help='An expression about one row: "dep_delay > 15", "distance".')],
-    within: Annotated[
-        tuple[float, float] | None,
-        typer.Option("--within", metavar="LO HI", help="The declared range of a number; values outside are clipped."),
-    ] = None,
-    where: Annotated[str | None, typer.Option("--where", help="Only rows of this group.")] = None,
-    kind: Annotated[Kind, typer.Option("--kind", help="What to ask for.")] = Kind.MEAN,
-    categories: Annotated[str | None, typer.Option("--categories", help="Of a histogram: A,B,C.")] = None,
-    bins: Annotated[str | None, typer.Option("--bins", help="Edges of a histogram's bins: 0,15,60.")] = None,
-    q: Annotated[float | None, typer.Option("--q", help="Of a quantile: 0.9.")] = None,
-    count: Annotated[int | None, typer.Option("--count", help="How many flips; 1 if left out.")] = None,
-    rows: Annotated[int | None, typer.Option("--rows", help="Rows to read for this one answer.")] = None,
-    accuracy: Annotated[float | None, typer.Option("--accuracy", help="How accurate this one answer shall be.")] = None,
+    question: Annotated[
+        str,
+        typer.Argument(
+            metavar="QUESTION", help='An expression about one row, such as "dep_delay > 15"; a loss for a fit.'
+        ),
+    ],
+    kind: Annotated[
+        str, typer.Option("--kind", help="The kind of question.", show_default=True, rich_help_panel=QUESTION)
+    ],
+    *,
     queries: Queries = None,
     flips: FlipsPlanned = None,
+    plan_margin: PlanMargin = None,
     confidence: Confidence = None,
     guarantee: Guarantee = "best",
+    plan_mechanism: PlanMechanism = "best",
     ledger: LedgerOption = None,
-    analyst: Annotated[str | None, typer.Option("--analyst", help="Who asks; kept in the ledger.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Answer from invented rows; spend nothing.")] = False,
-    price: Annotated[bool, typer.Option("--price", help="Say what it would cost; spend nothing.")] = False,
+    analyst: Annotated[str | None, typer.Option("--analyst", help="Your name, to be kept in the ledger.")] = None,
+    price: Annotated[bool, typer.Option("--price", help="Show what the answer would cost; spend nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Answer from made-up rows; spend nothing.")] = False,
     json: Json = False,
+    **texts: str | None,
 ) -> None:
     """Ask one question.
 
@@ -64,123 +69,194 @@ def command(
       holdfast ask flights.parquet "dep_delay > 15"
       holdfast ask flights.parquet distance --within 0 5000
       holdfast ask flights.parquet distance --within 0 5000 --where "carrier = 'UA'"
-    A histogram, a quantile:
+    A histogram, a quantile, a fit:
       holdfast ask flights.parquet carrier --kind histogram --categories UA,AA,DL
       holdfast ask flights.parquet dep_delay --kind histogram --bins 0,15,60
       holdfast ask flights.parquet dep_delay --kind quantile --q 0.9 --within -60 600
+      holdfast ask flights.parquet "logistic: late ~ distance [0, 5000]" --kind minimize --radius 3
     Look before paying:
       holdfast ask flights.parquet "dep_delay > 15" --price
 
-    The first question begins the ledger. --queries, --flips, --confidence and --guarantee set its plan then; later
-    they may be left out, and must agree if given. The same question again is free.
+    The ledger begins with the first answer, under the plan given then; later the plan may be left out, and must agree
+    if it is given. The same question again is free.
     """
-    from holdfast.cli.opening import begun
-    from holdfast.rows.open import open_rows
+    from holdfast.questions import kind_named
     from holdfast.session import Session
 
-    source = open_rows(data)
-    plan: dict[str, Any] = {"queries": planned(queries, flips), "confidence": confidence, "guarantee": guarantee}
-    said = {"within": within, "where": where, "q": q, "count": count, "rows_per_query": rows, "accuracy": accuracy}
-
-    def reply(session: Session, act: Callable[..., Any]) -> Any:
-        return act(question, kind.value, **_options(session, kind, question, said, categories, bins))
-
-    looking = price or dry_run
-    with noting_warnings() as notes, ExitStack() as stack:
-        first = not begun(source, ledger)
-        where_to: str | Path | None = ledger
-        if first:
-            # The plan stands from the first question on: a slip in that, or a look at its price, must not begin it.
-            where_to = Path(stack.enter_context(TemporaryDirectory())) / "trial.ledger"
-        session = stack.enter_context(Session(source, **plan, ledger=where_to, analyst=analyst))
-        if first and not looking and reply(session, session.price).affordable:
-            session = stack.enter_context(Session(source, **plan, ledger=ledger, analyst=analyst))
-        told = reply(session, session.price if price else session.dry_run if dry_run else session.ask)
-        budget = session.budget
-        location = "none yet" if first and looking else session.ledger.location
-    notes = list(dict.fromkeys(notes))
-    document = {"price" if price else "answer": told.to_dict()}
+    with in_flags({"kind": "--kind"}):
+        asked = kind_named(kind)
+    flags = {option.name: _flag(asked, option) for option in asked.options[1:]} | {asked.subject.name: "QUESTION"}
+    with in_flags(flags):
+        subject, options = _read(asked, question, texts)
+    with noting_warnings() as warned:
+        with in_flags(PLAN_FLAGS):
+            session = Session(
+                data,
+                queries=planned(queries, flips),
+                margin=plan_margin,
+                confidence=confidence,
+                guarantee=guarantee,
+                mechanism=plan_mechanism,
+                ledger=ledger,
+                analyst=analyst,
+            )
+        with session, in_flags(flags):
+            act: Callable[..., Any] = session.price if price else session.dry_run if dry_run else session.ask
+            result = act(subject, asked.name, **options)
+            budget, begun, location = session.budget, session.ledger.begun, session.ledger.location
+    notes = [spell(sentence, PLAN_FLAGS) for sentence in warned]
     if json:
-        show_json(**document, budget=budget.to_dict(), ledger=location, notes=notes)
+        document = {"price" if price else "answer": result.to_dict()}
+        show_json(**document, budget=budget.to_dict(), ledger=location, ledger_begun=begun, notes=notes)
         return
     for sentence in notes:
         note(sentence)
     if price:
-        say(str(told))
+        say(str(result))
     else:
-        _show(told)
-    note(f"{budget}; ledger {location}")
+        _show(result)
+    note(f"{budget}; ledger {location}" + ("" if begun else ", which begins with the first answer"))
 
 
-def _options(
-    session: Session, kind: Kind, question: str, given: dict[str, Any], categories: str | None, bins: str | None
-) -> dict[str, Any]:
-    """Keep what was said, read as the kind of question takes it."""
-    from holdfast.errors import InvalidArgument
-
-    options = {name: value for name, value in given.items() if value is not None}
-    if categories is not None:
-        options["categories"] = _categories(session, question, categories)
-    if bins is not None:
-        try:
-            options["bins"] = [float(edge) for edge in bins.split(",")]
-        except ValueError:
-            raise InvalidArgument(f"bins must be numbers with commas between; got {bins!r}.", name="bins") from None
-    if kind is Kind.QUANTILE and not {"q", "within"} <= options.keys():
-        raise InvalidArgument("A quantile needs --q and --within LO HI.", name="q")
-    if kind is Kind.FLIPS:
-        options.setdefault("count", 1)
-    return options
+def _read(kind: "Kind[..., Any]", question: str, texts: Mapping[str, str | None]) -> tuple[object, dict[str, object]]:
+    """Read the subject and the options that were given, as the kind writes them; refuse those it does not have."""
+    own = {_parameter(kind, option): option for option in kind.options[1:]}
+    given = {name: text for name, text in texts.items() if text is not None}
+    names = {name: own[name].name if name in own else name for name in given}
+    spelled = {kind.subject.name: "QUESTION"}
+    kind.check_options(
+        (question,), {names[name]: text for name, text in given.items()}, lambda name: spelled.get(name, _spelled(name))
+    )
+    options = {own[name].name: own[name].form.parse(own[name].name, text) for name, text in given.items()}
+    return kind.subject.form.parse(kind.subject.name, question), options
 
 
-def _categories(session: Session, question: str, text: str) -> list[Any]:
-    """Read categories as values of the expression's type; what cannot be read stays text, to be refused by name."""
-    from holdfast.queries.build import rowwise
-    from holdfast.schema import Type
+def _show(answer: "AnyAnswer") -> None:
+    from holdfast.answer import Answer
 
-    words = [word.strip() for word in text.split(",")]
-    kind = rowwise(question, session.schema).type
-    if kind is Type.BOOL:
-        return [{"true": True, "false": False}.get(word.lower(), word) for word in words]
-    if not kind.is_number:
-        return words
-    try:
-        return [float(word) if kind is Type.FLOAT else int(word) for word in words]
-    except ValueError:
-        return words
-
-
-def _show(answer: AnyAnswer) -> None:
-    from holdfast.answer import Answer, FlipsAnswer, HistogramAnswer
-
-    if isinstance(answer, HistogramAnswer):
-        first = answer.answers[0][1]
-        say(first.question, bold=True)
-        rows = [
-            (label, f"{each.value:.4f}", f"[{each.low:.4f}, {each.high:.4f}]", bar(each, SHORT_BAR))
-            for label, each in answer.answers
-        ]
-        table(("category", "share", "interval", ""), rows, right=(1,))
-        _small_print(first)
-    elif isinstance(answer, FlipsAnswer):
-        say("".join(map(str, answer.bits)), bold=True)
-        _one(answer.average)
-    elif isinstance(answer, Answer):
-        say(answer.question, bold=True)
-        _one(answer)
-
-
-def _one(answer: Any) -> None:
-    value, low, high = answer.rounded()
-    say(f"{value}  [{low}, {high}]", bold=True)
-    say(bar(answer))
-    _small_print(answer)
-
-
-def _small_print(answer: Any) -> None:
+    say(answer.question, bold=True)
+    if isinstance(answer, Answer):
+        say("  ".join(written(answer)), bold=True)
+        say(bar(answer, answer.bounds))
+    elif isinstance(answer, Mapping):
+        lines = [(label, *written(each), bar(each, each.bounds, SHORT_BAR)) for label, each in answer.items()]
+        table(("category", "share", "interval", ""), lines, right=(1,))
+    elif isinstance(answer, Iterable):  # a series, which `repr` would shorten
+        say("".join(map(str, answer)), bold=True)
+        for _, estimate in answer.rows():
+            say("  ".join(written(estimate)), bold=True)
+            say(bar(estimate))
+    else:
+        say(repr(answer))
     if answer.made_up:
         say("Made up: nothing was read or spent.")
         return
     read = "asked before: free" if answer.cached else f"{answer.rows_read:,} rows read"
     percent = f"{100 * answer.confidence:g} %"
     say(f"{read}, {answer.guarantee} guarantee, {percent} for all answers at once, no. {answer.seq} in the ledger")
+
+
+# -- options from kinds -----------------------------------------------------------------------------------------
+
+OWN = [name for name, each in signature(command).parameters.items() if each.kind is not Parameter.VAR_KEYWORD]
+
+
+def _parameter(kind: "Kind[..., Any]", option: "Option") -> str:
+    """Name the option here: its own name, unless this command has that for itself."""
+    return f"{kind.name}_{option.name}" if option.name in (*OWN, "help") else option.name
+
+
+def _spelled(parameter: str) -> str:
+    return "--" + parameter.replace("_", "-")
+
+
+def _flag(kind: "Kind[..., Any]", option: "Option") -> str:
+    return _spelled(_parameter(kind, option))
+
+
+def build() -> Callable[..., None]:
+    """Return the command with the options of all kinds in its signature."""
+    from holdfast.questions import KINDS
+
+    uses: dict[str, list[tuple[Kind[..., Any], Option]]] = {}
+    for kind in KINDS.all():
+        for option in kind.options[1:]:
+            uses.setdefault(_parameter(kind, option), []).append((kind, option))
+
+    from holdfast.session import Session  # after the kinds, which are listed in the order of their import
+
+    taken = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=_option(name, uses[name])) for name in uses
+    ]
+    own = signature(command).parameters
+    usual = signature(Session.ask).parameters["kind"].default
+    choice = own["kind"].replace(kind=Parameter.KEYWORD_ONLY, default=usual)
+    rest = [own[name] for name in OWN if name not in ("data", "question", "kind")]
+
+    @wraps(command)
+    def built(**values: Any) -> None:
+        command(**values)
+
+    built.__signature__ = Signature([own["data"], own["question"], choice, *taken, *rest])  # type: ignore[attr-defined]
+    return built
+
+
+def _option(name: str, uses: "list[tuple[Kind[..., Any], Option]]") -> Any:
+    """Describe an option: what it means, and for which kinds, once for all kinds that mean the same."""
+    from holdfast.questions.options import Choice
+
+    meanings: dict[str, list[str]] = {}
+    for kind, option in uses:
+        remark = " (required)" if option.required else "" if option.default is None else f" (default {option.default})"
+        meanings.setdefault(option.help, []).append(kind.name + remark)
+    text = " ".join(f"{meaning} [{', '.join(kinds)}]" for meaning, kinds in meanings.items())
+    form, metavar = uses[0][1].form, "VALUE"
+    if isinstance(form, Choice):
+        metavar = form.example
+    elif form.example:
+        example = form.example.replace(", ", ",")  # one word for the shell
+        text += f' Example: "{example}"' if " " in example else f" Example: {example}"
+    return Annotated[str | None, typer.Option(_spelled(name), metavar=metavar, help=text, rich_help_panel=QUESTION)]
+
+
+class AskCommand(Command):
+    """Takes several numbers after an option of a kind as one value, and lists the kinds in its help."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Join numbers: `--within -60 600` is `--within=-60,600`."""
+        flags = {opt for param in self.params if param.name not in OWN for opt in param.opts}
+        joined: list[str] = []
+        numbers = False  # whether the last word is an option's value that more numbers may follow
+        for word in args:
+            if numbers and _is_number(word):
+                joined[-1] += f",{word}"
+                continue
+            numbers = bool(joined) and joined[-1] in flags and _is_number(word)
+            joined.append(word)
+        return super().parse_args(ctx, joined)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the kinds, then the options."""
+        from holdfast.questions import KINDS
+
+        with formatter.section("Kinds of questions"):
+            formatter.write_dl([(kind.name, _summary(kind)) for kind in KINDS.all()])
+        super().format_options(ctx, formatter)
+
+
+def _summary(kind: "Kind[..., Any]") -> str:
+    """Describe the kind in the words of the command line: flags, and no "Return"."""
+    flags = {option.name: _flag(kind, option) for option in kind.options} | {kind.subject.name: "QUESTION"}
+    text = sub(r"`(\w+)`", lambda name: flags.get(name[1], name[1]), kind.summary.removeprefix("Return "))
+    return text[:1].upper() + text[1:]
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+CLASS = AskCommand

@@ -6,8 +6,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.options import Json
-from holdfast.cli.output import say, show_json, table
-from holdfast.cli.progress import progress_bar
+from holdfast.cli.output import progress_bar, say, show_json, table
 
 ALL = "all"
 

@@ -1,29 +1,30 @@
 """`holdfast budget`."""
 
-from holdfast.cli.options import Data, Json, LedgerOption
+from holdfast.cli.options import Data, Json, LedgerOption, looking, nothing_asked
 from holdfast.cli.output import say, show_json
 
 NO_ARGS_IS_HELP = True
 
 
 def command(data: Data, ledger: LedgerOption = None, json: Json = False) -> None:
-    """Say what is left to ask.
+    """Show what is left to ask.
 
-    One budget for everyone who uses this ledger.
+    Everyone who uses this ledger shares one budget.
 
     \b
     holdfast budget flights.parquet
     holdfast budget flights.parquet --ledger postgresql+psycopg://host/db
     """
-    from holdfast.cli.opening import standing
-    from holdfast.planning.present import sentence
-
-    with standing(data, ledger) as session:
-        left = session.budget
+    with looking(data, ledger) as session:
+        budget, plan, begun, location = session.budget, session.plan, session.ledger.begun, session.ledger.location
         if json:
-            show_json(budget=left.to_dict(), plan=session.plan.to_dict(), ledger=session.ledger.location)
+            show_json(budget=budget.to_dict(), plan=plan.to_dict(), ledger=location, ledger_begun=begun)
             return
-        say(f"{left}", bold=True)
-        spent = f"{left.flips_spent:,} of {left.flips_total:,} {left.unit} spent"
-        say(f"{left.answers:,} answers given, {spent}; ledger {session.ledger.location}")
-        say(f"The plan: {sentence(session.plan)}")
+        if not begun:
+            say(nothing_asked(session), bold=True)
+            say(f"Unless you choose another plan, it will be this one: {plan.sentence}")
+            return
+        say(str(budget), bold=True)
+        given = "1 answer" if budget.answers_given == 1 else f"{budget.answers_given:,} answers"
+        say(f"{given} given so far; ledger {location}")
+        say(f"The plan: {plan.sentence}")

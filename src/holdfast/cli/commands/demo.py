@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json as jsonlib
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from math import ceil, floor
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from holdfast.cli.options import Json
-from holdfast.cli.output import say, show_json, table
+from holdfast.cli.output import progress_bar, say, show_json, table
 
 if TYPE_CHECKING:
     from holdfast.lab.demo import Discovery, TourAnswer
@@ -62,7 +60,7 @@ def command(
         show(f"   (Flips need a plan of their own, so they were asked of another sample, of {FLIP_ROWS:,} rows.)")
         show()
         show(f"3. A discovery in noise: {questions:,} questions, each chosen after the earlier answers", bold=True)
-        with _progress(questions, shown=not json and sys.stderr.isatty()) as progress:
+        with progress_bar("   asking", questions, quiet=json) as progress:
             discovery = demo.discover(session, progress)
         numbers = to_json(demo, session, tour, flips, discovery)
         budget = session.budget
@@ -92,19 +90,15 @@ def command(
 
 
 def _show_tour(answers: list[TourAnswer]) -> None:
-    digits = [4 if answer.population < 2 else 1 for answer in answers]
-    rows = [
-        (
-            answer.call,
-            f"{answer.value:.{places}f}",
-            f"[{answer.low:.{places}f}, {answer.high:.{places}f}]",
-            f"{answer.population:.{places}f}",
-            "holds" if answer.holds else "missed",
-            f"{answer.rows_read:,}",
-            f"{answer.milliseconds:.1f}",
-        )
-        for answer, places in zip(answers, digits, strict=True)
-    ]
+    from holdfast.answer import Estimate, write_estimate
+
+    rows = []
+    for answer in answers:
+        digits = 4 if answer.population < 2 else 1
+        value, low, high = write_estimate(Estimate(answer.value, answer.low, answer.high), digits)
+        holds, milliseconds = "holds" if answer.holds else "missed", f"{answer.milliseconds:.1f}"
+        population, rows_read = f"{answer.population:.{digits}f}", f"{answer.rows_read:,}"
+        rows.append((answer.call, value, f"[{low}, {high}]", population, holds, rows_read, milliseconds))
     table(("question", "answer", "interval", "population", "", "rows read", "ms"), rows, right=(1, 3, 5, 6))
 
 
@@ -116,23 +110,14 @@ def _conclude(discovery: Discovery) -> None:
         f" The truth is 50 %, {discovery.error_bars:.0f} error bars away."
     )
     say(f"   Of {len(discovery.naive)} plain means of the rule, {missed} missed the truth.")
-    say(f"   holdfast:   the rule is right for {100 * ours.low:.1f} to {100 * ours.high:.1f} % of rows.", bold=True)
+    say(f"   holdfast:   the rule is right for {_percent(ours.low, ours.high)} of rows.", bold=True)
     say(f"   Of its {discovery.questions:,} intervals, {discovery.misses} missed the truth.", bold=True)
     say(
         f"   Real effects are found: `hint` equals the outcome in {100 * hint.population:.0f} % of rows;"
-        f" holdfast says {100 * hint.low:.1f} to {100 * hint.high:.1f} %."
+        f" holdfast says {_percent(hint.low, hint.high)}."
     )
 
 
-@contextmanager
-def _progress(total: int, *, shown: bool) -> Iterator[Callable[[int], None]]:
-    if not shown:
-        yield lambda asked: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    columns = (TextColumn("   asking"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("asking", total=total)
-        yield lambda asked: bar.update(task, completed=asked)
+def _percent(low: float, high: float) -> str:
+    """Write an interval of shares in percent, rounded outwards."""
+    return f"{floor(1_000 * low) / 10:.1f} to {ceil(1_000 * high) / 10:.1f} %"

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.options import Data, Json, LedgerOption
-from holdfast.cli.output import say, show_json, table
+from holdfast.cli.options import Data, Json, LedgerOption, looking, nothing_asked
+from holdfast.cli.output import say, show_json, table, written
 
 NO_ARGS_IS_HELP = True
 
@@ -18,33 +18,37 @@ def command(
 ) -> None:
     """Show the answers given so far.
 
-    Newest last, whoever asked.
+    The newest comes last, whoever asked.
 
     \b
     holdfast history flights.parquet
     holdfast history flights.parquet --limit 1000 --json
     """
-    from holdfast.cli.opening import standing
-    from holdfast.history import history_frame
+    from holdfast.answer import Estimate
+    from holdfast.questions.history import history_frame
 
-    with standing(data, ledger) as session:
-        total = session.ledger.head.seq
-        frame = history_frame(session.ledger.entries(max(1, total - limit + 1)))
+    with looking(data, ledger) as session:
+        total = session.budget.answers_given
+        entries = session.ledger.entries(max(1, total - limit + 1)) if total else []
+        answers = history_frame(entries, session.plan.standing).to_dicts()
+        nothing = nothing_asked(session)
     if json:
-        show_json(total=total, answers=frame.to_dicts())
+        show_json(total=total, answers=answers)
         return
-    rows = [
+    if not total:
+        say(nothing)
+        return
+    lines = [
         (
             str(row["seq"]),
             row["time"][:19].replace("T", " "),
             row["analyst"] or "",
             row["question"] + (f" = {row['category']}" if row["category"] is not None else ""),
-            f"{row['value']:.4g}",
-            f"[{row['low']:.4g}, {row['high']:.4g}]",
+            *written(Estimate(row["value"], row["low"], row["high"])),
             f"{row['rows_read']:,}",
         )
-        for row in frame.to_dicts()
+        for row in answers
     ]
-    table(("no.", "time (UTC)", "analyst", "question", "answer", "interval", "rows read"), rows, right=(0, 4, 6))
+    table(("no.", "time (UTC)", "analyst", "question", "answer", "interval", "rows read"), lines, right=(0, 4, 6))
     if total > limit:
         say(f"... the newest {limit:,} of {total:,} answers.")

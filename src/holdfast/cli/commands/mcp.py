@@ -5,8 +5,19 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.options import Confidence, FlipsPlanned, LedgerOption, Queries, planned
-from holdfast.cli.output import note
+from holdfast.cli.options import (
+    PLAN_FLAGS,
+    Confidence,
+    FlipsPlanned,
+    Guarantee,
+    LedgerOption,
+    PlanMargin,
+    PlanMechanism,
+    Queries,
+    in_flags,
+    planned,
+)
+from holdfast.cli.output import note, noting_warnings
 
 
 def command(
@@ -19,7 +30,10 @@ def command(
     ] = None,
     queries: Queries = None,
     flips: FlipsPlanned = None,
+    plan_margin: PlanMargin = None,
     confidence: Confidence = None,
+    guarantee: Guarantee = "best",
+    plan_mechanism: PlanMechanism = "best",
     ledger: LedgerOption = None,
     analyst: Annotated[str, typer.Option("--analyst", help="The name on the answers in the ledger.")] = "agent",
     http: Annotated[bool, typer.Option("--http", help="Streamable HTTP at /mcp instead of standard input.")] = False,
@@ -51,7 +65,16 @@ def command(
     if url is not None:
         sessions = _remote(url, token)
     else:
-        sessions = _local(data or [], planned(queries, flips), confidence, ledger, analyst)
+        sessions = _local(
+            data or [],
+            queries=planned(queries, flips),
+            margin=plan_margin,
+            confidence=confidence,
+            guarantee=guarantee,
+            mechanism=plan_mechanism,
+            ledger=ledger,
+            analyst=analyst,
+        )
     if not http:
         serve_stdio(sessions)
         return
@@ -79,16 +102,9 @@ def _remote(url: str, token: str) -> dict[str, Any]:
     return {name: connect(url, token, dataset=name) for name in list_datasets(url, token)}
 
 
-def _local(data: list[str], queries: Any, confidence: float | None, ledger: str | None, analyst: str) -> dict[str, Any]:
-    import warnings
-
-    from holdfast.guarantees.plan import DefaultPlan
+def _local(data: list[str], **settings: Any) -> dict[str, Any]:
     from holdfast.session import Session
 
-    sessions = {}
-    for one in data:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DefaultPlan)  # agents ask for the plan with a tool
-            session = Session(one, queries=queries, confidence=confidence, ledger=ledger, analyst=analyst)
-        sessions[session.schema.dataset] = session
-    return sessions
+    with in_flags(PLAN_FLAGS), noting_warnings():  # agents ask for the plan with a tool
+        sessions = [Session(one, **settings) for one in data]
+    return {session.dataset: session for session in sessions}

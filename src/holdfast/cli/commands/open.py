@@ -1,6 +1,6 @@
 """`holdfast open`."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -12,22 +12,22 @@ NO_ARGS_IS_HELP = True
 
 def command(
     data: Data,
-    folder: Annotated[str | None, typer.Option("--folder", help="Where to put the columns.")] = None,
+    folder: Annotated[str | None, typer.Option("--folder", help="Where to put the folder of columns.")] = None,
     json: Json = False,
 ) -> None:
-    """Show what can be asked about. Spends nothing.
+    """Show the columns that can be asked about.
 
-    The first time, the file is rewritten once as a folder of columns beside it.
+    Spends nothing. The first time, the file is copied into a folder of columns beside it.
 
     \b
     holdfast open flights.parquet
     holdfast open flights.csv --folder /fast/disk/flights.holdfast
     """
-    from holdfast.beginning import ledger_beside
     from holdfast.ledger import exists
     from holdfast.rows.open import open_rows
+    from holdfast.session import ledger_beside
 
-    rows: Any = open_rows(data, folder=folder)
+    rows = open_rows(data, folder=folder)
     ledger = ledger_beside(rows)
     begun = exists(ledger, rows.name)
     if json:
@@ -49,5 +49,6 @@ def command(
     )
     say()
     say(f"fingerprint  {rows.fingerprint}")
-    say(f"columns      {rows.location}")
-    say(f"ledger       {ledger}{'' if begun else ' (begins with the first question)'}")
+    if rows.location is not None:
+        say(f"columns      {rows.location}")
+    say(f"ledger       {ledger or 'in memory'}{'' if begun else ' (begins with the first answer)'}")

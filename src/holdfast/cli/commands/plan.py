@@ -4,63 +4,71 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.options import Confidence, FlipsPlanned, Guarantee, Json, Queries, planned
+from holdfast.cli.options import PLAN, Confidence, FlipsPlanned, Guarantee, Json, Queries, flags_of, in_flags, planned
 from holdfast.cli.output import say, show_json, table
 
 NO_ARGS_IS_HELP = True
+FLAGS = flags_of("rows", "queries", "flips", "margin", "confidence", "rows_per_query", "guarantee", "mechanism")
 
 
 def command(
-    rows: Annotated[int | None, typer.Option("--rows", help="How many rows the table has.")] = None,
+    rows: Annotated[
+        int | None, typer.Option("--rows", help="How many rows the table has.", rich_help_panel=PLAN)
+    ] = None,
     queries: Queries = None,
     flips: FlipsPlanned = None,
-    accuracy: Annotated[
-        float | None, typer.Option("--accuracy", help="Largest error, for answers between 0 and 1.")
+    margin: Annotated[
+        float | None,
+        typer.Option(
+            "--margin",
+            help="The margin (±) every answer shall have, for answers between 0 and 1.",
+            rich_help_panel=PLAN,
+        ),
     ] = None,
     confidence: Confidence = None,
-    rows_per_query: Annotated[int | None, typer.Option("--rows-per-query", help="Rows each answer reads.")] = None,
+    rows_per_query: Annotated[
+        int | None,
+        typer.Option(
+            "--rows-per-query",
+            help="Rows each answer reads; if left out, the best number.",
+            rich_help_panel=PLAN,
+        ),
+    ] = None,
     guarantee: Guarantee = "best",
-    mechanism: Annotated[str, typer.Option("--mechanism", help="best, coins or laplace.")] = "best",
+    mechanism: Annotated[
+        str,
+        typer.Option("--mechanism", help="best, or one of {mechanisms}.", show_default=True, rich_help_panel=PLAN),
+    ] = "best",
     json: Json = False,
 ) -> None:
-    """Say what is possible. Needs no data.
+    """Show what is possible. Needs no data.
 
-    Give two of --rows, --queries and --accuracy; the third is solved for, by every guarantee that applies.
+    Give two of --rows, --queries and --margin; the third is solved for, by every guarantee that applies.
 
     \b
-    holdfast plan --rows 1000000 --queries 10000       how accurate?
-    holdfast plan --rows 1000000 --accuracy 0.02       how many questions?
-    holdfast plan --queries 1000 --accuracy 0.05       how many rows?
+    holdfast plan --rows 1000000 --queries 10000       what margin?
+    holdfast plan --rows 1000000 --margin 0.02         how many questions?
+    holdfast plan --queries 1000 --margin 0.05         how many rows?
     holdfast plan --rows 100000 --flips 5000           single flips
     """
     from dataclasses import asdict
 
-    from holdfast.planning import plan
-    from holdfast.planning.present import HEADINGS, error, sentence
+    from holdfast.guarantees.plan import DEFAULT_CONFIDENCE, HEADINGS, alternative_cells, plan
 
-    made = plan(
-        rows=rows,
-        queries=planned(queries, flips),
-        accuracy=accuracy,
-        confidence=0.95 if confidence is None else confidence,
-        rows_per_query=rows_per_query,
-        guarantee=guarantee,
-        mechanism=mechanism,
-    )
+    with in_flags(FLAGS):
+        made = plan(
+            rows=rows,
+            queries=planned(queries, flips),
+            margin=margin,
+            confidence=DEFAULT_CONFIDENCE if confidence is None else confidence,
+            rows_per_query=rows_per_query,
+            guarantee=guarantee,
+            mechanism=mechanism,
+        )
     if json:
         others = [asdict(alternative) for alternative in made.alternatives]
-        show_json(plan=made.to_dict(), vacuous=made.vacuous, sentence=sentence(made), alternatives=others)
+        show_json(plan=made.to_dict(), vacuous=made.vacuous, sentence=made.sentence, alternatives=others)
         return
-    say(sentence(made))
+    say(made.sentence)
     say()
-    lines = [
-        (
-            each.guarantee,
-            each.mechanism,
-            error(each.accuracy),
-            *("-" if count is None else f"{count:,}" for count in (each.rows, each.queries, each.rows_per_query)),
-            each.note,
-        )
-        for each in made.alternatives
-    ]
-    table(HEADINGS, lines, right=range(2, len(HEADINGS) - 1))
+    table(HEADINGS, [alternative_cells(each) for each in made.alternatives], right=range(2, len(HEADINGS) - 1))

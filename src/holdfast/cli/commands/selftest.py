@@ -4,9 +4,8 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.options import Confidence, Guarantee, Json, LedgerOption, Queries
-from holdfast.cli.output import note, say, show_json
-from holdfast.cli.progress import progress_bar
+from holdfast.cli.options import Confidence, Guarantee, Json, LedgerOption, Queries, flags_of, in_flags, looking
+from holdfast.cli.output import note, progress_bar, say, show_json
 
 NO_ARGS_IS_HELP = True
 BROKEN = 1
@@ -14,7 +13,7 @@ BROKEN = 1
 
 def command(
     data: Annotated[
-        str | None, typer.Argument(metavar="[DATA]", help="Test the plan in this dataset's ledger; no row is read.")
+        str | None, typer.Argument(metavar="[DATA]", help="Test the plan of this dataset; no row is read.")
     ] = None,
     ledger: LedgerOption = None,
     rows: Annotated[int | None, typer.Option("--rows", help="Or test a plan for this many rows.")] = None,
@@ -38,30 +37,29 @@ def command(
     1 if the promise was broken.
 
     \b
-    holdfast selftest flights.parquet                      the plan in this dataset's ledger
+    holdfast selftest flights.parquet                      the plan of this dataset
     holdfast selftest --rows 100000 --queries 1000
     holdfast selftest --rows 1000000 --queries 10000 --worlds 10
     """
     from holdfast.errors import InvalidArgument
-    from holdfast.guarantees.plan import plan
+    from holdfast.guarantees.plan import DEFAULT_CONFIDENCE, plan
     from holdfast.lab.attack import processes_for
     from holdfast.lab.selftest import selftest
 
     if data is not None:
         if any(given is not None for given in (rows, queries, margin, confidence)):
             raise InvalidArgument("Give either DATA, whose ledger has a plan, or the numbers of a plan; not both.")
-        from holdfast.cli.opening import standing
-
-        with standing(data, ledger) as session:
+        with looking(data, ledger) as session:
             planned = session.plan
     else:
-        planned = plan(
-            rows=rows,
-            queries=queries,
-            margin=margin,
-            confidence=0.95 if confidence is None else confidence,
-            guarantee=guarantee,
-        )
+        with in_flags(flags_of("rows", "queries", "margin", "confidence", "guarantee")):
+            planned = plan(
+                rows=rows,
+                queries=queries,
+                margin=margin,
+                confidence=DEFAULT_CONFIDENCE if confidence is None else confidence,
+                guarantee=guarantee,
+            )
     if not json:
         say(planned.sentence)
         say()

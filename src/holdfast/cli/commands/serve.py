@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.options import Confidence, FlipsPlanned, Json, Queries, planned
+from holdfast.cli.options import Confidence, FlipsPlanned, Guarantee, Json, PlanMargin, Queries, planned
 from holdfast.cli.output import say, show_json
 
 Files = Annotated[
@@ -18,8 +18,9 @@ def command(
     data: Files = None,
     queries: Queries = None,
     flips: FlipsPlanned = None,
-    margin: Annotated[float | None, typer.Option("--margin", help="Plan for this margin (±) instead.")] = None,
+    plan_margin: PlanMargin = None,
     confidence: Confidence = None,
+    guarantee: Guarantee = "best",
     host: Annotated[str | None, typer.Option("--host", help="The address to listen on; default 127.0.0.1.")] = None,
     port: Annotated[int | None, typer.Option("--port", help="The port; default 8765, 0 for any free one.")] = None,
     database: Annotated[
@@ -68,7 +69,9 @@ def command(
         name, separator, path = one.partition("=")
         if not separator or Path(one).exists():
             name, path = Path(Path(one).name.removesuffix(".holdfast")).stem, one
-        files[name] = DatasetSettings(path=path, queries=planned(queries, flips), margin=margin, confidence=confidence)
+        files[name] = DatasetSettings(
+            path=path, queries=planned(queries, flips), margin=plan_margin, confidence=confidence, guarantee=guarantee
+        )
     settings = load(
         files,
         config=config,

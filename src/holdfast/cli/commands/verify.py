@@ -1,33 +1,40 @@
 """`holdfast verify`."""
 
-import json as to_json
+import json as jsonlib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.options import Json, LedgerOption
+from holdfast.cli.options import Json, LedgerOption, looking, nothing_asked
 from holdfast.cli.output import say, show_json
+
+if TYPE_CHECKING:
+    from holdfast.ledger import Head
 
 NO_ARGS_IS_HELP = True
 
 
 def command(
     target: Annotated[str | None, typer.Argument(metavar="[DATA|LEDGER]", help="A dataset, or a ledger alone.")] = None,
-    head: Annotated[str | None, typer.Option("--head", help="A head published earlier; it must be there.")] = None,
+    head: Annotated[
+        str | None, typer.Option("--head", help="A head published earlier, which the ledger must contain.")
+    ] = None,
     receipt: Annotated[Path | None, typer.Option("--receipt", help="Check this receipt against --head.")] = None,
-    data: Annotated[bool, typer.Option("--data", help="Also read and hash all the data again.")] = False,
+    data: Annotated[
+        bool, typer.Option("--data", help="Also read all the data again and compare its fingerprint.")
+    ] = False,
     ledger: LedgerOption = None,
     dataset: Annotated[str | None, typer.Option("--dataset", help="Which dataset, in a database with several.")] = None,
     json: Json = False,
 ) -> None:
-    """Re-check a ledger, its data, or a receipt.
+    """Check a ledger, its data, or a receipt.
 
     \b
     holdfast verify flights.parquet                    the ledger, and that it belongs to this data
     holdfast verify flights.parquet --data             and that no value of the data has changed
-    holdfast verify flights.ledger --head HASH         the ledger alone; HASH must be in it
-    holdfast verify --receipt r.json --head HASH       one answer, without ledger or data
+    holdfast verify flights.ledger --head HASH         the ledger alone, which must contain HASH
+    holdfast verify --receipt r.json --head HASH       one answer, without the ledger or the data
     """
     from holdfast.errors import InvalidArgument
 
@@ -39,9 +46,7 @@ def command(
     elif target is None:
         raise InvalidArgument("Say what to verify: a dataset, a ledger, or --receipt FILE --head HASH.", name="target")
     if target is not None:
-        from holdfast.rows.ingest import FORMATS
-
-        is_data = "://" not in target and (Path(target).is_dir() or Path(target).suffix.lower() in FORMATS)
+        is_data = _is_data(target)
         if data and not is_data:
             raise InvalidArgument("--data needs the data: give the dataset instead of its ledger.", name="data")
         checked |= _with_data(target, ledger, head, rehash=data) if is_data else _alone(target, dataset, head)
@@ -52,49 +57,71 @@ def command(
         say(line)
 
 
+def _is_data(target: str) -> bool:
+    from holdfast.rows.ingest import FORMATS
+    from holdfast.rows.open import ROW_SOURCES
+
+    if "://" in target:
+        return False
+    known = Path(target).is_dir() or Path(target).suffix.lower() in FORMATS
+    return known or any(recognize(target) is not None for recognize in ROW_SOURCES.all())
+
+
 def _receipt(path: Path, head: str) -> dict[str, Any]:
     from holdfast.errors import InvalidArgument
     from holdfast.ledger import Receipt, check_receipt
 
     try:
-        proof = Receipt.from_dict(to_json.loads(path.read_text(encoding="utf-8")))
+        proof = Receipt.from_dict(jsonlib.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError) as problem:
         if isinstance(problem, InvalidArgument):
             raise
         raise InvalidArgument(
-            f"receipt must be a JSON file that `holdfast receipt` wrote; got {str(path)!r}.", name="receipt"
+            f"--receipt must be a JSON file that `holdfast receipt` wrote; got {str(path)!r}.", name="receipt"
         ) from problem
     check_receipt(proof, head)
-    body = to_json.loads(proof.body)
-    said = {name: body.get(name) for name in ("time", "analyst", "question", "answer")}
-    question = (said["question"] or {}).get("text", "the plan")
-    line = f"The receipt leads to this head: entry {proof.seq} ({question}) says {said['answer']}."
-    return {"entry": {"seq": proof.seq} | said, "checks": [line]}
+    body = jsonlib.loads(proof.body)
+    entry = {name: body.get(name) for name in ("time", "analyst", "question", "answer")}
+    question = (entry["question"] or {}).get("text", "the plan")
+    line = f"The receipt leads to this head: entry {proof.seq} ({question}) is {entry['answer']}."
+    return {"entry": {"seq": proof.seq} | entry, "checks": [line]}
 
 
 def _with_data(target: str, ledger: str | None, head: str | None, *, rehash: bool) -> dict[str, Any]:
-    from holdfast.cli.opening import standing
+    from holdfast.errors import UnknownName
 
-    with standing(target, ledger) as session:
-        found = session.ledger.verify(head)
-        checks = [_intact(found, session.ledger.location), "It belongs to this data: the fingerprints are the same."]
-        if head is not None:
-            checks.append("The published head is in it.")
+    with looking(target, ledger) as session:
+        found, checks = None, []
+        if session.ledger.begun:
+            found = session.ledger.verify(head)
+            checks += _intact(
+                found, session.ledger.location, "It belongs to this data: the fingerprints are the same.", head
+            )
+        elif ledger is not None or head is not None:  # there must have been a ledger
+            raise UnknownName(
+                f"No ledger of {session.dataset!r} at {session.ledger.location}. If it was there before, restore it.",
+                name=session.dataset,
+            )
+        else:
+            checks.append(f"{nothing_asked(session)} There is nothing to check at {session.ledger.location}.")
         if rehash:
             session.verify_data()
-            checks.append(f"All {session.plan.rows:,} rows were read again: they have that fingerprint.")
-        return {"head": {"seq": found.seq, "hash": found.hash}, "checks": checks}
+            checks.append(f"All {session.plan.rows:,} rows were read again: they have the fingerprint of this data.")
+        return {"head": _head(found), "checks": checks}
 
 
 def _alone(target: str, dataset: str | None, head: str | None) -> dict[str, Any]:
     from holdfast.ledger import audit
 
     genesis, found, location = audit(target, dataset=dataset, head=head)
-    checks = [_intact(found, location), f"It is the ledger of {genesis['dataset']!r}, data {genesis['fingerprint']}."]
-    if head is not None:
-        checks.append("The published head is in it.")
-    return {"head": {"seq": found.seq, "hash": found.hash}, "checks": checks}
+    owner = f"It is the ledger of {genesis['dataset']!r}, data {genesis['fingerprint']}."
+    return {"head": _head(found), "checks": _intact(found, location, owner, head)}
 
 
-def _intact(found: Any, location: str) -> str:
-    return f"Ledger {location} is intact: entries 0 to {found.seq}, head {found.hash}."
+def _head(found: "Head | None") -> dict[str, Any] | None:
+    return None if found is None else {"seq": found.seq, "hash": found.hash}
+
+
+def _intact(found: "Head", location: str, owner: str, head: str | None) -> list[str]:
+    intact = f"Ledger {location} is intact: entries 0 to {found.seq}, head {found.hash}."
+    return [intact, owner, *([] if head is None else ["The published head is in it."])]

@@ -16,7 +16,7 @@ def without_replacement(epsilon: float, *, ell: int, n: int) -> float:
             epsilon' = log(1 + (ell/n) (e^epsilon - 1)).
 
     Not covered
-        Add-or-remove-one neighbours; subsets whose membership is revealed.
+        Add-or-remove-one neighbors; subsets whose membership is revealed.
 
     >>> round(without_replacement(1.0, ell=10, n=1_000), 6)
     0.017037
@@ -50,7 +50,7 @@ def with_replacement(epsilon: float, *, ell: int, n: int) -> float:
         and no smaller number holds for every M. At n = 1 it is ell * epsilon: the one row is drawn ell times.
 
     Not covered
-        Add-or-remove-one neighbours; draws that are revealed.
+        Add-or-remove-one neighbors; draws that are revealed.
 
     >>> round(with_replacement(0.5, ell=3, n=1), 12)
     1.5
@@ -72,12 +72,12 @@ def epsilon_with_replacement(amplified: float, *, ell: int, n: int) -> float:
 
 
 @theorem("Fish, Reyzin and Rubinstein, lem:sampling, with its exact constant", proof="amplification.md")
-def coin_epsilon(flip: float, *, n: int) -> float:
-    """Return the exact epsilon, on n rows, of one sampled coin flipped with probability `flip`.
+def coin_epsilon(mass: float, *, n: int) -> float:
+    """Return the exact epsilon, on n rows, of one sampled coin turned over with probability `mass`.
 
     Statement
-        Draw one of n rows uniformly, release q(row) in {0, 1}, flipped with probability a. The largest log-ratio
-        over neighbouring samples and both answers is log(1 + (1-2a)/(a n)), reached at a count of 0 or n.
+        Draw one of n rows uniformly, release q(row) in {0, 1}, turned over with probability a. The largest log-ratio
+        over neighboring samples and both answers is log(1 + (1-2a)/(a n)), reached at a count of 0 or n.
 
     Not covered
         a = 0, which protects nothing; a > 1/2, which says the opposite.
@@ -85,6 +85,6 @@ def coin_epsilon(flip: float, *, n: int) -> float:
     >>> round(coin_epsilon(0.25, n=1), 12) == round(log1p(2), 12)
     True
     """
-    check.positive(flip=flip, n=n)
-    check.at_most("1/2", 0.5, flip=flip)
-    return log1p((1 - 2 * flip) / (flip * n))
+    check.positive(mass=mass, n=n)
+    check.at_most("1/2", 0.5, mass=mass)
+    return log1p((1 - 2 * mass) / (mass * n))

@@ -50,7 +50,7 @@ def zcdp_epsilon(eps0: float, delta: float, *, k: int) -> float:
 def zcdp_step(epsilon: float, delta: float, *, k: int) -> float:
     """Invert `zcdp_epsilon`: what each of k steps may spend.
 
-    sqrt(rho) = sqrt(L + epsilon) - sqrt(L), L = log(1/delta), written without the cancelling difference.
+    sqrt(rho) = sqrt(L + epsilon) - sqrt(L), L = log(1/delta), written without the canceling difference.
     """
     check.positive(epsilon=epsilon, k=k)
     check.probability(delta=delta)

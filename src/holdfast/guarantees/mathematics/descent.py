@@ -95,7 +95,7 @@ def step(D: float, H: float, t: int, squares: float) -> float:
     """Return eta_t: 2/(H t) if H > 0, else D/sqrt(2 squares), where squares = |g_1|^2 + ... + |g_t|^2."""
     if H > 0:
         return 2 / (H * t)
-    return D / sqrt(2 * squares) if squares > 0 else 0.0  # nothing was said yet
+    return D / sqrt(2 * squares) if squares > 0 else 0.0  # nothing was released yet
 
 
 def weights(average: str, T: int) -> Vector:
@@ -225,8 +225,8 @@ def released_regret_strong(
     >>> released_regret_strong(0.0, [1.0], [0.0], 0.0, 1.0, 2.0)
     0.5
     """
-    total, centre = np.asarray(gradient, dtype=float), np.asarray(mean, dtype=float)
-    best = inner - total @ centre + total @ total / (H * weight) - H * scatter / 4
+    total, center = np.asarray(gradient, dtype=float), np.asarray(mean, dtype=float)
+    best = inner - total @ center + total @ total / (H * weight) - H * scatter / 4
     return float(best) / weight
 
 
@@ -304,32 +304,32 @@ def posterior_excess(expected: float, *, R: float, lipschitz: float, H: float, c
 
 
 @dataclass(frozen=True)
-class DescentSize:
-    """What k optimisation queries need: rows, iterations each, rows a coordinate, and flips in all."""
+class FitSizes:
+    """What k optimization queries need: rows, iterations each, rows a coordinate, and coins in all."""
 
     n: int
     iterations: int
     ell: int
-    flips: int
+    charge: int
 
 
 @theorem("here (a sample size)", proof=PROOF)
-def sample_size(R: float, D: float, G: float, d: int, *, k: int, alpha: float) -> DescentSize:
+def sample_size(R: float, D: float, G: float, d: int, *, k: int, alpha: float) -> FitSizes:
     """Return the rows with which each of k adaptive convex losses has expected excess at most alpha.
 
     Statement
         Coordinates in [-G, G], |gradient| <= G, alpha <= D G: n = max(1000, 8.5 R D G d sqrt(k)/alpha^2), ell = d,
-        T = round(18 (D G/alpha)^2), k T d^2 flips.
+        T = round(18 (D G/alpha)^2), k T d^2 coins.
 
     Not covered
         Coordinates whose range exceeds the bound on the norm.
 
     >>> sample_size(1.0, 1.0, 1.0, 10, k=100, alpha=0.1)
-    DescentSize(n=85000, iterations=1800, ell=10, flips=18000000)
+    FitSizes(n=85000, iterations=1800, ell=10, charge=18000000)
     """
     check.positive(R=R, D=D, G=G, alpha=alpha)
     check.whole(d=d, k=k)
     check.at_most("D G", D * G, alpha=alpha)
     T = round(18 * (D * G / alpha) ** 2)
     n = max(1000, ceil(8.5 * R * D * G * d * sqrt(k) / alpha**2 * (1 - 1e-12)))
-    return DescentSize(n, T, d, k * T * d * d)
+    return FitSizes(n, T, d, k * T * d * d)

@@ -14,7 +14,7 @@ def zoom(
 ) -> tuple[float, ...]:
     """Minimise over a box: evaluate a grid at once, shrink the box around the best point, repeat.
 
-    The objectives here have one valley and are evaluated thousands at a time in numpy, which beats a general optimiser.
+    The objectives here have one valley and are evaluated thousands at a time in numpy, which beats a general optimizer.
     Any point it returns is a valid plan; a better one would only be a little tighter.
     """
     bounds = [(float(low), float(high)) for low, high in box]
@@ -27,9 +27,9 @@ def zoom(
         if values[index] < value:
             best, value = tuple(float(axis[index]) for axis in grid), float(values[index])
         shrunk = []
-        for (low, high), centre, (first, last) in zip(bounds, best, box, strict=True):
+        for (low, high), center, (first, last) in zip(bounds, best, box, strict=True):
             half = (high - low) / 3.2
-            shrunk.append((max(first, centre - half), min(last, centre + half)))
+            shrunk.append((max(first, center - half), min(last, center + half)))
         bounds = shrunk
     return best
 

@@ -19,7 +19,7 @@ class Size:
     n: int
     ell: int
     epsilon_per_query: float  # eps0, on all n rows
-    flip: float = 0.0
+    mass: float = 0.0
 
 
 @theorem("Fish, Reyzin and Rubinstein, thm:lsq, repaired", proof="paper-sizes.md")
@@ -63,7 +63,7 @@ def a1_noise(size: Size, *, n: int, replacement: bool = False) -> float:
 
 @theorem("Fish, Reyzin and Rubinstein, thm:sampling_thm, exact price", proof="paper-sizes.md")
 def a3(alpha: float, beta: float, k: int) -> Size:
-    """Return the rows with which one flipped row each answers k sampling counting queries.
+    """Return the rows with which one randomized row each answers k sampling counting queries.
 
     Statement
         Flip a = alpha/2; each answer costs log(1 + (1-2a)/(a n)), k of them by the paper's lemma at most
@@ -76,10 +76,10 @@ def a3(alpha: float, beta: float, k: int) -> Size:
     True
     """
     demand = transfer.sampling_queries(alpha, beta, k=k)
-    flip = alpha / 2
+    mass = alpha / 2
     eps0 = composition.advanced_step(demand.epsilon, demand.delta, k=k)
-    n = max((1 - 2 * flip) / (flip * expm1(eps0)), demand.least_rows)
-    return Size(ceil(n), 1, eps0, flip)
+    n = max((1 - 2 * mass) / (mass * expm1(eps0)), demand.least_rows)
+    return Size(ceil(n), 1, eps0, mass)
 
 
 @theorem("Fish, Reyzin and Rubinstein, Section 5, first half", proof="paper-sizes.md")
@@ -97,7 +97,7 @@ def cq_by_scq(alpha: float, beta: float, k: int) -> Size:
     check.whole(k=k)
     ell = ceil(2 * log(4 * k / beta) / alpha**2)
     inner = a3(alpha / 2, beta / 2, k * ell)
-    return Size(inner.n, ell, inner.epsilon_per_query, inner.flip)
+    return Size(inner.n, ell, inner.epsilon_per_query, inner.mass)
 
 
 @theorem("Fish, Reyzin and Rubinstein, cor:lsq_exp, repaired", proof="paper-sizes.md")
@@ -263,7 +263,7 @@ def split(alpha: float, beta: float, k: int) -> Size:
     return Size(k * ell, ell, 0.0)
 
 
-def split_accuracy(beta: float, *, k: int, n: int) -> float:
+def split_margin(beta: float, *, k: int, n: int) -> float:
     """Return the error of splitting n rows over k queries, at most 1."""
     check.probability(beta=beta)
     check.whole(k=k, n=n)

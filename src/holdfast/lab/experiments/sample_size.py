@@ -12,6 +12,7 @@ The search uses the weighted attack. Whether that is the strongest is measured t
 and for coins, every other analyst attacks the same mechanism.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from math import exp, log, sqrt
@@ -30,7 +31,6 @@ from holdfast.mechanisms.coins import Coins
 from holdfast.mechanisms.fresh_rows import FreshRows
 from holdfast.mechanisms.laplace import Laplace
 
-MECHANISMS = ("naive", "split", "laplace", "gaussian", "a1", "coins")
 ALPHA, BETA = 0.2, 0.1
 EXPECTED = {"naive": "1", "split": "1", "laplace": "1/2", "gaussian": "1/2", "a1": "1/2", "coins": "1/2"}
 FAST = ("naive", "gaussian", "coins")  # the others take longer to simulate and stop at smaller k
@@ -54,38 +54,64 @@ class SizeGoal:
 
 def tuned(mechanism: str, rows: int, queries: int, beta: float) -> tuple[Releaser, float]:
     """Return the mechanism with its best noise for this many rows and questions, and the error that predicts."""
+    return TUNINGS[mechanism](rows, queries, beta)
+
+
+def _naive(rows: int, queries: int, beta: float) -> tuple[Releaser, float]:
+    return Naive(), float(ndtr(vote_strength(queries, rows))) - 0.5
+
+
+def _split(rows: int, queries: int, beta: float) -> tuple[Releaser, float]:
+    share = max(1, rows // queries)
+    return FreshRows(draws=share, key=0), float(ndtri(1 - beta / (2 * queries))) / sqrt(4 * share)
+
+
+def _best_noise(rows: int, queries: int, beta: float, *, laplace_tail: bool = False) -> tuple[float, float]:
+    """Return the variance of noise with the smallest predicted error, and that error."""
     many, one = float(ndtri(1 - beta / (2 * queries))), float(ndtri(1 - beta))
-    if mechanism == "naive":
-        return Naive(), float(ndtr(vote_strength(queries, rows))) - 0.5
-    if mechanism == "split":
-        share = max(1, rows // queries)
-        return FreshRows(draws=share, key=0), many / sqrt(4 * share)
     noise = np.geomspace(1 / (400 * rows), 0.25, 200)
     answers = many * np.sqrt(noise + 1 / (4 * rows))
-    if mechanism in ("laplace", "a1"):  # the tail of Laplace noise is longer
+    if laplace_tail:
         answers = np.maximum(answers, np.sqrt(noise / 2) * log(queries / beta))
     attacked = ndtr(sqrt(queries) / (2 * rows) / np.sqrt(1 / (4 * rows) + noise)) - 0.5 + one * np.sqrt(noise)
     predicted = np.maximum(answers, attacked)
     best = int(np.argmin(predicted))
-    return _with_noise(mechanism, rows, float(noise[best])), float(predicted[best])
+    return float(noise[best]), float(predicted[best])
 
 
-def _with_noise(mechanism: str, rows: int, noise: float) -> Releaser:
-    if mechanism == "coins":
-        return Coins(draws=max(1, round(1 / (4 * noise))), mass=1 / rows)
-    if mechanism == "gaussian":
-        return FullGaussian(sigma=sqrt(noise))
-    if mechanism == "laplace":
-        return FullLaplace(epsilon=1 / (rows * sqrt(noise / 2)))
-    # A1: half of the variance from drawing rows, half from the noise on them.
+def _coins(rows: int, queries: int, beta: float) -> tuple[Releaser, float]:
+    noise, error = _best_noise(rows, queries, beta)
+    return Coins(draws=max(1, round(1 / (4 * noise))), mass=1 / rows), error
+
+
+def _gaussian(rows: int, queries: int, beta: float) -> tuple[Releaser, float]:
+    noise, error = _best_noise(rows, queries, beta)
+    return FullGaussian(sigma=sqrt(noise)), error
+
+
+def _laplace(rows: int, queries: int, beta: float) -> tuple[Releaser, float]:
+    noise, error = _best_noise(rows, queries, beta, laplace_tail=True)
+    return FullLaplace(epsilon=1 / (rows * sqrt(noise / 2))), error
+
+
+def _a1(rows: int, queries: int, beta: float) -> tuple[Releaser, float]:
+    noise, error = _best_noise(rows, queries, beta, laplace_tail=True)
+    # Half of the variance from drawing rows, half from the noise on them.
     draws = max(1, min(rows, round(1 / (2 * noise + 1 / rows))))
     on_drawn = 1 / (draws * sqrt(noise) / 2)
-    return Laplace(draws=draws, epsilon=amplification.without_replacement(on_drawn, ell=draws, n=rows))
+    return Laplace(draws=draws, epsilon=amplification.without_replacement(on_drawn, ell=draws, n=rows)), error
 
 
-def attacker(mechanism: str, queries: int) -> Analyst:
-    """Return the weighted attack; on fresh rows all analysts are alike, and the climber has the smallest table."""
-    return HillClimber(queries) if mechanism == "split" else WeightedAttack(queries)
+TUNINGS: Mapping[str, Callable[[int, int, float], tuple[Releaser, float]]] = {
+    "naive": _naive,
+    "split": _split,
+    "laplace": _laplace,
+    "gaussian": _gaussian,
+    "a1": _a1,
+    "coins": _coins,
+}
+# On fresh rows all analysts are alike, and the climber has the smallest table; the others meet the weighted attack.
+ATTACKERS: Mapping[str, Callable[[int], Analyst]] = {"split": HillClimber}
 
 
 def least_rows(goal: SizeGoal) -> Results:
@@ -95,7 +121,7 @@ def least_rows(goal: SizeGoal) -> Results:
     @cache
     def holds(rows: int) -> bool:
         mechanism, _ = tuned(goal.mechanism, rows, goal.queries, goal.beta)
-        analyst = attacker(goal.mechanism, goal.queries)
+        analyst = ATTACKERS.get(goal.mechanism, WeightedAttack)(goal.queries)
         contender = MechanismContender(goal.mechanism, mechanism, goal.alpha, None)
         allowed, failed, errors = int(goal.beta * goal.worlds), 0, []
         for world in range(goal.worlds):
@@ -139,7 +165,7 @@ def run(size: Size, seed: int, processes: int) -> Results:
         goals = [SizeGoal(name, ALPHA, BETA, k, 10, seed) for k in (16, 128) for name in ("naive", "coins")]
     else:
         ks = (512, 256, 128, 64, 32)  # the longest first, so that no process is left with it at the end
-        goals = [SizeGoal(name, ALPHA, BETA, k, 20, seed) for k in ks for name in MECHANISMS if k < 512 or name in FAST]
+        goals = [SizeGoal(name, ALPHA, BETA, k, 20, seed) for k in ks for name in TUNINGS if k < 512 or name in FAST]
     found = in_parallel(least_rows, goals, processes)
     return {
         "alpha": ALPHA,

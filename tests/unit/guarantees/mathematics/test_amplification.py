@@ -101,8 +101,8 @@ def test_the_printed_price_with_replacement_is_too_low():
         (lambda: amplification.without_replacement(1.0, ell=3, n=2), r"ell must be at most n \(2\)"),
         (lambda: amplification.epsilon_without_replacement(1.0, ell=3, n=2), r"ell must be at most n \(2\)"),
         (lambda: amplification.with_replacement(1.0, ell=1, n=0), "n must be a whole number"),
-        (lambda: amplification.coin_epsilon(0.0, n=5), "flip must be positive"),
-        (lambda: amplification.coin_epsilon(0.6, n=5), "flip must be at most 1/2"),
+        (lambda: amplification.coin_epsilon(0.0, n=5), "mass must be positive"),
+        (lambda: amplification.coin_epsilon(0.6, n=5), "mass must be at most 1/2"),
     ],
 )
 def test_what_no_theorem_covers_is_refused(call, says):

@@ -14,6 +14,7 @@ from holdfast.guarantees.mathematics.concentration import (
     hoeffding_radius,
     kl,
     kl_lower,
+    kl_range,
     kl_upper,
     laplace_radius,
 )
@@ -128,3 +129,10 @@ def test_the_width_takes_arrays_and_is_monotone():
     assert all(two < one for one, two in pairwise(widths))
     assert widths[0] <= 1.0 + 1e-9
     assert widths[-1] < sqrt(log(2e6) / 2e12)
+
+
+def test_the_range_of_a_budget_is_every_population_within_reach():
+    low, high = kl_range((0.2, 0.3), n=1000, r=9.0)
+    assert 1000 * kl(0.2, low) == pytest.approx(9.0)
+    assert 1000 * kl(0.3, high) == pytest.approx(9.0)
+    assert kl_range((0.2, 0.3), n=0, r=9.0) == (0.0, 1.0)

@@ -6,8 +6,7 @@ from math import exp, log
 import pytest
 
 from holdfast.errors import InvalidArgument
-from holdfast.guarantees.mathematics import sizes
-from holdfast.guarantees.mathematics import amplification, composition, transfer
+from holdfast.guarantees.mathematics import amplification, composition, sizes, transfer
 
 GOALS = [(0.1, 0.05, 1000), (0.5, 0.2, 1), (0.02, 0.001, 10**6), (0.9, 0.5, 10**9)]
 
@@ -43,8 +42,8 @@ def test_a3_meets_the_transfer_theorem(alpha, beta, k):
     demand = transfer.sampling_queries(alpha, beta, k=k)
     assert size.ell == 1
     assert size.n >= demand.least_rows
-    assert size.flip <= demand.alpha_on_sample
-    assert amplification.coin_epsilon(size.flip, n=size.n) <= size.epsilon_per_query * (1 + 1e-9)
+    assert size.mass <= demand.alpha_on_sample
+    assert amplification.coin_epsilon(size.mass, n=size.n) <= size.epsilon_per_query * (1 + 1e-9)
 
 
 def test_averages_of_flips_ask_for_all_their_flips():
@@ -58,12 +57,12 @@ def test_splitting_needs_what_hoeffding_says(alpha, beta, k):
     size = sizes.split(alpha, beta, k)
     assert size.n == k * size.ell
     assert 2 * k * exp(-2 * size.ell * alpha**2) <= beta * (1 + 1e-9)
-    assert sizes.split_accuracy(beta, k=k, n=size.n) <= alpha * (1 + 1e-12)
+    assert sizes.split_margin(beta, k=k, n=size.n) <= alpha * (1 + 1e-12)
 
 
 def test_splitting_too_few_rows_says_nothing():
-    assert sizes.split_accuracy(0.05, k=10, n=9) == 1.0
-    assert sizes.split_accuracy(0.05, k=10, n=10) == 1.0
+    assert sizes.split_margin(0.05, k=10, n=9) == 1.0
+    assert sizes.split_margin(0.05, k=10, n=10) == 1.0
 
 
 @pytest.mark.parametrize("size", [sizes.a1, sizes.a3, sizes.cq_by_scq, sizes.split, sizes.scq_by_cq])

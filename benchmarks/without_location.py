@@ -1,10 +1,10 @@
-"""Rows on disk whose session keeps its ledger in memory: what an answer costs without a ledger file."""
+"""Rows on disk whose session has its ledger in memory: what an answer costs without a ledger file."""
 
 from typing import Any
 
 
-class Unkept:
-    """A row source without a place of its own, so that no ledger is put beside it."""
+class WithoutLocation:
+    """A row source without a location, so that no ledger file is put next to it."""
 
     def __init__(self, source: Any) -> None:
         self._source = source

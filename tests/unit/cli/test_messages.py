@@ -1,0 +1,40 @@
+"""No message of the library reaches the command line with a Python argument that it does not have."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast.cli.options import spell
+
+SOURCE = Path(holdfast.__file__).parent
+ROOMS = ("guarantees", "mechanisms", "questions", "queries", "optimize", "rows", "ledger")
+FILES = [*(path for room in ROOMS for path in sorted((SOURCE / room).rglob("*.py"))), SOURCE / "session.py"]
+ARGUMENT = re.compile(r"(?<![\w<>!=:])[a-z_]+=(?![=\w{~]| \w+ =)")
+
+
+def sentences(source: str) -> list[str]:
+    """Texts of errors and warnings: strings inside calls whose name begins with a capital, or `warn`."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Raise | ast.Return | ast.Assign | ast.Expr):
+            for child in ast.walk(node):
+                if isinstance(child, ast.JoinedStr):
+                    found.append("".join(str(p.value) if isinstance(p, ast.Constant) else "{}" for p in child.values))
+                elif isinstance(child, ast.Constant) and isinstance(child.value, str):
+                    found.append(child.value)
+    return [text for text in found if re.match(r"[A-Z].*\.$", text.strip(), re.DOTALL) and "\n" not in text]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_messages_name_flags(path):
+    for text in sentences(path.read_text(encoding="utf-8")):
+        assert not ARGUMENT.search(spell(text, {})), text
+
+
+def test_an_argument_is_found():
+    source = 'raise ValueError("Too wide. Pass rows= or limit= to choose.")'
+    (text,) = sentences(source)
+    assert ARGUMENT.search(text)
