@@ -38,13 +38,11 @@ class Usage:
     def by_analyst(self) -> Counter[str | None]:
         """Return the answers used so far, by name."""
         with self._lock:
-            if self._session.ledger.begun:
-                terms = standing_plan(self._session).terms
-                for entry in self._session.ledger.entries(self._next):
-                    before = entry.before
-                    answers = cost_in_answers(terms, before.charge, before.intervals, entry.cost)
-                    self._used[entry.analyst] += max(LEAST, answers)
-                    self._next = entry.seq + 1
+            for entry in self._session.ledger.entries(self._next):
+                terms, before = standing_plan(self._session).terms, entry.before
+                answers = cost_in_answers(terms, before.charge, before.intervals, entry.cost)
+                self._used[entry.analyst] += max(LEAST, answers)
+                self._next = entry.seq + 1
             return self._used.copy()
 
 
@@ -81,8 +79,7 @@ class ServedDataset:
 
     def entries(self, start: int, limit: int) -> list[Entry]:
         """Return entries of the ledger; none before the first answer."""
-        ledger = self.session.ledger
-        return list(ledger.entries(start, limit)) if ledger.begun else []
+        return list(self.session.ledger.entries(start, limit))
 
     def schema(self) -> list[dict[str, Any]]:
         """Return names, types and declared bounds. Never values."""

@@ -130,8 +130,7 @@ class QuestionModels:
     """The models of every kind that was registered when this was made."""
 
     def __init__(self) -> None:
-        others = [kind for kind in KINDS.all() if kind.name != DEFAULT_KIND]
-        self.kinds: tuple[Kind[..., Any], ...] = (KINDS[DEFAULT_KIND], *others)
+        self.kinds = KINDS.all()
         self._models = {kind.name: model_of(kind) for kind in self.kinds}
 
     def read(self, values: object) -> AskIn:
