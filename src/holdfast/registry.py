@@ -1,15 +1,13 @@
 """A registry: where things of one sort are found by name."""
 
-from collections.abc import Sequence
 from importlib import import_module
-from threading import RLock
 from typing import TypeVar
 
 Thing = TypeVar("Thing")
 
 
 class Registry(dict[str, Thing]):
-    """Things by name: this package's own, in their order, then those of others as they were registered.
+    """Things by name: this package's own first, then those that others added.
 
     Other packages offer theirs as entry points of a group named after the sort, such as `holdfast.guarantees`; they are
     loaded when an unknown name is asked for, or when all names are listed.
@@ -19,16 +17,15 @@ class Registry(dict[str, Thing]):
     sort
         What the things are, for messages: "guarantee".
     group
-        The entry point group of other packages, and the package whose modules register our own.
+        The entry point group of other packages.
     own
-        Our own names, each registered by the module of that name; imported before the first look.
+        The names of this package's own things, in order; the module `<group>.<name>` registers each.
     """
 
-    def __init__(self, sort: str, *, group: str, own: Sequence[str] = ()) -> None:
+    def __init__(self, sort: str, *, group: str, own: tuple[str, ...] = ()) -> None:
         super().__init__()
         self.sort = sort
         self._group, self._own = group, own
-        self._lock = RLock()  # whoever looks while another thread fills the registry waits for all of it
         self._complete = self._loading = False
 
     def register(self, name: str, thing: Thing) -> Thing:
@@ -41,14 +38,13 @@ class Registry(dict[str, Thing]):
         return self[name] if isinstance(name, str) and (name in self or name in self.names()) else None
 
     def names(self) -> tuple[str, ...]:
-        """Return all names, in order."""
+        """Return all names."""
         self._fill()
-        return tuple(self)
+        return (*self._own, *(name for name in self if name not in self._own))
 
     def all(self) -> tuple[Thing, ...]:
-        """Return all things, in order."""
-        self._fill()
-        return tuple(self.values())
+        """Return all things, in the order of their names."""
+        return tuple(self[name] for name in self.names())
 
     def __missing__(self, name: str) -> Thing:
         self._fill()
@@ -57,27 +53,18 @@ class Registry(dict[str, Thing]):
         return self[name]
 
     def _fill(self) -> None:
-        if self._complete:
+        if self._complete or self._loading:
             return
-        with self._lock:
-            if self._complete or self._loading:
-                return
-            self._loading = True
-            try:
-                self._load()
-                self._complete = True
-            finally:
-                self._loading = False
+        self._loading = True
+        try:
+            for name in self._own:
+                import_module(f"{self._group}.{name}")
+            from importlib.metadata import entry_points  # takes its time, and most sessions need no other packages
 
-    def _load(self) -> None:
-        for name in self._own:
-            import_module(f"{self._group}.{name}")
-        # Which module was imported first must not decide anything: ties between plans are broken by this order.
-        for name in (*self._own, *(other for other in tuple(self) if other not in self._own)):
-            self[name] = self.pop(name)
-        from importlib.metadata import entry_points  # takes its time, and most sessions need no other packages
-
-        for point in entry_points(group=self._group):
-            thing = point.load()  # may register itself
-            if point.name not in self:
-                self.register(point.name, thing)
+            for point in entry_points(group=self._group):
+                thing = point.load()  # may register itself
+                if point.name not in self:
+                    self.register(point.name, thing)
+            self._complete = True
+        finally:
+            self._loading = False

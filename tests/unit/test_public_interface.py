@@ -16,7 +16,6 @@ CLASSES = [name for name in holdfast.__all__ if inspect.isclass(getattr(holdfast
 FUNCTIONS = [name for name in holdfast.__all__ if inspect.isfunction(getattr(holdfast, name))]
 
 
-
 def members(cls: type) -> Iterator[tuple[str, Callable[..., object]]]:
     """The public callables that a class itself offers, properties as their getters."""
     for owner in cls.__mro__:
@@ -71,7 +70,11 @@ def test_no_parameter_is_of_any_type(name):
 
 def described(name: str) -> str:
     owner, _, method = name.partition(".")
-    return (CALLABLES[name].__doc__ or "") if method or owner in FUNCTIONS or owner == "open" else (getattr(holdfast, owner).__doc__ or "")
+    return (
+        (CALLABLES[name].__doc__ or "")
+        if method or owner in FUNCTIONS or owner == "open"
+        else (getattr(holdfast, owner).__doc__ or "")
+    )
 
 
 @pytest.mark.parametrize("name", sorted(CALLABLES))
@@ -99,7 +102,17 @@ def test_the_list_of_names_is_written_once():
 
 
 def test_the_registries_and_what_is_in_them_are_public():
-    for name in ("GUARANTEES", "MECHANISMS", "KINDS", "Guarantee", "Mechanism", "Kind", "RowSource", "Schema", "RemoteSession"):
+    for name in (
+        "GUARANTEES",
+        "MECHANISMS",
+        "KINDS",
+        "Guarantee",
+        "Mechanism",
+        "Kind",
+        "RowSource",
+        "Schema",
+        "RemoteSession",
+    ):
         assert name in holdfast.__all__
 
 
