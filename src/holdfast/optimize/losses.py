@@ -106,10 +106,8 @@ class LinearLoss:
     def settings(self) -> str:
         """Everything but features and target, as canonical text."""
         own = [name for name in self.__dataclass_fields__ if name not in LinearLoss.__dataclass_fields__]
-        values = [(name, getattr(self, name)) for name in (*own, "l2")]
-        written = [
-            f"{name}={float(x) if isinstance(x, Real) else x!r}" for name, x in values
-        ]  # 1 and 1.0 are one number
+        values = [(name, getattr(self, name)) for name in (*own, "l2")]  # 1 and 1.0 are one number
+        written = [f"{name}={float(x) if isinstance(x, Real) else x!r}" for name, x in values]
         return f"{type(self).__name__}({', '.join(written)}, intercept={bool(self.intercept)}, scale={self.scale!r})"
 
     def bind(self, schema: Schema, domain: Domain) -> LinearObjective:
