@@ -67,10 +67,12 @@ class Fit:
         """Check what the caller chose and fill in the rest; refuses what the guarantee does not cover."""
         check.one_of("average", average, AVERAGES)
         check.whole(runs=runs)
+        runs = int(runs)  # NumPy's numbers are numbers, but no JSON
         if excess is not None and iterations is not None:
             raise InvalidArgument("Give excess or iterations, not both: the other follows.")
         if rows_per_coordinate is not None:
             check.whole(rows_per_coordinate=rows_per_coordinate)
+            rows_per_coordinate = int(rows_per_coordinate)
         chosen = covered_mechanism(guarantee, mechanism)
         gradient = GRADIENTS[chosen].under(guarantee, objective, rows_per_coordinate)
         choice, by = None, None
@@ -88,6 +90,7 @@ class Fit:
             return fewest_iterations(fit, excess)
         if iterations is not None:
             check.whole(iterations=iterations)
+            iterations = int(iterations)
         return fit(iterations or gradient.usual_iterations(guarantee))
 
     @property

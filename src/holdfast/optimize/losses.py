@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
+from numbers import Real
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -77,6 +78,8 @@ class LinearLoss:
         check.number(l2=self.l2)
         if self.l2 < 0:
             raise InvalidArgument(f"l2 must be at least 0; got {self.l2!r}.", name="l2")
+        if not isinstance(self.intercept, bool | np.bool_):
+            raise InvalidArgument(f"intercept must be true or false; got {self.intercept!r}.", name="intercept")
         if not isinstance(self.target, str):
             raise InvalidArgument(f"target must be a column or an expression; got {self.target!r}.", name="target")
         declared(self.features, self.within)
@@ -103,8 +106,9 @@ class LinearLoss:
     def settings(self) -> str:
         """Everything but features and target, as canonical text."""
         own = [name for name in self.__dataclass_fields__ if name not in LinearLoss.__dataclass_fields__]
-        shared = ["l2", "intercept", "scale"]
-        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in own + shared)})"
+        values = [(name, getattr(self, name)) for name in (*own, "l2")]  # 1 and 1.0 are one number
+        written = [f"{name}={float(x) if isinstance(x, Real) else x!r}" for name, x in values]
+        return f"{type(self).__name__}({', '.join(written)}, intercept={bool(self.intercept)}, scale={self.scale!r})"
 
     def bind(self, schema: Schema, domain: Domain) -> LinearObjective:
         """Check against the schema and work out every range; reads nothing."""
@@ -359,7 +363,10 @@ def _formula(text: str) -> dict[str, object]:
         )
     target, bounds = _bounded(parts["target"])
     settings: dict[str, object] = {"name": parts["name"], "target": target, "target_within": bounds}
-    settings["features"] = dict(_bounded(each) for each in _terms(parts["features"]))
+    features = [_bounded(each) for each in _terms(parts["features"])]
+    settings["features"] = dict(features)
+    if len(dict(features)) < len(features):
+        raise InvalidArgument("features must differ from each other; one is named twice.", name="features")
     for setting in filter(str.strip, (parts["settings"] or "").split(",")):
         name, _, value = setting.partition("=")
         try:

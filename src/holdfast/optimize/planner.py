@@ -14,10 +14,11 @@ import numpy as np
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, PlanInfeasible
-from holdfast.guarantees import posterior
+from holdfast.guarantees import GUARANTEES, posterior
+from holdfast.guarantees.guarantee import Goal
 from holdfast.guarantees.mathematics import descent
 from holdfast.guarantees.mathematics.search import smallest
-from holdfast.guarantees.plan import Plan, plan
+from holdfast.guarantees.plan import Plan
 from holdfast.optimize.domain import domain_of
 from holdfast.optimize.losses import LinearLoss
 from holdfast.optimize.objective import Ranges
@@ -159,14 +160,15 @@ def _session(k: int, work: int, rows: int, confidence: float, guarantee: str) ->
 
     Sessions are planned for a number of ordinary answers, and the more answers, the more coins.
     """
-    goal: dict[str, Any] = {"confidence": confidence, "guarantee": guarantee, "mechanism": "coins"}
+    planner = GUARANTEES[guarantee]
 
     def short(questions: int) -> float:
-        stands = plan(rows=rows, queries=questions, **goal)
-        return log(k * (work + stands.rows_per_query) / stands.terms.charge)
+        terms = planner.plan(Goal(rows, questions, confidence), "coins")
+        return inf if terms is None else log(k * (work + terms.rows_per_query) / terms.charge)
 
     questions = smallest(short, low=2 * k, high=MOST_QUESTIONS)  # a fit makes two statements: its loss, its excess
-    return None if questions is None else plan(rows=rows, queries=questions, **goal)
+    terms = None if questions is None else planner.plan(Goal(rows, questions, confidence), "coins")
+    return None if terms is None else Plan(planner(terms))
 
 
 def _route(names: tuple[str, str], fit: dict[str, Any], k: int, work: int, stands: Plan) -> Route:

@@ -69,8 +69,9 @@ def _ordinary(type_: Type, count: int, rng: Generator) -> pl.Series:
         case Type.FLOAT:
             return pl.Series(rng.normal(10, 50, count))
         case Type.STRING:
-            letters = np.array(list("abcXYZ019 é"))
-            words = ["".join(rng.choice(letters, size)) for size in rng.integers(1, 8, count)]
+            ends = np.cumsum(rng.integers(1, 8, count)).tolist()
+            letters = "".join(np.array(list("abcXYZ019 é"))[rng.integers(0, 11, ends[-1] if ends else 0)])
+            words = [letters[start:end] for start, end in zip([0, *ends], ends, strict=False)]
             return pl.Series(words, dtype=pl.String)
         case Type.DATE:
             return pl.Series(rng.integers(*_DAYS_1900_TO_2100, count), dtype=pl.Int32)

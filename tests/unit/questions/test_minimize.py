@@ -77,6 +77,15 @@ def test_asked_again_it_is_free_and_the_same(rows):
     assert not s.minimize(logistic(), radius=4).cached
 
 
+def test_numbers_of_every_make_are_the_same_question(rows):
+    s = session(rows)
+    first = s.minimize(logistic(l2=1), radius=1, iterations=5, rows_per_coordinate=3, runs=2)
+    numbers = {"iterations": np.int64(5), "rows_per_coordinate": np.int32(3), "runs": np.uint8(2)}
+    again = s.minimize(logistic(l2=np.float64(1), intercept=np.bool_(True)), radius=np.float32(1), **numbers)
+    assert (again.cached, again.point) == (True, first.point)
+    assert s.minimize(logistic(l2=1.0), radius=1.0, **numbers).cached
+
+
 def test_the_price_is_what_is_charged(rows):
     s = session(rows)
     options = {"radius": 3, "runs": 3, "iterations": 20}

@@ -1,0 +1,153 @@
+"""One signature for every surface: options read from JSON, a command line or a form ask the same question."""
+
+import json
+from datetime import date
+from typing import Annotated, Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import holdfast as hf
+from holdfast.errors import InvalidArgument
+from holdfast.guarantees.plan import plan
+from holdfast.optimize.losses import LinearLoss
+from holdfast.questions import KINDS
+from holdfast.questions.options import Box as BoxForm
+from holdfast.questions.options import Categories, LossForm, Query, Real, Reals, Text, Whole, options_of, plain
+from holdfast.questions.question import Context
+from holdfast.schema import Column, Schema, Type
+
+COLUMNS = (("b", Type.BOOL), ("x", Type.FLOAT), ("g", Type.INT), ("s", Type.STRING), ("d", Type.DATE))
+SCHEMA = Schema(tuple(Column(name, kind, False) for name, kind in COLUMNS))
+LOSS = hf.losses.Logistic({"x": (0, 1)}, "b")
+
+
+@pytest.fixture(scope="module")
+def context() -> Context:
+    return Context(plan(rows=10**6, queries={"mean": 100, "flip": 100}).standing, SCHEMA)
+
+
+ASKED: list[tuple[str, dict[str, Any]]] = [
+    ("mean", {"query": "b"}),
+    ("mean", {"query": "x", "within": (0, 1), "where": "g = 1", "rows_per_query": np.int64(7)}),
+    ("mean", {"query": "x > 0.5", "margin": 0.2}),
+    ("histogram", {"query": "s", "categories": ("a", "b")}),
+    ("histogram", {"query": "d", "categories": [date(2024, 2, 29)]}),
+    ("histogram", {"query": "x", "bins": np.array([0.0, 0.5, 1.0]), "rows_per_query": 500}),
+    ("quantile", {"query": "x", "q": 0.5, "within": (0.0, 2.0), "steps": 4}),
+    ("flips", {"query": "b", "count": 3}),
+    ("minimize", {"loss": LOSS, "radius": 2, "iterations": 5}),
+    ("minimize", {"loss": LOSS, "box": (-1, 1), "average": "uniform", "runs": 2, "select": "coins"}),
+    ("minimize", {"loss": LOSS, "box": [(-1, 1), (0, 2)], "mechanism": "coins", "rows_per_coordinate": 3}),
+]
+
+
+def test_every_kind_is_asked_here() -> None:
+    assert {kind for kind, _ in ASKED} == set(KINDS.names())
+
+
+@pytest.mark.parametrize(("name", "values"), ASKED, ids=lambda value: f"{value!s:.50}")
+def test_a_question_that_travels_is_the_same_question(context: Context, name: str, values: dict[str, Any]) -> None:
+    kind = KINDS[name]
+    sent = json.loads(json.dumps(kind.to_json(values), allow_nan=False))
+    assert sent.pop("kind") == name
+    here, there = kind.question(context, **values), kind.question(context, **kind.from_json(sent))
+    assert (there.identity, there.text, there.cost) == (here.identity, here.text, here.cost)
+    assert (there.margin, there.rows_read) == (here.margin, here.rows_read)
+
+
+def test_what_is_left_out_is_not_sent() -> None:
+    assert KINDS["mean"].to_json({"query": "b", "where": None}) == {"kind": "mean", "query": "b"}
+    assert KINDS["mean"].from_json({"query": "b", "where": None}) == {"query": "b"}
+
+
+@pytest.mark.parametrize("code", [pl.col("x") > 0, lambda rows: rows["b"]])
+def test_code_does_not_travel(code: Any) -> None:
+    for values in ({"query": code}, {"query": "b", "where": code}):
+        with pytest.raises(InvalidArgument, match="must be text when a server is asked"):
+            KINDS["mean"].to_json(values)
+
+
+@pytest.mark.parametrize("kind", KINDS.names())
+def test_options_a_kind_does_not_have_are_refused_with_a_hint(context: Context, kind: str) -> None:
+    for ask in (KINDS[kind].to_json, KINDS[kind].from_json, lambda values: KINDS[kind].question(context, **values)):
+        with pytest.raises(InvalidArgument, match=f"{kind} has no option"):
+            ask({"nonsense": 1})
+    with pytest.raises(InvalidArgument, match="Did you mean 'within'"):
+        KINDS["mean"].question(context, "x", whitin=(0, 1))
+    with pytest.raises(InvalidArgument, match="quantile cannot be asked this way"):
+        KINDS["quantile"].question(context, "x")
+
+
+@pytest.mark.parametrize("kind", KINDS.names())
+def test_every_option_says_what_it_is(kind: str) -> None:
+    found = KINDS[kind]
+    assert found.summary.endswith(".")
+    assert found.subject is found.options[0]
+    assert found.subject.required
+    for option in found.options:
+        assert option.help.endswith(".")
+        assert option.form.example
+        assert option.name in (found.build.__doc__ or "")
+
+
+TYPED: list[tuple[Any, str, Any]] = [
+    (Text(), "x > 1", "x > 1"),
+    (Whole(), "10,000", 10_000),
+    (Whole(), "10_000", 10_000),
+    (Real(), "0.25", 0.25),
+    (Reals(2), "0, 100", (0.0, 100.0)),
+    (Reals(2), "-1 to 1", (-1.0, 1.0)),
+    (Reals(), "0, 10, 100,", [0.0, 10.0, 100.0]),
+    (Categories(), "UA, AA", ["UA", "AA"]),
+    (Categories(), "1, 2.5, true, '7', x", [1, 2.5, True, "7", "x"]),
+    (Categories(), '["a, b", 1, null]', ["a, b", 1, None]),
+    (BoxForm(), "-1, 1", (-1.0, 1.0)),
+    (BoxForm(), "[[-1, 1], [0, 2]]", [[-1, 1], [0, 2]]),
+    (BoxForm(), "[-1, 1]", (-1, 1)),
+]
+
+
+@pytest.mark.parametrize(("form", "text", "value"), TYPED, ids=lambda value: f"{value!s:.30}")
+def test_what_people_type(form: Any, text: str, value: Any) -> None:
+    found = form.parse("it", text)
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        (Whole(), "many"), (Whole(), "1.5"), (Whole(), ""), (Real(), "half"), (Reals(2), "1"), (Reals(2), "1, 2, 3"),
+        (Reals(), "1, x"), (Categories(), "[1, 2"), (BoxForm(), "[1, 2"), (BoxForm(), "1"), (LossForm(), "late"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_nobody_can_read_is_refused_by_name(form: Any, text: str) -> None:
+    with pytest.raises(InvalidArgument) as refusal:
+        form.parse("bins", text)
+    assert str(refusal.value).startswith("loss must be" if isinstance(form, LossForm) else "bins must be")
+
+
+def test_a_loss_is_read_from_a_formula_or_an_object() -> None:
+    form = LossForm()
+    for found in (form.parse("loss", "logistic: b ~ x [0, 1]"), form.from_json(form.to_json("loss", LOSS))):
+        assert isinstance(found, LinearLoss)
+        assert found.names == LOSS.names
+    assert form.from_json(LOSS) is LOSS
+
+
+def test_plain_values_are_what_json_knows() -> None:
+    value = {"a": (1, np.float64(2.5)), "b": np.arange(2), "c": date(2024, 1, 2), "d": "text", "e": None}
+    assert plain(value) == {"a": [1, 2.5], "b": [0, 1], "c": "2024-01-02", "d": "text", "e": None}
+
+
+def test_a_parameter_without_a_form_is_a_mistake_of_the_programmer() -> None:
+    def lacking(context: Context, query: Query, size: int = 1) -> None: ...
+
+    def described(context: Context, query: Query, size: Annotated[int, "a number"] = 1) -> None: ...
+
+    for build in (lacking, described):
+        with pytest.raises(TypeError, match=r"'size' of .* must be Annotated with its form"):
+            options_of(build)
