@@ -19,7 +19,7 @@ for _node in _ast.parse(_Path(__file__).with_suffix(".pyi").read_text(encoding="
     elif isinstance(_node, _ast.Assign):  # a public name that differs from the one at home
         _HOMES[_ast.unparse(_node.targets[0])] = _HOMES.pop(_ast.unparse(_node.value))
 # `open` is there as holdfast.open; a star import must not replace the builtin.
-__all__ = ["__version__", *sorted(set(_HOMES) - {"open"})]  # noqa: PLE0605
+__all__ = ["__version__", *sorted(set(_HOMES) - {"open"})]
 
 
 def __getattr__(name: str) -> object:

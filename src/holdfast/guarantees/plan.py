@@ -37,9 +37,10 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Plan:
-    """Numbers fixed before the first question. Prints as a table; `alternatives` has every guarantee.
+    """Numbers fixed before the first question. Prints as a table.
 
-    `terms` are the guarantee's own numbers; the most used are attributes of the plan as well.
+    `standing` is the guarantee that was chosen, with its `terms`; the most used of them are attributes of the plan as
+    well. `alternatives` says what every other guarantee would need or reach.
     """
 
     standing: Guarantee = field(repr=False)
@@ -124,7 +125,10 @@ class Plan:
 
     @classmethod
     def from_dict(cls, recorded: Mapping[str, JSON], *, location: str = "the plan") -> "Plan":
-        """Rebuild a plan from `to_dict`; unknown guarantees, versions and terms are refused."""
+        """Rebuild a plan from what `to_dict` wrote (`recorded`); what is not known here is refused.
+
+        `location` says where it was found, for messages.
+        """
         return cls(read(recorded, location=location))
 
     def __eq__(self, other: object) -> bool:

@@ -14,7 +14,10 @@ from holdfast.questions.question import Context, Drawing, Question, Result, iden
 
 @dataclass(frozen=True, repr=False)
 class HistogramAnswer(AnyAnswer, Mapping[str, Answer]):
-    """One answer per category, and one for everything else; the intervals hold simultaneously."""
+    """One answer for each category and one for everything else: a mapping from labels to answers.
+
+    All intervals hold at once. `answers` are the pairs of label and answer, `record` says where they come from.
+    """
 
     answers: tuple[tuple[str, Answer], ...]
     record: Record
@@ -37,7 +40,7 @@ class HistogramAnswer(AnyAnswer, Mapping[str, Answer]):
 
     @classmethod
     def read(cls, result: Mapping[str, Any], record: Record) -> "HistogramAnswer":
-        """Rebuild the answer from `result()`."""
+        """Rebuild the answer from what `result` returned, and its `record`."""
         bars = result["categories"]
         answers = ((bar["category"], Answer(bar["value"], bar["low"], bar["high"], record)) for bar in bars)
         return cls(tuple(answers), record)

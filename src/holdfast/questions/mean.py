@@ -27,7 +27,7 @@ def mean(
     where
         Only rows for which this is true count. Missing values are left out of a mean and count as false in a share.
     rows_per_query, margin
-        Spend more or less on this one answer: the rows it reads, or the margin it shall have in its own units.
+        Spend more or less on this one answer: the rows it reads, or the margin it should have, in its own units.
 
     Returns
     -------

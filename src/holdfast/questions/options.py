@@ -219,7 +219,7 @@ RowsPerQuery = Annotated[
     int | None, About(Whole(), "Rows this one answer reads; more make it narrower and cost more answers.")
 ]
 Margin = Annotated[
-    float | None, About(Real(0.0, None, "0.01"), "The margin this one answer shall have, in its own units.")
+    float | None, About(Real(0.0, None, "0.01"), "The margin this one answer should have, in its own units.")
 ]
 LossLike = Annotated[Loss | LinearLoss, About(LossForm(), "The loss to minimize.")]
 

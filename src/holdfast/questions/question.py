@@ -182,12 +182,24 @@ class Context:
 
 @dataclass(frozen=True)
 class Kind(Generic[P, A]):
-    """A kind of question: one signature, from which every surface is made, and the class of its answers."""
+    """A kind of question: one signature, from which every surface is made, and the class of its answers.
+
+    Parameters
+    ----------
+    name
+        What it is called: the name of the verb.
+    build
+        The function that checks and prices a question: `build(context, subject, *, options)`.
+    answer
+        The class of its answers.
+    options
+        What may be given; the first is the subject, what is asked about.
+    """
 
     name: str
     build: Callable[Concatenate[Context, P], Question]
     answer: type[A]
-    options: tuple[Option, ...]  # the first is the subject: what is asked about
+    options: tuple[Option, ...]
 
     @property
     def subject(self) -> Option:
@@ -200,7 +212,15 @@ class Kind(Generic[P, A]):
         return (self.build.__doc__ or "").strip().partition("\n")[0]
 
     def question(self, context: Context, *args: P.args, **options: P.kwargs) -> Question:
-        """Build the question; options it does not have are refused in words."""
+        """Return the question, checked and priced.
+
+        Parameters
+        ----------
+        context
+            The guarantee that stands and the schema of the data.
+        *args, **options
+            The subject and the options of the kind; options that it does not have are refused in words.
+        """
         try:
             return self.build(context, *args, **options)
         except TypeError:
@@ -210,7 +230,15 @@ class Kind(Generic[P, A]):
     def check_options(
         self, args: Sequence[object], options: Mapping[str, object], spell: Callable[[str], str] | None = None
     ) -> None:
-        """Raise InvalidArgument if the arguments do not fit the signature; `spell` writes a name as the caller does."""
+        """Raise InvalidArgument if the arguments do not fit the signature.
+
+        Parameters
+        ----------
+        args, options
+            What the caller gives, by position and by name.
+        spell
+            Writes a name as the caller does, for messages.
+        """
         known, quote = [option.name for option in self.options], spell or repr
         for name in options:
             if name not in known:
@@ -225,17 +253,17 @@ class Kind(Generic[P, A]):
             raise InvalidArgument(f"{self.name} cannot be asked this way: {reason}.", name="options") from None
 
     def read(self, result: Mapping[str, Any], record: Record) -> A:
-        """Rebuild an answer from its JSON."""
+        """Rebuild an answer from what its `result` returned, and its `record`."""
         return self.answer.read(result, record)
 
     def to_json(self, values: Mapping[str, object]) -> dict[str, Any]:
-        """Write subject and options as JSON; None leaves an option out, what does not travel is refused."""
+        """Write `values`, subject and options by name, as JSON: None is left out, what does not travel is refused."""
         return {"kind": self.name} | {
             option.name: option.form.to_json(option.name, values[option.name]) for option in self._given(values)
         }
 
     def from_json(self, values: Mapping[str, object]) -> dict[str, Any]:
-        """Read subject and options from JSON."""
+        """Read subject and options from the JSON `values` that `to_json` wrote."""
         return {option.name: option.form.from_json(values[option.name]) for option in self._given(values)}
 
     def _given(self, values: Mapping[str, object]) -> list[Option]:
