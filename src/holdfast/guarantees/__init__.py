@@ -11,7 +11,6 @@ To add one: a file with a subclass of `Guarantee`, and `GUARANTEES.register(name
 """
 
 from collections.abc import Mapping
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import PlanConflict
@@ -21,14 +20,7 @@ if TYPE_CHECKING:
     from holdfast.guarantees.guarantee import Guarantee
 
 OWN = ("posterior", "information", "dp", "paper", "split")
-
-
-def _load() -> None:
-    for name in OWN:
-        import_module(f"holdfast.guarantees.{name}")
-
-
-GUARANTEES: "Registry[type[Guarantee]]" = Registry("guarantee", group="holdfast.guarantees", load=_load)
+GUARANTEES: "Registry[type[Guarantee]]" = Registry("holdfast.guarantees", OWN)
 
 
 def read(recorded: Mapping[str, Any], *, location: str = "the ledger") -> "Guarantee":

@@ -22,6 +22,7 @@ from holdfast import check
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees.mathematics import cost, descent
 from holdfast.guarantees.mathematics.concentration import hoeffding_radius
+from holdfast.guarantees.mathematics.search import fewest
 from holdfast.guarantees.release import Release, Tally
 from holdfast.guarantees.statistic import Interval, SingleFlips, Statistic, clip
 
@@ -238,14 +239,7 @@ class Guarantee(ABC):
         self.require_flexible()
         if self._margin(MOST_DRAWS) > margin:
             return None
-        low, high = 1, MOST_DRAWS
-        while low < high:
-            middle = (low + high) // 2
-            if self._margin(middle) <= margin:
-                high = middle
-            else:
-                low = middle + 1
-        return low
+        return fewest(lambda draws: self._margin(draws) <= margin, low=1, high=MOST_DRAWS)
 
     # -- fitting models: what descent needs ------------------------------------------------------------------------
 

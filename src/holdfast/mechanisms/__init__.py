@@ -9,7 +9,6 @@ exponential   pick one of many candidates, better ones more likely
 To add one: a file with a `Mechanism`, and `MECHANISMS.register(name, cls)`.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from holdfast.registry import Registry
@@ -17,12 +16,4 @@ from holdfast.registry import Registry
 if TYPE_CHECKING:
     from holdfast.mechanisms.mechanism import Mechanism
 
-OWN = ("coins", "laplace", "fresh_rows")
-
-
-def _load() -> None:
-    for name in OWN:
-        import_module(f"holdfast.mechanisms.{name}")
-
-
-MECHANISMS: "Registry[type[Mechanism]]" = Registry("mechanism", group="holdfast.mechanisms", load=_load)
+MECHANISMS: "Registry[type[Mechanism]]" = Registry("holdfast.mechanisms", ("coins", "laplace", "fresh_rows"))

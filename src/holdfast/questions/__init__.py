@@ -10,7 +10,6 @@ mean, histogram, quantile, flips, minimize    the kinds
 To add one: a file with a function and an answer class, and `KINDS.register(name, kind_of(function, answer))`.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import InvalidArgument
@@ -20,14 +19,7 @@ if TYPE_CHECKING:
     from holdfast.questions.question import Kind
 
 OWN = ("mean", "histogram", "quantile", "flips", "minimize")
-
-
-def _load() -> None:
-    for name in OWN:
-        import_module(f"holdfast.questions.{name}")
-
-
-KINDS: "Registry[Kind[..., Any]]" = Registry("kind of question", group="holdfast.questions", load=_load)
+KINDS: "Registry[Kind[..., Any]]" = Registry("holdfast.questions", OWN)
 
 
 def kind_named(name: object) -> "Kind[..., Any]":
