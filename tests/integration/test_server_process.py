@@ -161,6 +161,24 @@ def test_several_workers_serve_one_ledger(tmp_path: Path) -> None:
     assert len(answers) == 100
 
 
+def test_servers_join_the_ledger_that_another_one_began(tmp_path: Path) -> None:
+    """Opening decides nothing: both have a plan of their own until the first answer, which decides for both."""
+    data = table(tmp_path)
+    with Running(settings(data)) as one, Running(settings(data, dataset={"queries": None})) as two:
+        token = one.token("ana")
+        with one.client(token) as client, two.client(token) as other:
+            api, question = "/api/v1/datasets/flights", {"query": "dep_delay > 15"}
+            assert client.get(f"{api}/head").json()["head"] is other.get(f"{api}/head").json()["head"] is None
+            assert other.get(f"{api}/plan").json()["plan"]["queries"] != 200
+            first = client.post(f"{api}/ask", json=question).json()["answer"]
+            again = other.post(f"{api}/ask", json=question).json()["answer"]
+            assert again == first | {"cached": True}
+            assert other.get(f"{api}/plan").json() == client.get(f"{api}/plan").json()
+            assert other.post(f"{api}/ask", json={"query": "weekend"}).json()["answer"]["seq"] == 2
+            for view in ("head", "budget", "history"):
+                assert other.get(f"{api}/{view}").json() == client.get(f"{api}/{view}").json()
+
+
 def test_one_command_starts_signs_in_and_stops(tmp_path: Path) -> None:
     arguments = [str(table(tmp_path)), "--port", "0", "--token-file", str(tmp_path / "token")]
     with process(*arguments, folder=tmp_path) as server:

@@ -1,4 +1,4 @@
-"""Processes and threads that ask through sessions of their own: one budget, spent to the last flip and never beyond."""
+"""Processes and threads that ask through sessions of their own: one plan, one budget, spent to the last answer."""
 
 import json
 import subprocess
@@ -22,11 +22,11 @@ ASKER = """
 import json, sys, threading
 from holdfast import BudgetExhausted, Session
 
-path, process, threads = sys.argv[1], sys.argv[2], int(sys.argv[3])
-told = []
+path, process, threads, plan = sys.argv[1], sys.argv[2], int(sys.argv[3]), json.loads(sys.argv[4])
+shown = []
 
 def ask(session, name):
-    sizes = [7, 3, 1] if session.plan.sampling_queries else [None]
+    sizes = [7, 3, 1] if session.plan.flips else [None]
     for size in sizes:
         number = 0
         while True:
@@ -34,22 +34,22 @@ def ask(session, name):
             try:
                 if size:
                     answer = session.flips("id % 2 = 0", size)
-                    told.append([answer.seq, answer.receipt, list(answer.bits)])
+                    shown.append([answer.seq, answer.receipt, list(answer.bits)])
                 else:  # a question of its own each time, whose value is the mean of the rows it was given
                     text = f"least(id, {10**6 + 1000 * int(name) + number})"
                     answer = session.mean(text, within=(0, 4096))
-                    told.append([answer.seq, answer.receipt, answer.value])
+                    shown.append([answer.seq, answer.receipt, answer.value])
             except BudgetExhausted:
                 break
 
-with Session(path, analyst=f"process {process}") as session:
+with Session(path, analyst=f"process {process}", **plan) as session:
     names = [f"{process}{i}" for i in range(threads)]
     print("ready", flush=True)
     sys.stdin.readline()
     workers = [threading.Thread(target=ask, args=(session, name)) for name in names]
     for worker in workers: worker.start()
     for worker in workers: worker.join()
-print(json.dumps(told))
+print(json.dumps(shown))
 """
 
 
@@ -69,9 +69,10 @@ def together(askers: list[subprocess.Popen[str]]) -> list[str]:
     return [asker.communicate()[0] for asker in askers]
 
 
-def asked_by_all(path: Path) -> list[Any]:
-    """Return what every asker was told."""
-    commands = [[sys.executable, "-W", "error", "-c", ASKER, str(path), str(i), str(THREADS)] for i in range(PROCESSES)]
+def asked_by_all(path: Path, plan: dict[str, Any]) -> list[Any]:
+    """Return what every asker was shown. All of them open before anyone begins the ledger."""
+    numbers = [[str(path), str(i), str(THREADS), json.dumps(plan)] for i in range(PROCESSES)]
+    commands = [[sys.executable, "-W", "error", "-c", ASKER, *each] for each in numbers]
     askers = [
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment())
         for command in commands
@@ -79,19 +80,20 @@ def asked_by_all(path: Path) -> list[Any]:
     for asker in askers:
         assert asker.stdout is not None
         assert asker.stdout.readline() == "ready\n"
-    told = together(askers)
+    shown = together(askers)
     assert [asker.returncode for asker in askers] == [0] * PROCESSES
-    return [line for lines in told for line in json.loads(lines)]
+    return [line for lines in shown for line in json.loads(lines)]
 
 
 def test_flips_are_spent_to_the_last_one(path: Path) -> None:
-    with Session(path, queries={"flip": 600}) as session:
-        told = asked_by_all(path)
+    plan = {"queries": {"flip": 600}}
+    with Session(path, **plan) as session:
+        shown = asked_by_all(path, plan)
         entries = list(session.ledger.entries())
-        assert session.ledger.spent.flips == 600 == sum(len(bits) for _, _, bits in told)
-        assert sorted(seq for seq, _, _ in told) == list(range(1, len(entries) + 1))
+        assert session.ledger.spent.charge == 600 == sum(len(bits) for _, _, bits in shown)
+        assert sorted(seq for seq, _, _ in shown) == list(range(1, len(entries) + 1))
         head = session.ledger.verify().hash
-        for seq, receipt, bits in told:
+        for seq, receipt, bits in shown:
             entry = entries[seq - 1]
             assert receipt == f"{seq}:{entry.hash}"
             assert entry.answer["bits"] == "".join(map(str, bits))
@@ -101,18 +103,20 @@ def test_flips_are_spent_to_the_last_one(path: Path) -> None:
 
 
 def test_fresh_rows_are_never_used_twice(path: Path) -> None:
-    with Session(path, queries=97, guarantee="split") as session:
-        told = {seq: (receipt, value) for seq, receipt, value in asked_by_all(path)}
-        each, key = session.plan.rows_per_query, int(session.plan.constants["order"])
+    plan = {"queries": 97, "guarantee": "split"}
+    with Session(path, **plan) as session:
+        shown = {seq: (receipt, value) for seq, receipt, value in asked_by_all(path, plan)}
+        assert session.budget.answers_left == 0
+        each, key = session.plan.rows_per_query, session.plan.terms.order
         entries = list(session.ledger.entries())
-        assert len(told) == len(entries) == 97
+        assert len(shown) == len(entries) == 97
         used, start = [], 0
         for entry in entries:
-            assert told[entry.seq][0] == f"{entry.seq}:{entry.hash}"
-            assert entry.cost.flips == each
+            assert shown[entry.seq][0] == f"{entry.seq}:{entry.hash}"
+            assert entry.cost.charge == each
             rows = permuted_block(key, 2_000, start, each)
             # The rows' own numbers were averaged, so the answer tells which rows were read.
-            assert told[entry.seq][1] == pytest.approx(rows.mean(), rel=1e-12)
+            assert shown[entry.seq][1] == pytest.approx(rows.mean(), rel=1e-12)
             used.extend(rows.tolist())
             start += each
         assert len(set(used)) == len(used) == 97 * each <= 2_000

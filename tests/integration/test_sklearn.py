@@ -12,28 +12,43 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import holdfast as hf
 from holdfast.sklearn import HuberRegressor, LinearRegression, LinearSVC, LogisticRegression, scorer
 
 FEW_ROWS = (
-    "asks for accuracy on 200 or 300 rows; a session on so few rows can pay for some hundred coins a coordinate,"
-    " which is not enough. The same estimators on more rows are tested below."
+    "asks for accuracy on 200 or 300 rows; a session on so few rows can pay for some hundred coins a coordinate, which"
+    " is enough by luck only. All else that these checks ask for, and accuracy on more rows, is tested below."
 )
 EXPECTED = {
     LogisticRegression: {"check_classifiers_train": FEW_ROWS},
     LinearRegression: {"check_regressors_train": FEW_ROWS},
     HuberRegressor: {"check_regressors_train": FEW_ROWS},
-    LinearSVC: {},
+    LinearSVC: {"check_classifiers_train": FEW_ROWS},
 }
 
 
 @parametrize_with_checks(
-    [estimator() for estimator in EXPECTED], expected_failed_checks=lambda estimator: EXPECTED[type(estimator)]
+    [estimator() for estimator in EXPECTED],
+    expected_failed_checks=lambda estimator: EXPECTED[type(estimator)],
+    xfail_strict=False,
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
+
+
+@pytest.mark.parametrize("model", [LogisticRegression, LinearSVC])
+def test_classifiers_pass_the_training_check_but_for_accuracy(model, monkeypatch):
+    monkeypatch.setattr(estimator_checks, "accuracy_score", lambda y, predicted: 1.0)
+    estimator_checks.check_classifiers_train(model.__name__, model())
+
+
+@pytest.mark.parametrize("model", [LinearRegression, HuberRegressor])
+def test_regressors_pass_the_training_check_but_for_accuracy(model, monkeypatch):
+    monkeypatch.setattr(model, "score", lambda self, x, y: 1.0)
+    estimator_checks.check_regressors_train(model.__name__, model())
 
 
 N = 50_000
@@ -58,7 +73,7 @@ def test_classifiers_learn_through_a_session(table, model):
     with hf.Session(table, queries=100, seed=1) as session:
         learned = model(bounds=(-2, 2)).fit_session(session, NAMES, "late")
         assert session.ledger.spent.answers == 1
-        assert session.ledger.spent.flips == learned.answers_[0].cost
+        assert 100 - session.budget.answers_left == learned.answers_[0].cost
     frame = pl.DataFrame(table).select(NAMES)
     assert (learned.predict(frame) == table["late"]).mean() > 0.85  # the best line reaches .89
     assert learned.coef_.shape == (1, 3)
@@ -66,7 +81,7 @@ def test_classifiers_learn_through_a_session(table, model):
     assert list(learned.classes_) == [False, True]
 
 
-def test_several_classes_are_declared_and_cost_one_query_each(table):
+def test_several_classes_are_declared_and_are_one_fit_each(table):
     with hf.Session(table, queries=100, seed=1) as session:
         model = LogisticRegression(bounds=(-2, 2), radius=10)
         model.fit_session(session, NAMES, "kind", classes=["low", "middle", "top"])
@@ -93,6 +108,15 @@ def test_regressors_learn_through_a_session_and_from_arrays(table, model, steepe
     assert given.score(matrix(table), table["y"]) > 0.8
 
 
+def test_the_weights_are_those_of_the_answer(table):
+    with hf.Session(table, queries=100, seed=1) as session:
+        model = LinearRegression(bounds=(-2, 2), target_bounds=(-4, 4)).fit_session(session, NAMES, "y")
+    (answer,) = model.answers_
+    assert dict(zip(NAMES, model.coef_, strict=True)) | {"intercept": model.intercept_} == answer.coefficients
+    frame = pl.DataFrame(table).select(NAMES).head(100)
+    assert model.predict(frame) == pytest.approx(np.clip(frame.to_numpy() @ model.coef_ + model.intercept_, -4, 4))
+
+
 def test_the_session_is_no_parameter(table):
     with hf.Session(table, queries=100, seed=1) as session:
         model = LogisticRegression(bounds=(-2, 2)).fit_session(session, NAMES, "late")
@@ -106,7 +130,7 @@ def test_bounds_are_declared_for_every_feature(table):
             LogisticRegression(bounds={"x0": (-2, 2), "x1": (-2, 2)}).fit_session(session, NAMES, "late")
         with pytest.raises(hf.InvalidArgument):
             LogisticRegression().fit_session(session, NAMES, "late", classes=["only"])
-        assert session.ledger.spent.flips == 0
+        assert session.ledger.spent.charge == 0
 
 
 # -- scores ----------------------------------------------------------------------------------------------------------

@@ -1,16 +1,24 @@
-"""Whatever the data and whoever asks: finite answers inside their bounds, and a ledger that adds up."""
+"""Whatever the data and whoever asks: finite answers inside their bounds, exact prices, a ledger that adds up."""
 
 import json
 from typing import Any
 
 import polars as pl
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.answer import Answer, AnyAnswer, FlipsAnswer, HistogramAnswer
+import holdfast as hf
+from holdfast.answer import Answer, AnyAnswer, record_of
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict, PlanInfeasible
 from holdfast.ledger import check_receipt
+from holdfast.questions import KINDS
+from holdfast.questions.flips import FlipsAnswer
+from holdfast.questions.histogram import HistogramAnswer
+from holdfast.questions.minimize import MinimumAnswer
 from holdfast.session import Session
+
+pytestmark = pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.VacuousPlan")
 
 NUMBERS = st.one_of(st.none(), st.floats(), st.sampled_from([0.0, 1.0, -1.0, 1e308, 5e-324]))
 TEXTS = st.one_of(st.none(), st.sampled_from(["a", "b", ""]), st.text(max_size=5))
@@ -39,17 +47,27 @@ def tables(draw: st.DrawFn) -> pl.DataFrame:
 
 VALUES = st.sampled_from(["x", "i", "x + i", "x * x", "length(s)", "i / x"])
 CONDITIONS = st.sampled_from(["b", "x > 0", "s = 'a'", "i % 2 = 0", "x is null", "not b"])
-MEANS = st.fixed_dictionaries({"within": BOUNDS}, optional={"where": CONDITIONS})
+SPENDING = {"rows_per_query": st.integers(1, 5_000), "margin": st.floats(0.01, 1)}
+MEANS = st.fixed_dictionaries({"within": BOUNDS}, optional={"where": CONDITIONS} | SPENDING)
 QUANTILES = st.fixed_dictionaries(
     {"q": st.floats(0, 1), "within": BOUNDS, "steps": st.integers(1, 12)}, optional={"where": CONDITIONS}
 )
-CATEGORIES = st.fixed_dictionaries({"categories": st.lists(st.text(max_size=3), min_size=1, max_size=4, unique=True)})
+CATEGORIES = st.fixed_dictionaries(
+    {"categories": st.lists(st.text(max_size=3), min_size=1, max_size=4, unique=True)},
+    optional={"rows_per_query": SPENDING["rows_per_query"]},
+)
+FITS = st.fixed_dictionaries(
+    {"radius": st.just(1.0), "iterations": st.integers(1, 4)},
+    optional={"rows_per_coordinate": st.integers(1, 30), "runs": st.integers(1, 3)},
+)
+LOSS = hf.losses.Logistic({"x": (-1, 1)}, "b")
 QUESTIONS = st.one_of(
-    st.tuples(st.just("mean"), CONDITIONS, st.fixed_dictionaries({}, optional={"where": CONDITIONS})),
+    st.tuples(st.just("mean"), CONDITIONS, st.fixed_dictionaries({}, optional={"where": CONDITIONS} | SPENDING)),
     st.tuples(st.just("mean"), VALUES, MEANS),
     st.tuples(st.just("quantile"), VALUES, QUANTILES),
     st.tuples(st.just("histogram"), st.just("s"), CATEGORIES),
     st.tuples(st.just("flips"), CONDITIONS, st.fixed_dictionaries({"count": st.integers(1, 30)})),
+    st.tuples(st.just("minimize"), st.just(LOSS), FITS),
 )
 PLANS = st.fixed_dictionaries(
     {
@@ -65,38 +83,58 @@ def ends(answer: AnyAnswer) -> list[Answer]:
         return list(answer.values())
     if isinstance(answer, FlipsAnswer):
         return [answer.average]
+    if isinstance(answer, MinimumAnswer):
+        return [answer.loss]
     assert isinstance(answer, Answer)
     return [answer]
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(table=tables(), plan=PLANS, asked=st.lists(QUESTIONS, min_size=1, max_size=6))
-def test_answers_are_sane_and_the_ledger_adds_up(
-    table: pl.DataFrame, plan: dict[str, Any], asked: list[tuple[str, str, dict[str, Any]]]
+def test_answers_are_sane_prices_exact_and_the_ledger_adds_up(
+    table: pl.DataFrame, plan: dict[str, Any], asked: list[tuple[str, Any, dict[str, Any]]]
 ) -> None:
     try:
         session = Session(table, seed=1, **plan)
     except PlanInfeasible:
         return
-    flips = intervals = 0
+    charge = intervals = answers = 0
     with session:
         for kind, query, options in asked:
+            before = session.budget
             try:
-                quote = session.price(query, kind, **options)
+                price, question = session.price(query, kind, **options), session.prepare(query, kind, **options)
                 answer = session.ask(query, kind, **options)
-            except (PlanConflict, InvalidArgument, BudgetExhausted):
+            except (PlanConflict, InvalidArgument, PlanInfeasible):
+                continue
+            except BudgetExhausted:
+                assert not price.affordable
+                assert session.budget == before
                 continue
             parts = ends(answer)
-            assert parts[0].cached == quote.cached
-            if not quote.cached:
-                flips, intervals = flips + quote.flips, intervals + quote.queries
+            assert price.affordable
+            assert answer.cached == price.cached
+            fell = before.answers_left - session.budget.answers_left
+            assert fell == price.answers
+            if not price.cached:
+                charge, intervals, answers = (
+                    charge + question.cost.charge,
+                    intervals + question.cost.intervals,
+                    answers + 1,
+                )
+                assert (answer.cost, answer.rows_read) == (price.answers, price.rows_read)
             for one in parts:
                 assert one.bounds[0] <= one.low <= one.value <= one.high <= one.bounds[1]
-            json.dumps(answer.to_dict(), allow_nan=False)
+            sent = json.loads(json.dumps(answer.to_dict(), allow_nan=False))
+            assert KINDS[kind].read(sent, record_of(sent)) == answer
             check_receipt(session.receipt(answer), session.ledger.head.hash)
         spent = session.ledger.spent
-        assert (spent.flips, spent.intervals) == (flips, intervals)
-        assert spent.flips <= session.plan.flips
+        assert (spent.charge, spent.intervals, spent.answers) == (charge, intervals, answers)
+        assert spent.charge <= session.plan.terms.charge
         assert spent.intervals <= session.plan.statements
-        assert session.history()["seq"].n_unique() == spent.answers
-        assert session.ledger.verify().seq == spent.answers
+        assert session.ledger.begun == (answers > 0)
+        history = session.history()
+        assert history["seq"].n_unique() == spent.answers
+        assert history.unique("seq")["cost"].sum() == session.budget.answers_total - session.budget.answers_left
+        if answers:
+            assert session.ledger.verify().seq == spent.answers

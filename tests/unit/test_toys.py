@@ -23,7 +23,9 @@ def test_a_row_source_is_asked_like_any_other(modules):
     assert answer.low <= 0.5 <= answer.high
     group = session.mean("even", where="number < 50000")
     assert group.low <= 0.5 <= group.high
-    assert sum(bar.value for bar in session.histogram("number % 4", categories=[0, 1]).values()) == pytest.approx(1, abs=0.1)
+    assert sum(bar.value for bar in session.histogram("number % 4", categories=[0, 1]).values()) == pytest.approx(
+        1, abs=0.1
+    )
 
 
 def test_a_fit_on_a_foreign_row_source(modules):

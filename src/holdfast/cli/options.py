@@ -127,6 +127,7 @@ _ARGUMENTS = {
     "queries={'flip': ...}": "--flips N",
     "{'mean': ..., 'flip': ...}": "--queries N --flips N",
     "folder=...": "holdfast open --folder",
+    "Give ledger= a file": "Give --ledger a file",
 }
 
 
@@ -142,11 +143,9 @@ def spell(message: str, flags: Mapping[str, str]) -> str:
     """
     for argument, flag in _ARGUMENTS.items():
         message = message.replace(argument, flag)
-    plan = "|".join(PLAN_FLAGS)
     # Only as the library words it: a question that a message quotes may compare a column of that name.
-    message = re.sub(
-        rf"plan with ({plan})='(\w+)'", lambda found: f"plan with {PLAN_FLAGS[found[1]]} {found[2]}", message
-    )
+    plan = "|".join(PLAN_FLAGS)
+    message = re.sub(rf"\bwith ({plan})='(\w+)'", lambda found: f"with {PLAN_FLAGS[found[1]]} {found[2]}", message)
     message = re.sub(rf"\b({plan})=(?= or | to )", lambda found: PLAN_FLAGS[found[1]], message)
     if not flags:
         return message

@@ -43,10 +43,11 @@ def describe(kind: Kind[..., Any], form: Entered) -> dict[str, Any]:
     """Return the fields of a kind, with what was entered so far."""
     required = [option for option in kind.options if option.required]
     optional = [option for option in kind.options if not option.required]
+    shown = [_field(kind, option, form) for option in (*required, *optional[:SHOWN])]
     return {
         "kind": kind.name,
-        "summary": kind.summary,
-        "fields": [_field(kind, option, form) for option in (*required, *optional[:SHOWN])],
+        "summary": summary(kind),
+        "fields": sorted(shown, key=lambda field: not field["wide"]),
         "more": [_field(kind, option, form) for option in optional[SHOWN:]],
     }
 
@@ -62,9 +63,15 @@ def _field(kind: Kind[..., Any], option: Option, form: Entered) -> dict[str, Any
         "required": option.required,
         "words": list(option.form.words) if isinstance(option.form, Choice) else None,
         "subject": option is kind.subject,
-        "wide": isinstance(option.form, Text),
+        "wide": option is kind.subject or isinstance(option.form, Text),
         "numeric": isinstance(option.form, Whole | Real),
     }
+
+
+def summary(kind: Kind[..., Any]) -> str:
+    """Say what the answer is, without the verb of a docstring."""
+    text = kind.summary.removeprefix("Return ")
+    return text[:1].upper() + text[1:]
 
 
 def label(name: str) -> str:

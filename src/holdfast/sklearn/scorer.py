@@ -37,13 +37,13 @@ class Scorer:
 
     def __call__(self, estimator: Any, X: Any = None, y: Any = None) -> float:
         """Ask the session how good the estimator is on the population; X and y are ignored."""
-        judge = _JUDGES[self.metric](self, estimator)
+        row_score = _ROW_SCORES[self.metric](self, estimator)
         within = None if self.metric == "accuracy" else (0.0, self.most)
-        answer = self.session.mean(judge, within=within)
+        answer = self.session.mean(row_score, within=within)
         self.answers.append(answer)
         return answer.value if self.metric == "accuracy" else -answer.value
 
-    def shown(self, estimator: Any, rows: pl.DataFrame) -> Any:
+    def inputs(self, estimator: Any, rows: pl.DataFrame) -> Any:
         """Return what the estimator is shown: finite numbers, with names if it learned with names."""
         columns = [rows.get_column(name).cast(pl.Float64, strict=False).to_numpy() for name in self.features]
         matrix = np.nan_to_num(np.column_stack(columns), nan=0.0, posinf=0.0, neginf=0.0)
@@ -51,12 +51,12 @@ class Scorer:
             return matrix
         return pl.DataFrame(matrix, schema=list(self.features))
 
-    def number(self, rows: pl.DataFrame) -> Array:
+    def targets(self, rows: pl.DataFrame) -> Array:
         """Return the target of rows as numbers; NaN where it is missing."""
         numbers: Array = rows.get_column(self.target).cast(pl.Float64, strict=False).to_numpy()
         return numbers
 
-    def indicator(self, rows: pl.DataFrame) -> Array:
+    def positives(self, rows: pl.DataFrame) -> Array:
         """Return 1 where the target is the positive label."""
         values = rows.get_column(self.target)
         numbers: Array = (values == self.positive).fill_null(False).to_numpy().astype(np.float64)
@@ -64,44 +64,44 @@ class Scorer:
 
     def probability(self, estimator: Any, rows: pl.DataFrame) -> Array:
         """Return the estimator's probability of the positive label."""
-        place = list(estimator.classes_).index(self.positive)
-        chances: Array = estimator.predict_proba(self.shown(estimator, rows))[:, place]
+        column = list(estimator.classes_).index(self.positive)
+        chances: Array = estimator.predict_proba(self.inputs(estimator, rows))[:, column]
         return chances
 
 
-Judge = Callable[[pl.DataFrame], Any]
+RowScore = Callable[[pl.DataFrame], Any]
 
 
-def _accuracy(score: Scorer, estimator: Any) -> Judge:
+def _accuracy(score: Scorer, estimator: Any) -> RowScore:
     def right(rows: pl.DataFrame) -> Any:
-        predicted = pl.Series(np.asarray(estimator.predict(score.shown(estimator, rows))))
+        predicted = pl.Series(np.asarray(estimator.predict(score.inputs(estimator, rows))))
         return (rows.get_column(score.target) == predicted).fill_null(False)
 
     return right
 
 
-def _brier(score: Scorer, estimator: Any) -> Judge:
-    return lambda rows: (score.probability(estimator, rows) - score.indicator(rows)) ** 2
+def _brier(score: Scorer, estimator: Any) -> RowScore:
+    return lambda rows: (score.probability(estimator, rows) - score.positives(rows)) ** 2
 
 
-def _log_loss(score: Scorer, estimator: Any) -> Judge:
+def _log_loss(score: Scorer, estimator: Any) -> RowScore:
     def loss(rows: pl.DataFrame) -> Any:
-        chance, yes = score.probability(estimator, rows), score.indicator(rows)
+        chance, yes = score.probability(estimator, rows), score.positives(rows)
         given = np.where(yes == 1, chance, 1 - chance)
         return np.minimum(-np.log(np.maximum(given, np.exp(-score.most))), score.most)
 
     return loss
 
 
-def _absolute_error(score: Scorer, estimator: Any) -> Judge:
-    return lambda rows: np.abs(estimator.predict(score.shown(estimator, rows)) - score.number(rows))
+def _absolute_error(score: Scorer, estimator: Any) -> RowScore:
+    return lambda rows: np.abs(estimator.predict(score.inputs(estimator, rows)) - score.targets(rows))
 
 
-def _squared_error(score: Scorer, estimator: Any) -> Judge:
-    return lambda rows: (estimator.predict(score.shown(estimator, rows)) - score.number(rows)) ** 2
+def _squared_error(score: Scorer, estimator: Any) -> RowScore:
+    return lambda rows: (estimator.predict(score.inputs(estimator, rows)) - score.targets(rows)) ** 2
 
 
-_JUDGES: dict[str, Callable[[Scorer, Any], Judge]] = {
+_ROW_SCORES: dict[str, Callable[[Scorer, Any], RowScore]] = {
     "accuracy": _accuracy,
     "brier": _brier,
     "log_loss": _log_loss,

@@ -1,0 +1,311 @@
+"""One description of each kind: wherever one asks, there are the same kinds, options, defaults and refusals.
+
+Compared are the verbs of `Session` and of both clients, the HTTP schema, the form on the page and the tools of agents,
+for every kind that is registered, the toy of the page about extending included.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from html import unescape
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import anyio
+import numpy as np
+import polars as pl
+import pytest
+from anyio.from_thread import start_blocking_portal
+
+import holdfast as hf
+from holdfast.questions import KINDS
+from holdfast.questions.options import Box, Choice, Form, Real, Reals, Text, Whole
+from holdfast.questions.question import Kind
+from holdfast.questions.verbs import verb
+from holdfast.service.client import AsyncRemoteSession, RemoteSession, connect, connect_async
+from holdfast.service.mcp import Tools
+from holdfast.session import Session
+from serving import Running, settings
+from toys import added
+
+API = "/api/v1/datasets/flights"
+TOYS = ("percent",)
+OWN = KINDS.names()
+ANY_KIND = pytest.mark.parametrize("name", [*OWN, *TOYS])
+# Questions that can be asked; of other kinds, the example of every option that is required.
+ASKABLE: dict[str, dict[str, Any]] = {
+    "histogram": {"query": "carrier", "categories": ["UA", "AA"]},
+    "quantile": {"query": "dep_delay", "q": 0.9, "within": (-60.0, 600.0), "steps": 2},
+    "minimize": {"loss": "logistic: late ~ distance [0, 5000]", "radius": 1.0, "iterations": 2},
+}
+
+
+def table(folder: Path) -> Path:
+    """Write flights with the columns that the examples of options name."""
+    rng, rows = np.random.default_rng(3), 20_000
+    columns = {
+        "dep_delay": rng.gamma(1.5, 12.0, rows) - 10,
+        "distance": rng.integers(80, 5_000, rows),
+        "month": rng.integers(1, 13, rows),
+        "carrier": rng.choice(["UA", "AA", "DL"], rows),
+        "late": rng.random(rows) < 0.2,
+    }
+    path = folder / "flights.parquet"
+    pl.DataFrame(columns).write_parquet(path)
+    return path
+
+
+@pytest.fixture(scope="module", autouse=True)
+def toys() -> Iterator[None]:
+    with added():
+        yield
+
+
+@pytest.fixture(scope="module")
+def server(toys: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    plan = {"queries": {"mean": 500, "flip": 500}}
+    with Running(settings(table(tmp_path_factory.mktemp("surfaces")), dataset=plan)) as running:
+        yield running
+
+
+def askable(kind: Kind[..., Any]) -> dict[str, Any]:
+    """Return subject and options of a question that can be asked, as a caller in Python writes them."""
+    required = [option for option in kind.options if option.required]
+    return ASKABLE.get(kind.name) or {one.name: one.form.parse(one.name, one.form.example) for one in required}
+
+
+def described(kind: Kind[..., Any]) -> dict[str, Any]:
+    """Return the options of a kind and their defaults; `...` where there is none."""
+    return {option.name: ... if option.required else option.default for option in kind.options}
+
+
+# -- kinds, options, defaults -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("asker", [Session, RemoteSession, AsyncRemoteSession])
+def test_every_session_has_a_verb_with_the_signature_of_the_kind(name: str, asker: Any) -> None:
+    found, expected = signature(getattr(asker, name)), signature(verb(KINDS[name]))
+    assert found == expected
+    parameters = list(found.parameters.values())[1:]
+    defaults = {one.name: ... if one.default is one.empty else one.default for one in parameters}
+    assert defaults == described(KINDS[name])
+    assert getattr(asker, name).__doc__ == KINDS[name].build.__doc__
+
+
+@ANY_KIND
+def test_openapi_describes_the_kind(server: Running, name: str) -> None:
+    with server.client() as client:
+        schemas = client.get("/api/v1/openapi.json").json()["components"]["schemas"]
+    assert set(schemas["AskIn"]["discriminator"]["mapping"]) == {*OWN, *TOYS}
+    model = schemas[schemas["AskIn"]["discriminator"]["mapping"][name].rpartition("/")[2]]
+    options = {key: value for key, value in model["properties"].items() if key != "kind"}
+    found = {key: ... if key in model["required"] else value["default"] for key, value in options.items()}
+    assert found == described(KINDS[name])
+    assert {key: value["description"] for key, value in options.items()} == {
+        o.name: o.help for o in KINDS[name].options
+    }
+
+
+@ANY_KIND
+def test_the_page_has_a_form_for_the_kind(server: Running, name: str) -> None:
+    with server.client(server.token()) as client:
+        page = client.get("/datasets/flights", params={"kind": name, "format": "json"}).json()
+        html = client.get("/datasets/flights", params={"kind": name}, headers={"Accept": "text/html"}).text
+    assert {one["name"] for one in page["kinds"]} == {*OWN, *TOYS}
+    fields = {one["name"]: one for one in page["form"]["fields"] + page["form"]["more"]}
+    for option in KINDS[name].options:
+        field = fields.pop(option.name)
+        assert (field["required"], field["help"]) == (option.required, option.help)
+        assert field["value"] == ("" if option.default is None else str(option.default))
+        assert f'name="{option.name}"' in html
+    assert fields == {}
+
+
+@ANY_KIND
+@pytest.mark.parametrize("tool", ["ask", "price"])
+def test_the_tools_of_agents_take_the_options_of_the_kind(name: str, tool: str) -> None:
+    found = {one.name: one for one in Tools({}).described()}[tool]
+    properties = found.input_schema["properties"]
+    assert set(properties["kind"]["enum"]) == {*OWN, *TOYS}
+    for option in KINDS[name].options:
+        assert name in properties[option.name]["description"].partition(".")[0]
+        if option.default is not None:
+            assert properties[option.name]["default"] == option.default
+    every = {option.name for kind in KINDS.all() for option in kind.options}
+    assert set(properties) - every - {"kind", "dataset", "idempotency_key"} == set()
+
+
+def command_line_options(kind: Kind[..., Any]) -> Mapping[str, Any] | None:
+    """Return options and defaults of a kind on the command line; None until it is made from the kinds as well."""
+    return None
+
+
+@ANY_KIND
+def test_the_command_line_has_the_options_of_the_kind(name: str) -> None:
+    found = command_line_options(KINDS[name])
+    if found is None:
+        pytest.skip("the command line is not compared yet: complete command_line_options")
+    assert found == described(KINDS[name])
+
+
+# -- answers ----------------------------------------------------------------------------------------------------------
+
+
+@ANY_KIND
+def test_every_surface_answers_the_kind(server: Running, name: str) -> None:
+    kind = KINDS[name]
+    question = askable(kind)
+    subject = kind.subject.form.from_json(question[kind.subject.name])
+    options = {key: value for key, value in question.items() if key != kind.subject.name}
+    with connect(server.url, server.token()) as client:
+        first = getattr(client, name)(subject, **options)
+        assert type(first) is kind.answer
+        assert first.kind == name
+        assert client.price(subject, name, **options).question == first.question
+        assert type(client.dry_run(subject, name, **options)) is kind.answer
+
+    async def later() -> hf.AnyAnswer:
+        async with await connect_async(server.url, server.token()) as session:
+            answer: hf.AnyAnswer = await getattr(session, name)(subject, **options)
+            return answer
+
+    second = anyio.run(later)
+    assert second.question == first.question
+    assert second.cached or second.seq != first.seq  # flips are new each time
+    session = server.state.datasets.get("flights", server.state.admin).session
+    local = getattr(session, name)(subject, **options)
+    assert local.question == first.question
+    tools = Tools({"flights": session})
+    told = anyio.run(tools.call, "ask", {"kind": name, **kind.to_json(kind.from_json(question))}).structured_content
+    assert told is not None
+    assert told["answer"]["question"] == first.question
+    with server.client(server.token(), Accept="text/html") as browser:
+        form = {"kind": name} | {key: written(value) for key, value in question.items()}
+        page = browser.post("/datasets/flights/ask", data=form)
+        assert page.status_code == 200
+        assert first.question in unescape(page.text)
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def written(value: Any) -> str:
+    """Write a value as a person types it."""
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def wrong_value(form: Form) -> Any:
+    """Return a value that fits the type of a form and breaks its rule; None if there is none."""
+    match form:
+        case Whole():
+            return form.least - 1
+        case Real():
+            return -1.5
+        case Reals(count=2) | Box():
+            return (5.5, 1.5)
+        case Choice():
+            return "guess"
+        case Text():
+            return "no_such_column > 1"
+    return None
+
+
+def wrong_questions(kind: Kind[..., Any]) -> Iterator[dict[str, Any]]:
+    right = askable(kind)
+    yield right | {"colour": 1}
+    yield right | {f"{kind.options[-1].name}s": 1}
+    for option in kind.options:
+        if option.required:
+            yield {key: value for key, value in right.items() if key != option.name}
+        value = wrong_value(option.form)
+        if value is not None:
+            yield right | {option.name: value}
+
+
+def refusal(ask: Callable[[], Any]) -> str | None:
+    """Return the text of the refusal, or None if there is none."""
+    try:
+        ask()
+    except hf.HoldfastError as error:
+        return error.message
+    return None
+
+
+@pytest.fixture(scope="module")
+def surfaces(server: Running) -> Iterator[dict[str, Callable[[Kind[..., Any], dict[str, Any]], str | None]]]:
+    """Every surface: what it says to a question."""
+    session = server.state.datasets.get("flights", server.state.admin).session
+    tools, token = Tools({"flights": session}), server.token()
+
+    def price(asker: Any) -> Callable[[Kind[..., Any], dict[str, Any]], str | None]:
+        def ask(kind: Kind[..., Any], question: dict[str, Any]) -> str | None:
+            options = dict(question)
+            subjects = [options.pop(kind.subject.name)] if kind.subject.name in options else []
+            arguments = [kind.subject.form.from_json(subject) for subject in subjects]  # in Python a loss is an object
+            return refusal(lambda: asker(kind, arguments, options))
+
+        return ask
+
+    def in_python(kind: Kind[..., Any], arguments: list[Any], options: dict[str, Any]) -> Any:
+        return kind.question(session._context, *arguments, **options)
+
+    def over_http(kind: Kind[..., Any], question: dict[str, Any]) -> str | None:
+        answer = plain.post(f"{API}/price", json={"kind": kind.name, **question}).json()
+        return None if answer["ok"] else str(answer["error"])
+
+    def by_agent(kind: Kind[..., Any], question: dict[str, Any]) -> str | None:
+        listed = {key: list(value) if isinstance(value, tuple) else value for key, value in question.items()}
+        told = anyio.run(tools.call, "price", {"kind": kind.name, **listed}).structured_content
+        assert told is not None
+        return None if told["ok"] else str(told["error"])
+
+    def on_the_page(kind: Kind[..., Any], question: dict[str, Any]) -> str | None:
+        form = {"kind": kind.name} | {key: written(value) for key, value in question.items()}
+        page = plain.post("/datasets/flights/dry-run", data=form, headers={"Accept": "application/json"}).json()
+        return None if page["ok"] else str(page["error"])
+
+    with server.client(token) as plain, connect(server.url, token) as client, start_blocking_portal() as portal:
+        later = portal.call(connect_async, server.url, token)
+        yield {
+            "Python": price(in_python),
+            "client": price(lambda kind, arguments, options: client.ask_kind(kind, tuple(arguments), options)),
+            "async client": price(
+                lambda kind, arguments, options: portal.call(later.ask_kind, kind, tuple(arguments), options)
+            ),
+            "HTTP": over_http,
+            "agent": by_agent,
+            "page": on_the_page,
+        }
+        portal.call(later.close)
+
+
+@ANY_KIND
+def test_the_same_mistake_is_refused_in_the_same_words(
+    surfaces: dict[str, Callable[[Kind[..., Any], dict[str, Any]], str | None]], name: str
+) -> None:
+    kind, refused = KINDS[name], 0
+    for question in wrong_questions(kind):
+        words = surfaces["Python"](kind, question)
+        if words is None:  # an option that the kind does not check unless another one is given
+            continue
+        refused += 1
+        unknown = not set(question) <= {option.name for option in kind.options}
+        for surface, ask in surfaces.items():
+            if surface == "page" and unknown:
+                continue  # a form leaves out the fields of other kinds
+            assert ask(kind, question) == words, (surface, question)
+    assert refused >= 4
+
+
+def test_an_unknown_kind_is_refused_in_the_same_words(server: Running) -> None:
+    session = server.state.datasets.get("flights", server.state.admin).session
+    words = refusal(lambda: session.price("late", "median"))
+    assert words is not None
+    with server.client(server.token()) as plain, connect(server.url, server.token()) as client:
+        assert refusal(lambda: client.price("late", "median")) == words
+        assert plain.post(f"{API}/price", json={"kind": "median", "query": "late"}).json()["error"] == words
+        form = {"kind": "median", "query": "late"}
+        assert plain.post("/datasets/flights/price", data=form).json()["error"] == words
+    told = anyio.run(Tools({"flights": session}).call, "price", form).structured_content
+    assert told is not None
+    assert told["error"] == words
