@@ -54,28 +54,10 @@ class Goal:
         """How many statements about the population must hold at once: the k of the theorems."""
         return self.queries + self.flips
 
-    def met_by(
-        self,
-        terms: type[OfTerms],
-        mechanism: str,
-        *,
-        margin: float,
-        rows_per_query: int,
-        charge: int,
-        **own: float | int | None,
-    ) -> OfTerms:
-        """Return terms of this sort for this goal."""
-        shared: dict[str, Any] = {
-            "rows": self.rows,
-            "queries": self.queries,
-            "flips": self.flips,
-            "confidence": self.confidence,
-            "margin": min(1.0, margin),
-            "rows_per_query": rows_per_query,
-            "charge": charge,
-            "mechanism": mechanism,
-        }
-        return terms(**(shared | own))
+    def met_by(self, terms: type[OfTerms], mechanism: str, *, margin: float, **own: float | int | None) -> OfTerms:
+        """Return terms of this sort for this goal; `own` are rows_per_query, charge and what the sort adds."""
+        shared: dict[str, Any] = {name: getattr(self, name) for name in ("rows", "queries", "flips", "confidence")}
+        return terms(**(shared | own), mechanism=mechanism, margin=min(1.0, margin))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -49,8 +49,7 @@ class Plan:
     @property
     def terms(self) -> Terms:
         """All the numbers that a ledger records."""
-        terms: Terms = self.standing.terms
-        return terms
+        return self.standing.terms
 
     @property
     def guarantee(self) -> str:

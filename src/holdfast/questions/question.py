@@ -10,8 +10,9 @@ agents are all made from its signature.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import lru_cache
 from inspect import signature
 from re import sub
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
@@ -23,7 +24,7 @@ from holdfast.answer import AnyAnswer, Estimate, Record
 from holdfast.errors import InvalidArgument, InvalidQuery, PlanInfeasible
 from holdfast.guarantees.guarantee import MOST_DRAWS, Guarantee
 from holdfast.guarantees.release import Release
-from holdfast.guarantees.statistic import GroupMean
+from holdfast.guarantees.statistic import GroupMean, Statistic
 from holdfast.ledger import Cost
 from holdfast.mechanisms import MECHANISMS
 from holdfast.mechanisms.mechanism import Mechanism
@@ -33,7 +34,7 @@ from holdfast.rows.source import RowSource
 from holdfast.schema import Schema
 
 LONGEST_QUESTION = 1_000_000  # characters, with all categories
-MOST_REMEMBERED = 1_000  # prices and margins
+MOST_REMEMBERED = 4_096  # prices and margins, of all datasets
 
 P = ParamSpec("P")
 A = TypeVar("A", bound=AnyAnswer)
@@ -121,33 +122,24 @@ class Context:
 
     guarantee: Guarantee
     schema: Schema
-    _costs: dict[tuple[object, int], tuple[Cost, int]] = field(default_factory=dict, init=False, repr=False)
-    _margins: dict[int, float] = field(default_factory=dict, init=False, repr=False)
 
     def price(self, query: Query, draws: int) -> tuple[Cost, int]:
         """Return what one release costs and how many rows it reads; refuses what the guarantee does not cover."""
-        key = (query.statistic, draws)  # all that a price depends on
-        known = self._costs.get(key)
-        if known is None:
-            statistic, guarantee = query.statistic, self.guarantee
-            guarantee.supports(statistic)
-            cost = Cost(guarantee.charge(statistic, draws), statistic.intervals)
-            known = cost, mechanism_of(guarantee).rows_read(statistic, draws)
-            if len(self._costs) < MOST_REMEMBERED:
-                self._costs[key] = known
-        return known
+        return _price(self.guarantee, query.statistic, draws)
+
+    def question(
+        self, kind: str, query: Query, draws: int, run: Callable[[Drawing], Result], margin: float | None = None
+    ) -> Question:
+        """Return the question that one release of the query answers."""
+        cost, rows_read = self.price(query, draws)
+        return Question(kind, query.text, identity_of(query, draws), cost, rows_read, run, margin)
 
     def margin(self, query: Query, draws: int) -> float | None:
         """Return the margin of the answer in the question's units; None where it depends on the data (groups)."""
         if isinstance(query.statistic, GroupMean):
             return None
-        known = self._margins.get(draws)
-        if known is None:
-            known = self.guarantee.margin(draws)
-            if len(self._margins) < MOST_REMEMBERED:
-                self._margins[draws] = known
         low, high = query.bounds
-        return (high - low) * known
+        return (high - low) * _margin(self.guarantee, draws)
 
     def draws(self, query: Query, rows_per_query: int | None, margin: float | None = None) -> int:
         """Return how many rows one answer reads: the plan's number, or what the caller wants for this one."""
@@ -178,6 +170,18 @@ class Context:
                 best_margin=best,
             )
         return draws
+
+
+@lru_cache(MOST_REMEMBERED)
+def _price(guarantee: Guarantee, statistic: Statistic, draws: int) -> tuple[Cost, int]:
+    guarantee.supports(statistic)
+    cost = Cost(guarantee.charge(statistic, draws), statistic.intervals)
+    return cost, mechanism_of(guarantee).rows_read(statistic, draws)
+
+
+@lru_cache(MOST_REMEMBERED)
+def _margin(guarantee: Guarantee, draws: int) -> float:
+    return guarantee.margin(draws)
 
 
 @dataclass(frozen=True)
