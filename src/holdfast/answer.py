@@ -153,7 +153,7 @@ class AnyAnswer(ABC):
     @classmethod
     @abstractmethod
     def read(cls, result: Mapping[str, Any], record: Record) -> Self:
-        """Rebuild the answer from `result()`."""
+        """Rebuild the answer from what `result` returned, and its `record`."""
 
     @abstractmethod
     def rows(self) -> list[tuple[str | None, Estimate]]:
@@ -184,8 +184,21 @@ def record_of(answer: Mapping[str, Any]) -> Record:
 
 @dataclass(frozen=True, repr=False)
 class Answer(AnyAnswer):
-    """One number about the population. `low` and `high` hold for all answers of the dataset at once.
+    """One number about the population, with its interval.
 
+    Parameters
+    ----------
+    value
+        The best guess at the number.
+    low, high
+        The ends of its interval. The intervals of all answers of a dataset hold at once, with probability `confidence`.
+    record
+        Where the answer comes from; its fields are attributes of the answer.
+    bounds
+        The declared range, in which value and interval lie.
+
+    Examples
+    --------
     >>> a = Answer(0.25, 0.2, 0.3, Record("mean", "share of x > 0", "posterior", 0.95))
     >>> low, high = a.interval
     >>> float(a), low, high, f"{a:.0%}"
@@ -220,7 +233,7 @@ class Answer(AnyAnswer):
 
     @classmethod
     def read(cls, result: Mapping[str, Any], record: Record) -> "Answer":
-        """Rebuild the answer from `result()`."""
+        """Rebuild the answer from what `result` returned, and its `record`."""
         low, high = result["bounds"]
         return cls(result["value"], result["low"], result["high"], record, (low, high))
 

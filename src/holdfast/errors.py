@@ -38,16 +38,16 @@ def error_json(message: str, *, kind: str, status: int, details: Mapping[str, ob
 
 
 class HoldfastError(Exception):
-    """Base of every error this package raises on purpose."""
+    """Base of every error this package raises on purpose: a `message` for people, `fields` for programs."""
 
     kind: ClassVar[str] = "error"
     status: ClassVar[int] = 500
     exit_code: ClassVar[int] = 1
 
-    def __init__(self, message: str, **fields: Any) -> None:
+    def __init__(self, message: str, **fields: object) -> None:
         super().__init__(message)
         self.message = message
-        self.fields = fields
+        self.fields: dict[str, Any] = fields
 
     def __str__(self) -> str:  # KeyError would print a repr
         return self.message

@@ -1,35 +1,34 @@
 """A registry: where things of one sort are found by name."""
 
 from importlib import import_module
+from threading import RLock
 from typing import TypeVar
 
 Thing = TypeVar("Thing")
 
 
 class Registry(dict[str, Thing]):
-    """Things by name: this package's own first, then those that others added.
+    """Things by name: those of holdfast first, then others in the order they were registered.
 
-    Other packages offer theirs as entry points of a group named after the sort, such as `holdfast.guarantees`; they are
-    loaded when an unknown name is asked for, or when all names are listed.
+    A module that is imported registers what it holds. The modules of holdfast and the entry points of other packages
+    are loaded when an unknown name is asked for, or when all names are listed.
 
     Parameters
     ----------
-    sort
-        What the things are, for messages: "guarantee".
     group
-        The entry point group of other packages.
+        The entry point group of other packages; also the package of holdfast's own modules.
     own
-        The names of this package's own things, in order; the module `<group>.<name>` registers each.
+        The modules there, each named as the thing in it.
     """
 
-    def __init__(self, sort: str, *, group: str, own: tuple[str, ...] = ()) -> None:
+    def __init__(self, group: str, own: tuple[str, ...] = ()) -> None:
         super().__init__()
-        self.sort = sort
         self._group, self._own = group, own
         self._complete = self._loading = False
+        self._lock = RLock()
 
     def register(self, name: str, thing: Thing) -> Thing:
-        """Add a thing under its name; a second one of the same name replaces the first."""
+        """Add a `thing` under its `name`; a second one of the same name replaces the first."""
         self[name] = thing
         return thing
 
@@ -38,9 +37,9 @@ class Registry(dict[str, Thing]):
         return self[name] if isinstance(name, str) and (name in self or name in self.names()) else None
 
     def names(self) -> tuple[str, ...]:
-        """Return all names."""
+        """Return all names: holdfast's own first, then in the order of registration."""
         self._fill()
-        return (*self._own, *(name for name in self if name not in self._own))
+        return tuple(name for name in dict.fromkeys((*self._own, *self)) if name in self)
 
     def all(self) -> tuple[Thing, ...]:
         """Return all things, in the order of their names."""
@@ -53,18 +52,21 @@ class Registry(dict[str, Thing]):
         return self[name]
 
     def _fill(self) -> None:
-        if self._complete or self._loading:
+        if self._complete:
             return
-        self._loading = True
-        try:
-            for name in self._own:
-                import_module(f"{self._group}.{name}")
-            from importlib.metadata import entry_points  # takes its time, and most sessions need no other packages
+        with self._lock:
+            if self._complete or self._loading:  # loading: a module that is being imported looks something up
+                return
+            self._loading = True
+            try:
+                for name in self._own:
+                    import_module(f"{self._group}.{name}")
+                from importlib.metadata import entry_points  # takes its time, and most sessions need no other packages
 
-            for point in entry_points(group=self._group):
-                thing = point.load()  # may register itself
-                if point.name not in self:
-                    self.register(point.name, thing)
-            self._complete = True
-        finally:
-            self._loading = False
+                for point in entry_points(group=self._group):
+                    thing = point.load()  # may register itself
+                    if point.name not in self:
+                        self.register(point.name, thing)
+                self._complete = True
+            finally:
+                self._loading = False

@@ -59,7 +59,7 @@ class Session:
     data
         A path, a frame, a dict of arrays or an opened row source.
     queries, margin, confidence
-        The plan, if the ledger has not begun: how many questions, or the margin every answer shall have, and the
+        The plan, if the ledger has not begun: how many questions, or the margin every answer should have, and the
         probability that all answers hold at once. The ledger begins with the first answer; after that the plan stands.
     ledger
         A path or a database URL; left out, it lies beside the data, or in memory for data in memory.
@@ -144,8 +144,7 @@ class Session:
         """
         return self._answer(kind_named(kind), (query,), options, idempotency_key)
 
-    def ask_kind(self, kind: Kind[..., A], args: tuple[object, ...], options: Mapping[str, object]) -> A:
-        """Ask a question of this kind; what the verbs do."""
+    def _ask_kind(self, kind: Kind[..., A], args: tuple[object, ...], options: Mapping[str, object]) -> A:
         return cast(A, self._answer(kind, args, options, None))
 
     def _answer(
@@ -168,7 +167,13 @@ class Session:
         idempotency_key: str | None = None,
         **options: object,
     ) -> Question:
-        """Return the question, checked and priced but not asked; parameters as for `ask`. Reads nothing."""
+        """Return the question, checked and priced but not asked. Reads nothing.
+
+        Parameters
+        ----------
+        query, kind, idempotency_key, **options
+            As for `ask`.
+        """
         return self._keyed(kind_named(kind).question(self._current(), query, **options), idempotency_key)
 
     def answer(self, question: Question) -> AnyAnswer:
@@ -216,16 +221,28 @@ class Session:
     # -- looking before paying ----------------------------------------------------------------------------------
 
     def price(self, query: QueryLike | Loss | LinearLoss, kind: str = MEAN.name, **options: object) -> Price:
-        """Say what a question would cost, parameters as for `ask`; reads nothing, spends nothing."""
+        """Return what a question would cost. Reads nothing, spends nothing.
+
+        Parameters
+        ----------
+        query, kind, **options
+            As for `ask`.
+        """
         return self.price_of(kind_named(kind).question(self._current(), query, **options))
 
     def price_of(self, question: Question) -> Price:
-        """Say what a prepared question would cost."""
+        """Return what a question that `prepare` returned would cost."""
         cached = question.identity is not None and self._ledger.find(question.identity) is not None
         return Price.of(question, self.plan.terms, self._ledger.spent, cached=cached)
 
     def dry_run(self, query: QueryLike | Loss | LinearLoss, kind: str = MEAN.name, **options: object) -> AnyAnswer:
-        """Answer from made-up rows, parameters as for `ask`: the same checks and shape, nothing read or spent."""
+        """Answer from made-up rows: the same checks and the same shape, but nothing is read or spent.
+
+        Parameters
+        ----------
+        query, kind, **options
+            As for `ask`.
+        """
         question = kind_named(kind).question(self._current(), query, **options)
         terms = self.plan.terms
         require_affordable(question, terms, NOTHING_SPENT)  # what could never be asked

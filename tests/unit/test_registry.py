@@ -35,7 +35,7 @@ def test_the_order_does_not_depend_on_what_was_imported_first(first: list[str]) 
 
 def filled(monkeypatch: pytest.MonkeyPatch, load: object) -> Registry[int]:
     """A registry whose own things are registered by `load`."""
-    found: Registry[int] = Registry("number", group="numbers", own=("one", "two"))
+    found: Registry[int] = Registry("numbers", ("one", "two"))
     monkeypatch.setattr(registry, "import_module", lambda name: load(found, name.rpartition(".")[2]))  # type: ignore[operator]
     return found
 

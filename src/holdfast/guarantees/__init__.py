@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from holdfast.guarantees.guarantee import Guarantee
 
 OWN = ("posterior", "information", "dp", "paper", "split")
-GUARANTEES: "Registry[type[Guarantee]]" = Registry("guarantee", group="holdfast.guarantees", own=OWN)
+GUARANTEES: "Registry[type[Guarantee]]" = Registry("holdfast.guarantees", OWN)
 
 
 def read(recorded: Mapping[str, Any], *, location: str = "the ledger") -> "Guarantee":

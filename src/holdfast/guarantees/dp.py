@@ -27,11 +27,18 @@ class NoisyTerms(Terms):
         return ceil(cost.private_cost(self.epsilon, n=self.rows))
 
 
-class Noisy(Guarantee):
-    """What guarantees share that promise one margin for every noisy mean."""
+class DifferentialPrivacy(Guarantee):
+    """Sampled rows and Laplace noise, by differential privacy: one margin for every noisy mean."""
 
     terms: NoisyTerms
+    name = "dp"
+    mechanisms = ("laplace",)
     reads = NoisyTerms
+
+    @classmethod
+    def plan(cls, goal: Goal, mechanism: str) -> NoisyTerms | None:
+        """Return the best epsilon and slacks of the transfer theorem."""
+        return None if goal.flips or goal.rows < 2 else _planned(goal, mechanism)
 
     def supports(self, statistic: Statistic) -> None:
         """Anything but single flips."""
@@ -54,18 +61,6 @@ class Noisy(Guarantee):
     def epsilon_for(self, draws: int) -> float:
         """The planned epsilon."""
         return self.terms.epsilon
-
-
-class DifferentialPrivacy(Noisy):
-    """Sampled rows and Laplace noise, by differential privacy."""
-
-    name = "dp"
-    mechanisms = ("laplace",)
-
-    @classmethod
-    def plan(cls, goal: Goal, mechanism: str) -> NoisyTerms | None:
-        """Return the best epsilon and slacks of the transfer theorem."""
-        return None if goal.flips or goal.rows < 2 else _planned(goal, mechanism)
 
 
 @lru_cache(maxsize=4096)

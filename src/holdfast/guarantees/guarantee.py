@@ -22,6 +22,7 @@ from holdfast import check
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees.mathematics import cost, descent
 from holdfast.guarantees.mathematics.concentration import hoeffding_radius
+from holdfast.guarantees.mathematics.search import fewest
 from holdfast.guarantees.release import Release, Tally
 from holdfast.guarantees.statistic import Interval, SingleFlips, Statistic, clip
 
@@ -53,28 +54,10 @@ class Goal:
         """How many statements about the population must hold at once: the k of the theorems."""
         return self.queries + self.flips
 
-    def met_by(
-        self,
-        terms: type[OfTerms],
-        mechanism: str,
-        *,
-        margin: float,
-        rows_per_query: int,
-        charge: int,
-        **own: float | int | None,
-    ) -> OfTerms:
-        """Return terms of this sort for this goal."""
-        shared: dict[str, Any] = {
-            "rows": self.rows,
-            "queries": self.queries,
-            "flips": self.flips,
-            "confidence": self.confidence,
-            "margin": min(1.0, margin),
-            "rows_per_query": rows_per_query,
-            "charge": charge,
-            "mechanism": mechanism,
-        }
-        return terms(**(shared | own))
+    def met_by(self, terms: type[OfTerms], mechanism: str, *, margin: float, **own: float | int | None) -> OfTerms:
+        """Return terms of this sort for this goal; `own` are rows_per_query, charge and what the sort adds."""
+        shared: dict[str, Any] = {name: getattr(self, name) for name in ("rows", "queries", "flips", "confidence")}
+        return terms(**(shared | own), mechanism=mechanism, margin=min(1.0, margin))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +138,10 @@ class Terms:
 
 
 class Guarantee(ABC):
-    """A promise about the population, by terms that stand."""
+    """A promise about the population, whose `terms` are fixed before the first question.
+
+    To add one, write a subclass and register it in `GUARANTEES`.
+    """
 
     name: ClassVar[str]
     version: ClassVar[int] = 1
@@ -173,11 +159,14 @@ class Guarantee(ABC):
     @classmethod
     @abstractmethod
     def plan(cls, goal: Goal, mechanism: str) -> Terms | None:
-        """Return the best terms for this goal; None where the guarantee does not apply."""
+        """Return the best terms for this `goal` and `mechanism`; None where the guarantee does not apply."""
 
     @classmethod
-    def usual_mechanism(cls, goal_has_flips: bool) -> str | None:
-        """Return the mechanism to take where the caller leaves it open; None: whichever has the smaller margin."""
+    def usual_mechanism(cls, flips: bool) -> str | None:
+        """Return the mechanism to take where the caller leaves it open; None: whichever has the smaller margin.
+
+        `flips` says whether single flips are planned.
+        """
         return None
 
     def begin(self, secret: int) -> Self:
@@ -192,7 +181,7 @@ class Guarantee(ABC):
 
     @abstractmethod
     def charge(self, statistic: Statistic, draws: int) -> int:
-        """Return what one release takes of `terms.charge`."""
+        """Return what one release of the `statistic` from so many `draws` takes of `terms.charge`."""
 
     @property
     def flexible(self) -> bool:
@@ -211,14 +200,14 @@ class Guarantee(ABC):
 
     @abstractmethod
     def share(self, release: Release, part: int) -> Interval:
-        """Return the interval for the part-th share (or mean) that was released, in [0, 1]."""
+        """Return the interval for share (or mean) number `part` of the `release`, in [0, 1]."""
 
     @abstractmethod
     def group(self, release: Release) -> Interval:
-        """Return the interval for the mean of a group, in [0, 1]."""
+        """Return the interval for the mean of a group from its `release`, in [0, 1]."""
 
     def margin(self, draws: int) -> float:
-        """Return the margin of a share answered from this many draws."""
+        """Return the margin of a share answered from so many `draws`."""
         if draws == self.terms.rows_per_query:
             return self.terms.margin
         self.require_flexible()
@@ -228,18 +217,11 @@ class Guarantee(ABC):
         raise NotImplementedError  # a guarantee that is flexible says it
 
     def draws_for(self, margin: float) -> int | None:
-        """Return the fewest draws whose margin is at most this, or None if no number of draws is enough."""
+        """Return the fewest draws with at most this `margin`, or None if no number of draws is enough."""
         self.require_flexible()
         if self._margin(MOST_DRAWS) > margin:
             return None
-        low, high = 1, MOST_DRAWS
-        while low < high:
-            middle = (low + high) // 2
-            if self._margin(middle) <= margin:
-                high = middle
-            else:
-                low = middle + 1
-        return low
+        return fewest(lambda draws: self._margin(draws) <= margin, low=1, high=MOST_DRAWS)
 
     # -- fitting models: what descent needs ------------------------------------------------------------------------
 
@@ -254,7 +236,7 @@ class Guarantee(ABC):
         raise self.cannot_certify("coins")
 
     def epsilon_for(self, draws: int) -> float:
-        """Return the epsilon of one noisy answer on all rows (Laplace)."""
+        """Return the epsilon, on all rows, of one noisy answer from so many `draws` (Laplace)."""
         raise self.cannot_certify("noisy answers")
 
     @property
@@ -263,15 +245,24 @@ class Guarantee(ABC):
         return None
 
     def excess(self, on_rows: float, *, R: float, lipschitz: float, curvature: float) -> float | None:
-        """Return a bound on the population's excess loss from one on the rows, with all intervals of the session.
+        """Return a bound on the population's excess loss that holds with all intervals; None: no such promise.
 
-        `R` is the most by which a row's loss can differ between two points, `lipschitz` bounds its gradient,
-        `curvature` is its strong convexity. None: these terms promise no such bound.
+        Parameters
+        ----------
+        on_rows
+            A bound on the excess loss on the rows.
+        R
+            The most by which a row's loss can differ between two points.
+        lipschitz, curvature
+            A bound on the gradient of a row's loss, and its strong convexity.
         """
         return None
 
     def expected_excess_step(self, R: float) -> float | None:
-        """Return what expectation over the session adds from the rows to the population; None: no such promise."""
+        """Return how much more excess loss the population may show, in expectation; None: no such promise.
+
+        `R` is the most by which a row's loss can differ between two points.
+        """
         return descent.information_step(
             R, nats=cost.session_nats(self.terms.charge, n=self.terms.rows), n=self.terms.rows
         )
@@ -284,7 +275,7 @@ class Guarantee(ABC):
         return {"guarantee": self.name, "version": self.version, **self.terms.to_json(), "caps": caps}
 
     def cannot_certify(self, what: str) -> PlanConflict:
-        """Word the refusal of something that this guarantee says nothing about."""
+        """Return the error for something (`what`) that this guarantee says nothing about."""
         return PlanConflict(
             f"This session runs under the {self.name} guarantee with {self.terms.mechanism}, which says nothing about"
             f" {what}.",
@@ -292,13 +283,13 @@ class Guarantee(ABC):
         )
 
     def tally(self, release: Release) -> Tally:
-        """Return the release if it is a tally; nothing is said about others."""
+        """Return the `release` if it is a tally; refuse to certify others."""
         if not isinstance(release, Tally):
             raise self.cannot_certify(type(release).__name__)
         return release
 
     def refuse_flips(self, statistic: Statistic) -> None:
-        """Refuse single flips."""
+        """Refuse a `statistic` of single flips."""
         if isinstance(statistic, SingleFlips):
             raise PlanConflict(
                 f"This session runs under the {self.name} guarantee with {self.terms.mechanism}, which promises nothing"

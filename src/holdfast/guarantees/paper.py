@@ -44,9 +44,9 @@ class Paper(Guarantee):
         return _PLANNERS[mechanism](goal)
 
     @classmethod
-    def usual_mechanism(cls, goal_has_flips: bool) -> str | None:
+    def usual_mechanism(cls, flips: bool) -> str | None:
         """The paper's mechanism for statistical queries, unless flips are planned."""
-        return None if goal_has_flips else cls.mechanisms[0]
+        return None if flips else cls.mechanisms[0]
 
     def supports(self, statistic: Statistic) -> None:
         """Noisy means answer anything but flips; averaged coins answer shares and means."""

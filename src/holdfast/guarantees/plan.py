@@ -37,9 +37,10 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Plan:
-    """Numbers fixed before the first question. Prints as a table; `alternatives` has every guarantee.
+    """Numbers fixed before the first question. Prints as a table.
 
-    `terms` are the guarantee's own numbers; the most used are attributes of the plan as well.
+    `standing` is the guarantee that was chosen, with its `terms`; the most used of them are attributes of the plan as
+    well. `alternatives` says what every other guarantee would need or reach.
     """
 
     standing: Guarantee = field(repr=False)
@@ -48,8 +49,7 @@ class Plan:
     @property
     def terms(self) -> Terms:
         """All the numbers that a ledger records."""
-        terms: Terms = self.standing.terms
-        return terms
+        return self.standing.terms
 
     @property
     def guarantee(self) -> str:
@@ -124,7 +124,10 @@ class Plan:
 
     @classmethod
     def from_dict(cls, recorded: Mapping[str, JSON], *, location: str = "the plan") -> "Plan":
-        """Rebuild a plan from `to_dict`; unknown guarantees, versions and terms are refused."""
+        """Rebuild a plan from what `to_dict` wrote (`recorded`); what is not known here is refused.
+
+        `location` says where it was found, for messages.
+        """
         return cls(read(recorded, location=location))
 
     def __eq__(self, other: object) -> bool:
@@ -212,12 +215,29 @@ def plan(
     >>> p.guarantee, p.margin < 0.04
     ('posterior', True)
     """
-    request = _Request.checked(rows, queries, margin, confidence, rows_per_query, guarantee, mechanism)
+    answers, flips = check_options(queries, margin, confidence, guarantee, mechanism)
+    given = {"rows": rows, "queries": queries, "margin": margin}
+    missing = [name for name, value in given.items() if value is None]
+    if len(missing) != 1:
+        got = ", ".join(name for name in given if name not in missing) or "none of them"
+        raise InvalidArgument(
+            f"Give exactly two of rows, queries and margin; got {got}. The one left out is solved for."
+        )
+    if rows is not None:
+        check.whole(2, rows=rows)
+        check.at_most("the most this planner handles", MOST_ROWS, rows=rows)
+        rows = int(rows)
+    if rows_per_query is not None:
+        check.whole(rows_per_query=rows_per_query)
+        if rows is not None:
+            check.at_most("rows", rows, rows_per_query=rows_per_query)
+        rows_per_query = int(rows_per_query)
+    request = _Request(rows, answers, margin, float(confidence), rows_per_query, flips, guarantee, mechanism)
     pairs = [(each.name, how) for each in GUARANTEES.all() for how in each.mechanisms]
     solved = {pair: terms for pair in pairs if (terms := _solve(pair, request)) is not None}
     chosen = _choose(solved, request)
     alternatives = [_alternative(pair, solved.get(pair), chosen) for pair in pairs]
-    standing = _class_of(chosen[0])(solved[chosen])
+    standing = GUARANTEES[chosen[0]](solved[chosen])
     return Plan(standing, (*alternatives, _full_scan(standing.terms)))
 
 
@@ -242,12 +262,7 @@ class PlanRequest:
     def __post_init__(self) -> None:
         if self.queries is not None and self.margin is not None:
             raise InvalidArgument("Give queries or margin, not both: the other follows from the rows.")
-        count_queries(self.queries)
-        if self.margin is not None:
-            check.probability(margin=self.margin)
-        if self.confidence is not None:
-            check.probability(confidence=self.confidence)
-        check_names(self.guarantee, self.mechanism)
+        check_options(self.queries, self.margin, self.confidence, self.guarantee, self.mechanism)
 
     @property
     def is_open(self) -> bool:
@@ -300,66 +315,33 @@ class _Request:
     guarantee: str
     mechanism: str
 
-    @classmethod
-    def checked(
-        cls,
-        rows: int | None,
-        queries: Queries | None,
-        margin: float | None,
-        confidence: float,
-        rows_per_query: int | None,
-        guarantee: str,
-        mechanism: str,
-    ) -> "_Request":
-        check.probability(confidence=confidence)
-        check_names(guarantee, mechanism)
-        given = {"rows": rows, "queries": queries, "margin": margin}
-        missing = [name for name, value in given.items() if value is None]
-        if len(missing) != 1:
-            got = ", ".join(name for name in given if name not in missing) or "none of them"
-            raise InvalidArgument(
-                f"Give exactly two of rows, queries and margin; got {got}. The one left out is solved for."
-            )
-        asked, flips = count_queries(queries)
-        if rows is not None:
-            check.whole(2, rows=rows)
-            check.at_most("the most this planner handles", MOST_ROWS, rows=rows)
-        if margin is not None:
-            check.probability(margin=margin)
-        if rows_per_query is not None:
-            check.whole(rows_per_query=rows_per_query)
-            if rows is not None:
-                check.at_most("rows", rows, rows_per_query=rows_per_query)
-        return cls(
-            rows=None if rows is None else int(rows),
-            queries=asked,
-            margin=margin,
-            confidence=float(confidence),
-            rows_per_query=None if rows_per_query is None else int(rows_per_query),
-            flips=flips,
-            guarantee=guarantee,
-            mechanism=mechanism,
-        )
-
     def goal(self, *, rows: int, queries: int) -> Goal:
         return Goal(rows, queries, self.confidence, self.rows_per_query, self.flips)
 
     def allows(self, pair: tuple[str, str]) -> bool:
         """Whether the caller asked for this guarantee and mechanism, or left them open."""
         guarantee, mechanism = pair
-        if self.guarantee not in (BEST, guarantee) or (self.guarantee == BEST and not _class_of(guarantee).adaptive):
+        planner = GUARANTEES[guarantee]
+        if self.guarantee not in (BEST, guarantee) or (self.guarantee == BEST and not planner.adaptive):
             return False
         if self.mechanism != BEST:
             return self.mechanism == mechanism
-        usual = _class_of(guarantee).usual_mechanism(self.flips > 0) if self.guarantee == guarantee else None
+        usual = planner.usual_mechanism(self.flips > 0) if self.guarantee == guarantee else None
         return usual in (None, mechanism)
 
 
-def check_names(guarantee: str, mechanism: str) -> None:
-    """Refuse names of guarantees and mechanisms that are not registered."""
+def check_options(
+    queries: Queries | None, margin: float | None, confidence: float | None, guarantee: str, mechanism: str
+) -> tuple[int | None, int]:
+    """Check the options of a plan; return how many answers and how many flips are asked for."""
+    if margin is not None:
+        check.probability(margin=margin)
+    if confidence is not None:
+        check.probability(confidence=confidence)
     check.one_of("guarantee", guarantee, (BEST, *GUARANTEES.names()))
     mechanisms = dict.fromkeys(how for each in GUARANTEES.all() for how in each.mechanisms)
     check.one_of("mechanism", mechanism, (BEST, *mechanisms))
+    return count_queries(queries)
 
 
 def count_queries(queries: Queries | None) -> tuple[int | None, int]:
@@ -381,16 +363,9 @@ def count_queries(queries: Queries | None) -> tuple[int | None, int]:
     return queries, flips
 
 
-def _class_of(name: str) -> type[Guarantee]:
-    found = GUARANTEES.find(name)
-    if found is None:
-        raise InvalidArgument(f"guarantee must be one of {', '.join(GUARANTEES.names())}; got {name!r}.")
-    return found
-
-
 def _solve(pair: tuple[str, str], request: _Request) -> Terms | None:
     """Solve for what was left out; None where this guarantee cannot reach the goal or does not apply."""
-    planner, mechanism = _class_of(pair[0]), pair[1]
+    planner, mechanism = GUARANTEES[pair[0]], pair[1]
 
     def excess(rows: int, queries: int) -> float:
         """log(margin/goal): zero or below when the goal is met."""

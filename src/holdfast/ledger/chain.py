@@ -71,7 +71,7 @@ def entry_of(row: Row) -> Entry:
 
 
 def check_receipt(receipt: Receipt, head_hash: str) -> None:
-    """Raise LedgerDamaged unless the receipt leads to this published head. Needs no ledger."""
+    """Raise LedgerDamaged unless the receipt leads to the published head with the hash `head_hash`. Needs no ledger."""
     reached = link(receipt.previous, digest(receipt.body))
     for later in receipt.later:
         reached = link(reached, later)

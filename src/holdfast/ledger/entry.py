@@ -69,7 +69,21 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Proof that an entry is in the ledger: its text, and the digests that lead from it to the head."""
+    """Proof that an entry is in the ledger: its text, and the digests that lead from it to the head.
+
+    Parameters
+    ----------
+    seq
+        The number of the entry.
+    body
+        Its text.
+    previous
+        The hash of the entry before it.
+    later
+        The digests of the entries after it, up to the head.
+    head
+        The newest entry when the receipt was made.
+    """
 
     seq: int
     body: str
@@ -83,7 +97,7 @@ class Receipt:
 
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> "Receipt":
-        """Read what `to_dict` wrote."""
+        """Rebuild the receipt from the `value` that `to_dict` wrote."""
         try:
             head = value["head"]
             receipt = cls(

@@ -16,5 +16,4 @@ from holdfast.registry import Registry
 if TYPE_CHECKING:
     from holdfast.mechanisms.mechanism import Mechanism
 
-OWN = ("coins", "laplace", "fresh_rows")
-MECHANISMS: "Registry[type[Mechanism]]" = Registry("mechanism", group="holdfast.mechanisms", own=OWN)
+MECHANISMS: "Registry[type[Mechanism]]" = Registry("holdfast.mechanisms", ("coins", "laplace", "fresh_rows"))

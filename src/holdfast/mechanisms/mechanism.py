@@ -21,17 +21,34 @@ class Mechanism(Protocol):
 
     @classmethod
     def under(cls, guarantee: Guarantee, draws: int, start: int) -> Self:
-        """Return the mechanism with the numbers of these terms, for this many draws.
+        """Return the mechanism with the numbers of these terms.
 
-        `start` is how much of the budget's charge was spent before: where fresh rows begin.
+        Parameters
+        ----------
+        guarantee
+            Whose terms say how much chance to add.
+        draws
+            How many rows to draw.
+        start
+            How much of the budget's charge was spent before: where fresh rows begin.
         """
         ...
 
     @staticmethod
     def rows_read(statistic: Statistic, draws: int) -> int:
-        """Return how many rows one release of so many draws reads."""
+        """Return how many rows one release of the `statistic` with so many `draws` reads."""
         ...
 
     def release(self, query: Query, source: RowSource, rng: Generator) -> Release:
-        """Draw, evaluate, add chance, release."""
+        """Draw, evaluate, add chance, release.
+
+        Parameters
+        ----------
+        query
+            What is asked of each row.
+        source
+            Where the rows live.
+        rng
+            The source of all randomness, draws included.
+        """
         ...

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from holdfast.questions.question import Kind
 
 OWN = ("mean", "histogram", "quantile", "flips", "minimize")
-KINDS: "Registry[Kind[..., Any]]" = Registry("kind of question", group="holdfast.questions", own=OWN)
+KINDS: "Registry[Kind[..., Any]]" = Registry("holdfast.questions", OWN)
 
 
 def kind_named(name: object) -> "Kind[..., Any]":

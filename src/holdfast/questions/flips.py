@@ -22,7 +22,17 @@ SHOWN = 200  # flips in a table
 
 @dataclass(frozen=True, repr=False)
 class FlipsAnswer(AnyAnswer):
-    """Single flips, and the interval of the share they come from."""
+    """Single flips, and the interval of the share they come from. Iterates over the flips.
+
+    Parameters
+    ----------
+    bits
+        The flips, each 0 or 1.
+    average
+        The share they come from, with its interval.
+    record
+        Where the answer comes from.
+    """
 
     bits: tuple[int, ...]
     average: Answer
@@ -40,7 +50,7 @@ class FlipsAnswer(AnyAnswer):
 
     @classmethod
     def read(cls, result: Mapping[str, Any], record: Record) -> "FlipsAnswer":
-        """Rebuild the answer from `result()`."""
+        """Rebuild the answer from what `result` returned, and its `record`."""
         share = result["average"]
         average = Answer(share["value"], share["low"], share["high"], record)
         return cls(tuple(int(bit) for bit in result["bits"]), average, record)

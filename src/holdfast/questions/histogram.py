@@ -9,12 +9,15 @@ from holdfast.answer import Answer, AnyAnswer, Estimate, Record, interval_bar, w
 from holdfast.queries.build import build_histogram
 from holdfast.questions import KINDS
 from holdfast.questions.options import About, Categories, Category, Query, Reals, RowsPerQuery
-from holdfast.questions.question import Context, Drawing, Question, Result, identity_of, kind_of
+from holdfast.questions.question import Context, Drawing, Question, Result, kind_of
 
 
 @dataclass(frozen=True, repr=False)
 class HistogramAnswer(AnyAnswer, Mapping[str, Answer]):
-    """One answer per category, and one for everything else; the intervals hold simultaneously."""
+    """One answer for each category and one for everything else: a mapping from labels to answers.
+
+    All intervals hold at once. `answers` are the pairs of label and answer, `record` says where they come from.
+    """
 
     answers: tuple[tuple[str, Answer], ...]
     record: Record
@@ -37,7 +40,7 @@ class HistogramAnswer(AnyAnswer, Mapping[str, Answer]):
 
     @classmethod
     def read(cls, result: Mapping[str, Any], record: Record) -> "HistogramAnswer":
-        """Rebuild the answer from `result()`."""
+        """Rebuild the answer from what `result` returned, and its `record`."""
         bars = result["categories"]
         answers = ((bar["category"], Answer(bar["value"], bar["low"], bar["high"], record)) for bar in bars)
         return cls(tuple(answers), record)
@@ -92,20 +95,12 @@ def histogram(
     """
     built = build_histogram(query, context.schema, categories=categories, bins=bins)
     draws = context.draws(built, rows_per_query)
-    cost, rows_read = context.price(built, draws)
 
     def run(drawing: Drawing) -> Result:
         pairs = zip(built.labels, drawing.estimates(built, draws), strict=True)
         return {"categories": [{"category": label} | estimate.to_json() for label, estimate in pairs]}
 
-    return Question(
-        kind=HISTOGRAM.name,
-        text=built.text,
-        identity=identity_of(built, draws),
-        cost=cost,
-        rows_read=rows_read,
-        run=run,
-    )
+    return context.question(HISTOGRAM.name, built, draws, run)
 
 
 HISTOGRAM = kind_of(histogram, HistogramAnswer)

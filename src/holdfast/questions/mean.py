@@ -4,7 +4,7 @@ from holdfast.answer import Answer
 from holdfast.queries.build import build_mean
 from holdfast.questions import KINDS
 from holdfast.questions.options import Margin, Query, RowsPerQuery, Where, Within
-from holdfast.questions.question import Context, Drawing, Question, Result, identity_of, kind_of
+from holdfast.questions.question import Context, Drawing, Question, Result, kind_of
 
 
 def mean(
@@ -27,7 +27,7 @@ def mean(
     where
         Only rows for which this is true count. Missing values are left out of a mean and count as false in a share.
     rows_per_query, margin
-        Spend more or less on this one answer: the rows it reads, or the margin it shall have in its own units.
+        Spend more or less on this one answer: the rows it reads, or the margin it should have, in its own units.
 
     Returns
     -------
@@ -36,21 +36,12 @@ def mean(
     """
     built = build_mean(query, context.schema, within=within, where=where)
     draws = context.draws(built, rows_per_query, margin)
-    cost, rows_read = context.price(built, draws)
 
     def run(drawing: Drawing) -> Result:
         (estimate,) = drawing.estimates(built, draws)
         return estimate.to_json() | {"bounds": list(built.bounds)}
 
-    return Question(
-        kind=MEAN.name,
-        text=built.text,
-        identity=identity_of(built, draws),
-        cost=cost,
-        rows_read=rows_read,
-        run=run,
-        margin=context.margin(built, draws),
-    )
+    return context.question(MEAN.name, built, draws, run, context.margin(built, draws))
 
 
 MEAN = kind_of(mean, Answer)

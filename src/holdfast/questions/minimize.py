@@ -29,10 +29,23 @@ SHOWN = 20  # coordinates in a printout
 class MinimumAnswer(AnyAnswer):
     """A point of small population loss, the interval of its loss, and how far it can be from the best.
 
-    `excess_bound` holds together with all intervals of the session, `expected_excess_bound` in expectation over the
-    session and for a loss whose range was fixed before it; None where the session's guarantee has no such promise.
-    `point` is in the scaled units of the loss, named by `names`; `coefficients` are the same model in the features' own
-    units, intercept included (None for losses of one's own).
+    Parameters
+    ----------
+    point, names
+        The point, in the scaled units of the loss, and what its coordinates are called.
+    coefficients
+        The same model in the features' own units, intercept included; None for losses of your own.
+    loss
+        The loss at the point, with its interval.
+    excess_bound
+        How far the loss can be above the smallest one, together with all intervals of the session; None where the
+        session's guarantee has no such promise.
+    expected_excess_bound
+        The same in expectation over the session, for a loss whose range was fixed before it.
+    iterations, gradient_evaluations
+        Steps of descent, and values of a gradient's coordinate that were evaluated on a row.
+    record
+        Where the answer comes from.
     """
 
     point: tuple[float, ...]
@@ -60,7 +73,7 @@ class MinimumAnswer(AnyAnswer):
 
     @classmethod
     def read(cls, result: Mapping[str, Any], record: Record) -> "MinimumAnswer":
-        """Rebuild the answer from `result()`."""
+        """Rebuild the answer from what `result` returned, and its `record`."""
         return cls(
             tuple(map(float, result["point"])),
             tuple(result["names"]),
@@ -118,7 +131,8 @@ def minimize(
         About(Box(), "Look in a box: one pair for every coordinate, or a list with one for each."),
     ] = None,
     excess: Annotated[
-        float | None, About(Real(0.0, None, "0.1"), "The excess loss to promise; the iterations follow.")
+        float | None,
+        About(Real(0.0, None, "0.1"), "How far the loss may be above the smallest; the iterations follow."),
     ] = None,
     iterations: Annotated[int | None, About(Whole(1, "500"), "Steps of descent.")] = None,
     rows_per_coordinate: Annotated[
@@ -134,11 +148,11 @@ def minimize(
     Parameters
     ----------
     loss
-        One of `holdfast.losses`, or one's own.
+        One of `holdfast.losses`, or your own.
     radius, box
         Where to look: a ball around zero, or a box.
     excess
-        The excess loss to promise; the number of iterations follows.
+        How far the loss may be above the smallest one; the number of iterations follows.
     iterations, rows_per_coordinate
         What to spend: steps, and rows for each coordinate of a gradient.
     average, mechanism, runs, select

@@ -6,12 +6,11 @@ from that.
 """
 
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from inspect import Parameter, signature
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 from holdfast.errors import InvalidArgument
 from holdfast.optimize.losses import LinearLoss, Loss, read_loss, write_loss
@@ -20,14 +19,14 @@ from holdfast.queries.build import QueryLike
 Category = str | int | float | bool | date | datetime
 
 
-class Form(ABC):
-    """How a value is written."""
+class Form:
+    """How a value is written: as text, unless a subclass says otherwise."""
 
     example: str = ""
 
-    @abstractmethod
     def parse(self, name: str, text: str) -> Any:
         """Read the value from what a person typed; InvalidArgument says what was expected."""
+        return text
 
     def from_json(self, value: Any) -> Any:
         """Read the value from JSON."""
@@ -44,10 +43,6 @@ class Text(Form):
 
     example: str = "dep_delay > 15"
 
-    def parse(self, name: str, text: str) -> str:
-        """The text itself."""
-        return text
-
     def to_json(self, name: str, value: Any) -> str:
         """Only text travels."""
         if not isinstance(value, str):
@@ -61,7 +56,7 @@ class Text(Form):
 
 @dataclass(frozen=True)
 class Choice(Form):
-    """One of several words."""
+    """One of several words; the kind checks which."""
 
     words: tuple[str, ...]
 
@@ -69,10 +64,6 @@ class Choice(Form):
     def example(self) -> str:  # type: ignore[override]
         """The words."""
         return "|".join(self.words)
-
-    def parse(self, name: str, text: str) -> str:
-        """The word itself; the kind checks it."""
-        return text
 
 
 @dataclass(frozen=True)
@@ -137,11 +128,7 @@ class Categories(Form):
     def parse(self, name: str, text: str) -> list[Category]:
         """A JSON list, or words with commas between them: numbers, true and false, else text."""
         if text.lstrip().startswith("["):
-            try:
-                listed = json.loads(text)
-            except ValueError:
-                raise InvalidArgument(f"{name} must be a JSON list or words; got {text!r}.", name=name) from None
-            return list(listed)
+            return _json_list(name, text, "a JSON list or words")
         return [_value(word.strip()) for word in text.split(",")]
 
 
@@ -154,10 +141,7 @@ class Box(Form):
     def parse(self, name: str, text: str) -> Any:
         """One pair, or a JSON list of pairs."""
         if text.lstrip().startswith("["):
-            try:
-                return self.from_json(json.loads(text))
-            except ValueError:
-                raise InvalidArgument(f"{name} must be a JSON list of pairs; got {text!r}.", name=name) from None
+            return self.from_json(_json_list(name, text, "a JSON list of pairs"))
         return Reals(2, self.example).parse(name, text)
 
     def from_json(self, value: Any) -> Any:
@@ -207,19 +191,14 @@ class Option:
 
 Query = Annotated[QueryLike, About(Text(), "An expression about one row: SQL text, a Polars expression or a function.")]
 Where = Annotated[QueryLike | None, About(Text("carrier = 'UA'"), "Only rows for which this is true count.")]
-Within = Annotated[
-    tuple[float, float] | None,
-    About(Reals(2, "0, 100"), "The declared range of a number, low and high; values outside are clipped."),
-]
-RequiredWithin = Annotated[
-    tuple[float, float],
-    About(Reals(2, "0, 100"), "The declared range of a number, low and high; values outside are clipped."),
-]
+_RANGE = About(Reals(2, "0, 100"), "The declared range of a number, low and high; values outside are clipped.")
+Within = Annotated[tuple[float, float] | None, _RANGE]
+RequiredWithin = Annotated[tuple[float, float], _RANGE]
 RowsPerQuery = Annotated[
     int | None, About(Whole(), "Rows this one answer reads; more make it narrower and cost more answers.")
 ]
 Margin = Annotated[
-    float | None, About(Real(0.0, None, "0.01"), "The margin this one answer shall have, in its own units.")
+    float | None, About(Real(0.0, None, "0.01"), "The margin this one answer should have, in its own units.")
 ]
 LossLike = Annotated[Loss | LinearLoss, About(LossForm(), "The loss to minimize.")]
 
@@ -230,7 +209,7 @@ def options_of(build: Callable[..., object]) -> tuple[Option, ...]:
     found = []
     for parameter in list(signature(build).parameters.values())[1:]:
         hint = hints[parameter.name]
-        about = next((x for x in get_args(hint)[1:] if isinstance(x, About)), None) if _annotated(hint) else None
+        about = next((x for x in getattr(hint, "__metadata__", ()) if isinstance(x, About)), None)
         if about is None:
             raise TypeError(f"Parameter {parameter.name!r} of {build.__name__} must be Annotated with its form.")
         required = parameter.default is Parameter.empty
@@ -252,8 +231,11 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _annotated(hint: object) -> bool:
-    return get_origin(hint) is Annotated
+def _json_list(name: str, text: str, expected: str) -> list[Any]:
+    try:
+        return list(json.loads(text))
+    except ValueError:
+        raise InvalidArgument(f"{name} must be {expected}; got {text!r}.", name=name) from None
 
 
 def _value(word: str) -> Category:

@@ -63,7 +63,7 @@ class Budget:
 
     @classmethod
     def of(cls, terms: Terms, spent: Spent) -> "Budget":
-        """Work out what is left of the terms."""
+        """Return what is left of the `terms` when so much is `spent`."""
         left = terms.answers_left(spent.charge, spent.intervals)
         return cls(left, terms.answers, spent.answers, terms.margin)
 
@@ -107,7 +107,15 @@ class Price:
 
     @classmethod
     def of(cls, question: Question, terms: Terms, spent: Spent, *, cached: bool) -> "Price":
-        """Work out the price of a question when so much is spent."""
+        """Return the price of a question.
+
+        Parameters
+        ----------
+        question, terms, spent
+            What is asked, under which terms, and what was spent before.
+        cached
+            Whether it was asked before.
+        """
         charge, intervals = spent.charge + question.cost.charge, spent.intervals + question.cost.intervals
         return cls(
             question=question.text,

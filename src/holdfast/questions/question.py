@@ -10,9 +10,9 @@ agents are all made from its signature.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, lru_cache
 from inspect import signature
 from re import sub
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
@@ -24,7 +24,7 @@ from holdfast.answer import AnyAnswer, Estimate, Record
 from holdfast.errors import InvalidArgument, InvalidQuery, PlanInfeasible
 from holdfast.guarantees.guarantee import MOST_DRAWS, Guarantee
 from holdfast.guarantees.release import Release
-from holdfast.guarantees.statistic import GroupMean
+from holdfast.guarantees.statistic import GroupMean, Statistic
 from holdfast.ledger import Cost
 from holdfast.mechanisms import MECHANISMS
 from holdfast.mechanisms.mechanism import Mechanism
@@ -34,7 +34,7 @@ from holdfast.rows.source import RowSource
 from holdfast.schema import Schema
 
 LONGEST_QUESTION = 1_000_000  # characters, with all categories
-MOST_REMEMBERED = 1_000  # prices and margins
+MOST_REMEMBERED = 4_096  # prices and margins, of all datasets
 
 P = ParamSpec("P")
 A = TypeVar("A", bound=AnyAnswer)
@@ -123,33 +123,24 @@ class Context:
 
     guarantee: Guarantee
     schema: Schema
-    _costs: dict[tuple[object, int], tuple[Cost, int]] = field(default_factory=dict, init=False, repr=False)
-    _margins: dict[int, float] = field(default_factory=dict, init=False, repr=False)
 
     def price(self, query: Query, draws: int) -> tuple[Cost, int]:
         """Return what one release costs and how many rows it reads; refuses what the guarantee does not cover."""
-        key = (query.statistic, draws)  # all that a price depends on
-        known = self._costs.get(key)
-        if known is None:
-            statistic, guarantee = query.statistic, self.guarantee
-            guarantee.supports(statistic)
-            cost = Cost(guarantee.charge(statistic, draws), statistic.intervals)
-            known = cost, mechanism_of(guarantee).rows_read(statistic, draws)
-            if len(self._costs) < MOST_REMEMBERED:
-                self._costs[key] = known
-        return known
+        return _price(self.guarantee, query.statistic, draws)
+
+    def question(
+        self, kind: str, query: Query, draws: int, run: Callable[[Drawing], Result], margin: float | None = None
+    ) -> Question:
+        """Return the question that one release of the query answers."""
+        cost, rows_read = self.price(query, draws)
+        return Question(kind, query.text, identity_of(query, draws), cost, rows_read, run, margin)
 
     def margin(self, query: Query, draws: int) -> float | None:
         """Return the margin of the answer in the question's units; None where it depends on the data (groups)."""
         if isinstance(query.statistic, GroupMean):
             return None
-        known = self._margins.get(draws)
-        if known is None:
-            known = self.guarantee.margin(draws)
-            if len(self._margins) < MOST_REMEMBERED:
-                self._margins[draws] = known
         low, high = query.bounds
-        return (high - low) * known
+        return (high - low) * _margin(self.guarantee, draws)
 
     def draws(self, query: Query, rows_per_query: int | None, margin: float | None = None) -> int:
         """Return how many rows one answer reads: the plan's number, or what the caller wants for this one."""
@@ -182,14 +173,38 @@ class Context:
         return draws
 
 
+@lru_cache(MOST_REMEMBERED)
+def _price(guarantee: Guarantee, statistic: Statistic, draws: int) -> tuple[Cost, int]:
+    guarantee.supports(statistic)
+    cost = Cost(guarantee.charge(statistic, draws), statistic.intervals)
+    return cost, mechanism_of(guarantee).rows_read(statistic, draws)
+
+
+@lru_cache(MOST_REMEMBERED)
+def _margin(guarantee: Guarantee, draws: int) -> float:
+    return guarantee.margin(draws)
+
+
 @dataclass(frozen=True)
 class Kind(Generic[P, A]):
-    """A kind of question: one signature, from which every surface is made, and the class of its answers."""
+    """A kind of question: one signature, from which every surface is made, and the class of its answers.
+
+    Parameters
+    ----------
+    name
+        What it is called: the name of the verb.
+    build
+        The function that checks and prices a question: `build(context, subject, *, options)`.
+    answer
+        The class of its answers.
+    options
+        What may be given; the first is the subject, what is asked about.
+    """
 
     name: str
     build: Callable[Concatenate[Context, P], Question]
     answer: type[A]
-    options: tuple[Option, ...]  # the first is the subject: what is asked about
+    options: tuple[Option, ...]
 
     @property
     def subject(self) -> Option:
@@ -202,7 +217,15 @@ class Kind(Generic[P, A]):
         return (self.build.__doc__ or "").strip().partition("\n")[0]
 
     def question(self, context: Context, *args: P.args, **options: P.kwargs) -> Question:
-        """Build the question; options it does not have are refused in words."""
+        """Return the question, checked and priced.
+
+        Parameters
+        ----------
+        context
+            The guarantee that stands and the schema of the data.
+        *args, **options
+            The subject and the options of the kind; options that it does not have are refused in words.
+        """
         try:
             return self.build(context, *args, **options)
         except TypeError:
@@ -212,7 +235,15 @@ class Kind(Generic[P, A]):
     def check_options(
         self, args: Sequence[object], options: Mapping[str, object], spell: Callable[[str], str] | None = None
     ) -> None:
-        """Raise InvalidArgument if the arguments do not fit the signature; `spell` writes a name as the caller does."""
+        """Raise InvalidArgument if the arguments do not fit the signature.
+
+        Parameters
+        ----------
+        args, options
+            What the caller gives, by position and by name.
+        spell
+            Writes a name as the caller does, for messages.
+        """
         known, quote = [option.name for option in self.options], spell or repr
         for name in options:
             if name not in known:
@@ -227,17 +258,17 @@ class Kind(Generic[P, A]):
             raise InvalidArgument(f"{self.name} cannot be asked this way: {reason}.", name="options") from None
 
     def read(self, result: Mapping[str, Any], record: Record) -> A:
-        """Rebuild an answer from its JSON."""
+        """Rebuild an answer from what its `result` returned, and its `record`."""
         return self.answer.read(result, record)
 
     def to_json(self, values: Mapping[str, object]) -> dict[str, Any]:
-        """Write subject and options as JSON; None leaves an option out, what does not travel is refused."""
+        """Write `values`, subject and options by name, as JSON: None is left out, what does not travel is refused."""
         return {"kind": self.name} | {
             option.name: option.form.to_json(option.name, values[option.name]) for option in self._given(values)
         }
 
     def from_json(self, values: Mapping[str, object]) -> dict[str, Any]:
-        """Read subject and options from JSON."""
+        """Read subject and options from the JSON `values` that `to_json` wrote."""
         return {option.name: option.form.from_json(values[option.name]) for option in self._given(values)}
 
     def _given(self, values: Mapping[str, object]) -> list[Option]:

@@ -15,24 +15,20 @@ A = TypeVar("A", bound=AnyAnswer)
 class Asks(Protocol):
     """What answers by kind."""
 
-    def ask_kind(self, kind: Kind[..., A], args: tuple[object, ...], options: Mapping[str, object]) -> A:
-        """Ask a question of this kind."""
-        ...
+    def _ask_kind(self, kind: Kind[..., A], args: tuple[object, ...], options: Mapping[str, object]) -> A: ...
 
 
 class AsksLater(Protocol):
     """What answers by kind, when awaited."""
 
-    async def ask_kind(self, kind: Kind[..., A], args: tuple[object, ...], options: Mapping[str, object]) -> A:
-        """Ask a question of this kind."""
-        ...
+    async def _ask_kind(self, kind: Kind[..., A], args: tuple[object, ...], options: Mapping[str, object]) -> A: ...
 
 
 def verb(kind: Kind[P, A]) -> Callable[Concatenate[Any, P], A]:
     """Return the method that asks questions of this kind."""
 
     def ask(self: Asks, /, *args: P.args, **options: P.kwargs) -> A:
-        return self.ask_kind(kind, args, options)
+        return self._ask_kind(kind, args, options)
 
     return _dressed(ask, kind)
 
@@ -41,7 +37,7 @@ def async_verb(kind: Kind[P, A]) -> Callable[Concatenate[Any, P], Coroutine[Any,
     """Return the method that asks questions of this kind, to be awaited."""
 
     async def ask(self: AsksLater, /, *args: P.args, **options: P.kwargs) -> A:
-        return await self.ask_kind(kind, args, options)
+        return await self._ask_kind(kind, args, options)
 
     return _dressed(ask, kind)
 
@@ -51,12 +47,16 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 def _dressed(method: Method, kind: Kind[..., Any]) -> Method:
     """Give a method the name, signature and description of its kind."""
-    queries = {option.name: "QueryLike" for option in kind.options if isinstance(option.form, Text)}
-    hints = get_type_hints(kind.build) | queries  # by name: written out, the union fills a screen
+    hints = get_type_hints(kind.build)
     parameters = list(signature(kind.build).parameters.values())[1:]
-    typed = [parameter.replace(annotation=hints[parameter.name]) for parameter in parameters]
+    queries = [option for option in kind.options if isinstance(option.form, Text)]
+    named = {option.name: "QueryLike" if option.required else "QueryLike | None" for option in queries}
+    shown = hints | named  # written out, the union fills a screen
+    typed = [parameter.replace(annotation=shown[parameter.name]) for parameter in parameters]
     own = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
     method.__name__, method.__doc__ = kind.name, kind.build.__doc__
     method.__qualname__ = f"Session.{kind.name}"
+    method.__annotations__ = {parameter.name: hints[parameter.name] for parameter in parameters}
+    method.__annotations__["return"] = kind.answer
     method.__signature__ = Signature([own, *typed], return_annotation=kind.answer)  # type: ignore[attr-defined]
     return method

@@ -15,7 +15,7 @@ from holdfast.rows.ingest import FORMATS, ingest_file
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.source import RowSource, RowVerbs, Table
 
-ROW_SOURCES: Registry[Callable[[object], RowSource | None]] = Registry("row source", group="holdfast.row_sources")
+ROW_SOURCES: Registry[Callable[[object], RowSource | None]] = Registry("holdfast.row_sources")
 
 
 def open_rows(

@@ -40,6 +40,8 @@ class RowVerbs(Protocol):
         mass
             With probability `outcomes * mass` an outcome is replaced by a uniformly random one: every outcome has at
             least probability `mass`, whatever the rows say.
+        rng
+            The source of all randomness.
 
         Returns
         -------
@@ -50,6 +52,17 @@ class RowVerbs(Protocol):
     def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
         """Return what selected rows say, in the order of the selection. Secret.
 
+        Parameters
+        ----------
+        query
+            What is asked of each row.
+        selection
+            Which rows are drawn, and how many.
+        rng
+            The source of all randomness.
+
+        Returns
+        -------
         One value for each row, or one line of values if the query gives them; for several parts the selection is made
         anew for each, and the values of part j are `values[j]`.
         """

@@ -84,7 +84,13 @@ def connect(url: str, token: str, *, dataset: str | None = None, timeout: float 
 async def connect_async(
     url: str, token: str, *, dataset: str | None = None, timeout: float = 60.0
 ) -> "AsyncRemoteSession":
-    """Return a session on a server whose verbs are awaited; parameters as for `connect`."""
+    """Return a session on a server whose verbs are awaited.
+
+    Parameters
+    ----------
+    url, token, dataset, timeout
+        As for `connect`.
+    """
     session = AsyncRemoteSession(_httpx().AsyncClient(**_http_options(url, token, timeout)), "")
     try:
         session.dataset = await session._send(_choose(dataset))
@@ -169,7 +175,7 @@ class _Calls:
 
 
 class RemoteSession(_Calls):
-    """A dataset on a server. The verbs, answers and errors are those of `Session`."""
+    """A `dataset` on a server, asked through an `http` client. Verbs, answers and errors are those of `Session`."""
 
     def __init__(self, http: "httpx.Client", dataset: str) -> None:
         super().__init__(dataset)
@@ -182,26 +188,43 @@ class RemoteSession(_Calls):
     minimize = verb(MINIMIZE)
 
     def flip(self, query: str) -> int:
-        """Return 0 or 1; see `Session.flip`."""
+        """Return 0 or 1, with expectation near the share of rows for which `query` is true."""
         return self.flips(query, 1).bits[0]
 
     def ask(
         self, query: str | LinearLoss, kind: str = MEAN.name, *, idempotency_key: str | None = None, **options: object
     ) -> AnyAnswer:
-        """Ask by kind; see `Session.ask`."""
+        """Ask by kind.
+
+        Parameters
+        ----------
+        query, kind, idempotency_key, **options
+            As for `Session.ask`; only text and built-in losses can be sent.
+        """
         answer: AnyAnswer = self._send(self._ask(kind_named(kind), (query,), options, idempotency_key))
         return answer
 
-    def ask_kind(self, kind: Kind[..., A], args: tuple[object, ...], options: Mapping[str, object]) -> A:
-        """Ask a question of this kind; what the verbs do."""
+    def _ask_kind(self, kind: Kind[..., A], args: tuple[object, ...], options: Mapping[str, object]) -> A:
         return self._send(self._ask(kind, args, options))
 
     def price(self, query: str | LinearLoss, kind: str = MEAN.name, **options: object) -> Price:
-        """Return what a question would cost; reads nothing, spends nothing."""
+        """Return what a question would cost. Reads nothing, spends nothing.
+
+        Parameters
+        ----------
+        query, kind, **options
+            As for `ask`.
+        """
         return self._send(self._price(query, kind, options))
 
     def dry_run(self, query: str | LinearLoss, kind: str = MEAN.name, **options: object) -> AnyAnswer:
-        """Answer from made-up rows; reads nothing, spends nothing."""
+        """Answer from made-up rows. Reads nothing, spends nothing.
+
+        Parameters
+        ----------
+        query, kind, **options
+            As for `ask`.
+        """
         return self._send(self._dry_run(query, kind, options))
 
     @property
@@ -266,7 +289,7 @@ class RemoteSession(_Calls):
 
 
 class AsyncRemoteSession(_Calls):
-    """The same verbs to be awaited: `await data.mean(...)`, `await data.budget()`."""
+    """A `dataset` on a server, asked through an async `http` client: `await data.mean(...)`, `await data.budget()`."""
 
     def __init__(self, http: "httpx.AsyncClient", dataset: str) -> None:
         super().__init__(dataset)
@@ -279,26 +302,43 @@ class AsyncRemoteSession(_Calls):
     minimize = async_verb(MINIMIZE)
 
     async def flip(self, query: str) -> int:
-        """Return 0 or 1."""
+        """Return 0 or 1, with expectation near the share of rows for which `query` is true."""
         return (await self.flips(query, 1)).bits[0]
 
     async def ask(
         self, query: str | LinearLoss, kind: str = MEAN.name, *, idempotency_key: str | None = None, **options: object
     ) -> AnyAnswer:
-        """Ask by kind; see `Session.ask`."""
+        """Ask by kind.
+
+        Parameters
+        ----------
+        query, kind, idempotency_key, **options
+            As for `Session.ask`; only text and built-in losses can be sent.
+        """
         answer: AnyAnswer = await self._send(self._ask(kind_named(kind), (query,), options, idempotency_key))
         return answer
 
-    async def ask_kind(self, kind: Kind[..., A], args: tuple[object, ...], options: Mapping[str, object]) -> A:
-        """Ask a question of this kind; what the verbs do."""
+    async def _ask_kind(self, kind: Kind[..., A], args: tuple[object, ...], options: Mapping[str, object]) -> A:
         return await self._send(self._ask(kind, args, options))
 
     async def price(self, query: str | LinearLoss, kind: str = MEAN.name, **options: object) -> Price:
-        """Return what a question would cost; reads nothing, spends nothing."""
+        """Return what a question would cost. Reads nothing, spends nothing.
+
+        Parameters
+        ----------
+        query, kind, **options
+            As for `ask`.
+        """
         return await self._send(self._price(query, kind, options))
 
     async def dry_run(self, query: str | LinearLoss, kind: str = MEAN.name, **options: object) -> AnyAnswer:
-        """Answer from made-up rows; reads nothing, spends nothing."""
+        """Answer from made-up rows. Reads nothing, spends nothing.
+
+        Parameters
+        ----------
+        query, kind, **options
+            As for `ask`.
+        """
         return await self._send(self._dry_run(query, kind, options))
 
     async def budget(self) -> Budget:

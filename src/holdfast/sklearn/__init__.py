@@ -9,8 +9,7 @@ except ImportError as missing:
         "Estimators need the package scikit-learn; install it with: pip install 'holdfast[sklearn]'."
     ) from missing
 
-from holdfast.sklearn.classifiers import LinearSVC, LogisticRegression
-from holdfast.sklearn.regressors import HuberRegressor, LinearRegression
+from holdfast.sklearn.estimators import HuberRegressor, LinearRegression, LinearSVC, LogisticRegression
 from holdfast.sklearn.scorer import Scorer, scorer
 
 __all__ = ["HuberRegressor", "LinearRegression", "LinearSVC", "LogisticRegression", "Scorer", "scorer"]

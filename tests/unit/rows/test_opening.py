@@ -284,7 +284,7 @@ def test_other_packages_open_what_nothing_else_recognizes(data, monkeypatch, tmp
     others, theirs = EntryPoint("something else"), EntryPoint(data)
     installed = {"holdfast.row_sources": [others, theirs]}
     monkeypatch.setattr("importlib.metadata.entry_points", lambda *, group: installed[group])
-    monkeypatch.setattr("holdfast.rows.open.ROW_SOURCES", Registry("row source", group="holdfast.row_sources"))
+    monkeypatch.setattr("holdfast.rows.open.ROW_SOURCES", Registry("holdfast.row_sources"))
     assert open_rows(data).name == "theirs"
     assert others.asked == theirs.asked == [data]
     open_rows({"x": [1]})

@@ -1,0 +1,256 @@
+"""Linear models that learn through a session: declared bounds, one fit for each weight vector, weights in own units.
+
+`fit(X, y)` opens a session of its own on the given rows and spends it on this one fit. `fit_session` learns from the
+rows of an open session, named by columns, and its cost is charged there. The session is never a parameter: cloning
+an estimator copies no data and no budget. Constructors only store, as scikit-learn demands: every class is a dataclass
+of its parameters.
+"""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from holdfast import check
+from holdfast.errors import InvalidArgument
+from holdfast.guarantees.plan import VacuousPlan, plan
+from holdfast.optimize.features import INTERCEPT
+from holdfast.optimize.losses import Huber, LinearLoss, Logistic, SmoothedHinge, Squared
+from holdfast.queries.node import identifier, literal_text
+from holdfast.session import Session
+
+Array = NDArray[np.float64]
+Bounds = tuple[float, float]
+LEAST_ROWS = 20  # of the information guarantee
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinearModel(BaseEstimator):  # type: ignore[misc]
+    """The parameters and the two ways to learn.
+
+    Parameters
+    ----------
+    bounds
+        The declared range of the features: one pair for all, or a mapping by name. Values outside are clipped.
+    radius
+        Look for weights in a ball of this radius, for features scaled to [-1, 1].
+    l2
+        The factor of half the squared norm of the scaled weights.
+    iterations, rows_per_coordinate, average
+        What to spend, and which points of the descent are averaged; as for `Session.minimize`.
+    confidence
+        Of the session that `fit` opens.
+    random_state
+        Makes the session that `fit` opens reproducible.
+    """
+
+    bounds: Bounds | Mapping[str, Bounds] = (-3.0, 3.0)
+    radius: float = 5.0
+    l2: float = 0.0
+    iterations: int | None = None
+    rows_per_coordinate: int | None = None
+    average: str = "suffix"
+    confidence: float = 0.95
+    random_state: int | np.random.RandomState | None = None
+
+    def _loss(self, features: Mapping[str, Bounds], target: str) -> LinearLoss:
+        raise NotImplementedError
+
+    # -- learning -----------------------------------------------------------------------------------------------
+
+    def _learn(self, session: Session, features: Sequence[str], targets: Sequence[str]) -> None:
+        """Fit once for each target; `coef_` has one line of weights for each, in the features' own units."""
+        declared = {name: self._bounds_of(name) for name in features}
+        answers = [
+            session.minimize(
+                self._loss(declared, target),
+                radius=self.radius,
+                iterations=self.iterations,
+                rows_per_coordinate=self.rows_per_coordinate,
+                average=self.average,
+            )
+            for target in targets
+        ]
+        self.lower_, self.upper_ = np.array(list(declared.values())).T
+        models = [answer.coefficients or {} for answer in answers]
+        self.coef_ = np.array([[model[name] for name in features] for model in models])
+        self.intercept_ = np.array([model[INTERCEPT] for model in models])
+        self.answers_ = answers
+        self.n_iter_ = max(answer.iterations for answer in answers)
+
+    def _bounds_of(self, name: str) -> Bounds:
+        if not isinstance(self.bounds, Mapping):
+            return check.interval("bounds", self.bounds)
+        if name not in self.bounds:
+            raise InvalidArgument(f"bounds must be declared for every feature; {name!r} has none.", name="bounds")
+        return check.interval(f"bounds of {name!r}", self.bounds[name])
+
+    def _own_session(self, X: Array, y: Any, targets: int) -> tuple[Session, list[str]]:
+        """Open a session in memory whose whole budget is this fit: (d + 2) answers for each weight vector."""
+        names = self._names(X.shape[1])
+        columns: dict[str, Any] = {name: np.ascontiguousarray(X[:, j]) for j, name in enumerate(names)}
+        column = "target" if "target" not in columns else "target of the fit"
+        seed = None if self.random_state is None else int(check_random_state(self.random_state).randint(2**31 - 1))
+        if len(X) < 2:
+            raise InvalidArgument(f"fit must be given at least 2 rows; got n_samples = {len(X)}: 1 sample.", name="X")
+        queries = targets * (X.shape[1] + 2)
+        goal: dict[str, Any] = {"queries": queries, "confidence": self.confidence, "mechanism": "coins"}
+        # Where rows are too few for any promise, the posterior plan would replace nearly every coin; this one does not.
+        few = len(X) >= LEAST_ROWS and plan(rows=len(X), **goal).vacuous
+        goal["guarantee"] = "information" if few else "best"
+        with warnings.catch_warnings():  # who fits a model to few rows may well want no more than the model
+            warnings.simplefilter("ignore", VacuousPlan)
+            session = Session(columns | {column: y}, seed=seed, **goal)
+        return session, [*names, column]
+
+    def _names(self, count: int) -> list[str]:
+        given = getattr(self, "feature_names_in_", None)
+        return [f"x{j}" for j in range(count)] if given is None else [str(name) for name in given]
+
+    def _set_features(self, features: Sequence[str]) -> None:
+        self.feature_names_in_ = np.array(list(features), dtype=object)
+        self.n_features_in_ = len(features)
+
+    # -- predicting ---------------------------------------------------------------------------------------------
+
+    def _linear(self, X: Any) -> Array:
+        """Return <weights, features> for every weight vector; features are clipped as they were for learning."""
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        scores: Array = np.clip(X, self.lower_, self.upper_) @ np.atleast_2d(self.coef_).T + self.intercept_
+        return scores
+
+
+class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
+    """One weight vector for two classes, one for each class otherwise."""
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn from these rows, in a session that is opened for this fit alone."""
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=False)
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise InvalidArgument(f"y must have at least 2 classes; got {len(self.classes_)} class.", name="y")
+        binary = len(self.classes_) == 2
+        asked = 1 if binary else len(self.classes_)
+        session, (*features, column) = self._own_session(X, codes == 1 if binary else codes, asked)
+        targets = [column] if binary else [f"{identifier(column)} = {code}" for code in range(asked)]
+        with session:
+            self._learn(session, features, targets)
+        return self
+
+    def fit_session(
+        self, session: Session, features: Sequence[str], target: str, *, classes: Sequence[Any] = (False, True)
+    ) -> Self:
+        """Learn from the rows of a session. `classes` are declared, never read from the data.
+
+        With the default classes `target` is a yes-or-no column or expression; with others it is a column that holds
+        them. Two classes are one fit, more are one fit each.
+        """
+        labels = np.array(list(classes))
+        if len(labels) < 2 or len(np.unique(labels)) < len(labels):
+            raise InvalidArgument("classes must be at least two different labels.", name="classes")
+        self.classes_ = np.sort(labels)
+        if list(self.classes_) == [False, True] and self.classes_.dtype == np.bool_:
+            targets = [target]
+        else:
+            asked = self.classes_[1:] if len(labels) == 2 else self.classes_
+            targets = [f"{identifier(target)} = {literal_text(label)}" for label in asked.tolist()]
+        self._learn(session, list(features), targets)
+        self._set_features(features)
+        return self
+
+    def decision_function(self, X: Any) -> Array:
+        """Return scores: one per row for two classes, one per row and class otherwise."""
+        scores = self._linear(X)
+        return scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class with the largest score."""
+        check_is_fitted(self)
+        scores = self.decision_function(X)
+        winners = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
+        predicted: NDArray[Any] = self.classes_[winners]
+        return predicted
+
+
+class LogisticRegression(LinearClassifier):
+    """Logistic regression by descent on coins."""
+
+    def _loss(self, features: Mapping[str, Bounds], target: str) -> LinearLoss:
+        return Logistic(features, target, l2=self.l2)
+
+    def predict_proba(self, X: Any) -> Array:
+        """Return the probability of each class; several classes share in proportion to their own."""
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            yes = expit(scores)
+            return np.column_stack([1 - yes, yes])
+        each = expit(scores)
+        probabilities: Array = each / each.sum(axis=1, keepdims=True)
+        return probabilities
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Return the logarithm of `predict_proba`."""
+        return np.log(np.maximum(self.predict_proba(X), np.finfo(float).tiny))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinearSVC(LinearClassifier):
+    """A linear support vector machine; the corner of the hinge is rounded over a width of `smoothing`."""
+
+    smoothing: float = 0.5
+
+    def _loss(self, features: Mapping[str, Bounds], target: str) -> LinearLoss:
+        return SmoothedHinge(features, target, l2=self.l2, smoothing=self.smoothing)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinearRegression(RegressorMixin, LinearModel):  # type: ignore[misc]
+    """Least squares for a target within declared `target_bounds`; values outside are clipped, predictions too."""
+
+    target_bounds: Bounds = (-3.0, 3.0)
+    radius: float = 1.0
+
+    def _loss(self, features: Mapping[str, Bounds], target: str) -> LinearLoss:
+        return Squared(features, target, target_within=self.target_bounds, l2=self.l2)
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn from these rows, in a session that is opened for this fit alone."""
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        session, (*features, column) = self._own_session(X, np.asarray(y, dtype=np.float64), 1)
+        with session:
+            self._learn(session, features, [column])
+        return self
+
+    def fit_session(self, session: Session, features: Sequence[str], target: str) -> Self:
+        """Learn from the rows of a session; `target` is a column or an expression."""
+        self._learn(session, list(features), [target])
+        self._set_features(features)
+        return self
+
+    def _learn(self, session: Session, features: Sequence[str], targets: Sequence[str]) -> None:
+        super()._learn(session, features, targets)
+        self.coef_, self.intercept_ = self.coef_[0], self.intercept_[0]
+
+    def predict(self, X: Any) -> Array:
+        """Return predictions, clipped to the target's bounds."""
+        return np.clip(self._linear(X)[:, 0], *self.target_bounds)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class HuberRegressor(LinearRegression):
+    """The same with Huber's loss: quadratic up to `delta`, a share of half the target's range, linear beyond."""
+
+    delta: float = 0.25
+
+    def _loss(self, features: Mapping[str, Bounds], target: str) -> LinearLoss:
+        return Huber(features, target, target_within=self.target_bounds, l2=self.l2, delta=self.delta)
