@@ -1,6 +1,7 @@
 """Adding a guarantee, a mechanism, a kind of question or a row source is one file and one registration."""
 
 import pytest
+
 import toys
 from holdfast import InvalidArgument, PlanConflict, RowSourceError, Session, plan
 from holdfast.guarantees import GUARANTEES
@@ -46,7 +47,7 @@ def test_a_kind_is_a_verb_of_the_session(modules):
     assert session.dry_run("even", "percent").made_up
     assert KINDS["percent"].read(answer.result(), answer.record) == answer
     assert session.history()["kind"].to_list() == ["percent"]
-    with pytest.raises(InvalidArgument, match="percent has no option 'digit'. Did you mean 'digits'"):
+    with pytest.raises(InvalidArgument, match=r"percent has no option 'digit'\. Did you mean 'digits'"):
         session.percent("even", digit=0)
 
 
