@@ -174,19 +174,23 @@ class Session:
         query, kind, idempotency_key, **options
             As for `ask`.
         """
-        return self._keyed(kind_named(kind).question(self._current(), query, **options), idempotency_key)
+        context = self._current()
+        question = self._keyed(kind_named(kind).question(context, query, **options), idempotency_key)
+        return replace(question, terms=context.guarantee.public_terms)
 
     def answer(self, question: Question) -> AnyAnswer:
         """Answer a question that `prepare` returned."""
         ledger = self._ledger
         if not self._joined:
             self._begin(question)
+        guarantee = self._context.guarantee
+        if question.terms is not None and question.terms != guarantee.public_terms:
+            raise PlanConflict("The ledger was begun under another plan since this question was prepared; ask again.")
         if question.identity is not None:
             entry = ledger.find(question.identity)
             if entry is not None:
                 return self._read(entry, cached=True)
-        require_affordable(question, self.plan.terms, ledger.spent)
-        guarantee = self._context.guarantee
+        require_affordable(question, guarantee.terms, ledger.spent)
         while True:
             # Fresh rows are taken in order: if somebody took these meanwhile, the answer is dropped unseen.
             start = ledger.spent.charge if guarantee.in_order else None
@@ -202,7 +206,7 @@ class Session:
                     expected_charge=start,
                 )
             except BudgetMoved as moved:
-                require_affordable(question, self.plan.terms, moved.spent)
+                require_affordable(question, guarantee.terms, moved.spent)
                 continue
             return self._read(entry, cached=not fresh)
 
@@ -357,7 +361,7 @@ class Session:
             return
         mine = self.plan.standing
         self._resume()
-        if mine.begin(0).terms != self.plan.standing.begin(0).terms:  # secrets differ in any case
+        if mine.public_terms != self.plan.standing.public_terms:
             raise PlanConflict(
                 f"The ledger {self._ledger.location} was begun under another plan this moment: {self.plan.sentence}"
                 " Ask again, and the question is built for it.",

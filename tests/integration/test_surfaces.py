@@ -21,7 +21,7 @@ from anyio.from_thread import start_blocking_portal
 import holdfast as hf
 from holdfast.cli.commands.ask import build as build_command
 from holdfast.questions import KINDS
-from holdfast.questions.options import Box, Choice, Form, Real, Reals, Text, Whole
+from holdfast.questions.options import BoxForm, Choice, Form, Real, Reals, Text, Whole
 from holdfast.questions.question import Kind
 from holdfast.questions.verbs import verb
 from holdfast.service.client import AsyncRemoteSession, RemoteSession, connect, connect_async
@@ -212,7 +212,7 @@ def wrong_value(form: Form) -> Any:
             return form.least - 1
         case Real():
             return -1.5
-        case Reals(count=2) | Box():
+        case Reals(count=2) | BoxForm():
             return (5.5, 1.5)
         case Choice():
             return "guess"

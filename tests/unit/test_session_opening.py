@@ -242,6 +242,28 @@ def test_a_prepared_question_is_never_answered_by_another_plan(path: Path, monke
         assert second.answer(second.prepare("b")).rows_read == first.plan.rows_per_query
 
 
+@pytest.mark.parametrize("look", [True, False])
+def test_a_question_prepared_before_joining_another_plan_is_refused(path: Path, look: bool) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DefaultPlan)
+        late = Session(path)
+    question = late.prepare("b")
+    with Session(path, queries=30, guarantee="posterior") as first:
+        first.mean("x > 0.5")
+    if look:
+        assert late.budget.answers_total == 30
+    with pytest.raises(PlanConflict, match="ask again|Ask again"):
+        late.answer(question)
+    assert late.answer(late.prepare("b")).seq == 2
+
+
+@pytest.mark.parametrize("guarantee", sorted(PLANS))
+def test_a_question_prepared_before_the_first_answer_is_answered(guarantee: str) -> None:
+    session = Session(table(5_000), queries=5, **PLANS[guarantee])
+    first, second = session.prepare("b"), session.prepare("x > 0.5")
+    assert [session.answer(first).seq, session.answer(second).seq] == [1, 2]
+
+
 def test_who_is_beaten_to_it_with_another_plan_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Session(path, queries=20) as first, Session(path, queries=30) as second:
         begin_just_before(second, first, monkeypatch)

@@ -1,7 +1,7 @@
 """The dp guarantee: differential privacy of every answer, and the transfer theorem of Jung et al."""
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import ceil, log, sqrt
 
 import numpy as np
@@ -21,7 +21,7 @@ class NoisyTerms(Terms):
 
     epsilon: float
 
-    @property
+    @cached_property
     def charge_per_answer(self) -> int:
         """Every noisy mean costs as much as n^2 epsilon^2 coins."""
         return ceil(cost.private_cost(self.epsilon, n=self.rows))

@@ -14,6 +14,7 @@ under the guarantee's name and version, and read back from there; nobody certifi
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
+from functools import cached_property
 from math import isfinite
 from types import UnionType
 from typing import Any, ClassVar, Self, TypeVar, get_args, get_type_hints
@@ -89,12 +90,12 @@ class Terms:
     charge: int
     mechanism: str
 
-    @property
+    @cached_property
     def statements(self) -> int:
         """How many statements hold at once: intervals and single flips."""
         return self.queries + self.flips
 
-    @property
+    @cached_property
     def answers(self) -> int:
         """How many answers are planned for: intervals, or flips where there is nothing else."""
         return self.queries or self.flips
@@ -104,7 +105,7 @@ class Terms:
         left = min(self.answers, self.statements - intervals)
         return max(0, min(left, (self.charge - charge) // self.charge_per_answer))
 
-    @property
+    @cached_property
     def charge_per_answer(self) -> int:
         """What one ordinary answer, a share at the planned margin, takes of `charge`."""
         return max(1, self.rows_per_query)
@@ -172,6 +173,11 @@ class Guarantee(ABC):
     def begin(self, secret: int) -> Self:
         """Return the guarantee as a ledger begins with it; `secret` is a fresh random number of 48 bits."""
         return self
+
+    @property
+    def public_terms(self) -> Terms:
+        """The terms without secrets, which differ whenever a ledger begins."""
+        return self.begin(0).terms
 
     # -- what may be asked --------------------------------------------------------------------------------------
 

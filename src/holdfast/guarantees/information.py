@@ -149,7 +149,7 @@ class InformationTerms(Terms):
         """The extra mass of every outcome."""
         return 1 / self.rows
 
-    @property
+    @cached_property
     def charge_per_answer(self) -> int:
         """Noisy answers cost n^2 epsilon^2 coins each."""
         if self.epsilon is None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import ceil
 
 from holdfast.errors import PlanConflict
@@ -22,7 +22,7 @@ class PaperTerms(Terms):
     mass: float | None = None
     epsilon: float | None = None
 
-    @property
+    @cached_property
     def charge_per_answer(self) -> int:
         """Every noisy mean costs as much as n^2 epsilon^2 coins."""
         if self.epsilon is None:

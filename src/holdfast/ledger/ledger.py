@@ -173,7 +173,8 @@ class Ledger:
         is spent (BudgetMoved), nothing is written.
         """
         self._refuse_unbegun()
-        check.whole(0, rows_read=rows_read)
+        if type(rows_read) is not int or rows_read < 0:
+            check.whole(0, rows_read=rows_read)
         _check_types(question=question, answer=answer, key=key)
         _check_analyst_length(analyst)
         body = {

@@ -95,7 +95,7 @@ def _mean(
     if value.type is Type.BOOL:
         if bounds not in (None, (0.0, 1.0)):
             raise InvalidArgument(f"within must be left out for a yes-or-no query; got {bounds}.", name="within")
-        return Share(value, group)
+        return Share(value, group).complete()
     if not value.type.is_number:
         raise InvalidQuery(f"A mean needs numbers or yes-or-no values; '{value.text}' is {with_article(value.type)}.")
     if bounds is None:
@@ -104,7 +104,7 @@ def _mean(
             "values outside it are clipped.",
             name="within",
         )
-    return Mean(value, bounds, group)
+    return Mean(value, bounds, group).complete()
 
 
 def build_at_most(

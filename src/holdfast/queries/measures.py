@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import polars as pl
@@ -29,6 +29,11 @@ class Measure(Query):
 
     value: RowFunction
     where: RowFunction | None = None
+
+    def complete(self) -> Self:
+        """Work out everything that follows from value and group now: a text that is asked again finds it done."""
+        _ = self.statistic, self.bounds, self.text, self.identity, self.columns, self.direct
+        return self
 
     @abstractmethod
     def _facts(self) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def answer_from(entry: Entry, guarantee: Guarantee, *, cached: bool) -> AnyAnswe
         receipt=f"{entry.seq}:{entry.hash}",
         cached=cached,
     )
-    answer: AnyAnswer = kind.read(entry.answer, record)
+    answer: AnyAnswer = kind.answer.read(entry.answer, record)
     return answer
 
 

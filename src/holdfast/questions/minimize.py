@@ -18,7 +18,7 @@ from holdfast.optimize.losses import LinearLoss, Loss
 from holdfast.optimize.objective import LossAt, Objective
 from holdfast.optimize.own import OwnObjective
 from holdfast.questions import KINDS
-from holdfast.questions.options import About, Box, Choice, LossLike, Real, Whole
+from holdfast.questions.options import About, BoxForm, Choice, LossLike, Real, Whole
 from holdfast.questions.question import Context, Drawing, Question, Result, encode, kind_of
 from holdfast.schema import Schema
 
@@ -128,7 +128,7 @@ def minimize(
     radius: Annotated[float | None, About(Real(0.0, None, "3"), "Look in a ball of this radius around zero.")] = None,
     box: Annotated[
         tuple[float, float] | list[tuple[float, float]] | None,
-        About(Box(), "Look in a box: one pair for every coordinate, or a list with one for each."),
+        About(BoxForm(), "Look in a box: one pair for every coordinate, or a list with one for each."),
     ] = None,
     excess: Annotated[
         float | None,

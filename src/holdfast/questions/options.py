@@ -133,7 +133,7 @@ class Categories(Form):
 
 
 @dataclass(frozen=True)
-class Box(Form):
+class BoxForm(Form):
     """One pair for every coordinate, or a list with a pair for each."""
 
     example: str = "-1, 1"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache, lru_cache
 from inspect import signature
+from itertools import repeat
 from re import sub
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -22,7 +23,7 @@ from numpy.random import Generator
 from holdfast import check
 from holdfast.answer import AnyAnswer, Estimate, Record
 from holdfast.errors import InvalidArgument, InvalidQuery, PlanInfeasible
-from holdfast.guarantees.guarantee import MOST_DRAWS, Guarantee
+from holdfast.guarantees.guarantee import MOST_DRAWS, Guarantee, Terms
 from holdfast.guarantees.release import Release
 from holdfast.guarantees.statistic import GroupMean, Statistic
 from holdfast.ledger import Cost
@@ -70,7 +71,7 @@ class Drawing:
     def certify(self, query: Query, release: Release) -> list[Estimate]:
         """Return every released value with its interval, in the question's units."""
         intervals = query.statistic.certify(release, self.guarantee)
-        return [Estimate.within(query.bounds, v, i) for v, i in zip(release.values, intervals, strict=True)]
+        return list(map(Estimate.within, repeat(query.bounds), release.values, intervals))
 
     def estimates(self, query: Query, draws: int) -> list[Estimate]:
         """Draw once and certify."""
@@ -98,6 +99,7 @@ class Question:
     run: Callable[[Drawing], Result]
     margin: float | None = None  # in the question's units, where one number can say it
     excess_bound: float | None = None  # of a fit
+    terms: Terms | None = None  # those it was prepared under, if it was not asked at once
 
     def __post_init__(self) -> None:
         for text in (self.text, self.identity or ""):  # whatever the ledger could not write is refused here

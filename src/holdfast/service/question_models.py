@@ -18,7 +18,7 @@ from holdfast.optimize.features import Bounds
 from holdfast.optimize.losses import BUILT_IN
 from holdfast.questions import KINDS, kind_named
 from holdfast.questions.mean import MEAN
-from holdfast.questions.options import Box, Categories, Choice, Form, LossForm, Option, Real, Reals, Text, Whole
+from holdfast.questions.options import BoxForm, Categories, Choice, Form, LossForm, Option, Real, Reals, Text, Whole
 from holdfast.questions.question import Kind
 from holdfast.service.errors import invalid_request
 from holdfast.service.schemas import MAX_BATCH, AsInteger, Number, RequestModel
@@ -53,7 +53,7 @@ def json_type(form: Form) -> Any:
             return Annotated[list[Number], Field(min_length=form.count, max_length=form.count)]
         case Categories():
             return Annotated[list[CategoryValue], Sized]
-        case Box():
+        case BoxForm():
             return Pair | Annotated[list[Pair], Sized]
         case LossForm():
             return QueryText | _loss_model()

@@ -13,8 +13,7 @@ from holdfast.errors import InvalidArgument
 from holdfast.guarantees.plan import plan
 from holdfast.optimize.losses import LinearLoss
 from holdfast.questions import KINDS
-from holdfast.questions.options import Box as BoxForm
-from holdfast.questions.options import Categories, LossForm, Query, Real, Reals, Text, Whole, options_of, plain
+from holdfast.questions.options import BoxForm, Categories, LossForm, Query, Real, Reals, Text, Whole, options_of, plain
 from holdfast.questions.question import Context
 from holdfast.schema import Column, Schema, Type
 
