@@ -5,7 +5,9 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from inspect import signature
+from math import ceil, floor
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -159,14 +161,20 @@ def readme_demo(numbers: dict[str, Any]) -> str:
             "",
             f"- The plain mean of all rows claims {100 * naive['value']:.1f} % ± {100 * error:.1f}:"
             f" {discovery['error_bars']:.0f} error bars from the truth.",
-            f"- holdfast says {100 * ours['low']:.1f} to {100 * ours['high']:.1f} % to an analyst who searches the same"
+            f"- holdfast says {_percent(floor, ours['low'])} to {_percent(ceil, ours['high'])} % to an analyst who"
+            " searches the same"
             f" way but sees only its answers; of its {discovery['questions']:,} intervals, {discovery['misses']} missed"
             " the truth.",
             f"- A real effect, a hint that matches the coin in {100 * hint['population']:.0f} % of rows, gets an"
-            f" interval from {100 * hint['low']:.1f} to {100 * hint['high']:.1f} %.",
+            f" interval from {_percent(floor, hint['low'])} to {_percent(ceil, hint['high'])} %.",
             f"- Each answer read {hint['rows_read']:,} random rows, not {numbers['rows']:,}.",
         ]
     )
+
+
+def _percent(outwards: Callable[[float], int], share: float) -> str:
+    """Write an end of an interval in percent, never rounded inwards."""
+    return f"{outwards(1_000 * share) / 10:.1f}"
 
 
 def write_readme() -> None:

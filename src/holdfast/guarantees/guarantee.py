@@ -97,13 +97,12 @@ class Terms:
 
     @cached_property
     def answers(self) -> int:
-        """How many answers are planned for: intervals, or flips where there is nothing else."""
-        return self.queries or self.flips
+        """How many ordinary answers can be paid for in all: those planned for, and what flips left unasked allow."""
+        return self.answers_left(0, 0)
 
     def answers_left(self, charge: int, intervals: int) -> int:
         """Return how many ordinary answers can still be paid for when this much is spent."""
-        left = min(self.answers, self.statements - intervals)
-        return max(0, min(left, (self.charge - charge) // self.charge_per_answer))
+        return max(0, min(self.statements - intervals, (self.charge - charge) // self.charge_per_answer))
 
     @cached_property
     def charge_per_answer(self) -> int:

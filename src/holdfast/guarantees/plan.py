@@ -433,7 +433,7 @@ def _alternative(pair: tuple[str, str], terms: Terms | None, chosen: tuple[str, 
         note = "says nothing: wider than half the range"
     elif pair == chosen:
         note = "this plan"
-    return Alternative(*pair, terms.rows, terms.answers, terms.margin, terms.rows_per_query, note)
+    return Alternative(*pair, terms.rows, terms.queries or terms.flips, terms.margin, terms.rows_per_query, note)
 
 
 def _full_scan(terms: Terms) -> Alternative:

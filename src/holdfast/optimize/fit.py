@@ -75,10 +75,11 @@ class Fit:
             rows_per_coordinate = int(rows_per_coordinate)
         chosen = covered_mechanism(guarantee, mechanism)
         gradient = GRADIENTS[chosen].under(guarantee, objective, rows_per_coordinate)
+        if select is not None:
+            check.one_of("select", select, tuple(SELECTORS))
         choice, by = None, None
         if runs > 1:
             by = select or gradient.selector
-            check.one_of("select", by, tuple(SELECTORS))
             covered_mechanism(guarantee, SELECTORS[by].mechanism)
             choice = SELECTORS[by].under(guarantee, Contest(objective, domain), runs)
 
@@ -90,6 +91,7 @@ class Fit:
             return fewest_iterations(fit, excess)
         if iterations is not None:
             check.whole(iterations=iterations)
+            check.at_most("the most that help", MOST_ITERATIONS, iterations=iterations)
             iterations = int(iterations)
         return fit(iterations or gradient.usual_iterations(guarantee))
 
