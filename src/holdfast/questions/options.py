@@ -189,7 +189,7 @@ class Option:
     required: bool
 
 
-Query = Annotated[QueryLike, About(Text(), "An expression about one row: SQL text, a Polars expression or a function.")]
+Query = Annotated[QueryLike, About(Text(), "A condition or a number about one row, in SQL.")]
 Where = Annotated[QueryLike | None, About(Text("carrier = 'UA'"), "Only rows for which this is true count.")]
 _RANGE = About(Reals(2, "0, 100"), "The declared range of a number, low and high; values outside are clipped.")
 Within = Annotated[tuple[float, float] | None, _RANGE]
