@@ -189,6 +189,15 @@ def test_a_file_replaced_under_an_open_ledger_is_noticed(path):
             commit(ledger, "after")
 
 
+def test_what_the_system_refuses_is_said_as_the_ledgers_trouble(tmp_path):
+    with pytest.raises(LedgerUnavailable) as refused:
+        begun(tmp_path / ("x" * 300))
+    assert refused.value.fields
+    (tmp_path / "x.ledger-new").mkdir()  # stands where the new file is built
+    with pytest.raises(LedgerUnavailable, match="cannot be begun"):
+        begun(tmp_path / "x.ledger")
+
+
 def test_a_renamed_dataset_keeps_its_ledger_and_other_data_does_not_get_it(path):
     with open_ledger(path, dataset="renamed", fingerprint=FINGERPRINT) as ledger:
         assert ledger.spent.answers == COUNT

@@ -4,6 +4,7 @@ Interrupts, forks and the end of the process may come at any moment, while a thr
 directly: what was shown is in the ledger, nothing is written twice, nothing stays locked.
 """
 
+import contextlib
 import dis
 import fcntl
 import gc
@@ -342,8 +343,8 @@ def begin(path):
 ledger, shown, interrupts = begin(sys.argv[1]), [], 0
 signal.signal(signal.SIGALRM, signal.default_int_handler)
 for number in range(1_500):
-    signal.setitimer(signal.ITIMER_REAL, 0.0001 * (number % 17 + 1))
     try:
+        signal.setitimer(signal.ITIMER_REAL, 0.0001 * (number % 17 + 1))
         shown.append(ledger.commit(key=str(number), question={}, answer={}, cost=Cost(1, 1), rows_read=1)[0])
     except KeyboardInterrupt:
         interrupts += 1
@@ -440,11 +441,18 @@ def commit(ledger):
     ledger.commit(key=None, question={}, answer={}, cost=Cost(1, 1), rows_read=1)
 
 ledger = begin(sys.argv[1])
-lock = ledger._store._writes.lock
-lock.acquire()  # as a thread that writes just now
+held, done = threading.Event(), threading.Event()
+
+def write():  # a thread that writes just now
+    with ledger._store._writes.lock:
+        held.set()
+        done.wait()
+
+threading.Thread(target=write).start()
+held.wait()
 main = threading.main_thread().ident
 threading.Timer(0.3, signal.pthread_kill, (main, signal.SIGINT)).start()
-threading.Timer(0.6, lock.release).start()
+threading.Timer(0.6, done.set).start()
 try:
     child = os.fork()
 except KeyboardInterrupt:
@@ -476,9 +484,9 @@ def test_a_database_that_cannot_hold_every_text_is_refused(postgres_url):
         open_ledger(location, dataset="d", fingerprint="f")
 
 
-def run_script(script, path):
+def run_script(script, *arguments):
     """Run the script; return its exit code, or None if it had to be ended."""
-    command = [sys.executable, "-W", "ignore", "-c", script, str(path)]
+    command = [sys.executable, "-W", "ignore", "-c", script, *map(str, arguments)]
     try:
         return subprocess.run(command, env=environment(), capture_output=True, timeout=20).returncode
     except subprocess.TimeoutExpired:
@@ -604,20 +612,27 @@ def test_an_error_that_was_raised_is_gone_when_nobody_holds_it(tmp_path):
 
 
 def test_a_ledger_that_nobody_closed_leaves_no_file_and_no_thread(tmp_path):
-    gc.collect()
-    before = threads_and_files()
-    ledger = begin(tmp_path / "x.ledger")
+    path = tmp_path / "x.ledger"
+    before = set(os.listdir("/proc/self/task"))
+    ledger = begin(path)
     commit(ledger, 1)
-    assert threads_and_files() > before
+    assert open_files(path)
+    assert set(os.listdir("/proc/self/task")) - before
     del ledger
     deadline = time.monotonic() + 20
-    while threads_and_files() != before and time.monotonic() < deadline:
+    while (open_files(path) or set(os.listdir("/proc/self/task")) - before) and time.monotonic() < deadline:
         gc.collect()
-    assert threads_and_files() == before
+    assert open_files(path) == []
+    assert set(os.listdir("/proc/self/task")) - before == set()
 
 
-def threads_and_files():
-    return tuple(len(os.listdir(f"/proc/self/{kind}")) for kind in ("task", "fd"))
+def open_files(path):
+    """Return the files this process has open whose names begin with this path."""
+    names = []
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # the one that lists them
+            names.append(os.readlink(f"/proc/self/fd/{number}"))
+    return [name for name in names if name.startswith(str(path))]
 
 
 def test_what_the_database_said_is_the_cause_of_the_error(tmp_path, monkeypatch):
@@ -679,3 +694,91 @@ assert len(refused) == 1
 
 def test_asking_from_the_committers_own_thread_is_refused(tmp_path):
     assert run_script(NESTED, tmp_path / "x.ledger") == 0
+
+
+STORM_DURING_FORK = """
+import os, signal, sys, threading
+from holdfast.ledger.database import Database
+from ledger_writer import begun, commit
+
+ledger = begun(sys.argv[1])
+commit(ledger)
+
+def interrupted(step):  # Ctrl-C held down
+    left = [5]
+
+    def run(self):
+        left[0] -= 1
+        if left[0] >= 0:
+            raise KeyboardInterrupt
+        step(self)
+
+    return run
+
+for name in ("before_fork", "after_fork_in_parent", "after_fork_in_child"):
+    setattr(Database, name, interrupted(getattr(Database, name)))
+child = os.fork()
+signal.alarm(5)  # ends who hangs
+thread = threading.Thread(target=commit, args=(ledger,))  # the locks are free for other threads, too
+thread.start()
+thread.join()
+if child == 0:
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert ledger.verify().seq == 3
+"""
+
+
+def test_a_fork_interrupted_again_and_again_leaves_no_lock_held(tmp_path):
+    assert run_script(STORM_DURING_FORK, tmp_path / "x.ledger") == 0
+
+
+SIGNALED = """
+import signal, sys
+from holdfast.errors import LedgerUnavailable
+from ledger_writer import begun, commit
+
+ledger = begun(sys.argv[1] if sys.argv[2] == "file" else None)
+refused = []
+
+def handler(*_):
+    try:
+        commit(ledger)
+    except LedgerUnavailable as error:
+        refused.append(error)
+    if sys.argv[3] == "close":
+        ledger.close()
+        sys.exit(7)
+
+for _ in range(3):
+    commit(ledger)  # known to be the only writer
+signal.signal(signal.SIGTERM, handler)
+signal.alarm(10)
+try:
+    ledger._store.write(lambda _: signal.raise_signal(signal.SIGTERM))
+finally:
+    assert len(refused) == 1
+"""
+
+
+@pytest.mark.parametrize("place", ["file", "memory"])
+@pytest.mark.parametrize(("then", "code"), [("go on", 0), ("close", 7)])
+def test_a_signal_handler_that_asks_and_closes_in_mid_write(tmp_path, place, then, code):
+    assert run_script(SIGNALED, tmp_path / "x.ledger", place, then) == code
+    if place == "file":
+        with begun(tmp_path / "x.ledger") as ledger:
+            assert ledger.verify().seq == 3
+
+
+def test_an_interrupt_while_connecting_leaves_no_file_open(tmp_path, monkeypatch):
+    path = tmp_path / "x.ledger"
+    begin(path).close()
+
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("holdfast.ledger.sqlite._inode", interrupted)
+    with pytest.raises(KeyboardInterrupt) as kept:  # with its traceback, as an interactive session keeps it
+        open_ledger(path, dataset="d", fingerprint="f")
+    assert kept
+    assert open_files(path) == []  # else a forked child would inherit their locks

@@ -19,7 +19,7 @@ from weakref import ReferenceType, finalize, ref
 
 from holdfast.errors import HoldfastError, LedgerDamaged, LedgerUnavailable
 from holdfast.ledger.group_commit import GroupCommitter, PendingWrite, duplicate
-from holdfast.ledger.store import MAX_DATASET_NAME, Row, Tip, Transaction, closed_error
+from holdfast.ledger.store import MAX_DATASET_NAME, Row, Tip, Transaction, closed_error, nested_error
 
 ENTRIES, LEDGERS = "holdfast_entries", "holdfast_ledgers"
 
@@ -194,20 +194,21 @@ class Database(ABC):
         self._submit(PendingWrite(decide))
 
     def close(self) -> None:
-        """Close both connections. While the interpreter shuts down they end with it: locks may never be released."""
+        """Close both connections. While the interpreter shuts down they end with it: locks may never be released.
+
+        Called by a destructor or a signal handler in mid-write, it leaves them to the write, which needs them to commit
+        or to roll back; they are closed when the store is collected.
+        """
         self._closed = True
-        if not sys.is_finalizing():
+        if not sys.is_finalizing() and self._writer != threading.get_ident():
             with self._writes.lock, self._reads.lock:
                 self._close_all()
 
     # -- writing --------------------------------------------------------------------------------------------------
 
     def _submit(self, pending: PendingWrite) -> None:
-        if self._writer == threading.get_ident():  # a destructor, run by the garbage collector in mid-write
-            raise LedgerUnavailable(
-                f"Ledger {self.location} cannot be written by a destructor that runs during a write.",
-                location=self.location,
-            )
+        if self._writer == threading.get_ident():  # a destructor or a signal handler, in mid-write
+            raise nested_error(self.location)
         self._committer.submit(pending, self._write_batch)
 
     def _write_batch(self) -> None:
@@ -336,9 +337,9 @@ class Database(ABC):
         return rows
 
     def _open(self, slot: ConnectionSlot) -> Connection:
+        if self._closed:
+            raise closed_error(self.location)
         if slot.connection is None:
-            if self._closed:
-                raise closed_error(self.location)
             slot.connection = self.connect(to_write=slot is self._writes)
         return slot.connection
 
@@ -411,12 +412,9 @@ def _living() -> list[Database]:
 
 
 def _before_fork() -> None:
-    while True:
-        with suppress(KeyboardInterrupt):  # the fork would happen all the same, with connections open
-            _fork_lock.acquire()
-            for database in _living():
-                database.before_fork()
-            return
+    _fork_lock.acquire()
+    for database in _living():
+        database.before_fork()
 
 
 def _after_fork_in_parent() -> None:
@@ -432,8 +430,27 @@ def _after_fork_in_child() -> None:
         database.after_fork_in_child()
 
 
+def _until_done(step: Callable[[], None]) -> Callable[[], None]:
+    """Repeat a step that was interrupted: what a hook raises is printed, and the fork happens all the same."""
+
+    def hook() -> None:
+        while True:
+            try:  # a second interrupt, on the way back to the start of the inner loop
+                while True:
+                    try:
+                        return step()
+                    except KeyboardInterrupt:
+                        pass
+            except KeyboardInterrupt:
+                pass
+
+    return hook
+
+
 if hasattr(os, "register_at_fork"):  # not where there is no fork
-    for _ in range(2):  # Python prints an interrupt inside a hook and skips the rest of it: the second makes up for it
+    for _ in range(4):  # an interrupt that waits when a hook is called ends that hook: the next one makes up for it
         os.register_at_fork(
-            before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
+            before=_until_done(_before_fork),
+            after_in_parent=_until_done(_after_fork_in_parent),
+            after_in_child=_until_done(_after_fork_in_child),
         )

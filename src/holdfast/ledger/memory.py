@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 
 from holdfast.errors import LedgerUnavailable
-from holdfast.ledger.store import Row, Tip, Transaction
+from holdfast.ledger.store import Row, Tip, Transaction, nested_error
 
 
 class MemoryStore:
@@ -18,7 +18,8 @@ class MemoryStore:
         self._rows: list[Row] = []
         self._by_key: dict[str, Row] = {}
         self._indexed = 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._writer: int | None = None  # the thread that decides
         self._process = os.getpid()
 
     def tip(self) -> Tip | None:
@@ -45,18 +46,27 @@ class MemoryStore:
 
     def begin(self, genesis: Row) -> bool:
         """Begin with this row, unless another thread has."""
-        self._refuse_forked()
-        with self._lock:
-            if self._rows:
-                return False
-            self._rows.append(genesis)
-            return True
+        began: list[bool] = []
+
+        def decide(_: Transaction) -> None:
+            began.append(not self._rows)
+            if not self._rows:
+                self._rows.append(genesis)
+
+        self.write(decide)
+        return began[-1]
 
     def write(self, decide: Callable[[Transaction], None]) -> None:
         """Decide and append under the lock."""
         self._refuse_forked()
+        if self._writer == threading.get_ident():  # a destructor or a signal handler, in mid-write
+            raise nested_error(self.location)
         with self._lock:
-            decide(self)
+            self._writer = threading.get_ident()
+            try:
+                decide(self)
+            finally:
+                self._writer = None
 
     def close(self) -> None:
         """Do nothing: there are no files and connections."""

@@ -108,8 +108,8 @@ class SqliteStore(Database):
             super().write(decide)
 
     def _write_directly(self, decide: Callable[[Transaction], None]) -> bool:
-        """Write in this thread; False, and nothing done, if the file is not open yet or busy."""
-        if sys.platform == "win32":
+        """Write in this thread; False, and nothing done, if the file is not open (yet) or busy."""
+        if sys.platform == "win32" or self._closed:
             return False
         with self._writes.lock:
             self._writer = threading.get_ident()
@@ -159,11 +159,11 @@ class SqliteStore(Database):
         """Open the file, which must exist."""
         if self._forked_while_open:  # SQLite would take no file locks for another connection in this process
             raise self._unavailable("this process was forked while the file was open. Start the process again")
+        if self._inode is None:  # before: an interrupt's traceback must not hold a connection that nobody can close
+            self._inode = _inode(self._name)
         connection = self._connect(self._path)
         if to_write and connection.execute("PRAGMA journal_mode").fetchone() == ("wal",):
             connection.execute("PRAGMA busy_timeout=0")  # BEGIN alone can be busy: `execute_begin` waits for it
-        if self._inode is None:
-            self._inode = _inode(self._name)
         return connection
 
     def in_transaction(self, connection: sqlite3.Connection) -> bool:
@@ -220,8 +220,12 @@ class SqliteStore(Database):
     def present(self) -> bool:
         """Whether the file is there; then it has been looked at."""
         if not self._inspected:
-            has_log = self._sibling("-wal").exists()  # looked at first: somebody may begin the ledger just now
-            if not self._path.exists():
+            try:
+                has_log = self._sibling("-wal").exists()  # looked at first: somebody may begin the ledger just now
+                has_file = self._path.exists()
+            except OSError as error:
+                raise self._unavailable(f"it is out of reach ({error.strerror})") from error
+            if not has_file:
                 if has_log:
                     raise self._damaged(f"the file is gone, but its log {self._path.name}-wal is there. Restore it.")
                 if not self._path.parent.is_dir():
@@ -267,9 +271,9 @@ class SqliteStore(Database):
 
     def _build(self, genesis: Row) -> None:
         new = self._sibling("-new")
-        for leftover in ("", "-wal", "-shm"):  # of a process that died right here
-            new.with_name(new.name + leftover).unlink(missing_ok=True)
         try:
+            for leftover in ("", "-wal", "-shm"):  # of a process that died right here
+                new.with_name(new.name + leftover).unlink(missing_ok=True)
             connection = self._connect(new, "rwc")
             try:
                 connection.execute(self.begin_statement)
@@ -279,11 +283,13 @@ class SqliteStore(Database):
                 connection.execute("COMMIT")
             finally:
                 connection.close()
+            _sync(new)
+            new.rename(self._path)
+            _sync(self._path.parent)
         except self.driver_errors as error:
             raise self.translate(error) from error
-        _sync(new)
-        new.rename(self._path)
-        _sync(self._path.parent)
+        except OSError as error:
+            raise self._unavailable(f"it cannot be begun ({error.strerror})") from error
 
     def _sibling(self, suffix: str) -> Path:
         return self._path.with_name(self._path.name + suffix)

@@ -99,3 +99,11 @@ class Store(Protocol):
 def closed_error(location: str) -> LedgerUnavailable:
     """Word the refusal of a store that was closed."""
     return LedgerUnavailable(f"Ledger {location} is closed; open a new session or ledger.", location=location)
+
+
+def nested_error(location: str) -> LedgerUnavailable:
+    """Word the refusal of a write inside a write of the same thread, which would wait for itself."""
+    return LedgerUnavailable(
+        f"Ledger {location} cannot be written by a destructor or signal handler that runs during a write.",
+        location=location,
+    )
