@@ -300,7 +300,10 @@ class Session:
         return history_frame(self._ledger.entries(), self._context.guarantee)
 
     def for_analyst(self, analyst: str | None) -> "Session":
-        """Return this session as another analyst sees it: same data, same ledger, their name on the answers."""
+        """Return this session as another analyst sees it: same data and ledger, their name on the answers.
+
+        Closing either closes the ledger for both.
+        """
         check_analyst(analyst)
         other = copy(self)
         other._analyst = analyst
