@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.options import Json
+from holdfast.cli.options import Json, Processes, Worlds
 from holdfast.cli.output import progress_bar, say, show_json, table
 
 ALL = "all"
@@ -27,16 +27,14 @@ def command(
     ] = "weighted",
     rows: Annotated[int, typer.Option("--rows", min=20, help="Rows in each world.")] = 5_000,
     queries: Annotated[int, typer.Option("--queries", min=3, help="Questions the analyst asks in each world.")] = 501,
-    worlds: Annotated[int, typer.Option("--worlds", min=1, help="Independent worlds.")] = 20,
+    worlds: Worlds = 20,
     confidence: Annotated[
         float, typer.Option("--confidence", help="Probability with which promises must hold.")
     ] = 0.95,
     seed: Annotated[
         int | None, typer.Option("--seed", min=0, help="Repeat a run; left out: a random seed, which is shown.")
     ] = None,
-    processes: Annotated[
-        int | None, typer.Option("--processes", min=1, help="Worlds to run at once; left out: as many as save time.")
-    ] = None,
+    processes: Processes = None,
     picture: Annotated[Path | None, typer.Option("--picture", help="Write a PNG (needs matplotlib).")] = None,
     json: Json = False,
 ) -> None:
