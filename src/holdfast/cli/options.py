@@ -1,6 +1,7 @@
 """What commands share: their options, how help shows them, opening data, and messages in flags."""
 
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
@@ -10,40 +11,33 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from holdfast.cli.output import noting_warnings
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
     from holdfast.session import Session
 
 
-def plan_option(flag: str, help: str) -> Any:
+def plan_option(help: str) -> Any:
     """Describe an option of the plan, which help lists in a section of its own."""
-    return typer.Option(flag, help=help, rich_help_panel="Options of the plan")
+    return typer.Option(help=help, rich_help_panel="Options of the plan")
 
 
+# The flag of an option is the name of the parameter, unless it is declared here.
 Data = Annotated[str, typer.Argument(metavar="DATA", help="A Parquet, CSV or Arrow file, or a holdfast folder.")]
 Json = Annotated[bool, typer.Option("--json", help="Write one JSON document to standard output.")]
-LedgerOption = Annotated[
-    str | None,
-    typer.Option("--ledger", metavar="PATH|URL", help="Where the ledger is; if left out, beside the data."),
+Ledger = Annotated[
+    str | None, typer.Option(metavar="PATH|URL", help="Where the ledger is; if left out, beside the data.")
 ]
-Queries = Annotated[int | None, plan_option("--queries", "How many questions to plan for.")]
-FlipsPlanned = Annotated[int | None, plan_option("--flips", "How many single flips to plan for.")]
+Queries = Annotated[int | None, plan_option("How many questions to plan for.")]
+Flips = Annotated[int | None, plan_option("How many single flips to plan for.")]
 _MARGIN = "the margin (±) that every answer should have, for answers between 0 and 1."
-Margin = Annotated[float | None, plan_option("--margin", _MARGIN.capitalize())]
-PlanMargin = Annotated[float | None, plan_option("--plan-margin", f"Instead of --queries: {_MARGIN}")]
-Confidence = Annotated[
-    float | None, plan_option("--confidence", "The probability that all answers hold at once; if left out, 0.95.")
-]
-Guarantee = Annotated[str, plan_option("--guarantee", "best, or one of {guarantees}.")]
-_MECHANISM = "best, or one of {mechanisms}."
-Mechanism = Annotated[str, plan_option("--mechanism", _MECHANISM)]
-PlanMechanism = Annotated[str, plan_option("--plan-mechanism", _MECHANISM)]
-Worlds = Annotated[int, typer.Option("--worlds", min=1, help="Independent worlds.")]
-Processes = Annotated[
-    int | None, typer.Option("--processes", min=1, help="Worlds to run at once; left out: as many as save time.")
-]
+Margin = Annotated[float | None, plan_option(_MARGIN.capitalize())]
+PlanMargin = Annotated[float | None, plan_option(f"Instead of --queries: {_MARGIN}")]
+Confidence = Annotated[float | None, plan_option("The probability that all answers hold at once; if left out, 0.95.")]
+Guarantee = Annotated[str, plan_option("best, or one of {guarantees}.")]
+Mechanism = Annotated[str, plan_option("best, or one of {mechanisms}.")]
+Worlds = Annotated[int, typer.Option(min=1, help="Independent worlds.")]
+Processes = Annotated[int | None, typer.Option(min=1, help="Worlds to run at once; left out: as many as save time.")]
 
 
 def planned(queries: int | None, flips: int | None) -> int | dict[str, int] | None:
@@ -54,15 +48,15 @@ def planned(queries: int | None, flips: int | None) -> int | dict[str, int] | No
 def session_plan(
     *,
     queries: Queries = None,
-    flips: FlipsPlanned = None,
+    flips: Flips = None,
     plan_margin: PlanMargin = None,
     confidence: Confidence = None,
     guarantee: Guarantee = "best",
-    plan_mechanism: PlanMechanism = "best",
+    plan_mechanism: Mechanism = "best",
 ) -> dict[str, Any]:
-    """Return the plan as a session takes it; a question may have a margin and a mechanism of its own."""
-    names = {"confidence": confidence, "guarantee": guarantee, "mechanism": plan_mechanism}
-    return {"queries": planned(queries, flips), "margin": plan_margin} | names
+    """Return the plan as a session takes it."""
+    chosen = {"confidence": confidence, "guarantee": guarantee, "mechanism": plan_mechanism}
+    return {"queries": planned(queries, flips), "margin": plan_margin} | chosen
 
 
 def spread(command: Callable[..., None], **groups: Sequence[Parameter]) -> Callable[..., None]:
@@ -122,6 +116,19 @@ def open_session(data: str, plan: Mapping[str, Any], *, ledger: str | None, anal
 
     with in_flags(PLAN_FLAGS):
         return Session(data, **session_plan(**plan), ledger=ledger, analyst=analyst)
+
+
+@contextmanager
+def noting_warnings() -> Iterator[list[str]]:
+    """Collect this package's own warnings, worded for the command line; others stay unseen."""
+    sentences: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            yield sentences
+        finally:
+            ours = (str(each.message) for each in caught if each.category.__module__.startswith("holdfast"))
+            sentences.extend(spell(text, {}) for text in dict.fromkeys(ours))
 
 
 @contextmanager

@@ -7,19 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.options import (
-    PLAN_FLAGS,
-    Command,
-    Data,
-    Json,
-    LedgerOption,
-    in_flags,
-    open_session,
-    spell,
-    spread,
-    with_plan,
-)
-from holdfast.cli.output import SHORT_BAR, bar, note, noting_warnings, say, show_json, table, written
+from holdfast.cli.options import Command, Data, Json, Ledger, in_flags, noting_warnings, open_session, spread, with_plan
+from holdfast.cli.output import SHORT_BAR, bar, note, say, show_json, table, written
 
 if TYPE_CHECKING:
     from holdfast.answer import AnyAnswer
@@ -40,11 +29,11 @@ def command(
         ),
     ],
     *,
-    kind: Annotated[str, typer.Option("--kind", help="The kind of question.", rich_help_panel=QUESTION)] = "mean",
+    kind: Annotated[str, typer.Option(help="The kind of question.", rich_help_panel=QUESTION)] = "mean",
     texts: Mapping[str, str | None],
     plan: Mapping[str, Any],
-    ledger: LedgerOption = None,
-    analyst: Annotated[str | None, typer.Option("--analyst", help="Your name, to be kept in the ledger.")] = None,
+    ledger: Ledger = None,
+    analyst: Annotated[str | None, typer.Option(help="Your name, to be kept in the ledger.")] = None,
     price: Annotated[bool, typer.Option("--price", help="Show what the answer would cost; spend nothing.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Answer from made-up rows; spend nothing.")] = False,
     json: Json = False,
@@ -75,13 +64,12 @@ def command(
     flags = _flags(asked)
     with in_flags(flags):
         subject, options = _read(asked, question, texts)
-    with noting_warnings() as warned:
+    with noting_warnings() as notes:
         session = open_session(data, plan, ledger=ledger, analyst=analyst)
         with session, in_flags(flags):
             act: Callable[..., Any] = session.price if price else session.dry_run if dry_run else session.ask
             result = act(subject, asked.name, **options)
             budget, begun, location = session.budget, session.ledger.begun, session.ledger.location
-    notes = [spell(sentence, PLAN_FLAGS) for sentence in warned]
     if json:
         document = {"price" if price else "answer": result.to_dict()}
         show_json(**document, budget=budget.to_dict(), ledger=location, ledger_begun=begun, notes=notes)

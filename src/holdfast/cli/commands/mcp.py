@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.options import LedgerOption, open_session, with_plan
-from holdfast.cli.output import note, noting_warnings
+from holdfast.cli.options import Ledger, noting_warnings, open_session, with_plan
+from holdfast.cli.output import note
 from holdfast.errors import InvalidArgument, MissingExtra
 
 
@@ -17,17 +17,17 @@ def command(
     data: Annotated[
         list[str] | None, typer.Argument(metavar="DATA", help="Files or folders to ask; or use --url.")
     ] = None,
-    url: Annotated[str | None, typer.Option("--url", help="Ask a holdfast server instead of files.")] = None,
+    url: Annotated[str | None, typer.Option(help="Ask a holdfast server instead of files.")] = None,
     token_file: Annotated[
-        str | None, typer.Option("--token-file", help="The token for --url; with --http, the token agents must send.")
+        str | None, typer.Option(help="The token for --url; with --http, the token agents must send.")
     ] = None,
     *,
     plan: Mapping[str, Any],
-    ledger: LedgerOption = None,
-    analyst: Annotated[str, typer.Option("--analyst", help="The name on the answers in the ledger.")] = "agent",
+    ledger: Ledger = None,
+    analyst: Annotated[str, typer.Option(help="The name on the answers in the ledger.")] = "agent",
     http: Annotated[bool, typer.Option("--http", help="Streamable HTTP at /mcp instead of standard input.")] = False,
-    host: Annotated[str, typer.Option("--host", help="The address to listen on, with --http.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", help="The port, with --http.")] = 8766,
+    host: Annotated[str, typer.Option(help="The address to listen on, with --http.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port, with --http.")] = 8766,
 ) -> None:
     """Offer tools to agents over the Model Context Protocol: ask, price, budget, schema and plan.
 
@@ -46,9 +46,8 @@ def command(
     try:
         from holdfast.service.mcp import http_app, serve_stdio
     except ModuleNotFoundError as error:
-        raise MissingExtra(
-            f"Tools for agents need {error.name}. Install them with: pip install 'holdfast[mcp]'.", extra="mcp"
-        ) from error
+        message = f"Tools for agents need {error.name}. Install them with: pip install 'holdfast[mcp]'."
+        raise MissingExtra(message, extra="mcp") from error
     sessions: dict[str, Any]
     if url is not None:
         from holdfast.service.client import connect, list_datasets

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from holdfast.cli.options import (
     Confidence,
-    FlipsPlanned,
+    Flips,
     Guarantee,
     Json,
     Margin,
@@ -20,14 +20,12 @@ NO_ARGS_IS_HELP = True
 
 
 def command(
-    rows: Annotated[int | None, plan_option("--rows", "How many rows the table has.")] = None,
+    rows: Annotated[int | None, plan_option("How many rows the table has.")] = None,
     queries: Queries = None,
-    flips: FlipsPlanned = None,
+    flips: Flips = None,
     margin: Margin = None,
     confidence: Confidence = None,
-    rows_per_query: Annotated[
-        int | None, plan_option("--rows-per-query", "Rows each answer reads; if left out, the best number.")
-    ] = None,
+    rows_per_query: Annotated[int | None, plan_option("Rows each answer reads; if left out, the best number.")] = None,
     guarantee: Guarantee = "best",
     mechanism: Mechanism = "best",
     json: Json = False,
@@ -57,6 +55,5 @@ def command(
         others = [asdict(alternative) for alternative in made.alternatives]
         show_json(plan=made.to_dict(), vacuous=made.vacuous, sentence=made.sentence, alternatives=others)
         return
-    say(made.sentence)
-    say()
+    say(f"{made.sentence}\n")
     table(HEADINGS, [alternative_cells(each) for each in made.alternatives], right=range(2, len(HEADINGS) - 1))

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.options import Confidence, Guarantee, Json, LedgerOption, Margin, Processes, Queries, Worlds, looking
+from holdfast.cli.options import Confidence, Guarantee, Json, Ledger, Margin, Processes, Queries, Worlds, looking
 from holdfast.cli.output import note, progress_bar, say, show_json
 from holdfast.errors import InvalidArgument
 
@@ -16,17 +16,17 @@ def command(
     data: Annotated[
         str | None, typer.Argument(metavar="[DATA]", help="Test the plan of this dataset; no row is read.")
     ] = None,
-    ledger: LedgerOption = None,
-    rows: Annotated[int | None, typer.Option("--rows", help="Or test a plan for this many rows.")] = None,
+    ledger: Ledger = None,
+    rows: Annotated[int | None, typer.Option(help="Or test a plan for this many rows.")] = None,
     queries: Queries = None,
     margin: Margin = None,
     confidence: Confidence = None,
     guarantee: Guarantee = "best",
     worlds: Worlds = 60,
     questions: Annotated[
-        int | None, typer.Option("--questions", min=3, help="Questions in each world; left out: as many as planned.")
+        int | None, typer.Option(min=3, help="Questions in each world; left out: as many as planned.")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
     processes: Processes = None,
     json: Json = False,
 ) -> None:
@@ -52,8 +52,7 @@ def command(
     else:
         planned = plan(rows=rows, queries=queries, margin=margin, confidence=confidence, guarantee=guarantee)
     if not json:
-        say(planned.sentence)
-        say()
+        say(f"{planned.sentence}\n")
     with progress_bar("   worlds", worlds, quiet=json) as show:
         found = selftest(
             planned,
