@@ -83,8 +83,8 @@ class Command(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run it."""
-        options = [param for param in self.params if param.param_type_name == "option"]
-        with in_flags({str(param.name): param.opts[0] for param in options}):
+        flags = {str(param.name): param.opts[0] for param in self.params if param.param_type_name == "option"}
+        with in_flags(flags):
             return super().invoke(ctx)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -110,7 +110,7 @@ def _with_registered(text: str) -> str:
     return text.format(guarantees=", ".join(GUARANTEES.names()), mechanisms=", ".join(mechanisms))
 
 
-def open_session(data: str, plan: Mapping[str, Any], *, ledger: str | None, analyst: str | None) -> "Session":
+def open_session(data: str, plan: Mapping[str, Any], *, ledger: str | None, analyst: str | None = None) -> "Session":
     """Open data under the plan whose options a command received."""
     from holdfast.session import Session
 
@@ -134,10 +134,8 @@ def noting_warnings() -> Iterator[list[str]]:
 @contextmanager
 def looking(data: str, ledger: str | None) -> Iterator["Session"]:
     """Open data for a command that asks nothing, without the warnings meant for somebody who is about to."""
-    from holdfast.session import Session
-
     with noting_warnings():
-        session = Session(data, ledger=ledger)
+        session = open_session(data, {}, ledger=ledger)
     with session:
         yield session
 
@@ -186,10 +184,10 @@ def spell(message: str, flags: Mapping[str, str]) -> str:
     if not flags:
         return message
     name = rf"(?<![-\w'])(?:{'|'.join(map(re.escape, flags))})(?![-\w'])"
-    subject, advice = rf"^{name}(?=(?:\[\d+\])? (?:must|is|are)\b)", r"\b(?:Give|[Ll]eave|needs either)\b[^.:]*"
-    unmistakable = r"(?<![-\w'])\w+_\w+(?![-\w'])"
+    subject = rf"^{name}(?=(?:\[\d+\])? (?:must|is|are)\b)"
+    advice = r"\b(?:(?:Give|[Ll]eave|needs either)\b[^.:]*|Use \w+)"
 
     def in_clause(clause: re.Match[str]) -> str:
         return re.sub(name, lambda found: flags[found[0]], clause[0])
 
-    return re.sub(f"{subject}|{advice}|{unmistakable}", in_clause, message)
+    return re.sub(f"{subject}|{advice}", in_clause, message)
