@@ -15,7 +15,7 @@ from typing import Any, cast
 import typer
 from typer.core import TyperGroup
 
-from holdfast.cli.options import Command, spell
+from holdfast.cli.options import Command
 from holdfast.cli.output import note, say, write_on_any_terminal
 from holdfast.errors import HoldfastError, InvalidArgument, error_json
 
@@ -102,7 +102,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         code = app(words, prog_name="holdfast", standalone_mode=False)
     except HoldfastError as error:
-        error.message = spell(error.message, {})
         code = _refuse(words, error.to_dict(), error.exit_code)
     except _USAGE as error:
         shape = error_json(_usage(error), kind="usage", status=InvalidArgument.status, details={})

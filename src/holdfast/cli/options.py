@@ -1,77 +1,91 @@
-"""What commands share: their options, how help shows them, opening data only to look, and messages in flags."""
+"""What commands share: their options, how help shows them, opening data, and messages in flags."""
 
 import re
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from holdfast.cli.output import noting_warnings
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
     from holdfast.session import Session
 
-PLAN = "Options of the plan"
 
+def plan_option(help: str) -> Any:
+    """Describe an option of the plan, which help lists in a section of its own."""
+    return typer.Option(help=help, rich_help_panel="Options of the plan")
+
+
+# The flag of an option is the name of the parameter, unless it is declared here.
 Data = Annotated[str, typer.Argument(metavar="DATA", help="A Parquet, CSV or Arrow file, or a holdfast folder.")]
 Json = Annotated[bool, typer.Option("--json", help="Write one JSON document to standard output.")]
-LedgerOption = Annotated[
-    str | None,
-    typer.Option("--ledger", metavar="PATH|URL", help="Where the ledger is; if left out, beside the data."),
+Ledger = Annotated[
+    str | None, typer.Option(metavar="PATH|URL", help="Where the ledger is; if left out, beside the data.")
 ]
-Queries = Annotated[int | None, typer.Option("--queries", help="How many questions to plan for.", rich_help_panel=PLAN)]
-FlipsPlanned = Annotated[
-    int | None, typer.Option("--flips", help="How many single flips to plan for.", rich_help_panel=PLAN)
-]
-PlanMargin = Annotated[
-    float | None,
-    typer.Option(
-        "--plan-margin",
-        help="Instead of --queries: the margin (±) every answer shall have, for answers between 0 and 1.",
-        rich_help_panel=PLAN,
-    ),
-]
-Confidence = Annotated[
-    float | None,
-    typer.Option(
-        "--confidence",
-        help="The probability that all answers hold at once; if left out, 0.95.",
-        rich_help_panel=PLAN,
-    ),
-]
-Guarantee = Annotated[
-    str, typer.Option("--guarantee", help="best, or one of {guarantees}.", show_default=True, rich_help_panel=PLAN)
-]
-PlanMechanism = Annotated[
-    str,
-    typer.Option("--plan-mechanism", help="best, or one of {mechanisms}.", show_default=True, rich_help_panel=PLAN),
-]
-
-
-def flags_of(*names: str) -> dict[str, str]:
-    """Return the flag of each option that has its own name here."""
-    return {name: "--" + name.replace("_", "-") for name in names}
-
-
-# What a session calls the options of its plan; a question may have a margin and a mechanism of its own.
-PLAN_FLAGS = flags_of("queries", "flips", "confidence", "guarantee") | {
-    "margin": "--plan-margin",
-    "mechanism": "--plan-mechanism",
-}
+Queries = Annotated[int | None, plan_option("How many questions to plan for.")]
+Flips = Annotated[int | None, plan_option("How many single flips to plan for.")]
+_MARGIN = "the margin (±) that every answer should have, for answers between 0 and 1."
+Margin = Annotated[float | None, plan_option(_MARGIN.capitalize())]
+PlanMargin = Annotated[float | None, plan_option(f"Instead of --queries: {_MARGIN}")]
+Confidence = Annotated[float | None, plan_option("The probability that all answers hold at once; if left out, 0.95.")]
+Guarantee = Annotated[str, plan_option("best, or one of {guarantees}.")]
+Mechanism = Annotated[str, plan_option("best, or one of {mechanisms}.")]
+Worlds = Annotated[int, typer.Option(min=1, help="Independent worlds.")]
+Processes = Annotated[int | None, typer.Option(min=1, help="Worlds to run at once; left out: as many as save time.")]
 
 
 def planned(queries: int | None, flips: int | None) -> int | dict[str, int] | None:
     """Return `queries` as the planner takes it."""
-    if flips is None:
-        return queries
-    return {"mean": queries or 0, "flip": flips}
+    return queries if flips is None else {"mean": queries or 0, "flip": flips}
+
+
+def session_plan(
+    *,
+    queries: Queries = None,
+    flips: Flips = None,
+    plan_margin: PlanMargin = None,
+    confidence: Confidence = None,
+    guarantee: Guarantee = "best",
+    plan_mechanism: Mechanism = "best",
+) -> dict[str, Any]:
+    """Return the plan as a session takes it."""
+    chosen = {"confidence": confidence, "guarantee": guarantee, "mechanism": plan_mechanism}
+    return {"queries": planned(queries, flips), "margin": plan_margin} | chosen
+
+
+def spread(command: Callable[..., None], **groups: Sequence[Parameter]) -> Callable[..., None]:
+    """Return the command with a group of options in place of a parameter, which receives their values by name."""
+    options = [each for name, own in signature(command).parameters.items() for each in groups.get(name, [own])]
+
+    @wraps(command)
+    def with_options(**values: Any) -> None:
+        gathered = {name: {each.name: values.pop(each.name) for each in group} for name, group in groups.items()}
+        command(**values, **gathered)
+
+    keywords = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in options]
+    with_options.__signature__ = Signature(keywords)  # type: ignore[attr-defined]
+    return with_options
+
+
+def with_plan(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of `session_plan` in place of its parameter `plan`."""
+    return spread(command, plan=list(signature(session_plan).parameters.values()))
 
 
 class Command(TyperCommand):
-    """A command whose help has a section for each group of options and names what is registered."""
+    """A command whose help has a section for each group of options, and whose errors name its options as flags."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run it."""
+        flags = {str(param.name): param.opts[0] for param in self.params if param.param_type_name == "option"}
+        with in_flags(flags):
+            return super().invoke(ctx)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the sections; names from registries are looked up only here, because that imports them."""
@@ -96,13 +110,32 @@ def _with_registered(text: str) -> str:
     return text.format(guarantees=", ".join(GUARANTEES.names()), mechanisms=", ".join(mechanisms))
 
 
+def open_session(data: str, plan: Mapping[str, Any], *, ledger: str | None, analyst: str | None = None) -> "Session":
+    """Open data under the plan whose options a command received."""
+    from holdfast.session import Session
+
+    with in_flags(PLAN_FLAGS):
+        return Session(data, **session_plan(**plan), ledger=ledger, analyst=analyst)
+
+
+@contextmanager
+def noting_warnings() -> Iterator[list[str]]:
+    """Collect this package's own warnings, worded for the command line; others stay unseen."""
+    sentences: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            yield sentences
+        finally:
+            ours = (str(each.message) for each in caught if each.category.__module__.startswith("holdfast"))
+            sentences.extend(spell(text, {}) for text in dict.fromkeys(ours))
+
+
 @contextmanager
 def looking(data: str, ledger: str | None) -> Iterator["Session"]:
     """Open data for a command that asks nothing, without the warnings meant for somebody who is about to."""
-    from holdfast.session import Session
-
     with noting_warnings():
-        session = Session(data, ledger=ledger)
+        session = open_session(data, {}, ledger=ledger)
     with session:
         yield session
 
@@ -122,8 +155,10 @@ def in_flags(flags: Mapping[str, str]) -> Iterator[None]:
         raise
 
 
-# What the library writes as Python arguments, beside those of the plan.
+# What the library writes as Python arguments; a question may have a margin and a mechanism of its own.
+PLAN_FLAGS = {"guarantee": "--guarantee", "margin": "--plan-margin", "mechanism": "--plan-mechanism"}
 _ARGUMENTS = {
+    "Pass queries= or margin=": "Pass --queries or --plan-margin",
     "queries={'flip': ...}": "--flips N",
     "{'mean': ..., 'flip': ...}": "--queries N --flips N",
     "folder=...": "holdfast open --folder",
@@ -144,16 +179,15 @@ def spell(message: str, flags: Mapping[str, str]) -> str:
     for argument, flag in _ARGUMENTS.items():
         message = message.replace(argument, flag)
     # Only as the library words it: a question that a message quotes may compare a column of that name.
-    plan = "|".join(PLAN_FLAGS)
-    message = re.sub(rf"\bwith ({plan})='(\w+)'", lambda found: f"with {PLAN_FLAGS[found[1]]} {found[2]}", message)
-    message = re.sub(rf"\b({plan})=(?= or | to )", lambda found: PLAN_FLAGS[found[1]], message)
+    plan = rf"\bwith ({'|'.join(PLAN_FLAGS)})='(\w+)'"
+    message = re.sub(plan, lambda found: f"with {PLAN_FLAGS[found[1]]} {found[2]}", message)
     if not flags:
         return message
-    names = rf"(?<![-\w'])({'|'.join(map(re.escape, flags))})(?![-\w'])"
+    name = rf"(?<![-\w'])(?:{'|'.join(map(re.escape, flags))})(?![-\w'])"
+    subject = rf"^{name}(?=(?:\[\d+\])? (?:must|is|are)\b)"
+    advice = r"\b(?:(?:Give|[Ll]eave|needs either)\b[^.:]*|Use \w+)"
 
-    def all_names(found: re.Match[str]) -> str:
-        return re.sub(names, lambda name: flags[name[1]], found[0])
+    def in_clause(clause: re.Match[str]) -> str:
+        return re.sub(name, lambda found: flags[found[0]], clause[0])
 
-    message = re.sub(rf"^{names}(?=(\[\d+\])? (must|is|are)\b)", all_names, message)
-    message = re.sub(r"\b(Give|[Ll]eave|needs either)\b[^.:]*", all_names, message)
-    return re.sub(r"(?<![-\w'])\w+_\w+(?![-\w'])", all_names, message)
+    return re.sub(f"{subject}|{advice}", in_clause, message)

@@ -4,7 +4,6 @@ import codecs
 import io
 import json
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
@@ -105,19 +104,6 @@ def progress_bar(label: str, total: int, *, quiet: bool = False) -> Iterator[Cal
     with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
         task = shown.add_task(label, total=total)
         yield lambda done: shown.update(task, completed=done)
-
-
-@contextmanager
-def noting_warnings() -> Iterator[list[str]]:
-    """Collect this package's own warnings as sentences; others stay unseen, as they do by default."""
-    sentences: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            yield sentences
-        finally:
-            ours = (str(each.message) for each in caught if each.category.__module__.startswith("holdfast"))
-            sentences.extend(dict.fromkeys(ours))
 
 
 # -- terminals that lack characters -----------------------------------------------------------------------------

@@ -180,7 +180,7 @@ def plan(
     rows: int | None = None,
     queries: Queries | None = None,
     margin: float | None = None,
-    confidence: float = 0.95,
+    confidence: float | None = None,
     rows_per_query: int | None = None,
     guarantee: str = BEST,
     mechanism: str = BEST,
@@ -198,7 +198,7 @@ def plan(
         The largest distance between an answer and the population's value, for answers in [0, 1] (others scale with
         their bounds), all answers at once with probability `confidence`.
     confidence
-        The probability that all answers hold at once.
+        The probability that all answers hold at once; left out, 0.95.
     rows_per_query
         Rows that one answer reads; left out, the number with the smallest margin.
     guarantee, mechanism
@@ -215,6 +215,7 @@ def plan(
     >>> p.guarantee, p.margin < 0.04
     ('posterior', True)
     """
+    confidence = DEFAULT_CONFIDENCE if confidence is None else confidence
     answers, flips = check_options(queries, margin, confidence, guarantee, mechanism)
     given = {"rows": rows, "queries": queries, "margin": margin}
     missing = [name for name, value in given.items() if value is None]
@@ -275,7 +276,7 @@ class PlanRequest:
             rows=rows,
             queries=DEFAULT_QUERIES if self.is_open else self.queries,
             margin=self.margin,
-            confidence=DEFAULT_CONFIDENCE if self.confidence is None else self.confidence,
+            confidence=self.confidence,
             guarantee=self.guarantee,
             mechanism=self.mechanism,
         )

@@ -135,6 +135,7 @@ def without_spelling(text: str, subject_name: str = "QUESTION") -> str:
         (["--within", "1"], "--within must be 2 numbers"),
         (["--rows-per-query", "9", "--margin", "0.1"], "Give --rows-per-query or --margin, not both."),
         (["--margin", "0"], "--margin must be positive"),
+        (["--margin", "0.1", "--where", "even"], "Use --rows-per-query to spend more or less."),
         (["--plan-margin", "0"], "--plan-margin must be strictly between 0 and 1"),
         (["--plan-margin", "0.1", "--queries", "9"], "Give --queries or --plan-margin, not both"),
         (["--guarantee", "hope"], "--guarantee must be one of 'best', "),
@@ -214,8 +215,8 @@ def test_a_session_that_chose_its_own_plan_says_so_in_flags(capsys):
 
 
 def test_what_the_data_is_called_is_no_option():
-    message = "No column 'margin' in flights. It has: q, within, rows."
-    names = {name: f"--{name}" for name in ("margin", "q", "within", "rows")}
+    message = "No column 'margin' in flights. It has: q, within, rows, rows_per_query."
+    names = {name: f"--{name}" for name in ("margin", "q", "within", "rows", "rows_per_query")}
     assert spell(message, names) == message
     assert spell("within[0] must be a finite number; got 'a'.", names).startswith("--within[0] must")
     assert spell(message, PLAN_FLAGS) == message

@@ -1,30 +1,14 @@
 """`holdfast ask`, with the options of every kind of question that is registered."""
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import wraps
-from inspect import Parameter, Signature, signature
+from inspect import Parameter, signature
 from re import sub
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.options import (
-    PLAN_FLAGS,
-    Command,
-    Confidence,
-    Data,
-    FlipsPlanned,
-    Guarantee,
-    Json,
-    LedgerOption,
-    PlanMargin,
-    PlanMechanism,
-    Queries,
-    in_flags,
-    planned,
-    spell,
-)
-from holdfast.cli.output import SHORT_BAR, bar, note, noting_warnings, say, show_json, table, written
+from holdfast.cli.options import Command, Data, Json, Ledger, in_flags, noting_warnings, open_session, spread, with_plan
+from holdfast.cli.output import SHORT_BAR, bar, note, say, show_json, table, written
 
 if TYPE_CHECKING:
     from holdfast.answer import AnyAnswer
@@ -35,6 +19,7 @@ NO_ARGS_IS_HELP = True
 QUESTION = "Options of the question"
 
 
+@with_plan
 def command(
     data: Data,
     question: Annotated[
@@ -43,22 +28,15 @@ def command(
             metavar="QUESTION", help='An expression about one row, such as "dep_delay > 15"; a loss for a fit.'
         ),
     ],
-    kind: Annotated[
-        str, typer.Option("--kind", help="The kind of question.", show_default=True, rich_help_panel=QUESTION)
-    ],
     *,
-    queries: Queries = None,
-    flips: FlipsPlanned = None,
-    plan_margin: PlanMargin = None,
-    confidence: Confidence = None,
-    guarantee: Guarantee = "best",
-    plan_mechanism: PlanMechanism = "best",
-    ledger: LedgerOption = None,
-    analyst: Annotated[str | None, typer.Option("--analyst", help="Your name, to be kept in the ledger.")] = None,
+    kind: Annotated[str, typer.Option(help="The kind of question.", rich_help_panel=QUESTION)] = "mean",
+    texts: Mapping[str, str | None],
+    plan: Mapping[str, Any],
+    ledger: Ledger = None,
+    analyst: Annotated[str | None, typer.Option(help="Your name, to be kept in the ledger.")] = None,
     price: Annotated[bool, typer.Option("--price", help="Show what the answer would cost; spend nothing.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Answer from made-up rows; spend nothing.")] = False,
     json: Json = False,
-    **texts: str | None,
 ) -> None:
     """Ask one question.
 
@@ -81,30 +59,17 @@ def command(
     if it is given. The same question again is free.
     """
     from holdfast.questions import kind_named
-    from holdfast.session import Session
 
-    with in_flags({"kind": "--kind"}):
-        asked = kind_named(kind)
-    flags = {option.name: _flag(asked, option) for option in asked.options[1:]} | {asked.subject.name: "QUESTION"}
+    asked = kind_named(kind)
+    flags = _flags(asked)
     with in_flags(flags):
         subject, options = _read(asked, question, texts)
-    with noting_warnings() as warned:
-        with in_flags(PLAN_FLAGS):
-            session = Session(
-                data,
-                queries=planned(queries, flips),
-                margin=plan_margin,
-                confidence=confidence,
-                guarantee=guarantee,
-                mechanism=plan_mechanism,
-                ledger=ledger,
-                analyst=analyst,
-            )
+    with noting_warnings() as notes:
+        session = open_session(data, plan, ledger=ledger, analyst=analyst)
         with session, in_flags(flags):
             act: Callable[..., Any] = session.price if price else session.dry_run if dry_run else session.ask
             result = act(subject, asked.name, **options)
             budget, begun, location = session.budget, session.ledger.begun, session.ledger.location
-    notes = [spell(sentence, PLAN_FLAGS) for sentence in warned]
     if json:
         document = {"price" if price else "answer": result.to_dict()}
         show_json(**document, budget=budget.to_dict(), ledger=location, ledger_begun=begun, notes=notes)
@@ -120,14 +85,11 @@ def command(
 
 def _read(kind: "Kind[..., Any]", question: str, texts: Mapping[str, str | None]) -> tuple[object, dict[str, object]]:
     """Read the subject and the options that were given, as the kind writes them; refuse those it does not have."""
-    own = {_parameter(kind, option): option for option in kind.options[1:]}
-    given = {name: text for name, text in texts.items() if text is not None}
-    names = {name: own[name].name if name in own else name for name in given}
-    spelled = {kind.subject.name: "QUESTION"}
-    kind.check_options(
-        (question,), {names[name]: text for name, text in given.items()}, lambda name: spelled.get(name, _spelled(name))
-    )
-    options = {own[name].name: own[name].form.parse(own[name].name, text) for name, text in given.items()}
+    own, flags = _parameters(kind), _flags(kind)
+    given = {own[name].name if name in own else name: text for name, text in texts.items() if text is not None}
+    kind.check_options((question,), given, lambda name: flags.get(name, _flag(name)))
+    forms = {option.name: option.form for option in kind.options}
+    options = {name: forms[name].parse(name, text) for name, text in given.items()}
     return kind.subject.form.parse(kind.subject.name, question), options
 
 
@@ -158,20 +120,22 @@ def _show(answer: "AnyAnswer") -> None:
 
 # -- options from kinds -----------------------------------------------------------------------------------------
 
-OWN = [name for name, each in signature(command).parameters.items() if each.kind is not Parameter.VAR_KEYWORD]
+OWN = [name for name in signature(command).parameters if name != "texts"]
 
 
-def _parameter(kind: "Kind[..., Any]", option: "Option") -> str:
-    """Name the option here: its own name, unless this command has that for itself."""
-    return f"{kind.name}_{option.name}" if option.name in (*OWN, "help") else option.name
+def _parameters(kind: "Kind[..., Any]") -> "dict[str, Option]":
+    """Return the options of a kind by their names here: its own, unless this command has such a name for itself."""
+    taken = (*OWN, "help")
+    return {f"{kind.name}_{each.name}" if each.name in taken else each.name: each for each in kind.options[1:]}
 
 
-def _spelled(parameter: str) -> str:
+def _flag(parameter: str) -> str:
     return "--" + parameter.replace("_", "-")
 
 
-def _flag(kind: "Kind[..., Any]", option: "Option") -> str:
-    return _spelled(_parameter(kind, option))
+def _flags(kind: "Kind[..., Any]") -> dict[str, str]:
+    """Return how the subject and the options of a kind are written on the command line."""
+    return {each.name: _flag(name) for name, each in _parameters(kind).items()} | {kind.subject.name: "QUESTION"}
 
 
 def build() -> Callable[..., None]:
@@ -180,25 +144,11 @@ def build() -> Callable[..., None]:
 
     uses: dict[str, list[tuple[Kind[..., Any], Option]]] = {}
     for kind in KINDS.all():
-        for option in kind.options[1:]:
-            uses.setdefault(_parameter(kind, option), []).append((kind, option))
-
-    from holdfast.session import Session  # after the kinds, which are listed in the order of their import
-
-    taken = [
-        Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=_option(name, uses[name])) for name in uses
-    ]
-    own = signature(command).parameters
-    usual = signature(Session.ask).parameters["kind"].default
-    choice = own["kind"].replace(kind=Parameter.KEYWORD_ONLY, default=usual)
-    rest = [own[name] for name in OWN if name not in ("data", "question", "kind")]
-
-    @wraps(command)
-    def built(**values: Any) -> None:
-        command(**values)
-
-    built.__signature__ = Signature([own["data"], own["question"], choice, *taken, *rest])  # type: ignore[attr-defined]
-    return built
+        for name, option in _parameters(kind).items():
+            uses.setdefault(name, []).append((kind, option))
+    keyword = Parameter.KEYWORD_ONLY
+    options = [Parameter(name, keyword, default=None, annotation=_option(name, uses[name])) for name in uses]
+    return spread(command, texts=options)
 
 
 def _option(name: str, uses: "list[tuple[Kind[..., Any], Option]]") -> Any:
@@ -216,7 +166,7 @@ def _option(name: str, uses: "list[tuple[Kind[..., Any], Option]]") -> Any:
     elif form.example:
         example = form.example.replace(", ", ",")  # one word for the shell
         text += f' Example: "{example}"' if " " in example else f" Example: {example}"
-    return Annotated[str | None, typer.Option(_spelled(name), metavar=metavar, help=text, rich_help_panel=QUESTION)]
+    return Annotated[str | None, typer.Option(_flag(name), metavar=metavar, help=text, rich_help_panel=QUESTION)]
 
 
 class AskCommand(Command):
@@ -246,7 +196,7 @@ class AskCommand(Command):
 
 def _summary(kind: "Kind[..., Any]") -> str:
     """Describe the kind in the words of the command line: flags, and no "Return"."""
-    flags = {option.name: _flag(kind, option) for option in kind.options} | {kind.subject.name: "QUESTION"}
+    flags = _flags(kind)
     text = sub(r"`(\w+)`", lambda name: flags.get(name[1], name[1]), kind.summary.removeprefix("Return "))
     return text[:1].upper() + text[1:]
 

@@ -1,12 +1,15 @@
 """`holdfast attack`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.options import Json
+from holdfast.cli.options import Json, Processes, Worlds
 from holdfast.cli.output import progress_bar, say, show_json, table
+
+if TYPE_CHECKING:
+    from holdfast.lab.attack import AttackReport
 
 ALL = "all"
 
@@ -20,24 +23,17 @@ def command(
     ] = ALL,
     analyst: Annotated[
         str,
-        typer.Option(
-            "--analyst",
-            help="weighted, sign, selection, selection-signal, boosting, fingerprint, climber or harmless.",
-        ),
+        typer.Option(help="weighted, sign, selection, selection-signal, boosting, fingerprint, climber or harmless."),
     ] = "weighted",
-    rows: Annotated[int, typer.Option("--rows", min=20, help="Rows in each world.")] = 5_000,
-    queries: Annotated[int, typer.Option("--queries", min=3, help="Questions the analyst asks in each world.")] = 501,
-    worlds: Annotated[int, typer.Option("--worlds", min=1, help="Independent worlds.")] = 20,
-    confidence: Annotated[
-        float, typer.Option("--confidence", help="Probability with which promises must hold.")
-    ] = 0.95,
+    rows: Annotated[int, typer.Option(min=20, help="Rows in each world.")] = 5_000,
+    queries: Annotated[int, typer.Option(min=3, help="Questions the analyst asks in each world.")] = 501,
+    worlds: Worlds = 20,
+    confidence: Annotated[float, typer.Option(help="Probability with which promises must hold.")] = 0.95,
     seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="Repeat a run; left out: a random seed, which is shown.")
+        int | None, typer.Option(min=0, help="Repeat a run; left out: a random seed, which is shown.")
     ] = None,
-    processes: Annotated[
-        int | None, typer.Option("--processes", min=1, help="Worlds to run at once; left out: as many as save time.")
-    ] = None,
-    picture: Annotated[Path | None, typer.Option("--picture", help="Write a PNG (needs matplotlib).")] = None,
+    processes: Processes = None,
+    picture: Annotated[Path | None, typer.Option(help="Write a PNG (needs matplotlib).")] = None,
     json: Json = False,
 ) -> None:
     """Attack mechanisms on data whose population is known, and compare claimed, actual and promised errors.
@@ -76,24 +72,18 @@ def command(
         return
     if len(reports) == 1:
         table(HEADINGS, reports[0].cells(), right=range(len(HEADINGS)))
-        say()
-        say(reports[0].verdict())
+        say(f"\n{reports[0].verdict()}")
     else:
-        lines = [
-            (
-                report.mechanism,
-                f"{report.checkpoints()[-1].claimed:.4f}",
-                f"{report.checkpoints()[-1].actual:.4f}",
-                f"{report.largest.max():.4f}",
-                "-" if report.promised is None else f"{report.promised:.4f}",
-                "-" if report.broken is None else f"{worlds - report.broken} of {worlds}",
-                f"{report.rows_read:,}",
-            )
-            for report in reports
-        ]
         heads = ("mechanism", "claimed error", "actual error", "worst world", "promised", "kept in", "rows read")
-        table(heads, lines, right=range(1, len(heads)))
-        say()
-        say(f"The {analyst} analyst asked {queries:,} questions about {rows:,} rows in each of {worlds} worlds.")
+        table(heads, [_cells(report) for report in reports], right=range(1, len(heads)))
+        say(f"\nThe {analyst} analyst asked {queries:,} questions about {rows:,} rows in each of {worlds} worlds.")
         say("The actual error is the largest of any answer, in the median world. A promise of 1 always holds.")
     say(f"Seed {seed}." + ("" if picture is None else f" Picture: {picture}"))
+
+
+def _cells(report: "AttackReport") -> tuple[str, ...]:
+    last, worlds = report.checkpoints()[-1], len(report.worlds)
+    errors = (last.claimed, last.actual, report.largest.max(), report.promised)
+    kept = "-" if report.broken is None else f"{worlds - report.broken} of {worlds}"
+    written = ("-" if error is None else f"{error:.4f}" for error in errors)
+    return report.mechanism, *written, kept, f"{report.rows_read:,}"

@@ -1,12 +1,12 @@
 """`holdfast budget`."""
 
-from holdfast.cli.options import Data, Json, LedgerOption, looking, nothing_asked
+from holdfast.cli.options import Data, Json, Ledger, looking, nothing_asked
 from holdfast.cli.output import say, show_json
 
 NO_ARGS_IS_HELP = True
 
 
-def command(data: Data, ledger: LedgerOption = None, json: Json = False) -> None:
+def command(data: Data, ledger: Ledger = None, json: Json = False) -> None:
     """Show what is left to ask.
 
     Everyone who uses this ledger shares one budget.

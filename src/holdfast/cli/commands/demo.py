@@ -17,16 +17,12 @@ if TYPE_CHECKING:
 
 
 def command(
-    output: Annotated[Path, typer.Option("--output", help="Folder for the data, the numbers and the picture.")] = Path(
+    output: Annotated[Path, typer.Option(help="Folder for the data, the numbers and the picture.")] = Path(
         "demo-output"
     ),
-    rows: Annotated[int, typer.Option("--rows", min=10_000, help="Rows of the made-up data.")] = 1_000_000,
-    questions: Annotated[
-        int, typer.Option("--questions", min=50, max=10_000, help="Questions of the analyst in part 3.")
-    ] = 10_000,
-    seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="Repeat a run: the same data, the same draws.")
-    ] = None,
+    rows: Annotated[int, typer.Option(min=10_000, help="Rows of the made-up data.")] = 1_000_000,
+    questions: Annotated[int, typer.Option(min=50, max=10_000, help="Questions of the analyst in part 3.")] = 10_000,
+    seed: Annotated[int | None, typer.Option(min=0, help="Repeat a run: the same data, the same draws.")] = None,
     json: Json = False,
 ) -> None:
     """See holdfast work, in under a minute.
@@ -42,7 +38,7 @@ def command(
     from holdfast.lab.demo import FLIP_ROWS, Demo, chart, to_json
     from holdfast.lab.plots import demo_picture
 
-    def show(text: str = "", *, bold: bool = False) -> None:
+    def show(text: str, *, bold: bool = False) -> None:
         if not json:
             say(text, bold=bold)
 
@@ -50,15 +46,13 @@ def command(
     show(f"1. Data: {rows:,} made-up flights, whose population is known by formula", bold=True)
     with demo.prepare() as session:
         show(f"   {demo.path}, opened like any file. The plan, fixed before the first question:")
-        show(f"   {session.plan.sentence}")
-        show()
+        show(f"   {session.plan.sentence}\n")
         show("2. A tour: one question of each kind, beside the population's value", bold=True)
         tour = demo.tour(session)
         flips = demo.flips()
         if not json:
             _show_tour([*tour, flips])
-        show(f"   (Flips need a plan of their own, so they were asked of another sample, of {FLIP_ROWS:,} rows.)")
-        show()
+        show(f"   (Flips need a plan of their own, so they were asked of another sample, of {FLIP_ROWS:,} rows.)\n")
         show(f"3. A discovery in noise: {questions:,} questions, each chosen after the earlier answers", bold=True)
         with progress_bar("   asking", questions, quiet=json) as progress:
             discovery = demo.discover(session, progress)
@@ -77,14 +71,11 @@ def command(
     say(
         "   The analyst looks for a rule that predicts `outcome`, a fair coin, from signals that are independent of it."
     )
-    say("   Pairs of signals that seem to predict it vote; the chart shows how often the rule seems to be right.")
-    say()
-    say(chart(discovery))
-    say()
+    say("   Pairs of signals that seem to predict it vote; the chart shows how often the rule seems to be right.\n")
+    say(f"{chart(discovery)}\n")
     _conclude(discovery)
     read = discovery.rows_read
-    say(f"   {budget}; {read:,} rows read in {discovery.seconds:.0f} s, {read // questions:,} for each question.")
-    say()
+    say(f"   {budget}; {read:,} rows read in {discovery.seconds:.0f} s, {read // questions:,} for each question.\n")
     say(f"   Numbers: {written}. {picture_note}")
     say(f'   Your turn: holdfast ask {demo.path} "dep_delay > 60"')
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.options import Data, Json, LedgerOption, looking, nothing_asked
+from holdfast.cli.options import Data, Json, Ledger, looking, nothing_asked
 from holdfast.cli.output import say, show_json, table, written
 
 NO_ARGS_IS_HELP = True
@@ -12,8 +12,8 @@ NO_ARGS_IS_HELP = True
 
 def command(
     data: Data,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="How many of the newest answers to show.")] = 20,
-    ledger: LedgerOption = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many of the newest answers to show.")] = 20,
+    ledger: Ledger = None,
     json: Json = False,
 ) -> None:
     """Show the answers given so far.
@@ -38,17 +38,12 @@ def command(
     if not total:
         say(nothing)
         return
-    lines = [
-        (
-            str(row["seq"]),
-            row["time"][:19].replace("T", " "),
-            row["analyst"] or "",
-            row["question"] + (f" = {row['category']}" if row["category"] is not None else ""),
-            *written(Estimate(row["value"], row["low"], row["high"])),
-            f"{row['rows_read']:,}",
-        )
-        for row in answers
-    ]
+    lines = []
+    for row in answers:
+        when, who = row["time"][:19].replace("T", " "), row["analyst"] or ""
+        question = row["question"] + ("" if row["category"] is None else f" = {row['category']}")
+        estimate = written(Estimate(row["value"], row["low"], row["high"]))
+        lines.append((str(row["seq"]), when, who, question, *estimate, f"{row['rows_read']:,}"))
     table(("no.", "time (UTC)", "analyst", "question", "answer", "interval", "rows read"), lines, right=(0, 4, 6))
     if total > limit:
         say(f"... the newest {limit:,} of {total:,} answers.")

@@ -1,44 +1,33 @@
 """`holdfast mcp`."""
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.options import (
-    PLAN_FLAGS,
-    Confidence,
-    FlipsPlanned,
-    Guarantee,
-    LedgerOption,
-    PlanMargin,
-    PlanMechanism,
-    Queries,
-    in_flags,
-    planned,
-)
-from holdfast.cli.output import note, noting_warnings
+from holdfast.cli.options import Ledger, noting_warnings, open_session, with_plan
+from holdfast.cli.output import note
+from holdfast.errors import InvalidArgument, MissingExtra
 
 
+@with_plan
 def command(
     data: Annotated[
         list[str] | None, typer.Argument(metavar="DATA", help="Files or folders to ask; or use --url.")
     ] = None,
-    url: Annotated[str | None, typer.Option("--url", help="Ask a holdfast server instead of files.")] = None,
+    url: Annotated[str | None, typer.Option(help="Ask a holdfast server instead of files.")] = None,
     token_file: Annotated[
-        str | None, typer.Option("--token-file", help="The token for --url; with --http, the token agents must send.")
+        str | None, typer.Option(help="The token for --url; with --http, the token agents must send.")
     ] = None,
-    queries: Queries = None,
-    flips: FlipsPlanned = None,
-    plan_margin: PlanMargin = None,
-    confidence: Confidence = None,
-    guarantee: Guarantee = "best",
-    plan_mechanism: PlanMechanism = "best",
-    ledger: LedgerOption = None,
-    analyst: Annotated[str, typer.Option("--analyst", help="The name on the answers in the ledger.")] = "agent",
+    *,
+    plan: Mapping[str, Any],
+    ledger: Ledger = None,
+    analyst: Annotated[str, typer.Option(help="The name on the answers in the ledger.")] = "agent",
     http: Annotated[bool, typer.Option("--http", help="Streamable HTTP at /mcp instead of standard input.")] = False,
-    host: Annotated[str, typer.Option("--host", help="The address to listen on, with --http.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", help="The port, with --http.")] = 8766,
+    host: Annotated[str, typer.Option(help="The address to listen on, with --http.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port, with --http.")] = 8766,
 ) -> None:
     """Offer tools to agents over the Model Context Protocol: ask, price, budget, schema and plan.
 
@@ -49,8 +38,6 @@ def command(
     holdfast mcp flights.parquet --queries 10000
     holdfast mcp --url https://data.example.org --token-file token.txt
     """
-    from holdfast.errors import InvalidArgument, MissingExtra
-
     if bool(data) == bool(url):
         raise InvalidArgument("Give either files to ask or a server with --url.")
     if url is not None and http and host not in ("127.0.0.1", "::1", "localhost"):
@@ -59,22 +46,17 @@ def command(
     try:
         from holdfast.service.mcp import http_app, serve_stdio
     except ModuleNotFoundError as error:
-        raise MissingExtra(
-            f"Tools for agents need {error.name}. Install them with: pip install 'holdfast[mcp]'.", extra="mcp"
-        ) from error
+        message = f"Tools for agents need {error.name}. Install them with: pip install 'holdfast[mcp]'."
+        raise MissingExtra(message, extra="mcp") from error
+    sessions: dict[str, Any]
     if url is not None:
-        sessions = _remote(url, token)
+        from holdfast.service.client import connect, list_datasets
+
+        sessions = {name: connect(url, token, dataset=name) for name in list_datasets(url, token)}
     else:
-        sessions = _local(
-            data or [],
-            queries=planned(queries, flips),
-            margin=plan_margin,
-            confidence=confidence,
-            guarantee=guarantee,
-            mechanism=plan_mechanism,
-            ledger=ledger,
-            analyst=analyst,
-        )
+        with noting_warnings():  # agents ask for the plan with a tool
+            opened = [open_session(one, plan, ledger=ledger, analyst=analyst) for one in data or []]
+        sessions = {session.dataset: session for session in opened}
     if not http:
         serve_stdio(sessions)
         return
@@ -86,25 +68,7 @@ def command(
 
 
 def _token(token_file: str | None) -> str:
-    import os
-
-    from holdfast.errors import InvalidArgument
-
     text = Path(token_file).read_text(encoding="utf-8") if token_file else os.environ.get("HOLDFAST_TOKEN", "")
     if len(text.strip()) < 20:
         raise InvalidArgument("A token of at least 20 characters is required: use --token-file or HOLDFAST_TOKEN.")
     return text.strip()
-
-
-def _remote(url: str, token: str) -> dict[str, Any]:
-    from holdfast.service.client import connect, list_datasets
-
-    return {name: connect(url, token, dataset=name) for name in list_datasets(url, token)}
-
-
-def _local(data: list[str], **settings: Any) -> dict[str, Any]:
-    from holdfast.session import Session
-
-    with in_flags(PLAN_FLAGS), noting_warnings():  # agents ask for the plan with a tool
-        sessions = [Session(one, **settings) for one in data]
-    return {session.dataset: session for session in sessions}

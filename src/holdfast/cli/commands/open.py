@@ -12,7 +12,7 @@ NO_ARGS_IS_HELP = True
 
 def command(
     data: Data,
-    folder: Annotated[str | None, typer.Option("--folder", help="Where to put the folder of columns.")] = None,
+    folder: Annotated[str | None, typer.Option(help="Where to put the folder of columns.")] = None,
     json: Json = False,
 ) -> None:
     """Show the columns that can be asked about.
@@ -32,23 +32,13 @@ def command(
     begun = exists(ledger, rows.name)
     if json:
         columns = [{"name": c.name, "type": str(c.type), "nullable": c.nullable} for c in rows.schema]
-        show_json(
-            name=rows.name,
-            rows=len(rows),
-            columns=columns,
-            fingerprint=rows.fingerprint,
-            folder=rows.location,
-            ledger=ledger,
-            ledger_begun=begun,
-        )
+        where = {"folder": rows.location, "ledger": ledger, "ledger_begun": begun}
+        show_json(name=rows.name, rows=len(rows), columns=columns, fingerprint=rows.fingerprint, **where)
         return
     say(f"{rows.name}: {len(rows):,} rows, {len(rows.schema)} columns", bold=True)
-    table(
-        ("column", "type", "missing values"),
-        [(c.name, str(c.type), "possible" if c.nullable else "none") for c in rows.schema],
-    )
-    say()
-    say(f"fingerprint  {rows.fingerprint}")
+    lines = [(c.name, str(c.type), "possible" if c.nullable else "none") for c in rows.schema]
+    table(("column", "type", "missing values"), lines)
+    say(f"\nfingerprint  {rows.fingerprint}")
     if rows.location is not None:
         say(f"columns      {rows.location}")
     say(f"ledger       {ledger or 'in memory'}{'' if begun else ' (begins with the first answer)'}")

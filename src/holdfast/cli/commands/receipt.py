@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.options import Data, Json, LedgerOption, looking, nothing_asked
+from holdfast.cli.options import Data, Json, Ledger, looking, nothing_asked
 from holdfast.cli.output import note, say, show_json
+from holdfast.errors import InvalidArgument, UnknownName
 
 NO_ARGS_IS_HELP = True
 
@@ -16,7 +17,7 @@ def command(
     data: Data,
     seq: Annotated[int, typer.Argument(help="The number of the answer, as `holdfast history` shows it.", min=0)],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write it to this file.")] = None,
-    ledger: LedgerOption = None,
+    ledger: Ledger = None,
     json: Json = False,
 ) -> None:
     """Prove that an answer is in the ledger.
@@ -27,23 +28,21 @@ def command(
     holdfast receipt flights.parquet 17 -o r.json
     holdfast verify --receipt r.json --head HASH       HASH: the ledger's head, as published
     """
-    from holdfast.errors import InvalidArgument, UnknownName
-
     with looking(data, ledger) as session:
         if not session.ledger.begun:
             raise UnknownName(f"No answer {seq}. {nothing_asked(session)}", name=seq)
         proof = session.receipt(seq)
+    text = jsonlib.dumps(proof.to_dict(), indent=1, ensure_ascii=False)
     if output is not None:
         try:
-            output.write_text(jsonlib.dumps(proof.to_dict(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+            output.write_text(f"{text}\n", encoding="utf-8")
         except OSError as problem:
-            raise InvalidArgument(
-                f"--output must be a file that can be written; got {str(output)!r}.", name="output"
-            ) from problem
+            message = f"--output must be a file that can be written; got {str(output)!r}."
+            raise InvalidArgument(message, name="output") from problem
     if json:
         show_json(receipt=proof.to_dict(), output=output)
     elif output is None:
-        say(jsonlib.dumps(proof.to_dict(), indent=1, ensure_ascii=False))
+        say(text)
     else:
         say(f"Receipt of answer {seq}, under head {proof.head.hash} (no. {proof.head.seq}): {output}")
         note("Publish the head where nobody can change it; the receipt can be checked against it.")

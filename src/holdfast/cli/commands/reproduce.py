@@ -16,12 +16,12 @@ def command(
         typer.Argument(help="cost, lower_bound, sample_size, counting, sampling, looseness; left out: all of them."),
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Run at full size: minutes instead of seconds.")] = False,
-    output: Annotated[Path, typer.Option("--output", help="Folder for the numbers, the figures and the page.")] = Path(
+    output: Annotated[Path, typer.Option(help="Folder for the numbers, the figures and the page.")] = Path(
         "reproduce-output"
     ),
-    seed: Annotated[int, typer.Option("--seed", min=0)] = 1,
+    seed: Annotated[int, typer.Option(min=0)] = 1,
     processes: Annotated[
-        int | None, typer.Option("--processes", min=1, help="Parts to run at once; left out: one per processor.")
+        int | None, typer.Option(min=1, help="Parts to run at once; left out: one per processor.")
     ] = None,
     json: Json = False,
 ) -> None:

@@ -4,8 +4,9 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.options import Confidence, Guarantee, Json, LedgerOption, Queries, flags_of, in_flags, looking
+from holdfast.cli.options import Confidence, Guarantee, Json, Ledger, Margin, Processes, Queries, Worlds, looking
 from holdfast.cli.output import note, progress_bar, say, show_json
+from holdfast.errors import InvalidArgument
 
 NO_ARGS_IS_HELP = True
 BROKEN = 1
@@ -15,20 +16,18 @@ def command(
     data: Annotated[
         str | None, typer.Argument(metavar="[DATA]", help="Test the plan of this dataset; no row is read.")
     ] = None,
-    ledger: LedgerOption = None,
-    rows: Annotated[int | None, typer.Option("--rows", help="Or test a plan for this many rows.")] = None,
+    ledger: Ledger = None,
+    rows: Annotated[int | None, typer.Option(help="Or test a plan for this many rows.")] = None,
     queries: Queries = None,
-    margin: Annotated[float | None, typer.Option("--margin", help="The plan's margin: the ± of every answer.")] = None,
+    margin: Margin = None,
     confidence: Confidence = None,
     guarantee: Guarantee = "best",
-    worlds: Annotated[int, typer.Option("--worlds", min=1, help="Independent worlds.")] = 60,
+    worlds: Worlds = 60,
     questions: Annotated[
-        int | None, typer.Option("--questions", min=3, help="Questions in each world; left out: as many as planned.")
+        int | None, typer.Option(min=3, help="Questions in each world; left out: as many as planned.")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
-    processes: Annotated[
-        int | None, typer.Option("--processes", min=1, help="Worlds to run at once; left out: as many as save time.")
-    ] = None,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    processes: Processes = None,
     json: Json = False,
 ) -> None:
     """Simulate a plan on made-up rows and see whether it keeps its promise.
@@ -41,8 +40,7 @@ def command(
     holdfast selftest --rows 100000 --queries 1000
     holdfast selftest --rows 1000000 --queries 10000 --worlds 10
     """
-    from holdfast.errors import InvalidArgument
-    from holdfast.guarantees.plan import DEFAULT_CONFIDENCE, plan
+    from holdfast.guarantees.plan import plan
     from holdfast.lab.attack import processes_for
     from holdfast.lab.selftest import selftest
 
@@ -52,17 +50,9 @@ def command(
         with looking(data, ledger) as session:
             planned = session.plan
     else:
-        with in_flags(flags_of("rows", "queries", "margin", "confidence", "guarantee")):
-            planned = plan(
-                rows=rows,
-                queries=queries,
-                margin=margin,
-                confidence=DEFAULT_CONFIDENCE if confidence is None else confidence,
-                guarantee=guarantee,
-            )
+        planned = plan(rows=rows, queries=queries, margin=margin, confidence=confidence, guarantee=guarantee)
     if not json:
-        say(planned.sentence)
-        say()
+        say(f"{planned.sentence}\n")
     with progress_bar("   worlds", worlds, quiet=json) as show:
         found = selftest(
             planned,

@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.options import Confidence, FlipsPlanned, Guarantee, Json, PlanMargin, Queries, planned
+from holdfast.cli.options import Confidence, Flips, Guarantee, Json, PlanMargin, Queries, planned
 from holdfast.cli.output import say, show_json
+from holdfast.errors import InvalidArgument, MissingExtra
 
 Files = Annotated[
     list[str] | None,
@@ -17,32 +18,26 @@ Files = Annotated[
 def command(
     data: Files = None,
     queries: Queries = None,
-    flips: FlipsPlanned = None,
+    flips: Flips = None,
     plan_margin: PlanMargin = None,
     confidence: Confidence = None,
     guarantee: Guarantee = "best",
-    host: Annotated[str | None, typer.Option("--host", help="The address to listen on; default 127.0.0.1.")] = None,
-    port: Annotated[int | None, typer.Option("--port", help="The port; default 8765, 0 for any free one.")] = None,
+    host: Annotated[str | None, typer.Option(help="The address to listen on; default 127.0.0.1.")] = None,
+    port: Annotated[int | None, typer.Option(help="The port; default 8765, 0 for any free one.")] = None,
     database: Annotated[
         str | None,
-        typer.Option("--database", metavar="URL", help="Where ledgers and tokens are stored; default beside the data."),
+        typer.Option(metavar="URL", help="Where ledgers and tokens are stored; default beside the data."),
     ] = None,
-    token_file: Annotated[
-        str | None, typer.Option("--token-file", help="Holds the admin's token, or receives a new one.")
-    ] = None,
-    data_folder: Annotated[
-        str | None, typer.Option("--data-folder", help="Where the admin may register files from.")
-    ] = None,
-    public_url: Annotated[
-        str | None, typer.Option("--public-url", help="The public address, behind a proxy: https://host.")
-    ] = None,
-    workers: Annotated[int | None, typer.Option("--workers", help="Server processes; default 1.")] = None,
-    rate: Annotated[float | None, typer.Option("--rate", help="Requests per second and token, on average.")] = None,
-    burst: Annotated[int | None, typer.Option("--burst", help="Requests at once per token.")] = None,
+    token_file: Annotated[str | None, typer.Option(help="Holds the admin's token, or receives a new one.")] = None,
+    data_folder: Annotated[str | None, typer.Option(help="Where the admin may register files from.")] = None,
+    public_url: Annotated[str | None, typer.Option(help="The public address, behind a proxy: https://host.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Server processes; default 1.")] = None,
+    rate: Annotated[float | None, typer.Option(help="Requests per second and token, on average.")] = None,
+    burst: Annotated[int | None, typer.Option(help="Requests at once per token.")] = None,
     open_metrics: Annotated[
         bool, typer.Option("--open-metrics", help="Show /metrics to anyone, without a token.")
     ] = False,
-    config: Annotated[str | None, typer.Option("--config", metavar="FILE", help="Settings in a TOML file.")] = None,
+    config: Annotated[str | None, typer.Option(metavar="FILE", help="Settings in a TOML file.")] = None,
     json: Json = False,
 ) -> None:
     """Serve datasets to many analysts: API, web page, one budget for each dataset.
@@ -54,15 +49,12 @@ def command(
     holdfast serve flights.parquet --queries 10000
     holdfast serve flights.parquet patients=cohort.csv --database postgresql://host/db --workers 2
     """
-    from holdfast.errors import InvalidArgument, MissingExtra
-
     try:
         from holdfast.service.app import serve
         from holdfast.service.settings import DatasetSettings, load
     except ModuleNotFoundError as error:
-        raise MissingExtra(
-            f"The server needs {error.name}. Install it with: pip install 'holdfast[server]'.", extra="server"
-        ) from error
+        message = f"The server needs {error.name}. Install it with: pip install 'holdfast[server]'."
+        raise MissingExtra(message, extra="server") from error
 
     files = {}
     for one in data or []:

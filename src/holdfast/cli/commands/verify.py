@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.options import Json, LedgerOption, looking, nothing_asked
+from holdfast.cli.options import Json, Ledger, looking, nothing_asked
 from holdfast.cli.output import say, show_json
+from holdfast.errors import InvalidArgument, UnknownName
 
 if TYPE_CHECKING:
     from holdfast.ledger import Head
@@ -17,15 +18,13 @@ NO_ARGS_IS_HELP = True
 
 def command(
     target: Annotated[str | None, typer.Argument(metavar="[DATA|LEDGER]", help="A dataset, or a ledger alone.")] = None,
-    head: Annotated[
-        str | None, typer.Option("--head", help="A head published earlier, which the ledger must contain.")
-    ] = None,
-    receipt: Annotated[Path | None, typer.Option("--receipt", help="Check this receipt against --head.")] = None,
+    head: Annotated[str | None, typer.Option(help="A head published earlier, which the ledger must contain.")] = None,
+    receipt: Annotated[Path | None, typer.Option(help="Check this receipt against --head.")] = None,
     data: Annotated[
         bool, typer.Option("--data", help="Also read all the data again and compare its fingerprint.")
     ] = False,
-    ledger: LedgerOption = None,
-    dataset: Annotated[str | None, typer.Option("--dataset", help="Which dataset, in a database with several.")] = None,
+    ledger: Ledger = None,
+    dataset: Annotated[str | None, typer.Option(help="Which dataset, in a database with several.")] = None,
     json: Json = False,
 ) -> None:
     """Check a ledger, its data, or a receipt.
@@ -36,8 +35,6 @@ def command(
     holdfast verify flights.ledger --head HASH         the ledger alone, which must contain HASH
     holdfast verify --receipt r.json --head HASH       one answer, without the ledger or the data
     """
-    from holdfast.errors import InvalidArgument
-
     checked: dict[str, Any] = {}
     if receipt is not None:
         if head is None:
@@ -68,7 +65,6 @@ def _is_data(target: str) -> bool:
 
 
 def _receipt(path: Path, head: str) -> dict[str, Any]:
-    from holdfast.errors import InvalidArgument
     from holdfast.ledger import Receipt, check_receipt
 
     try:
@@ -76,9 +72,8 @@ def _receipt(path: Path, head: str) -> dict[str, Any]:
     except (OSError, ValueError) as problem:
         if isinstance(problem, InvalidArgument):
             raise
-        raise InvalidArgument(
-            f"--receipt must be a JSON file that `holdfast receipt` wrote; got {str(path)!r}.", name="receipt"
-        ) from problem
+        message = f"--receipt must be a JSON file that `holdfast receipt` wrote; got {str(path)!r}."
+        raise InvalidArgument(message, name="receipt") from problem
     check_receipt(proof, head)
     body = jsonlib.loads(proof.body)
     entry = {name: body.get(name) for name in ("time", "analyst", "question", "answer")}
@@ -88,26 +83,22 @@ def _receipt(path: Path, head: str) -> dict[str, Any]:
 
 
 def _with_data(target: str, ledger: str | None, head: str | None, *, rehash: bool) -> dict[str, Any]:
-    from holdfast.errors import UnknownName
-
     with looking(target, ledger) as session:
-        found, checks = None, []
+        location = session.ledger.location
         if session.ledger.begun:
-            found = session.ledger.verify(head)
-            checks += _intact(
-                found, session.ledger.location, "It belongs to this data: the fingerprints are the same.", head
-            )
+            owner = "It belongs to this data: the fingerprints are the same."
+            checked = _intact(session.ledger.verify(head), location, owner, head)
         elif ledger is not None or head is not None:  # there must have been a ledger
-            raise UnknownName(
-                f"No ledger of {session.dataset!r} at {session.ledger.location}. If it was there before, restore it.",
-                name=session.dataset,
-            )
+            message = f"No ledger of {session.dataset!r} at {location}. If it was there before, restore it."
+            raise UnknownName(message, name=session.dataset)
         else:
-            checks.append(f"{nothing_asked(session)} There is nothing to check at {session.ledger.location}.")
+            nothing = f"{nothing_asked(session)} There is nothing to check at {location}."
+            checked = {"head": None, "checks": [nothing]}
         if rehash:
             session.verify_data()
-            checks.append(f"All {session.plan.rows:,} rows were read again: they have the fingerprint of this data.")
-        return {"head": _head(found), "checks": checks}
+            again = f"All {session.plan.rows:,} rows were read again: they have the fingerprint of this data."
+            checked["checks"].append(again)
+        return checked
 
 
 def _alone(target: str, dataset: str | None, head: str | None) -> dict[str, Any]:
@@ -115,13 +106,10 @@ def _alone(target: str, dataset: str | None, head: str | None) -> dict[str, Any]
 
     genesis, found, location = audit(target, dataset=dataset, head=head)
     owner = f"It is the ledger of {genesis['dataset']!r}, data {genesis['fingerprint']}."
-    return {"head": _head(found), "checks": _intact(found, location, owner, head)}
+    return _intact(found, location, owner, head)
 
 
-def _head(found: "Head | None") -> dict[str, Any] | None:
-    return None if found is None else {"seq": found.seq, "hash": found.hash}
-
-
-def _intact(found: "Head", location: str, owner: str, head: str | None) -> list[str]:
+def _intact(found: "Head", location: str, owner: str, head: str | None) -> dict[str, Any]:
     intact = f"Ledger {location} is intact: entries 0 to {found.seq}, head {found.hash}."
-    return [intact, owner, *([] if head is None else ["The published head is in it."])]
+    published = [] if head is None else ["The published head is in it."]
+    return {"head": {"seq": found.seq, "hash": found.hash}, "checks": [intact, owner, *published]}
