@@ -7,6 +7,7 @@ slow disk delays no other request.
 import json
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Header, Path, Query
@@ -16,12 +17,13 @@ from starlette.responses import Response
 
 from holdfast.guarantees.plan import plan as make_plan
 from holdfast.questions.history import history_frame
-from holdfast.service.auth import GuardedRoute, Handler, allow, token_of
+from holdfast.service.auth import GuardedRoute, Handler, allow, on_dataset, token_of
 from holdfast.service.datasets import NOT_BEGUN, ServedDataset
 from holdfast.service.errors import ProtocolError
-from holdfast.service.question_models import REFERENCE
+from holdfast.service.question_models import REFERENCE, AskIn
 from holdfast.service.schemas import MAX_INTEGER, AskOut, BatchOut, ErrorOut, Name, OkOut, PriceOut
 from holdfast.service.state import in_thread, state_of
+from holdfast.service.tokens import Token
 
 V1 = "/api/v1"
 MAX_PAGE = 1_000
@@ -73,28 +75,35 @@ async def _json_body(request: Request) -> Any:
 
 async def _look(request: Request, name: str, look: Callable[[ServedDataset], dict[str, Any]]) -> Response:
     """Respond with what `look` returns for the dataset."""
+    return json_response({"ok": True, "dataset": name} | await on_dataset(request, name, look))
+
+
+async def _act(request: Request, name: str, act: Callable[[ServedDataset, Token, AskIn], dict[str, Any]]) -> Response:
+    """Respond with what `act` does with the question in the body."""
+    questions, token, body = state_of(request).questions, token_of(request), await _json_body(request)
+    return json_response(await on_dataset(request, name, lambda served: act(served, token, questions.read(body))))
+
+
+async def overviews(request: Request) -> list[dict[str, Any]]:
+    """Return everything public about the datasets that the caller's token allows."""
     state, token = state_of(request), token_of(request)
-    found = await in_thread(state, lambda: look(state.datasets.get(name, token)))
-    return json_response({"ok": True, "dataset": name} | found)
+    return await in_thread(state, lambda: [served.overview() for served in state.datasets.visible(token)])
 
 
 @allow("analyst")
 async def datasets(request: Request) -> Response:
     """List the datasets your token allows."""
-    state, token = state_of(request), token_of(request)
-    found = await in_thread(state, lambda: [served.overview() for served in state.datasets.visible(token)])
-    return json_response({"ok": True, "datasets": found})
+    return json_response({"ok": True, "datasets": await overviews(request)})
 
 
 @allow("analyst")
 async def me(request: Request) -> Response:
     """Return your token without its secret, and what is left for it in each dataset."""
     state, token = state_of(request), token_of(request)
-
-    def look() -> dict[str, Any]:
-        return {served.name: state.service.left(served, token) for served in state.datasets.visible(token)}
-
-    return json_response({"ok": True, "token": token.to_dict(), "left": await in_thread(state, look)})
+    left = await in_thread(
+        state, lambda: {one.name: state.service.left(one, token) for one in state.datasets.visible(token)}
+    )
+    return json_response({"ok": True, "token": token.to_dict(), "left": left})
 
 
 @allow("analyst")
@@ -132,9 +141,8 @@ async def head(request: Request, name: NameInPath) -> Response:
 
     def look(served: ServedDataset) -> dict[str, Any]:
         newest = served.head
-        if newest is None:
-            return {"head": None, "text": NOT_BEGUN}
-        return {"head": asdict(newest), "text": f"Entry {newest.seq:,} is the newest."}
+        text = NOT_BEGUN if newest is None else f"Entry {newest.seq:,} is the newest."
+        return {"head": newest and asdict(newest), "text": text}
 
     return await _look(request, name, look)
 
@@ -169,12 +177,7 @@ async def history(
 @allow("analyst")
 async def ask(request: Request, name: NameInPath, key: KeyHeader = None) -> Response:
     """Ask one question. The answer is committed to the ledger before it is sent; a repeated question is free."""
-    state, token, body = state_of(request), token_of(request), await _json_body(request)
-
-    def act() -> dict[str, Any]:
-        return state.service.ask(state.datasets.get(name, token), token, state.questions.read(body), key)
-
-    return json_response(await in_thread(state, act))
+    return await _act(request, name, partial(state_of(request).service.ask, key=key))
 
 
 class AskRoute(GuardedRoute):
@@ -188,15 +191,13 @@ class AskRoute(GuardedRoute):
 @allow("analyst")
 async def price(request: Request, name: NameInPath) -> Response:
     """Return the price of a question. Reads nothing, spends nothing."""
-    state, token, body = state_of(request), token_of(request), await _json_body(request)
-    return await _look(request, name, lambda served: state.service.price(served, token, state.questions.read(body)))
+    return await _act(request, name, state_of(request).service.price)
 
 
 @allow("analyst")
 async def dry_run(request: Request, name: NameInPath) -> Response:
     """Answer from made-up rows, with the same checks and the same shape. Reads nothing, spends nothing."""
-    state, token, body = state_of(request), token_of(request), await _json_body(request)
-    return await _look(request, name, lambda served: state.service.dry_run(served, token, state.questions.read(body)))
+    return await _act(request, name, state_of(request).service.dry_run)
 
 
 @allow("analyst")
@@ -205,11 +206,7 @@ async def batch(request: Request, name: NameInPath, key: KeyHeader = None) -> Re
     state, token = state_of(request), token_of(request)
     asks = state.questions.read_batch(await _json_body(request))
     state.rate_limits.take(token.id, len(asks) - 1)
-
-    def act() -> dict[str, Any]:
-        return state.service.batch(state.datasets.get(name, token), token, asks, key)
-
-    return json_response(await in_thread(state, act))
+    return json_response(await on_dataset(request, name, lambda served: state.service.batch(served, token, asks, key)))
 
 
 @allow("analyst")
@@ -241,24 +238,25 @@ def _takes(model: str) -> dict[str, Any]:
 def add_routes(app: FastAPI) -> None:
     """Add every route."""
     one = f"{V1}/datasets/{{name}}"
-    app.router.add_api_route(  # first: routes are tried in this order
-        f"{one}/ask",
-        ask,
-        methods=["POST"],
-        responses=responses(AskOut, 409, 415),
-        openapi_extra=_takes("AskIn"),
-        route_class_override=AskRoute,
-    )
-    app.get(f"{V1}/datasets", responses=responses(OkOut))(datasets)
-    app.get(f"{V1}/me", responses=responses(OkOut))(me)
-    app.get(f"{V1}/plan", responses=responses(OkOut))(explore_plans)
-    app.get(one, responses=responses(OkOut))(dataset)
-    app.get(f"{one}/schema", responses=responses(OkOut))(schema)
-    app.get(f"{one}/budget", responses=responses(OkOut))(budget)
-    app.get(f"{one}/plan", responses=responses(OkOut))(dataset_plan)
-    app.get(f"{one}/head", responses=responses(OkOut))(head)
-    app.get(f"{one}/history", responses=responses(OkOut))(history)
-    app.get(f"{one}/receipts/{{seq}}", responses=responses(OkOut))(receipt)
-    app.post(f"{one}/price", responses=responses(PriceOut, 409, 415), openapi_extra=_takes("AskIn"))(price)
-    app.post(f"{one}/dry-run", responses=responses(AskOut, 409, 415), openapi_extra=_takes("AskIn"))(dry_run)
-    app.post(f"{one}/batch", responses=responses(BatchOut, 409, 415), openapi_extra=_takes("BatchIn"))(batch)
+    for path, endpoint, model, body in (
+        (f"{one}/ask", ask, AskOut, "AskIn"),  # first: routes are tried in this order
+        (f"{one}/price", price, PriceOut, "AskIn"),
+        (f"{one}/dry-run", dry_run, AskOut, "AskIn"),
+        (f"{one}/batch", batch, BatchOut, "BatchIn"),
+    ):
+        described: dict[str, Any] = {"responses": responses(model, 409, 415), "openapi_extra": _takes(body)}
+        kind = AskRoute if endpoint is ask else GuardedRoute
+        app.router.add_api_route(path, endpoint, methods=["POST"], route_class_override=kind, **described)
+    for path, look in (
+        (f"{V1}/datasets", datasets),
+        (f"{V1}/me", me),
+        (f"{V1}/plan", explore_plans),
+        (one, dataset),
+        (f"{one}/schema", schema),
+        (f"{one}/budget", budget),
+        (f"{one}/plan", dataset_plan),
+        (f"{one}/head", head),
+        (f"{one}/history", history),
+        (f"{one}/receipts/{{seq}}", receipt),
+    ):
+        app.get(path, responses=responses(OkOut))(look)

@@ -13,7 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.errors import InvalidArgument, NotAllowed, NotSignedIn
-from holdfast.service.state import ServerState, state_of
+from holdfast.service.datasets import ServedDataset
+from holdfast.service.state import Result, ServerState, in_thread, state_of
 from holdfast.service.tokens import Token
 
 Role = Literal["anyone", "analyst", "admin", "metrics"]
@@ -74,6 +75,12 @@ def token_of(request: Request) -> Token:
     """Return the token the request was authorized with."""
     token: Token = request.state.token
     return token
+
+
+async def on_dataset(request: Request, name: str, act: Callable[[ServedDataset], Result]) -> Result:
+    """Return what `act` does, in a thread, with a dataset that the caller's token allows."""
+    state, token = state_of(request), token_of(request)
+    return await in_thread(state, lambda: act(state.datasets.get(name, token)))
 
 
 async def authorize(request: Request, role: Role) -> None:

@@ -4,6 +4,7 @@ import re
 import secrets
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI
@@ -18,12 +19,13 @@ from holdfast.guarantees.plan import write_margin
 from holdfast.ledger import Entry
 from holdfast.questions.history import answer_from
 from holdfast.service import charts, forms
-from holdfast.service.api import NameInPath, compare_plans
-from holdfast.service.auth import COOKIE, allow, token_of
+from holdfast.service.api import NameInPath, compare_plans, overviews
+from holdfast.service.auth import COOKIE, allow, on_dataset, token_of
 from holdfast.service.client import read_answer
 from holdfast.service.datasets import ServedDataset
 from holdfast.service.question_models import AskIn
-from holdfast.service.state import ServerState, in_thread, state_of
+from holdfast.service.state import in_thread, state_of
+from holdfast.service.tokens import Token
 
 PAGE_SIZE = 50  # entries
 RECENT = 8
@@ -43,17 +45,12 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    pages.globals |= {
-        "interval_bar": charts.interval_bar,
-        "gauge": charts.gauge,
-        "answers_over_time": charts.answers_over_time,
-        "margins": charts.margins,
-        "number": charts.number,
-        "write_margin": write_margin,
-        "read_answer": read_answer,
-        "lines": lines,
-        "new_key": lambda: secrets.token_urlsafe(16),
-    }
+    functions = (
+        *(charts.interval_bar, charts.gauge, charts.answers_over_time, charts.margins, charts.number),
+        *(write_margin, read_answer, lines),
+    )
+    pages.globals |= {one.__name__: one for one in functions}
+    pages.globals["new_key"] = lambda: secrets.token_urlsafe(16)
     pages.filters["day"] = lambda seconds: datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
     pages.filters["code"] = lambda text: Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
     return pages
@@ -136,9 +133,7 @@ async def sign_out(request: Request) -> Response:
 @allow("analyst")
 async def home(request: Request) -> Response:
     """List the datasets."""
-    state, token = state_of(request), token_of(request)
-    found = await in_thread(state, lambda: [served.overview() for served in state.datasets.visible(token)])
-    return show(request, "home.html", {"datasets": found})
+    return show(request, "home.html", {"datasets": await overviews(request)})
 
 
 @allow("analyst")
@@ -149,8 +144,7 @@ async def dataset(request: Request, name: NameInPath) -> Response:
     if request.headers.get("hx-target") == "fields":
         return show(request, "fields.html", {"form": fields})
 
-    def look() -> dict[str, Any]:
-        served = state.datasets.get(name, token)
+    def look(served: ServedDataset) -> dict[str, Any]:
         newest = served.session.ledger.spent.answers
         recent = served.entries(max(1, newest - RECENT + 1), RECENT)
         return {
@@ -163,63 +157,59 @@ async def dataset(request: Request, name: NameInPath) -> Response:
             "form": fields,
         }
 
-    return show(request, "dataset.html", await in_thread(state, look))
+    return show(request, "dataset.html", await on_dataset(request, name, look))
 
 
-def _asked(state: ServerState, form: dict[str, str], served: ServedDataset) -> AskIn:
+def _asked(request: Request, form: forms.Entered, served: ServedDataset) -> AskIn:
     """Return the question of a form."""
     kind, values = forms.question(form, served)
-    return state.questions.read(kind.to_json(values))
+    return state_of(request).questions.read(kind.to_json(values))
+
+
+async def _answer(
+    request: Request, name: str, form: forms.Entered, act: Callable[[ServedDataset, Token, AskIn], dict[str, Any]]
+) -> Response:
+    """Show what `act` answers to the question of a form."""
+
+    def work(served: ServedDataset) -> dict[str, Any]:
+        response = act(served, token_of(request), _asked(request, form, served))
+        return response | {"budget": served.session.budget.to_dict()}
+
+    return show(request, "answer.html", await on_dataset(request, name, work))
 
 
 @allow("analyst")
 async def ask(request: Request, name: NameInPath) -> Response:
     """Ask, from the form."""
-    state, token, form = state_of(request), token_of(request), await forms.fields(request)
-
-    def act() -> dict[str, Any]:
-        served = state.datasets.get(name, token)
-        response = state.service.ask(served, token, _asked(state, form, served), form.get("key"))
-        return response | {"budget": served.session.budget.to_dict()}
-
-    return show(request, "answer.html", await in_thread(state, act))
-
-
-@allow("analyst")
-async def price(request: Request, name: NameInPath) -> Response:
-    """Show the price while the form is being filled in."""
-    state, token, form = state_of(request), token_of(request), await forms.fields(request)
-
-    def act() -> dict[str, Any]:
-        served = state.datasets.get(name, token)
-        if not forms.is_filled(*forms.question(form, served)):
-            return {"price": None, "left": None}
-        return state.service.price(served, token, _asked(state, form, served))
-
-    return show(request, "price.html", await in_thread(state, act))
+    form = await forms.fields(request)
+    return await _answer(request, name, form, partial(state_of(request).service.ask, key=form.get("key")))
 
 
 @allow("analyst")
 async def dry_run(request: Request, name: NameInPath) -> Response:
     """Try the question on made-up rows."""
-    state, token, form = state_of(request), token_of(request), await forms.fields(request)
+    return await _answer(request, name, await forms.fields(request), state_of(request).service.dry_run)
 
-    def act() -> dict[str, Any]:
-        served = state.datasets.get(name, token)
-        response = state.service.dry_run(served, token, _asked(state, form, served))
-        return response | {"budget": served.session.budget.to_dict()}
 
-    return show(request, "answer.html", await in_thread(state, act))
+@allow("analyst")
+async def price(request: Request, name: NameInPath) -> Response:
+    """Show the price while the form is being filled in."""
+    service, token, form = state_of(request).service, token_of(request), await forms.fields(request)
+
+    def work(served: ServedDataset) -> dict[str, Any]:
+        if not forms.is_filled(*forms.question(form, served)):
+            return {"price": None, "left": None}
+        return service.price(served, token, _asked(request, form, served))
+
+    return show(request, "price.html", await on_dataset(request, name, work))
 
 
 @allow("analyst")
 async def history(request: Request, name: NameInPath) -> Response:
     """Show answers over time, newest page first."""
-    state, token = state_of(request), token_of(request)
     form = forms.query_fields(request)
 
-    def look() -> dict[str, Any]:
-        served = state.datasets.get(name, token)
+    def look(served: ServedDataset) -> dict[str, Any]:
         newest = served.session.ledger.spent.answers
         start = max(1, min(forms.integer(form, "start") or newest - PAGE_SIZE + 1, max(1, newest)))
         rows = [_row(served, entry) for entry in served.entries(start, PAGE_SIZE)]
@@ -232,7 +222,7 @@ async def history(request: Request, name: NameInPath) -> Response:
             "later": start + PAGE_SIZE if start + PAGE_SIZE <= newest else None,
         }
 
-    return show(request, "history.html", await in_thread(state, look))
+    return show(request, "history.html", await on_dataset(request, name, look))
 
 
 @allow("analyst")
