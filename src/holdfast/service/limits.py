@@ -109,10 +109,9 @@ class RequestLimits:
                 body = await self._body(scope, receive)
                 arrived = True
                 await self._app(scope, _replay(body, receive), response)
-        except TimeoutError:
-            await self._refuse(self._timeout_error(arrived), scope, receive, response)
-        except ProtocolError as error:
-            await self._refuse(error, scope, receive, response)
+        except (TimeoutError, ProtocolError) as error:
+            refusal = error if isinstance(error, ProtocolError) else self._timeout_error(arrived)
+            await self._refuse(refusal, scope, receive, response)
         except Exception as error:  # noqa: BLE001  the last boundary: beyond it the message would be printed
             page = await self._handle_error(Request(scope), error)
             if not response.started:
