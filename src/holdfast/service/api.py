@@ -20,8 +20,7 @@ from holdfast.questions.history import history_frame
 from holdfast.service.auth import GuardedRoute, Handler, allow, on_dataset, token_of
 from holdfast.service.datasets import NOT_BEGUN, ServedDataset
 from holdfast.service.errors import ProtocolError
-from holdfast.service.question_models import REFERENCE, AskIn
-from holdfast.service.schemas import MAX_INTEGER, AskOut, BatchOut, ErrorOut, Name, OkOut, PriceOut
+from holdfast.service.schemas import MAX_INTEGER, REFERENCE, AskIn, AskOut, BatchOut, ErrorOut, Name, OkOut, PriceOut
 from holdfast.service.state import in_thread, state_of
 from holdfast.service.tokens import Token
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
@@ -27,9 +27,6 @@ from holdfast.service.monitoring import flush_logs, log_error, log_event, start_
 from holdfast.service.settings import Settings
 from holdfast.service.state import ServerState, in_thread, state_of
 
-if TYPE_CHECKING:
-    from holdfast.service.mcp import McpEndpoint
-
 WORKER_SETTINGS = "HOLDFAST_SETTINGS_JSON"  # passes the settings on to worker processes
 STATIC = Path(__file__).parent / "static"
 SHUTDOWN_SECONDS = 10  # for requests in progress when the server is stopped
@@ -39,7 +36,11 @@ MAX_CONNECTIONS = 1_000
 def build(settings: Settings) -> FastAPI:
     """Return the application; its datasets are open when this returns."""
     state = ServerState(settings)
-    mcp = _mcp_endpoint(state)
+    mcp = None
+    if find_spec("mcp") is not None:  # agents are served if the package that this needs is installed
+        from holdfast.service.mcp import McpEndpoint
+
+        mcp = McpEndpoint(state)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -66,12 +67,13 @@ def build(settings: Settings) -> FastAPI:
     api.add_routes(app)
     admin.add_routes(app)
     pages.add_routes(app)
-    for path, endpoint in (
-        ("/health", health),
-        ("/ready", ready),
-        ("/metrics", metrics),
-        (f"{api.V1}/openapi.json", description),
-    ):
+    others: dict[str, Callable[..., Any]] = {
+        "/health": health,
+        "/ready": ready,
+        "/metrics": metrics,
+        f"{api.V1}/openapi.json": description,
+    }
+    for path, endpoint in others.items():
         app.get(path, include_in_schema=False)(endpoint)
     if mcp is not None:
         app.router.routes.append(mcp.route())
@@ -81,15 +83,6 @@ def build(settings: Settings) -> FastAPI:
     app.add_middleware(RequestLimits, settings=settings, metrics=state.metrics, handle_error=handle_error)
     _describe(app, state)
     return app
-
-
-def _mcp_endpoint(state: ServerState) -> "McpEndpoint | None":
-    """Return the endpoint for agents, if the package it needs is installed."""
-    if find_spec("mcp") is None:
-        return None
-    from holdfast.service.mcp import McpEndpoint
-
-    return McpEndpoint(state)
 
 
 @allow("anyone")
@@ -210,9 +203,7 @@ def _bind(settings: Settings) -> socket.socket:
         listening.bind((settings.host, settings.port))
     except OSError as error:
         listening.close()
-        raise InvalidArgument(
-            f"port must be free; {settings.host}:{settings.port} is not ({error.strerror}). Choose one with --port.",
-            name="port",
-        ) from None
+        taken = f"{settings.host}:{settings.port} is not ({error.strerror})"
+        raise InvalidArgument(f"port must be free; {taken}. Choose one with --port.", name="port") from None
     listening.set_inheritable(True)
     return listening

@@ -392,9 +392,8 @@ def _httpx() -> Any:
     try:
         import httpx
     except ModuleNotFoundError as error:
-        raise MissingExtra(
-            "Asking a server needs httpx. Install it with: pip install 'holdfast[client]'.", extra="client"
-        ) from error
+        message = "Asking a server needs httpx. Install it with: pip install 'holdfast[client]'."
+        raise MissingExtra(message, extra="client") from error
     return httpx
 
 

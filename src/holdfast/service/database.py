@@ -5,7 +5,7 @@ stays revoked. `relaxed` does not: what it writes (idempotency keys, reservation
 it in a power failure is harmless, since the answers themselves are in the ledger.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -77,10 +77,8 @@ class TokenDatabase:
             self.durable = _engine(parsed, durable=True)
             self.relaxed = _engine(parsed, durable=False)
         except ImportError:
-            raise MissingExtra(
-                "A server on PostgreSQL needs psycopg. Install it with: pip install 'holdfast[postgres]'.",
-                extra="postgres",
-            ) from None
+            message = "A server on PostgreSQL needs psycopg. Install it with: pip install 'holdfast[postgres]'."
+            raise MissingExtra(message, extra="postgres") from None
         with translate_errors():
             try:
                 metadata.create_all(self.durable)
@@ -122,11 +120,17 @@ def write_transaction(engine: sa.Engine) -> Iterator[sa.Connection]:
         connection.commit()
 
 
-@contextmanager
-def read_transaction(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """Open a short read."""
+def write(engine: sa.Engine, *statements: sa.Executable) -> None:
+    """Execute the statements in one transaction."""
+    with write_transaction(engine) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def read(engine: sa.Engine, statement: sa.Executable) -> Sequence[sa.RowMapping]:
+    """Return the rows of one short read."""
     with translate_errors(), engine.connect() as connection:
-        yield connection
+        return connection.execute(statement).mappings().all()
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from holdfast.guarantees.plan import DefaultPlan, Plan, VacuousPlan
 from holdfast.ledger import Entry, Head, Receipt
 from holdfast.questions.price import cost_in_answers
 from holdfast.rows.open import open_rows
-from holdfast.service.database import TokenDatabase, read_transaction, registered_datasets, write_transaction
+from holdfast.service.database import TokenDatabase, read, registered_datasets, write
 from holdfast.service.settings import DatasetSettings, Settings, check_name
 from holdfast.service.tokens import Token
 from holdfast.session import Session
@@ -147,8 +147,8 @@ class Datasets:
         except RowSourceError as error:  # the caller chose the file, so it is the caller's mistake
             raise InvalidArgument(error.message, name="file") from error
         try:
-            with write_transaction(self._engine) as connection:
-                connection.execute(insert(registered_datasets).values(name=name, settings=json.dumps(asdict(settings))))
+            row = {"name": name, "settings": json.dumps(asdict(settings))}
+            write(self._engine, insert(registered_datasets).values(row))
         except IntegrityError:
             raise in_use from None
         return served
@@ -161,15 +161,15 @@ class Datasets:
             self._open.clear()
 
     def _get(self, name: str) -> ServedDataset | None:
-        if name in self._open:
-            return self._open[name]
+        served = self._open.get(name)
+        if served is not None:
+            return served
         settings = self._settings.datasets.get(name) or self._registered().get(name)
         return None if settings is None else self._open_once(name, settings)
 
     def _registered(self) -> dict[str, DatasetSettings]:
-        with read_transaction(self._engine) as connection:
-            rows = connection.execute(select(registered_datasets)).all()
-        return {row.name: DatasetSettings(**json.loads(row.settings)) for row in rows}
+        rows = read(self._engine, select(registered_datasets))
+        return {row["name"]: DatasetSettings(**json.loads(row["settings"])) for row in rows}
 
     def _path_in_folder(self, file: str) -> Path:
         """Return the path of a file in the data folder; nothing else can be registered over HTTP."""

@@ -62,10 +62,8 @@ class IdempotencyKeys:
         if found is None or found.expires <= time.time():
             return None
         if found.request != request:
-            raise InvalidArgument(
-                "Idempotency-Key must be new for each request; this one was used for another. Send a new key.",
-                name="Idempotency-Key",
-            )
+            message = "Idempotency-Key must be new for each request; this one was used for another. Send a new key."
+            raise InvalidArgument(message, name="Idempotency-Key")
         return found.response
 
     def store(self, token_id: str, key: str, request: str, response: dict[str, Any]) -> None:
@@ -142,9 +140,8 @@ class IdempotencyKeys:
 def check_key(key: str | None) -> None:
     """Require a short printable text."""
     if key is not None and (not 0 < len(key) <= MAX_KEY_LENGTH or not key.isascii() or not key.isprintable()):
-        raise InvalidArgument(
-            f"Idempotency-Key must be 1 to {MAX_KEY_LENGTH} printable ASCII characters.", name="Idempotency-Key"
-        )
+        message = f"Idempotency-Key must be 1 to {MAX_KEY_LENGTH} printable ASCII characters."
+        raise InvalidArgument(message, name="Idempotency-Key")
 
 
 def _digest(token_id: str, key: str) -> str:

@@ -35,8 +35,7 @@ from holdfast.schema import Schema
 from holdfast.service.client import read_answer
 from holdfast.service.errors import error_payload
 from holdfast.service.monitoring import log_error
-from holdfast.service.question_models import DEFAULT_KIND, AskIn, QuestionModels
-from holdfast.service.schemas import RequestModel, validate
+from holdfast.service.schemas import DEFAULT_KIND, AskIn, QuestionModels, RequestModel, validate
 
 if TYPE_CHECKING:  # the server's own packages are not needed for `holdfast mcp`
     from holdfast.service.datasets import ServedDataset

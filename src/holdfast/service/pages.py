@@ -23,7 +23,7 @@ from holdfast.service.api import NameInPath, compare_plans, overviews
 from holdfast.service.auth import COOKIE, allow, on_dataset, token_of
 from holdfast.service.client import read_answer
 from holdfast.service.datasets import ServedDataset
-from holdfast.service.question_models import AskIn
+from holdfast.service.schemas import AskIn
 from holdfast.service.state import in_thread, state_of
 from holdfast.service.tokens import Token
 

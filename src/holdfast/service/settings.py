@@ -14,7 +14,7 @@ Environment variables use the same names in capitals, prefixed with HOLDFAST_: H
 import json
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,7 +25,11 @@ from holdfast.errors import InvalidArgument
 from holdfast.guarantees.plan import BEST, Queries
 
 PREFIX = "HOLDFAST_"
-TRUE = ("1", "true", "yes", "on")
+READ: dict[type, Callable[[str], Any]] = {
+    int: int,
+    float: float,
+    bool: lambda text: text.lower() in ("1", "true", "yes", "on"),
+}
 MAX_NAME_LENGTH = 100
 T = TypeVar("T", "DatasetSettings", "Settings")
 
@@ -77,9 +81,8 @@ class Settings:
         if self.public_url is not None:
             parts = urlsplit(self.public_url)
             if parts.scheme not in ("http", "https") or not parts.netloc or parts.path not in ("", "/"):
-                raise InvalidArgument(
-                    f"public_url must be like https://host, without a path; got {self.public_url!r}.", name="public_url"
-                )
+                message = f"public_url must be like https://host, without a path; got {self.public_url!r}."
+                raise InvalidArgument(message, name="public_url")
 
     @property
     def origin(self) -> str | None:
@@ -106,19 +109,11 @@ class Settings:
 
 def check_name(what: str, name: Any) -> str:
     """Require printable text without slashes, which is safe in a URL and in a log."""
-    if (
-        not isinstance(name, str)
-        or not 0 < len(name) <= MAX_NAME_LENGTH
-        or not name.isprintable()
-        or name != name.strip()
-        or any(mark in name for mark in "/\\")
-        or name in (".", "..")
-    ):
-        raise InvalidArgument(
-            f"{what} must be a name of 1 to {MAX_NAME_LENGTH} printable characters without slashes; got {name!r}.",
-            name=what,
-        )
-    return name
+    fits = isinstance(name, str) and 0 < len(name) <= MAX_NAME_LENGTH and name.isprintable() and name == name.strip()
+    if not fits or set(name) & set("/\\") or name in (".", ".."):
+        rule = f"1 to {MAX_NAME_LENGTH} printable characters without slashes"
+        raise InvalidArgument(f"{what} must be a name of {rule}; got {name!r}.", name=what)
+    return str(name)
 
 
 def load(
@@ -157,7 +152,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
         if text is None or one.name == "datasets":
             continue
         try:
-            found[one.name] = kind(text) if kind in (int, float) else text.lower() in TRUE if kind is bool else text
+            found[one.name] = READ.get(kind, str)(text)
         except ValueError:
             raise InvalidArgument(f"{variable} must be a number; got {text!r}.", name=one.name) from None
     return found
