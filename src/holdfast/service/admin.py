@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Path
+from fastapi import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -12,12 +12,14 @@ from holdfast.errors import NotAllowed, UnknownName
 from holdfast.ledger import Head
 from holdfast.service import forms, pages
 from holdfast.service.api import V1, NameInPath, json_response, responses
-from holdfast.service.auth import allow, token_of
+from holdfast.service.auth import Endpoint, Routes, token_of
 from holdfast.service.datasets import NOT_BEGUN, ServedDataset
 from holdfast.service.schemas import DatasetIn, OkOut, TokenIn, TokenUpdateIn, validate
 from holdfast.service.state import ServerState, in_thread, state_of
 from holdfast.service.tokens import Token
 
+routes = Routes()
+Act = Callable[[ServerState], dict[str, Any]]
 TokenId = Annotated[str, Path(min_length=1, max_length=32, description="The id of a token, not its secret.")]
 
 # -- what both do ---------------------------------------------------------------------------------------------------
@@ -59,10 +61,11 @@ def _verify(state: ServerState, name: str, token: Token) -> Head | None:
     return ledger.verify() if ledger.begun else None
 
 
-Act = Callable[[ServerState], dict[str, Any]]
-
-
 # -- the API --------------------------------------------------------------------------------------------------------
+
+
+def _api(method: str, path: str, *statuses: int) -> Callable[[Endpoint], Endpoint]:
+    return routes.declare("admin", method, V1 + path, responses=responses(OkOut, 403, *statuses))
 
 
 async def _respond(request: Request, act: Act) -> Response:
@@ -71,13 +74,13 @@ async def _respond(request: Request, act: Act) -> Response:
     return json_response({"ok": True} | await in_thread(state, lambda: act(state)))
 
 
-@allow("admin")
+@_api("GET", "/tokens")
 async def tokens(request: Request) -> Response:
     """List every token ever created, and the answers used under its name. No secrets."""
     return await _respond(request, lambda state: {"tokens": _list(state)})
 
 
-@allow("admin")
+@_api("POST", "/tokens")
 async def create_token(request: Request, body: TokenIn) -> Response:
     """Create a token. Its secret is in this response and nowhere else."""
 
@@ -88,25 +91,25 @@ async def create_token(request: Request, body: TokenIn) -> Response:
     return await _respond(request, act)
 
 
-@allow("admin")
+@_api("PATCH", "/tokens/{id}")
 async def update_token(request: Request, id: TokenId, body: TokenUpdateIn) -> Response:
     """Set a quota."""
     return await _respond(request, lambda state: {"token": state.tokens.set_quota(id, body.quota).to_dict()})
 
 
-@allow("admin")
+@_api("DELETE", "/tokens/{id}")
 async def revoke_token(request: Request, id: TokenId) -> Response:
     """Revoke a token: at once in this process, within a second in others."""
     return await _respond(request, lambda state: {"token": _revoke(state, id, token_of(request)).to_dict()})
 
 
-@allow("admin")
+@_api("POST", "/datasets", 409)
 async def register_dataset(request: Request, body: DatasetIn) -> Response:
     """Serve a file from the data folder."""
     return await _respond(request, lambda state: {"dataset": body.name} | _register(state, body).overview())
 
 
-@allow("admin")
+@_api("POST", "/datasets/{name}/verify")
 async def verify(request: Request, name: NameInPath) -> Response:
     """Re-check every entry of the ledger."""
 
@@ -120,13 +123,13 @@ async def verify(request: Request, name: NameInPath) -> Response:
 # -- the page -------------------------------------------------------------------------------------------------------
 
 
-@allow("admin")
+@routes.page("admin", "GET", "/admin")
 async def admin_page(request: Request) -> Response:
     """Show tokens, datasets and ledgers."""
     return await _show(request, lambda _: {})
 
 
-@allow("admin")
+@routes.page("admin", "POST", "/admin/tokens")
 async def create_token_form(request: Request) -> Response:
     """Create a token; only this page shows its secret."""
     form = await forms.fields(request)
@@ -142,14 +145,14 @@ async def create_token_form(request: Request) -> Response:
     return await _show(request, act)
 
 
-@allow("admin")
+@routes.page("admin", "POST", "/admin/tokens/{id}/revoke")
 async def revoke_token_form(request: Request, id: TokenId) -> Response:
     """Revoke a token."""
     by = token_of(request)
     return await _show(request, lambda state: {"done": f"Revoked the token of {_revoke(state, id, by).name}."})
 
 
-@allow("admin")
+@routes.page("admin", "POST", "/admin/tokens/{id}/quota")
 async def quota_form(request: Request, id: TokenId) -> Response:
     """Set a quota; an empty field removes the limit."""
     form = await forms.fields(request)
@@ -162,7 +165,7 @@ async def quota_form(request: Request, id: TokenId) -> Response:
     return await _show(request, act)
 
 
-@allow("admin")
+@routes.page("admin", "POST", "/admin/datasets")
 async def register_form(request: Request) -> Response:
     """Serve a file from the data folder."""
     form = await forms.fields(request)
@@ -172,7 +175,7 @@ async def register_form(request: Request) -> Response:
     )
 
 
-@allow("admin")
+@routes.page("admin", "POST", "/admin/datasets/{name}/verify")
 async def verify_form(request: Request, name: NameInPath) -> Response:
     """Re-check every entry of the ledger."""
 
@@ -197,19 +200,3 @@ async def _show(request: Request, act: Act) -> Response:
         return {"tokens": _list(state), "datasets": datasets, "data_folder": folder} | result
 
     return pages.show(request, "admin.html", await in_thread(state, work))
-
-
-def add_routes(app: FastAPI) -> None:
-    """Add the admin's routes."""
-    app.get(f"{V1}/tokens", responses=responses(OkOut, 403))(tokens)
-    app.post(f"{V1}/tokens", responses=responses(OkOut, 403))(create_token)
-    app.patch(f"{V1}/tokens/{{id}}", responses=responses(OkOut, 403))(update_token)
-    app.delete(f"{V1}/tokens/{{id}}", responses=responses(OkOut, 403))(revoke_token)
-    app.post(f"{V1}/datasets", responses=responses(OkOut, 403, 409))(register_dataset)
-    app.post(f"{V1}/datasets/{{name}}/verify", responses=responses(OkOut, 403))(verify)
-    pages.add_page(app, "GET", "/admin", admin_page)
-    pages.add_page(app, "POST", "/admin/tokens", create_token_form)
-    pages.add_page(app, "POST", "/admin/tokens/{id}/revoke", revoke_token_form)
-    pages.add_page(app, "POST", "/admin/tokens/{id}/quota", quota_form)
-    pages.add_page(app, "POST", "/admin/datasets", register_form)
-    pages.add_page(app, "POST", "/admin/datasets/{name}/verify", verify_form)

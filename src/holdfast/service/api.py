@@ -10,14 +10,14 @@ from dataclasses import asdict
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Header, Path, Query
+from fastapi import Header, Path, Query
 from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.guarantees.plan import plan as make_plan
 from holdfast.questions.history import history_frame
-from holdfast.service.auth import GuardedRoute, Handler, allow, on_dataset, token_of
+from holdfast.service.auth import Endpoint, GuardedRoute, Handler, Routes, on_dataset, token_of
 from holdfast.service.datasets import NOT_BEGUN, ServedDataset
 from holdfast.service.errors import ProtocolError
 from holdfast.service.schemas import MAX_INTEGER, REFERENCE, AskIn, AskOut, BatchOut, ErrorOut, Name, OkOut, PriceOut
@@ -26,6 +26,7 @@ from holdfast.service.tokens import Token
 
 V1 = "/api/v1"
 MAX_PAGE = 1_000
+routes = Routes()  # tried in this order, so the route of every answer comes first
 NameInPath = Annotated[Name, Path(description="A dataset that your token allows.")]
 KeyHeader = Annotated[
     str | None,
@@ -72,6 +73,19 @@ async def _json_body(request: Request) -> Any:
         raise ProtocolError(400) from None
 
 
+def _get(path: str) -> Callable[[Endpoint], Endpoint]:
+    return routes.declare("analyst", "GET", V1 + path, responses=responses(OkOut))
+
+
+def _post(path: str, model: Any, *, body: str = "AskIn", **options: Any) -> Callable[[Endpoint], Endpoint]:
+    """Declare a route that reads its body itself."""
+    content = {"application/json": {"schema": {"$ref": REFERENCE.format(model=body)}}}
+    options |= {"openapi_extra": {"requestBody": {"required": True, "content": content}}}
+    return routes.declare(
+        "analyst", "POST", f"{V1}/datasets/{{name}}/{path}", responses=responses(model, 409, 415), **options
+    )
+
+
 async def _look(request: Request, name: str, look: Callable[[ServedDataset], dict[str, Any]]) -> Response:
     """Respond with what `look` returns for the dataset."""
     return json_response({"ok": True, "dataset": name} | await on_dataset(request, name, look))
@@ -83,19 +97,33 @@ async def _act(request: Request, name: str, act: Callable[[ServedDataset, Token,
     return json_response(await on_dataset(request, name, lambda served: act(served, token, questions.read(body))))
 
 
+class AskRoute(GuardedRoute):
+    """The route of every answer, without FastAPI's handling of parameters."""
+
+    async def serve(self, request: Request, inner: Handler) -> Response:
+        """Respond to an authorized request."""
+        return await ask(request, request.path_params["name"], request.headers.get("idempotency-key"))
+
+
+@_post("ask", AskOut, route_class_override=AskRoute)
+async def ask(request: Request, name: NameInPath, key: KeyHeader = None) -> Response:
+    """Ask one question. The answer is committed to the ledger before it is sent; a repeated question is free."""
+    return await _act(request, name, partial(state_of(request).service.ask, key=key))
+
+
 async def overviews(request: Request) -> list[dict[str, Any]]:
     """Return everything public about the datasets that the caller's token allows."""
     state, token = state_of(request), token_of(request)
     return await in_thread(state, lambda: [served.overview() for served in state.datasets.visible(token)])
 
 
-@allow("analyst")
+@_get("/datasets")
 async def datasets(request: Request) -> Response:
     """List the datasets your token allows."""
     return json_response({"ok": True, "datasets": await overviews(request)})
 
 
-@allow("analyst")
+@_get("/me")
 async def me(request: Request) -> Response:
     """Return your token without its secret, and what is left for it in each dataset."""
     state, token = state_of(request), token_of(request)
@@ -105,19 +133,19 @@ async def me(request: Request) -> Response:
     return json_response({"ok": True, "token": token.to_dict(), "left": left})
 
 
-@allow("analyst")
+@_get("/datasets/{name}")
 async def dataset(request: Request, name: NameInPath) -> Response:
     """Return one dataset: its guarantee as a sentence, plan, budget and ledger head."""
     return await _look(request, name, lambda served: served.overview())
 
 
-@allow("analyst")
+@_get("/datasets/{name}/schema")
 async def schema(request: Request, name: NameInPath) -> Response:
     """List the columns: names, types and declared bounds. Never values."""
     return await _look(request, name, lambda served: {"columns": served.schema()})
 
 
-@allow("analyst")
+@_get("/datasets/{name}/budget")
 async def budget(request: Request, name: NameInPath) -> Response:
     """Return what is left of the budget."""
 
@@ -128,13 +156,13 @@ async def budget(request: Request, name: NameInPath) -> Response:
     return await _look(request, name, look)
 
 
-@allow("analyst")
+@_get("/datasets/{name}/plan")
 async def dataset_plan(request: Request, name: NameInPath) -> Response:
     """Return the plan of the dataset."""
     return await _look(request, name, lambda served: {"plan": served.plan.to_dict(), "text": served.plan.sentence})
 
 
-@allow("analyst")
+@_get("/datasets/{name}/head")
 async def head(request: Request, name: NameInPath) -> Response:
     """Return the number and hash of the newest entry: once published, no earlier entry can be rewritten."""
 
@@ -146,7 +174,7 @@ async def head(request: Request, name: NameInPath) -> Response:
     return await _look(request, name, look)
 
 
-@allow("analyst")
+@_get("/datasets/{name}/receipts/{seq}")
 async def receipt(
     request: Request,
     name: NameInPath,
@@ -156,7 +184,7 @@ async def receipt(
     return await _look(request, name, lambda served: {"receipt": served.receipt(seq).to_dict()})
 
 
-@allow("analyst")
+@_get("/datasets/{name}/history")
 async def history(
     request: Request,
     name: NameInPath,
@@ -173,33 +201,19 @@ async def history(
     return await _look(request, name, look)
 
 
-@allow("analyst")
-async def ask(request: Request, name: NameInPath, key: KeyHeader = None) -> Response:
-    """Ask one question. The answer is committed to the ledger before it is sent; a repeated question is free."""
-    return await _act(request, name, partial(state_of(request).service.ask, key=key))
-
-
-class AskRoute(GuardedRoute):
-    """The route of every answer, without FastAPI's handling of parameters."""
-
-    async def serve(self, request: Request, inner: Handler) -> Response:
-        """Respond to an authorized request."""
-        return await ask(request, request.path_params["name"], request.headers.get("idempotency-key"))
-
-
-@allow("analyst")
+@_post("price", PriceOut)
 async def price(request: Request, name: NameInPath) -> Response:
     """Return the price of a question. Reads nothing, spends nothing."""
     return await _act(request, name, state_of(request).service.price)
 
 
-@allow("analyst")
+@_post("dry-run", AskOut)
 async def dry_run(request: Request, name: NameInPath) -> Response:
     """Answer from made-up rows, with the same checks and the same shape. Reads nothing, spends nothing."""
     return await _act(request, name, state_of(request).service.dry_run)
 
 
-@allow("analyst")
+@_post("batch", BatchOut, body="BatchIn")
 async def batch(request: Request, name: NameInPath, key: KeyHeader = None) -> Response:
     """Ask several questions in order; each is answered or refused on its own."""
     state, token = state_of(request), token_of(request)
@@ -208,7 +222,7 @@ async def batch(request: Request, name: NameInPath, key: KeyHeader = None) -> Re
     return json_response(await on_dataset(request, name, lambda served: state.service.batch(served, token, asks, key)))
 
 
-@allow("analyst")
+@_get("/plan")
 async def explore_plans(
     request: Request,
     rows: Annotated[int | None, Query(ge=2, le=10**12)] = None,
@@ -226,36 +240,3 @@ def compare_plans(rows: int | None, queries: int | None, margin: float | None, c
     found = make_plan(rows=rows, queries=queries, margin=margin, confidence=confidence)
     others = [{name: getattr(one, name) for name in one.__dataclass_fields__} for one in found.alternatives]
     return {"plan": found.to_dict(), "text": found.sentence, "alternatives": others}
-
-
-def _takes(model: str) -> dict[str, Any]:
-    """Describe the body of a route that reads it itself."""
-    schema = {"$ref": REFERENCE.format(model=model)}
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
-
-
-def add_routes(app: FastAPI) -> None:
-    """Add every route."""
-    one = f"{V1}/datasets/{{name}}"
-    for path, endpoint, model, body in (
-        (f"{one}/ask", ask, AskOut, "AskIn"),  # first: routes are tried in this order
-        (f"{one}/price", price, PriceOut, "AskIn"),
-        (f"{one}/dry-run", dry_run, AskOut, "AskIn"),
-        (f"{one}/batch", batch, BatchOut, "BatchIn"),
-    ):
-        described: dict[str, Any] = {"responses": responses(model, 409, 415), "openapi_extra": _takes(body)}
-        kind = AskRoute if endpoint is ask else GuardedRoute
-        app.router.add_api_route(path, endpoint, methods=["POST"], route_class_override=kind, **described)
-    for path, look in (
-        (f"{V1}/datasets", datasets),
-        (f"{V1}/me", me),
-        (f"{V1}/plan", explore_plans),
-        (one, dataset),
-        (f"{one}/schema", schema),
-        (f"{one}/budget", budget),
-        (f"{one}/plan", dataset_plan),
-        (f"{one}/head", head),
-        (f"{one}/history", history),
-        (f"{one}/receipts/{{seq}}", receipt),
-    ):
-        app.get(path, responses=responses(OkOut))(look)

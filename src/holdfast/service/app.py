@@ -20,7 +20,7 @@ from starlette.staticfiles import StaticFiles
 from holdfast import __version__
 from holdfast.errors import HoldfastError, InvalidArgument
 from holdfast.service import admin, api, pages
-from holdfast.service.auth import GuardedRoute, allow
+from holdfast.service.auth import GuardedRoute, Routes
 from holdfast.service.errors import ProtocolError, error_headers, error_payload, invalid_request
 from holdfast.service.limits import RequestLimits
 from holdfast.service.monitoring import flush_logs, log_error, log_event, start_logging
@@ -31,6 +31,7 @@ WORKER_SETTINGS = "HOLDFAST_SETTINGS_JSON"  # passes the settings on to worker p
 STATIC = Path(__file__).parent / "static"
 SHUTDOWN_SECONDS = 10  # for requests in progress when the server is stopped
 MAX_CONNECTIONS = 1_000
+routes = Routes()
 
 
 def build(settings: Settings) -> FastAPI:
@@ -64,17 +65,8 @@ def build(settings: Settings) -> FastAPI:
     )
     app.state.server = state
     app.router.route_class = GuardedRoute
-    api.add_routes(app)
-    admin.add_routes(app)
-    pages.add_routes(app)
-    others: dict[str, Callable[..., Any]] = {
-        "/health": health,
-        "/ready": ready,
-        "/metrics": metrics,
-        f"{api.V1}/openapi.json": description,
-    }
-    for path, endpoint in others.items():
-        app.get(path, include_in_schema=False)(endpoint)
+    for group in (api.routes, admin.routes, pages.routes, routes):
+        group.add_to(app)
     if mcp is not None:
         app.router.routes.append(mcp.route())
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
@@ -85,13 +77,13 @@ def build(settings: Settings) -> FastAPI:
     return app
 
 
-@allow("anyone")
+@routes.page("anyone", "GET", "/health")
 async def health() -> Response:
     """Report that the process is alive."""
     return JSONResponse({"ok": True})
 
 
-@allow("anyone")
+@routes.page("anyone", "GET", "/ready")
 async def ready(request: Request) -> Response:
     """Report that all ledgers and the token database can be reached."""
     state = state_of(request)
@@ -99,7 +91,7 @@ async def ready(request: Request) -> Response:
     return JSONResponse({"ok": True})
 
 
-@allow("metrics")
+@routes.page("metrics", "GET", "/metrics")
 async def metrics(request: Request) -> Response:
     """Return metrics for Prometheus; requires an admin token, unless the settings open them to anyone."""
     state = state_of(request)
@@ -107,7 +99,7 @@ async def metrics(request: Request) -> Response:
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
 
-@allow("anyone")
+@routes.page("anyone", "GET", f"{api.V1}/openapi.json")
 async def description(request: Request) -> Response:
     """Describe the API in OpenAPI."""
     return JSONResponse(request.app.openapi())

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Literal, TypeVar
 
 from anyio.to_thread import run_sync
+from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
@@ -69,6 +70,31 @@ class GuardedRoute(APIRoute):
         if unknown:
             listed = ", ".join(self._parameters) or "none"
             raise InvalidArgument(f"No parameter {unknown[0]!r} here. There are: {listed}.", name=unknown[0])
+
+
+class Routes:
+    """Routes of the application, each declared with the role that may call it."""
+
+    def __init__(self) -> None:
+        self._declared: list[tuple[str, Callable[..., Any], dict[str, Any]]] = []
+
+    def declare(self, role: Role, method: str, path: str, **options: Any) -> Callable[[Endpoint], Endpoint]:
+        """Declare the route that is served by the function below."""
+
+        def add(endpoint: Endpoint) -> Endpoint:
+            self._declared.append((path, endpoint, options | {"methods": [method]}))
+            return allow(role)(endpoint)
+
+        return add
+
+    def page(self, role: Role, method: str, path: str) -> Callable[[Endpoint], Endpoint]:
+        """Declare a page, which the OpenAPI description leaves out."""
+        return self.declare(role, method, path, include_in_schema=False)
+
+    def add_to(self, app: FastAPI) -> None:
+        """Add the routes in the order of their declarations."""
+        for path, endpoint, options in self._declared:
+            app.router.add_api_route(path, endpoint, **options)
 
 
 def token_of(request: Request) -> Token:

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from fastapi import FastAPI
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup, escape
 from starlette.requests import Request
@@ -20,7 +19,7 @@ from holdfast.ledger import Entry
 from holdfast.questions.history import answer_from
 from holdfast.service import charts, forms
 from holdfast.service.api import NameInPath, compare_plans, overviews
-from holdfast.service.auth import COOKIE, allow, on_dataset, token_of
+from holdfast.service.auth import COOKIE, Routes, on_dataset, token_of
 from holdfast.service.client import read_answer
 from holdfast.service.datasets import ServedDataset
 from holdfast.service.schemas import AskIn
@@ -29,6 +28,7 @@ from holdfast.service.tokens import Token
 
 PAGE_SIZE = 50  # entries
 RECENT = 8
+routes = Routes()
 
 
 def lines(answer: AnyAnswer) -> list[dict[str, Any]]:
@@ -90,13 +90,13 @@ def _render(request: Request, template: str, data: dict[str, Any]) -> str:
     return _pages.get_template(template).render(data | context)
 
 
-@allow("anyone")
+@routes.page("anyone", "GET", "/sign-in")
 async def sign_in_page(request: Request) -> Response:
     """Show the field for a token, or the button of a one-time link."""
     return show(request, "sign_in.html", {"code": request.query_params.get("code", "")[:200], "problem": None})
 
 
-@allow("anyone")
+@routes.page("anyone", "POST", "/sign-in")
 async def sign_in(request: Request) -> Response:
     """Exchange a token or a one-time link for a cookie."""
     state, form = state_of(request), await forms.fields(request)
@@ -120,7 +120,7 @@ async def sign_in(request: Request) -> Response:
     return response
 
 
-@allow("analyst")
+@routes.page("analyst", "POST", "/sign-out")
 async def sign_out(request: Request) -> Response:
     """Delete the cookie."""
     state = state_of(request)
@@ -130,13 +130,13 @@ async def sign_out(request: Request) -> Response:
     return response
 
 
-@allow("analyst")
+@routes.page("analyst", "GET", "/")
 async def home(request: Request) -> Response:
     """List the datasets."""
     return show(request, "home.html", {"datasets": await overviews(request)})
 
 
-@allow("analyst")
+@routes.page("analyst", "GET", "/datasets/{name}")
 async def dataset(request: Request, name: NameInPath) -> Response:
     """Show one dataset: guarantee, budget, the form to ask, the newest answers; or the fields of another kind."""
     state, token, form = state_of(request), token_of(request), forms.query_fields(request)
@@ -178,20 +178,20 @@ async def _answer(
     return show(request, "answer.html", await on_dataset(request, name, work))
 
 
-@allow("analyst")
+@routes.page("analyst", "POST", "/datasets/{name}/ask")
 async def ask(request: Request, name: NameInPath) -> Response:
     """Ask, from the form."""
     form = await forms.fields(request)
     return await _answer(request, name, form, partial(state_of(request).service.ask, key=form.get("key")))
 
 
-@allow("analyst")
+@routes.page("analyst", "POST", "/datasets/{name}/dry-run")
 async def dry_run(request: Request, name: NameInPath) -> Response:
     """Try the question on made-up rows."""
     return await _answer(request, name, await forms.fields(request), state_of(request).service.dry_run)
 
 
-@allow("analyst")
+@routes.page("analyst", "POST", "/datasets/{name}/price")
 async def price(request: Request, name: NameInPath) -> Response:
     """Show the price while the form is being filled in."""
     service, token, form = state_of(request).service, token_of(request), await forms.fields(request)
@@ -204,7 +204,7 @@ async def price(request: Request, name: NameInPath) -> Response:
     return show(request, "price.html", await on_dataset(request, name, work))
 
 
-@allow("analyst")
+@routes.page("analyst", "GET", "/datasets/{name}/history")
 async def history(request: Request, name: NameInPath) -> Response:
     """Show answers over time, newest page first."""
     form = forms.query_fields(request)
@@ -225,7 +225,7 @@ async def history(request: Request, name: NameInPath) -> Response:
     return show(request, "history.html", await on_dataset(request, name, look))
 
 
-@allow("analyst")
+@routes.page("analyst", "GET", "/plan")
 async def plan(request: Request) -> Response:
     """Compare all guarantees for the chosen rows, questions and margin."""
     form = forms.query_fields(request)
@@ -269,26 +269,3 @@ def _points(row: dict[str, Any]) -> list[dict[str, Any]]:
         label = f"{row['question']}, {line['category']}" if line["category"] is not None else row["question"]
         points.append({**line, "seq": row["seq"], "question": label, "shares": shares})
     return points
-
-
-def add_page(app: FastAPI, method: str, path: str, endpoint: Callable[..., Any]) -> None:
-    """Add one page, which the OpenAPI description leaves out."""
-    app.add_api_route(path, endpoint, methods=[method], include_in_schema=False, response_model=None)
-
-
-def add_routes(app: FastAPI) -> None:
-    """Add every page except the admin's."""
-    one = "/datasets/{name}"
-    for method, path, endpoint in (
-        ("GET", "/sign-in", sign_in_page),
-        ("POST", "/sign-in", sign_in),
-        ("POST", "/sign-out", sign_out),
-        ("GET", "/", home),
-        ("GET", one, dataset),
-        ("POST", f"{one}/ask", ask),
-        ("POST", f"{one}/price", price),
-        ("POST", f"{one}/dry-run", dry_run),
-        ("GET", f"{one}/history", history),
-        ("GET", "/plan", plan),
-    ):
-        add_page(app, method, path, endpoint)

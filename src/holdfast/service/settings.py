@@ -25,11 +25,8 @@ from holdfast.errors import InvalidArgument
 from holdfast.guarantees.plan import BEST, Queries
 
 PREFIX = "HOLDFAST_"
-READ: dict[type, Callable[[str], Any]] = {
-    int: int,
-    float: float,
-    bool: lambda text: text.lower() in ("1", "true", "yes", "on"),
-}
+TRUE = ("1", "true", "yes", "on")
+READ: dict[type, Callable[[str], Any]] = {int: int, float: float, bool: lambda text: text.lower() in TRUE}
 MAX_NAME_LENGTH = 100
 T = TypeVar("T", "DatasetSettings", "Settings")
 

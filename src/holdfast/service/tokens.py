@@ -170,10 +170,8 @@ class TokenStore:
         token = self._cached(digest)
         if token is None:
             before = self._version()
-            signed_in = select(tokens, sign_ins.c.expires.label("until")).join(
-                sign_ins, sign_ins.c.token == tokens.c.id
-            )
-            found = read(self._engine, signed_in.where(sign_ins.c.digest == digest, sign_ins.c.once.is_(False)))
+            both = select(tokens, sign_ins.c.expires.label("until")).join(sign_ins, sign_ins.c.token == tokens.c.id)
+            found = read(self._engine, both.where(sign_ins.c.digest == digest, sign_ins.c.once.is_(False)))
             if not found or found[0]["until"] <= time.time():
                 raise NotSignedIn("This sign-in has expired. Sign in again.")
             token = _token(found[0])
@@ -246,10 +244,8 @@ def _secret_from_file(path: Path) -> str:
     if path.exists():
         secret = path.read_text(encoding="utf-8").strip()
         if len(secret) < 20:
-            message = (
-                f"The token in {path} must be at least 20 characters; got {len(secret)}. Delete it to get a new one."
-            )
-            raise InvalidArgument(message, name="token_file")
+            rule = f"The token in {path} must be at least 20 characters; got {len(secret)}."
+            raise InvalidArgument(f"{rule} Delete it to get a new one.", name="token_file")
         return secret
     secret = PREFIX + secrets.token_urlsafe(32)
     path.touch(mode=0o600, exist_ok=False)
