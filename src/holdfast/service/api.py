@@ -194,7 +194,8 @@ async def history(
     """Page through all answers so far, of all analysts; one row for each interval."""
 
     def look(served: ServedDataset) -> dict[str, Any]:
-        entries, newest = served.entries(start, limit), served.session.ledger.spent.answers
+        ledger = served.session.ledger
+        entries, newest = list(ledger.entries(start, limit)), ledger.spent.answers
         following = entries[-1].seq + 1 if entries and entries[-1].seq < newest else None
         return {"rows": history_frame(entries, served.plan.standing).to_dicts(), "next": following, "entries": newest}
 

@@ -66,10 +66,9 @@ class GuardedRoute(APIRoute):
         """Refuse unknown query parameters, which may be misspelled. Pages are exempt."""
         if not self.include_in_schema or not request.scope["query_string"]:
             return
-        unknown = sorted(set(request.query_params) - set(self._parameters))
-        if unknown:
+        for unknown in sorted(set(request.query_params) - set(self._parameters)):
             listed = ", ".join(self._parameters) or "none"
-            raise InvalidArgument(f"No parameter {unknown[0]!r} here. There are: {listed}.", name=unknown[0])
+            raise InvalidArgument(f"No parameter {unknown!r} here. There are: {listed}.", name=unknown)
 
 
 class Routes:

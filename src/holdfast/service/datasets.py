@@ -14,7 +14,7 @@ from sqlalchemy.exc import IntegrityError
 
 from holdfast.errors import InvalidArgument, NotAllowed, RowSourceError, UnknownName
 from holdfast.guarantees.plan import DefaultPlan, Plan, VacuousPlan
-from holdfast.ledger import Entry, Head, Receipt
+from holdfast.ledger import Head, Receipt
 from holdfast.questions.price import cost_in_answers
 from holdfast.rows.open import open_rows
 from holdfast.service.database import TokenDatabase, read, registered_datasets, write
@@ -76,10 +76,6 @@ class ServedDataset:
         if not self.session.ledger.begun:
             raise UnknownName(f"No entry {seq}. {NOT_BEGUN}", name=seq)
         return self.session.receipt(seq)
-
-    def entries(self, start: int, limit: int) -> list[Entry]:
-        """Return entries of the ledger; none before the first answer."""
-        return list(self.session.ledger.entries(start, limit))
 
     def schema(self) -> list[dict[str, Any]]:
         """Return names, types and declared bounds. Never values."""

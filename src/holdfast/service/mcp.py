@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
 import mcp_types as types
@@ -20,6 +20,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
@@ -32,7 +33,7 @@ from holdfast.guarantees.plan import plan as make_plan
 from holdfast.questions import kind_named
 from holdfast.questions.price import Budget, Price
 from holdfast.schema import Schema
-from holdfast.service.client import read_answer
+from holdfast.service.client import RemoteSession, read_answer
 from holdfast.service.errors import error_payload
 from holdfast.service.monitoring import log_error
 from holdfast.service.schemas import DEFAULT_KIND, AskIn, QuestionModels, RequestModel, validate
@@ -41,6 +42,7 @@ if TYPE_CHECKING:  # the server's own packages are not needed for `holdfast mcp`
     from holdfast.service.datasets import ServedDataset
     from holdfast.service.state import ServerState
     from holdfast.service.tokens import Token
+    from holdfast.session import Session
 
 INSTRUCTIONS = (
     "Ask questions about a dataset without seeing its rows. Every answer is an interval for the population, and all of"
@@ -51,30 +53,7 @@ INSTRUCTIONS = (
 PATH = "/mcp"
 Arguments = dict[str, Any]
 Context = ServerRequestContext[Any]
-
-
-class Askable(Protocol):
-    """The verbs of a `Session` that the tools use."""
-
-    def ask(self, query: Any, kind: str = ..., *, idempotency_key: str | None = ..., **options: object) -> AnyAnswer:
-        """Ask a question."""
-
-    def price(self, query: Any, kind: str = ..., **options: object) -> Price:
-        """Return what a question would cost."""
-
-    @property
-    def budget(self) -> Budget:
-        """What is left to ask."""
-
-    @property
-    def plan(self) -> Plan:
-        """The plan of the dataset."""
-
-    @property
-    def schema(self) -> Schema:
-        """Column names and types."""
-
-
+Askable: TypeAlias = "Session | RemoteSession | TokenSession"
 Sessions = Mapping[str, Askable]
 
 
@@ -196,9 +175,7 @@ def build_server(sessions: Sessions) -> Server[Any]:
     """Return the MCP server of these datasets."""
     tools = Tools(sessions)
 
-    async def list_tools(
-        _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
-    ) -> types.ListToolsResult:
+    async def list_tools(_: Context, __: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         return types.ListToolsResult(tools=tools.described())
 
     async def call_tool(_: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
@@ -231,7 +208,7 @@ def http_app(sessions: Sessions, token: str) -> ASGIApp:
     return protected
 
 
-def _unprotected_app(sessions: Sessions) -> ASGIApp:
+def _unprotected_app(sessions: Sessions) -> Starlette:
     """Return the application for streamable HTTP, to be protected by a token.
 
     No page of another site can send a token, so host names need no check.
@@ -309,13 +286,11 @@ class McpEndpoint:
     """The route /mcp of the server. An agent sends its token with every request; a cookie is not accepted here."""
 
     def __init__(self, state: "ServerState") -> None:
-        self._app: ASGIApp = _unprotected_app(TokenSessions(state))
+        self._app = _unprotected_app(TokenSessions(state))
 
     def open(self) -> AbstractAsyncContextManager[Any]:
         """Return the context in which requests can be served."""
-        app: Any = self._app
-        lifespan: AbstractAsyncContextManager[Any] = app.router.lifespan_context(app)
-        return lifespan
+        return self._app.router.lifespan_context(self._app)
 
     def route(self) -> Route:
         """Return the route."""

@@ -146,7 +146,7 @@ async def dataset(request: Request, name: NameInPath) -> Response:
 
     def look(served: ServedDataset) -> dict[str, Any]:
         newest = served.session.ledger.spent.answers
-        recent = served.entries(max(1, newest - RECENT + 1), RECENT)
+        recent = list(served.session.ledger.entries(max(1, newest - RECENT + 1), RECENT))
         return {
             "dataset": served.overview(),
             "columns": served.schema(),
@@ -212,7 +212,7 @@ async def history(request: Request, name: NameInPath) -> Response:
     def look(served: ServedDataset) -> dict[str, Any]:
         newest = served.session.ledger.spent.answers
         start = max(1, min(forms.integer(form, "start") or newest - PAGE_SIZE + 1, max(1, newest)))
-        rows = [_row(served, entry) for entry in served.entries(start, PAGE_SIZE)]
+        rows = [_row(served, entry) for entry in served.session.ledger.entries(start, PAGE_SIZE)]
         return {
             "name": served.name,
             "rows": rows,
@@ -248,16 +248,8 @@ async def plan(request: Request) -> Response:
 def _row(served: ServedDataset, entry: Entry) -> dict[str, Any]:
     """Return an entry as a table shows it: one line for each interval."""
     answer = answer_from(entry, served.plan.standing, cached=False)
-    return {
-        "seq": entry.seq,
-        "time": entry.time,
-        "analyst": entry.analyst,
-        "kind": answer.kind,
-        "question": answer.question,
-        "rows_read": answer.rows_read,
-        "cost": answer.cost,
-        "lines": lines(answer),
-    }
+    where = {"seq": entry.seq, "time": entry.time, "analyst": entry.analyst, "lines": lines(answer)}
+    return where | {name: getattr(answer, name) for name in ("kind", "question", "rows_read", "cost")}
 
 
 def _points(row: dict[str, Any]) -> list[dict[str, Any]]:

@@ -36,6 +36,7 @@ def _integer(value: Any) -> Any:
 AsInteger = BeforeValidator(_integer)
 Name = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 Count = Annotated[int, Field(ge=0, le=10**9), AsInteger]
+Quota = Annotated[int, Field(ge=0, le=MAX_INTEGER), AsInteger]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -60,14 +61,14 @@ class TokenIn(RequestModel):
     name: Name
     admin: bool = False
     datasets: Annotated[list[Name], Field(max_length=100)] | None = None
-    quota: Annotated[int, Field(ge=0, le=MAX_INTEGER), AsInteger] | None = None
+    quota: Quota | None = None
     days: Annotated[Number, Field(gt=0, le=36_525)] | None = None
 
 
 class TokenUpdateIn(RequestModel):
     """A new quota; null removes the limit."""
 
-    quota: Annotated[int, Field(ge=0, le=MAX_INTEGER), AsInteger] | None
+    quota: Quota | None
 
 
 class DatasetIn(RequestModel):
