@@ -279,9 +279,9 @@ def surfaces(server: Running) -> Iterator[dict[str, Callable[[Kind[..., Any], di
         later = portal.call(connect_async, server.url, token)
         yield {
             "Python": price(in_python),
-            "client": price(lambda kind, arguments, options: client.ask_kind(kind, tuple(arguments), options)),
+            "client": price(lambda kind, arguments, options: client._ask_kind(kind, tuple(arguments), options)),
             "async client": price(
-                lambda kind, arguments, options: portal.call(later.ask_kind, kind, tuple(arguments), options)
+                lambda kind, arguments, options: portal.call(later._ask_kind, kind, tuple(arguments), options)
             ),
             "HTTP": over_http,
             "agent": by_agent,

@@ -9,8 +9,7 @@ database.py         what is stored beside the ledgers: tokens, sign-ins, idempot
 datasets.py         the datasets by name, each a `Session`
 ask.py              one question over HTTP: quota, idempotency key, then the session
 idempotency.py      the same request again gets the same response
-question_models.py  questions as requests: models made from the kinds that are registered
-schemas.py          the models of other requests and of responses
+schemas.py          the models of questions, made from the kinds that are registered; of other requests, of responses
 errors.py           errors over HTTP
 api.py              routes under /api/v1 for every token
 admin.py            routes and page for the admin

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Path
+from fastapi import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -12,12 +12,14 @@ from holdfast.errors import NotAllowed, UnknownName
 from holdfast.ledger import Head
 from holdfast.service import forms, pages
 from holdfast.service.api import V1, NameInPath, json_response, responses
-from holdfast.service.auth import allow, token_of
+from holdfast.service.auth import Endpoint, Routes, token_of
 from holdfast.service.datasets import NOT_BEGUN, ServedDataset
 from holdfast.service.schemas import DatasetIn, OkOut, TokenIn, TokenUpdateIn, validate
 from holdfast.service.state import ServerState, in_thread, state_of
 from holdfast.service.tokens import Token
 
+routes = Routes()
+Act = Callable[[ServerState], dict[str, Any]]
 TokenId = Annotated[str, Path(min_length=1, max_length=32, description="The id of a token, not its secret.")]
 
 # -- what both do ---------------------------------------------------------------------------------------------------
@@ -55,98 +57,107 @@ def _register(state: ServerState, body: DatasetIn) -> ServedDataset:
 
 def _verify(state: ServerState, name: str, token: Token) -> Head | None:
     """Re-check every entry; None if there are none yet."""
-    served = state.datasets.get(name, token)
-    return served.session.ledger.verify() if served.session.ledger.begun else None
+    ledger = state.datasets.get(name, token).session.ledger
+    return ledger.verify() if ledger.begun else None
 
 
 # -- the API --------------------------------------------------------------------------------------------------------
 
 
-@allow("admin")
+def _api(method: str, path: str, *statuses: int) -> Callable[[Endpoint], Endpoint]:
+    return routes.declare("admin", method, V1 + path, responses=responses(OkOut, 403, *statuses))
+
+
+async def _respond(request: Request, act: Act) -> Response:
+    """Do what was requested, then respond with its result."""
+    state = state_of(request)
+    return json_response({"ok": True} | await in_thread(state, lambda: act(state)))
+
+
+@_api("GET", "/tokens")
 async def tokens(request: Request) -> Response:
     """List every token ever created, and the answers used under its name. No secrets."""
-    state = state_of(request)
-    return json_response({"ok": True, "tokens": await in_thread(state, lambda: _list(state))})
+    return await _respond(request, lambda state: {"tokens": _list(state)})
 
 
-@allow("admin")
+@_api("POST", "/tokens")
 async def create_token(request: Request, body: TokenIn) -> Response:
     """Create a token. Its secret is in this response and nowhere else."""
-    state = state_of(request)
-    secret, token = await in_thread(state, lambda: _create(state, body))
-    return json_response({"ok": True, "secret": secret, "token": token.to_dict()})
+
+    def act(state: ServerState) -> dict[str, Any]:
+        secret, token = _create(state, body)
+        return {"secret": secret, "token": token.to_dict()}
+
+    return await _respond(request, act)
 
 
-@allow("admin")
+@_api("PATCH", "/tokens/{id}")
 async def update_token(request: Request, id: TokenId, body: TokenUpdateIn) -> Response:
     """Set a quota."""
-    state = state_of(request)
-    token = await in_thread(state, lambda: state.tokens.set_quota(id, body.quota))
-    return json_response({"ok": True, "token": token.to_dict()})
+    return await _respond(request, lambda state: {"token": state.tokens.set_quota(id, body.quota).to_dict()})
 
 
-@allow("admin")
+@_api("DELETE", "/tokens/{id}")
 async def revoke_token(request: Request, id: TokenId) -> Response:
     """Revoke a token: at once in this process, within a second in others."""
-    state = state_of(request)
-    token = await in_thread(state, lambda: _revoke(state, id, token_of(request)))
-    return json_response({"ok": True, "token": token.to_dict()})
+    return await _respond(request, lambda state: {"token": _revoke(state, id, token_of(request)).to_dict()})
 
 
-@allow("admin")
+@_api("POST", "/datasets", 409)
 async def register_dataset(request: Request, body: DatasetIn) -> Response:
     """Serve a file from the data folder."""
-    state = state_of(request)
-    overview = await in_thread(state, lambda: _register(state, body).overview())
-    return json_response({"ok": True, "dataset": body.name} | overview)
+    return await _respond(request, lambda state: {"dataset": body.name} | _register(state, body).overview())
 
 
-@allow("admin")
+@_api("POST", "/datasets/{name}/verify")
 async def verify(request: Request, name: NameInPath) -> Response:
     """Re-check every entry of the ledger."""
-    state = state_of(request)
-    head = await in_thread(state, lambda: _verify(state, name, token_of(request)))
-    return json_response({"ok": True, "dataset": name, "verified": None if head is None else asdict(head)})
+
+    def act(state: ServerState) -> dict[str, Any]:
+        head = _verify(state, name, token_of(request))
+        return {"dataset": name, "verified": head and asdict(head)}
+
+    return await _respond(request, act)
 
 
 # -- the page -------------------------------------------------------------------------------------------------------
 
 
-@allow("admin")
+@routes.page("admin", "GET", "/admin")
 async def admin_page(request: Request) -> Response:
     """Show tokens, datasets and ledgers."""
-    return await _show(request, lambda: {})
+    return await _show(request, lambda _: {})
 
 
-@allow("admin")
+@routes.page("admin", "POST", "/admin/tokens")
 async def create_token_form(request: Request) -> Response:
     """Create a token; only this page shows its secret."""
-    state, form = state_of(request), await forms.fields(request)
+    form = await forms.fields(request)
     values: dict[str, Any] = {"name": form.get("name", ""), "admin": form.get("role") == "admin"}
     if "datasets" in form:
         values["datasets"] = [name.strip() for name in form["datasets"].split(",") if name.strip()]
     values |= {"quota": forms.integer(form, "quota"), "days": forms.decimal(form, "days")}
 
-    def act() -> dict[str, Any]:
+    def act(state: ServerState) -> dict[str, Any]:
         secret, token = _create(state, validate(TokenIn, values))
         return {"secret": secret, "done": f"Created a token for {token.name}."}
 
     return await _show(request, act)
 
 
-@allow("admin")
+@routes.page("admin", "POST", "/admin/tokens/{id}/revoke")
 async def revoke_token_form(request: Request, id: TokenId) -> Response:
     """Revoke a token."""
-    state, token = state_of(request), token_of(request)
-    return await _show(request, lambda: {"done": f"Revoked the token of {_revoke(state, id, token).name}."})
+    by = token_of(request)
+    return await _show(request, lambda state: {"done": f"Revoked the token of {_revoke(state, id, by).name}."})
 
 
-@allow("admin")
+@routes.page("admin", "POST", "/admin/tokens/{id}/quota")
 async def quota_form(request: Request, id: TokenId) -> Response:
     """Set a quota; an empty field removes the limit."""
-    state, form = state_of(request), await forms.fields(request)
+    form = await forms.fields(request)
 
-    def act() -> dict[str, Any]:
+    def act(state: ServerState) -> dict[str, Any]:
         token = state.tokens.set_quota(id, forms.integer(form, "quota"))
         limit = "the whole budget" if token.quota is None else f"{token.quota:,} answers of each dataset"
         return {"done": f"{token.name} may use {limit}."}
@@ -154,58 +165,38 @@ async def quota_form(request: Request, id: TokenId) -> Response:
     return await _show(request, act)
 
 
-@allow("admin")
+@routes.page("admin", "POST", "/admin/datasets")
 async def register_form(request: Request) -> Response:
     """Serve a file from the data folder."""
-    state, form = state_of(request), await forms.fields(request)
+    form = await forms.fields(request)
     values = {"name": form.get("name", ""), "file": form.get("file", ""), "queries": forms.integer(form, "queries")}
-    return await _show(request, lambda: {"done": f"Serving {_register(state, validate(DatasetIn, values)).name}."})
+    return await _show(
+        request, lambda state: {"done": f"Serving {_register(state, validate(DatasetIn, values)).name}."}
+    )
 
 
-@allow("admin")
+@routes.page("admin", "POST", "/admin/datasets/{name}/verify")
 async def verify_form(request: Request, name: NameInPath) -> Response:
     """Re-check every entry of the ledger."""
-    state, token = state_of(request), token_of(request)
 
-    def act() -> dict[str, Any]:
-        head = _verify(state, name, token)
-        return {
-            "done": f"Verified {name}: " + (NOT_BEGUN if head is None else f"entries up to #{head.seq} are intact.")
-        }
+    def act(state: ServerState) -> dict[str, Any]:
+        head = _verify(state, name, token_of(request))
+        return {"done": f"Verified {name}: {NOT_BEGUN if head is None else f'entries up to #{head.seq} are intact.'}"}
 
     return await _show(request, act)
 
 
-async def _show(request: Request, act: Callable[[], dict[str, Any]]) -> Response:
+async def _show(request: Request, act: Act) -> Response:
     """Do what was requested, then show the page with its result."""
     state = state_of(request)
 
     def work() -> dict[str, Any]:
-        result = {"secret": None, "done": None} | act()
-        return {
-            "tokens": _list(state),
-            "datasets": [
-                served.overview()
-                | {"used": {str(name or "-"): used for name, used in served.usage.by_analyst().items()}}
-                for served in state.datasets.visible(state.admin)
-            ],
-            "data_folder": state.settings.data_folder is not None,
-        } | result
+        result = {"secret": None, "done": None} | act(state)
+        datasets = [
+            one.overview() | {"used": {str(name or "-"): used for name, used in one.usage.by_analyst().items()}}
+            for one in state.datasets.visible(state.admin)
+        ]
+        folder = state.settings.data_folder is not None
+        return {"tokens": _list(state), "datasets": datasets, "data_folder": folder} | result
 
     return pages.show(request, "admin.html", await in_thread(state, work))
-
-
-def add_routes(app: FastAPI) -> None:
-    """Add the admin's routes."""
-    app.get(f"{V1}/tokens", responses=responses(OkOut, 403))(tokens)
-    app.post(f"{V1}/tokens", responses=responses(OkOut, 403))(create_token)
-    app.patch(f"{V1}/tokens/{{id}}", responses=responses(OkOut, 403))(update_token)
-    app.delete(f"{V1}/tokens/{{id}}", responses=responses(OkOut, 403))(revoke_token)
-    app.post(f"{V1}/datasets", responses=responses(OkOut, 403, 409))(register_dataset)
-    app.post(f"{V1}/datasets/{{name}}/verify", responses=responses(OkOut, 403))(verify)
-    pages.add_page(app, "GET", "/admin", admin_page)
-    pages.add_page(app, "POST", "/admin/tokens", create_token_form)
-    pages.add_page(app, "POST", "/admin/tokens/{id}/revoke", revoke_token_form)
-    pages.add_page(app, "POST", "/admin/tokens/{id}/quota", quota_form)
-    pages.add_page(app, "POST", "/admin/datasets", register_form)
-    pages.add_page(app, "POST", "/admin/datasets/{name}/verify", verify_form)

@@ -7,24 +7,26 @@ slow disk delays no other request.
 import json
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Header, Path, Query
+from fastapi import Header, Path, Query
 from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.guarantees.plan import plan as make_plan
 from holdfast.questions.history import history_frame
-from holdfast.service.auth import GuardedRoute, Handler, allow, token_of
+from holdfast.service.auth import Endpoint, GuardedRoute, Handler, Routes, on_dataset, token_of
 from holdfast.service.datasets import NOT_BEGUN, ServedDataset
 from holdfast.service.errors import ProtocolError
-from holdfast.service.question_models import REFERENCE
-from holdfast.service.schemas import MAX_INTEGER, AskOut, BatchOut, ErrorOut, Name, OkOut, PriceOut
+from holdfast.service.schemas import MAX_INTEGER, REFERENCE, AskIn, AskOut, BatchOut, ErrorOut, Name, OkOut, PriceOut
 from holdfast.service.state import in_thread, state_of
+from holdfast.service.tokens import Token
 
 V1 = "/api/v1"
 MAX_PAGE = 1_000
+routes = Routes()  # tried in this order, so the route of every answer comes first
 NameInPath = Annotated[Name, Path(description="A dataset that your token allows.")]
 KeyHeader = Annotated[
     str | None,
@@ -71,110 +73,28 @@ async def _json_body(request: Request) -> Any:
         raise ProtocolError(400) from None
 
 
+def _get(path: str) -> Callable[[Endpoint], Endpoint]:
+    return routes.declare("analyst", "GET", V1 + path, responses=responses(OkOut))
+
+
+def _post(path: str, model: Any, *, body: str = "AskIn", **options: Any) -> Callable[[Endpoint], Endpoint]:
+    """Declare a route that reads its body itself."""
+    content = {"application/json": {"schema": {"$ref": REFERENCE.format(model=body)}}}
+    options |= {"openapi_extra": {"requestBody": {"required": True, "content": content}}}
+    return routes.declare(
+        "analyst", "POST", f"{V1}/datasets/{{name}}/{path}", responses=responses(model, 409, 415), **options
+    )
+
+
 async def _look(request: Request, name: str, look: Callable[[ServedDataset], dict[str, Any]]) -> Response:
     """Respond with what `look` returns for the dataset."""
-    state, token = state_of(request), token_of(request)
-    found = await in_thread(state, lambda: look(state.datasets.get(name, token)))
-    return json_response({"ok": True, "dataset": name} | found)
+    return json_response({"ok": True, "dataset": name} | await on_dataset(request, name, look))
 
 
-@allow("analyst")
-async def datasets(request: Request) -> Response:
-    """List the datasets your token allows."""
-    state, token = state_of(request), token_of(request)
-    found = await in_thread(state, lambda: [served.overview() for served in state.datasets.visible(token)])
-    return json_response({"ok": True, "datasets": found})
-
-
-@allow("analyst")
-async def me(request: Request) -> Response:
-    """Return your token without its secret, and what is left for it in each dataset."""
-    state, token = state_of(request), token_of(request)
-
-    def look() -> dict[str, Any]:
-        return {served.name: state.service.left(served, token) for served in state.datasets.visible(token)}
-
-    return json_response({"ok": True, "token": token.to_dict(), "left": await in_thread(state, look)})
-
-
-@allow("analyst")
-async def dataset(request: Request, name: NameInPath) -> Response:
-    """Return one dataset: its guarantee as a sentence, plan, budget and ledger head."""
-    return await _look(request, name, lambda served: served.overview())
-
-
-@allow("analyst")
-async def schema(request: Request, name: NameInPath) -> Response:
-    """List the columns: names, types and declared bounds. Never values."""
-    return await _look(request, name, lambda served: {"columns": served.schema()})
-
-
-@allow("analyst")
-async def budget(request: Request, name: NameInPath) -> Response:
-    """Return what is left of the budget."""
-
-    def look(served: ServedDataset) -> dict[str, Any]:
-        found, left = served.session.budget, state_of(request).service.left(served, token_of(request))
-        return {"budget": found.to_dict(), "text": str(found), "left": left}
-
-    return await _look(request, name, look)
-
-
-@allow("analyst")
-async def dataset_plan(request: Request, name: NameInPath) -> Response:
-    """Return the plan of the dataset."""
-    return await _look(request, name, lambda served: {"plan": served.plan.to_dict(), "text": served.plan.sentence})
-
-
-@allow("analyst")
-async def head(request: Request, name: NameInPath) -> Response:
-    """Return the number and hash of the newest entry: once published, no earlier entry can be rewritten."""
-
-    def look(served: ServedDataset) -> dict[str, Any]:
-        newest = served.head
-        if newest is None:
-            return {"head": None, "text": NOT_BEGUN}
-        return {"head": asdict(newest), "text": f"Entry {newest.seq:,} is the newest."}
-
-    return await _look(request, name, look)
-
-
-@allow("analyst")
-async def receipt(
-    request: Request,
-    name: NameInPath,
-    seq: Annotated[int, Path(ge=0, le=MAX_INTEGER, description="The number of an entry.")],
-) -> Response:
-    """Return the proof that an answer is in the ledger."""
-    return await _look(request, name, lambda served: {"receipt": served.receipt(seq).to_dict()})
-
-
-@allow("analyst")
-async def history(
-    request: Request,
-    name: NameInPath,
-    start: Annotated[int, Query(ge=1, le=MAX_INTEGER, description="The number of the first entry.")] = 1,
-    limit: Annotated[int, Query(ge=1, le=MAX_PAGE, description="How many entries.")] = 100,
-) -> Response:
-    """Page through all answers so far, of all analysts; one row for each interval."""
-
-    def look(served: ServedDataset) -> dict[str, Any]:
-        entries, newest = served.entries(start, limit), served.session.ledger.spent.answers
-        following = entries[-1].seq + 1 if entries and entries[-1].seq < newest else None
-        return {"rows": history_frame(entries, served.plan.standing).to_dicts(), "next": following, "entries": newest}
-
-    return await _look(request, name, look)
-
-
-@allow("analyst")
-async def ask(request: Request, name: NameInPath, key: KeyHeader = None) -> Response:
-    """Ask one question. The answer is committed to the ledger before it is sent; a repeated question is free."""
-    state, token, body = state_of(request), token_of(request), await _json_body(request)
-
-    def act() -> dict[str, Any]:
-        return state.service.ask(state.datasets.get(name, token), token, state.questions.read(body), key)
-
-    return json_response(await in_thread(state, act))
+async def _act(request: Request, name: str, act: Callable[[ServedDataset, Token, AskIn], dict[str, Any]]) -> Response:
+    """Respond with what `act` does with the question in the body."""
+    questions, token, body = state_of(request).questions, token_of(request), await _json_body(request)
+    return json_response(await on_dataset(request, name, lambda served: act(served, token, questions.read(body))))
 
 
 class AskRoute(GuardedRoute):
@@ -185,34 +105,125 @@ class AskRoute(GuardedRoute):
         return await ask(request, request.path_params["name"], request.headers.get("idempotency-key"))
 
 
-@allow("analyst")
+@_post("ask", AskOut, route_class_override=AskRoute)
+async def ask(request: Request, name: NameInPath, key: KeyHeader = None) -> Response:
+    """Ask one question. The answer is committed to the ledger before it is sent; a repeated question is free."""
+    return await _act(request, name, partial(state_of(request).service.ask, key=key))
+
+
+async def overviews(request: Request) -> list[dict[str, Any]]:
+    """Return everything public about the datasets that the caller's token allows."""
+    state, token = state_of(request), token_of(request)
+    return await in_thread(state, lambda: [served.overview() for served in state.datasets.visible(token)])
+
+
+@_get("/datasets")
+async def datasets(request: Request) -> Response:
+    """List the datasets your token allows."""
+    return json_response({"ok": True, "datasets": await overviews(request)})
+
+
+@_get("/me")
+async def me(request: Request) -> Response:
+    """Return your token without its secret, and what is left for it in each dataset."""
+    state, token = state_of(request), token_of(request)
+    left = await in_thread(
+        state, lambda: {one.name: state.service.left(one, token) for one in state.datasets.visible(token)}
+    )
+    return json_response({"ok": True, "token": token.to_dict(), "left": left})
+
+
+@_get("/datasets/{name}")
+async def dataset(request: Request, name: NameInPath) -> Response:
+    """Return one dataset: its guarantee as a sentence, plan, budget and ledger head."""
+    return await _look(request, name, lambda served: served.overview())
+
+
+@_get("/datasets/{name}/schema")
+async def schema(request: Request, name: NameInPath) -> Response:
+    """List the columns: names, types and declared bounds. Never values."""
+    return await _look(request, name, lambda served: {"columns": served.schema()})
+
+
+@_get("/datasets/{name}/budget")
+async def budget(request: Request, name: NameInPath) -> Response:
+    """Return what is left of the budget."""
+
+    def look(served: ServedDataset) -> dict[str, Any]:
+        found, left = served.session.budget, state_of(request).service.left(served, token_of(request))
+        return {"budget": found.to_dict(), "text": str(found), "left": left}
+
+    return await _look(request, name, look)
+
+
+@_get("/datasets/{name}/plan")
+async def dataset_plan(request: Request, name: NameInPath) -> Response:
+    """Return the plan of the dataset."""
+    return await _look(request, name, lambda served: {"plan": served.plan.to_dict(), "text": served.plan.sentence})
+
+
+@_get("/datasets/{name}/head")
+async def head(request: Request, name: NameInPath) -> Response:
+    """Return the number and hash of the newest entry: once published, no earlier entry can be rewritten."""
+
+    def look(served: ServedDataset) -> dict[str, Any]:
+        newest = served.head
+        text = NOT_BEGUN if newest is None else f"Entry {newest.seq:,} is the newest."
+        return {"head": newest and asdict(newest), "text": text}
+
+    return await _look(request, name, look)
+
+
+@_get("/datasets/{name}/receipts/{seq}")
+async def receipt(
+    request: Request,
+    name: NameInPath,
+    seq: Annotated[int, Path(ge=0, le=MAX_INTEGER, description="The number of an entry.")],
+) -> Response:
+    """Return the proof that an answer is in the ledger."""
+    return await _look(request, name, lambda served: {"receipt": served.receipt(seq).to_dict()})
+
+
+@_get("/datasets/{name}/history")
+async def history(
+    request: Request,
+    name: NameInPath,
+    start: Annotated[int, Query(ge=1, le=MAX_INTEGER, description="The number of the first entry.")] = 1,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE, description="How many entries.")] = 100,
+) -> Response:
+    """Page through all answers so far, of all analysts; one row for each interval."""
+
+    def look(served: ServedDataset) -> dict[str, Any]:
+        ledger = served.session.ledger
+        entries, newest = list(ledger.entries(start, limit)), ledger.spent.answers
+        following = entries[-1].seq + 1 if entries and entries[-1].seq < newest else None
+        return {"rows": history_frame(entries, served.plan.standing).to_dicts(), "next": following, "entries": newest}
+
+    return await _look(request, name, look)
+
+
+@_post("price", PriceOut)
 async def price(request: Request, name: NameInPath) -> Response:
     """Return the price of a question. Reads nothing, spends nothing."""
-    state, token, body = state_of(request), token_of(request), await _json_body(request)
-    return await _look(request, name, lambda served: state.service.price(served, token, state.questions.read(body)))
+    return await _act(request, name, state_of(request).service.price)
 
 
-@allow("analyst")
+@_post("dry-run", AskOut)
 async def dry_run(request: Request, name: NameInPath) -> Response:
     """Answer from made-up rows, with the same checks and the same shape. Reads nothing, spends nothing."""
-    state, token, body = state_of(request), token_of(request), await _json_body(request)
-    return await _look(request, name, lambda served: state.service.dry_run(served, token, state.questions.read(body)))
+    return await _act(request, name, state_of(request).service.dry_run)
 
 
-@allow("analyst")
+@_post("batch", BatchOut, body="BatchIn")
 async def batch(request: Request, name: NameInPath, key: KeyHeader = None) -> Response:
     """Ask several questions in order; each is answered or refused on its own."""
     state, token = state_of(request), token_of(request)
     asks = state.questions.read_batch(await _json_body(request))
     state.rate_limits.take(token.id, len(asks) - 1)
-
-    def act() -> dict[str, Any]:
-        return state.service.batch(state.datasets.get(name, token), token, asks, key)
-
-    return json_response(await in_thread(state, act))
+    return json_response(await on_dataset(request, name, lambda served: state.service.batch(served, token, asks, key)))
 
 
-@allow("analyst")
+@_get("/plan")
 async def explore_plans(
     request: Request,
     rows: Annotated[int | None, Query(ge=2, le=10**12)] = None,
@@ -230,35 +241,3 @@ def compare_plans(rows: int | None, queries: int | None, margin: float | None, c
     found = make_plan(rows=rows, queries=queries, margin=margin, confidence=confidence)
     others = [{name: getattr(one, name) for name in one.__dataclass_fields__} for one in found.alternatives]
     return {"plan": found.to_dict(), "text": found.sentence, "alternatives": others}
-
-
-def _takes(model: str) -> dict[str, Any]:
-    """Describe the body of a route that reads it itself."""
-    schema = {"$ref": REFERENCE.format(model=model)}
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
-
-
-def add_routes(app: FastAPI) -> None:
-    """Add every route."""
-    one = f"{V1}/datasets/{{name}}"
-    app.router.add_api_route(  # first: routes are tried in this order
-        f"{one}/ask",
-        ask,
-        methods=["POST"],
-        responses=responses(AskOut, 409, 415),
-        openapi_extra=_takes("AskIn"),
-        route_class_override=AskRoute,
-    )
-    app.get(f"{V1}/datasets", responses=responses(OkOut))(datasets)
-    app.get(f"{V1}/me", responses=responses(OkOut))(me)
-    app.get(f"{V1}/plan", responses=responses(OkOut))(explore_plans)
-    app.get(one, responses=responses(OkOut))(dataset)
-    app.get(f"{one}/schema", responses=responses(OkOut))(schema)
-    app.get(f"{one}/budget", responses=responses(OkOut))(budget)
-    app.get(f"{one}/plan", responses=responses(OkOut))(dataset_plan)
-    app.get(f"{one}/head", responses=responses(OkOut))(head)
-    app.get(f"{one}/history", responses=responses(OkOut))(history)
-    app.get(f"{one}/receipts/{{seq}}", responses=responses(OkOut))(receipt)
-    app.post(f"{one}/price", responses=responses(PriceOut, 409, 415), openapi_extra=_takes("AskIn"))(price)
-    app.post(f"{one}/dry-run", responses=responses(AskOut, 409, 415), openapi_extra=_takes("AskIn"))(dry_run)
-    app.post(f"{one}/batch", responses=responses(BatchOut, 409, 415), openapi_extra=_takes("BatchIn"))(batch)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
@@ -20,26 +20,28 @@ from starlette.staticfiles import StaticFiles
 from holdfast import __version__
 from holdfast.errors import HoldfastError, InvalidArgument
 from holdfast.service import admin, api, pages
-from holdfast.service.auth import GuardedRoute, allow
+from holdfast.service.auth import GuardedRoute, Routes
 from holdfast.service.errors import ProtocolError, error_headers, error_payload, invalid_request
 from holdfast.service.limits import RequestLimits
 from holdfast.service.monitoring import flush_logs, log_error, log_event, start_logging
 from holdfast.service.settings import Settings
 from holdfast.service.state import ServerState, in_thread, state_of
 
-if TYPE_CHECKING:
-    from holdfast.service.mcp import McpEndpoint
-
 WORKER_SETTINGS = "HOLDFAST_SETTINGS_JSON"  # passes the settings on to worker processes
 STATIC = Path(__file__).parent / "static"
 SHUTDOWN_SECONDS = 10  # for requests in progress when the server is stopped
 MAX_CONNECTIONS = 1_000
+routes = Routes()
 
 
 def build(settings: Settings) -> FastAPI:
     """Return the application; its datasets are open when this returns."""
     state = ServerState(settings)
-    mcp = _mcp_endpoint(state)
+    mcp = None
+    if find_spec("mcp") is not None:  # agents are served if the package that this needs is installed
+        from holdfast.service.mcp import McpEndpoint
+
+        mcp = McpEndpoint(state)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -63,16 +65,8 @@ def build(settings: Settings) -> FastAPI:
     )
     app.state.server = state
     app.router.route_class = GuardedRoute
-    api.add_routes(app)
-    admin.add_routes(app)
-    pages.add_routes(app)
-    for path, endpoint in (
-        ("/health", health),
-        ("/ready", ready),
-        ("/metrics", metrics),
-        (f"{api.V1}/openapi.json", description),
-    ):
-        app.get(path, include_in_schema=False)(endpoint)
+    for group in (api.routes, admin.routes, pages.routes, routes):
+        group.add_to(app)
     if mcp is not None:
         app.router.routes.append(mcp.route())
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
@@ -83,22 +77,13 @@ def build(settings: Settings) -> FastAPI:
     return app
 
 
-def _mcp_endpoint(state: ServerState) -> "McpEndpoint | None":
-    """Return the endpoint for agents, if the package it needs is installed."""
-    if find_spec("mcp") is None:
-        return None
-    from holdfast.service.mcp import McpEndpoint
-
-    return McpEndpoint(state)
-
-
-@allow("anyone")
+@routes.page("anyone", "GET", "/health")
 async def health() -> Response:
     """Report that the process is alive."""
     return JSONResponse({"ok": True})
 
 
-@allow("anyone")
+@routes.page("anyone", "GET", "/ready")
 async def ready(request: Request) -> Response:
     """Report that all ledgers and the token database can be reached."""
     state = state_of(request)
@@ -106,7 +91,7 @@ async def ready(request: Request) -> Response:
     return JSONResponse({"ok": True})
 
 
-@allow("metrics")
+@routes.page("metrics", "GET", "/metrics")
 async def metrics(request: Request) -> Response:
     """Return metrics for Prometheus; requires an admin token, unless the settings open them to anyone."""
     state = state_of(request)
@@ -114,7 +99,7 @@ async def metrics(request: Request) -> Response:
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
 
-@allow("anyone")
+@routes.page("anyone", "GET", f"{api.V1}/openapi.json")
 async def description(request: Request) -> Response:
     """Describe the API in OpenAPI."""
     return JSONResponse(request.app.openapi())
@@ -210,9 +195,7 @@ def _bind(settings: Settings) -> socket.socket:
         listening.bind((settings.host, settings.port))
     except OSError as error:
         listening.close()
-        raise InvalidArgument(
-            f"port must be free; {settings.host}:{settings.port} is not ({error.strerror}). Choose one with --port.",
-            name="port",
-        ) from None
+        taken = f"{settings.host}:{settings.port} is not ({error.strerror})"
+        raise InvalidArgument(f"port must be free; {taken}. Choose one with --port.", name="port") from None
     listening.set_inheritable(True)
     return listening

@@ -21,11 +21,11 @@ from holdfast.answer import AnyAnswer
 from holdfast.errors import HoldfastError, InvalidArgument, PlanConflict, QuotaExhausted
 from holdfast.questions.price import write_answers
 from holdfast.questions.question import Question
-from holdfast.service.database import TokenDatabase, reservations, write_transaction
+from holdfast.service.database import TokenDatabase, reservations, write, write_transaction
 from holdfast.service.datasets import LEAST, ServedDataset, Usage
 from holdfast.service.idempotency import IdempotencyKeys, check_key
 from holdfast.service.monitoring import Metrics
-from holdfast.service.question_models import MAX_ROWS, AskIn
+from holdfast.service.schemas import MAX_ROWS, AskIn
 from holdfast.service.tokens import Token
 from holdfast.session import Session
 
@@ -42,7 +42,6 @@ class Quotas:
     def reserve(self, usage: Usage, *, analyst: str, dataset: str, quota: int, answers: int) -> Iterator[None]:
         """Hold this many answers of the quota during the block; refuse if fewer are left."""
         reservation = {"id": secrets.token_hex(16), "analyst": analyst, "dataset": dataset, "answers": answers}
-        this = reservations.c.id == reservation["id"]
         same = (reservations.c.analyst == analyst) & (reservations.c.dataset == dataset)
         now = time.time()
         with write_transaction(self._engine) as connection:
@@ -54,18 +53,14 @@ class Quotas:
         try:
             left = max(0, quota - usage.by_analyst()[analyst] - int(reserved or 0))
             if answers > left:
-                raise QuotaExhausted(
+                message = (
                     f"Your quota cannot pay for this question: it costs {write_answers(answers)}, and {left:,} of"
-                    f" {quota:,} are left. Repeating an earlier question is free; the admin can raise the quota.",
-                    cost=answers,
-                    left=left,
-                    total=quota,
-                    unit="answers",
+                    f" {quota:,} are left. Repeating an earlier question is free; the admin can raise the quota."
                 )
+                raise QuotaExhausted(message, cost=answers, left=left, total=quota, unit="answers")
             yield
         finally:
-            with write_transaction(self._engine) as connection:
-                connection.execute(delete(reservations).where(this))
+            write(self._engine, delete(reservations).where(reservations.c.id == reservation["id"]))
 
 
 @dataclass(frozen=True)
@@ -155,9 +150,8 @@ def _prepare(session: Session, ask: AskIn, key: str | None = None) -> Question:
     """Check and price a question; refuse one that would occupy a thread for long."""
     question = ask.call(session.prepare, idempotency_key=key)
     if question.rows_read > MAX_ROWS:
-        raise InvalidArgument(
-            f"A question over HTTP must read at most {MAX_ROWS:,} rows; this one reads {question.rows_read:,}."
-        )
+        rows = f"{question.rows_read:,}"
+        raise InvalidArgument(f"A question over HTTP must read at most {MAX_ROWS:,} rows; this one reads {rows}.")
     return question
 
 

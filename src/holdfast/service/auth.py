@@ -8,12 +8,14 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Literal, TypeVar
 
 from anyio.to_thread import run_sync
+from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.errors import InvalidArgument, NotAllowed, NotSignedIn
-from holdfast.service.state import ServerState, state_of
+from holdfast.service.datasets import ServedDataset
+from holdfast.service.state import Result, ServerState, in_thread, state_of
 from holdfast.service.tokens import Token
 
 Role = Literal["anyone", "analyst", "admin", "metrics"]
@@ -64,16 +66,46 @@ class GuardedRoute(APIRoute):
         """Refuse unknown query parameters, which may be misspelled. Pages are exempt."""
         if not self.include_in_schema or not request.scope["query_string"]:
             return
-        unknown = sorted(set(request.query_params) - set(self._parameters))
-        if unknown:
+        for unknown in sorted(set(request.query_params) - set(self._parameters)):
             listed = ", ".join(self._parameters) or "none"
-            raise InvalidArgument(f"No parameter {unknown[0]!r} here. There are: {listed}.", name=unknown[0])
+            raise InvalidArgument(f"No parameter {unknown!r} here. There are: {listed}.", name=unknown)
+
+
+class Routes:
+    """Routes of the application, each declared with the role that may call it."""
+
+    def __init__(self) -> None:
+        self._declared: list[tuple[str, Callable[..., Any], dict[str, Any]]] = []
+
+    def declare(self, role: Role, method: str, path: str, **options: Any) -> Callable[[Endpoint], Endpoint]:
+        """Declare the route that is served by the function below."""
+
+        def add(endpoint: Endpoint) -> Endpoint:
+            self._declared.append((path, endpoint, options | {"methods": [method]}))
+            return allow(role)(endpoint)
+
+        return add
+
+    def page(self, role: Role, method: str, path: str) -> Callable[[Endpoint], Endpoint]:
+        """Declare a page, which the OpenAPI description leaves out."""
+        return self.declare(role, method, path, include_in_schema=False)
+
+    def add_to(self, app: FastAPI) -> None:
+        """Add the routes in the order of their declarations."""
+        for path, endpoint, options in self._declared:
+            app.router.add_api_route(path, endpoint, **options)
 
 
 def token_of(request: Request) -> Token:
     """Return the token the request was authorized with."""
     token: Token = request.state.token
     return token
+
+
+async def on_dataset(request: Request, name: str, act: Callable[[ServedDataset], Result]) -> Result:
+    """Return what `act` does, in a thread, with a dataset that the caller's token allows."""
+    state, token = state_of(request), token_of(request)
+    return await in_thread(state, lambda: act(state.datasets.get(name, token)))
 
 
 async def authorize(request: Request, role: Role) -> None:

@@ -43,52 +43,35 @@ def answers_over_time(points: Sequence[Mapping[str, Any]]) -> Markup:
     """Draw every interval in order, as a share of its declared bounds."""
     if not points:
         return Markup('<p class="empty">No answers yet.</p>')
-    step = (WIDTH - 2 * EDGE) / max(1, len(points))
+    step = (WIDTH - 2 * EDGE) / len(points)
 
     def y(share: float) -> float:
         return HEIGHT - EDGE - share * (HEIGHT - 2 * EDGE)
 
-    marks = [
+    marks = Markup("").join(
         Markup(
-            '<g><title>#{}: {} = {} [{}, {}]</title><line class="range" x1="{x:.1f}" x2="{x:.1f}" y1="{:.1f}"'
-            ' y2="{:.1f}"/><circle class="value" cx="{x:.1f}" cy="{:.1f}" r="2.5"/></g>'
+            '<g><title>#{p[seq]}: {p[question]} = {} [{}, {}]</title><line class="range" x1="{x:.1f}" x2="{x:.1f}"'
+            ' y1="{low:.1f}" y2="{high:.1f}"/><circle class="value" cx="{x:.1f}" cy="{value:.1f}" r="2.5"/></g>'
         ).format(
-            point["seq"],
-            point["question"],
-            number(point["value"]),
-            number(point["low"]),
-            number(point["high"]),
-            y(point["shares"][1]),
-            y(point["shares"][2]),
-            y(point["shares"][0]),
+            *(number(point[name]) for name in ("value", "low", "high")),
+            **dict(zip(("value", "low", "high"), map(y, point["shares"]), strict=True)),
+            p=point,
             x=EDGE + step * (place + 0.5),
         )
         for place, point in enumerate(points)
-    ]
-    grid = [
-        Markup(
-            '<line class="grid" x1="{}" x2="{}" y1="{y:.1f}" y2="{y:.1f}"/><text x="{}" y="{t:.1f}">{}</text>'
-        ).format(EDGE, WIDTH - EDGE, 4, label, y=y(share), t=y(share) + 4)
+    )
+    grid = Markup("").join(
+        Markup('<line class="grid" x1="{}" x2="{}" y1="{y:.1f}" y2="{y:.1f}"/><text x="4" y="{:.1f}">{}</text>').format(
+            EDGE, WIDTH - EDGE, y(share) + 4, label, y=y(share)
+        )
         for share, label in ((0.0, "low"), (0.5, ""), (1.0, "high"))
-    ]
-    first, last = points[0]["seq"], points[-1]["seq"]
+    )
     return Markup(
-        '<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="Answers {} to {} with their intervals, as shares'
-        ' of their declared bounds; the table below has the numbers">{}{}<text x="{}" y="{}">#{}</text>'
-        '<text x="{}" y="{}" text-anchor="end">#{}</text></svg>'
+        '<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="Answers {first} to {last} with their intervals,'
+        ' as shares of their declared bounds; the table below has the numbers">{}{}<text x="{}" y="{y}">#{first}</text>'
+        '<text x="{}" y="{y}" text-anchor="end">#{last}</text></svg>'
     ).format(
-        WIDTH,
-        HEIGHT,
-        first,
-        last,
-        Markup("").join(grid),
-        Markup("").join(marks),
-        EDGE,
-        HEIGHT - 10,
-        first,
-        WIDTH - EDGE,
-        HEIGHT - 10,
-        last,
+        *(WIDTH, HEIGHT, grid, marks, EDGE, WIDTH - EDGE), y=HEIGHT - 10, first=points[0]["seq"], last=points[-1]["seq"]
     )
 
 
@@ -97,24 +80,23 @@ def margins(alternatives: Sequence[Mapping[str, Any]]) -> Markup:
     reached = [one for one in alternatives if one["margin"] is not None]
     if not reached:
         return Markup("")
-    height = 24 * len(reached) + 8
-    bars = [
+    bars = Markup("").join(
         Markup(
-            '<text x="0" y="{t}">{} {}</text><rect class="{}" x="190" y="{y}" width="{:.1f}" height="14" rx="2"/>'
-            '<text x="{:.1f}" y="{t}">{}</text>'
+            '<text x="0" y="{t}">{one[guarantee]} {one[mechanism]}</text><rect class="{}" x="190" y="{}"'
+            ' width="{width:.1f}" height="14" rx="2"/><text x="{:.1f}" y="{t}">{}</text>'
         ).format(
-            one["guarantee"],
-            one["mechanism"],
             "chosen" if one["note"] == "this plan" else "other",
-            max(1.0, 350 * min(1.0, one["margin"])),
-            196 + max(1.0, 350 * min(1.0, one["margin"])),
+            24 * place + 4,
+            196 + width,
             write_margin(one["margin"]),
-            y=24 * place + 4,
+            one=one,
+            width=width,
             t=24 * place + 16,
         )
         for place, one in enumerate(reached)
-    ]
+        for width in [max(1.0, 350 * min(1.0, one["margin"]))]
+    )
     return Markup(
         '<svg class="chart bars" viewBox="0 0 640 {}" role="img" aria-label="Margin of every guarantee;'
         ' the table has the numbers">{}</svg>'
-    ).format(height, Markup("").join(bars))
+    ).format(24 * len(reached) + 8, bars)

@@ -6,20 +6,22 @@
 Every question carries an idempotency key, so one whose answer got lost is sent again and charged once.
 `connect_async` offers the same verbs to be awaited. Errors are those of the library, rebuilt from the response.
 
-A `Call` is one request and how its response is read. What there is to ask is said once, as functions that return calls;
-the two sessions send them, and differ by waiting.
+A `Call` is one request and how its response is read. What there is to ask is said once, as methods that return calls;
+those of the two sessions are made from them, and differ by waiting.
 """
 
 import asyncio
 import random
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
+from inspect import signature
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, get_args
 from urllib.parse import quote
+
+import polars as pl
 
 from holdfast.answer import AnyAnswer, record_of
 from holdfast.errors import HoldfastError, InvalidArgument, MissingExtra, UnknownName
@@ -40,10 +42,7 @@ from holdfast.schema import Column, Schema, Type
 from holdfast.service.errors import not_holdfast, unreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import httpx
-    import polars as pl
 
 PAGE_SIZE = 1_000
 MAX_ATTEMPTS, FIRST_WAIT, MAX_WAIT = 6, 0.1, 5.0  # seconds
@@ -51,7 +50,10 @@ RETRIED = (429, 502, 503, 504)  # statuses worth another attempt
 
 A = TypeVar("A", bound=AnyAnswer)
 T = TypeVar("T")
+M = TypeVar("M", bound=Callable[..., Any])
+P = ParamSpec("P")
 Payload = dict[str, Any]
+Sendable = str | LinearLoss
 
 
 def connect(url: str, token: str, *, dataset: str | None = None, timeout: float = 60.0) -> "RemoteSession":
@@ -126,7 +128,7 @@ class Call(Generic[T]):
 
 
 class _Calls:
-    """The calls about one dataset."""
+    """The calls about one dataset; the methods of both sessions are made from them."""
 
     def __init__(self, dataset: str) -> None:
         self.dataset = dataset
@@ -138,40 +140,116 @@ class _Calls:
         return partial(cast(Any, self).ask, kind=kind.name)
 
     def _ask(
+        self, /, query: Sendable, kind: str = MEAN.name, *, idempotency_key: str | None = None, **options: object
+    ) -> Call[AnyAnswer]:
+        """Ask by kind.
+
+        Parameters
+        ----------
+        query, kind, idempotency_key, **options
+            As for `Session.ask`; only text and built-in losses can be sent.
+        """
+        return self._kind(kind_named(kind), (query,), options, idempotency_key)
+
+    def _kind(
         self, kind: Kind[..., A], args: tuple[object, ...], options: Mapping[str, object], key: str | None = None
     ) -> Call[A]:
         return Call("POST", self._path("ask"), _answered, _question(kind, args, options), key or uuid.uuid4().hex)
 
-    def _price(self, query: object, kind: str, options: Mapping[str, object]) -> Call[Price]:
-        return Call("POST", self._path("price"), _price, _question(kind_named(kind), (query,), options))
+    def _price(self, /, query: Sendable, kind: str = MEAN.name, **options: object) -> Call[Price]:
+        """Return what a question would cost. Reads nothing, spends nothing.
 
-    def _dry_run(self, query: object, kind: str, options: Mapping[str, object]) -> Call[AnyAnswer]:
+        Parameters
+        ----------
+        query, kind, **options
+            As for `ask`.
+        """
+        body = _question(kind_named(kind), (query,), options)
+        return Call("POST", self._path("price"), lambda payload: Price(**payload["price"]), body)
+
+    def _dry_run(self, /, query: Sendable, kind: str = MEAN.name, **options: object) -> Call[AnyAnswer]:
+        """Answer from made-up rows. Reads nothing, spends nothing.
+
+        Parameters
+        ----------
+        query, kind, **options
+            As for `ask`.
+        """
         return Call("POST", self._path("dry-run"), _answered, _question(kind_named(kind), (query,), options))
 
-    def _look(self, what: str, read: "Callable[[Payload], T]") -> Call[T]:
-        return Call("GET", self._path(what), read)
+    def _budget(self) -> Call[Budget]:
+        """Return what is left to ask, for all analysts together."""
+        return Call("GET", self._path("budget"), lambda payload: Budget(**payload["budget"]))
+
+    def _plan(self) -> Call[Plan]:
+        """Return the plan of the dataset."""
+        return Call("GET", self._path("plan"), lambda payload: Plan.from_dict(payload["plan"]))
+
+    def _schema(self) -> Call[Schema]:
+        """Return column names and types. Never values."""
+
+        def read(payload: Payload) -> Schema:
+            columns = tuple(Column(one["name"], Type(one["type"]), one["nullable"]) for one in payload["columns"])
+            return Schema(columns, payload["dataset"])
+
+        return Call("GET", self._path("schema"), read)
+
+    def _head(self) -> Call[Head | None]:
+        """Return the ledger's newest entry; None before the first answer."""
+        return Call("GET", self._path("head"), lambda payload: payload["head"] and Head(**payload["head"]))
 
     def _receipt(self, answer: AnyAnswer | int) -> Call[Receipt]:
+        """Return the proof that an answer is in the ledger."""
         seq = answer.seq if isinstance(answer, AnyAnswer) else answer
         if seq is None:
             raise InvalidArgument("A dry run is in no ledger, so there is no receipt for it.")
-        return self._look(f"receipts/{seq}", lambda payload: Receipt.from_dict(payload["receipt"]))
+        return Call("GET", self._path(f"receipts/{seq}"), lambda payload: Receipt.from_dict(payload["receipt"]))
 
-    def _history(self, start: int = 1, before: tuple[Payload, ...] = ()) -> "Call[pl.DataFrame]":
-        """Page by page: each page's call has the rows of those before it."""
+    def _history(self) -> Call[pl.DataFrame]:
+        """Return all answers so far, of all analysts, as a frame."""
+        return self._page(1, ())
 
-        def read(payload: Payload) -> "pl.DataFrame | Call[pl.DataFrame]":
-            import polars as pl
+    def _page(self, start: int, before: tuple[Payload, ...]) -> Call[pl.DataFrame]:
+        """Return the call for one page; it has the rows of the pages before it."""
 
+        def read(payload: Payload) -> pl.DataFrame | Call[pl.DataFrame]:
             rows = (*before, *payload["rows"])
             if payload["next"] is not None:
-                return self._history(payload["next"], rows)
+                return self._page(payload["next"], rows)
             return pl.DataFrame(list(rows), schema=SCHEMA, orient="row")
 
         return Call("GET", self._path(f"history?start={start}&limit={PAGE_SIZE}"), read)
 
     def _path(self, what: str) -> str:
         return f"datasets/{quote(self.dataset, safe='')}/{what}"
+
+
+def _sent(call: Callable[Concatenate[Any, P], Call[T]]) -> Callable[Concatenate[Any, P], T]:
+    """Return the method that makes a call and waits for its result."""
+
+    def method(self: "RemoteSession", /, *args: P.args, **options: P.kwargs) -> T:
+        return self._send(call(self, *args, **options))
+
+    return _described(method, call)
+
+
+def _awaited(call: Callable[Concatenate[Any, P], Call[T]]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """Return the method that makes a call, to be awaited."""
+
+    async def method(self: "AsyncRemoteSession", /, *args: P.args, **options: P.kwargs) -> T:
+        return await self._send(call(self, *args, **options))
+
+    return _described(method, call)
+
+
+def _described(method: M, call: Callable[..., Any]) -> M:
+    """Give a method the signature and description of its call; it returns what the call's response says."""
+    shown = signature(call)
+    (result,) = get_args(shown.return_annotation)
+    method.__name__, method.__doc__ = call.__name__.lstrip("_"), call.__doc__
+    method.__annotations__ = call.__annotations__ | {"return": result}
+    method.__signature__ = shown.replace(return_annotation=result)  # type: ignore[attr-defined]
+    return method
 
 
 class RemoteSession(_Calls):
@@ -186,74 +264,36 @@ class RemoteSession(_Calls):
     quantile = verb(QUANTILE)
     flips = verb(FLIPS)
     minimize = verb(MINIMIZE)
+    ask = _sent(_Calls._ask)
+    price = _sent(_Calls._price)
+    dry_run = _sent(_Calls._dry_run)
+    receipt = _sent(_Calls._receipt)
+    history = _sent(_Calls._history)
+    _ask_kind = _sent(_Calls._kind)
 
     def flip(self, query: str) -> int:
         """Return 0 or 1, with expectation near the share of rows for which `query` is true."""
         return self.flips(query, 1).bits[0]
 
-    def ask(
-        self, query: str | LinearLoss, kind: str = MEAN.name, *, idempotency_key: str | None = None, **options: object
-    ) -> AnyAnswer:
-        """Ask by kind.
-
-        Parameters
-        ----------
-        query, kind, idempotency_key, **options
-            As for `Session.ask`; only text and built-in losses can be sent.
-        """
-        answer: AnyAnswer = self._send(self._ask(kind_named(kind), (query,), options, idempotency_key))
-        return answer
-
-    def _ask_kind(self, kind: Kind[..., A], args: tuple[object, ...], options: Mapping[str, object]) -> A:
-        return self._send(self._ask(kind, args, options))
-
-    def price(self, query: str | LinearLoss, kind: str = MEAN.name, **options: object) -> Price:
-        """Return what a question would cost. Reads nothing, spends nothing.
-
-        Parameters
-        ----------
-        query, kind, **options
-            As for `ask`.
-        """
-        return self._send(self._price(query, kind, options))
-
-    def dry_run(self, query: str | LinearLoss, kind: str = MEAN.name, **options: object) -> AnyAnswer:
-        """Answer from made-up rows. Reads nothing, spends nothing.
-
-        Parameters
-        ----------
-        query, kind, **options
-            As for `ask`.
-        """
-        return self._send(self._dry_run(query, kind, options))
-
     @property
     def budget(self) -> Budget:
         """What is left to ask, for all analysts together."""
-        return self._send(self._look("budget", _budget))
+        return self._send(self._budget())
 
     @property
     def plan(self) -> Plan:
         """The plan of the dataset."""
-        return self._send(self._look("plan", _plan))
+        return self._send(self._plan())
 
     @property
     def schema(self) -> Schema:
         """Column names and types. Never values."""
-        return self._send(self._look("schema", _schema))
+        return self._send(self._schema())
 
     @property
     def head(self) -> Head | None:
         """The ledger's newest entry; None before the first answer."""
-        return self._send(self._look("head", _head))
-
-    def receipt(self, answer: AnyAnswer | int) -> Receipt:
-        """Return the proof that an answer is in the ledger."""
-        return self._send(self._receipt(answer))
-
-    def history(self) -> "pl.DataFrame":
-        """Return all answers so far, of all analysts, as a frame."""
-        return self._send(self._history())
+        return self._send(self._head())
 
     def close(self) -> None:
         """Close the connection."""
@@ -262,9 +302,7 @@ class RemoteSession(_Calls):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -300,70 +338,20 @@ class AsyncRemoteSession(_Calls):
     quantile = async_verb(QUANTILE)
     flips = async_verb(FLIPS)
     minimize = async_verb(MINIMIZE)
+    ask = _awaited(_Calls._ask)
+    price = _awaited(_Calls._price)
+    dry_run = _awaited(_Calls._dry_run)
+    budget = _awaited(_Calls._budget)
+    plan = _awaited(_Calls._plan)
+    schema = _awaited(_Calls._schema)
+    head = _awaited(_Calls._head)
+    receipt = _awaited(_Calls._receipt)
+    history = _awaited(_Calls._history)
+    _ask_kind = _awaited(_Calls._kind)
 
     async def flip(self, query: str) -> int:
         """Return 0 or 1, with expectation near the share of rows for which `query` is true."""
         return (await self.flips(query, 1)).bits[0]
-
-    async def ask(
-        self, query: str | LinearLoss, kind: str = MEAN.name, *, idempotency_key: str | None = None, **options: object
-    ) -> AnyAnswer:
-        """Ask by kind.
-
-        Parameters
-        ----------
-        query, kind, idempotency_key, **options
-            As for `Session.ask`; only text and built-in losses can be sent.
-        """
-        answer: AnyAnswer = await self._send(self._ask(kind_named(kind), (query,), options, idempotency_key))
-        return answer
-
-    async def _ask_kind(self, kind: Kind[..., A], args: tuple[object, ...], options: Mapping[str, object]) -> A:
-        return await self._send(self._ask(kind, args, options))
-
-    async def price(self, query: str | LinearLoss, kind: str = MEAN.name, **options: object) -> Price:
-        """Return what a question would cost. Reads nothing, spends nothing.
-
-        Parameters
-        ----------
-        query, kind, **options
-            As for `ask`.
-        """
-        return await self._send(self._price(query, kind, options))
-
-    async def dry_run(self, query: str | LinearLoss, kind: str = MEAN.name, **options: object) -> AnyAnswer:
-        """Answer from made-up rows. Reads nothing, spends nothing.
-
-        Parameters
-        ----------
-        query, kind, **options
-            As for `ask`.
-        """
-        return await self._send(self._dry_run(query, kind, options))
-
-    async def budget(self) -> Budget:
-        """Return what is left to ask, for all analysts together."""
-        return await self._send(self._look("budget", _budget))
-
-    async def plan(self) -> Plan:
-        """Return the plan of the dataset."""
-        return await self._send(self._look("plan", _plan))
-
-    async def schema(self) -> Schema:
-        """Return column names and types. Never values."""
-        return await self._send(self._look("schema", _schema))
-
-    async def head(self) -> Head | None:
-        """Return the ledger's newest entry; None before the first answer."""
-        return await self._send(self._look("head", _head))
-
-    async def receipt(self, answer: AnyAnswer | int) -> Receipt:
-        """Return the proof that an answer is in the ledger."""
-        return await self._send(self._receipt(answer))
-
-    async def history(self) -> "pl.DataFrame":
-        """Return all answers so far, of all analysts, as a frame."""
-        return await self._send(self._history())
 
     async def close(self) -> None:
         """Close the connection."""
@@ -372,9 +360,7 @@ class AsyncRemoteSession(_Calls):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def __repr__(self) -> str:
@@ -406,9 +392,8 @@ def _httpx() -> Any:
     try:
         import httpx
     except ModuleNotFoundError as error:
-        raise MissingExtra(
-            "Asking a server needs httpx. Install it with: pip install 'holdfast[client]'.", extra="client"
-        ) from error
+        message = "Asking a server needs httpx. Install it with: pip install 'holdfast[client]'."
+        raise MissingExtra(message, extra="client") from error
     return httpx
 
 
@@ -456,13 +441,11 @@ def _require_ok(payload: Payload) -> Payload:
     raise _error_classes().get(payload["kind"], HoldfastError)(payload["error"], **payload["details"])
 
 
-def _error_classes() -> dict[str, type[HoldfastError]]:
-    """Return all error classes by kind."""
-    found, waiting = {HoldfastError.kind: HoldfastError}, [HoldfastError]
-    while waiting:
-        for cls in waiting.pop().__subclasses__():
-            found[cls.kind] = cls
-            waiting.append(cls)
+def _error_classes(error: type[HoldfastError] = HoldfastError) -> dict[str, type[HoldfastError]]:
+    """Return an error class and all below it, by kind."""
+    found = {error.kind: error}
+    for below in error.__subclasses__():
+        found |= _error_classes(below)
     return found
 
 
@@ -495,24 +478,3 @@ def read_answer(answer: Mapping[str, Any]) -> AnyAnswer:
 
 def _answered(payload: Payload) -> Any:
     return read_answer(payload["answer"])
-
-
-def _price(payload: Payload) -> Price:
-    return Price(**payload["price"])
-
-
-def _budget(payload: Payload) -> Budget:
-    return Budget(**payload["budget"])
-
-
-def _plan(payload: Payload) -> Plan:
-    return Plan.from_dict(payload["plan"])
-
-
-def _head(payload: Payload) -> Head | None:
-    return None if payload["head"] is None else Head(**payload["head"])
-
-
-def _schema(payload: Payload) -> Schema:
-    columns = tuple(Column(one["name"], Type(one["type"]), one["nullable"]) for one in payload["columns"])
-    return Schema(columns, payload["dataset"])

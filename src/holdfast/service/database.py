@@ -5,74 +5,61 @@ stays revoked. `relaxed` does not: what it writes (idempotency keys, reservation
 it in a power failure is harmless, since the answers themselves are in the ledger.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    Connection,
-    Engine,
-    Float,
-    MetaData,
-    String,
-    Table,
-    Text,
-    create_engine,
-    event,
-    make_url,
-)
+import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 
 from holdfast.errors import InvalidArgument, LedgerUnavailable, MissingExtra
 
 UNREACHABLE = "The token database is unavailable. Check that it exists and is writable, then try again."
-metadata = MetaData()
-tokens = Table(
-    "holdfast_tokens",
-    metadata,
-    Column("id", String(32), primary_key=True),
-    Column("digest", String(64), nullable=False, unique=True),
-    Column("name", String(100), nullable=False),
-    Column("admin", Boolean, nullable=False),
-    Column("datasets", Text, nullable=False),  # JSON list of names, or "*"
-    Column("quota", BigInteger),
-    Column("created", Float, nullable=False),
-    Column("expires", Float),
-    Column("revoked", Float),
+metadata = sa.MetaData()
+
+
+def _table(name: str, *columns: sa.Column[Any]) -> sa.Table:
+    return sa.Table(f"holdfast_{name}", metadata, *columns)
+
+
+tokens = _table(
+    "tokens",
+    sa.Column("id", sa.String(32), primary_key=True),
+    sa.Column("digest", sa.String(64), nullable=False, unique=True),
+    sa.Column("name", sa.String(100), nullable=False),
+    sa.Column("admin", sa.Boolean, nullable=False),
+    sa.Column("datasets", sa.Text, nullable=False),  # JSON list of names, or "*"
+    sa.Column("quota", sa.BigInteger),
+    sa.Column("created", sa.Float, nullable=False),
+    sa.Column("expires", sa.Float),
+    sa.Column("revoked", sa.Float),
 )
-sign_ins = Table(  # cookies, and one-time links that were not used yet
-    "holdfast_sign_ins",
-    metadata,
-    Column("digest", String(64), primary_key=True),
-    Column("token", String(32), nullable=False),
-    Column("once", Boolean, nullable=False),
-    Column("expires", Float, nullable=False),
+sign_ins = _table(  # cookies, and one-time links that were not used yet
+    "sign_ins",
+    sa.Column("digest", sa.String(64), primary_key=True),
+    sa.Column("token", sa.String(32), nullable=False),
+    sa.Column("once", sa.Boolean, nullable=False),
+    sa.Column("expires", sa.Float, nullable=False),
 )
-idempotency_keys = Table(
-    "holdfast_idempotency_keys",
-    metadata,
-    Column("digest", String(64), primary_key=True),
-    Column("request", String(64), nullable=False),
-    Column("response", Text, nullable=False),
-    Column("expires", Float, nullable=False, index=True),
+idempotency_keys = _table(
+    "idempotency_keys",
+    sa.Column("digest", sa.String(64), primary_key=True),
+    sa.Column("request", sa.String(64), nullable=False),
+    sa.Column("response", sa.Text, nullable=False),
+    sa.Column("expires", sa.Float, nullable=False, index=True),
 )
-reservations = Table(
-    "holdfast_reservations",
-    metadata,
-    Column("id", String(32), primary_key=True),
-    Column("analyst", String(100), nullable=False, index=True),
-    Column("dataset", String(200), nullable=False),
-    Column("answers", BigInteger, nullable=False),
-    Column("expires", Float, nullable=False),
+reservations = _table(
+    "reservations",
+    sa.Column("id", sa.String(32), primary_key=True),
+    sa.Column("analyst", sa.String(100), nullable=False, index=True),
+    sa.Column("dataset", sa.String(200), nullable=False),
+    sa.Column("answers", sa.BigInteger, nullable=False),
+    sa.Column("expires", sa.Float, nullable=False),
 )
-registered_datasets = Table(
-    "holdfast_registered_datasets",
-    metadata,
-    Column("name", String(100), primary_key=True),
-    Column("settings", Text, nullable=False),
+registered_datasets = _table(
+    "registered_datasets",
+    sa.Column("name", sa.String(100), primary_key=True),
+    sa.Column("settings", sa.Text, nullable=False),
 )
 
 
@@ -81,7 +68,7 @@ class TokenDatabase:
 
     def __init__(self, url: str) -> None:
         try:
-            parsed = make_url(url)
+            parsed = sa.make_url(url)
         except (ArgumentError, ValueError):  # it may contain a password: do not quote it
             raise InvalidArgument("database must be a database URL; got one that cannot be parsed.") from None
         if parsed.get_backend_name() == "postgresql":
@@ -90,10 +77,8 @@ class TokenDatabase:
             self.durable = _engine(parsed, durable=True)
             self.relaxed = _engine(parsed, durable=False)
         except ImportError:
-            raise MissingExtra(
-                "A server on PostgreSQL needs psycopg. Install it with: pip install 'holdfast[postgres]'.",
-                extra="postgres",
-            ) from None
+            message = "A server on PostgreSQL needs psycopg. Install it with: pip install 'holdfast[postgres]'."
+            raise MissingExtra(message, extra="postgres") from None
         with translate_errors():
             try:
                 metadata.create_all(self.durable)
@@ -106,31 +91,27 @@ class TokenDatabase:
         self.relaxed.dispose()
 
 
-def _engine(url: Any, *, durable: bool) -> Engine:
-    if url.get_backend_name() != "sqlite":
-        engine = create_engine(url, pool_pre_ping=True, pool_size=5, max_overflow=20)
-        setting = f"SET synchronous_commit TO {'on' if durable else 'off'}"
-        event.listen(engine, "connect", lambda connection, _: _execute(connection, setting))
-        return engine
-    engine = create_engine(url, connect_args={"timeout": 60, "check_same_thread": False})
+def _engine(url: sa.URL, *, durable: bool) -> sa.Engine:
+    if url.get_backend_name() == "sqlite":
+        engine = sa.create_engine(url, connect_args={"timeout": 60, "check_same_thread": False})
+        statements = ["PRAGMA journal_mode=WAL", f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}"]
+    else:
+        engine = sa.create_engine(url, pool_pre_ping=True, pool_size=5, max_overflow=20)
+        statements = [f"SET synchronous_commit TO {'on' if durable else 'off'}"]
 
-    def set_pragmas(connection: Any, _: Any) -> None:
-        for pragma in ("journal_mode=WAL", f"synchronous={'FULL' if durable else 'NORMAL'}"):
-            _execute(connection, f"PRAGMA {pragma}")
+    @sa.event.listens_for(engine, "connect")
+    def configure(connection: Any, _: Any) -> None:
+        cursor = connection.cursor()
+        for statement in statements:
+            cursor.execute(statement)
+            connection.commit()
+        cursor.close()
 
-    event.listen(engine, "connect", set_pragmas)
     return engine
 
 
-def _execute(connection: Any, statement: str) -> None:
-    cursor = connection.cursor()
-    cursor.execute(statement)
-    cursor.close()
-    connection.commit()
-
-
 @contextmanager
-def write_transaction(engine: Engine) -> Iterator[Connection]:
+def write_transaction(engine: sa.Engine) -> Iterator[sa.Connection]:
     """Open a transaction; SQLite takes the write lock at once, so that what was read cannot change before the write."""
     with translate_errors(), engine.connect() as connection:
         if engine.dialect.name == "sqlite":
@@ -139,11 +120,17 @@ def write_transaction(engine: Engine) -> Iterator[Connection]:
         connection.commit()
 
 
-@contextmanager
-def read_transaction(engine: Engine) -> Iterator[Connection]:
-    """Open a short read."""
+def write(engine: sa.Engine, *statements: sa.Executable) -> None:
+    """Execute the statements in one transaction."""
+    with write_transaction(engine) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def read(engine: sa.Engine, statement: sa.Executable) -> Sequence[sa.RowMapping]:
+    """Return the rows of one short read."""
     with translate_errors(), engine.connect() as connection:
-        yield connection
+        return connection.execute(statement).mappings().all()
 
 
 @contextmanager

@@ -14,10 +14,10 @@ from sqlalchemy.exc import IntegrityError
 
 from holdfast.errors import InvalidArgument, NotAllowed, RowSourceError, UnknownName
 from holdfast.guarantees.plan import DefaultPlan, Plan, VacuousPlan
-from holdfast.ledger import Entry, Head, Receipt
+from holdfast.ledger import Head, Receipt
 from holdfast.questions.price import cost_in_answers
 from holdfast.rows.open import open_rows
-from holdfast.service.database import TokenDatabase, read_transaction, registered_datasets, write_transaction
+from holdfast.service.database import TokenDatabase, read, registered_datasets, write
 from holdfast.service.settings import DatasetSettings, Settings, check_name
 from holdfast.service.tokens import Token
 from holdfast.session import Session
@@ -77,20 +77,12 @@ class ServedDataset:
             raise UnknownName(f"No entry {seq}. {NOT_BEGUN}", name=seq)
         return self.session.receipt(seq)
 
-    def entries(self, start: int, limit: int) -> list[Entry]:
-        """Return entries of the ledger; none before the first answer."""
-        return list(self.session.ledger.entries(start, limit))
-
     def schema(self) -> list[dict[str, Any]]:
         """Return names, types and declared bounds. Never values."""
+        bounds = {column: list(pair) for column, pair in self.bounds.items()}
         return [
-            {
-                "name": column.name,
-                "type": str(column.type),
-                "nullable": column.nullable,
-                "bounds": list(self.bounds[column.name]) if column.name in self.bounds else None,
-            }
-            for column in self.session.schema
+            {"name": one.name, "type": str(one.type), "nullable": one.nullable, "bounds": bounds.get(one.name)}
+            for one in self.session.schema
         ]
 
     def overview(self) -> dict[str, Any]:
@@ -103,7 +95,7 @@ class ServedDataset:
             "plan": plan.to_dict(),
             "budget": budget.to_dict(),
             "text": str(budget),
-            "head": None if head is None else asdict(head),
+            "head": head and asdict(head),
             "reproducible": self.session.ledger.reproducible,
         }
 
@@ -128,33 +120,33 @@ class Datasets:
 
     def visible(self, token: Token) -> list[ServedDataset]:
         """Return the datasets a token gives access to."""
-        found = [self._get(name) for name in self.names() if token.allows(name)]
+        found = (self._get(name) for name in self.names() if token.allows(name))
         return [served for served in found if served is not None]
 
     def get(self, name: str, token: Token) -> ServedDataset:
         """Return a dataset; one the token does not allow is refused like one that does not exist."""
         served = self._get(name) if token.allows(name) else None
         if served is None:
-            raise UnknownName(
-                f"No dataset {name!r} for your token. GET /api/v1/datasets lists those it allows.", name=name
-            )
+            message = f"No dataset {name!r} for your token. GET /api/v1/datasets lists those it allows."
+            raise UnknownName(message, name=name)
         return served
 
     def register(self, name: str, file: str, **plan: Any) -> ServedDataset:
         """Open a file from the data folder under a name, and keep it registered."""
         check_name("name", name)
+        in_use = InvalidArgument(f"name must be new; {name!r} is already in use.", name="name")
         if name in self.names():
-            raise InvalidArgument(f"name must be new; {name!r} is already in use.", name="name")
+            raise in_use
         settings = DatasetSettings(path=str(self._path_in_folder(file)), **plan)
         try:
             served = self._open_once(name, settings)
         except RowSourceError as error:  # the caller chose the file, so it is the caller's mistake
             raise InvalidArgument(error.message, name="file") from error
         try:
-            with write_transaction(self._engine) as connection:
-                connection.execute(insert(registered_datasets).values(name=name, settings=json.dumps(asdict(settings))))
+            row = {"name": name, "settings": json.dumps(asdict(settings))}
+            write(self._engine, insert(registered_datasets).values(row))
         except IntegrityError:
-            raise InvalidArgument(f"name must be new; {name!r} is already in use.", name="name") from None
+            raise in_use from None
         return served
 
     def close(self) -> None:
@@ -172,9 +164,8 @@ class Datasets:
         return None if settings is None else self._open_once(name, settings)
 
     def _registered(self) -> dict[str, DatasetSettings]:
-        with read_transaction(self._engine) as connection:
-            rows = connection.execute(select(registered_datasets)).all()
-        return {row.name: DatasetSettings(**json.loads(row.settings)) for row in rows}
+        rows = read(self._engine, select(registered_datasets))
+        return {row["name"]: DatasetSettings(**json.loads(row["settings"])) for row in rows}
 
     def _path_in_folder(self, file: str) -> Path:
         """Return the path of a file in the data folder; nothing else can be registered over HTTP."""
@@ -197,32 +188,18 @@ class Datasets:
             return self._open[name]
 
 
-def _warm_up(session: Session) -> None:
-    """Ask made-up rows once, so that lazy imports happen now, in one thread.
-
-    Two threads that first import a large package at the same time can each see it half initialized.
-    """
-    quoted = session.schema.names[0].replace('"', '""')
-    session.dry_run(f'"{quoted}" IS NULL')
-
-
 def _open(name: str, settings: DatasetSettings, database: str | None) -> ServedDataset:
     rows = open_rows(settings.path, name=name)
     with warnings.catch_warnings():
         for known in (DefaultPlan, VacuousPlan):  # the plan's sentence is on every page
             warnings.simplefilter("ignore", known)
-        session = Session(
-            rows,
-            queries=settings.queries,
-            margin=settings.margin,
-            confidence=settings.confidence,
-            guarantee=settings.guarantee,
-            ledger=settings.ledger or database,
-            seed=settings.seed,
-        )
-    _warm_up(session)
-    unknown = sorted(set(settings.bounds) - set(session.schema.names))
-    if unknown:
+        plan = {name: getattr(settings, name) for name in ("queries", "margin", "confidence", "guarantee", "seed")}
+        session = Session(rows, ledger=settings.ledger or database, **plan)
+    # Made-up rows are asked once, so that lazy imports happen now, in one thread: two threads that first import a large
+    # package at the same time can each see it half initialized.
+    quoted = session.schema.names[0].replace('"', '""')
+    session.dry_run(f'"{quoted}" IS NULL')
+    for unknown in sorted(set(settings.bounds) - set(session.schema.names)):
         session.close()
-        raise InvalidArgument(f"bounds must name columns of {name}; it has no {unknown[0]!r}.", name="bounds")
+        raise InvalidArgument(f"bounds must name columns of {name}; it has no {unknown!r}.", name="bounds")
     return ServedDataset(name, session, Usage(session), settings.bounds)

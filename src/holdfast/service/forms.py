@@ -10,7 +10,7 @@ from holdfast.questions.options import Choice, Option, Real, Reals, Text, Whole,
 from holdfast.questions.question import Kind
 from holdfast.service.datasets import ServedDataset
 from holdfast.service.errors import ProtocolError
-from holdfast.service.question_models import DEFAULT_KIND
+from holdfast.service.schemas import DEFAULT_KIND
 
 MAX_FIELDS = 60
 SHOWN = 4  # options of a kind that are always shown; further ones are folded away

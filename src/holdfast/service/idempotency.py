@@ -24,7 +24,6 @@ KEEP_SECONDS = 86_400.0
 MAX_KEY_LENGTH = 200
 SWEEP_SECONDS = 60.0
 BATCH_SECONDS = 0.1
-_COLUMNS = ("digest", "request", "response", "expires")
 
 
 class _StoredResponse(NamedTuple):
@@ -44,9 +43,9 @@ class IdempotencyKeys:
         self._driver_error: type[Exception] = self._engine.dialect.loaded_dbapi.Error
         table = idempotency_keys.name
         mark = "?" if self._engine.dialect.paramstyle == "qmark" else "%s"
-        marks = ", ".join(mark for _ in _COLUMNS)
         self._select = f"SELECT request, response, expires FROM {table} WHERE digest = {mark}"
-        self._insert = f"INSERT INTO {table} ({', '.join(_COLUMNS)}) VALUES ({marks}) ON CONFLICT DO NOTHING"
+        columns, values = "digest, request, response, expires", ", ".join([mark] * 4)
+        self._insert = f"INSERT INTO {table} ({columns}) VALUES ({values}) ON CONFLICT DO NOTHING"
         self._delete = f"DELETE FROM {table} WHERE expires <= {mark}"
         self._idle: list[Connection] = []
         self._unwritten: dict[str, _StoredResponse] = {}
@@ -62,10 +61,8 @@ class IdempotencyKeys:
         if found is None or found.expires <= time.time():
             return None
         if found.request != request:
-            raise InvalidArgument(
-                "Idempotency-Key must be new for each request; this one was used for another. Send a new key.",
-                name="Idempotency-Key",
-            )
+            message = "Idempotency-Key must be new for each request; this one was used for another. Send a new key."
+            raise InvalidArgument(message, name="Idempotency-Key")
         return found.response
 
     def store(self, token_id: str, key: str, request: str, response: dict[str, Any]) -> None:
@@ -142,9 +139,8 @@ class IdempotencyKeys:
 def check_key(key: str | None) -> None:
     """Require a short printable text."""
     if key is not None and (not 0 < len(key) <= MAX_KEY_LENGTH or not key.isascii() or not key.isprintable()):
-        raise InvalidArgument(
-            f"Idempotency-Key must be 1 to {MAX_KEY_LENGTH} printable ASCII characters.", name="Idempotency-Key"
-        )
+        message = f"Idempotency-Key must be 1 to {MAX_KEY_LENGTH} printable ASCII characters."
+        raise InvalidArgument(message, name="Idempotency-Key")
 
 
 def _digest(token_id: str, key: str) -> str:

@@ -59,10 +59,8 @@ class RateLimiter:
                 self._buckets.popitem(last=False)
         if not enough:
             wait = (needed - level) / self._rate
-            raise TooManyRequests(
-                f"Requests must be at most {self._rate:g} per second on average. Wait {wait:.2f} s, then try again.",
-                retry_after=wait,
-            )
+            rule = f"Requests must be at most {self._rate:g} per second on average."
+            raise TooManyRequests(f"{rule} Wait {wait:.2f} s, then try again.", retry_after=wait)
 
 
 class RequestLimits:
@@ -88,18 +86,10 @@ class RequestLimits:
         response = _Response(send, [*extra, (b"x-request-id", request_id.encode())])
         await self._run(scope, receive, response)
         seconds = time.perf_counter() - start
-        route = getattr(scope.get("route"), "path", "other")
-        self._metrics.count_request(scope["method"], route, response.status, seconds)
-        token = scope["state"].get("token")
-        log_event(
-            "request",
-            id=request_id,
-            method=scope["method"],
-            route=route,
-            status=response.status,
-            ms=round(seconds * 1e3, 2),
-            token_id=None if token is None else token.id,
-        )
+        method, route, status = scope["method"], getattr(scope.get("route"), "path", "other"), response.status
+        self._metrics.count_request(method, route, status, seconds)
+        token_id, ms = getattr(scope["state"].get("token"), "id", None), round(seconds * 1e3, 2)
+        log_event("request", id=request_id, method=method, route=route, status=status, ms=ms, token_id=token_id)
 
     async def _run(self, scope: Scope, receive: Receive, response: "_Response") -> None:
         """Read the body, then respond; both within the timeout."""
@@ -109,10 +99,9 @@ class RequestLimits:
                 body = await self._body(scope, receive)
                 arrived = True
                 await self._app(scope, _replay(body, receive), response)
-        except TimeoutError:
-            await self._refuse(self._timeout_error(arrived), scope, receive, response)
-        except ProtocolError as error:
-            await self._refuse(error, scope, receive, response)
+        except (TimeoutError, ProtocolError) as error:
+            refusal = error if isinstance(error, ProtocolError) else self._timeout_error(arrived)
+            await self._refuse(refusal, scope, receive, response)
         except Exception as error:  # noqa: BLE001  the last boundary: beyond it the message would be printed
             page = await self._handle_error(Request(scope), error)
             if not response.started:
@@ -122,10 +111,8 @@ class RequestLimits:
         seconds = self._settings.timeout
         if not arrived:
             return ProtocolError(408, seconds=seconds)
-        return ServiceUnavailable(
-            f"No answer within {seconds:g} s. Send the request again with the same Idempotency-Key; it is not charged"
-            " twice."
-        )
+        again = "Send the request again with the same Idempotency-Key; it is not charged twice."
+        return ServiceUnavailable(f"No answer within {seconds:g} s. {again}")
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
         limit = self._settings.max_body_bytes

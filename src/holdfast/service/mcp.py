@@ -8,27 +8,19 @@ structured: the answer, its cost and what is left; errors have the one shape of 
 
 import hmac
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
+import mcp_types as types
 from anyio.to_thread import run_sync
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp_types import (
-    CallToolRequestParams,
-    CallToolResult,
-    ListToolsResult,
-    PaginatedRequestParams,
-    TextContent,
-    Tool,
-    ToolAnnotations,
-)
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
@@ -41,16 +33,16 @@ from holdfast.guarantees.plan import plan as make_plan
 from holdfast.questions import kind_named
 from holdfast.questions.price import Budget, Price
 from holdfast.schema import Schema
-from holdfast.service.client import read_answer
+from holdfast.service.client import RemoteSession, read_answer
 from holdfast.service.errors import error_payload
 from holdfast.service.monitoring import log_error
-from holdfast.service.question_models import DEFAULT_KIND, AskIn, QuestionModels
-from holdfast.service.schemas import RequestModel, validate
+from holdfast.service.schemas import DEFAULT_KIND, AskIn, QuestionModels, RequestModel, validate
 
 if TYPE_CHECKING:  # the server's own packages are not needed for `holdfast mcp`
     from holdfast.service.datasets import ServedDataset
     from holdfast.service.state import ServerState
     from holdfast.service.tokens import Token
+    from holdfast.session import Session
 
 INSTRUCTIONS = (
     "Ask questions about a dataset without seeing its rows. Every answer is an interval for the population, and all of"
@@ -60,35 +52,8 @@ INSTRUCTIONS = (
 )
 PATH = "/mcp"
 Arguments = dict[str, Any]
-
-
-class Askable(Protocol):
-    """The verbs of a `Session` that the tools use."""
-
-    def ask(self, query: Any, kind: str = ..., *, idempotency_key: str | None = ..., **options: object) -> AnyAnswer:
-        """Ask a question."""
-        ...
-
-    def price(self, query: Any, kind: str = ..., **options: object) -> Price:
-        """Return what a question would cost."""
-        ...
-
-    @property
-    def budget(self) -> Budget:
-        """What is left to ask."""
-        ...
-
-    @property
-    def plan(self) -> Plan:
-        """The plan of the dataset."""
-        ...
-
-    @property
-    def schema(self) -> Schema:
-        """Column names and types."""
-        ...
-
-
+Context = ServerRequestContext[Any]
+Askable: TypeAlias = "Session | RemoteSession | TokenSession"
 Sessions = Mapping[str, Askable]
 
 
@@ -121,35 +86,42 @@ class Tools:
             f"{kind.name}({', '.join(option.name for option in kind.options)}): {kind.summary}"
             for kind in self._questions.kinds
         )
-        self._tools = [
-            _Tool("ask", f"{self.ask.__doc__}\n\nKinds of questions:\n{kinds}", once, self.ask, spends=True),
-            _Tool("price", str(self.price.__doc__), question, self.price),
-            _Tool("budget", str(self.budget.__doc__), DatasetArguments.model_json_schema(), self.budget),
-            _Tool("schema", str(self.schema.__doc__), DatasetArguments.model_json_schema(), self.schema),
-            _Tool("plan", str(self.plan.__doc__), PlanArguments.model_json_schema(), self.plan),
+        dataset = DatasetArguments.model_json_schema()
+        self._tools = {
+            "ask": (self.ask, once),
+            "price": (self.price, question),
+            "budget": (self.budget, dataset),
+            "schema": (self.schema, dataset),
+            "plan": (self.plan, PlanArguments.model_json_schema()),
+        }
+        self._more = {"ask": f"\n\nKinds of questions:\n{kinds}"}
+
+    def described(self) -> list[types.Tool]:
+        """Return every tool as the protocol describes it."""
+        return [
+            types.Tool(
+                name=name,
+                description=f"{act.__doc__}{self._more.get(name, '')}",
+                input_schema=schema,
+                annotations=types.ToolAnnotations(read_only_hint=name != "ask", idempotent_hint=True),
+            )
+            for name, (act, schema) in self._tools.items()
         ]
 
-    def described(self) -> list[Tool]:
-        """Return every tool as the protocol describes it."""
-        return [tool.described() for tool in self._tools]
-
-    async def call(self, name: str, arguments: Arguments) -> CallToolResult:
+    async def call(self, name: str, arguments: Arguments) -> types.CallToolResult:
         """Run a tool in a thread and return its result, as text and as structure."""
         try:
-            tool = next((tool for tool in self._tools if tool.name == name), None)
-            if tool is None:
-                raise UnknownName(f"No tool {name!r}. There are: {', '.join(t.name for t in self._tools)}.", name=name)
-            act = tool.act
-            payload = {"ok": True} | await run_sync(lambda: act(arguments))
+            if name not in self._tools:
+                raise UnknownName(f"No tool {name!r}. There are: {', '.join(self._tools)}.", name=name)
+            payload = {"ok": True} | await run_sync(self._tools[name][0], arguments)
         except Exception as error:  # noqa: BLE001  the last boundary: an unexpected error's message might quote data
             payload = error_payload(error)
             if payload["status"] >= 500:
                 log_error("failure", error, kind=payload["kind"])
         text = str(payload["text"] if payload["ok"] else payload["error"])
         plain = json.loads(json.dumps(payload, default=str))
-        return CallToolResult(
-            content=[TextContent(type="text", text=text)], structured_content=plain, is_error=not payload["ok"]
-        )
+        content: list[types.ContentBlock] = [types.TextContent(type="text", text=text)]
+        return types.CallToolResult(content=content, structured_content=plain, is_error=not payload["ok"])
 
     def ask(self, arguments: Arguments) -> dict[str, Any]:
         """Ask one question and spend its price; repeating it is free. Returns the answer and what is left."""
@@ -195,19 +167,6 @@ class Tools:
         return self._sessions[dataset]
 
 
-@dataclass(frozen=True)
-class _Tool:
-    name: str
-    description: str
-    schema: dict[str, Any]
-    act: Callable[[Arguments], dict[str, Any]]
-    spends: bool = False
-
-    def described(self) -> Tool:
-        hints = ToolAnnotations(read_only_hint=not self.spends, idempotent_hint=True)
-        return Tool(name=self.name, description=self.description, input_schema=self.schema, annotations=hints)
-
-
 def _budget(session: Askable) -> dict[str, Any]:
     return {"budget": session.budget.to_dict()}
 
@@ -216,10 +175,10 @@ def build_server(sessions: Sessions) -> Server[Any]:
     """Return the MCP server of these datasets."""
     tools = Tools(sessions)
 
-    async def list_tools(_: ServerRequestContext[Any], __: PaginatedRequestParams | None) -> ListToolsResult:
-        return ListToolsResult(tools=tools.described())
+    async def list_tools(_: Context, __: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=tools.described())
 
-    async def call_tool(_: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
+    async def call_tool(_: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         return await tools.call(params.name, dict(params.arguments or {}))
 
     return Server("holdfast", instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool)
@@ -238,10 +197,18 @@ def serve_stdio(sessions: Sessions) -> None:
 
 def http_app(sessions: Sessions, token: str) -> ASGIApp:
     """Return the application for streamable HTTP at /mcp; every request must carry the token."""
-    return _RequireToken(_unprotected_app(sessions), token)
+    app, expected = _unprotected_app(sessions), f"Bearer {token}".encode()
+
+    async def protected(scope: Scope, receive: Receive, send: Send) -> None:
+        given = dict(scope.get("headers", ())).get(b"authorization", b"")
+        refused = scope["type"] == "http" and not hmac.compare_digest(given, expected)
+        inner = JSONResponse(error_payload(_no_token()), status_code=401) if refused else app
+        await inner(scope, receive, send)
+
+    return protected
 
 
-def _unprotected_app(sessions: Sessions) -> ASGIApp:
+def _unprotected_app(sessions: Sessions) -> Starlette:
     """Return the application for streamable HTTP, to be protected by a token.
 
     No page of another site can send a token, so host names need no check.
@@ -249,21 +216,6 @@ def _unprotected_app(sessions: Sessions) -> ASGIApp:
     any_host = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     server = build_server(sessions)
     return server.streamable_http_app(stateless_http=True, json_response=True, transport_security=any_host)
-
-
-class _RequireToken:
-    """ASGI middleware that refuses requests without the token."""
-
-    def __init__(self, app: ASGIApp, token: str) -> None:
-        self._app, self._expected = app, f"Bearer {token}".encode()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            header = dict(scope["headers"]).get(b"authorization", b"")
-            if not hmac.compare_digest(header, self._expected):
-                await JSONResponse(error_payload(_no_token()), status_code=401)(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
 
 
 def _no_token() -> NotSignedIn:
@@ -285,10 +237,8 @@ class TokenSession:
         self, query: Any, kind: str = DEFAULT_KIND, *, idempotency_key: str | None = None, **options: object
     ) -> AnyAnswer:
         """Ask, within the token's quota."""
-        response = self._state.service.ask(
-            self._served, self._token, self._question(query, kind, options), idempotency_key
-        )
-        return read_answer(response["answer"])
+        ask = self._question(query, kind, options)
+        return read_answer(self._state.service.ask(self._served, self._token, ask, idempotency_key)["answer"])
 
     def price(self, query: Any, kind: str = DEFAULT_KIND, **options: object) -> Price:
         """Return what a question would cost."""
@@ -325,30 +275,22 @@ class TokenSessions(Mapping[str, Askable]):
         token = _current.get()
         return TokenSession(self._state, self._state.datasets.get(name, token), token)
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._names()
-
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names())
+        return (served.name for served in self._state.datasets.visible(_current.get()))
 
     def __len__(self) -> int:
-        return len(self._names())
-
-    def _names(self) -> list[str]:
-        return [served.name for served in self._state.datasets.visible(_current.get())]
+        return sum(1 for _ in self)
 
 
 class McpEndpoint:
     """The route /mcp of the server. An agent sends its token with every request; a cookie is not accepted here."""
 
     def __init__(self, state: "ServerState") -> None:
-        self._app: ASGIApp = _unprotected_app(TokenSessions(state))
+        self._app = _unprotected_app(TokenSessions(state))
 
     def open(self) -> AbstractAsyncContextManager[Any]:
         """Return the context in which requests can be served."""
-        app: Any = self._app
-        lifespan: AbstractAsyncContextManager[Any] = app.router.lifespan_context(app)
-        return lifespan
+        return self._app.router.lifespan_context(self._app)
 
     def route(self) -> Route:
         """Return the route."""

@@ -4,9 +4,9 @@ import re
 import secrets
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
-from fastapi import FastAPI
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup, escape
 from starlette.requests import Request
@@ -18,15 +18,17 @@ from holdfast.guarantees.plan import write_margin
 from holdfast.ledger import Entry
 from holdfast.questions.history import answer_from
 from holdfast.service import charts, forms
-from holdfast.service.api import NameInPath, compare_plans
-from holdfast.service.auth import COOKIE, allow, token_of
+from holdfast.service.api import NameInPath, compare_plans, overviews
+from holdfast.service.auth import COOKIE, Routes, on_dataset, token_of
 from holdfast.service.client import read_answer
 from holdfast.service.datasets import ServedDataset
-from holdfast.service.question_models import AskIn
-from holdfast.service.state import ServerState, in_thread, state_of
+from holdfast.service.schemas import AskIn
+from holdfast.service.state import in_thread, state_of
+from holdfast.service.tokens import Token
 
 PAGE_SIZE = 50  # entries
 RECENT = 8
+routes = Routes()
 
 
 def lines(answer: AnyAnswer) -> list[dict[str, Any]]:
@@ -43,17 +45,12 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    pages.globals |= {
-        "interval_bar": charts.interval_bar,
-        "gauge": charts.gauge,
-        "answers_over_time": charts.answers_over_time,
-        "margins": charts.margins,
-        "number": charts.number,
-        "write_margin": write_margin,
-        "read_answer": read_answer,
-        "lines": lines,
-        "new_key": lambda: secrets.token_urlsafe(16),
-    }
+    functions = (
+        *(charts.interval_bar, charts.gauge, charts.answers_over_time, charts.margins, charts.number),
+        *(write_margin, read_answer, lines),
+    )
+    pages.globals |= {one.__name__: one for one in functions}
+    pages.globals["new_key"] = lambda: secrets.token_urlsafe(16)
     pages.filters["day"] = lambda seconds: datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
     pages.filters["code"] = lambda text: Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
     return pages
@@ -93,13 +90,13 @@ def _render(request: Request, template: str, data: dict[str, Any]) -> str:
     return _pages.get_template(template).render(data | context)
 
 
-@allow("anyone")
+@routes.page("anyone", "GET", "/sign-in")
 async def sign_in_page(request: Request) -> Response:
     """Show the field for a token, or the button of a one-time link."""
     return show(request, "sign_in.html", {"code": request.query_params.get("code", "")[:200], "problem": None})
 
 
-@allow("anyone")
+@routes.page("anyone", "POST", "/sign-in")
 async def sign_in(request: Request) -> Response:
     """Exchange a token or a one-time link for a cookie."""
     state, form = state_of(request), await forms.fields(request)
@@ -123,7 +120,7 @@ async def sign_in(request: Request) -> Response:
     return response
 
 
-@allow("analyst")
+@routes.page("analyst", "POST", "/sign-out")
 async def sign_out(request: Request) -> Response:
     """Delete the cookie."""
     state = state_of(request)
@@ -133,15 +130,13 @@ async def sign_out(request: Request) -> Response:
     return response
 
 
-@allow("analyst")
+@routes.page("analyst", "GET", "/")
 async def home(request: Request) -> Response:
     """List the datasets."""
-    state, token = state_of(request), token_of(request)
-    found = await in_thread(state, lambda: [served.overview() for served in state.datasets.visible(token)])
-    return show(request, "home.html", {"datasets": found})
+    return show(request, "home.html", {"datasets": await overviews(request)})
 
 
-@allow("analyst")
+@routes.page("analyst", "GET", "/datasets/{name}")
 async def dataset(request: Request, name: NameInPath) -> Response:
     """Show one dataset: guarantee, budget, the form to ask, the newest answers; or the fields of another kind."""
     state, token, form = state_of(request), token_of(request), forms.query_fields(request)
@@ -149,10 +144,9 @@ async def dataset(request: Request, name: NameInPath) -> Response:
     if request.headers.get("hx-target") == "fields":
         return show(request, "fields.html", {"form": fields})
 
-    def look() -> dict[str, Any]:
-        served = state.datasets.get(name, token)
+    def look(served: ServedDataset) -> dict[str, Any]:
         newest = served.session.ledger.spent.answers
-        recent = served.entries(max(1, newest - RECENT + 1), RECENT)
+        recent = list(served.session.ledger.entries(max(1, newest - RECENT + 1), RECENT))
         return {
             "dataset": served.overview(),
             "columns": served.schema(),
@@ -163,66 +157,62 @@ async def dataset(request: Request, name: NameInPath) -> Response:
             "form": fields,
         }
 
-    return show(request, "dataset.html", await in_thread(state, look))
+    return show(request, "dataset.html", await on_dataset(request, name, look))
 
 
-def _asked(state: ServerState, form: dict[str, str], served: ServedDataset) -> AskIn:
+def _asked(request: Request, form: forms.Entered, served: ServedDataset) -> AskIn:
     """Return the question of a form."""
     kind, values = forms.question(form, served)
-    return state.questions.read(kind.to_json(values))
+    return state_of(request).questions.read(kind.to_json(values))
 
 
-@allow("analyst")
+async def _answer(
+    request: Request, name: str, form: forms.Entered, act: Callable[[ServedDataset, Token, AskIn], dict[str, Any]]
+) -> Response:
+    """Show what `act` answers to the question of a form."""
+
+    def work(served: ServedDataset) -> dict[str, Any]:
+        response = act(served, token_of(request), _asked(request, form, served))
+        return response | {"budget": served.session.budget.to_dict()}
+
+    return show(request, "answer.html", await on_dataset(request, name, work))
+
+
+@routes.page("analyst", "POST", "/datasets/{name}/ask")
 async def ask(request: Request, name: NameInPath) -> Response:
     """Ask, from the form."""
-    state, token, form = state_of(request), token_of(request), await forms.fields(request)
-
-    def act() -> dict[str, Any]:
-        served = state.datasets.get(name, token)
-        response = state.service.ask(served, token, _asked(state, form, served), form.get("key"))
-        return response | {"budget": served.session.budget.to_dict()}
-
-    return show(request, "answer.html", await in_thread(state, act))
+    form = await forms.fields(request)
+    return await _answer(request, name, form, partial(state_of(request).service.ask, key=form.get("key")))
 
 
-@allow("analyst")
-async def price(request: Request, name: NameInPath) -> Response:
-    """Show the price while the form is being filled in."""
-    state, token, form = state_of(request), token_of(request), await forms.fields(request)
-
-    def act() -> dict[str, Any]:
-        served = state.datasets.get(name, token)
-        if not forms.is_filled(*forms.question(form, served)):
-            return {"price": None, "left": None}
-        return state.service.price(served, token, _asked(state, form, served))
-
-    return show(request, "price.html", await in_thread(state, act))
-
-
-@allow("analyst")
+@routes.page("analyst", "POST", "/datasets/{name}/dry-run")
 async def dry_run(request: Request, name: NameInPath) -> Response:
     """Try the question on made-up rows."""
-    state, token, form = state_of(request), token_of(request), await forms.fields(request)
-
-    def act() -> dict[str, Any]:
-        served = state.datasets.get(name, token)
-        response = state.service.dry_run(served, token, _asked(state, form, served))
-        return response | {"budget": served.session.budget.to_dict()}
-
-    return show(request, "answer.html", await in_thread(state, act))
+    return await _answer(request, name, await forms.fields(request), state_of(request).service.dry_run)
 
 
-@allow("analyst")
+@routes.page("analyst", "POST", "/datasets/{name}/price")
+async def price(request: Request, name: NameInPath) -> Response:
+    """Show the price while the form is being filled in."""
+    service, token, form = state_of(request).service, token_of(request), await forms.fields(request)
+
+    def work(served: ServedDataset) -> dict[str, Any]:
+        if not forms.is_filled(*forms.question(form, served)):
+            return {"price": None, "left": None}
+        return service.price(served, token, _asked(request, form, served))
+
+    return show(request, "price.html", await on_dataset(request, name, work))
+
+
+@routes.page("analyst", "GET", "/datasets/{name}/history")
 async def history(request: Request, name: NameInPath) -> Response:
     """Show answers over time, newest page first."""
-    state, token = state_of(request), token_of(request)
     form = forms.query_fields(request)
 
-    def look() -> dict[str, Any]:
-        served = state.datasets.get(name, token)
+    def look(served: ServedDataset) -> dict[str, Any]:
         newest = served.session.ledger.spent.answers
         start = max(1, min(forms.integer(form, "start") or newest - PAGE_SIZE + 1, max(1, newest)))
-        rows = [_row(served, entry) for entry in served.entries(start, PAGE_SIZE)]
+        rows = [_row(served, entry) for entry in served.session.ledger.entries(start, PAGE_SIZE)]
         return {
             "name": served.name,
             "rows": rows,
@@ -232,10 +222,10 @@ async def history(request: Request, name: NameInPath) -> Response:
             "later": start + PAGE_SIZE if start + PAGE_SIZE <= newest else None,
         }
 
-    return show(request, "history.html", await in_thread(state, look))
+    return show(request, "history.html", await on_dataset(request, name, look))
 
 
-@allow("analyst")
+@routes.page("analyst", "GET", "/plan")
 async def plan(request: Request) -> Response:
     """Compare all guarantees for the chosen rows, questions and margin."""
     form = forms.query_fields(request)
@@ -258,16 +248,8 @@ async def plan(request: Request) -> Response:
 def _row(served: ServedDataset, entry: Entry) -> dict[str, Any]:
     """Return an entry as a table shows it: one line for each interval."""
     answer = answer_from(entry, served.plan.standing, cached=False)
-    return {
-        "seq": entry.seq,
-        "time": entry.time,
-        "analyst": entry.analyst,
-        "kind": answer.kind,
-        "question": answer.question,
-        "rows_read": answer.rows_read,
-        "cost": answer.cost,
-        "lines": lines(answer),
-    }
+    where = {"seq": entry.seq, "time": entry.time, "analyst": entry.analyst, "lines": lines(answer)}
+    return where | {name: getattr(answer, name) for name in ("kind", "question", "rows_read", "cost")}
 
 
 def _points(row: dict[str, Any]) -> list[dict[str, Any]]:
@@ -279,26 +261,3 @@ def _points(row: dict[str, Any]) -> list[dict[str, Any]]:
         label = f"{row['question']}, {line['category']}" if line["category"] is not None else row["question"]
         points.append({**line, "seq": row["seq"], "question": label, "shares": shares})
     return points
-
-
-def add_page(app: FastAPI, method: str, path: str, endpoint: Callable[..., Any]) -> None:
-    """Add one page, which the OpenAPI description leaves out."""
-    app.add_api_route(path, endpoint, methods=[method], include_in_schema=False, response_model=None)
-
-
-def add_routes(app: FastAPI) -> None:
-    """Add every page except the admin's."""
-    one = "/datasets/{name}"
-    for method, path, endpoint in (
-        ("GET", "/sign-in", sign_in_page),
-        ("POST", "/sign-in", sign_in),
-        ("POST", "/sign-out", sign_out),
-        ("GET", "/", home),
-        ("GET", one, dataset),
-        ("POST", f"{one}/ask", ask),
-        ("POST", f"{one}/price", price),
-        ("POST", f"{one}/dry-run", dry_run),
-        ("GET", f"{one}/history", history),
-        ("GET", "/plan", plan),
-    ):
-        add_page(app, method, path, endpoint)

@@ -1,15 +1,27 @@
 """The models of the API. Those that end in `In` validate requests; those that end in `Out` describe responses.
 
-Questions are modeled in `question_models`, from the kinds that are registered.
+A question has one model for each kind that is registered, made from the kind's options. These models describe the API
+and the tools of agents, and they refuse what is too large or of another type. What may be asked is decided by the kind
+itself, in words that are the same wherever one asks: so if a model refuses a question, the kind is heard first.
 """
 
-from dataclasses import fields
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, fields
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError, create_model
+from pydantic.json_schema import models_json_schema
 
 from holdfast.answer import Record
+from holdfast.errors import HoldfastError, InvalidArgument
+from holdfast.optimize.features import Bounds
+from holdfast.optimize.losses import BUILT_IN
+from holdfast.questions import KINDS, kind_named
+from holdfast.questions.mean import MEAN
+from holdfast.questions.options import BoxForm, Categories, Choice, Form, LossForm, Option, Real, Reals, Text, Whole
 from holdfast.questions.price import Price
+from holdfast.questions.question import Kind
 from holdfast.service.errors import invalid_request
 
 MAX_BATCH = 100
@@ -24,6 +36,7 @@ def _integer(value: Any) -> Any:
 AsInteger = BeforeValidator(_integer)
 Name = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 Count = Annotated[int, Field(ge=0, le=10**9), AsInteger]
+Quota = Annotated[int, Field(ge=0, le=MAX_INTEGER), AsInteger]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -48,14 +61,14 @@ class TokenIn(RequestModel):
     name: Name
     admin: bool = False
     datasets: Annotated[list[Name], Field(max_length=100)] | None = None
-    quota: Annotated[int, Field(ge=0, le=MAX_INTEGER), AsInteger] | None = None
+    quota: Quota | None = None
     days: Annotated[Number, Field(gt=0, le=36_525)] | None = None
 
 
 class TokenUpdateIn(RequestModel):
     """A new quota; null removes the limit."""
 
-    quota: Annotated[int, Field(ge=0, le=MAX_INTEGER), AsInteger] | None
+    quota: Quota | None
 
 
 class DatasetIn(RequestModel):
@@ -66,6 +79,211 @@ class DatasetIn(RequestModel):
     queries: Count | Annotated[dict[Name, Count], Field(max_length=10)] | None = None
     margin: Annotated[Number, Field(gt=0, lt=1)] | None = None
     confidence: Annotated[Number, Field(gt=0, lt=1)] | None = None
+
+
+# -- questions ----------------------------------------------------------------------------------------------------
+
+DEFAULT_KIND = MEAN.name  # as for `Session.ask`
+MAX_TEXT = 4_000  # characters
+MAX_ITEMS = 200  # of a list, or settings of a loss
+MAX_ROWS = 10_000_000  # rows one question may read over HTTP; whatever an option counts reads at least a row each
+REFERENCE = "#/components/schemas/{model}"  # where OpenAPI keeps models
+T = TypeVar("T")
+
+QueryText = Annotated[str, StringConstraints(min_length=1, max_length=MAX_TEXT)]
+Pair = Annotated[list[Number], Field(min_length=2, max_length=2)]
+CategoryValue = bool | int | Number | QueryText
+Sized = Field(min_length=1, max_length=MAX_ITEMS)
+
+
+def json_type(form: Form) -> Any:
+    """Return the type of a value in JSON; of forms of other packages anything, which their own `from_json` reads."""
+    match form:
+        case Text():
+            return QueryText
+        case Choice():
+            return Literal[form.words]
+        case Whole():
+            return Annotated[int, Field(ge=form.least, le=MAX_ROWS), AsInteger]
+        case Real():
+            return Annotated[Number, Field(ge=form.least, le=form.most)]
+        case Reals(count=None):
+            return Annotated[list[Number], Sized]
+        case Reals():
+            return Annotated[list[Number], Field(min_length=form.count, max_length=form.count)]
+        case Categories():
+            return Annotated[list[CategoryValue], Sized]
+        case BoxForm():
+            return Pair | Annotated[list[Pair], Sized]
+        case LossForm():
+            return QueryText | _loss_model()
+    return Any
+
+
+def _loss_model() -> type[BaseModel]:
+    """Return the model of a built-in loss: its name, and the settings that any of them has."""
+    types: dict[Any, Any] = {
+        Any: Annotated[dict[QueryText, Pair | None], Sized] | Annotated[list[QueryText], Sized],  # the features
+        str: QueryText,
+        Bounds: Pair | None,
+        float: Number,
+        bool: bool,
+    }
+    found: dict[str, Any] = {"name": (Literal[tuple(BUILT_IN)], ...)}
+    for loss in BUILT_IN.values():
+        hints = get_type_hints(loss)
+        for setting in fields(loss):
+            type_ = types[hints[setting.name]]
+            found[setting.name] = (type_, ...) if setting.default is MISSING else (type_ | None, None)
+    return create_model("Loss", __base__=RequestModel, __doc__="A built-in loss of a linear model.", **found)
+
+
+def _field(option: Option) -> tuple[Any, Any]:
+    """Return type and description of one option; null is the same as leaving it out."""
+    type_, example = json_type(option.form), [option.form.example] if isinstance(option.form, Text) else None
+    if option.required:
+        return type_, Field(description=option.help, examples=example)
+    return type_ | None, Field(option.default, description=option.help, examples=example)
+
+
+def model_of(kind: Kind[..., Any]) -> type[BaseModel]:
+    """Return the model of the questions of a kind."""
+    name: Any = (Literal[kind.name], kind.name if kind.name == DEFAULT_KIND else ...)
+    options: dict[str, Any] = {option.name: _field(option) for option in kind.options}
+    title = f"{kind.name.title().replace('_', '')}Question"
+    return create_model(title, __base__=RequestModel, __doc__=kind.summary, kind=name, **options)
+
+
+@dataclass(frozen=True)
+class AskIn:
+    """One question as it was received: its kind, and subject and options as JSON."""
+
+    kind: Kind[..., Any]
+    values: Mapping[str, Any]
+    problem: InvalidArgument | None = None  # why it does not fit the description, if it does not
+
+    def call(self, verb: Callable[..., T], **more: Any) -> T:
+        """Return `verb(subject, kind, **options)`, a verb that spends nothing unless the question fits its model.
+
+        The refusal of the verb is raised first, since it has the words that everybody uses; a value of another type may
+        break it in any way, and then the description says what is wrong.
+        """
+        try:
+            options = self.kind.from_json(self.values)
+            result = verb(options.pop(self.kind.subject.name, None), self.kind.name, **options, **more)
+        except HoldfastError:
+            raise
+        except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError):
+            if self.problem is None:
+                raise
+            raise self.problem from None
+        if self.problem is not None:
+            raise self.problem
+        return result
+
+    def canonical(self) -> str:
+        """Return the same text for the same question."""
+        return json.dumps({"kind": self.kind.name, **self.values}, sort_keys=True)
+
+
+class QuestionModels:
+    """The models of every kind that was registered when this was made."""
+
+    def __init__(self) -> None:
+        self.kinds = KINDS.all()
+        self._models = {kind.name: model_of(kind) for kind in self.kinds}
+
+    def read(self, values: object) -> AskIn:
+        """Read one question from JSON values."""
+        if not isinstance(values, dict):
+            raise InvalidArgument(f"A question must be a JSON object; got {type(values).__name__}.", name="question")
+        kind = kind_named(values.get("kind", DEFAULT_KIND))
+        model = self._models.get(kind.name) or model_of(kind)
+        given = {name: value for name, value in values.items() if name != "kind"}
+        try:
+            fitting = model.model_validate(values)
+        except ValidationError as error:
+            for option in kind.options:
+                _check_size(option, given.get(option.name))
+            return AskIn(kind, given, invalid_request(error.errors()))
+        return AskIn(kind, fitting.model_dump(exclude_unset=True, exclude={"kind"}))
+
+    def read_batch(self, values: object) -> list[AskIn]:
+        """Read several questions from JSON values."""
+        asks = values.get("asks") if isinstance(values, dict) and len(values) == 1 else None
+        if not isinstance(asks, list) or not 1 <= len(asks) <= MAX_BATCH:
+            raise InvalidArgument(f'A batch must be {{"asks": [...]}} with 1 to {MAX_BATCH} questions.', name="asks")
+        return [self.read(one) for one in asks]
+
+    # -- descriptions ---------------------------------------------------------------------------------------------
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the models as OpenAPI keeps them, and `AskIn` and `BatchIn`, which refer to them."""
+        pairs: Any = [(model, "validation") for model in self._models.values()]
+        references, described = models_json_schema(pairs, ref_template=REFERENCE)
+        each = {name: references[model, "validation"]["$ref"] for name, model in self._models.items()}
+        models: dict[str, Any] = described["$defs"]
+        return models | {
+            "AskIn": {
+                "title": "AskIn",
+                "description": "One question: its kind, and that kind's options.",
+                "oneOf": [{"$ref": reference} for reference in each.values()],
+                "discriminator": {"propertyName": "kind", "mapping": each},
+            },
+            "BatchIn": {
+                "title": "BatchIn",
+                "description": "Several questions, answered in order; each succeeds or fails on its own.",
+                "type": "object",
+                "properties": {
+                    "asks": {
+                        "type": "array",
+                        "items": {"$ref": REFERENCE.format(model="AskIn")},
+                        "minItems": 1,
+                        "maxItems": MAX_BATCH,
+                    }
+                },
+                "required": ["asks"],
+                "additionalProperties": False,
+            },
+        }
+
+    def tool_schema(self) -> dict[str, Any]:
+        """Return one flat object with the options of all kinds: what agents' frameworks accept as arguments."""
+        properties: dict[str, Any] = {}
+        definitions: dict[str, Any] = {}
+        owners: dict[str, list[str]] = {}
+        for kind in self.kinds:
+            described = self._models[kind.name].model_json_schema()
+            definitions |= described.get("$defs", {})
+            for name, one in described["properties"].items():
+                owners.setdefault(name, []).append(kind.name)
+                known = properties.setdefault(name, one)
+                if name != "kind" and known != one:
+                    choices = known.get("anyOf", [known])
+                    properties[name] = {"anyOf": [*choices, *(x for x in one.get("anyOf", [one]) if x not in choices)]}
+                    properties[name]["description"] = known["description"]
+        for name, one in properties.items():
+            one["description"] = f"For {', '.join(owners[name])}. {one.get('description', '')}"
+        names = [kind.name for kind in self.kinds]
+        properties["kind"] = {"type": "string", "enum": names, "default": DEFAULT_KIND}
+        return {"type": "object", "properties": properties, "additionalProperties": False, "$defs": definitions}
+
+
+def _check_size(option: Option, value: Any) -> None:
+    """Refuse what is too large before anybody else looks at it."""
+    if isinstance(value, str):
+        _check_limit(option, len(value), MAX_TEXT, " characters long")
+    elif isinstance(value, list | dict):
+        _check_limit(option, len(value), MAX_ITEMS, " items long")
+        for one in value.values() if isinstance(value, dict) else value:
+            _check_size(option, one)
+    elif isinstance(option.form, Whole) and isinstance(value, int | float):
+        _check_limit(option, value, MAX_ROWS, " over HTTP")
+
+
+def _check_limit(option: Option, size: float, limit: int, unit: str) -> None:
+    if size > limit:
+        raise InvalidArgument(f"{option.name} must be at most {limit:,}{unit}; got {size:,}.", name=option.name)
 
 
 # -- responses, for the OpenAPI description only ---------------------------------------------------------------------

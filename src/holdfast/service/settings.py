@@ -14,10 +14,10 @@ Environment variables use the same names in capitals, prefixed with HOLDFAST_: H
 import json
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from holdfast import check
@@ -25,7 +25,10 @@ from holdfast.errors import InvalidArgument
 from holdfast.guarantees.plan import BEST, Queries
 
 PREFIX = "HOLDFAST_"
+TRUE = ("1", "true", "yes", "on")
+READ: dict[type, Callable[[str], Any]] = {int: int, float: float, bool: lambda text: text.lower() in TRUE}
 MAX_NAME_LENGTH = 100
+T = TypeVar("T", "DatasetSettings", "Settings")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,9 +78,8 @@ class Settings:
         if self.public_url is not None:
             parts = urlsplit(self.public_url)
             if parts.scheme not in ("http", "https") or not parts.netloc or parts.path not in ("", "/"):
-                raise InvalidArgument(
-                    f"public_url must be like https://host, without a path; got {self.public_url!r}.", name="public_url"
-                )
+                message = f"public_url must be like https://host, without a path; got {self.public_url!r}."
+                raise InvalidArgument(message, name="public_url")
 
     @property
     def origin(self) -> str | None:
@@ -87,10 +89,8 @@ class Settings:
     @property
     def token_database(self) -> str:
         """The URL of the token database: the ledger's PostgreSQL server, or a SQLite file beside the ledger."""
-        if self.database is not None and not self.database.startswith("sqlite"):
-            return self.database
-        if self.database is not None:
-            return f"{self.database}-tokens"  # a separate file, so that ledger writes never wait for its lock
+        if self.database is not None:  # SQLite: a separate file, so that ledger writes never wait for its lock
+            return f"{self.database}-tokens" if self.database.startswith("sqlite") else self.database
         folder = Path(next(iter(self.datasets.values())).path).absolute().parent if self.datasets else Path.cwd()
         return f"sqlite:///{folder / 'holdfast-tokens.db'}"
 
@@ -106,19 +106,11 @@ class Settings:
 
 def check_name(what: str, name: Any) -> str:
     """Require printable text without slashes, which is safe in a URL and in a log."""
-    if (
-        not isinstance(name, str)
-        or not 0 < len(name) <= MAX_NAME_LENGTH
-        or not name.isprintable()
-        or name != name.strip()
-        or any(mark in name for mark in "/\\")
-        or name in (".", "..")
-    ):
-        raise InvalidArgument(
-            f"{what} must be a name of 1 to {MAX_NAME_LENGTH} printable characters without slashes; got {name!r}.",
-            name=what,
-        )
-    return name
+    fits = isinstance(name, str) and 0 < len(name) <= MAX_NAME_LENGTH and name.isprintable() and name == name.strip()
+    if not fits or set(name) & set("/\\") or name in (".", ".."):
+        rule = f"1 to {MAX_NAME_LENGTH} printable characters without slashes"
+        raise InvalidArgument(f"{what} must be a name of {rule}; got {name!r}.", name=what)
+    return str(name)
 
 
 def load(
@@ -129,9 +121,7 @@ def load(
     **arguments: Any,
 ) -> Settings:
     """Merge the four places. Arguments that are None were not given."""
-    given: dict[str, Any] = {}
-    if config is not None:
-        given |= _read(Path(config))
+    given = {} if config is None else _read(Path(config))
     given |= _from_environment(os.environ if environment is None else environment)
     given |= {name: value for name, value in arguments.items() if value is not None}
     settings = _build(given)
@@ -155,22 +145,14 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     """Read HOLDFAST_PORT and the like; unknown names may belong to other programs and are ignored."""
     found: dict[str, Any] = {}
     for one in fields(Settings):
-        text = environment.get(PREFIX + one.name.upper())
+        text, kind = environment.get(variable := PREFIX + one.name.upper()), type(one.default)
         if text is None or one.name == "datasets":
             continue
-        found[one.name] = _number(one.name, text, type(one.default))
+        try:
+            found[one.name] = READ.get(kind, str)(text)
+        except ValueError:
+            raise InvalidArgument(f"{variable} must be a number; got {text!r}.", name=one.name) from None
     return found
-
-
-def _number(name: str, text: str, kind: type) -> Any:
-    if kind is bool:
-        return text.lower() in ("1", "true", "yes", "on")
-    if kind not in (int, float):
-        return text
-    try:
-        return kind(text)
-    except ValueError:
-        raise InvalidArgument(f"{PREFIX}{name.upper()} must be a number; got {text!r}.", name=name) from None
 
 
 def _build(given: Mapping[str, Any]) -> Settings:
@@ -178,17 +160,13 @@ def _build(given: Mapping[str, Any]) -> Settings:
     if not isinstance(datasets, Mapping):
         raise InvalidArgument("datasets must be tables: [datasets.NAME] with path = ...", name="datasets")
     built = {name: _known(DatasetSettings, value, f"datasets.{name}") for name, value in datasets.items()}
-    settings: Settings = _known(Settings, {**given, "datasets": built}, "settings")
-    return settings
+    return _known(Settings, {**given, "datasets": built}, "settings")
 
 
-def _known(cls: Any, given: Any, where: str) -> Any:
+def _known(cls: type[T], given: Any, where: str) -> T:
     if not isinstance(given, Mapping) or (cls is DatasetSettings and "path" not in given):
         raise InvalidArgument(f"{where} must be a table with path = ...; got {given!r}.", name=where)
-    names = {one.name for one in fields(cls)}
-    unknown = sorted(set(given) - names)
-    if unknown:
-        raise InvalidArgument(
-            f"{where} has no setting {unknown[0]!r}. It has: {', '.join(sorted(names))}.", name=unknown[0]
-        )
+    names = sorted(one.name for one in fields(cls))
+    for name in sorted(set(given) - set(names)):
+        raise InvalidArgument(f"{where} has no setting {name!r}. It has: {', '.join(names)}.", name=name)
     return cls(**given)

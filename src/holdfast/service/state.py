@@ -13,7 +13,7 @@ from holdfast.service.datasets import Datasets
 from holdfast.service.idempotency import IdempotencyKeys
 from holdfast.service.limits import RateLimiter
 from holdfast.service.monitoring import Metrics
-from holdfast.service.question_models import QuestionModels
+from holdfast.service.schemas import QuestionModels
 from holdfast.service.settings import Settings
 from holdfast.service.tokens import Token, TokenStore
 

@@ -10,7 +10,7 @@ import json
 import secrets
 import threading
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from sqlalchemy import delete, insert, select, update
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, NotSignedIn, UnknownName
-from holdfast.service.database import TokenDatabase, read_transaction, sign_ins, tokens, write_transaction
+from holdfast.service.database import TokenDatabase, read, sign_ins, tokens, write, write_transaction
 from holdfast.service.settings import check_name
 
 PREFIX = "hf_"
@@ -88,20 +88,12 @@ class TokenStore:
             check.at_most("a century", 36_525, days=days)
         secret = PREFIX + secrets.token_urlsafe(32) if secret is None else secret
         now = time.time()
-        row = {
-            "id": secrets.token_hex(8),
-            "digest": _digest(secret),
-            "name": name,
-            "admin": admin,
-            "datasets": "*" if datasets is None else json.dumps(sorted(set(datasets))),
-            "quota": quota,
-            "created": now,
-            "expires": None if days is None else now + days * 86_400,
-            "revoked": None,
-        }
-        with write_transaction(self._engine) as connection:
-            connection.execute(insert(tokens).values(row))
-        return secret, _token(row)
+        allowed = None if datasets is None else tuple(sorted(set(datasets)))
+        expires = None if days is None else now + days * 86_400
+        token = Token(secrets.token_hex(8), name, admin, allowed, quota, created=now, expires=expires, revoked=None)
+        stored = {"digest": _digest(secret), "datasets": "*" if allowed is None else json.dumps(allowed)}
+        write(self._engine, insert(tokens).values(asdict(token) | stored))
+        return secret, token
 
     def authenticate(self, secret: str) -> Token:
         """Return the token with this secret, or refuse."""
@@ -116,9 +108,7 @@ class TokenStore:
 
     def all(self) -> list[Token]:
         """Return every token ever created, newest first."""
-        with read_transaction(self._engine) as connection:
-            rows = connection.execute(select(tokens).order_by(tokens.c.created.desc())).mappings().all()
-        return [_token(row) for row in rows]
+        return [_token(row) for row in read(self._engine, select(tokens).order_by(tokens.c.created.desc()))]
 
     def revoke(self, id: str) -> Token:
         """Refuse this token from now on."""
@@ -132,9 +122,8 @@ class TokenStore:
 
     def _update(self, id: str, values: dict[str, Any]) -> Token:
         with write_transaction(self._engine) as connection:
-            changed = connection.execute(
-                update(tokens).where(tokens.c.id == id, tokens.c.revoked.is_(None)).values(values)
-            )
+            active = update(tokens).where(tokens.c.id == id, tokens.c.revoked.is_(None))
+            changed = connection.execute(active.values(values))
             row = connection.execute(select(tokens).where(tokens.c.id == id)).mappings().first()
         if row is None or changed.rowcount == 0:
             raise UnknownName(f"No active token {id!r}. Active tokens are listed at /admin.", name=id)
@@ -170,12 +159,10 @@ class TokenStore:
             # Of two requests at once, only one deletes it.
             used = connection.execute(delete(sign_ins).where(this)).rowcount
         if row is None or used != 1 or row["expires"] <= now:
-            raise NotSignedIn(
-                "This link was already used or has expired. Restart the server for a new one, or use a token."
-            )
-        with read_transaction(self._engine) as connection:
-            found = connection.execute(select(tokens).where(tokens.c.id == row["token"])).mappings().first()
-        return _require_active(None if found is None else _token(found))
+            message = "This link was already used or has expired. Restart the server for a new one, or use a token."
+            raise NotSignedIn(message)
+        found = read(self._engine, select(tokens).where(tokens.c.id == row["token"]))
+        return _require_active(_token(found[0]) if found else None)
 
     def by_cookie(self, secret: str) -> Token:
         """Return the token signed in by this cookie, or refuse."""
@@ -183,31 +170,23 @@ class TokenStore:
         token = self._cached(digest)
         if token is None:
             before = self._version()
-            with read_transaction(self._engine) as connection:
-                row = connection.execute(
-                    select(tokens, sign_ins.c.expires.label("until"))
-                    .join(sign_ins, sign_ins.c.token == tokens.c.id)
-                    .where(sign_ins.c.digest == digest, sign_ins.c.once.is_(False))
-                ).mappings()
-                found = row.first()
-            if found is None or found["until"] <= time.time():
+            both = select(tokens, sign_ins.c.expires.label("until")).join(sign_ins, sign_ins.c.token == tokens.c.id)
+            found = read(self._engine, both.where(sign_ins.c.digest == digest, sign_ins.c.once.is_(False)))
+            if not found or found[0]["until"] <= time.time():
                 raise NotSignedIn("This sign-in has expired. Sign in again.")
-            token = _token(found)
+            token = _token(found[0])
             self._store(before, {digest: token})
         return _require_active(token)
 
     def sign_out(self, secret: str) -> None:
         """Delete a cookie."""
-        with write_transaction(self._engine) as connection:
-            connection.execute(delete(sign_ins).where(sign_ins.c.digest == _digest(secret)))
+        write(self._engine, delete(sign_ins).where(sign_ins.c.digest == _digest(secret)))
         self._clear_cache()
 
     def _create_sign_in(self, token: str, *, once: bool, seconds: float) -> str:
         secret, now = secrets.token_urlsafe(32), time.time()
         row = {"digest": _digest(secret), "token": token, "once": once, "expires": now + seconds}
-        with write_transaction(self._engine) as connection:
-            connection.execute(delete(sign_ins).where(sign_ins.c.expires <= now))
-            connection.execute(insert(sign_ins).values(row))
+        write(self._engine, delete(sign_ins).where(sign_ins.c.expires <= now), insert(sign_ins).values(row))
         return secret
 
     # -- the cache ----------------------------------------------------------------------------------------------
@@ -239,8 +218,7 @@ class TokenStore:
         """Look up a token, and with the same query all others presented lately."""
         used, self._used = self._used, set()
         digests, before = [digest, *(used - {digest})][:MAX_LOOKUPS], self._version()
-        with read_transaction(self._engine) as connection:
-            rows = connection.execute(select(tokens).where(tokens.c.digest.in_(digests))).mappings().all()
+        rows = read(self._engine, select(tokens).where(tokens.c.digest.in_(digests)))
         found = {row["digest"]: _token(row) for row in rows}
         self._store(before, found)
         return found.get(digest)
@@ -258,8 +236,7 @@ def _digest(secret: str) -> str:
 
 def _token(row: Any) -> Token:
     datasets = None if row["datasets"] == "*" else tuple(json.loads(row["datasets"]))
-    plain = ("id", "name", "admin", "quota", "created", "expires", "revoked")
-    return Token(datasets=datasets, **{name: row[name] for name in plain})
+    return Token(**{one.name: row[one.name] for one in fields(Token)} | {"datasets": datasets})
 
 
 def _secret_from_file(path: Path) -> str:
@@ -267,10 +244,8 @@ def _secret_from_file(path: Path) -> str:
     if path.exists():
         secret = path.read_text(encoding="utf-8").strip()
         if len(secret) < 20:
-            raise InvalidArgument(
-                f"The token in {path} must be at least 20 characters; got {len(secret)}. Delete it to get a new one.",
-                name="token_file",
-            )
+            rule = f"The token in {path} must be at least 20 characters; got {len(secret)}."
+            raise InvalidArgument(f"{rule} Delete it to get a new one.", name="token_file")
         return secret
     secret = PREFIX + secrets.token_urlsafe(32)
     path.touch(mode=0o600, exist_ok=False)
