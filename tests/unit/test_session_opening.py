@@ -252,7 +252,7 @@ def test_a_question_prepared_before_joining_another_plan_is_refused(path: Path, 
         first.mean("x > 0.5")
     if look:
         assert late.budget.answers_total == 30
-    with pytest.raises(PlanConflict, match="ask again|Ask again"):
+    with pytest.raises(PlanConflict, match=r"ask again|Ask again"):
         late.answer(question)
     assert late.answer(late.prepare("b")).seq == 2
 
