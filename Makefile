@@ -13,7 +13,7 @@ test: $(VENV)/dev.stamp $(VENV)/browser.stamp  ## everything, as CI runs it
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 quick: $(VENV)/dev.stamp  ## unit, property and contract tests: within a minute
-	$(BIN)/python -m pytest -n 2 -m "not slow" tests/unit tests/property tests/contract
+	HOLDFAST_QUICK=1 $(BIN)/python -m pytest -n 2 --dist worksteal -p no:schemathesis -m "not slow" tests/unit tests/property tests/contract
 
 check: $(VENV)/dev.stamp  ## lint, format and types
 	$(BIN)/ruff check .

@@ -3,7 +3,9 @@
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-QUICK = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+from examples import examples
+
+QUICK = settings(max_examples=examples(300), deadline=None, suppress_health_check=list(HealthCheck))
 
 number_leaf = st.one_of(
     st.sampled_from(["i", "j", "x", "y", "X", '"y"']),

@@ -9,9 +9,11 @@ from anyio.from_thread import start_blocking_portal
 
 import holdfast as hf
 from holdfast.service.client import connect, connect_async
-from serving import Running, settings, table
+from holdfast.service.settings import DatasetSettings, Settings
+from serving import Running, table
 
 QUERIES = {"mean": 60, "flip": 40}
+MOST_TESTS = 80
 
 
 class Awaited:
@@ -32,25 +34,35 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return table(tmp_path_factory.mktemp("contract"))
 
 
+@pytest.fixture(scope="module")
+def server(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """One server for all tests, with a dataset and a budget for each: starting it takes longer than most of them."""
+    folder = tmp_path_factory.mktemp("served")
+    names = [f"flights{number}" for number in range(MOST_TESTS)]
+    served = {name: DatasetSettings(path=str(data), queries=QUERIES, ledger=str(folder / name)) for name in names}
+    chosen = Settings(datasets=served, port=0, rate=1e6, burst=10**6, database=f"sqlite:///{folder}/tokens.db")
+    with Running(chosen) as running:
+        running.unused = iter(names)
+        yield running
+
+
 @pytest.fixture(params=["session", "client", "async client"])
 def asker(request: pytest.FixtureRequest, data: Path, tmp_path: Path) -> Iterator[Any]:
-    ledger = tmp_path / "contract.ledger"
     if request.param == "session":
-        with hf.Session(data, queries=QUERIES, ledger=ledger, analyst="ana") as session:
+        with hf.Session(data, queries=QUERIES, ledger=tmp_path / "ledger", analyst="ana") as session:
             yield session
         return
-    plan = {"queries": QUERIES, "ledger": str(ledger)}
-    chosen = settings(data, dataset=plan, database=f"sqlite:///{tmp_path}/tokens.db")
-    with Running(chosen) as server:
-        token = server.token("ana")
-        if request.param == "client":
-            with connect(server.url, token) as client:
-                yield client
-            return
-        with start_blocking_portal() as portal:
-            session = portal.call(connect_async, server.url, token)
-            yield Awaited(portal, session)
-            portal.call(session.close)
+    server = request.getfixturevalue("server")
+    name = next(server.unused)
+    token = server.token("ana", datasets=[name])
+    if request.param == "client":
+        with connect(server.url, token) as client:
+            yield client
+        return
+    with start_blocking_portal() as portal:
+        session = portal.call(connect_async, server.url, token)
+        yield Awaited(portal, session)
+        portal.call(session.close)
 
 
 def test_a_share_is_an_answer_with_an_interval(asker: Any) -> None:

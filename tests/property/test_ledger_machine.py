@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from examples import examples
 from holdfast.errors import BudgetExhausted
 from holdfast.ledger import BudgetMoved, Cost, Entry, Ledger, Spent, check_receipt, open_ledger
 from ledger_writer import DATASET, FINGERPRINT, QUESTION, terms
@@ -153,8 +154,8 @@ class FileMachine(LedgerMachine):
 
 
 TestInMemory = LedgerMachine.TestCase
-TestInMemory.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestInMemory.settings = settings(max_examples=examples(60), stateful_step_count=30, deadline=None)
 TestInFile = FileMachine.TestCase
 TestInFile.settings = settings(
-    max_examples=30, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(30), stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -6,6 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
+from examples import examples
 from holdfast.errors import PlanInfeasible
 from holdfast.guarantees.plan import Plan, plan
 
@@ -17,7 +18,7 @@ query_counts = st.integers(1, 10**7)
 confidences = st.floats(0.01, 0.9999)
 margins = st.floats(0.005, 0.9)
 guarantees = st.sampled_from(["best", "posterior", "information", "dp", "split", "paper"])
-FEW = settings(max_examples=25, deadline=None)
+FEW = settings(max_examples=examples(25), deadline=None)
 
 
 @FEW

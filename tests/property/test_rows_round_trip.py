@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
+from examples import examples
 from holdfast.rows import column_writer, ingest, local
 from holdfast.rows.draws import permuted_block, without_replacement
 from holdfast.rows.open import open_rows
@@ -59,7 +60,7 @@ def tables(draw: st.DrawFn) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(table=tables(), batch=st.integers(1, 7), distinct=st.integers(0, 8), data=st.data())
 def test_rows_come_back_as_they_were(table: pl.DataFrame, batch: int, distinct: int, data: st.DataObject) -> None:
     indices = data.draw(st.lists(st.integers(0, table.height - 1), max_size=20))
@@ -82,7 +83,7 @@ def test_rows_come_back_as_they_were(table: pl.DataFrame, batch: int, distinct: 
         folder.verify()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(table=tables(), data=st.data())
 def test_any_change_of_content_changes_the_fingerprint(table: pl.DataFrame, data: st.DataObject) -> None:
     before = open_rows(table).fingerprint

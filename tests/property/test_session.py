@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import holdfast as hf
+from examples import examples
 from holdfast.answer import Answer, AnyAnswer, record_of
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict, PlanInfeasible
 from holdfast.ledger import check_receipt
@@ -89,7 +90,7 @@ def ends(answer: AnyAnswer) -> list[Answer]:
     return [answer]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(table=tables(), plan=PLANS, asked=st.lists(QUESTIONS, min_size=1, max_size=6))
 def test_answers_are_sane_prices_exact_and_the_ledger_adds_up(
     table: pl.DataFrame, plan: dict[str, Any], asked: list[tuple[str, Any, dict[str, Any]]]

@@ -147,6 +147,7 @@ def fitted(loss, name: str, session_of) -> tuple[Any, CountingRows, list[hf.Mini
     return route, rows, answers, s.plan
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("loss", "name"), [(SIGN, name) for name in ROUTES] + [(CURVED, name) for name in ROUTES_CURVED]
 )
