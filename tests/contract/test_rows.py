@@ -271,6 +271,8 @@ def test_parts_of_a_tally_are_tossed_and_randomized(case: Case, rng: Generator) 
 
 def test_one_part_is_numbered_too(case: Case, rng: Generator) -> None:
     class Numbered(PlainQuery):
+        numbered = True
+
         def evaluate_parts(self, rows: pl.DataFrame, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
             return (part == 0) & (draw % 2 == 1)
 

@@ -96,6 +96,7 @@ class GradientAt(ObjectiveQuery):
     every draw says where in the whole range it lies.
     """
 
+    numbered: ClassVar[bool] = True
     objective: Objective
     point: Vector
     slices: int = 1

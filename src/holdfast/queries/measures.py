@@ -2,10 +2,10 @@
 
 import json
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Self
 
 import numpy as np
@@ -22,6 +22,13 @@ Category = bool | int | float | str | date
 
 _SHARE, _MEAN, _GROUP = OneShare(), OneMean(), GroupMean()
 _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
+
+
+@silent
+def _on_arrays(
+    values_of: Callable[..., Values], value: Direct, where: Direct | None, columns: Mapping[str, NDArray[Any]]
+) -> Values:
+    return values_of(value(columns), None if where is None else where(columns))
 
 
 class Measure(Query):
@@ -63,9 +70,7 @@ class Measure(Query):
         value, where = self.value.direct, None if self.where is None else self.where.direct
         if value is None or (self.where is not None and where is None):
             return None
-        if where is None:
-            return silent(lambda columns: self._values(value(columns), None))
-        return silent(lambda columns: self._values(value(columns), where(columns)))
+        return partial(_on_arrays, self._values, value, where)
 
     @silent
     def evaluate(self, rows: pl.DataFrame) -> Values:

@@ -18,7 +18,7 @@ told which part and which of its draws every row answers.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -35,6 +35,7 @@ class Query(ABC):
     """A question about one row, checked against the schema."""
 
     parts: int = 1
+    numbered: ClassVar[bool] = False  # whether it matters which draw of which part a row answers
 
     @property
     @abstractmethod

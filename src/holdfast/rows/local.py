@@ -161,6 +161,8 @@ class LocalRows:
             texts = coded.dictionary.alias(columns[0]).to_frame()
             values: Values = query.evaluate(texts).take(_values_at(coded.codes, rows), axis=0)
             return values
+        if not query.numbered:
+            return query.evaluate(self._frame(rows, columns))
         draw = np.arange(first, first + _height(rows))
         return self._evaluate_parts(query, rows, np.zeros_like(draw), draw)
 

@@ -7,7 +7,8 @@ Independent outcomes that are only counted can be randomized at once:
     kept_z ~ Binomial(count_z, 1 - outcomes * mass)             each outcome stays with that probability
     counts = kept + Multinomial(total - sum kept, uniform)      the others are drawn anew
 
-which has the law of randomizing every outcome by itself, at the price of one draw per outcome.
+which has the law of randomizing every outcome by itself, at the price of one draw per outcome. With two outcomes a coin
+is turned over with probability `mass`, and two draws are enough.
 """
 
 import numpy as np
@@ -57,12 +58,14 @@ def randomized(counts: Counts, mass: float, rng: Generator) -> Counts:
     """Randomize counted outcomes, along the last axis."""
     outcomes = counts.shape[-1]
     replaced = _replaced(mass, outcomes)
-    if counts.shape == (2,):  # the usual case: single numbers cost a third of what arrays of two cost
-        zeros, ones = counts.tolist()
-        kept_zeros, kept_ones = rng.binomial(zeros, 1.0 - replaced), rng.binomial(ones, 1.0 - replaced)
-        anew = zeros + ones - kept_zeros - kept_ones
-        new_ones = rng.binomial(anew, 0.5)
-        return np.array([kept_zeros + anew - new_ones, kept_ones + new_ones], dtype=np.int64)
+    if outcomes == 2:  # replaced by either outcome alike: turned over with half the probability
+        turned = replaced / 2
+        if counts.ndim == 1:  # the usual case: single numbers cost a third of what arrays of two cost
+            zeros, ones = counts.tolist()
+            new_ones = rng.binomial(ones, 1.0 - turned) + rng.binomial(zeros, turned)
+            return np.array([zeros + ones - new_ones, new_ones], dtype=np.int64)
+        new = rng.binomial(counts[..., 1], 1.0 - turned) + rng.binomial(counts[..., 0], turned)
+        return np.stack([counts.sum(axis=-1) - new, new], axis=-1)
     kept = rng.binomial(counts, 1.0 - replaced)
     anew = counts.sum(axis=-1) - kept.sum(axis=-1)
     return np.asarray(kept + rng.multinomial(anew, np.full(outcomes, 1.0 / outcomes)), dtype=np.int64)

@@ -34,7 +34,8 @@ class RowVerbs(Protocol):
         ----------
         query
             Its statistic says how many outcomes there are. If it has several parts, each is asked of draws of its
-            own. `evaluate_parts` is handed the part and the number of every draw, also where there is one part.
+            own, and `evaluate_parts` is handed the part and the number of every draw; also where there is one part, if
+            the query is `numbered`.
         draws
             Rows drawn for each part, uniformly and with replacement.
         mass
