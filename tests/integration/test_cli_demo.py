@@ -25,6 +25,16 @@ def test_the_demo_tells_its_story(tmp_path):
     assert follow.returncode == 0
 
 
+def test_without_matplotlib_the_demo_tells_its_story_without_a_picture(tmp_path):
+    (tmp_path / "matplotlib.py").write_text("raise ImportError('not installed')\n", encoding="utf-8")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from holdfast.cli import main; main({list(SMALL)!r})"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "(Install matplotlib to get a picture as well.)" in done.stdout
+    assert not (tmp_path / "demo-output" / "demo.png").exists()
+    assert (tmp_path / "demo-output" / "demo.json").exists()
+
+
 def test_the_demo_as_json(tmp_path):
     done = run(tmp_path, *SMALL, "--seed", "3", "--json", "--output", "here")
     assert done.returncode == 0, done.stderr
