@@ -209,8 +209,8 @@ def test_a_receipt_convinces_a_third_party(opened):
         forged = [
             replace(receipt, body=receipt.body.replace("0.25", "0.26")),
             replace(receipt, previous="0" * 64),
-            replace(receipt, later=receipt.later[:-1]),
-            replace(receipt, later=receipt.later[::-1]),
+            replace(receipt, path=receipt.path[:-1]),
+            replace(receipt, path=receipt.path[::-1]),
             replace(receipt, seq=3),
             replace(receipt, head=Head(6, head.hash)),
             replace(receipt, head=Head(5, "0" * 64)),

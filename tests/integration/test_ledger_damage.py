@@ -73,6 +73,7 @@ def edit(path: Path, *statements: str) -> None:
         ),
         ("UPDATE holdfast_ledgers SET charge = 0", 30, "the head does not match"),
         ("UPDATE holdfast_ledgers SET hash = 'x'", 30, "the head does not match"),
+        ("UPDATE holdfast_ledgers SET peaks = substr(peaks, 65)", 30, "the head does not match"),
         ("UPDATE holdfast_ledgers SET seq = 29", 30, "it lies beyond the head"),
         ("UPDATE holdfast_ledgers SET seq = 31", 31, "it is missing, though the head is entry 31"),
         (SWAPPED, 20, "its hash does not match entry 19"),
@@ -289,7 +290,9 @@ def test_tables_of_an_earlier_version_are_refused_in_words_by_postgres_too(postg
     refused_as_earlier(location)
 
 
-@pytest.mark.parametrize(("number", "says"), [(1, "an earlier, unreleased"), (None, "an earlier"), (3, "a later")])
+@pytest.mark.parametrize(
+    ("number", "says"), [(1, "an earlier, unreleased"), (2, "an earlier"), (None, "an earlier"), (4, "a later")]
+)
 def test_another_format_is_refused_in_words(tmp_path, monkeypatch, number, says):
     path = tmp_path / "trial.ledger"
     with monkeypatch.context() as other:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.ledger import tree
+from plain_tree import defined_path, defined_root
 
 MOST = 70
 HASHES = [sha256(f"entry {number}".encode()).hexdigest() for number in range(1_100)]
@@ -33,30 +34,8 @@ PATH_OF_THE_FIRST_OF_EIGHT = (
 )
 
 
-def defined_root(hashes: list[str]) -> bytes:
-    """The root as RFC 6962 defines it, section 2.1."""
-    if not hashes:
-        return sha256(b"").digest()
-    if len(hashes) == 1:
-        return sha256(b"\0" + bytes.fromhex(hashes[0])).digest()
-    half = max(2**power for power in range(20) if 2**power < len(hashes))
-    return sha256(b"\1" + defined_root(hashes[:half]) + defined_root(hashes[half:])).digest()
-
-
-def defined_path(index: int, hashes: list[str]) -> list[bytes]:
-    """The path as RFC 6962 defines it, section 2.1.1."""
-    if len(hashes) <= 1:
-        return []
-    half = max(2**power for power in range(20) if 2**power < len(hashes))
-    if index < half:
-        return [*defined_path(index, hashes[:half]), defined_root(hashes[half:])]
-    return [*defined_path(index - half, hashes[half:]), defined_root(hashes[:half])]
-
-
 def grown(hashes: list[str]) -> tree.Tree:
-    whole = tree.Tree()
-    whole.extend(hashes)
-    return whole
+    return tree.Tree().grown(hashes)
 
 
 class Blocks:
@@ -195,39 +174,14 @@ def test_a_path_of_no_place_leads_nowhere(index, size):
     assert tree.root_of_path(HASHES[0], index, size, ()) is None
 
 
-def test_an_interrupt_leaves_the_tree_as_it_was(monkeypatch):
-    """Ctrl-C may strike inside an append; the entry is appended again when the rows are read again."""
-    monkeypatch.setattr(tree, "BLOCK_HEIGHT", 1)
-    monkeypatch.setattr(tree, "BLOCK", 2)
-    calls, whole_node, struck = 0, tree.node, 0
-
-    def interrupted(left, right):
-        nonlocal calls
-        calls += 1
-        if calls % 11 == 0:
-            raise KeyboardInterrupt
-        return whole_node(left, right)
-
-    whole = tree.Tree()
-    while whole.size < MOST:
-        monkeypatch.setattr(tree, "node", interrupted)
-        try:
-            whole.append(HASHES[whole.size])
-        except KeyboardInterrupt:
-            struck += 1
-    monkeypatch.setattr(tree, "node", whole_node)
-    assert struck > 3
-    for index in range(MOST):
-        _, path = whole.prove(index, MOST, Blocks(HASHES[:MOST]))
-        assert tree.root_of_path(HASHES[index], index, MOST, path) == defined_root(HASHES[:MOST]).hex()
-
-
 @given(st.lists(st.binary(min_size=32, max_size=32).map(bytes.hex), min_size=1, max_size=300), st.data())
 def test_a_tree_that_grew_proves_what_it_proved_before(hashes, data):
     size = data.draw(st.integers(1, len(hashes)))
     index = data.draw(st.integers(0, size - 1))
     then = grown(hashes[:size]).prove(index, size, Blocks(hashes[:size]))
-    assert then == grown(hashes).prove(index, size, Blocks(hashes))
+    smaller = grown(hashes[:size])
+    assert then == smaller.grown(hashes[size:]).prove(index, size, Blocks(hashes))
+    assert then == smaller.prove(index, size, Blocks(hashes))  # it did not grow itself
     assert tree.root_of_path(hashes[index], index, size, then[1]) == grown(hashes[:size]).root
     other = data.draw(st.integers(0, len(hashes) - 1))
     if hashes[other] != hashes[index]:

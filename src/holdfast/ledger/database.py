@@ -19,7 +19,7 @@ from weakref import ReferenceType, finalize, ref
 
 from holdfast.errors import HoldfastError, LedgerDamaged, LedgerUnavailable
 from holdfast.ledger.group_commit import GroupCommitter, PendingWrite, duplicate
-from holdfast.ledger.store import MAX_DATASET_NAME, Row, Tip, Transaction, closed_error, nested_error
+from holdfast.ledger.store import MAX_DATASET_NAME, START, Row, Tip, Transaction, closed_error, nested_error
 
 ENTRIES, LEDGERS = "holdfast_entries", "holdfast_ledgers"
 
@@ -27,7 +27,7 @@ _TIP, _ROW = ", ".join(Tip._fields), ", ".join(Row._fields)
 TABLES = (
     f"""CREATE TABLE {LEDGERS} (
         dataset VARCHAR({MAX_DATASET_NAME}) NOT NULL PRIMARY KEY, seq BIGINT NOT NULL, hash VARCHAR(64) NOT NULL,
-        charge BIGINT NOT NULL, intervals BIGINT NOT NULL)""",
+        charge BIGINT NOT NULL, intervals BIGINT NOT NULL, peaks TEXT NOT NULL)""",
     f"""CREATE TABLE {ENTRIES} (
         dataset VARCHAR({MAX_DATASET_NAME}) NOT NULL, seq BIGINT NOT NULL, key_digest VARCHAR(64), body TEXT NOT NULL,
         previous VARCHAR(64) NOT NULL, hash VARCHAR(64) NOT NULL, charge BIGINT NOT NULL, intervals BIGINT NOT NULL,
@@ -40,7 +40,7 @@ class Statements:
     """The SQL of one dialect: `mark` stands for a parameter."""
 
     def __init__(self, mark: str, *, lock: str, tables: tuple[str, ...]) -> None:
-        row = ", ".join([mark] * len(Row._fields))
+        row, tip = (", ".join([mark] * len(kind._fields)) for kind in (Row, Tip))
         self.tables = tables
         self.tip = f"SELECT {_TIP} FROM {LEDGERS} WHERE dataset = {mark}"
         self.lock = f"{self.tip}{lock}"
@@ -50,7 +50,7 @@ class Statements:
         self.advance = (
             f"UPDATE {LEDGERS} SET {', '.join(f'{name} = {mark}' for name in Tip._fields)} WHERE dataset = {mark}"
         )
-        self.begin = f"INSERT INTO {LEDGERS} (dataset, {_TIP}) VALUES ({mark}, {mark}, {mark}, {mark}, {mark})"
+        self.begin = f"INSERT INTO {LEDGERS} (dataset, {_TIP}) VALUES ({mark}, {tip})"
         self.datasets = f"SELECT dataset FROM {LEDGERS} ORDER BY dataset"
 
 
@@ -101,7 +101,8 @@ class DatabaseTransaction:
     def append(self, row: Row) -> None:
         """Add the row; `finish` moves the tip."""
         self._connection.execute(self._sql.append, (self._dataset, *row))
-        self._tip = row.tip
+        assert self._tip is not None
+        self._tip = self._tip.after(row)
 
     def finish(self) -> None:
         """Move the tip to the last row."""
@@ -275,7 +276,7 @@ class Database(ABC):
                 f"Ledger {self.location} is damaged: it has entries of {self.dataset} but no head. Restore the ledger.",
                 location=self.location,
             )
-        connection.execute(self.sql.begin, (self.dataset, *genesis.tip))
+        connection.execute(self.sql.begin, (self.dataset, *START.after(genesis)))
         connection.execute(self.sql.append, (self.dataset, *genesis))
         return True
 

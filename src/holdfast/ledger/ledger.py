@@ -14,9 +14,10 @@ from holdfast.errors import (
     RowSourceError,
     UnknownName,
 )
-from holdfast.ledger import chain
-from holdfast.ledger.entry import Cost, Entry, Head, Receipt, Spent
-from holdfast.ledger.store import Row, Store, Tip, Transaction, closed_error
+from holdfast.ledger import chain, tree
+from holdfast.ledger.entry import Cost, Entry, Head, Spent
+from holdfast.ledger.receipt import Receipt, TreeReceipt
+from holdfast.ledger.store import START, Row, Store, Tip, Transaction, closed_error
 
 READ_CHUNK = 2_000  # rows read at a time; keeps every read short
 MAX_ANALYST_NAME = 200  # characters
@@ -44,6 +45,7 @@ class Ledger:
         self._fingerprint = fingerprint
         self._reproducible = bool(reproducible)
         self._closed = False
+        self._tree = tree.Tree()
         self._look()
 
     def __repr__(self) -> str:
@@ -234,12 +236,21 @@ class Ledger:
         head = self.head
         if seq > head.seq:
             raise UnknownName(f"No entry {seq} in ledger {self.location}. It has entries 0 to {head.seq}.", name=seq)
-        rows = self._rows(seq, head.seq - seq + 1)
-        first = next(rows, None)
-        later = tuple(chain.digest(row.body) for row in rows)
-        if first is None or first.seq != seq or len(later) != head.seq - seq:
-            raise chain.damaged(self.location, seq, "entries from here on are missing")
-        return Receipt(seq, first.body, first.previous, later, head)
+        try:
+            known = self._tree
+            if known.size < head.seq:
+                known = known.grown(row.hash for row in self._rows(known.size, head.seq - known.size))
+            root, path = known.prove(seq, head.seq, self._block)
+            (own,), (newest,) = self._store.read(seq, 1), self._store.read(head.seq, 1)
+            newest_digest = chain.digest(newest.body)
+            receipt = TreeReceipt(seq, own.body, own.previous, head, root, path, newest.previous, newest_digest)
+            sound = receipt.leads_to(head.hash)
+        except (ValueError, IndexError):  # rows are missing, or no hashes are where they should be
+            sound = False
+        if not sound:
+            raise chain.damaged(self.location, seq, f"it does not lead to the head, entry {head.seq}")
+        self._tree = known
+        return receipt
 
     def verify(self, head: str | None = None) -> Head:
         """Re-check every entry; `head` is a hash published earlier, which must be in the chain."""
@@ -247,6 +258,9 @@ class Ledger:
         self._begun()
         reached = verify_store(self._store, head).tip
         return Head(reached.seq, reached.hash)
+
+    def _block(self, number: int) -> list[str]:
+        return [row.hash for row in self._store.read(number * tree.BLOCK, tree.BLOCK)]
 
     def _rows(self, start: int, limit: int | None) -> Iterator[Row]:
         while limit is None or limit > 0:
@@ -266,7 +280,8 @@ class Ledger:
             # Rows first: they are written together with the tip, so either of them alone is damage, not a beginning.
             rows = self._store.read(0, 1)
             if self._store.tip() is not None or rows:
-                genesis = verify_store(self._store).genesis
+                verified = verify_store(self._store)
+                genesis, self._tree = verified.genesis, verified.tree
                 self._check_data(genesis)
                 self._caps, self._genesis = Cost(**genesis["terms"]["caps"]), genesis
         return self._genesis
@@ -358,8 +373,7 @@ class Ledger:
             },
             "terms and fingerprint",
         )
-        reached = chain.link(chain.GENESIS_PREVIOUS, chain.digest(body))
-        return Row(0, None, body, chain.GENESIS_PREVIOUS, reached, 0, 0)
+        return _row(START, body, None, Cost(0, 0))
 
 
 def verify_store(store: Store, published: str | None = None) -> chain.Verification:
@@ -419,9 +433,13 @@ def _check_types(*, question: object, answer: object, key: object) -> None:
 
 
 def _next_row(tip: Tip, start: str, key_digest: str | None, cost: Cost) -> Row:
+    body = f'{start},"seq":{tip.seq + 1},"time":"{_now()}"}}'
+    return _row(tip, body, key_digest, cost)
+
+
+def _row(tip: Tip, body: str, key_digest: str | None, cost: Cost) -> Row:
     seq = tip.seq + 1
-    body = f'{start},"seq":{seq},"time":"{_now()}"}}'
-    reached = chain.link(tip.hash, chain.digest(body))
+    reached = chain.link(seq, tip.hash, chain.digest(body), tree.root(tip.peaks))
     return Row(seq, key_digest, body, tip.hash, reached, tip.charge + cost.charge, tip.intervals + cost.intervals)
 
 

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 
 from holdfast.errors import LedgerUnavailable
+from holdfast.ledger import tree
 from holdfast.ledger.store import Row, Tip, Transaction, nested_error
 
 
@@ -18,13 +19,23 @@ class MemoryStore:
         self._rows: list[Row] = []
         self._by_key: dict[str, Row] = {}
         self._indexed = 0
+        self._peaks = (0, "")  # of so many rows
         self._lock = threading.RLock()
         self._writer: int | None = None  # the thread that decides
         self._process = os.getpid()
 
     def tip(self) -> Tip | None:
         """Return the tip."""
-        return self._rows[-1].tip if self._rows else None
+        if not self._rows:
+            return None
+        # Peaks are computed here, so that adding a row is one step that no interrupt halves.
+        size, peaks = self._peaks
+        rows = self._rows[size:]
+        for row in rows:
+            peaks = tree.append(peaks, row.seq, row.hash)
+        self._peaks = size + len(rows), peaks
+        last = rows[-1] if rows else self._rows[size - 1]
+        return Tip(last.seq, last.hash, last.charge, last.intervals, peaks)
 
     def find(self, key_digest: str) -> Row | None:
         """Return the row with this key."""

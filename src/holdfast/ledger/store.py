@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from holdfast.errors import LedgerUnavailable
+from holdfast.ledger import tree
 
 MAX_DATASET_NAME = 200  # characters
 
@@ -19,6 +20,11 @@ class Tip(NamedTuple):
     hash: str
     charge: int
     intervals: int
+    peaks: str = ""  # of the tree over the hashes of all entries (tree.py)
+
+    def after(self, row: "Row") -> "Tip":
+        """Return this tip moved to a row."""
+        return Tip(row.seq, row.hash, row.charge, row.intervals, tree.append(self.peaks, row.seq, row.hash))
 
 
 class Row(NamedTuple):
@@ -32,10 +38,8 @@ class Row(NamedTuple):
     charge: int  # spent up to and including this entry
     intervals: int
 
-    @property
-    def tip(self) -> Tip:
-        """The tip of a ledger that ends with this row."""
-        return Tip(self.seq, self.hash, self.charge, self.intervals)
+
+START = Tip(-1, "0" * 64, 0, 0)  # what the first entry follows
 
 
 class Transaction(Protocol):

@@ -75,40 +75,38 @@ class Tree:
     """The peaks and the roots of all complete subtrees of at least `BLOCK` leaves: 32 bytes for every 128 entries."""
 
     def __init__(self) -> None:
-        self._state: tuple[int, tuple[bytes, ...]] = (0, ())  # size and peaks, set in one step
+        self.size = 0
+        self._peaks: list[bytes] = []
         self._levels: list[list[bytes]] = []  # _levels[j][i] is the root of leaves i 2**h up to (i+1) 2**h, h = j + 8
-
-    @property
-    def size(self) -> int:
-        """How many entries there are."""
-        return self._state[0]
 
     @property
     def peaks(self) -> str:
         """The peaks as one text."""
-        return b"".join(self._state[1]).hex()
+        return b"".join(self._peaks).hex()
 
     @property
     def root(self) -> str:
         """The root of all leaves."""
-        return _fold(self._state[1]).hex()
+        return _fold(self._peaks).hex()
 
     def append(self, entry_hash: str) -> None:
         """Add the next entry."""
-        size, peaks = self._state
-        added, height, end = leaf(entry_hash), 0, len(peaks)
+        added, size, height = leaf(entry_hash), self.size, 0
         while size >> height & 1:
-            end -= 1
-            added = node(peaks[end], added)
+            added = node(self._peaks.pop(), added)
             height += 1
             if height >= BLOCK_HEIGHT:
-                self._keep(height - BLOCK_HEIGHT, size >> height, added)
-        self._state = (size + 1, (*peaks[:end], added))
+                self._keep(height - BLOCK_HEIGHT, added)
+        self._peaks.append(added)
+        self.size += 1
 
-    def extend(self, entry_hashes: Iterable[str]) -> None:
-        """Add the next entries."""
+    def grown(self, entry_hashes: Iterable[str]) -> "Tree":
+        """Return a tree with these entries added; this one stays as it is, for threads that read it."""
+        after = Tree()
+        after.size, after._peaks, after._levels = self.size, self._peaks.copy(), [one.copy() for one in self._levels]
         for entry_hash in entry_hashes:
-            self.append(entry_hash)
+            after.append(entry_hash)
+        return after
 
     def prove(self, index: int, size: int, read_block: ReadBlock) -> tuple[str, tuple[str, ...]]:
         """Return the root before entry `index`, and its path under the root of the first `size` entries.
@@ -130,19 +128,17 @@ class Tree:
                 start = middle
         return before, tuple(sibling.hex() for sibling in reversed(beside))
 
-    def _keep(self, level: int, number: int, subtree: bytes) -> None:
+    def _keep(self, level: int, subtree: bytes) -> None:
         if level == len(self._levels):
             self._levels.append([])
-        self._levels[level][number:] = [subtree]  # again if an interrupt cut the first time short
+        self._levels[level].append(subtree)
 
     def _subtree(self, start: int, end: int, read: ReadBlock) -> bytes:
         """Return the root of these leaves; `start` is a multiple of a power of two that is not below their number."""
         count = end - start
         if count < BLOCK:
             within, hashes = start % BLOCK, read(start // BLOCK)
-            part = Tree()
-            part.extend(hashes[within : within + count])
-            return _fold(part._state[1])
+            return _fold(Tree().grown(hashes[within : within + count])._peaks)
         if count & (count - 1) == 0:
             height = count.bit_length() - 1
             return self._levels[height - BLOCK_HEIGHT][start >> height]
