@@ -20,7 +20,7 @@ from typing import Any
 
 from holdfast.errors import InvalidArgument, LedgerDamaged, LedgerUnavailable
 from holdfast.ledger import tree
-from holdfast.ledger.entry import Cost, Entry
+from holdfast.ledger.entry import Cost, Entry, Place
 from holdfast.ledger.store import START, Row, Tip
 
 FORMAT = 3
@@ -57,7 +57,7 @@ def entry_of(row: Row) -> Entry:
     """Read an entry back from its row."""
     body: dict[str, Any]
     body, _ = _decode(row.body)
-    cost = Cost(body["cost"]["charge"], body["cost"]["intervals"])
+    cost, place = body["cost"], body["place"]
     return Entry(
         seq=row.seq,
         time=body["time"],
@@ -65,9 +65,9 @@ def entry_of(row: Row) -> Entry:
         key=body["key"],
         question=body["question"],
         answer=body["answer"],
-        cost=cost,
+        cost=Cost(cost["charge"], cost["intervals"]),
         rows_read=body["rows_read"],
-        before=Cost(row.charge - cost.charge, row.intervals - cost.intervals),
+        place=Place(place["number"], place["charge"], place["intervals"]),
         previous=row.previous,
         hash=row.hash,
     )
@@ -91,6 +91,29 @@ def unknown_format(location: str, found: object) -> LedgerUnavailable:
     return LedgerUnavailable(f"Ledger {location} was written by {reason}.", location=location)
 
 
+class Tiles:
+    """Shares of one amount that must not overlap. Neighbors are joined at once, so few are kept at any time."""
+
+    def __init__(self) -> None:
+        self._stops: dict[int, int] = {}  # by start
+        self._starts: dict[int, int] = {}  # by stop
+
+    def add(self, start: int, size: int) -> bool:
+        """Lay one share; False if it cannot be laid there."""
+        if start in self._stops or start < 0 or size < 0:
+            return size == 0 <= start
+        if size:
+            stop = self._stops.pop(start + size, start + size)
+            start = self._starts.pop(start, start)
+            self._starts[stop], self._stops[start] = start, stop
+        return True
+
+    def fit(self, end: int) -> bool:
+        """Whether no two overlap, and all lie before `end`."""
+        edges = [edge for tile in sorted(self._stops.items()) for edge in tile]
+        return edges == sorted(edges) and (not edges or edges[-1] <= end)
+
+
 class Verification:
     """Re-checks a ledger from its first entry on. Give it all rows in order, then the tip.
 
@@ -104,6 +127,7 @@ class Verification:
         self._published = published
         self.tree = tree.Tree()
         self._tip = START
+        self._charges, self._intervals, self._numbers = Tiles(), Tiles(), Tiles()
 
     @property
     def tip(self) -> Tip:
@@ -124,11 +148,16 @@ class Verification:
                 raise damaged(self.location, seq, f"its hash does not match {against}")
             try:
                 body, end = _decode(text)
-                stated, key = body["seq"], None
+                stated, key, laid = body["seq"], None, True
                 if seq:
-                    key = body["key"]
-                    charge += body["cost"]["charge"]
-                    intervals += body["cost"]["intervals"]
+                    key, cost, place = body["key"], body["cost"], body["place"]
+                    charge += cost["charge"]
+                    intervals += cost["intervals"]
+                    laid = (
+                        self._charges.add(place["charge"], cost["charge"])
+                        and self._intervals.add(place["intervals"], cost["intervals"])
+                        and self._numbers.add(place["number"] - 1, 1)
+                    )
                 elif body["format"] != FORMAT:
                     raise unknown_format(self.location, body["format"])
                 expected_digest = None if key is None else sha256(key.encode()).hexdigest()
@@ -138,6 +167,8 @@ class Verification:
                 raise damaged(self.location, seq, f"its text says it is entry {stated}")
             if stored_charge != charge or stored_intervals != intervals:
                 raise damaged(self.location, seq, "its running totals do not match the costs up to it")
+            if not laid:
+                raise damaged(self.location, seq, "its place is another entry's")
             if key_digest != expected_digest:
                 raise damaged(self.location, seq, "its key does not match its text")
             if reached == published:
@@ -155,5 +186,11 @@ class Verification:
             raise damaged(self.location, reached.seq + 1, f"it is missing, though the head is entry {tip.seq}")
         if tip.seq < reached.seq:
             raise damaged(self.location, tip.seq + 1, f"it lies beyond the head, entry {tip.seq}")
-        if tip != reached:
+        if tip[:5] != reached[:5]:
             raise damaged(self.location, tip.seq, "the head does not match it")
+        if not all(map(Tiles.fit, (self._charges, self._intervals, self._numbers), tip.taken)):
+            raise LedgerDamaged(
+                f"Ledger {self.location} is damaged: two entries hold the same place, or one holds a place that was"
+                " never taken. Restore the ledger.",
+                location=self.location,
+            )

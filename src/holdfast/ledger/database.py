@@ -27,7 +27,8 @@ _TIP, _ROW = ", ".join(Tip._fields), ", ".join(Row._fields)
 TABLES = (
     f"""CREATE TABLE {LEDGERS} (
         dataset VARCHAR({MAX_DATASET_NAME}) NOT NULL PRIMARY KEY, seq BIGINT NOT NULL, hash VARCHAR(64) NOT NULL,
-        charge BIGINT NOT NULL, intervals BIGINT NOT NULL, peaks TEXT NOT NULL)""",
+        charge BIGINT NOT NULL, intervals BIGINT NOT NULL, peaks TEXT NOT NULL, taken_charge BIGINT NOT NULL,
+        taken_intervals BIGINT NOT NULL, places BIGINT NOT NULL, secret VARCHAR(64) NOT NULL)""",
     f"""CREATE TABLE {ENTRIES} (
         dataset VARCHAR({MAX_DATASET_NAME}) NOT NULL, seq BIGINT NOT NULL, key_digest VARCHAR(64), body TEXT NOT NULL,
         previous VARCHAR(64) NOT NULL, hash VARCHAR(64) NOT NULL, charge BIGINT NOT NULL, intervals BIGINT NOT NULL,
@@ -50,7 +51,8 @@ class Statements:
         self.advance = (
             f"UPDATE {LEDGERS} SET {', '.join(f'{name} = {mark}' for name in Tip._fields)} WHERE dataset = {mark}"
         )
-        self.begin = f"INSERT INTO {LEDGERS} (dataset, {_TIP}) VALUES ({mark}, {tip})"
+        self.begin = f"INSERT INTO {LEDGERS} (dataset, {_TIP}, secret) VALUES ({mark}, {tip}, {mark})"
+        self.secret = f"SELECT secret FROM {LEDGERS} WHERE dataset = {mark}"
         self.datasets = f"SELECT dataset FROM {LEDGERS} ORDER BY dataset"
 
 
@@ -82,7 +84,7 @@ class ConnectionSlot:
 
 
 class DatabaseTransaction:
-    """An open write transaction; several entries share one move of the tip."""
+    """An open write transaction; all that is written in it shares one move of the tip."""
 
     def __init__(self, sql: Statements, dataset: str, connection: Connection) -> None:
         self._sql, self._dataset, self._connection = sql, dataset, connection
@@ -104,8 +106,12 @@ class DatabaseTransaction:
         assert self._tip is not None
         self._tip = self._tip.after(row)
 
+    def take(self, tip: Tip) -> None:
+        """Note what is taken; `finish` moves the tip."""
+        self._tip = tip
+
     def finish(self) -> None:
-        """Move the tip to the last row."""
+        """Move the tip to where it belongs by now."""
         if self._tip is not None and self._tip != self._start:
             self._connection.execute(self._sql.advance, (*self._tip, self._dataset))
 
@@ -154,7 +160,7 @@ class Database(ABC):
         return False
 
     @abstractmethod
-    def begin_alone(self, genesis: Row) -> bool:
+    def begin_alone(self, genesis: Row, secret: bytes) -> bool:
         """Do what `begin` says; called in the committer's thread with the lock held."""
 
     def present(self) -> bool:
@@ -181,10 +187,15 @@ class Database(ABC):
         """Return up to `limit` rows from `start` on."""
         return [Row._make(row) for row in self._look_up(self.sql.read, start, limit)]
 
-    def begin(self, genesis: Row) -> bool:
-        """Begin the ledger with this row; False if somebody else was first."""
+    def secret(self) -> bytes | None:
+        """Return the secret."""
+        found = self._look_up(self.sql.secret)
+        return bytes.fromhex(found[0][0]) if found else None
+
+    def begin(self, genesis: Row, secret: bytes) -> bool:
+        """Begin the ledger with this row and this secret; False if somebody else was first."""
         began: list[bool] = []
-        self._submit(PendingWrite(lambda _: began.append(self.begin_alone(genesis)), alone=True))
+        self._submit(PendingWrite(lambda _: began.append(self.begin_alone(genesis, secret)), alone=True))
         return began[-1]
 
     def write(self, decide: Callable[[Transaction], None]) -> None:
@@ -267,7 +278,7 @@ class Database(ABC):
                 location=self.location,
             )
 
-    def begin_ledger(self, connection: Connection, genesis: Row) -> bool:
+    def begin_ledger(self, connection: Connection, genesis: Row, secret: bytes) -> bool:
         """Write the first row and the tip, inside an open transaction; False if the ledger is there."""
         if connection.execute(self.sql.lock, (self.dataset,)).fetchone() is not None:
             return False
@@ -276,7 +287,7 @@ class Database(ABC):
                 f"Ledger {self.location} is damaged: it has entries of {self.dataset} but no head. Restore the ledger.",
                 location=self.location,
             )
-        connection.execute(self.sql.begin, (self.dataset, *START.after(genesis)))
+        connection.execute(self.sql.begin, (self.dataset, *START.after(genesis), secret.hex()))
         connection.execute(self.sql.append, (self.dataset, *genesis))
         return True
 
