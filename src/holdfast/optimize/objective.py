@@ -77,6 +77,11 @@ class Objective(Protocol):
         """Canonical text; None if it cannot be decided."""
         ...
 
+    @property
+    def work(self) -> int:
+        """Steps that one row takes."""
+        ...
+
     def coordinates(self, rows: pl.DataFrame, point: Vector, which: NDArray[np.int64]) -> Vector:
         """Return coordinate which[i] of row i's gradient, within its range."""
         ...
@@ -128,6 +133,11 @@ class LinearObjective:
         """Canonical text, from features, target and settings."""
         parts = [each.identity for each in (*self.matrix.numbers, self.target)]
         return None if None in parts else f"{self.loss.settings}; {'; '.join(map(str, parts))}"
+
+    @property
+    def work(self) -> int:
+        """Steps that one row takes."""
+        return sum(each.work for each in (*self.matrix.numbers, self.target))
 
     def coordinates(self, rows: pl.DataFrame, point: Vector, which: NDArray[np.int64]) -> Vector:
         """Slope times feature; a row with a missing value says zero."""

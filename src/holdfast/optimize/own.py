@@ -83,6 +83,11 @@ class OwnObjective:
         given = getattr(self.loss, "identity", None)
         return None if given is None else f"own: {given}"
 
+    @property
+    def work(self) -> int:
+        """Steps that one row takes; what a caller's own code takes is not known."""
+        return len(self.columns)
+
     def coordinates(self, rows: pl.DataFrame, point: Vector, which: NDArray[np.int64]) -> Vector:
         """One coordinate of each gradient, clipped to the declared range."""
         gradients = _evaluate(self.loss.gradients, rows, point, (self.loss.dimension,))

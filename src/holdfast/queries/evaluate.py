@@ -22,6 +22,7 @@ from polars.exceptions import PanicException, PolarsError
 from holdfast.errors import InvalidQuery
 from holdfast.queries.functions import OPERATIONS
 from holdfast.queries.functions.operation import PHYSICAL, Operation
+from holdfast.queries.functions.texts import growth
 from holdfast.queries.functions.times import FIRST_DAY, FIRST_MOMENT, LAST_DAY, LAST_MOMENT
 from holdfast.queries.node import Node
 from holdfast.queries.query import Direct
@@ -31,6 +32,7 @@ OnColumns = Callable[[Any], Any]  # from a frame to a series, or from arrays by 
 
 silent = np.errstate(all="ignore")  # how the caller lets numpy complain must not show what is in the rows
 
+TEXT_STEP = 10  # what a step on text counts, in steps on numbers
 _LARGEST = 2**63 - 1
 _PER_DAY = 86_400_000_000  # microseconds
 _DAYS = ((FIRST_DAY - FIRST_DAY.replace(year=1970)).days, (LAST_DAY - FIRST_DAY.replace(year=1970)).days)
@@ -66,6 +68,11 @@ class RowFunction(Protocol):
         ...
 
     @property
+    def work(self) -> int:
+        """Steps that one row takes."""
+        ...
+
+    @property
     def direct(self) -> Direct | None:
         """How to evaluate on arrays, without a frame; None where it takes one."""
         ...
@@ -85,6 +92,7 @@ class Expression:
     identity: str | None
     reads: dict[str, Column]
     compiled: pl.Expr | OnColumns
+    work: int = 1
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -213,15 +221,29 @@ def floats(values: pl.Series | NDArray[Any]) -> NDArray[np.float64]:
     return values.to_numpy()
 
 
-def work(node: Node) -> int:
-    """Return how many steps Polars will take: operations mention their arguments more than once, and that nests."""
+def work(node: Node, weight: Callable[[Node], int] = lambda _: 1) -> int:
+    """Return how many steps Polars will take: operations mention their arguments more than once, and that nests.
+
+    Parameters
+    ----------
+    node
+        The checked tree.
+    weight
+        What the step of one node counts.
+    """
     if not node.args:
-        return 1
+        return weight(node)
     operation = OPERATIONS[node.op]
-    return 1 + sum(
-        operation.mentions(place) * work(arg) * (2 if _cleaned(operation, arg) else 1)
+    return weight(node) + sum(
+        operation.mentions(place) * work(arg, weight) * (2 if _cleaned(operation, arg) else 1)
         for place, arg in enumerate(node.args)
     )
+
+
+def text_weight(node: Node) -> int:
+    """Return what the step of one node counts in steps on numbers: with text more, the longer it can get."""
+    texts = [growth(one) for one in (node, *node.args) if one.type is Type.STRING]
+    return TEXT_STEP * max(texts) if texts else 1
 
 
 def _cleaned(operation: Operation, arg: Node) -> bool:

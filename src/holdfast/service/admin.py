@@ -71,7 +71,7 @@ def _api(method: str, path: str, *statuses: int) -> Callable[[Endpoint], Endpoin
 async def _respond(request: Request, act: Act) -> Response:
     """Do what was requested, then respond with its result."""
     state = state_of(request)
-    return json_response({"ok": True} | await in_thread(state, lambda: act(state)))
+    return json_response({"ok": True} | await in_thread(request, lambda: act(state)))
 
 
 @_api("GET", "/tokens")
@@ -199,4 +199,4 @@ async def _show(request: Request, act: Act) -> Response:
         folder = state.settings.data_folder is not None
         return {"tokens": _list(state), "datasets": datasets, "data_folder": folder} | result
 
-    return pages.show(request, "admin.html", await in_thread(state, work))
+    return pages.show(request, "admin.html", await in_thread(request, work))

@@ -87,7 +87,7 @@ async def health() -> Response:
 async def ready(request: Request) -> Response:
     """Report that all ledgers and the token database can be reached."""
     state = state_of(request)
-    await in_thread(state, state.check_ready)
+    await in_thread(request, state.check_ready)
     return JSONResponse({"ok": True})
 
 
@@ -95,7 +95,7 @@ async def ready(request: Request) -> Response:
 async def metrics(request: Request) -> Response:
     """Return metrics for Prometheus; requires an admin token, unless the settings open them to anyone."""
     state = state_of(request)
-    text = await in_thread(state, lambda: state.metrics.text(state.budgets()))
+    text = await in_thread(request, lambda: state.metrics.text(state.budgets()))
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
 

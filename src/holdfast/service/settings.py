@@ -67,10 +67,18 @@ class Settings:
     max_body_bytes: int = 1_000_000
     timeout: float = 30.0  # seconds for a request, from its first byte to the answer
     sign_in_hours: float = 12.0
+    asks_at_once: int = 4  # of one person, in work at the same time; others wait
+    asks_waiting: int = 100  # of one person; more are refused
+    max_work: int = 1_000_000_000  # steps that one question may take: rows, times what a row takes
+    tick: float = 0.01  # seconds: new answers leave a multiple of this after the question arrived
 
     def __post_init__(self) -> None:
         check.whole(1, workers=self.workers, burst=self.burst, max_body_bytes=self.max_body_bytes)
+        check.whole(1, asks_at_once=self.asks_at_once, asks_waiting=self.asks_waiting, max_work=self.max_work)
         check.whole(0, port=self.port)
+        check.number(tick=self.tick)
+        if self.tick < 0:
+            raise InvalidArgument(f"tick must be at least 0 seconds; got {self.tick}.", name="tick")
         check.at_most("the largest port", 65_535, port=self.port)
         check.positive(rate=self.rate, timeout=self.timeout, sign_in_hours=self.sign_in_hours)
         for name in self.datasets:

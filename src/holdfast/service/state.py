@@ -1,8 +1,6 @@
 """What every request can reach: settings, tokens, datasets, and the service that asks them."""
 
-import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from starlette.requests import Request
@@ -11,14 +9,13 @@ from holdfast.service.ask import AskService, Quotas
 from holdfast.service.database import TokenDatabase
 from holdfast.service.datasets import Datasets
 from holdfast.service.idempotency import IdempotencyKeys
+from holdfast.service.lanes import Lanes
 from holdfast.service.limits import RateLimiter
 from holdfast.service.monitoring import Metrics
 from holdfast.service.schemas import QuestionModels
 from holdfast.service.settings import Settings
 from holdfast.service.tokens import Token, TokenStore
 
-# As many answers as wait for one disk sync together; with more threads requests would only queue elsewhere.
-THREADS = 8
 FAILED_SIGN_IN_RATE, FAILED_SIGN_IN_BURST = 10.0, 100  # per second, and at once, from one address
 
 Result = TypeVar("Result")
@@ -35,10 +32,12 @@ class ServerState:
         self.datasets = Datasets(settings, self.database)
         self.questions = QuestionModels()
         self.metrics = Metrics()
-        self.service = AskService(Quotas(self.database), IdempotencyKeys(self.database), self.metrics)
+        self.lanes = Lanes(each=settings.asks_at_once, waiting=settings.asks_waiting)
+        self.service = AskService(
+            settings, self.datasets, Quotas(self.database), IdempotencyKeys(self.database), self.metrics, self.lanes
+        )
         self.rate_limits = RateLimiter(settings.rate, settings.burst)
         self.failed_sign_ins = RateLimiter(FAILED_SIGN_IN_RATE, FAILED_SIGN_IN_BURST)
-        self.threads = ThreadPoolExecutor(THREADS, "holdfast")
         self.datasets.open_all()
 
     def budgets(self) -> list[tuple[str, int, int]]:
@@ -53,7 +52,7 @@ class ServerState:
 
     def close(self) -> None:
         """Close everything."""
-        self.threads.shutdown(wait=False, cancel_futures=True)
+        self.lanes.close()
         self.datasets.close()
         self.service.idempotency.close()
         self.database.close()
@@ -65,6 +64,8 @@ def state_of(request: Request) -> ServerState:
     return state
 
 
-async def in_thread(state: ServerState, work: Callable[[], Result]) -> Result:
-    """Run blocking work outside the event loop. After a timeout the caller leaves; the work still finishes."""
-    return await asyncio.get_running_loop().run_in_executor(state.threads, work)
+async def in_thread(request: Request, work: Callable[[], Result]) -> Result:
+    """Run a read outside the event loop: in the lane for reads, in the turn of the caller or of their address."""
+    token: Token | None = getattr(request.state, "token", None)
+    person = token.name if token is not None else f"at {request.client.host if request.client else 'unknown'}"
+    return await state_of(request).lanes.reads.run(person, work)
