@@ -15,12 +15,13 @@ opening.py       find a ledger at a location
 """
 
 from holdfast.ledger.entry import Cost, Entry, Head, Place, Spent
-from holdfast.ledger.ledger import Ledger, check_analyst
+from holdfast.ledger.ledger import Drawn, Ledger, check_analyst
 from holdfast.ledger.opening import audit, exists, open_ledger
 from holdfast.ledger.receipt import Receipt, check_receipt
 
 __all__ = [
     "Cost",
+    "Drawn",
     "Entry",
     "Head",
     "Ledger",

@@ -11,11 +11,11 @@ that an answer waits for the disk once, not twice.
 import atexit
 import hmac
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 from weakref import WeakSet
 
 from holdfast import check
@@ -38,6 +38,14 @@ from holdfast.ledger.store import START, Row, Store, Tip, Transaction, closed_er
 READ_CHUNK = 2_000  # rows read at a time; keeps every read short
 MAX_ANALYST_NAME = 200  # characters
 SECRET_BYTES = 32
+
+
+class Drawn(NamedTuple):
+    """An answer that is paid for and not written yet; nobody may see it."""
+
+    start: str  # its text up to the number and the time
+    key_digest: str | None
+    cost: Cost
 
 
 class Ledger:
@@ -253,6 +261,23 @@ class Ledger:
         `place` is what `reserve` returned for the same `cost`. If the key is already there, the entry that stands is
         returned, and False; the answer given here must be forgotten, and stays paid for.
         """
+        given = self.drawn(
+            place=place, key=key, question=question, answer=answer, cost=cost, rows_read=rows_read, analyst=analyst
+        )
+        return self.commit_all([given])[0]
+
+    def drawn(
+        self,
+        *,
+        place: Place,
+        key: str | None,
+        question: dict[str, Any],
+        answer: dict[str, Any],
+        cost: Cost,
+        rows_read: int,
+        analyst: str | None = None,
+    ) -> Drawn:
+        """Return what `commit_all` writes: an answer that nobody may see yet. As for `commit`."""
         self._refuse_unbegun()
         if type(rows_read) is not int or rows_read < 0:
             check.whole(0, rows_read=rows_read)
@@ -269,29 +294,35 @@ class Ledger:
         }
         # Everything but the number and the time is written out before the lock; both sort last.
         start = chain.canonical(body, "question, answer, key and analyst")[:-1]
-        key_digest = None if key is None else chain.digest(key)
-        wish = self._held.wish(cost)
-        outcome: Row | None = None
-        fresh, ahead = False, Stock()
+        return Drawn(start, None if key is None else chain.digest(key), cost)
+
+    def commit_all(self, answers: Sequence[Drawn]) -> list[tuple[Entry, bool]]:
+        """Write the answers in one transaction: all of them, or none. Returns, for each, what `commit` does."""
+        self._refuse_unbegun()
+        dearest = max((one.cost for one in answers), key=lambda cost: (cost.charge, cost.intervals))
+        wish = self._held.wish(dearest)
+        written: list[tuple[Row, bool]] = []
+        ahead = Stock()
 
         def decide(transaction: Transaction) -> None:
-            nonlocal outcome, fresh, ahead
-            outcome = None if key_digest is None else transaction.find(key_digest)
-            fresh, ahead = outcome is None, Stock()
-            if outcome is None:
-                tip = self._present(transaction.tip())
-                outcome = _next_row(tip, start, key_digest, cost)
-                transaction.append(outcome)
-                if wish is not None:
-                    ahead, tip = take_ahead(self._present(transaction.tip()), self._caps, cost, wish)
-                    transaction.take(tip)
+            nonlocal ahead
+            written.clear()  # an earlier run did not count
+            ahead = Stock()
+            for one in answers:
+                standing = None if one.key_digest is None else transaction.find(one.key_digest)
+                row = standing or _next_row(self._present(transaction.tip()), one)
+                if standing is None:
+                    transaction.append(row)
+                written.append((row, standing is None))
+            if wish is not None and any(fresh for _, fresh in written):
+                ahead, tip = take_ahead(self._present(transaction.tip()), self._caps, dearest, wish)
+                transaction.take(tip)
 
         self._store.write(decide)
         if wish is not None:
             self._held.put(ahead)
             self._held.asked()
-        assert outcome is not None
-        return chain.entry_of(outcome), fresh
+        return [(chain.entry_of(row), fresh) for row, fresh in written]
 
     # -- reading and re-checking ----------------------------------------------------------------------------------
 
@@ -507,9 +538,9 @@ def _check_types(*, question: object, answer: object, key: object) -> None:
         raise InvalidArgument(f"key must be text or None; got {type(key).__name__}.", name="key")
 
 
-def _next_row(tip: Tip, start: str, key_digest: str | None, cost: Cost) -> Row:
-    body = f'{start},"seq":{tip.seq + 1},"time":"{_now()}"}}'
-    return _row(tip, body, key_digest, cost)
+def _next_row(tip: Tip, drawn: Drawn) -> Row:
+    body = f'{drawn.start},"seq":{tip.seq + 1},"time":"{_now()}"}}'
+    return _row(tip, body, drawn.key_digest, drawn.cost)
 
 
 def _row(tip: Tip, body: str, key_digest: str | None, cost: Cost) -> Row:
