@@ -68,19 +68,20 @@ class InFlight:
         if key is None:
             return _nothing
         self._check_process()
-        mine = _Turn()
-        mine.lock.acquire()
-        turn = self._turns.setdefault(key, mine)
-        if turn is mine:
-            return partial(self._end, key, mine)
-        turn.waiting.append(when_free)
-        if self._turns.get(key) is not turn:  # they ended just now, perhaps before they could see this
-            turn.call_waiting()
-        return None
+        while True:
+            turn = self._turns.setdefault(key, _Turn())
+            if turn.lock.acquire(blocking=False):
+                if self._turns.get(key) is turn:
+                    return partial(self._end, key, turn)
+                turn.lock.release()
+                continue
+            turn.waiting.append(when_free)
+            if self._turns.get(key) is not turn:  # they ended just now, perhaps before they could see this
+                turn.call_waiting()
+            return None
 
     def _end(self, key: str, turn: _Turn) -> None:
-        if self._turns.get(key) is turn:
-            del self._turns[key]
+        self._turns.pop(key, None)
         turn.lock.release()
         turn.call_waiting()
 

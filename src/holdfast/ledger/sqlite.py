@@ -32,7 +32,7 @@ from holdfast.ledger.store import Row, Transaction, closed_error
 if sys.platform != "win32":
     import fcntl
 
-LOCK_TIMEOUT = 60.0  # seconds to wait for a busy file
+LOCK_TIMEOUT = 20.0  # seconds to wait for a busy file
 _POLL = 0.005  # seconds between two looks at a busy file
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CONSTRAINT}
 _HAS_LEDGERS = f"SELECT 1 FROM sqlite_master WHERE name = '{LEDGERS}'"
@@ -66,7 +66,7 @@ class LockFile:
         """Wait for the lock."""
         if sys.platform != "win32":
             if self.descriptor is None:
-                self.descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                self.descriptor = open_private(self._path)
             fcntl.flock(self.descriptor, fcntl.LOCK_EX)
 
     def release(self) -> None:
@@ -118,7 +118,7 @@ class SqliteStore(Database):
                 if not isinstance(connection, sqlite3.Connection) or descriptor is None:
                     return False
                 try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX)
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     self._check_same_file()
                     with connection:  # rolls back unless the last statement was reached
                         connection.execute(self.begin_statement)
@@ -126,9 +126,11 @@ class SqliteStore(Database):
                         decide(transaction)
                         transaction.finish()
                         self.commit(connection)
+                except BlockingIOError:  # the committer's thread waits, so that this one can give up
+                    return False
                 except sqlite3.Error as error:
                     if _code(error) == sqlite3.SQLITE_BUSY:
-                        return False  # the committer's thread waits, so that this one can be interrupted
+                        return False
                     self._writes.close()
                     raise self.translate(error) from error
                 finally:  # first of all a C call: no signal is handled before it
@@ -217,6 +219,17 @@ class SqliteStore(Database):
         if self._inode is not None and _inode(self._name) != self._inode:
             raise self._unavailable("the file was moved or replaced since it was opened. Open it anew")
 
+    @property
+    def patience(self) -> float:  # type: ignore[override]
+        """Seconds to wait for a write: somewhat longer than for the file alone."""
+        return LOCK_TIMEOUT + 5.0
+
+    def probe(self) -> None:
+        """Raise if nothing could be written now, be it in a file that is still to be made."""
+        if not self.present() and not os.access(self._path.parent, os.W_OK | os.X_OK):
+            raise self._unavailable("its folder may not be written")
+        super().probe()
+
     def present(self) -> bool:
         """Whether the file is there; then it has been looked at."""
         if not self._inspected:
@@ -274,6 +287,7 @@ class SqliteStore(Database):
         try:
             for leftover in ("", "-wal", "-shm"):  # of a process that died right here
                 new.with_name(new.name + leftover).unlink(missing_ok=True)
+            os.close(open_private(new))  # SQLite gives its log the permissions of the file
             connection = self._connect(new, "rwc")
             try:
                 connection.execute(self.begin_statement)
@@ -311,6 +325,17 @@ def _inode(path: str) -> int | None:
         return os.stat(path).st_ino
     except OSError:  # gone, or out of reach
         return None
+
+
+def open_private(path: Path) -> int:
+    """Open a file to write, and return its descriptor; a new one is for its owner alone, whatever the umask says."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    if sys.platform != "win32":
+        os.fchmod(descriptor, 0o600)
+    return descriptor
 
 
 def _sync(path: Path) -> None:

@@ -21,6 +21,7 @@ from holdfast import __version__
 from holdfast.errors import HoldfastError, InvalidArgument
 from holdfast.service import admin, api, pages
 from holdfast.service.auth import GuardedRoute, Routes
+from holdfast.service.connections import Connections, GuardedProtocol
 from holdfast.service.errors import ProtocolError, error_headers, error_payload, invalid_request
 from holdfast.service.limits import RequestLimits
 from holdfast.service.monitoring import flush_logs, log_error, log_event, start_logging
@@ -30,7 +31,6 @@ from holdfast.service.state import ServerState, in_thread, state_of
 WORKER_SETTINGS = "HOLDFAST_SETTINGS_JSON"  # passes the settings on to worker processes
 STATIC = Path(__file__).parent / "static"
 SHUTDOWN_SECONDS = 10  # for requests in progress when the server is stopped
-MAX_CONNECTIONS = 1_000
 routes = Routes()
 
 
@@ -44,10 +44,10 @@ def build(settings: Settings) -> FastAPI:
         mcp = McpEndpoint(state)
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
         log_event("start", version=__version__, datasets=state.datasets.names())
         async with mcp.open() if mcp is not None else nullcontext():
-            yield
+            yield {"connections": connections(settings)}
         state.close()
         log_event("stop")
         flush_logs()
@@ -151,16 +151,7 @@ def serve(settings: Settings, announce: Callable[[str, str], None]) -> None:
     app = build(settings)
     state: ServerState = app.state.server
     announce(address, f"{address}/sign-in?code={state.tokens.sign_in_link(state.admin)}")
-    options: dict[str, Any] = {
-        "access_log": False,
-        "log_level": "warning",
-        "timeout_graceful_shutdown": SHUTDOWN_SECONDS,
-        "timeout_keep_alive": 30,
-        "limit_concurrency": MAX_CONNECTIONS,
-        "server_header": False,
-        "date_header": True,
-        "proxy_headers": settings.public_url is not None,
-    }
+    options = uvicorn_options(settings)
     if settings.workers == 1:
         _freeze_garbage()
         uvicorn.Server(uvicorn.Config(app, **options)).run(sockets=[listening])
@@ -171,6 +162,31 @@ def serve(settings: Settings, announce: Callable[[str, str], None]) -> None:
     from uvicorn.supervisors import Multiprocess
 
     Multiprocess(config, sockets=[listening]).run()
+
+
+def uvicorn_options(settings: Settings) -> dict[str, Any]:
+    """Return how uvicorn runs the application."""
+    return {
+        "http": GuardedProtocol,
+        "ws": "none",
+        "access_log": False,
+        "log_level": "error",  # requests that cannot be parsed are answered, not logged
+        "timeout_graceful_shutdown": SHUTDOWN_SECONDS,
+        "timeout_keep_alive": settings.idle_timeout,
+        "server_header": False,
+        "date_header": True,
+        "proxy_headers": settings.public_url is not None,
+    }
+
+
+def connections(settings: Settings) -> Connections:
+    """Return the limits of connections; a proxy's address stands for everybody, so it has none of its own."""
+    return Connections(
+        most=settings.max_connections,
+        each=settings.connections_per_address if settings.public_url is None else None,
+        header_bytes=settings.max_header_bytes,
+        header_seconds=settings.header_timeout,
+    )
 
 
 def worker() -> FastAPI:

@@ -17,6 +17,11 @@ _HTTP = {
     408: ("request_timeout", "The request took too long to arrive. Send it again."),
     413: ("too_large", "The request is too large. Send less at a time."),
     415: ("unsupported_media_type", "The request must be JSON: Content-Type: application/json."),
+    421: ("misdirected", "This server does not answer to that host name. The admin can add it to `hosts`."),
+    431: (
+        "headers_too_large",
+        "The first line and the headers of the request are too large. Send fewer and shorter ones.",
+    ),
     499: ("caller_gone", "The caller has left."),
     500: ("internal", "Internal server error. Answers already given are safe in the ledger. Try again."),
 }
