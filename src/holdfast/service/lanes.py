@@ -24,7 +24,7 @@ from holdfast.errors import TooManyRequests
 
 T = TypeVar("T")
 RETRY_SECONDS = 1.0
-STALL = 0.005  # seconds at one piece of work after which another thread goes on with the rest
+STALL = 0.02  # seconds at one piece of work after which another thread goes on with the rest
 MOST_TOGETHER, LONGEST_TOGETHER = 32, 0.02  # answers, and seconds since the first, that one write waits for
 
 
@@ -134,6 +134,7 @@ class WritingLane:
         self._oldest = 0.0  # when the first of these came
         self._writing = self._closed = self._watched = False
         self._since: dict[int, float] = {}  # when each thread that works began its present piece
+        self._woken = float("-inf")  # when a thread was woken that has not begun yet
         self._started = self._idle = 0
         self._wakeups: SimpleQueue[None] = SimpleQueue()
 
@@ -172,7 +173,8 @@ class WritingLane:
         """See to it that a thread is at work, now and as long as there is something to do."""
         with self._lock:
             todo = bool(self._waiting or self._unwritten) and not self._closed
-            if todo and not any(since > time.monotonic() - STALL for since in self._since.values()):
+            lately = time.monotonic() - STALL
+            if todo and self._woken < lately and all(since < lately for since in self._since.values()):
                 self._wake()
             watch, self._watched = todo and not self._watched, todo
         if watch:
@@ -183,6 +185,7 @@ class WritingLane:
         self._look(loop)
 
     def _wake(self) -> None:
+        self._woken = time.monotonic()
         if self._idle:
             self._idle -= 1
             self._wakeups.put(None)
@@ -196,6 +199,7 @@ class WritingLane:
         me = threading.get_ident()
         while True:
             with self._lock:
+                self._woken = float("-inf")
                 step = self._next()
                 if step is None:
                     self._since.pop(me, None)
