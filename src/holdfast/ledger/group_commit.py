@@ -20,7 +20,6 @@ from typing import Any
 
 from holdfast.errors import HoldfastError, LedgerUnavailable
 
-
 PATIENCE = 25.0  # seconds
 
 

@@ -238,7 +238,12 @@ class AskService:
         """Answer one question; return what is left to do if that is more than `most_work`."""
         most_work = SMALL_WORK if most_work is None else most_work
         served = self._datasets.get(name, token)
-        ask = asked(served)
+        with served.naming():
+            return self._begin_on(served, token, asked(served), key, work, most_work)
+
+    def _begin_on(
+        self, served: ServedDataset, token: Token, ask: AskIn, key: str | None, work: Work, most_work: int
+    ) -> Response | Later:
         if key is None:
             return self._answer(served, token, ask, None, work, most_work)
         check_key(key)
@@ -263,15 +268,16 @@ class AskService:
 
         def finish() -> Response:
             plan = session.plan
-            try:
-                answer = self._within_quota(served, token, session, question, work)
-            except PlanConflict:
-                if session.plan is plan:
-                    raise
-                # Another process began the ledger this moment, under its plan; the question is built for that one.
-                answer = self._within_quota(served, token, session, self._prepare(session, ask, key), work)
-            self.metrics.count_answer(served.name, cached=answer.cached)
-            return self._response(served, token, answer)
+            with served.naming():
+                try:
+                    answer = self._within_quota(served, token, session, question, work)
+                except PlanConflict:
+                    if session.plan is plan:
+                        raise
+                    # Another process began the ledger this moment, under its plan; the question is built for that one.
+                    answer = self._within_quota(served, token, session, self._prepare(session, ask, key), work)
+                self.metrics.count_answer(served.name, cached=answer.cached)
+                return self._response(served, token, answer)
 
         if question.work > most_work and not session.price_of(question).cached:
             return finish
