@@ -125,15 +125,16 @@ class DataCheck:
         if sys.platform == "linux":  # where a thread has a priority of its own
             with suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
-        while not stop.is_set():
+        while not stop.is_set() and self._fault is None:
             for seconds in self._all_compared():
-                if self._fault is not None or stop.wait(_RESTS * seconds):
+                if stop.wait(_RESTS * seconds):
                     return
-            stop.wait(_AGAIN)
+            if self._fault is None:
+                stop.wait(_AGAIN)
 
     def _all_compared(self) -> Iterator[float]:
         waiting = dict.fromkeys(self._files)
-        while waiting:
+        while waiting and self._fault is None:
             name = next((drawn for drawn in self._first if drawn in waiting), next(iter(waiting)))
             del waiting[name]
             yield from self._compared(name)

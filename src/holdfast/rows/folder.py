@@ -15,8 +15,8 @@ import mmap
 import os
 import threading
 import weakref
-from collections.abc import Collection, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from math import inf
@@ -24,12 +24,15 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
+from polars.exceptions import PanicException, PolarsError
 
 from holdfast.errors import RowSourceError
+from holdfast.queries.query import Query, Values
 from holdfast.rows.blocks import DataCheck, FileEntry
 from holdfast.rows.columns import CodedText, Numbers, PackedText, StoredColumn, refuse_missing, storage_named
-from holdfast.rows.draws import Indices
+from holdfast.rows.draws import Indices, Selection
 from holdfast.rows.local import LocalRows
 from holdfast.schema import Column, Schema
 
@@ -299,6 +302,16 @@ class FolderRows(LocalRows):
         complete = tuple(column.name for column in self.schema if not column.nullable)
         return _reopen, (self.location, self.name, self.fingerprint, complete)
 
+    def tally(self, query: Query, *, draws: int, mass: float, rng: Generator) -> NDArray[np.int64]:
+        """Draw, evaluate, toss, randomize; return how often each outcome came up."""
+        with self._explained(query.columns):
+            return super().tally(query, draws=draws, mass=mass, rng=rng)
+
+    def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
+        """Return what selected rows say, in order. Secret."""
+        with self._explained(query.columns):
+            return super().sample(query, selection, rng)
+
     def verify(self) -> None:
         """Compare every file with its hashes, then hash everything again; raise if it is not the data opened."""
         self._check.now()
@@ -308,6 +321,15 @@ class FolderRows(LocalRows):
     def close(self) -> None:
         """End the check in the background."""
         self._check.stop()
+
+    @contextmanager
+    def _explained(self, columns: Sequence[str]) -> Iterator[None]:
+        """Look for damage when something fails that cannot fail on the rows that were written."""
+        try:
+            yield
+        except (PolarsError, PanicException, IndexError):
+            self._check.now([mapped.name for name in columns for mapped in self._mapped[name]])
+            raise
 
     def _require_sound(self, columns: Sequence[str]) -> None:
         for name in columns:
