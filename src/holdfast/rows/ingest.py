@@ -249,6 +249,9 @@ def _reported(scan: "Scan", progress: bool | None) -> Iterator[Callable[[int], N
     with bar:
         task = bar.add_task(scan.path.name, total=scan.rows())
         yield lambda rows: bar.advance(task, rows)
+    if scan.format == "CSV":
+        types = ", ".join(f"{name} {storage.type}" for name, storage in scan.columns.items())
+        console.print(f"Types, as declared or from the first {_LOOK_AHEAD:,} rows: {types}", markup=False)
 
 
 class Scan:

@@ -245,6 +245,11 @@ def test_a_csv_value_that_does_not_fit_is_refused_by_place_never_by_value(
         open_rows(path, types={column: type_})
 
 
+def test_the_types_of_a_csv_file_are_shown_while_it_is_read(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    open_rows(write(tmp_path / "t.csv", b"a,[b]\n1,x\n"), progress=True)
+    assert "Types, as declared or from the first 10,000 rows: a integer, [b] text" in capfd.readouterr().err
+
+
 def test_first_rows_that_fit_no_type_are_text(tmp_path: Path) -> None:
     content = b"mixed,large,time\n2020-01-02,9223372036854775808,01:02:03\n03/04/2020,1,02:03:04\n"
     rows = open_rows(write(tmp_path / "t.csv", content))
