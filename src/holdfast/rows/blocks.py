@@ -83,6 +83,7 @@ class DataCheck:
         self._first: list[str] = []  # files that rows are drawn from already
         self._stop = threading.Event()
         self._process = 0
+        self._passed = False  # whether everything was compared once
         self._fault: str | None = None
 
     def require_sound(self) -> None:
@@ -105,6 +106,7 @@ class DataCheck:
             for _ in self._compared(name):
                 pass
             self.require_sound()
+        self._passed = self._passed or names is None
 
     def start(self) -> None:
         """Compare everything in the background, at low priority, until `stop` or the end of the process."""
@@ -125,12 +127,11 @@ class DataCheck:
         if sys.platform == "linux":  # where a thread has a priority of its own
             with suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
-        while not stop.is_set() and self._fault is None:
+        while self._fault is None and not stop.wait(_AGAIN if self._passed else 0):
             for seconds in self._all_compared():
                 if stop.wait(_RESTS * seconds):
                     return
-            if self._fault is None:
-                stop.wait(_AGAIN)
+            self._passed = True
 
     def _all_compared(self) -> Iterator[float]:
         waiting = dict.fromkeys(self._files)

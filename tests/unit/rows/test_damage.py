@@ -228,7 +228,7 @@ def test_a_forked_process_checks_for_itself(path: Path) -> None:
     program = """
 import os, sys, time, numpy as np, holdfast as hf
 import holdfast.rows.folder as f; f._CHECKED_AT_ONCE = 0
-import holdfast.rows.blocks as b; b._RESTS = 0
+import holdfast.rows.blocks as b; b._RESTS = 0; b._AGAIN = 0.01
 session = hf.Session(sys.argv[1], queries=100)
 session.mean("flag")
 if os.fork() == 0:
