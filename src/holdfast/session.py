@@ -16,7 +16,7 @@ Whoever asks, from Python, the command line, over HTTP or as an agent, asks thro
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -45,6 +45,7 @@ from holdfast.questions.question import Context, Drawing, Kind, Question
 from holdfast.questions.verbs import verb
 from holdfast.randomness import Randomness
 from holdfast.rows.draws import Order
+from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.open import open_rows
 from holdfast.rows.source import RowSource, Table
@@ -74,6 +75,8 @@ class Session:
         For tests: draws become predictable, and the ledger says so.
     analyst
         Whose name goes on the answers.
+    complete
+        Columns of `data` whose values are never missing: see `holdfast.open`.
     """
 
     def __init__(
@@ -88,12 +91,15 @@ class Session:
         mechanism: str = BEST,
         seed: int | None = None,
         analyst: str | None = None,
+        complete: Collection[str] = (),
     ) -> None:
         self._request = PlanRequest(queries, margin, confidence, guarantee, mechanism)
         check_analyst(analyst)
         self._analyst = analyst
         self._randomness = Randomness(seed)
-        self._rows: RowSource = open_rows(data)
+        self._rows: RowSource = open_rows(data, complete=complete)
+        # What was opened here is closed here; rows that the caller opened may serve other sessions.
+        self._opened = self._rows if isinstance(self._rows, LocalRows) and self._rows is not data else None
         self._ledger: Ledger = open_ledger(
             ledger_beside(self._rows) if ledger is None else ledger,
             dataset=self._rows.name,
@@ -301,7 +307,7 @@ class Session:
         return self._ledger.receipt(seq)
 
     def verify_data(self) -> None:
-        """Read and hash all the data again; raise RowSourceError if it is not what the ledger was begun with."""
+        """Read and hash all the data again; raise RowSourceError if it is damaged or not what the ledger began with."""
         self._rows.verify()
 
     def history(self) -> pl.DataFrame:
@@ -322,6 +328,8 @@ class Session:
         """Let go of the ledger; later questions are refused, of those that `for_analyst` returned, too."""
         if self._owns_ledger:
             self._ledger.close()
+            if self._opened is not None:
+                self._opened.close()
 
     def __enter__(self) -> Self:
         return self

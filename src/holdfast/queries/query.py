@@ -63,6 +63,11 @@ class Query(ABC):
         return None
 
     @property
+    def cheaper(self) -> str | None:
+        """What would make the answer cost less, if the admin or the caller can do something about it."""
+        return None
+
+    @property
     def direct(self) -> Direct | None:
         """The same on arrays, where that is possible."""
         return None

@@ -44,12 +44,7 @@ class LocalRows:
         self._rows = rows
         self._storages = {column.name: storage for column, storage, _ in columns}
         self._stored = {column.name: stored for column, _, stored in columns}
-        # Arrays that queries may see as they are; NaN would have to be NULL first.
-        self._plain = {
-            column.name: stored.plain
-            for column, _, stored in columns
-            if stored.plain is not None and not column.nullable
-        }
+        self._plain = {column.name: stored.plain for column, _, stored in columns if stored.plain is not None}
         self._coded = {
             column.name: stored
             for column, _, stored in columns
@@ -123,6 +118,9 @@ class LocalRows:
         if self._hash_content() != self.fingerprint:
             raise RowSourceError(f"{self._name} has changed: its content does not match its fingerprint.")
 
+    def close(self) -> None:
+        """Stop whatever goes on in the background."""
+
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in self.__dict__.items() if key != "_hashing"}
 
@@ -151,13 +149,13 @@ class LocalRows:
         """Evaluate a query of one part on these rows, which are its draws number `first` and so on."""
         columns, direct = query.columns, query.direct
         if direct is not None and all(name in self._plain for name in columns):
-            self._prefetch(rows, columns)
+            self._about_to_read(rows, columns)
             return direct({name: _values_at(self._plain[name], rows) for name in columns})
         coded = self._coded.get(columns[0]) if len(columns) == 1 and query.identity is not None else None
         if coded is not None and coded.dictionary.len() <= _height(rows):
             # What a row says is what its text says, so every text is asked once. Not of functions from outside, which
             # must not see texts that were not drawn.
-            self._prefetch(rows, columns)
+            self._about_to_read(rows, columns)
             texts = coded.dictionary.alias(columns[0]).to_frame()
             values: Values = query.evaluate(texts).take(_values_at(coded.codes, rows), axis=0)
             return values
@@ -195,7 +193,7 @@ class LocalRows:
             part, together = part + len(chosen), max(1, size // max(1, count))
 
     def _frame(self, rows: Indices | slice, columns: Sequence[str]) -> pl.DataFrame:
-        self._prefetch(rows, columns)
+        self._about_to_read(rows, columns)
         if not columns:
             return pl.DataFrame(height=_height(rows))  # a constant still has one value per row
         first, *others = (self._series(name, rows) for name in columns)
@@ -208,8 +206,8 @@ class LocalRows:
         stored = self._column(name)
         return stored.part(name, rows.start, rows.stop) if isinstance(rows, slice) else stored.take(name, rows, _pool)
 
-    def _prefetch(self, rows: Indices | slice, columns: Sequence[str]) -> None:
-        """Say which rows are about to be read, where that makes reading them faster."""
+    def _about_to_read(self, rows: Indices | slice, columns: Sequence[str]) -> None:
+        """Hear which rows are about to be read: a chance to refuse, or to make reading them faster."""
 
     def _block(self, columns: Sequence[str]) -> int:
         row_bytes = sum(self._column(name).row_bytes for name in columns)
