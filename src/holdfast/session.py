@@ -29,6 +29,7 @@ from holdfast.guarantees.plan import BEST, DefaultPlan, Plan, PlanRequest, Queri
 from holdfast.ledger import BudgetMoved, Entry, Ledger, Receipt, Spent, check_analyst, open_ledger
 from holdfast.optimize.losses import LinearLoss, Loss
 from holdfast.queries.build import QueryLike
+from holdfast.queries.silence import silence
 from holdfast.queries.synthetic import synthetic_rows
 from holdfast.questions import KINDS, kind_named
 from holdfast.questions.flips import FLIPS
@@ -194,7 +195,8 @@ class Session:
         while True:
             # Fresh rows are taken in order: if somebody took these meanwhile, the answer is dropped unseen.
             start = ledger.spent.charge if guarantee.in_order else None
-            result = question.run(Drawing(self._rows, self._randomness.generator(), guarantee, start or 0))
+            with silence:
+                result = question.run(Drawing(self._rows, self._randomness.generator(), guarantee, start or 0))
             try:
                 entry, fresh = ledger.commit(
                     key=question.identity,
@@ -253,7 +255,8 @@ class Session:
         rng = self._randomness.generator()
         invented = memory_rows(synthetic_rows(self._rows.schema, MADE_UP_ROWS, rng), name="made up")
         guarantee = self.plan.standing.begin(0)
-        result = question.run(Drawing(invented, rng, guarantee, most_draws=MADE_UP_ROWS))
+        with silence:
+            result = question.run(Drawing(invented, rng, guarantee, most_draws=MADE_UP_ROWS))
         record = Record(question.kind, question.text, guarantee.name, terms.confidence)
         return cast(AnyAnswer, kind_named(question.kind).read(result, record))
 
