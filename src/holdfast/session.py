@@ -32,6 +32,7 @@ from holdfast.guarantees.plan import BEST, DefaultPlan, Plan, PlanRequest, Queri
 from holdfast.ledger import Entry, Ledger, Place, Receipt, Spent, check_analyst, open_ledger
 from holdfast.optimize.losses import LinearLoss, Loss
 from holdfast.queries.build import QueryLike
+from holdfast.queries.silence import silence
 from holdfast.queries.synthetic import synthetic_rows
 from holdfast.questions import KINDS, kind_named
 from holdfast.questions.flips import FLIPS
@@ -203,7 +204,8 @@ class Session:
         if entry is not None:
             return self._read(entry, cached=True)
         place = self._reserve(question)
-        result = question.run(self._drawing(place))
+        with silence:
+            result = question.run(self._drawing(place))
         entry, fresh = self._ledger.commit(
             place=place,
             key=question.identity,
@@ -268,7 +270,8 @@ class Session:
         rng = self._randomness.generator()
         invented = memory_rows(synthetic_rows(self._rows.schema, MADE_UP_ROWS, rng), name="made up")
         guarantee, order = self.plan.standing, Order(self._randomness.secret())
-        result = question.run(Drawing(invented, rng, guarantee, order, most_draws=MADE_UP_ROWS))
+        with silence:
+            result = question.run(Drawing(invented, rng, guarantee, order, most_draws=MADE_UP_ROWS))
         record = Record(question.kind, question.text, guarantee.name, terms.confidence)
         return cast(AnyAnswer, kind_named(question.kind).read(result, record))
 

@@ -7,6 +7,7 @@ import pytest
 import holdfast as hf
 from holdfast.optimize.domain import Ball, Box, Domain
 from holdfast.optimize.objective import LossAt
+from holdfast.queries.silence import silence
 from holdfast.schema import Column, Schema, Type
 
 BOUNDS = {"a": (-2.0, 3.0), "b": (0.0, 10.0), "flag": None}
@@ -108,8 +109,10 @@ def test_a_row_with_something_missing_says_nothing(loss, domain):
     objective = loss.bind(SCHEMA, domain)
     batch = rows(3).with_columns(pl.Series("a", [None, float("nan"), float("inf")]))
     point = points(domain)[0]
-    assert (objective.values(batch, point)[:2] == 0).all()
-    slopes = objective.coordinates(batch, point, np.zeros(3, dtype=np.int64))
+    with silence:  # as in every evaluation
+        values = objective.values(batch, point)
+        slopes = objective.coordinates(batch, point, np.zeros(3, dtype=np.int64))
+    assert (values[:2] == 0).all()
     assert (slopes[:2] == 0).all()
     assert np.isfinite(slopes).all()  # infinity is clipped to the declared bounds
 

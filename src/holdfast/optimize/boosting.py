@@ -24,7 +24,6 @@ from holdfast.guarantees.mathematics import amplification, cost
 from holdfast.mechanisms import exponential
 from holdfast.optimize.domain import Domain
 from holdfast.optimize.objective import Objective, ObjectiveQuery, Vector
-from holdfast.queries.evaluate import silent
 from holdfast.queries.query import Values
 from holdfast.rows.draws import WithoutReplacement
 from holdfast.rows.source import RowSource
@@ -95,7 +94,6 @@ class ScoreAt(ObjectiveQuery):
         """What the runs minimize."""
         return self.contest.objective
 
-    @silent
     def evaluate(self, rows: pl.DataFrame) -> Values:
         """Return one score per row."""
         return self.contest.scores(rows, self.point)
@@ -113,7 +111,6 @@ class ScoresAt(ObjectiveQuery):
         """What the runs minimize."""
         return self.contest.objective
 
-    @silent
     def evaluate(self, rows: pl.DataFrame) -> Values:
         """Return one line per row, one score per run."""
         return np.column_stack([self.contest.scores(rows, point) for point in self.points])

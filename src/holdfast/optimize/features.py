@@ -156,11 +156,10 @@ class Matrix:
         low, high = SCALES[self.scale]
         features = matrix[: len(self.numbers)]
         factors = (high - low) / spans
-        with np.errstate(over="ignore", invalid="ignore"):  # infinities are clipped, NaN stays
-            features -= firsts
-            features *= factors
-            features += low
-        np.clip(features, low, high, out=features)
+        features -= firsts
+        features *= factors
+        features += low
+        np.clip(features, low, high, out=features)  # infinities too; NaN stays
         if self.intercept:
             matrix[-1] = 1.0
         return matrix

@@ -25,7 +25,6 @@ from holdfast.guarantees.mathematics import cost, descent
 from holdfast.mechanisms import noise
 from holdfast.mechanisms.laplace import Laplace
 from holdfast.optimize.objective import Objective, ObjectiveQuery, Vector
-from holdfast.queries.evaluate import silent
 from holdfast.queries.query import Values
 from holdfast.rows.draws import WithoutReplacement
 from holdfast.rows.source import RowSource
@@ -111,7 +110,6 @@ class GradientAt(ObjectiveQuery):
         draw = np.arange(rows.height)
         return self.evaluate_parts(rows, np.zeros_like(draw), draw)
 
-    @silent
     def evaluate_parts(self, rows: pl.DataFrame, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
         """Return how much of its slice each row's coordinate fills, from 0 to 1."""
         ranges = self.objective.ranges

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from holdfast.guarantees.statistic import OneMean, Statistic
 from holdfast.optimize.features import INTERCEPT, SCALES, Matrix, Number
-from holdfast.queries.evaluate import silent
 from holdfast.queries.query import Query, Values
 
 if TYPE_CHECKING:
@@ -132,16 +131,14 @@ class LinearObjective:
     def coordinates(self, rows: pl.DataFrame, point: Vector, which: NDArray[np.int64]) -> Vector:
         """Slope times feature; a row with a missing value says zero."""
         features = self.matrix.of(rows)
-        with np.errstate(invalid="ignore"):  # NaN marks what is missing; a warning would tell that there is some
-            values = self.loss.slopes(point @ features, self._target(rows))
+        values = self.loss.slopes(point @ features, self._target(rows))
         values *= features[which, np.arange(rows.height)]
         values[np.isnan(values)] = 0.0
         return np.clip(values, self.ranges.lows[which], self.ranges.highs[which])
 
     def values(self, rows: pl.DataFrame, point: Vector) -> Vector:
         """Return each row's loss; zero where a value is missing."""
-        with np.errstate(invalid="ignore"):
-            values = self.loss.losses(point @ self.matrix.of(rows), self._target(rows))
+        values = self.loss.losses(point @ self.matrix.of(rows), self._target(rows))
         values[np.isnan(values)] = 0.0
         return values
 
@@ -212,7 +209,6 @@ class LossAt(ObjectiveQuery):
         low, high = self.objective.values_at(self.point)
         return low + self.exact, high + self.exact
 
-    @silent
     def evaluate(self, rows: pl.DataFrame) -> Values:
         """Return each row's loss, clipped and rescaled to [0, 1]."""
         low, high = self.objective.values_at(self.point)

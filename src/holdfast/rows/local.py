@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from holdfast import check
 from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.queries.query import Query, Values
+from holdfast.queries.silence import silence
 from holdfast.rows import draws as drawing
 from holdfast.rows.columns import BufferPool, CodedText, Storage, StoredColumn, take_into
 from holdfast.rows.draws import AllRows, Indices, Selection
@@ -81,6 +82,7 @@ class LocalRows:
     def __len__(self) -> int:
         return self._rows
 
+    @silence
     def tally(self, query: Query, *, draws: int, mass: float, rng: Generator) -> NDArray[np.int64]:
         """Draw, evaluate, toss, randomize; return how often each outcome came up, in each part if there are several."""
         if type(draws) is not int or draws < 1:
@@ -99,6 +101,7 @@ class LocalRows:
                 counts += tossed_parts(self._evaluate_parts(query, rows, part, draw), outcomes, rng, part, parts)
         return randomized(counts, mass, rng)
 
+    @silence
     def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
         """Return what selected rows say, in order; selected anew for each part if there are several. Secret."""
         blocks = []
@@ -153,11 +156,11 @@ class LocalRows:
             return direct({name: _values_at(self._plain[name], rows) for name in columns})
         coded = self._coded.get(columns[0]) if len(columns) == 1 and query.identity is not None else None
         if coded is not None and coded.dictionary.len() <= _height(rows):
-            # What a row says is what its text says, so every text is asked once. Not of functions from outside, which
-            # must not see texts that were not drawn.
+            # What a row says is what its text says, so every text that was drawn is asked once: no other, whose length
+            # would show in the time it takes. Not of functions from outside, which see one row for each draw.
             self._about_to_read(rows, columns)
-            texts = coded.dictionary.alias(columns[0]).to_frame()
-            values: Values = query.evaluate(texts).take(_values_at(coded.codes, rows), axis=0)
+            places, texts = coded.distinct(columns[0], _values_at(coded.codes, rows))
+            values: Values = query.evaluate(texts.to_frame()).take(places, axis=0)
             return values
         if not query.numbered:
             return query.evaluate(self._frame(rows, columns))
