@@ -10,7 +10,7 @@ Constants that are free (om2, kap, s, L, L2, rho) are fixed in advance, from n, 
 """
 
 from dataclasses import dataclass
-from math import sqrt
+from math import inf, sqrt
 from typing import Any
 
 import numpy as np
@@ -66,10 +66,10 @@ def ibar(
     return np.where(holds, (L + eps3 + w * trace) / np.where(holds, denominator, 1.0), np.inf) * SAFE
 
 
-def exchange_j(n: Any, ibar: Any) -> Any:
-    """Return J = 2 Ibar/n; inf where it would be 1 or more, and so promise nothing. Takes arrays."""
-    j = 2 * np.asarray(ibar, dtype=float) / n
-    return np.where(j < 1, j, np.inf)
+def j(n: int, ibar: float) -> float:
+    """Return J = 2 Ibar/n; inf where it would be 1 or more, and so promise nothing."""
+    twice = 2 * float(ibar) / n
+    return twice if twice < 1 else inf
 
 
 @theorem("here (Theorem K, the interval)", proof=PROOF)
