@@ -12,6 +12,7 @@ from holdfast.mechanisms.laplace import Laplace
 from holdfast.queries.query import Query
 
 PAIRS = [
+    ("exchange", "coins"),
     ("posterior", "coins"),
     ("information", "coins"),
     ("information", "laplace"),

@@ -25,6 +25,7 @@ from holdfast.session import Session
 
 NAN = float("nan")
 PLANS: dict[str, dict[str, Any]] = {
+    "exchange": {"guarantee": "exchange"},
     "posterior": {"guarantee": "posterior"},
     "information": {"guarantee": "information"},
     "split": {"guarantee": "split"},
@@ -392,7 +393,7 @@ def test_a_seed_marks_the_ledger(tmp_path: Path) -> None:
         assert "shared use" not in repr(unseeded)
 
 
-@pytest.mark.parametrize("plan", ["posterior", "information", "split"])  # Laplace noise knows no seed
+@pytest.mark.parametrize("plan", ["exchange", "posterior", "information", "split"])  # Laplace noise knows no seed
 def test_a_seed_repeats_coins_and_fresh_rows(plan: str) -> None:
     def values(seed: int) -> list[float]:
         with Session(table(5_000), seed=seed, queries=100, **PLANS[plan]) as session:
