@@ -339,7 +339,7 @@ def test_other_data_are_refused(tmp_path: Path) -> None:
 # -- a first entry that nobody here understands -----------------------------------------------------------------------
 
 STRANGE: dict[str, tuple[dict[str, Any], str]] = {
-    "guarantee": ({"guarantee": "exchange"}, "the guarantee 'exchange', which this installation does not know"),
+    "guarantee": ({"guarantee": "ghosts"}, "the guarantee 'ghosts', which this installation does not know"),
     "no guarantee": ({"guarantee": None}, "the guarantee None, which this installation does not know"),
     "version": ({"version": 2}, "version 2 of the guarantee 'posterior'"),
     "unknown term": ({"kappa": 1.0}, "The terms hold 'kappa', which this version does not know"),

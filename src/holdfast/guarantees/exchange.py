@@ -8,7 +8,7 @@ population is another theorem, with constants that are fixed in the terms: for e
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from math import e, log
+from math import e, exp, log
 
 import numpy as np
 from scipy.special import expit
@@ -28,7 +28,7 @@ KEPT = (exchange.HALF, 0.1)  # rho: the second is for few rows
 
 @dataclass(frozen=True, kw_only=True)
 class ExchangeTerms(CoinTerms):
-    """The theorem's constants; e^-L + e^-L2 is the failure probability of the step to the population."""
+    """The constants of the theorem, fixed before the first question."""
 
     om2: float
     kap: float
@@ -36,6 +36,11 @@ class ExchangeTerms(CoinTerms):
     L: float
     L2: float
     rho: float
+
+    @property
+    def beta1(self) -> float:
+        """The failure probability of the step from posterior means to the population."""
+        return exp(-self.L) + exp(-self.L2)
 
     @cached_property
     def j(self) -> float:

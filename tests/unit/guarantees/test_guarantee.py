@@ -137,8 +137,12 @@ def test_draws_for_a_margin_are_the_fewest(name):
 
 
 SMALL_PLANS = [
-    ("exchange", "coins"), ("posterior", "coins"), ("information", "laplace"), ("dp", "laplace"), ("split", "fresh_rows")
-]  # fmt: skip
+    ("exchange", "coins"),
+    ("posterior", "coins"),
+    ("information", "laplace"),
+    ("dp", "laplace"),
+    ("split", "fresh_rows"),
+]
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=NAMES)
