@@ -8,8 +8,9 @@ world missed with probability 5 %: for 200 worlds, from 28 misses on; for 40 wor
 The attack on n rows of fair coins asks about m of them with ell draws each, and then about the vote weighted by the
 answers. On the sample that last share exceeds 1/2 by Phi(s) - 1/2, s = sqrt(m) / (n sqrt(1/n + 1/(ell (1-2a)^2))),
 give or take 1/(2 sqrt n), while its coins alone are known to within z/(2 (1-2a) sqrt(draws)). For n = 5,000, k = 1,000
-and m = 700 that is EXCHANGE_NUMBERS against 0.011 (posterior; information: 0.027 against 0.010): without the widening
-from sample to population the last interval misses in 97 of 100 worlds, so 40 of them are enough to catch it.
+and m = 700 that is 0.043 +- 0.007 against 0.006 (exchange; posterior: 0.025 against 0.011; information: 0.027 against
+0.010): without the widening from sample to population the last interval misses in 97 of 100 worlds, so 40 of them are
+enough to catch it.
 
 The harmless analyst asks one question of every kind. There the mutant takes each interval at level 1/2 instead of
 its own, and leaves the widening out: with 20 intervals hardly a world is not missed.

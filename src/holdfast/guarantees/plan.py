@@ -127,6 +127,10 @@ class Plan:
         return tuple(Reading(each, found.margin) for each, found in sorted(made.items(), reverse=True) if found)
 
     @property
+    def _read(self) -> str:
+        return "all rows" if self.standing.scans else f"{self.rows_per_query:,} random rows"
+
+    @property
     def sentence(self) -> str:
         """The plan in one sentence."""
         what = f"{self.queries:,} questions" if self.queries else f"{self.flips:,} flips"
@@ -140,7 +144,7 @@ class Plan:
         return (
             f"{self.rows:,} rows can answer {what}{extra}, each chosen after seeing the earlier answers:"
             f" {held} within {write_margin(self.margin)} of the population, all at once, with probability"
-            f" {100 * self.confidence:g} %. Each answer reads {self.rows_per_query:,} random rows."
+            f" {100 * self.confidence:g} %. Each answer reads {self._read}."
         )
 
     def to_dict(self) -> dict[str, JSON]:
@@ -378,6 +382,8 @@ class _Request:
         planner = GUARANTEES[guarantee]
         if self.guarantee not in (BEST, guarantee) or (self.guarantee == BEST and not planner.adaptive):
             return False
+        if planner.scans and (self.guarantee, self.mechanism) == (BEST, BEST):
+            return False
         if self.mechanism != BEST:
             return self.mechanism == mechanism
         usual = planner.usual_mechanism(self.flips > 0) if self.guarantee == guarantee else None
@@ -487,6 +493,8 @@ def _alternative(pair: tuple[str, str], terms: Terms | None, chosen: tuple[str, 
         note = "says nothing: wider than half the range"
     elif pair == chosen:
         note = "this plan"
+    elif GUARANTEES[pair[0]].scans:
+        note = f"reads all rows; chosen only by mechanism='{pair[1]}'"
     return Alternative(*pair, terms.rows, terms.queries or terms.flips, terms.margin, terms.rows_per_query, note)
 
 

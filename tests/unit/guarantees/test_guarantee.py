@@ -91,7 +91,9 @@ def test_single_flips_are_answered_by_coins_that_were_planned_for_them(standing)
 def test_a_charge_counts_draws_noisy_means_or_rows(standing):
     ell, per_answer = standing.terms.rows_per_query, standing.terms.charge_per_answer
     assert standing.charge(OneShare(), ell) == standing.charge(OneMean(), ell) == per_answer
-    parts = {"coins": 3, "laplace": 4, "fresh_rows": 1}[standing.terms.mechanism]  # draws with four outcomes, means
+    parts = {"coins": 3, "laplace": 4, "gaussian": 4, "fresh_rows": 1}[
+        standing.terms.mechanism
+    ]  # draws with four outcomes, means
     if covered(standing, OutcomeShares(4)):
         assert standing.charge(OutcomeShares(4), ell) == parts * per_answer
     assert standing.terms.answers_left(0, 0) == 10
@@ -139,6 +141,7 @@ def test_draws_for_a_margin_are_the_fewest(name):
 SMALL_PLANS = [
     ("exchange", "coins"),
     ("posterior", "coins"),
+    ("gaussian", "gaussian"),
     ("information", "laplace"),
     ("dp", "laplace"),
     ("split", "fresh_rows"),
