@@ -65,6 +65,8 @@ class Session:
         A path or a database URL; left out, it lies beside the data, or in memory for data in memory.
     guarantee, mechanism
         Names, or "best".
+    rows_per_query
+        Rows that one answer reads; left out, the number with the smallest margin. `Plan.readings` shows others.
     seed
         For tests: draws become predictable, and the ledger says so.
     analyst
@@ -81,10 +83,11 @@ class Session:
         ledger: str | Path | None = None,
         guarantee: str = BEST,
         mechanism: str = BEST,
+        rows_per_query: int | None = None,
         seed: int | None = None,
         analyst: str | None = None,
     ) -> None:
-        self._request = PlanRequest(queries, margin, confidence, guarantee, mechanism)
+        self._request = PlanRequest(queries, margin, confidence, guarantee, mechanism, rows_per_query)
         check_analyst(analyst)
         self._analyst = analyst
         self._randomness = Randomness(seed)

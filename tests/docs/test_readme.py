@@ -37,7 +37,7 @@ def test_the_committed_run_is_the_whole_demo():
     numbers = json.loads((ROOT / "docs" / "demo.json").read_text(encoding="utf-8"))
     assert numbers["rows"] == 1_000_000
     assert numbers["discovery"]["questions"] == 10_000
-    assert numbers["plan"]["guarantee"] == "posterior"
+    assert numbers["plan"]["guarantee"] == "exchange"
 
 
 def test_the_comparison_is_what_the_planner_says():

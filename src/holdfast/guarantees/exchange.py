@@ -8,7 +8,7 @@ population is another theorem, with constants that are fixed in the terms: for e
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from math import e, log
+from math import e, exp, log
 
 import numpy as np
 from scipy.special import expit
@@ -28,7 +28,7 @@ KEPT = (exchange.HALF, 0.1)  # rho: the second is for few rows
 
 @dataclass(frozen=True, kw_only=True)
 class ExchangeTerms(CoinTerms):
-    """The theorem's constants; e^-L + e^-L2 is the failure probability of the step to the population."""
+    """The constants of the theorem, fixed before the first question."""
 
     om2: float
     kap: float
@@ -37,9 +37,14 @@ class ExchangeTerms(CoinTerms):
     L2: float
     rho: float
 
+    @property
+    def beta1(self) -> float:
+        """The failure probability of the step from posterior means to the population."""
+        return exp(-self.L) + exp(-self.L2)
+
     @cached_property
-    def J(self) -> float:
-        """2 Ibar/n; inf: no promise."""
+    def j(self) -> float:
+        """J = 2 Ibar/n; inf: no promise."""
         constants = (self.om2, self.kap, self.s, self.L, self.L2)
         return exchange.j(self.rows, exchange.ibar(self.rows, self.charge, self.mass, *constants, rho=self.rho))
 
@@ -51,25 +56,28 @@ class Exchange(CoinGuarantee):
     name = "exchange"
     reads = ExchangeTerms
 
+    def __init__(self, terms: ExchangeTerms) -> None:
+        super().__init__(terms)
+        self._J = terms.j
+
     @classmethod
     def plan(cls, goal: Goal, mechanism: str) -> ExchangeTerms | None:
         """Return the best rows per answer, mass and constants; nothing is claimed about single flips."""
         return None if goal.flips or goal.rows < 2 else _planned(goal, mechanism)
 
-    @cached_property
+    @property
     def step(self) -> float:
         """sqrt(J/(2-J))."""
-        return float(exchange.worst_case(self.terms.J))
+        return float(exchange.worst_case(self._J))
 
     def widen(self, mean: Interval) -> Interval:
         """By `lo` and `hi`."""
-        J = self.terms.J
-        return exchange.lo(mean[0], J), exchange.hi(mean[1], J)
+        return exchange.lo(mean[0], self._J), exchange.hi(mean[1], self._J)
 
     def widen_group(self, mean: Interval, share: float) -> Interval:
         """By `group_lower` and `group_upper`."""
-        J = self.terms.J
-        return exchange.group_lower(mean[0], share, J), exchange.group_upper(mean[1], share, J)
+        low, high = mean
+        return exchange.group_lower(low, share, self._J), exchange.group_upper(high, share, self._J)
 
 
 @lru_cache(maxsize=4096)
@@ -98,7 +106,7 @@ def _planned_with(goal: Goal, mechanism: str, rho: float) -> ExchangeTerms:
     own = {name: float(value) for name, value in vars(free).items()} | {"mass": a, "rho": rho, "beta2": beta - beta1}
     terms = goal.met_by(ExchangeTerms, mechanism, margin=1.0, rows_per_query=ell, charge=k * ell, **own)
     width = float(clopper_pearson_width(ell, level(beta - beta1, k=k))) / (1 - 2 * a)
-    reached = width + float(exchange.worst_case(terms.J))
+    reached = width + float(exchange.worst_case(terms.j))
     return goal.met_by(ExchangeTerms, mechanism, margin=reached, rows_per_query=ell, charge=k * ell, **own)
 
 

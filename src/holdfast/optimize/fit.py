@@ -180,7 +180,7 @@ def covered_mechanism(guarantee: Guarantee, requested: str | None) -> str:
     usual, covered = guarantee.terms.mechanism, guarantee.covers
     if usual not in GRADIENTS or not covered:
         raise PlanConflict(
-            "This session answers from fresh rows, each used once, and a fit would use them up. Open one with"
+            f"A fit needs many small answers, which this session ({usual.replace('_', ' ')}) cannot give. Open one with"
             " guarantee='exchange' (and a ledger of its own) to fit models; few questions are planned by splitting"
             " unless you say so.",
             guarantee=guarantee.name,

@@ -182,10 +182,10 @@ def test_splitting_cannot_descend(rows):
     """The planner splits for few questions by itself, so the refusal says how to open a session that can fit."""
     few = session(rows, queries=3)
     assert few.plan.guarantee == "split"
-    with pytest.raises(hf.PlanConflict, match="guarantee='posterior'"):
+    with pytest.raises(hf.PlanConflict, match="guarantee='exchange'"):
         few.minimize(logistic(), radius=1)
     assert rows.rows_read == 0
-    assert session(rows, queries=3, guarantee="posterior").minimize(logistic(), radius=1, iterations=3).point
+    assert session(rows, queries=3, guarantee="exchange").minimize(logistic(), radius=1, iterations=3).point
 
 
 def test_an_excess_goal_sets_the_iterations(rows):
