@@ -499,7 +499,7 @@ def near(count: int, p: float) -> tuple[int, int]:
 def test_one_question_at_real_size_would_catch_a_bound_twelve_times_smaller(beta: float) -> None:
     """The plainest of all attacks; those that vote are simulated elsewhere, and come much nearer."""
     n, tosses, a, p = 4_000, 8_000, 0.15, 0.5
-    free = exchange.constants(n, tosses, a, beta, stretch=np.array([0.05, 0.1, 0.2, 0.3]))
+    free = exchange.constants(n, tosses, a, beta, stretch=np.geomspace(0.05, 1, 9))
     bound = float(exchange.ibar(n, tosses, a, free.om2, free.kap, free.s, free.L, free.L2, outcomes=2).min())
     assert beyond(n, p, a, tosses, bound) <= beta
     assert beyond(n, p, a, tosses, bound / 12) > beta
