@@ -5,6 +5,7 @@ before any row is looked at, one for every string of responses, and a union boun
 string is paid for by its weight: strings in which nearly every guess held are few, and cheap.
 """
 
+from functools import partial
 from math import exp, inf, lgamma, log
 
 import numpy as np
@@ -135,8 +136,8 @@ def sampled_range(cell: Interval, *, n: int, draws: int, level: float, sample_le
     Not covered
         Draws shared with another check; a number of draws that depends on them.
     """
-    inputs = {"n": n, "draws": draws, "x": log(2 / sample_level), "length": log(2 / level) + nats}
-    return 1 - _peeled_upper(1 - cell[0], **inputs), _peeled_upper(cell[1], **inputs)
+    upper = partial(_peeled_upper, n=n, draws=draws, x=log(2 / sample_level), length=log(2 / level) + nats)
+    return 1 - upper(1 - cell[0]), upper(cell[1])
 
 
 def _peeled_upper(b: float, *, n: int, draws: int, x: float, length: float) -> float:
