@@ -43,7 +43,7 @@ def step(found: Found, steps: Table, n: int, repeats: int) -> None:
     objective = loss(FEATURES).bind(source.schema, Ball(5.0, FEATURES + 1))
     oracle = CoinGradient(objective, COINS, 0.01)
     point = np.linspace(-0.5, 0.5, FEATURES + 1)
-    columns = list(data.values())
+    columns = [column.astype(np.float64) for column in data.values()]
     packed = np.column_stack(columns).astype(np.float32)
     matrix, lines = np.empty((len(columns), oracle.rows_read)), np.empty((oracle.rows_read, len(columns)), np.float32)
 
