@@ -94,12 +94,11 @@ def test_everything_stays_in_its_range(loss, domain):
         for low, high in (ranges.values, objective.values_at(point)):
             assert values.min() >= low - LOOSE
             assert values.max() <= high + LOOSE
-        features = objective.matrix.of(batch)
-        slopes = loss.slopes(point @ features, objective.target.stretched(batch, *loss.target_range))
-        raw = slopes * features  # before clipping
-        assert (raw >= ranges.lows[:, None] - LOOSE).all()
-        assert (raw <= ranges.highs[:, None] + LOOSE).all()
-        assert np.linalg.norm(raw, axis=0).max() <= ranges.lipschitz + LOOSE
+        features, target = objective.matrix.split(objective.matrix.of(batch))
+        raw = loss.slopes(features @ point, target)[:, None] * features  # before clipping
+        assert (raw >= ranges.lows - LOOSE).all()
+        assert (raw <= ranges.highs + LOOSE).all()
+        assert np.linalg.norm(raw, axis=1).max() <= ranges.lipschitz + LOOSE
         shares = LossAt(objective, point).evaluate(batch)
         assert shares.min() >= 0
         assert shares.max() <= 1

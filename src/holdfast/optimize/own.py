@@ -7,6 +7,7 @@ function of the caller's, such a loss belongs to the library's own user and neve
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 import polars as pl
@@ -16,7 +17,7 @@ from holdfast import check
 from holdfast.errors import InvalidArgument, InvalidQuery
 from holdfast.optimize.domain import Domain
 from holdfast.optimize.losses import Loss
-from holdfast.optimize.objective import Interval, Ranges, Vector
+from holdfast.optimize.objective import Interval, Ranges, Rows, Vector
 from holdfast.queries.evaluate import in_pieces
 from holdfast.queries.python_function import FAILURES
 from holdfast.queries.silence import silence
@@ -86,13 +87,17 @@ class OwnObjective:
         given = getattr(self.loss, "identity", None)
         return None if given is None else f"own: {given}"
 
-    def coordinates(self, rows: pl.DataFrame, point: Vector, which: NDArray[np.int64]) -> Vector:
+    packing: ClassVar[None] = None  # it must see the rows
+
+    def coordinates(self, rows: Rows, point: Vector, which: NDArray[np.int64]) -> Vector:
         """One coordinate of each gradient, clipped to the declared range."""
+        assert isinstance(rows, pl.DataFrame)
         gradients = _evaluate(self.loss.gradients, rows, point, (self.loss.dimension,))
         return np.clip(gradients[np.arange(rows.height), which], self.ranges.lows[which], self.ranges.highs[which])
 
-    def values(self, rows: pl.DataFrame, point: Vector) -> Vector:
+    def values(self, rows: Rows, point: Vector) -> Vector:
         """One loss per row."""
+        assert isinstance(rows, pl.DataFrame)
         return _evaluate(self.loss.values, rows, point, ())
 
     def values_at(self, point: Vector) -> Interval:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,13 @@ from numpy.typing import NDArray
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, RowSourceError
-from holdfast.queries.query import Query, Values
+from holdfast.queries.query import Packed, Packing, Query, Values
 from holdfast.queries.silence import silence
 from holdfast.rows import draws as drawing
 from holdfast.rows.columns import BufferPool, CodedText, Storage, StoredColumn, take_into
 from holdfast.rows.draws import AllRows, Indices, Selection
 from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of
+from holdfast.rows.packs import Packs
 from holdfast.rows.randomize import randomized, tossed, tossed_parts
 from holdfast.schema import Column, Schema
 
@@ -55,6 +57,7 @@ class LocalRows:
         self._fingerprint = fingerprint
         self._hashing = threading.Lock()
         self._location = location
+        self._packs = Packs(rows, self._compute_lines)
 
     @property
     def name(self) -> str:
@@ -97,7 +100,7 @@ class LocalRows:
             if parts == 1:
                 counts += tossed(self._evaluate(query, rows, first), outcomes, rng)
             else:
-                part, draw = np.divmod(np.arange(first, first + rows.size), draws)
+                part, draw = _numbers(first, rows.size, draws)
                 counts += tossed_parts(self._evaluate_parts(query, rows, part, draw), outcomes, rng, part, parts)
         return randomized(counts, mass, rng)
 
@@ -110,7 +113,7 @@ class LocalRows:
             if query.parts == 1:
                 blocks.append(self._evaluate(query, rows, first))
             else:
-                part, draw = np.divmod(np.arange(first, first + _height(rows)), count)
+                part, draw = _numbers(first, _height(rows), count)
                 blocks.append(self._evaluate_parts(query, rows, part, draw))
         # A copy, even of one block, which may lie in the pool or in the column itself.
         values: NDArray[Any] = np.concatenate(blocks)
@@ -162,7 +165,7 @@ class LocalRows:
             places, texts = coded.distinct(columns[0], _values_at(coded.codes, rows))
             values: Values = query.evaluate(texts.to_frame()).take(places, axis=0)
             return values
-        if not query.numbered:
+        if not query.numbered and query.packing is None:
             return query.evaluate(self._frame(rows, columns))
         draw = np.arange(first, first + _height(rows))
         return self._evaluate_parts(query, rows, np.zeros_like(draw), draw)
@@ -170,7 +173,13 @@ class LocalRows:
     def _evaluate_parts(
         self, query: Query, rows: Indices | slice, part: NDArray[np.int64], draw: NDArray[np.int64]
     ) -> Values:
-        return query.evaluate_parts(self._frame(rows, query.columns), part, draw)
+        packing = query.packing
+        if packing is None or isinstance(rows, slice):
+            return query.evaluate_parts(self._frame(rows, query.columns), part, draw)
+        return query.evaluate_packed(self._packs.lines(packing, rows, _floats), part, draw)
+
+    def _compute_lines(self, packing: Packing, rows: Indices | slice) -> Packed:
+        return packing.of(self._frame(rows, packing.columns))
 
     def _selected(
         self, query: Query, selection: Selection, rng: Generator
@@ -232,6 +241,18 @@ def _counted(count: int, noun: str) -> str:
 
 def _height(rows: Indices | slice) -> int:
     return int(rows.stop - rows.start) if isinstance(rows, slice) else rows.size
+
+
+def _floats(count: int) -> Packed:
+    return _pool(np.dtype(np.float32), count)
+
+
+@lru_cache(8)
+def _numbers(first: int, count: int, draws: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return part and draw of so many rows from number `first` on; the same for every step of a fit."""
+    part, draw = np.divmod(np.arange(first, first + count), draws)
+    part.flags.writeable = draw.flags.writeable = False  # shared
+    return part, draw
 
 
 def _values_at(values: NDArray[Any], rows: Indices | slice) -> NDArray[Any]:
