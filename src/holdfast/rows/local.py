@@ -176,6 +176,7 @@ class LocalRows:
         packing = query.packing
         if packing is None or isinstance(rows, slice):
             return query.evaluate_parts(self._frame(rows, query.columns), part, draw)
+        self._about_to_read(slice(0, 0), query.columns)  # lines that are kept are refused, too, where rows are damaged
         return query.evaluate_packed(self._packs.lines(packing, rows, _floats), part, draw)
 
     def _compute_lines(self, packing: Packing, rows: Indices | slice) -> Packed:
