@@ -52,6 +52,7 @@ class DatasetSettings:
     def __post_init__(self) -> None:
         declared = {column: check.interval(f"bounds.{column}", pair) for column, pair in self.bounds.items()}
         object.__setattr__(self, "bounds", declared)
+        object.__setattr__(self, "complete", _names("complete", self.complete))
 
 
 @dataclass(frozen=True, kw_only=True)
