@@ -16,7 +16,7 @@ Whoever asks, from Python, the command line, over HTTP or as an agent, asks thro
 
 import json
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -32,6 +32,7 @@ from holdfast.guarantees.plan import BEST, DefaultPlan, Plan, PlanRequest, Queri
 from holdfast.ledger import Drawn, Entry, Ledger, Place, Receipt, Spent, check_analyst, open_ledger
 from holdfast.optimize.losses import LinearLoss, Loss
 from holdfast.queries.build import QueryLike
+from holdfast.queries.silence import silence
 from holdfast.queries.synthetic import synthetic_rows
 from holdfast.questions import KINDS, kind_named
 from holdfast.questions.flips import FLIPS
@@ -45,6 +46,7 @@ from holdfast.questions.question import Context, Drawing, Kind, Question
 from holdfast.questions.verbs import verb
 from holdfast.randomness import Randomness
 from holdfast.rows.draws import Order
+from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.open import open_rows
 from holdfast.rows.source import RowSource, Table
@@ -70,10 +72,14 @@ class Session:
         A path or a database URL; left out, it lies beside the data, or in memory for data in memory.
     guarantee, mechanism
         Names, or "best".
+    rows_per_query
+        Rows that one answer reads; left out, the number with the smallest margin. `Plan.readings` shows others.
     seed
         For tests: draws become predictable, and the ledger says so.
     analyst
         Whose name goes on the answers.
+    complete
+        Columns of `data` whose values are never missing: see `holdfast.open`.
     """
 
     def __init__(
@@ -86,14 +92,18 @@ class Session:
         ledger: str | Path | None = None,
         guarantee: str = BEST,
         mechanism: str = BEST,
+        rows_per_query: int | None = None,
         seed: int | None = None,
         analyst: str | None = None,
+        complete: Collection[str] = (),
     ) -> None:
-        self._request = PlanRequest(queries, margin, confidence, guarantee, mechanism)
+        self._request = PlanRequest(queries, margin, confidence, guarantee, mechanism, rows_per_query)
         check_analyst(analyst)
         self._analyst = analyst
         self._randomness = Randomness(seed)
-        self._rows: RowSource = open_rows(data)
+        self._rows: RowSource = open_rows(data, complete=complete)
+        # What was opened here is closed here; rows that the caller opened may serve other sessions.
+        self._opened = self._rows if isinstance(self._rows, LocalRows) and self._rows is not data else None
         self._ledger: Ledger = open_ledger(
             ledger_beside(self._rows) if ledger is None else ledger,
             dataset=self._rows.name,
@@ -248,7 +258,8 @@ class Session:
         if entry is not None:
             return self._read(entry, cached=True)
         place = self._reserve(question)
-        result = question.run(self._drawing(place))
+        with silence:
+            result = question.run(self._drawing(place))
         return self._ledger.drawn(
             place=place,
             key=question.identity,
@@ -312,7 +323,8 @@ class Session:
         rng = self._randomness.generator()
         invented = memory_rows(synthetic_rows(self._rows.schema, MADE_UP_ROWS, rng), name="made up")
         guarantee, order = self.plan.standing, Order(self._randomness.secret())
-        result = question.run(Drawing(invented, rng, guarantee, order, most_draws=MADE_UP_ROWS))
+        with silence:
+            result = question.run(Drawing(invented, rng, guarantee, order, most_draws=MADE_UP_ROWS))
         record = Record(question.kind, question.text, guarantee.name, terms.confidence)
         return cast(AnyAnswer, kind_named(question.kind).read(result, record))
 
@@ -351,7 +363,7 @@ class Session:
         return self._ledger.receipt(seq)
 
     def verify_data(self) -> None:
-        """Read and hash all the data again; raise RowSourceError if it is not what the ledger was begun with."""
+        """Read and hash all the data again; raise RowSourceError if it is damaged or not what the ledger began with."""
         self._rows.verify()
 
     def history(self) -> pl.DataFrame:
@@ -372,6 +384,8 @@ class Session:
         """Let go of the ledger; later questions are refused, of those that `for_analyst` returned, too."""
         if self._owns_ledger:
             self._ledger.close()
+            if self._opened is not None:
+                self._opened.close()
 
     def __enter__(self) -> Self:
         return self

@@ -119,8 +119,8 @@ def test_large_work_of_several_people_leaves_small_work_alone(
     with server.client(server.token("ana")) as client:
         assert client.post(f"{API}/ask", json={"query": "weekend"}).status_code == 200
     hung = []
-    for name in ("eve", "mallory", "trudy", "oscar"):
-        question = [{"query": f"{HUNG} {i}", "rows_per_query": rows} for i in range(3)]
+    for first, name in enumerate(("eve", "mallory", "trudy", "oscar")):
+        question = [{"query": f"{HUNG} {10 * first + i}", "rows_per_query": rows} for i in range(3)]
         hung += in_threads(server, server.token(name), question)
     wait_until(lambda: hanging.begun == 2)
     others_are_served(server, "weekend")
@@ -202,9 +202,12 @@ def works(monkeypatch: pytest.MonkeyPatch) -> list[Work]:
 
 def test_work_stops_when_its_caller_has_gone(server: Running, hanging: Hanging, works: list[Work]) -> None:
     """Its next block of rows is never drawn, nothing is committed, and the quota has paid."""
-    eve, steps = server.token("eve", quota=10), 3
-    session = server.state.datasets.get("flights", server.state.admin).session
-    question = {"kind": "quantile", "query": "distance", "q": 0.5, "within": [0, 5000], "steps": steps}
+    eve, session = server.token("eve", quota=10), server.state.datasets.get("flights", server.state.admin).session
+    question = {"kind": "quantile", "query": "distance", "q": 0.5, "within": [0, 5000], "steps": 3}
+    with server.client(eve) as client:
+        price = client.post(f"{API}/price", json=question).json()["price"]["answers"]
+        assert 3 <= price < 10
+        before = session.budget.answers_left
     leave(server, eve, question, hanging)
     wait_until(lambda: works[0]._cancelled)
     hanging.go.set()
@@ -212,11 +215,12 @@ def test_work_stops_when_its_caller_has_gone(server: Running, hanging: Hanging, 
     wait_until(lambda: lane._running["eve"] == 0)
     assert hanging.begun == 1  # of three steps
     assert list(session.ledger.entries()) == []
+    assert before - session.budget.answers_left >= price  # what was drawn is paid for
     with server.client(eve) as client:
-        assert client.get("/api/v1/me").json()["left"]["flights"]["quota"] == 10 - steps
+        assert client.get("/api/v1/me").json()["left"]["flights"]["quota"] == 10 - price
         much = 8 * session.plan.rows_per_query
         refused = client.post(f"{API}/ask", json={"query": "weekend", "rows_per_query": much})
-        assert (refused.status_code, refused.json()["details"]["left"]) == (409, 10 - steps)
+        assert (refused.status_code, refused.json()["details"]["left"]) == (409, 10 - price)
 
 
 def test_with_a_key_the_answer_is_there_when_the_caller_comes_back(server: Running, hanging: Hanging) -> None:

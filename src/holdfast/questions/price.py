@@ -100,6 +100,8 @@ class Price:
         For a fit: how far its loss can be above the smallest one, where that is promised.
     cached, affordable
         Whether it was asked before, and so is free; whether the budget can pay for it.
+    cheaper
+        What would make it cost less, where something can be done about it.
     """
 
     question: str
@@ -109,6 +111,7 @@ class Price:
     excess_bound: float | None
     cached: bool
     affordable: bool
+    cheaper: str | None = None
 
     @classmethod
     def of(cls, question: Question, terms: Terms, spent: Spent, *, cached: bool) -> "Price":
@@ -130,6 +133,7 @@ class Price:
             excess_bound=question.excess_bound,
             cached=cached,
             affordable=cached or (charge <= terms.charge and intervals <= terms.statements),
+            cheaper=None if cached else question.cheaper,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -146,7 +150,8 @@ class Price:
             promise = f", loss at most {_rounded_up(self.excess_bound)} above the smallest"
         short = "" if self.affordable else "; more than is left"
         cost = f"{write_answers(self.answers)} of the budget, {self.rows_read:,} rows read"
-        return f"{cost}{promise}{short}: {self.question}"
+        less = "" if self.cheaper is None else f" ({self.cheaper})"
+        return f"{cost}{promise}{short}: {self.question}{less}"
 
     __repr__ = __str__
 

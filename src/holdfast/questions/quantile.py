@@ -77,6 +77,7 @@ def quantile(
         rows_read=steps * rows_read,
         work=steps * (RELEASE_WORK + rows_read * at_most.work),
         run=run,
+        cheaper=at_most.cheaper,
     )
 
 

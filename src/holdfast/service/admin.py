@@ -29,7 +29,8 @@ def _list(state: ServerState) -> list[dict[str, Any]]:
     """Return every token with the answers used under its name."""
     used = {served.name: served.usage.by_analyst() for served in state.datasets.visible(state.admin)}
     return [
-        token.to_dict() | {"active": token.active, "used": {name: counts[token.name] for name, counts in used.items()}}
+        token.to_dict()
+        | {"active": state.tokens.is_active(token), "used": {name: counts[token.name] for name, counts in used.items()}}
         for token in state.tokens.all()
     ]
 
@@ -57,8 +58,9 @@ def _register(state: ServerState, body: DatasetIn) -> ServedDataset:
 
 def _verify(state: ServerState, name: str, token: Token) -> Head | None:
     """Re-check every entry; None if there are none yet."""
-    ledger = state.datasets.get(name, token).session.ledger
-    return ledger.verify() if ledger.begun else None
+    served = state.datasets.get(name, token)
+    with served.naming():
+        return served.session.ledger.verify() if served.session.ledger.begun else None
 
 
 # -- the API --------------------------------------------------------------------------------------------------------

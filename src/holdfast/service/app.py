@@ -2,9 +2,13 @@
 
 import gc
 import os
+import signal
 import socket
+import sys
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -30,7 +34,7 @@ from holdfast.service.state import ServerState, in_thread, state_of
 
 WORKER_SETTINGS = "HOLDFAST_SETTINGS_JSON"  # passes the settings on to worker processes
 STATIC = Path(__file__).parent / "static"
-SHUTDOWN_SECONDS = 10  # for requests in progress when the server is stopped
+FINISHING = 0.7  # of the grace, for requests in progress when the server is stopped
 routes = Routes()
 
 
@@ -45,6 +49,7 @@ def build(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
+        _end_within(settings.grace)
         log_event("start", version=__version__, datasets=state.datasets.names())
         async with mcp.open() if mcp is not None else nullcontext():
             yield {"connections": connections(settings)}
@@ -87,9 +92,8 @@ async def health() -> Response:
 
 @routes.page("anyone", "GET", "/ready")
 async def ready(request: Request) -> Response:
-    """Report that all ledgers and the token database can be reached."""
-    state = state_of(request)
-    await in_thread(request, state.check_ready)
+    """Report that an answer could be committed, to every ledger."""
+    await state_of(request).readiness.check()
     return JSONResponse({"ok": True})
 
 
@@ -154,6 +158,7 @@ def serve(settings: Settings, announce: Callable[[str, str], None]) -> None:
     state: ServerState = app.state.server
     announce(address, f"{address}/sign-in?code={state.tokens.sign_in_link(state.admin)}")
     options = uvicorn_options(settings)
+    _allow_connections(settings.max_connections)
     if settings.workers == 1:
         _freeze_garbage()
         uvicorn.Server(uvicorn.Config(app, **options)).run(sockets=[listening])
@@ -173,7 +178,7 @@ def uvicorn_options(settings: Settings) -> dict[str, Any]:
         "ws": "none",
         "access_log": False,
         "log_level": "error",  # requests that cannot be parsed are answered, not logged
-        "timeout_graceful_shutdown": SHUTDOWN_SECONDS,
+        "timeout_graceful_shutdown": max(1, int(FINISHING * settings.grace)),
         "timeout_keep_alive": settings.idle_timeout,
         "server_header": False,
         "date_header": True,
@@ -197,6 +202,36 @@ def worker() -> FastAPI:
     app = build(Settings.from_json(os.environ[WORKER_SETTINGS]))
     _freeze_garbage()
     return app
+
+
+def _end_within(seconds: float) -> None:
+    """Have the process end so long after SIGTERM or SIGINT, whatever its threads wait for; a commit is whole or not."""
+    if threading.current_thread() is not threading.main_thread():  # which alone gets signals
+        return
+
+    def end(then: Any, number: int, frame: Any) -> None:
+        for wait, act in ((0.9 * seconds, flush_logs), (seconds, lambda: os._exit(0))):
+            timer = threading.Timer(wait, act)
+            timer.daemon = True
+            timer.start()
+        then(number, frame)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        standing = signal.getsignal(number)
+        if callable(standing):
+            signal.signal(number, partial(end, standing))
+
+
+def _allow_connections(count: int) -> None:
+    """Let the process open as many files as connections need, as far as the system allows."""
+    if sys.platform != "win32":
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        needed = 2 * count + 200
+        if soft != resource.RLIM_INFINITY and soft < needed:
+            most = needed if hard == resource.RLIM_INFINITY else min(hard, needed)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _freeze_garbage() -> None:

@@ -242,7 +242,12 @@ class AskService:
         Before that, yield None if it takes more than `most_work`: the rest may go on in another thread.
         """
         served = self._datasets.get(name, token)
-        ask = asked(served)
+        with served.naming():
+            return (yield from self._steps_on(served, token, asked(served), key, work, most_work))
+
+    def _steps_on(
+        self, served: ServedDataset, token: Token, ask: AskIn, key: str | None, work: Work, most_work: int
+    ) -> Steps:
         request = ""
         if key is not None:
             check_key(key)
