@@ -147,10 +147,11 @@ class WritingLane:
         loop = asyncio.get_running_loop()
         asked = _Asked(person, work, copy_context(), loop.create_future(), loop)
         with self._lock:
-            queue = self._waiting.get(person, ())
-            if len(queue) >= self._most_waiting:
-                queue = self._waiting[person] = deque(one for one in queue if not one.result.done())
-                if len(queue) >= self._most_waiting:
+            room = self._most_waiting + self._each - self._running.get(person, 0)  # as if all that may had begun
+            if len(self._waiting.get(person, ())) >= room:
+                queue = deque(one for one in self._waiting[person] if not one.result.done())
+                self._waiting[person] = queue
+                if len(queue) >= room:
                     raise _too_many(self._most_waiting)
             self._waiting.setdefault(person, deque()).append(asked)
         self._look(loop)
