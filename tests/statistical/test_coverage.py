@@ -25,6 +25,7 @@ from numpy.random import Generator
 
 from holdfast.guarantees import information
 from holdfast.guarantees.exchange import Exchange
+from holdfast.guarantees.gaussian import Gaussian
 from holdfast.guarantees.information import Information
 from holdfast.guarantees.plan import plan
 from holdfast.guarantees.posterior import Posterior
@@ -46,8 +47,8 @@ WORLDS, MUTANT_WORLDS = 200, 40
 World = Callable[[Generator], tuple[dict[str, Any], Analyst]]
 
 
-def attacked(rng: Generator, rows: int, asked: int, sign: bool) -> tuple[dict[str, Any], Analyst]:
-    return fair_coins(rng, rows, asked), attack(asked=asked, sign=sign)
+def attacked(rng: Generator, rows: int, asked: int, sign: bool, votes: int = 1) -> tuple[dict[str, Any], Analyst]:
+    return fair_coins(rng, rows, asked), attack(asked=asked, sign=sign, votes=votes)
 
 
 def harmless(rng: Generator, rows: int, rare: float, **options: bool) -> tuple[dict[str, Any], Analyst]:
@@ -55,6 +56,7 @@ def harmless(rng: Generator, rows: int, rare: float, **options: bool) -> tuple[d
 
 
 STRONG = partial(attacked, rows=5_000, asked=700, sign=False)
+PATIENT = partial(attacked, rows=2_000, asked=150, sign=False, votes=150)
 QUICK = partial(attacked, rows=2_000, asked=180, sign=True)
 
 
@@ -93,10 +95,26 @@ def test_the_attack_breaks_intervals_that_hold_for_the_sample_only(
     assert breaks_promise(missed, MUTANT_WORLDS)
 
 
+def test_full_scans_with_noise_hold_though_the_vote_is_asked_again_and_again(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every answer has the planned noise, of deviation 0.024, and is known to within 0.099; the vote is off by 0.047.
+
+    Without the step to the population two of its 150 answers miss. The noise comes from opendp, which cannot be seeded,
+    so this test is new every time.
+    """
+    missed = misses(PATIENT, worlds=WORLDS, seed=seed, queries=300, mechanism="gaussian")
+    assert not breaks_promise(missed, WORLDS)
+    always(monkeypatch, Gaussian, "_J", 0.0)
+    missed = misses(PATIENT, worlds=MUTANT_WORLDS, seed=seed, queries=300, mechanism="gaussian")
+    assert breaks_promise(missed, MUTANT_WORLDS)
+
+
 SETTINGS = [
     pytest.param({"guarantee": "exchange"}, 20_000, 1e-4, {}, id="exchange, many rows"),
     pytest.param({"guarantee": "exchange"}, 2_000, 1e-2, {}, id="exchange, few rows"),
     pytest.param({"guarantee": "exchange", "queries": 1_000}, 50_000, 1e-4, {}, id="exchange, large plan"),
+    pytest.param({"guarantee": "gaussian"}, 5_000, 1e-3, {"quantiles": False}, id="gaussian"),
     pytest.param({"guarantee": "posterior"}, 20_000, 1e-4, {}, id="posterior, many rows"),
     pytest.param({"guarantee": "posterior"}, 2_000, 1e-2, {}, id="posterior, few rows"),
     pytest.param({"guarantee": "posterior", "queries": 1_000}, 50_000, 1e-4, {}, id="posterior, large plan"),
@@ -117,7 +135,7 @@ def test_intervals_of_every_kind_hold(
     assert not breaks_promise(missed, WORLDS)
 
 
-@pytest.mark.parametrize(("terms", "rows", "rare", "options"), [SETTINGS[i] for i in (0, 3, 6, 9)])
+@pytest.mark.parametrize(("terms", "rows", "rare", "options"), [SETTINGS[i] for i in (0, 4, 7, 10)])
 def test_intervals_that_forget_each_other_are_caught(
     seed: int,
     terms: dict[str, Any],
