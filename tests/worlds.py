@@ -104,11 +104,11 @@ def majority(weights: NDArray[np.float64]) -> Callable[[pl.DataFrame], NDArray[n
     return vote
 
 
-def attack(*, asked: int, sign: bool = False, votes: int = 1) -> Analyst:
+def attack(*, asked: int, sign: bool = False) -> Analyst:
     """Return the analyst who asks about each coin, then about the vote of all, weighted by what was answered.
 
     The vote goes up for more than half of the rows that took part in the answers, though not of the population. All
-    that is left of the budget goes into that last question, or into several that differ in how ties would be broken.
+    that is left of the budget goes into that last question.
     """
 
     def analyst(session: Session, rng: Generator) -> Asked:
@@ -118,11 +118,9 @@ def attack(*, asked: int, sign: bool = False, votes: int = 1) -> Analyst:
             values[number] = answer.value - 0.5
             yield answer, 0.5
         weights = np.sign(values) if sign else values
+        weights = weights + 1e-6 * np.abs(values).max() * rng.random(asked)  # no vote ends in a tie
         left = session.plan.terms.charge - session.ledger.spent.charge
-        draws = left // votes if session.plan.standing.flexible else None
-        for _ in range(votes):
-            untied = weights + 1e-6 * np.abs(values).max() * rng.random(asked)  # no vote ends in a tie
-            yield session.mean(majority(untied), rows_per_query=draws), 0.5
+        yield session.mean(majority(weights), rows_per_query=left), 0.5
 
     return analyst
 
