@@ -97,7 +97,7 @@ def test_the_attack_breaks_intervals_that_hold_for_the_sample_only(
 
 
 def scan_misses(standing: Gaussian, rng: Generator, *, asked: int, votes: int) -> bool:
-    """Whether any interval is wrong: of coins by full scans with noise, then of their weighted vote, again and again."""
+    """Whether any interval is wrong: of coins by full scans with noise, then of their vote, again and again."""
     terms = standing.terms
     coins = rng.integers(0, 2, (terms.rows, asked), dtype=np.int8)
     answers = coins.mean(axis=0) + terms.sigma * rng.normal(size=asked)
