@@ -24,6 +24,7 @@ from holdfast.guarantees.plan import VacuousPlan as VacuousPlan
 from holdfast.guarantees.plan import plan as plan
 from holdfast.lab.attack import attack as attack
 from holdfast.ledger import Receipt as Receipt
+from holdfast.ledger import SharedBudget as SharedBudget
 from holdfast.ledger import check_receipt as check_receipt
 from holdfast.ledger import open_ledger as open_ledger
 from holdfast.mechanisms import MECHANISMS as MECHANISMS

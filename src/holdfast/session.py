@@ -26,7 +26,18 @@ import polars as pl
 from holdfast.answer import AnyAnswer, Record
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees.plan import BEST, DefaultPlan, Plan, PlanRequest, Queries, VacuousPlan
-from holdfast.ledger import BudgetMoved, Entry, Ledger, Receipt, Spent, check_analyst, open_ledger
+from holdfast.ledger import (
+    BudgetMoved,
+    Entry,
+    FileWitness,
+    Ledger,
+    Receipt,
+    SharedBudget,
+    Spent,
+    Witness,
+    check_analyst,
+    open_ledger,
+)
 from holdfast.optimize.losses import LinearLoss, Loss
 from holdfast.queries.build import QueryLike
 from holdfast.queries.synthetic import synthetic_rows
@@ -48,6 +59,7 @@ from holdfast.schema import Schema
 
 MADE_UP_ROWS = 1_000
 NOTHING_SPENT = Spent(0, 0, 0)
+SHARES = "All sessions of this process on these rows share one budget:"
 A = TypeVar("A", bound=AnyAnswer)
 
 
@@ -62,11 +74,12 @@ class Session:
         The plan, if the ledger has not begun: how many questions, or the margin every answer should have, and the
         probability that all answers hold at once. The ledger begins with the first answer; after that the plan stands.
     ledger
-        A path or a database URL; left out, it lies beside the data, or in memory for data in memory.
+        A path or a database URL; left out, it lies beside the data, or in memory for data in memory: then all sessions
+        of this process on the same rows share it.
     guarantee, mechanism
         Names, or "best".
     seed
-        For tests: draws become predictable, and the ledger says so.
+        For tests: draws become predictable, and the ledger says so. In memory, each such session has its own budget.
     analyst
         Whose name goes on the answers.
     """
@@ -89,12 +102,15 @@ class Session:
         self._analyst = analyst
         self._randomness = Randomness(seed)
         self._rows: RowSource = open_rows(data)
+        place = ledger_beside(self._rows) if ledger is None else ledger
         self._ledger: Ledger = open_ledger(
-            ledger_beside(self._rows) if ledger is None else ledger,
+            place,
             dataset=self._rows.name,
             fingerprint=self._rows.fingerprint,
             reproducible=self._randomness.reproducible,
+            witnesses=witnesses_beside(self._rows),
         )
+        self._shared = place is None and self._ledger.begun  # by other sessions of this process
         self._joined = False  # whether the plan is the one that the ledger records
         try:
             self._resume() if self._ledger.begun else self._plan(self._request.make(len(self._rows)))
@@ -102,6 +118,8 @@ class Session:
             self._ledger.close()
             raise
         _warn(self.plan, default=self._request.is_open and not self._joined)
+        if self._shared:
+            warnings.warn(f"{SHARES} {self.budget}.", SharedBudget, stacklevel=2)
 
     # -- asking -------------------------------------------------------------------------------------------------
 
@@ -329,7 +347,8 @@ class Session:
 
     def __repr__(self) -> str:
         seeded = " Seeded: reproducible, not for shared use." if self._randomness.reproducible else ""
-        return f"Session on {self._rows.name} ({len(self._rows):,} rows).{seeded}\n{self.plan.sentence}"
+        shared = f"\n{SHARES} {self.budget}." if self._shared else ""
+        return f"Session on {self._rows.name} ({len(self._rows):,} rows).{seeded}\n{self.plan.sentence}{shared}"
 
     # -- how it begins ------------------------------------------------------------------------------------------
 
@@ -378,6 +397,12 @@ def ledger_beside(rows: RowSource) -> Path | None:
         return None
     name = rows.location.name.removesuffix(".holdfast")
     return rows.location.with_name(f"{name}.ledger")
+
+
+def witnesses_beside(rows: RowSource) -> list[Witness]:
+    """Return who beside the data remembers how far its ledger had come."""
+    ledger = ledger_beside(rows)
+    return [] if ledger is None else [FileWitness(ledger.with_suffix(".witness"), rows.fingerprint)]
 
 
 def _warn(plan: Plan, *, default: bool) -> None:

@@ -471,7 +471,8 @@ def test_many_may_begin_the_same_ledger_at_once(lasting):
 def test_a_database_keeps_many_datasets_apart(kind, request, tmp_path):
     opened = opener(kind, request, tmp_path)[2]
     names = [uuid.uuid4().hex, uuid.uuid4().hex]
-    with opened(terms(charge=5), dataset=names[0]) as one, opened(terms(charge=9), dataset=names[1]) as two:
+    contents = [{"dataset": name, "fingerprint": name} for name in names]
+    with opened(terms(charge=5), **contents[0]) as one, opened(terms(charge=9), **contents[1]) as two:
         commit(one, "k1", charge=5)
         assert two.spent == Spent(0, 0, 0)
         assert two.find("k1") is None

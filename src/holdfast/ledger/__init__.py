@@ -7,22 +7,28 @@ memory.py        a place: this process
 database.py      a place: two tables in a database; sqlite.py (one file), postgres.py (a server)
 group_commit.py  one thread that writes for all that wait
 ledger.py        the rules: begin, find, require, commit
+witness.py       who remembers how far a ledger had come; watched.py: comparing a ledger with what they saw
 opening.py       find a ledger at a location
 """
 
 from holdfast.ledger.chain import check_receipt
 from holdfast.ledger.entry import Cost, Entry, Head, Receipt, Spent
 from holdfast.ledger.ledger import BudgetMoved, Ledger, check_analyst
-from holdfast.ledger.opening import audit, exists, open_ledger
+from holdfast.ledger.opening import SharedBudget, audit, exists, open_ledger
+from holdfast.ledger.witness import FileWitness, Seen, Witness
 
 __all__ = [
     "BudgetMoved",
     "Cost",
     "Entry",
+    "FileWitness",
     "Head",
     "Ledger",
     "Receipt",
+    "Seen",
+    "SharedBudget",
     "Spent",
+    "Witness",
     "audit",
     "check_analyst",
     "check_receipt",

@@ -11,10 +11,9 @@ from holdfast.ledger.store import Row, Tip, Transaction, nested_error
 class MemoryStore:
     """Rows in a list; its write transaction is the store itself behind a lock."""
 
-    location = "in memory"
-
     def __init__(self, dataset: str) -> None:
         self.dataset = dataset
+        self.location = "in memory"
         self._rows: list[Row] = []
         self._by_key: dict[str, Row] = {}
         self._indexed = 0

@@ -1,5 +1,10 @@
-"""Find a ledger where it is: in memory, in a file, in a database. Looking creates nothing."""
+"""Find a ledger where it is: in memory, in a file, in a database. Looking creates nothing.
 
+One content of data has one ledger. Data in memory whose ledger is in memory too share it with every session of the
+process on the same rows; for the rest, witnesses remember where the ledger is and how far it had come.
+"""
+
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,27 +13,69 @@ from holdfast.ledger.entry import Head
 from holdfast.ledger.ledger import Ledger, verify_store
 from holdfast.ledger.memory import MemoryStore
 from holdfast.ledger.store import MAX_DATASET_NAME, Store
+from holdfast.ledger.watched import WatchedStore
+from holdfast.ledger.witness import ProcessWitness, Witness
+
+SHARED = "in memory (one for all sessions of this process on these rows)"
+_in_memory: dict[str, MemoryStore] = {}  # by content
 
 
-def open_ledger(location: str | Path | None, *, dataset: str, fingerprint: str, reproducible: bool = False) -> Ledger:
+class SharedBudget(UserWarning):
+    """A session continues with the budget that other sessions of this process have begun to spend."""
+
+
+def open_ledger(
+    location: str | Path | None,
+    *,
+    dataset: str,
+    fingerprint: str,
+    reproducible: bool = False,
+    witnesses: Sequence[Witness] = (),
+) -> Ledger:
     """Open the ledger of a dataset and re-check all of it; if there is none, it is still to be begun.
 
     Parameters
     ----------
     location
-        None keeps it in memory; a path is one SQLite file; a URL (``postgresql+psycopg://...``, ``sqlite:///...``)
+        None keeps it in memory, one for each content and process; a path is one SQLite file; a URL (``postgresql+psycopg://...``, ``sqlite:///...``)
         is a database that holds many datasets by name.
     dataset, fingerprint
         The name of the data, and what tells it from other data.
     reproducible
         Whether draws will be predictable, from a seed. Only a ledger that was begun so can be opened so.
+        It has a budget of its own, for tests, and no witnesses.
+    witnesses
+        Who else than this process remembers how far the ledger had come.
     """
     store = _store(location, dataset)
+    if isinstance(store, MemoryStore) and not reproducible:
+        store.location = SHARED
+        store = _in_memory.setdefault(fingerprint, store)
+    watched = WatchedStore(store, _address(store, location))
     try:
-        return Ledger(store, fingerprint=fingerprint, reproducible=reproducible)
+        ledger = Ledger(watched, fingerprint=fingerprint, reproducible=reproducible)
+        if not ledger.reproducible:
+            watched.watch(ProcessWitness(fingerprint), *witnesses)
+        return ledger
     except BaseException:
-        store.close()
+        watched.close()
         raise
+
+
+def forget_all() -> None:
+    """Forget every ledger that this process has seen, as a new process would. For tests."""
+    _in_memory.clear()
+    ProcessWitness.forget_all()
+
+
+def _address(store: Store, location: str | Path | None) -> str:
+    """Return where a ledger is, the same however its location is written."""
+    if location is None:
+        return "the memory of this process"
+    if isinstance(location, Path) or "://" not in location:
+        return str(Path(location).resolve())
+    where = f"sqlite:///{Path(store.location).resolve()}" if location.startswith("sqlite") else store.location
+    return f"{where} (dataset {store.dataset!r})"
 
 
 def audit(
