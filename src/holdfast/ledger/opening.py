@@ -37,8 +37,8 @@ def open_ledger(
     Parameters
     ----------
     location
-        None keeps it in memory, one for each content and process; a path is one SQLite file; a URL (``postgresql+psycopg://...``, ``sqlite:///...``)
-        is a database that holds many datasets by name.
+        None keeps it in memory, one for each content and process; a path is one SQLite file; a URL
+        (``postgresql+psycopg://...``, ``sqlite:///...``) is a database that holds many datasets by name.
     dataset, fingerprint
         The name of the data, and what tells it from other data.
     reproducible

@@ -1,7 +1,7 @@
 """Who remembers how far a ledger had come, so that it cannot go back in time unnoticed.
 
-A ledger proves that nothing in it was changed, never that nothing is missing at its end: an old copy is as consistent as
-the ledger itself. So what a ledger has reached is remembered elsewhere too, for each content of data:
+A ledger proves that nothing in it was changed, never that nothing is missing at its end: an old copy is as consistent
+as the ledger itself. So what a ledger has reached is remembered elsewhere too, for each content of data:
 
     the process    for every ledger that it has opened
     the data       in a small file beside it, `flights.parquet.witness`
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from holdfast.ledger.store import Tip
 
@@ -69,7 +69,7 @@ class ProcessWitness:
     """This process."""
 
     name = "this process"
-    _seen: dict[str, Seen] = {}
+    _seen: ClassVar[dict[str, Seen]] = {}
     _lock = threading.Lock()
 
     def __init__(self, content: str) -> None:

@@ -32,7 +32,7 @@ from holdfast.schema import Column
 
 MANIFEST = "manifest.json"
 _FORMAT = "holdfast column folder"
-_VERSION = 2
+_VERSION = 3
 _POPULATE_READ = 22  # MADV_POPULATE_READ, Linux 5.14; Python has no name for it
 _STEP = 4 << 20  # a few milliseconds each: the interpreter is held during the call
 _FITS = 0.5  # of the memory available: other programs want some too
