@@ -39,6 +39,7 @@ from holdfast.ledger import (
     Spent,
     Witness,
     check_analyst,
+    content_of,
     open_ledger,
 )
 from holdfast.optimize.losses import LinearLoss, Loss
@@ -407,7 +408,7 @@ def ledger_beside(rows: RowSource) -> Path | None:
 def witnesses_beside(rows: RowSource) -> list[Witness]:
     """Return who beside the data remembers how far its ledger had come."""
     ledger = ledger_beside(rows)
-    return [] if ledger is None else [FileWitness(ledger.with_suffix(".witness"), rows.fingerprint)]
+    return [] if ledger is None else [FileWitness(ledger.with_suffix(".witness"), content_of(rows.fingerprint))]
 
 
 def _warn(plan: Plan, *, default: bool) -> None:

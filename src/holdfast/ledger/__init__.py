@@ -17,7 +17,7 @@ from holdfast.ledger.chain import check_receipt
 from holdfast.ledger.entry import Cost, Entry, Head, Place, Receipt, Spent
 from holdfast.ledger.ledger import Ledger, check_analyst
 from holdfast.ledger.opening import SharedBudget, audit, exists, open_ledger
-from holdfast.ledger.witness import FileWitness, Seen, Witness
+from holdfast.ledger.witness import FileWitness, Seen, Witness, content_of
 
 __all__ = [
     "Cost",
@@ -34,6 +34,7 @@ __all__ = [
     "audit",
     "check_analyst",
     "check_receipt",
+    "content_of",
     "exists",
     "open_ledger",
 ]

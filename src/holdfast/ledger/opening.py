@@ -14,7 +14,7 @@ from holdfast.ledger.ledger import Ledger, verify_store
 from holdfast.ledger.memory import MemoryStore
 from holdfast.ledger.store import MAX_DATASET_NAME, Store
 from holdfast.ledger.watched import WatchedStore
-from holdfast.ledger.witness import ProcessWitness, Witness
+from holdfast.ledger.witness import ProcessWitness, Witness, content_of
 
 SHARED = "in memory (one for all sessions of this process on these rows)"
 _in_memory: dict[str, MemoryStore] = {}  # by content
@@ -50,12 +50,13 @@ def open_ledger(
     store = _store(location, dataset)
     if isinstance(store, MemoryStore) and not reproducible:
         store.location = SHARED
-        store = _in_memory.setdefault(fingerprint, store)
-    watched = WatchedStore(store, _address(store, location))
+        store = _in_memory.setdefault(content_of(fingerprint), store)
+    content = content_of(fingerprint)
+    watched = WatchedStore(store, _address(store, location), None if reproducible else content)
     try:
         ledger = Ledger(watched, fingerprint=fingerprint, reproducible=reproducible)
         if not ledger.reproducible:
-            watched.watch(ProcessWitness(fingerprint), *witnesses)
+            watched.watch(ProcessWitness(content), *witnesses)
         return ledger
     except BaseException:
         watched.close()

@@ -27,7 +27,7 @@ from urllib.parse import quote
 from holdfast.errors import HoldfastError, LedgerDamaged, LedgerUnavailable
 from holdfast.ledger import chain
 from holdfast.ledger.database import ENTRIES, LEDGERS, TABLES, Connection, Database, DatabaseTransaction, Statements
-from holdfast.ledger.store import Row, Transaction, closed_error
+from holdfast.ledger.store import Tip, Transaction, closed_error
 
 if sys.platform != "win32":
     import fcntl
@@ -137,23 +137,27 @@ class SqliteStore(Database):
                 self._writer = None
         return True
 
+    def tip(self) -> Tip | None:
+        """Return the tip; refuse a file that took the place of the one that was opened."""
+        self._check_same_file()
+        return super().tip()
+
     # -- what differs from other databases --------------------------------------------------------------------------
 
-    def begin_alone(self, genesis: Row, secret: bytes) -> bool:
-        """Begin the ledger: in a new file, or beside others in a file that is there."""
+    def create_alone(self, fill: Callable[[Connection], bool]) -> bool:
+        """Fill a new file, or one that is there."""
         if not self._path.exists():
-            self._build(genesis, secret)
+            self._build(fill)
             return True
         if self._own_file:
             self._inspect()
-            return False
         with self._transaction() as connection:
             if connection.execute(_HAS_LEDGERS).fetchone() is None:
                 for statement in self.sql.tables:
                     connection.execute(statement)
-            began = self.begin_ledger(connection, genesis, secret)
+            filled = fill(connection)
         self._writes.close()  # the next connection finds the tables and turns the write-ahead log on
-        return began
+        return filled
 
     def connect(self, *, to_write: bool = False) -> sqlite3.Connection:
         """Open the file, which must exist."""
@@ -213,7 +217,7 @@ class SqliteStore(Database):
             self._lock_file.release()
 
     def _check_same_file(self) -> None:
-        """Refuse to write to a file that was moved away: what is written there would be seen by nobody."""
+        """Refuse to go on with a file that was moved away: what is written there would be seen by nobody."""
         if self._inode is not None and _inode(self._name) != self._inode:
             raise self._unavailable("the file was moved or replaced since it was opened. Open it anew")
 
@@ -269,7 +273,7 @@ class SqliteStore(Database):
             raise
         return connection
 
-    def _build(self, genesis: Row, secret: bytes) -> None:
+    def _build(self, fill: Callable[[Connection], bool]) -> None:
         new = self._sibling("-new")
         try:
             for leftover in ("", "-wal", "-shm"):  # of a process that died right here
@@ -279,7 +283,7 @@ class SqliteStore(Database):
                 connection.execute(self.begin_statement)
                 for statement in self.sql.tables:
                     connection.execute(statement)
-                self.begin_ledger(connection, genesis, secret)
+                fill(connection)
                 connection.execute("COMMIT")
             finally:
                 connection.close()

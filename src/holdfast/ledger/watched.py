@@ -11,20 +11,29 @@ import threading
 from collections.abc import Callable, Iterator
 
 from holdfast.errors import HoldfastError, InvalidArgument, LedgerDamaged
-from holdfast.ledger.store import Row, Store, Tip, Transaction
+from holdfast.ledger.store import Row, Store, Tip, Transaction, second_ledger
 from holdfast.ledger.witness import Seen, Witness
 
-LOST = "lost"  # what the body of an entry holds that records a restore
+LOST = "lost"  # what the body of an entry holds that records a restore: the newest tip that was seen before
 _READ = 2_000  # rows read at a time
-
 _beginning = threading.Lock()  # two sessions of one process never begin two ledgers for one content
 
 
 class WatchedStore:
-    """A store that compares itself with its witnesses. The first of them must be this process."""
+    """A store that compares itself with its witnesses. The first of them must be this process.
 
-    def __init__(self, store: Store, address: str) -> None:
-        self._store, self._address = store, address
+    Parameters
+    ----------
+    store
+        What is watched.
+    address
+        Where it is, the same however its location is written.
+    content
+        What the data is known by; None for tests, which have budgets of their own.
+    """
+
+    def __init__(self, store: Store, address: str, content: str | None) -> None:
+        self._store, self._address, self._content = store, address, content
         self._witnesses: list[Witness] = []
 
     @property
@@ -37,23 +46,25 @@ class WatchedStore:
         """Whose rows these are."""
         return self._store.dataset
 
-    @property
-    def address(self) -> str:
-        """Where the ledger is, the same however it was written."""
-        return self._address
-
     def watch(self, *witnesses: Witness) -> None:
         """Refuse the ledger if it lacks what one of these saw; from now on they are told what becomes of it."""
-        for witness in witnesses:
-            self._compare(witness)
+        self.compare(*witnesses)
         self._witnesses.extend(witnesses)
         self._tell(self._store.tip())
 
-    def confirmed_by(self) -> list[str]:
-        """Return which witnesses have seen the newest entry."""
-        tip = self._store.tip()
-        seen = [(witness.name, witness.newest()) for witness in self._witnesses[1:]]  # another eye than our own
-        return [name for name, newest in seen if newest is not None and tip is not None and newest.tip == tip]
+    def compare(self, *witnesses: Witness) -> list[str]:
+        """Refuse the ledger if it lacks what one of these saw; return who of them saw its newest entry."""
+        confirmed = []
+        for witness in witnesses:
+            seen, tip = witness.newest(), self._store.tip()  # in this order: others may be writing
+            if seen is not None:
+                self._require(witness, seen, tip)
+                if tip is not None and seen.tip.hash == tip.hash:
+                    confirmed.append(witness.name)
+        owner = None if self._content is None else self._store.owner(self._content)
+        if owner not in (None, self.dataset):
+            raise second_ledger(self.location, str(owner))
+        return confirmed
 
     # -- what a store does ------------------------------------------------------------------------------------------
 
@@ -61,8 +72,8 @@ class WatchedStore:
         """Return the tip, if it is not older than what this process saw."""
         seen = self._last_seen()  # first: another thread may move the tip meanwhile
         tip = self._store.tip()
-        if seen is not None and not self._continues(seen.tip, tip):
-            self._refuse_unless_restored(self._witnesses[0], seen, tip)
+        if seen is not None:
+            self._require(self._witnesses[0], seen, tip)
         return tip
 
     def find(self, key_digest: str) -> Row | None:
@@ -73,12 +84,23 @@ class WatchedStore:
         """Return up to `limit` rows from `start` on."""
         return self._store.read(start, limit)
 
-    def begin(self, genesis: Row) -> bool:
-        """Begin the ledger, unless a witness knows of one by now."""
+    def secret(self) -> bytes | None:
+        """Return the secret."""
+        return self._store.secret()
+
+    def content(self) -> str | None:
+        """Return the content."""
+        return self._store.content()
+
+    def owner(self, content: str) -> str | None:
+        """Return which dataset has a ledger for this content here."""
+        return self._store.owner(content)
+
+    def begin(self, genesis: Row, secret: bytes, content: str | None = None) -> bool:
+        """Begin the ledger, unless a witness knows of another by now."""
         with _beginning:
-            for witness in self._witnesses:
-                self._compare(witness)
-            began = self._store.begin(genesis)
+            self.compare(*self._witnesses)
+            began = self._store.begin(genesis, secret, content or self._content)
             self._tell(self._store.tip())
         return began
 
@@ -88,9 +110,9 @@ class WatchedStore:
 
         def watched(transaction: Transaction) -> None:
             nonlocal reached
-            seen, tip = self._last_seen(), transaction.tip()
-            if seen is not None and not self._continues(seen.tip, tip):
-                self._refuse_unless_restored(self._witnesses[0], seen, tip)
+            seen = self._last_seen()
+            if seen is not None:
+                self._require(self._witnesses[0], seen, transaction.tip())
             decide(transaction)
             reached = transaction.tip()
 
@@ -98,7 +120,7 @@ class WatchedStore:
         self._tell(reached)
 
     def close(self) -> None:
-        """Close the store and let the witnesses write what they still have to."""
+        """Close the store, and let the witnesses write what they still have to."""
         self._store.close()
         for witness in self._witnesses:
             witness.close()
@@ -114,59 +136,59 @@ class WatchedStore:
             for witness in self._witnesses:
                 witness.saw(seen)
 
-    def _compare(self, witness: Witness) -> None:
-        seen = witness.newest()
-        tip = self._store.tip()
-        if seen is not None and not self._continues(seen.tip, tip):
-            self._refuse_unless_restored(witness, seen, tip)
-
-    def _continues(self, seen: Tip, tip: Tip | None) -> bool:
-        """Whether a ledger that ends with `tip` goes on from what was seen."""
-        if tip is None or tip.seq < seen.seq:
-            return False
-        if tip.seq == seen.seq:
-            return tip.hash == seen.hash
-        return [row.hash for row in self._store.read(seen.seq, 1)] == [seen.hash]
-
-    def _refuse_unless_restored(self, witness: Witness, seen: Seen, tip: Tip | None) -> None:
-        if tip is not None and any(covers(lost, seen.tip) for lost in restores(self._store)):
-            witness.settle(Seen(self._address, tip))
+    def _require(self, witness: Witness, seen: Seen, tip: Tip | None) -> None:
+        """Refuse a ledger that ends with `tip` unless what was seen is in it, or was accounted for in a restore."""
+        if contains(self._store, tip, seen.tip):
             return
-        raise self._refusal(witness.name, seen, tip)
+        if tip is None or not any(covers(lost, seen.tip) for lost in restores(self._store)):
+            raise self._refusal(witness.name, seen, tip)
+        witness.settle(Seen(self._address, tip))
 
     def _refusal(self, who: str, seen: Seen, tip: Tip | None) -> HoldfastError:
         here, there, count = self.location, seen.address, seen.tip.seq
-        saw = f"{who} saw {count} answer{'' if count == 1 else 's'}"
+        saw = f"{who} saw {count:,} answer{'' if count == 1 else 's'}"
         if there != self._address:
             return InvalidArgument(
-                f"These rows have a ledger already: {saw} at {there}, which {here} does not contain. Use that one (give"
+                f"These rows have a ledger already: {saw} at {there}, and {here} does not have them. Use that one (give"
                 " ledger= its location, or move it here): a second ledger would spend the same budget twice.",
                 name="ledger",
                 ledger=there,
             )
-        advice = "Put the newest copy back with: holdfast restore BACKUP DATA. It counts what was spent since as spent."
+        advice = "Put the newest copy back with `holdfast restore BACKUP DATA`; what was spent since stays spent."
         if tip is None:
-            fact = f"Ledger {here} is gone: {saw} in it. {advice}"
+            fact = f"it is gone, and {saw} in it"
         elif tip.seq < count:
             fact = (
-                f"Ledger {here} went back in time: it ends with entry {tip.seq}, and {saw}. An old copy took its place,"
-                f" or it was copied without its -wal file. {advice}"
+                f"it went back in time: it ends with answer {tip.seq:,}, and {saw}. An old copy took its place, or it"
+                " was copied without its -wal file"
             )
         else:
-            fact = f"Ledger {here} is not the one it was: it lacks entry {count} as {who} saw it. {advice}"
-        return LedgerDamaged(fact, location=here, seen=count)
+            fact = f"its answer {count:,} is not the one that {who} saw"
+        return LedgerDamaged(f"Ledger {here} cannot be trusted: {fact}. {advice}", location=here, seen=count)
+
+
+def contains(store: Store, tip: Tip | None, seen: Tip) -> bool:
+    """Whether a ledger that ends with `tip` goes on from what was seen."""
+    if tip is None or tip.seq < seen.seq:
+        return False
+    if tip.seq == seen.seq:
+        return tip.hash == seen.hash
+    return [row.hash for row in store.read(seen.seq, 1)] == [seen.hash]
+
+
+def is_restore(row: Row) -> bool:
+    """Whether a row records a restore, not an answer."""
+    return f'"{LOST}":' in row.body and LOST in json.loads(row.body)
 
 
 def restores(store: Store) -> Iterator[Tip]:
     """Yield what was lost in each restore that the ledger records."""
     start = 0
     while rows := store.read(start, _READ):
-        for row in rows:
-            if f'"{LOST}":' in row.body and LOST in (body := json.loads(row.body)):
-                yield Tip(**body[LOST])
+        yield from (Tip(**json.loads(row.body)[LOST]) for row in rows if is_restore(row))
         start += len(rows)
 
 
 def covers(lost: Tip, seen: Tip) -> bool:
     """Whether a restore that counted `lost` as spent has counted all that was seen."""
-    return all(one >= other for one, other in zip(lost, seen, strict=True) if isinstance(one, int))
+    return lost.seq >= seen.seq and all(one >= other for one, other in zip(lost.taken, seen.taken, strict=True))

@@ -29,6 +29,11 @@ _SLOT = 2_048  # bytes for one content; one page holds it, so that a write is wh
 _CHECKSUM = 16  # characters
 
 
+def content_of(fingerprint: str) -> str:
+    """Return what witnesses and databases know the content of data by; its fingerprint cannot be told from it."""
+    return sha256(fingerprint.encode()).hexdigest()
+
+
 class Seen(NamedTuple):
     """The newest state of a ledger that a witness saw, and where the ledger was then."""
 
@@ -104,7 +109,7 @@ class FileWitness:
 
     def __init__(self, path: Path, content: str) -> None:
         self.name = f"{path.name} beside the data"
-        self._path, self._content = path, sha256(content.encode()).hexdigest()
+        self._path, self._content = path, content
         self._descriptor: int | None = None
         self._slot: int | None = None
         self._lock = threading.Lock()

@@ -14,7 +14,7 @@ from sqlalchemy.exc import IntegrityError
 
 from holdfast.errors import InvalidArgument, NotAllowed, RowSourceError, UnknownName
 from holdfast.guarantees.plan import DefaultPlan, Plan, VacuousPlan
-from holdfast.ledger import Head, Receipt
+from holdfast.ledger import Head, Receipt, content_of
 from holdfast.questions.price import cost_in_answers
 from holdfast.rows.open import open_rows
 from holdfast.service.database import TokenDatabase, read, registered_datasets, write
@@ -206,7 +206,7 @@ class Datasets:
                     " budget. Serve them under one name.",
                     name="datasets",
                 )
-        ledger.watch(DatabaseWitness(self._database, ledger.fingerprint))
+        ledger.watch(DatabaseWitness(self._database, content_of(ledger.fingerprint)))
 
 
 def _open(name: str, settings: DatasetSettings, database: str | None) -> ServedDataset:
