@@ -11,6 +11,7 @@ in_flight.py     one thread at a time answers a question
 ledger.py        the rules: begin, find, reserve, commit
 witness.py       who remembers how far a ledger had come; watched.py: comparing a ledger with what they saw
 opening.py       find a ledger at a location
+backup.py        copy a ledger, and put a copy back
 """
 
 from holdfast.ledger.chain import check_receipt

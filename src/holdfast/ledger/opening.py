@@ -47,12 +47,12 @@ def open_ledger(
     witnesses
         Who else than this process remembers how far the ledger had come.
     """
-    store = _store(location, dataset)
+    store = store_at(location, dataset)
     if isinstance(store, MemoryStore) and not reproducible:
         store.location = SHARED
         store = _in_memory.setdefault(content_of(fingerprint), store)
     content = content_of(fingerprint)
-    watched = WatchedStore(store, _address(store, location), None if reproducible else content)
+    watched = WatchedStore(store, address_of(store, location), None if reproducible else content)
     try:
         ledger = Ledger(watched, fingerprint=fingerprint, reproducible=reproducible)
         if not ledger.reproducible:
@@ -69,7 +69,7 @@ def forget_all() -> None:
     ProcessWitness.forget_all()
 
 
-def _address(store: Store, location: str | Path | None) -> str:
+def address_of(store: Store, location: str | Path | None) -> str:
     """Return where a ledger is, the same however its location is written."""
     if location is None:
         return "the memory of this process"
@@ -86,7 +86,7 @@ def audit(
 
     `head` is a hash published earlier, which must be in the chain. `dataset` may be left out for a file of its own.
     """
-    store = _store(location, dataset or "data")
+    store = store_at(location, dataset or "data")
     try:
         if store.tip() is None:
             which = "" if dataset is None else f" of {dataset!r}"
@@ -101,14 +101,15 @@ def exists(location: str | Path | None, dataset: str) -> bool:
     """Return whether there is a ledger of this dataset at the location."""
     if location is None:
         return False
-    store = _store(location, dataset)
+    store = store_at(location, dataset)
     try:
         return store.tip() is not None
     finally:
         store.close()
 
 
-def _store(location: str | Path | None, dataset: str) -> Store:
+def store_at(location: str | Path | None, dataset: str) -> Store:
+    """Return the place where the ledger of a dataset is, or may be begun."""
     if not isinstance(dataset, str) or not 0 < len(dataset) <= MAX_DATASET_NAME or "\0" in dataset:
         raise InvalidArgument(
             f"dataset must be a name of 1 to {MAX_DATASET_NAME} characters; got {dataset!r}.", name="dataset"

@@ -145,7 +145,7 @@ def nested_error(location: str) -> LedgerUnavailable:
 def second_ledger(location: str, owner: str) -> InvalidArgument:
     """Word the refusal to begin a second ledger for content that has one under another name."""
     return InvalidArgument(
-        f"These rows have a ledger in {location} already, as dataset {owner!r}; a second one would spend the same budget"
+        f"These rows have a ledger in {location} already, as dataset {owner!r}; a second one would spend one budget"
         f" twice. Open them under that name: holdfast.open(..., name={owner!r}), or {owner}=FILE for a server.",
         name="dataset",
         dataset=owner,

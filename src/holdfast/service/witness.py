@@ -63,7 +63,9 @@ class DatabaseWitness:
     def _write_waiting(self) -> None:
         seen, self._waiting, self._written = self._waiting, None, monotonic()
         if seen is not None:
-            with suppress(HoldfastError, SQLAlchemyError):  # the answer is in the ledger and must be shown; the next one tries again
+            with suppress(
+                HoldfastError, SQLAlchemyError
+            ):  # the answer is in the ledger and must be shown; the next one tries again
                 self._put(seen, always=False)
 
     def _put(self, seen: Seen, *, always: bool) -> None:

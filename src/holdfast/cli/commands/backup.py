@@ -4,30 +4,40 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.options import Json, Ledger, Target, WhichDataset, ledger_of
+from holdfast.cli.options import Json, Ledger, Target, WhichDataset, is_data
 from holdfast.cli.output import say, show_json
+from holdfast.errors import InvalidArgument
 
 NO_ARGS_IS_HELP = True
 
 
 def command(
     target: Target,
-    to: Annotated[str, typer.Argument(metavar="FILE", help="The copy; replaced if it is an older one.")],
+    to: Annotated[str, typer.Argument(metavar="FILE", help="Where to put the copy; an older copy is replaced.")],
     ledger: Ledger = None,
     dataset: WhichDataset = None,
     json: Json = False,
 ) -> None:
-    """Copy a ledger into one file, while it is in use.
+    """Copy a ledger into one file, also while it is in use.
 
-    The copy holds the answers and the ledger's secret: keep it as safe as the data.
+    The copy holds every answer and the ledger's secret: keep it as safe as the data.
 
     \b
     holdfast backup flights.parquet /backup/flights.ledger
     holdfast backup postgresql://host/db /backup/flights.ledger --dataset flights
     """
-    from holdfast.ledger import backup
+    from holdfast.ledger.backup import backup
 
-    head = backup(ledger_of(target, ledger), to, dataset=dataset)
+    place = ledger or target
+    if is_data(target):
+        from holdfast.rows.open import open_rows
+        from holdfast.session import ledger_beside
+
+        rows = open_rows(target)
+        place, dataset = ledger or str(ledger_beside(rows)), dataset or rows.name
+    elif ledger is not None:
+        raise InvalidArgument("--ledger goes with data: give the data, or the ledger alone.", name="ledger")
+    head = backup(place, to, dataset=dataset)
     if json:
         show_json(file=to, head={"seq": head.seq, "hash": head.hash})
         return

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.options import Json, Ledger, looking, nothing_asked
+from holdfast.cli.options import Json, Ledger, is_data, looking, nothing_asked
 from holdfast.cli.output import say, show_json
 from holdfast.errors import InvalidArgument, UnknownName
 
@@ -43,25 +43,15 @@ def command(
     elif target is None:
         raise InvalidArgument("Say what to verify: a dataset, a ledger, or --receipt FILE --head HASH.", name="target")
     if target is not None:
-        is_data = _is_data(target)
-        if data and not is_data:
+        given_data = is_data(target)
+        if data and not given_data:
             raise InvalidArgument("--data needs the data: give the dataset instead of its ledger.", name="data")
-        checked |= _with_data(target, ledger, head, rehash=data) if is_data else _alone(target, dataset, head)
+        checked |= _with_data(target, ledger, head, rehash=data) if given_data else _alone(target, dataset, head)
     if json:
         show_json(**checked)
         return
     for line in checked["checks"]:
         say(line)
-
-
-def _is_data(target: str) -> bool:
-    from holdfast.rows.ingest import FORMATS
-    from holdfast.rows.open import ROW_SOURCES
-
-    if "://" in target:
-        return False
-    known = Path(target).is_dir() or Path(target).suffix.lower() in FORMATS
-    return known or any(recognize(target) is not None for recognize in ROW_SOURCES.all())
 
 
 def _receipt(path: Path, head: str) -> dict[str, Any]:
