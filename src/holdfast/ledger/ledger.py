@@ -86,6 +86,10 @@ class Ledger:
         if isinstance(self._store, WatchedStore):
             self._store.watch(*witnesses)
 
+    def confirmed_by(self) -> list[str]:
+        """Return which witnesses, other than this process, have seen the newest entry."""
+        return self._store.confirmed_by() if isinstance(self._store, WatchedStore) else []
+
     # -- the beginning --------------------------------------------------------------------------------------------
 
     @property

@@ -5,6 +5,7 @@ process on the same rows; for the rest, witnesses remember where the ledger is a
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from holdfast.ledger.ledger import Ledger, verify_store
 from holdfast.ledger.memory import MemoryStore
 from holdfast.ledger.store import MAX_DATASET_NAME, Store
 from holdfast.ledger.watched import WatchedStore
-from holdfast.ledger.witness import ProcessWitness, Witness, content_of
+from holdfast.ledger.witness import FileWitness, ProcessWitness, Witness, content_of
 
 SHARED = "in memory (one for all sessions of this process on these rows)"
 _in_memory: dict[str, MemoryStore] = {}  # by content
@@ -79,10 +80,30 @@ def address_of(store: Store, location: str | Path | None) -> str:
     return f"{where} (dataset {store.dataset!r})"
 
 
-def audit(
-    location: str | Path, *, dataset: str | None = None, head: str | None = None
-) -> tuple[dict[str, Any], Head, str]:
-    """Re-check a ledger without its data; return its first entry, its head and its location as it may be shown.
+@dataclass(frozen=True)
+class Audit:
+    """What a look at a ledger without its data found.
+
+    Parameters
+    ----------
+    genesis
+        The first entry.
+    head
+        The newest entry that is there.
+    location
+        Where the ledger is, as it may be shown.
+    confirmed_by
+        Who has seen this newest entry. If nobody has, entries may be missing at the end.
+    """
+
+    genesis: dict[str, Any]
+    head: Head
+    location: str
+    confirmed_by: tuple[str, ...]
+
+
+def audit(location: str | Path, *, dataset: str | None = None, head: str | None = None) -> Audit:
+    """Re-check a ledger without its data, and compare it with the witness beside it.
 
     `head` is a hash published earlier, which must be in the chain. `dataset` may be left out for a file of its own.
     """
@@ -92,7 +113,11 @@ def audit(
             which = "" if dataset is None else f" of {dataset!r}"
             raise UnknownName(f"No ledger{which} at {store.location}.", name=dataset)
         verification = verify_store(store, head)
-        return verification.genesis, Head(verification.tip.seq, verification.tip.hash), store.location
+        content, beside = store.content(), Path(store.location).with_suffix(".witness")
+        witnesses = [] if content is None or not beside.exists() else [FileWitness(beside, content)]
+        confirmed = WatchedStore(store, address_of(store, location), content).compare(*witnesses)
+        found = Head(verification.tip.seq, verification.tip.hash)
+        return Audit(verification.genesis, found, store.location, tuple(confirmed))
     finally:
         store.close()
 

@@ -35,6 +35,7 @@ class WatchedStore:
     def __init__(self, store: Store, address: str, content: str | None) -> None:
         self._store, self._address, self._content = store, address, content
         self._witnesses: list[Witness] = []
+        self._confirmed: list[str] = []
 
     @property
     def location(self) -> str:
@@ -48,9 +49,13 @@ class WatchedStore:
 
     def watch(self, *witnesses: Witness) -> None:
         """Refuse the ledger if it lacks what one of these saw; from now on they are told what becomes of it."""
-        self.compare(*witnesses)
+        self._confirmed += self.compare(*witnesses)  # before they are told
         self._witnesses.extend(witnesses)
         self._tell(self._store.tip())
+
+    def confirmed_by(self) -> list[str]:
+        """Return which witnesses, other than this process, have seen the newest entry."""
+        return self._confirmed
 
     def compare(self, *witnesses: Witness) -> list[str]:
         """Refuse the ledger if it lacks what one of these saw; return who of them saw its newest entry."""

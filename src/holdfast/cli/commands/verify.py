@@ -1,6 +1,7 @@
 """`holdfast verify`."""
 
 import json as jsonlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -77,7 +78,8 @@ def _with_data(target: str, ledger: str | None, head: str | None, *, rehash: boo
         location = session.ledger.location
         if session.ledger.begun:
             owner = "It belongs to this data: the fingerprints are the same."
-            checked = _intact(session.ledger.verify(head), location, owner, head)
+            found = session.ledger.verify(head)
+            checked = _consistent(found, location, owner, head, session.ledger.confirmed_by())
         elif ledger is not None or head is not None:  # there must have been a ledger
             message = f"No ledger of {session.dataset!r} at {location}. If it was there before, restore it."
             raise UnknownName(message, name=session.dataset)
@@ -94,12 +96,25 @@ def _with_data(target: str, ledger: str | None, head: str | None, *, rehash: boo
 def _alone(target: str, dataset: str | None, head: str | None) -> dict[str, Any]:
     from holdfast.ledger import audit
 
-    genesis, found, location = audit(target, dataset=dataset, head=head)
-    owner = f"It is the ledger of {genesis['dataset']!r}, data {genesis['fingerprint']}."
-    return _intact(found, location, owner, head)
+    found = audit(target, dataset=dataset, head=head)
+    owner = f"It is the ledger of {found.genesis['dataset']!r}."
+    return _consistent(found.head, found.location, owner, head, found.confirmed_by)
 
 
-def _intact(found: "Head", location: str, owner: str, head: str | None) -> dict[str, Any]:
-    intact = f"Ledger {location} is intact: entries 0 to {found.seq}, head {found.hash}."
+def _consistent(
+    found: "Head", location: str, owner: str, head: str | None, confirmed_by: Sequence[str]
+) -> dict[str, Any]:
+    """Say what is known: no ledger can tell by itself that nothing is missing at its end."""
+    consistent = f"Ledger {location} is consistent: entries 0 to {found.seq}, head {found.hash}."
     published = [] if head is None else ["The published head is in it."]
-    return {"head": {"seq": found.seq, "hash": found.hash}, "checks": [intact, owner, *published]}
+    if confirmed_by:
+        end = f"Nothing is missing at its end: this is the newest entry that {' and '.join(confirmed_by)} saw."
+    elif found.hash == head:
+        end = "Its newest entry is the published head: nothing is missing up to there."
+    else:
+        end = "Whether newer entries are missing at its end is not known: no witness was found that could tell."
+    return {
+        "head": {"seq": found.seq, "hash": found.hash},
+        "complete": found.hash == head or bool(confirmed_by),
+        "checks": [consistent, *published, end, owner],
+    }
