@@ -292,7 +292,7 @@ def found_wrong(folder, key, charge=1_000):
             wrong.append(f"{point}: an answer was shown that is not in the ledger, or not found again")
         if len(written) > (2 if key is None else 1):
             wrong.append(f"{point}: written and paid twice")
-        # An interrupt may lose the place, and what was taken ahead: the four answers of this cost that are ahead by now.
+        # An interrupt may lose the place, and what was taken ahead: by now that is four answers at most.
         if not ledger.head.seq <= ledger.spent.charge // 10 <= ledger.head.seq + (1 if charge == 1_000 else 5):
             wrong.append(f"{point}: {ledger.spent} for {ledger.head.seq} answers")
         ledger.close()

@@ -4,6 +4,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -59,13 +60,12 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(charge=st.integers(0, 20), intervals=st.integers(0, 2))
     def reserve(self, charge: int, intervals: int) -> None:
         cost, before = Cost(charge, intervals), self.spent
-        try:
-            place = self.ledger.reserve(cost)
-        except BudgetExhausted as refusal:
-            assert not self.fits(cost)
-            assert refusal.fields["left"] < refusal.fields["cost"]
+        if not self.fits(cost):
+            with pytest.raises(BudgetExhausted) as refused:
+                self.ledger.reserve(cost)
+            assert refused.value.fields["left"] < refused.value.fields["cost"]
             return
-        assert self.fits(cost)
+        place = self.ledger.reserve(cost)
         assert place == Place(len(self.taken) + 1, before.charge, before.intervals)
         self.taken.append(cost)
         self.waiting.append((place, cost))
