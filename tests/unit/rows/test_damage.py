@@ -35,6 +35,7 @@ def path(tmp_path: Path) -> Path:
     word = np.array(["red", "green", "blue"])[rng.integers(0, 3, ROWS)]
     pl.DataFrame({"flag": flag, "x": rng.random(ROWS), "word": word}).write_parquet(tmp_path / "t.parquet")
     open_rows(tmp_path / "t.parquet").close()  # type: ignore[attr-defined]
+    finish_check()
     return tmp_path / "t.parquet"
 
 
