@@ -62,12 +62,9 @@ def _remainder(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
     floored, *given = args
     left, right = given if whole else as_floats(node, given)
     other_side = (floored != 0) & ((left < 0) != (right < 0))
-    return floored - right * other_side.cast(pl.Int64 if whole else pl.Float64)
-
-
-def _finite(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
+    remainder = floored - right * other_side.cast(pl.Int64 if whole else pl.Float64)
     # Polars takes left - floor(left / right) * right, which overflows when the quotient does: no value, then.
-    return args[0] if node.type is Type.INT else pl.when(args[0].is_finite()).then(args[0])
+    return remainder if whole else remainder + remainder * 0.0
 
 
 def _rounded(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
@@ -131,12 +128,11 @@ OPERATIONS: dict[str, Operation] = {
     "%": Operation(
         ("number", "number"),
         None,
-        _finite,
+        _remainder,
         null="may",
         may_be_nan=True,
-        copies=(2, 4),
-        before=(_floored, _remainder),
-        chooses=True,
+        copies=(3, 5),
+        before=(_floored,),
     ),
     "NEG": _smooth(lambda a: -a),
     "ABS": _smooth(lambda a: a.abs()),
