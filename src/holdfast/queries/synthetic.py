@@ -205,4 +205,5 @@ def _moved(values: pl.Series, rng: Generator) -> pl.Series:
 def _equal(got: NDArray[Any], right: NDArray[Any]) -> NDArray[np.bool_]:
     if right.dtype.kind != "f":
         return np.asarray(got == right, dtype=np.bool_)
-    return np.isclose(got, right, rtol=1e-9, atol=0.0, equal_nan=True)
+    close: NDArray[np.bool_] = np.isclose(got, right, rtol=1e-9, atol=0.0, equal_nan=True)
+    return close

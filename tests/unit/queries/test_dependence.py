@@ -1,7 +1,7 @@
 """Sums that round differently in different batches are no dependence; every kind of dependence is.
 
-A vote adds up numbers, and how numpy rounds a sum depends on how many rows it adds up at once. Functions and mutants are
-made from a seed, TRIES of each: none of the former is refused, all of the latter are.
+A vote adds up numbers, and how numpy rounds a sum depends on how many rows it adds up at once. Functions and mutants
+are made from a seed, TRIES of each: none of the former is refused, all of the latter are.
 """
 
 import warnings
