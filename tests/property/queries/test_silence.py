@@ -213,7 +213,7 @@ def test_a_fit_does_not_tell_whether_a_rare_row_was_drawn(loss: Any, mechanism: 
 
 
 class Tiny(Own):
-    """Almost nothing, and only for a rare row: the mean over drawn rows underflows exactly if it is among them."""
+    """Almost nothing, and only for some rows: a mean over drawn rows underflows exactly if one is among them."""
 
     def values(self, rows: pl.DataFrame, point: Any) -> Any:
         return np.where(rows["x"].to_numpy() > 1, 5e-324, 0.0)
@@ -221,7 +221,7 @@ class Tiny(Own):
 
 @pytest.mark.parametrize(("guarantee", "mechanism"), [("posterior", "coins"), ("dp", "laplace")])
 def test_the_choice_among_runs_does_not_tell_either(guarantee: str, mechanism: str) -> None:
-    data = {"x": np.where(np.arange(300) % 10 == 0, 2.0, 0.0)}
+    data = {"x": np.where(np.arange(300) % 2 == 0, 2.0, 0.0)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         session = hf.Session(data, queries=100, guarantee=guarantee, mechanism=mechanism, seed=1)

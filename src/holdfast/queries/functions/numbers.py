@@ -78,15 +78,23 @@ def _unless_whole(function: Callable[[pl.Expr], pl.Expr]) -> Build:
     return lambda node, args: args[0] if node.args[0].type is Type.INT else function(args[0])
 
 
+def _logarithm_of_base(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
+    base, _ = as_floats(node, args)
+    return pl.when((base > 0.0) & (base != 1.0)).then(base).log()
+
+
 def _quotient_of_logarithms(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
-    base, of = as_floats(node, args)
-    base = pl.when((base > 0.0) & (base != 1.0)).then(base)
-    return _quotient(_positive_log(of), base.log(), constant=node.args[0].is_constant)
+    of_base, *given = args
+    return _quotient(_positive_log(as_floats(node, given)[1]), of_base, constant=False)
+
+
+def _nearest_whole(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
+    return args[0].round(0)
 
 
 def _logarithm(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
     """Round powers of the base, which come out slightly off (log10(1000) = 2.9999999999999996), to the whole number."""
-    quotient, near = args[0], args[0].round(0)
+    near, quotient = args[:2]
     return pl.when((quotient - near).abs() < 1e-13).then(near).otherwise(quotient)
 
 
@@ -159,8 +167,8 @@ OPERATIONS: dict[str, Operation] = {
         _logarithm,
         null="may",
         may_be_nan=True,
-        copies=(6, 2),
-        before=(_quotient_of_logarithms,),
+        copies=(3, 2),
+        before=(_logarithm_of_base, _quotient_of_logarithms, _nearest_whole),
         chooses=True,
     ),
     "POWER": _arithmetic(lambda a, b: a**b, null=True),
