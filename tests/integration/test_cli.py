@@ -173,7 +173,7 @@ def test_history_is_newest_last_and_limited(fresh):
 
 
 def test_verify_ledger_data_and_receipt(asked, tmp_path):
-    read = document(asked, "verify", "flights.parquet", "--data")
+    read = document(asked, "verify", "flights.parquet")
     assert len(read["checks"]) == 3
     head = read["head"]["hash"]
     document(asked, "verify", "flights.parquet.ledger", "--head", head)
@@ -225,7 +225,7 @@ def test_before_the_first_answer_looking_works_and_begins_no_ledger(fresh):
     read = document(fresh, "budget", "flights.parquet")
     assert (read["ledger_begun"], read["budget"]["answers_given"]) == (False, 0)
     assert document(fresh, "history", "flights.parquet")["answers"] == []
-    assert document(fresh, "verify", "flights.parquet", "--data")["head"] is None
+    assert document(fresh, "verify", "flights.parquet")["head"] is None
     for words in (["budget", "flights.parquet"], ["history", "flights.parquet"], ["verify", "flights.parquet"]):
         assert "Nothing has been asked of flights yet" in succeed(fresh, *words)
     code, refused = refuse(fresh, "receipt", "flights.parquet", 1)
@@ -308,7 +308,7 @@ def test_a_killed_process_leaves_a_ledger_that_verifies(tmp_path):
     with subprocess.Popen([HOLDFAST, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         _wait_for_answers(process, tmp_path / "flights.parquet.ledger")
         process.kill()
-    assert document(tmp_path, "verify", "flights.parquet", "--data")["head"]["seq"] >= 1
+    assert document(tmp_path, "verify", "flights.parquet")["head"]["seq"] >= 1
 
 
 def _wait_for_answers(process: subprocess.Popen[str], ledger: Path) -> None:

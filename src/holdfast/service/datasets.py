@@ -189,7 +189,7 @@ class Datasets:
 
 
 def _open(name: str, settings: DatasetSettings, database: str | None) -> ServedDataset:
-    rows = open_rows(settings.path, name=name)
+    rows = open_rows(settings.path, name=name, complete=settings.complete)
     with warnings.catch_warnings():
         for known in (DefaultPlan, VacuousPlan):  # the plan's sentence is on every page
             warnings.simplefilter("ignore", known)
