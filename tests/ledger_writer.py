@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from holdfast.errors import BudgetExhausted
-from holdfast.ledger import Cost, Ledger, open_ledger
+from holdfast.ledger import Cost, Entry, Ledger, open_ledger
 
 DATASET, FINGERPRINT = "flights", "sha256:f00d"
 QUESTION = {"kind": "share", "text": "dep_delay > 15"}
@@ -30,9 +30,15 @@ def terms(charge: int = 10**9, intervals: int = 10**6) -> dict[str, Any]:
     return {"queries": 100, "confidence": 0.95, "caps": {"charge": charge, "intervals": intervals}}
 
 
+def fingerprint_of(dataset: str) -> str:
+    """Return a fingerprint of its own for every dataset: one content has one ledger."""
+    return FINGERPRINT if dataset == DATASET else f"{FINGERPRINT} {dataset}"
+
+
 def begun(location: Any, plan: dict[str, Any] | None = None, **more: Any) -> Ledger:
     """Open a ledger, and begin it if nobody has."""
-    ledger = open_ledger(location, **({"dataset": DATASET, "fingerprint": FINGERPRINT} | more))
+    names = {"dataset": DATASET, "fingerprint": fingerprint_of(more.get("dataset", DATASET))} | more
+    ledger = open_ledger(location, **names)
     try:
         ledger.begin(terms() if plan is None else plan)
     except BaseException:
@@ -42,8 +48,17 @@ def begun(location: Any, plan: dict[str, Any] | None = None, **more: Any) -> Led
 
 
 def commit(ledger: Ledger, key: str | None = None, *, charge: int = 1, **more: Any) -> Any:
-    values = {"question": QUESTION, "answer": ANSWER, "rows_read": 1_000, "cost": Cost(charge, 1)} | more
-    return ledger.commit(key=key, **values)[0]
+    """Reserve and commit, as a session does: what was asked before is free."""
+    values: dict[str, Any] = {"question": QUESTION, "answer": ANSWER, "rows_read": 1_000, "cost": Cost(charge, 1)}
+    return write(ledger, key, **(values | more))[0]
+
+
+def write(ledger: Ledger, key: str | None, **values: Any) -> tuple[Entry, bool]:
+    """Return the entry, and whether it is new."""
+    standing = ledger.find(key) if isinstance(key, str) else None
+    if standing is not None:
+        return standing, False
+    return ledger.commit(place=ledger.reserve(values["cost"]), key=key, **values)
 
 
 def environment() -> dict[str, str]:

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 import holdfast as hf
@@ -42,11 +43,29 @@ def test_how_to_blocks_run_in_a_session(page):
             exec(compile(block, page, "exec"), {"s": session, "hf": hf})
 
 
+def test_the_page_about_data_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    flights.write(tmp_path / "flights.parquet", 20_000, np.random.default_rng(5), signals=0)
+    pl.read_parquet("flights.parquet").with_columns(flight="dep_delay").write_csv("flights.csv")
+    names: dict[str, object] = {"hf": hf}
+    for block in blocks("docs/how-to/data.md"):
+        exec(compile(block, "docs/how-to/data.md", "exec"), names)
+    never = {column.name for column in names["s"].schema if not column.nullable}
+    assert never == {"distance", "hour"}
+    assert [names["rows"].schema[name].type for name in ("flight", "dep_delay")] == ["text", "number"]
+    names["s"].close()
+
+
 def test_prices_are_those_of_the_pages_about_kinds_and_charges():
-    rows = flights.draw(100_000, np.random.default_rng(6), signals=0)
+    frame = flights.draw(100_000, np.random.default_rng(6), signals=0)
     delay = {"query": "dep_delay", "within": (-60, 600), "q": 0.9}
+    with hf.Session(frame, queries=200) as session:
+        assert session.price("dep_delay", within=(-60, 600)).answers == 2
+        assert session.price("COALESCE(dep_delay, 0)", within=(-60, 600)).answers == 1
+        assert session.price(kind="quantile", **delay).answers == 20
+    rows = hf.open(frame, complete=["dep_delay"])
     with hf.Session(rows, queries=200) as session:
-        assert session.price("dep_delay > 15").answers == 1
+        assert session.price("dep_delay > 15").answers == session.price("dep_delay", within=(-60, 600)).answers == 1
         assert session.price("dep_delay > 15", where="hour >= 18").answers == 2
         assert session.price("carrier", "histogram", categories=["UA", "AA", "DL"]).answers == 4
         assert session.price(kind="quantile", **delay).answers == 10

@@ -246,7 +246,7 @@ def test_an_idempotency_key_gives_the_first_flips_again() -> None:
 
 @vacuous
 def test_who_comes_second_gets_the_first_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two ask the same at once: both draw, one commits, and the other's draws are forgotten unseen."""
+    """Somebody commits the same question meanwhile: these draws are forgotten unseen, and stay paid for."""
     with Session(table(2), seed=1, queries=1_000) as session:  # every answer is [0, 1]: the answers alone do not tell
         slow = session.for_analyst("slow")
         drawn = slow._rows
@@ -265,8 +265,10 @@ def test_who_comes_second_gets_the_first_answer(monkeypatch: pytest.MonkeyPatch)
                 return drawn.tally(*args, **options)
 
         monkeypatch.setattr(slow, "_rows", Meanwhile())
-        assert slow.mean("b").cached
+        answer = slow.mean("b")
+        assert answer.cached
         assert session.ledger.spent.answers == 1
+        assert session.ledger.spent.charge == 2 * answer.rows_read
 
 
 ASK = """

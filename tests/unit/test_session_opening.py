@@ -195,7 +195,7 @@ def test_who_asked_for_another_plan_is_refused_by_the_one_that_was_begun_meanwhi
 
 
 def test_who_begins_second_with_the_same_plan_joins(tmp_path: Path) -> None:
-    """Fresh rows are used in a random order, so two who begin at once make plans that differ in it alone."""
+    """Fresh rows are used in a random order: that of whoever begins."""
     place, data = tmp_path / "a.ledger", table(5_000)
     terms = {"queries": 100, "guarantee": "split", "ledger": place}
     with Session(data, **terms) as first, Session(data, **terms) as second:
@@ -213,10 +213,10 @@ def begin_just_before(session: Session, other: Session, monkeypatch: pytest.Monk
     """Let `other` begin the ledger when `session` is about to."""
     begin = session.ledger.begin
 
-    def beaten(terms: Any) -> bool:
+    def beaten(*terms: Any) -> bool:
         if not other.ledger.begun:
             other.mean("g = 1")
-        return begin(terms)
+        return begin(*terms)
 
     monkeypatch.setattr(session.ledger, "begin", beaten)
 
@@ -389,7 +389,7 @@ def test_a_seed_marks_the_ledger(tmp_path: Path) -> None:
         shared.mean("b")
     with pytest.raises(PlanConflict, match="seed"):
         Session(data, seed=7, ledger=tmp_path / "shared")
-    with Session(data, queries=100) as unseeded:
+    with Session(data, ledger=tmp_path / "shared") as unseeded:
         assert "shared use" not in repr(unseeded)
 
 

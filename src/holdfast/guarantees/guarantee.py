@@ -170,15 +170,6 @@ class Guarantee(ABC):
         """
         return None
 
-    def begin(self, secret: int) -> Self:
-        """Return the guarantee as a ledger begins with it; `secret` is a fresh random number of 48 bits."""
-        return self
-
-    @property
-    def public_terms(self) -> Terms:
-        """The terms without secrets, which differ whenever a ledger begins."""
-        return self.begin(0).terms
-
     # -- what may be asked --------------------------------------------------------------------------------------
 
     @abstractmethod

@@ -19,7 +19,7 @@ from weakref import ReferenceType, finalize, ref
 
 from holdfast.errors import HoldfastError, LedgerDamaged, LedgerUnavailable
 from holdfast.ledger.group_commit import GroupCommitter, PendingWrite, duplicate
-from holdfast.ledger.store import MAX_DATASET_NAME, Row, Tip, Transaction, closed_error, nested_error
+from holdfast.ledger.store import MAX_DATASET_NAME, Row, Tip, Transaction, closed_error, nested_error, second_ledger
 
 ENTRIES, LEDGERS = "holdfast_entries", "holdfast_ledgers"
 
@@ -27,7 +27,9 @@ _TIP, _ROW = ", ".join(Tip._fields), ", ".join(Row._fields)
 TABLES = (
     f"""CREATE TABLE {LEDGERS} (
         dataset VARCHAR({MAX_DATASET_NAME}) NOT NULL PRIMARY KEY, seq BIGINT NOT NULL, hash VARCHAR(64) NOT NULL,
-        charge BIGINT NOT NULL, intervals BIGINT NOT NULL)""",
+        charge BIGINT NOT NULL, intervals BIGINT NOT NULL, taken_charge BIGINT NOT NULL,
+        taken_intervals BIGINT NOT NULL, places BIGINT NOT NULL, secret VARCHAR(64) NOT NULL,
+        content VARCHAR(64) UNIQUE)""",
     f"""CREATE TABLE {ENTRIES} (
         dataset VARCHAR({MAX_DATASET_NAME}) NOT NULL, seq BIGINT NOT NULL, key_digest VARCHAR(64), body TEXT NOT NULL,
         previous VARCHAR(64) NOT NULL, hash VARCHAR(64) NOT NULL, charge BIGINT NOT NULL, intervals BIGINT NOT NULL,
@@ -40,7 +42,7 @@ class Statements:
     """The SQL of one dialect: `mark` stands for a parameter."""
 
     def __init__(self, mark: str, *, lock: str, tables: tuple[str, ...]) -> None:
-        row = ", ".join([mark] * len(Row._fields))
+        row, tip = (", ".join([mark] * len(kind._fields)) for kind in (Row, Tip))
         self.tables = tables
         self.tip = f"SELECT {_TIP} FROM {LEDGERS} WHERE dataset = {mark}"
         self.lock = f"{self.tip}{lock}"
@@ -50,7 +52,9 @@ class Statements:
         self.advance = (
             f"UPDATE {LEDGERS} SET {', '.join(f'{name} = {mark}' for name in Tip._fields)} WHERE dataset = {mark}"
         )
-        self.begin = f"INSERT INTO {LEDGERS} (dataset, {_TIP}) VALUES ({mark}, {mark}, {mark}, {mark}, {mark})"
+        self.begin = f"INSERT INTO {LEDGERS} (dataset, {_TIP}, secret, content) VALUES ({mark}, {tip}, {mark}, {mark})"
+        self.private = f"SELECT secret, content FROM {LEDGERS} WHERE dataset = {mark}"
+        self.owner = f"SELECT dataset FROM {LEDGERS} WHERE content = {mark}"
         self.datasets = f"SELECT dataset FROM {LEDGERS} ORDER BY dataset"
 
 
@@ -82,7 +86,7 @@ class ConnectionSlot:
 
 
 class DatabaseTransaction:
-    """An open write transaction; several entries share one move of the tip."""
+    """An open write transaction; all that is written in it shares one move of the tip."""
 
     def __init__(self, sql: Statements, dataset: str, connection: Connection) -> None:
         self._sql, self._dataset, self._connection = sql, dataset, connection
@@ -101,10 +105,15 @@ class DatabaseTransaction:
     def append(self, row: Row) -> None:
         """Add the row; `finish` moves the tip."""
         self._connection.execute(self._sql.append, (self._dataset, *row))
-        self._tip = row.tip
+        assert self._tip is not None
+        self._tip = self._tip.after(row)
+
+    def take(self, tip: Tip) -> None:
+        """Note what is taken; `finish` moves the tip."""
+        self._tip = tip
 
     def finish(self) -> None:
-        """Move the tip to the last row."""
+        """Move the tip to where it belongs by now."""
         if self._tip is not None and self._tip != self._start:
             self._connection.execute(self._sql.advance, (*self._tip, self._dataset))
 
@@ -153,8 +162,8 @@ class Database(ABC):
         return False
 
     @abstractmethod
-    def begin_alone(self, genesis: Row) -> bool:
-        """Do what `begin` says; called in the committer's thread with the lock held."""
+    def create_alone(self, fill: Callable[[Connection], bool]) -> bool:
+        """Do what `create` says; called in the committer's thread with the lock held."""
 
     def present(self) -> bool:
         """Whether there is a database to look into; looking must not create it."""
@@ -180,11 +189,30 @@ class Database(ABC):
         """Return up to `limit` rows from `start` on."""
         return [Row._make(row) for row in self._look_up(self.sql.read, start, limit)]
 
-    def begin(self, genesis: Row) -> bool:
-        """Begin the ledger with this row; False if somebody else was first."""
-        began: list[bool] = []
-        self._submit(PendingWrite(lambda _: began.append(self.begin_alone(genesis)), alone=True))
-        return began[-1]
+    def secret(self) -> bytes | None:
+        """Return the secret."""
+        found = self._look_up(self.sql.private)
+        return bytes.fromhex(found[0][0]) if found else None
+
+    def content(self) -> str | None:
+        """Return the content."""
+        found = self._look_up(self.sql.private)
+        return found[0][1] if found else None
+
+    def owner(self, content: str) -> str | None:
+        """Return which dataset has a ledger for this content here."""
+        found = self._query(self.sql.owner, (content,)) if self.present() else []
+        return found[0][0] if found else None
+
+    def begin(self, genesis: Row, secret: bytes, content: str | None = None) -> bool:
+        """Begin the ledger with this row, secret and content; False if somebody else was first."""
+        return self.create(lambda connection: self.begin_ledger(connection, genesis, secret, content))
+
+    def create(self, fill: Callable[[Connection], bool]) -> bool:
+        """Make the tables if they are missing and fill them, all in one transaction; return what `fill` does."""
+        done: list[bool] = []
+        self._submit(PendingWrite(lambda _: done.append(self.create_alone(fill)), alone=True))
+        return done[-1]
 
     def write(self, decide: Callable[[Transaction], None]) -> None:
         """Write this, perhaps with what other threads write, and return when it is durable.
@@ -266,7 +294,7 @@ class Database(ABC):
                 location=self.location,
             )
 
-    def begin_ledger(self, connection: Connection, genesis: Row) -> bool:
+    def begin_ledger(self, connection: Connection, genesis: Row, secret: bytes, content: str | None) -> bool:
         """Write the first row and the tip, inside an open transaction; False if the ledger is there."""
         if connection.execute(self.sql.lock, (self.dataset,)).fetchone() is not None:
             return False
@@ -275,9 +303,17 @@ class Database(ABC):
                 f"Ledger {self.location} is damaged: it has entries of {self.dataset} but no head. Restore the ledger.",
                 location=self.location,
             )
-        connection.execute(self.sql.begin, (self.dataset, *genesis.tip))
+        tip = Tip(genesis.seq, genesis.hash, genesis.charge, genesis.intervals)
+        self.insert_ledger(connection, tip, secret, content)
         connection.execute(self.sql.append, (self.dataset, *genesis))
         return True
+
+    def insert_ledger(self, connection: Connection, tip: Tip, secret: bytes, content: str | None) -> None:
+        """Write the tip of a new ledger, unless its content has one here: that would be a second budget."""
+        found = None if content is None else connection.execute(self.sql.owner, (content,)).fetchone()
+        if found is not None:
+            raise second_ledger(self.location, found[0])
+        connection.execute(self.sql.begin, (self.dataset, *tip, secret.hex(), content))
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:

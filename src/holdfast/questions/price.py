@@ -23,11 +23,16 @@ def cost_in_answers(terms: Terms, charge: int, intervals: int, cost: Cost) -> in
 def require_affordable(question: Question, terms: Terms, spent: Spent) -> None:
     """Raise BudgetExhausted if the question costs more than is left."""
     cost = question.cost
-    if spent.charge + cost.charge <= terms.charge and spent.intervals + cost.intervals <= terms.statements:
-        return
+    if spent.charge + cost.charge > terms.charge or spent.intervals + cost.intervals > terms.statements:
+        raise too_dear(question, terms, spent)
+
+
+def too_dear(question: Question, terms: Terms, spent: Spent) -> BudgetExhausted:
+    """Word the refusal of a question that costs more than is left."""
+    cost = question.cost
     needed = max(cost.intervals, ceil(cost.charge / terms.charge_per_answer))
     left = terms.answers_left(spent.charge, spent.intervals)
-    raise BudgetExhausted(
+    return BudgetExhausted(
         f"The budget cannot pay for this question: it costs {write_answers(needed)}, and {left:,} of"
         f" {terms.answers:,} are left. Ask for less, or repeat an earlier question for free.",
         cost=needed,
@@ -95,6 +100,8 @@ class Price:
         For a fit: how far its loss can be above the smallest one, where that is promised.
     cached, affordable
         Whether it was asked before, and so is free; whether the budget can pay for it.
+    cheaper
+        What would make it cost less, where something can be done about it.
     """
 
     question: str
@@ -104,6 +111,7 @@ class Price:
     excess_bound: float | None
     cached: bool
     affordable: bool
+    cheaper: str | None = None
 
     @classmethod
     def of(cls, question: Question, terms: Terms, spent: Spent, *, cached: bool) -> "Price":
@@ -125,6 +133,7 @@ class Price:
             excess_bound=question.excess_bound,
             cached=cached,
             affordable=cached or (charge <= terms.charge and intervals <= terms.statements),
+            cheaper=None if cached else question.cheaper,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -141,7 +150,8 @@ class Price:
             promise = f", loss at most {_rounded_up(self.excess_bound)} above the smallest"
         short = "" if self.affordable else "; more than is left"
         cost = f"{write_answers(self.answers)} of the budget, {self.rows_read:,} rows read"
-        return f"{cost}{promise}{short}: {self.question}"
+        less = "" if self.cheaper is None else f" ({self.cheaper})"
+        return f"{cost}{promise}{short}: {self.question}{less}"
 
     __repr__ = __str__
 

@@ -76,6 +76,7 @@ def quantile(
         cost=Cost(steps * each.charge, steps * each.intervals),
         rows_read=steps * rows_read,
         run=run,
+        cheaper=at_most.cheaper,
     )
 
 

@@ -31,6 +31,7 @@ from holdfast.mechanisms import MECHANISMS
 from holdfast.mechanisms.mechanism import Mechanism
 from holdfast.queries.query import Query
 from holdfast.questions.options import Option, options_of
+from holdfast.rows.draws import Order
 from holdfast.rows.source import RowSource
 from holdfast.schema import Schema
 
@@ -49,24 +50,24 @@ _signature = cache(signature)  # every question over HTTP is checked against it
 class Drawing:
     """What the steps of a question may use: rows, chance, and the guarantee that certifies what is released.
 
-    `start` is how much of the budget's charge was spent before this question; it moves on with every release
+    `order` is the secret order of the rows, used up as far as the question's place says; it moves on with every release
     where the order matters.
     """
 
     source: RowSource
     rng: Generator
     guarantee: Guarantee
-    start: int = 0
+    order: Order | None = None
     most_draws: int | None = None  # a dry run draws no more than this from its made-up rows
 
     def release(self, query: Query, draws: int) -> Release:
         """Draw once."""
-        guarantee, start = self.guarantee, self.start
-        if guarantee.in_order:
-            self.start += guarantee.charge(query.statistic, draws)
+        guarantee, order = self.guarantee, self.order
         if self.most_draws is not None:
-            draws, start = min(draws, self.most_draws), 0  # made-up rows do not run out
-        return mechanism_of(guarantee).under(guarantee, draws, start).release(query, self.source, self.rng)
+            draws = min(draws, self.most_draws)  # made-up rows do not run out
+        elif guarantee.in_order and order is not None:
+            self.order = order.after(guarantee.charge(query.statistic, draws))
+        return mechanism_of(guarantee).under(guarantee, draws, order).release(query, self.source, self.rng)
 
     def certify(self, query: Query, release: Release) -> list[Estimate]:
         """Return every released value with its interval, in the question's units."""
@@ -100,6 +101,7 @@ class Question:
     margin: float | None = None  # in the question's units, where one number can say it
     excess_bound: float | None = None  # of a fit
     terms: Terms | None = None  # those it was prepared under, if it was not asked at once
+    cheaper: str | None = None  # what would make it cost less
 
     def __post_init__(self) -> None:
         for text in (self.text, self.identity or ""):  # whatever the ledger could not write is refused here
@@ -135,7 +137,8 @@ class Context:
     ) -> Question:
         """Return the question that one release of the query answers."""
         cost, rows_read = self.price(query, draws)
-        return Question(kind, query.text, identity_of(query, draws), cost, rows_read, run, margin)
+        identity = identity_of(query, draws)
+        return Question(kind, query.text, identity, cost, rows_read, run, margin, cheaper=query.cheaper)
 
     def margin(self, query: Query, draws: int) -> float | None:
         """Return the margin of the answer in the question's units; None where it depends on the data (groups)."""
@@ -158,8 +161,8 @@ class Context:
             return int(rows_per_query)
         if isinstance(query.statistic, GroupMean):
             raise InvalidArgument(
-                "margin is for questions about all rows; the margin of a group depends on its size."
-                " Use rows_per_query to spend more or less."
+                "margin is for questions about all rows; the margin of a group depends on its size, also of the rows"
+                " where a value is not missing. Use rows_per_query to spend more or less, or declare columns complete."
             )
         check.positive(margin=margin)
         low, high = query.bounds

@@ -7,6 +7,7 @@
     path = "flights.parquet"
     queries = 10_000
     bounds = { dep_delay = [-60, 600] }  # shown to analysts; declared, never computed from the data
+    complete = ["dep_delay"]             # never missing: a mean costs 1 answer instead of 2
 
 Environment variables use the same names in capitals, prefixed with HOLDFAST_: HOLDFAST_PORT=8765.
 """
@@ -14,7 +15,7 @@ Environment variables use the same names in capitals, prefixed with HOLDFAST_: H
 import json
 import os
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -43,6 +44,7 @@ class DatasetSettings:
     ledger: str | None = None
     seed: int | None = None  # for tests
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    complete: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         declared = {column: check.interval(f"bounds.{column}", pair) for column, pair in self.bounds.items()}

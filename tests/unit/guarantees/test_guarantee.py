@@ -15,6 +15,7 @@ from holdfast.guarantees.release import Release
 from holdfast.guarantees.statistic import GroupMean, OneMean, OneShare, OutcomeShares, SingleFlips
 from holdfast.queries.query import Query
 from holdfast.questions.question import Drawing
+from holdfast.rows.draws import Order
 from holdfast.rows.open import open_rows
 from pairwise import pairwise
 from planned import PAIRS, certified, covered, expected_release, planned
@@ -155,8 +156,8 @@ def test_real_releases_are_certified_around_the_data(pair, query, seed):
     rng = np.random.default_rng(seed)
     n = 40_000
     rows = open_rows({"x": rng.random(n), "g": rng.integers(0, 2, n).astype(float)})
-    standing = plan(rows=n, queries=10, confidence=1 - 1e-6, guarantee=pair[0], mechanism=pair[1]).standing.begin(4)
-    found = Drawing(rows, rng, standing).estimates(query, standing.terms.rows_per_query)
+    standing = plan(rows=n, queries=10, confidence=1 - 1e-6, guarantee=pair[0], mechanism=pair[1]).standing
+    found = Drawing(rows, rng, standing, Order(bytes(32))).estimates(query, standing.terms.rows_per_query)
     low, high = query.bounds
     truth = [0.25] * 4 if isinstance(query, Histogram) else [0.5 if low < 1 else 10.0]  # x in [0, 1], clipped
     for estimate, value in zip(found, truth, strict=True):
@@ -179,7 +180,6 @@ def recorded(standing: Guarantee) -> dict[str, Any]:
 
 
 def test_terms_come_back_as_they_were_recorded(standing):
-    standing = standing.begin(12345)
     again = read(recorded(standing))
     assert type(again) is type(standing)
     assert again.terms == standing.terms

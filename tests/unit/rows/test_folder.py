@@ -169,7 +169,7 @@ def test_a_folder_of_another_version_is_refused_and_written_anew_from_its_file(p
         with pytest.raises(RowSourceError, match="another version of holdfast; delete it and open the original file"):
             open_rows(folder_of(path))
         assert_frame_equal(everything(open_rows(path)), FRAME)
-        assert json.loads(manifest.read_text())["version"] == 2
+        assert json.loads(manifest.read_text())["version"] == 3
 
 
 def test_changed_bytes_are_found_by_verifying(path: Path) -> None:
@@ -179,7 +179,7 @@ def test_changed_bytes_are_found_by_verifying(path: Path) -> None:
     with (folder_of(path) / "00000.values.npy").open("r+b") as file:
         file.seek(128)
         file.write(b"\x01")
-    with pytest.raises(RowSourceError, match="has changed"):
+    with pytest.raises(RowSourceError, match=r"is damaged: 00000\.values\.npy does not hold"):
         rows.verify()
 
 
