@@ -370,7 +370,7 @@ class Ledger:
         if self._reproducible and not genesis["reproducible"]:
             raise PlanConflict(
                 f"Ledger {self.location} was begun with unpredictable draws, which a seed would spoil. "
-                "Leave the seed out; for a test, give ledger= a file of its own.",
+                "Leave the seed out. Give ledger= a file of its own for a test.",
                 standing={"reproducible": False},
                 asked={"reproducible": True},
             )

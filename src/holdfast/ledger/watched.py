@@ -154,8 +154,8 @@ class WatchedStore:
         saw = f"{who} saw {count:,} answer{'' if count == 1 else 's'}"
         if there != self._address:
             return InvalidArgument(
-                f"These rows have a ledger already: {saw} at {there}, and {here} does not have them. Use that one (give"
-                " ledger= its location, or move it here): a second ledger would spend the same budget twice.",
+                f"These rows have a ledger already: {saw} at {there}, and {here} does not have them. Use that one: name"
+                " it as the ledger, or move it here. A second one would spend the same budget twice.",
                 name="ledger",
                 ledger=there,
             )
