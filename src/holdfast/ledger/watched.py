@@ -47,6 +47,15 @@ class WatchedStore:
         """Whose rows these are."""
         return self._store.dataset
 
+    @property
+    def patience(self) -> float:
+        """Seconds to wait, at most, for whoever else writes."""
+        return self._store.patience
+
+    @patience.setter
+    def patience(self, seconds: float) -> None:
+        self._store.patience = seconds
+
     def watch(self, *witnesses: Witness) -> None:
         """Refuse the ledger if it lacks what one of these saw; from now on they are told what becomes of it."""
         self._confirmed += self.compare(*witnesses)  # before they are told
