@@ -14,6 +14,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from math import inf
 from typing import Any, Protocol
 from weakref import ReferenceType, finalize, ref
 
@@ -123,6 +124,7 @@ class Database(ABC):
 
     begin_statement = "BEGIN"
     driver_errors: tuple[type[Exception], ...]
+    patience = inf
 
     def __init__(self, location: str, dataset: str, sql: Statements) -> None:
         self.location = location

@@ -39,6 +39,7 @@ from holdfast.ledger.witness import Witness
 READ_CHUNK = 2_000  # rows read at a time; keeps every read short
 MAX_ANALYST_NAME = 200  # characters
 SECRET_BYTES = 32
+CLOSING = 1.0  # seconds to wait for whoever else writes, when all there is to do is to give places back
 
 
 class Ledger:
@@ -77,7 +78,7 @@ class Ledger:
 
         Places taken ahead are given back first, unless somebody has taken more since.
         """
-        self.give_back()
+        self._give_back()
         self._closed = True
         self._store.close()
 
@@ -234,8 +235,8 @@ class Ledger:
         held.put(outcome.stock)
         return outcome.place
 
-    def give_back(self) -> None:
-        """Give back what was taken ahead and not handed out, as far as nobody has taken more since."""
+    def _give_back(self) -> None:
+        """Give back what was taken ahead and not handed out, as far as nobody has taken more since; then close."""
         stock = Stock() if self._closed else self._held.take_all()
         if not any(stock):
             return
@@ -243,6 +244,7 @@ class Ledger:
         def decide(transaction: Transaction) -> None:
             transaction.take(give_back(stock, self._present(transaction.tip())))
 
+        self._store.patience = CLOSING
         with suppress(HoldfastError):  # then it stays taken
             self._store.write(decide)
 
@@ -370,7 +372,7 @@ class Ledger:
         if self._reproducible and not genesis["reproducible"]:
             raise PlanConflict(
                 f"Ledger {self.location} was begun with unpredictable draws, which a seed would spoil. "
-                "Leave the seed out; for a test, give ledger= a file of its own.",
+                "Leave the seed out. Give ledger= a file of its own for a test.",
                 standing={"reproducible": False},
                 asked={"reproducible": True},
             )
@@ -533,4 +535,4 @@ _open: WeakSet[Ledger] = WeakSet()
 def _give_back_all() -> None:
     """Give back what ledgers that nobody closed have taken ahead."""
     for ledger in list(_open):
-        ledger.give_back()
+        ledger._give_back()

@@ -4,10 +4,14 @@ Durable: write-ahead log with synchronous=FULL, so the log is on disk before a c
 
 In turn: SQLite itself lets a writer that finds the file busy sleep, up to 100 ms at a time, whoever comes
 first afterwards. Writers therefore queue on a lock file beside the ledger and find it free. The lock file is
-for fairness; that nobody overspends rests on BEGIN IMMEDIATE alone.
+for fairness; that nobody overspends rests on BEGIN IMMEDIATE alone. Whoever waits for it looks again and again, and
+gives up after a while: a process that was stopped while it held the lock does not stop others for good. Reading needs
+no lock.
 
-Whole from the start: a new ledger is built under another name and moved into place, first entry included. So
-an empty or half-written file at the ledger's own name is damage, never a beginning.
+Whole from the start: a new ledger is built under another name and linked into place, first entry included, unless
+there is one. So an empty or half-written file at the ledger's own name is damage, never a beginning.
+
+Private: the file holds the ledger's secret, so it and what lies beside it are created for their owner alone.
 
 Direct: while only one thread writes, it need not hand its entry to the committer's thread. Its locks and its
 transaction are then held by context managers written in C, and the lock file by a `finally` that begins with a C call:
@@ -15,13 +19,16 @@ Python handles no signal between an exception and these, so an interrupt at any 
 """
 
 import os
+import secrets
 import sqlite3
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from glob import escape
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from holdfast.errors import HoldfastError, LedgerDamaged, LedgerUnavailable
@@ -34,6 +41,9 @@ if sys.platform != "win32":
 
 LOCK_TIMEOUT = 60.0  # seconds to wait for a busy file
 _POLL = 0.005  # seconds between two looks at a busy file
+_POLL_QUEUE = 0.0005  # at the lock file, which is free many times a second
+_PRIVATE = 0o600
+_OLD = 3_600.0  # seconds; nobody builds a ledger for so long
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CONSTRAINT}
 _HAS_LEDGERS = f"SELECT 1 FROM sqlite_master WHERE name = '{LEDGERS}'"
 _APPEND_ONLY = """CREATE TRIGGER {table}_no_{act} BEFORE {act} ON {table}
@@ -62,12 +72,16 @@ class LockFile:
         self._path = path
         self.descriptor: int | None = None
 
-    def acquire(self) -> None:
-        """Wait for the lock."""
+    def acquire(self) -> bool:
+        """Take the lock if it is free."""
         if sys.platform != "win32":
             if self.descriptor is None:
-                self.descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self.descriptor, fcntl.LOCK_EX)
+                self.descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE)
+            try:
+                fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+        return True
 
     def release(self) -> None:
         """Let the next one have it."""
@@ -96,6 +110,8 @@ class SqliteStore(Database):
         self._inode: int | None = None
         self._state: tuple[int, int, int] | None = None  # of the file, when it was last looked into
         self._seq = -1  # in the file then
+        self._log_inode: int | None = None  # of the write-ahead log that the writing connection has open
+        self._log_lost = False
         self._lock_file = LockFile(self._sibling("-lock"))
         self._resources.append(self._lock_file)
         self._last_thread: int | None = None  # that wrote
@@ -120,7 +136,7 @@ class SqliteStore(Database):
                 if not isinstance(connection, sqlite3.Connection) or descriptor is None:
                     return False
                 try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX)
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     self._check_same_file()
                     with connection:  # rolls back unless the last statement was reached
                         connection.execute(self.begin_statement)
@@ -128,9 +144,11 @@ class SqliteStore(Database):
                         decide(transaction)
                         transaction.finish()
                         self.commit(connection)
+                except BlockingIOError:
+                    return False  # the committer's thread waits, so that this one can be interrupted
                 except sqlite3.Error as error:
                     if _code(error) == sqlite3.SQLITE_BUSY:
-                        return False  # the committer's thread waits, so that this one can be interrupted
+                        return False
                     self._writes.close()
                     raise self.translate(error) from error
                 finally:  # first of all a C call: no signal is handled before it
@@ -148,8 +166,7 @@ class SqliteStore(Database):
 
     def create_alone(self, fill: Callable[[Connection], bool]) -> bool:
         """Fill a new file, or one that is there."""
-        if not self._path.exists():
-            self._build(fill)
+        if not self._path.exists() and self._build(fill):
             return True
         if self._own_file:
             self._inspect()
@@ -165,13 +182,19 @@ class SqliteStore(Database):
         """Open the file, which must exist."""
         if self._forked_while_open:  # SQLite would take no file locks for another connection in this process
             raise self._unavailable("this process was forked while the file was open. Start the process again")
+        self._refuse_lost_log()
         if self._inode is None:  # before: an interrupt's traceback must not hold a connection that nobody can close
-            found = _stat(self._name)
-            self._inode = None if found is None else found.st_ino
+            self._inode = _inode(self._name)
         connection = self._connect(self._path)
         if to_write and connection.execute("PRAGMA journal_mode").fetchone() == ("wal",):
             connection.execute("PRAGMA busy_timeout=0")  # BEGIN alone can be busy: `execute_begin` waits for it
+            self._log_inode = _inode(f"{self._name}-wal")
         return connection
+
+    def commit(self, connection: Any) -> None:
+        """Commit; then make sure that it did not go to a log that was removed."""
+        super().commit(connection)
+        self._check_log()
 
     def in_transaction(self, connection: sqlite3.Connection) -> bool:
         """Whether a transaction is open."""
@@ -179,7 +202,7 @@ class SqliteStore(Database):
 
     def execute_begin(self, connection: Connection) -> Connection:
         """Begin; wait while a program that does not queue on the lock file writes."""
-        deadline = time.monotonic() + LOCK_TIMEOUT
+        deadline = time.monotonic() + self._patience()
         while True:
             try:
                 return super().execute_begin(connection)
@@ -207,17 +230,32 @@ class SqliteStore(Database):
     @contextmanager
     def process_lock(self) -> Iterator[None]:
         """Queue on the lock file; then make sure that the file is still the one that was opened."""
-        if self._closed:
-            raise closed_error(self.location)
         try:
-            self._lock_file.acquire()
-        except OSError as error:
-            raise self._unavailable(f"its lock file cannot be opened ({error.strerror})") from error
-        try:
+            self._wait_in_queue()
             self._check_same_file()
             yield
         finally:
             self._lock_file.release()
+
+    def _wait_in_queue(self) -> None:
+        deadline = time.monotonic() + self._patience()
+        while True:
+            if self._closed:
+                raise closed_error(self.location)
+            try:
+                if self._lock_file.acquire():
+                    return
+            except OSError as error:
+                raise self._unavailable(f"its lock file cannot be opened ({error.strerror})") from error
+            if time.monotonic() > deadline:
+                raise self._unavailable(
+                    "another process has held its lock for too long. End that process if it is stopped or stuck, then"
+                    " try again"
+                )
+            time.sleep(_POLL_QUEUE)
+
+    def _patience(self) -> float:
+        return min(LOCK_TIMEOUT, self.patience)
 
     def _check_same_file(self) -> None:
         """Refuse to go on with a file that was moved away, or that an older copy was written into.
@@ -237,6 +275,7 @@ class SqliteStore(Database):
                 if seq < self._seq:
                     raise self._damaged("an older copy was written into the file. Stop, and put the newest copy back.")
                 self._state, self._seq = state, seq
+        self._check_log()
 
     def _seq_in_file(self) -> int | None:
         """Return the newest entry that the file alone holds; None if it cannot be told just now."""
@@ -249,6 +288,19 @@ class SqliteStore(Database):
         except sqlite3.Error:  # somebody is moving the log into it
             return None
         return None if found is None else Tip._make(found).seq
+
+    def _check_log(self) -> None:
+        """Refuse to go on once the write-ahead log was removed: it holds answers, and nobody else sees new ones."""
+        if self._log_inode is not None and self._writes.connection is not None:
+            self._log_lost |= _inode(f"{self._name}-wal") != self._log_inode
+        self._refuse_lost_log()
+
+    def _refuse_lost_log(self) -> None:
+        if self._log_lost:
+            raise self._unavailable(
+                f"its log {self._path.name}-wal was removed while it was in use, perhaps with answers in it. End all"
+                " programs that use the ledger, then restore both from a backup"
+            )
 
     def present(self) -> bool:
         """Whether the file is there; then it has been looked at."""
@@ -302,12 +354,14 @@ class SqliteStore(Database):
             raise
         return connection
 
-    def _build(self, fill: Callable[[Connection], bool]) -> None:
-        new = self._sibling("-new")
+    def _build(self, fill: Callable[[Connection], bool]) -> bool:
+        """Build the file under another name and link it into place; False if there is one by then."""
         try:
-            for leftover in ("", "-wal", "-shm"):  # of a process that died right here
-                new.with_name(new.name + leftover).unlink(missing_ok=True)
-            os.close(os.open(new, os.O_CREAT | os.O_EXCL, 0o600))  # its logs get the same permissions
+            for leftover in self._path.parent.glob(f"{escape(self._path.name)}-*-new*"):  # of processes that died here
+                if time.time() - leftover.stat().st_mtime > _OLD:
+                    leftover.unlink(missing_ok=True)
+            new = self._sibling(f"-{secrets.token_hex(4)}-new")
+            os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_RDWR, _PRIVATE))
             connection = self._connect(new, "rwc")
             try:
                 connection.execute(self.begin_statement)
@@ -318,8 +372,14 @@ class SqliteStore(Database):
             finally:
                 connection.close()
             _sync(new)
-            new.rename(self._path)
+            try:
+                os.link(new, self._path)
+            except FileExistsError:
+                return False
+            finally:
+                new.unlink()
             _sync(self._path.parent)
+            return True
         except self.driver_errors as error:
             raise self.translate(error) from error
         except OSError as error:
@@ -338,6 +398,11 @@ class SqliteStore(Database):
 def _code(error: Exception) -> int:
     code: int = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return code
+
+
+def _inode(path: str) -> int | None:
+    found = _stat(path)
+    return None if found is None else found.st_ino
 
 
 def _stat(path: str) -> os.stat_result | None:

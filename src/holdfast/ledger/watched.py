@@ -47,6 +47,15 @@ class WatchedStore:
         """Whose rows these are."""
         return self._store.dataset
 
+    @property
+    def patience(self) -> float:
+        """Seconds to wait, at most, for whoever else writes."""
+        return self._store.patience
+
+    @patience.setter
+    def patience(self, seconds: float) -> None:
+        self._store.patience = seconds
+
     def watch(self, *witnesses: Witness) -> None:
         """Refuse the ledger if it lacks what one of these saw; from now on they are told what becomes of it."""
         self._confirmed += self.compare(*witnesses)  # before they are told
@@ -154,8 +163,8 @@ class WatchedStore:
         saw = f"{who} saw {count:,} answer{'' if count == 1 else 's'}"
         if there != self._address:
             return InvalidArgument(
-                f"These rows have a ledger already: {saw} at {there}, and {here} does not have them. Use that one (give"
-                " ledger= its location, or move it here): a second ledger would spend the same budget twice.",
+                f"These rows have a ledger already: {saw} at {there}, and {here} does not have them. Use that one: name"
+                " it as the ledger, or move it here. A second one would spend the same budget twice.",
                 name="ledger",
                 ledger=there,
             )
