@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from holdfast.errors import BudgetExhausted
-from holdfast.ledger import Cost, Ledger, open_ledger
+from holdfast.ledger import Cost, Entry, Ledger, open_ledger
 
 DATASET, FINGERPRINT = "flights", "sha256:f00d"
 QUESTION = {"kind": "share", "text": "dep_delay > 15"}
@@ -42,8 +42,17 @@ def begun(location: Any, plan: dict[str, Any] | None = None, **more: Any) -> Led
 
 
 def commit(ledger: Ledger, key: str | None = None, *, charge: int = 1, **more: Any) -> Any:
-    values = {"question": QUESTION, "answer": ANSWER, "rows_read": 1_000, "cost": Cost(charge, 1)} | more
-    return ledger.commit(key=key, **values)[0]
+    """Reserve and commit, as a session does: what was asked before is free."""
+    values: dict[str, Any] = {"question": QUESTION, "answer": ANSWER, "rows_read": 1_000, "cost": Cost(charge, 1)}
+    return write(ledger, key, **(values | more))[0]
+
+
+def write(ledger: Ledger, key: str | None, **values: Any) -> tuple[Entry, bool]:
+    """Return the entry, and whether it is new."""
+    standing = ledger.find(key) if isinstance(key, str) else None
+    if standing is not None:
+        return standing, False
+    return ledger.commit(place=ledger.reserve(values["cost"]), key=key, **values)
 
 
 def environment() -> dict[str, str]:

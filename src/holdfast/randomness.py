@@ -2,13 +2,14 @@
 
 The guarantee holds only while nobody can predict which rows are drawn. So the default generator is AES in
 counter mode, keyed by the operating system, one per thread and per process (a forked child never repeats its
-parent's draws). `seed=` gives a repeatable generator; a ledger written under it is marked "reproducible, not
-for shared use".
+parent's draws). `seed=` gives a repeatable generator for each question; a ledger written under it is marked
+"reproducible, not for shared use".
 """
 
 import os
 import secrets
 import threading
+from hashlib import sha256
 
 import numpy as np
 from numpy.random import PCG64, Generator
@@ -24,18 +25,16 @@ class Randomness:
             check.whole(0, seed=seed)
         self.reproducible = seed is not None
         self._seed = seed
-        self._seeded = None if seed is None else Generator(PCG64(seed))
         self._local = threading.local()
 
-    def skip(self, answers: int) -> None:
-        """Let a seeded generator go on where `answers` answers have been given; unpredictable ones need no care."""
-        if self._seed is not None and answers:
-            self._seeded = Generator(PCG64([self._seed, answers]))
+    def secret(self) -> bytes:
+        """Return 256 secret bits for a new ledger."""
+        return secrets.token_bytes(32) if self._seed is None else sha256(f"holdfast {self._seed}".encode()).digest()
 
-    def generator(self) -> Generator:
-        """Return this thread's generator in this process."""
-        if self._seeded is not None:
-            return self._seeded  # numpy locks it: shared by threads, never corrupted
+    def generator(self, number: int = 0) -> Generator:
+        """Return this thread's generator in this process; with a seed, the generator of question `number`."""
+        if self._seed is not None:
+            return Generator(PCG64([self._seed, number]))
         if getattr(self._local, "pid", None) != os.getpid():
             self._local.generator = _secure()
             self._local.pid = os.getpid()

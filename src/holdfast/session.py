@@ -3,10 +3,13 @@
     1 check      against the schema alone; nothing is read                          queries, questions
     2 price      by the guarantee that stands                                       guarantees
     3 find       asked before? the stored answer, free                              ledger
-    4 reserve    more than is left? refused, before any row is read                 ledger
+    4 reserve    the ledger takes the charge and gives a place, durably; or refuses ledger
     5 draw       rows are drawn, and tallied where they live                        rows, mechanisms
     6 certify    what was released becomes an interval for the population           guarantees
-    7 commit     answer and cost together, durably; then it is shown                ledger
+    7 commit     the answer, durably; then it is shown                              ledger
+
+What was drawn is paid for, shown or not. A question that is being answered is not drawn for a second time: whoever else
+asks it waits for the answer.
 
 Whoever asks, from Python, the command line, over HTTP or as an agent, asks through `Session`.
 """
@@ -24,11 +27,12 @@ from typing import Any, Self, TypeVar, cast
 import polars as pl
 
 from holdfast.answer import AnyAnswer, Record
-from holdfast.errors import InvalidArgument, PlanConflict
+from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict
 from holdfast.guarantees.plan import BEST, DefaultPlan, Plan, PlanRequest, Queries, VacuousPlan
-from holdfast.ledger import BudgetMoved, Entry, Ledger, Receipt, Spent, check_analyst, open_ledger
+from holdfast.ledger import Entry, Ledger, Place, Receipt, Spent, check_analyst, open_ledger
 from holdfast.optimize.losses import LinearLoss, Loss
 from holdfast.queries.build import QueryLike
+from holdfast.queries.silence import silence
 from holdfast.queries.synthetic import synthetic_rows
 from holdfast.questions import KINDS, kind_named
 from holdfast.questions.flips import FLIPS
@@ -36,11 +40,12 @@ from holdfast.questions.histogram import HISTOGRAM
 from holdfast.questions.history import answer_from, history_frame
 from holdfast.questions.mean import MEAN
 from holdfast.questions.minimize import MINIMIZE
-from holdfast.questions.price import Budget, Price, require_affordable
+from holdfast.questions.price import Budget, Price, require_affordable, too_dear
 from holdfast.questions.quantile import QUANTILE
 from holdfast.questions.question import Context, Drawing, Kind, Question
 from holdfast.questions.verbs import verb
 from holdfast.randomness import Randomness
+from holdfast.rows.draws import Order
 from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.open import open_rows
@@ -49,6 +54,7 @@ from holdfast.schema import Schema
 
 MADE_UP_ROWS = 1_000
 NOTHING_SPENT = Spent(0, 0, 0)
+ORDER = "order of rows"  # what the ledger's key for it is called
 A = TypeVar("A", bound=AnyAnswer)
 
 
@@ -66,6 +72,8 @@ class Session:
         A path or a database URL; left out, it lies beside the data, or in memory for data in memory.
     guarantee, mechanism
         Names, or "best".
+    rows_per_query
+        Rows that one answer reads; left out, the number with the smallest margin. `Plan.readings` shows others.
     seed
         For tests: draws become predictable, and the ledger says so.
     analyst
@@ -84,11 +92,12 @@ class Session:
         ledger: str | Path | None = None,
         guarantee: str = BEST,
         mechanism: str = BEST,
+        rows_per_query: int | None = None,
         seed: int | None = None,
         analyst: str | None = None,
         complete: Collection[str] = (),
     ) -> None:
-        self._request = PlanRequest(queries, margin, confidence, guarantee, mechanism)
+        self._request = PlanRequest(queries, margin, confidence, guarantee, mechanism, rows_per_query)
         check_analyst(analyst)
         self._analyst = analyst
         self._randomness = Randomness(seed)
@@ -101,6 +110,7 @@ class Session:
             fingerprint=self._rows.fingerprint,
             reproducible=self._randomness.reproducible,
         )
+        self._owns_ledger = True
         self._joined = False  # whether the plan is the one that the ledger records
         try:
             self._resume() if self._ledger.begun else self._plan(self._request.make(len(self._rows)))
@@ -182,39 +192,43 @@ class Session:
         """
         context = self._current()
         question = self._keyed(kind_named(kind).question(context, query, **options), idempotency_key)
-        return replace(question, terms=context.guarantee.public_terms)
+        return replace(question, terms=context.guarantee.terms)
 
     def answer(self, question: Question) -> AnyAnswer:
         """Answer a question that `prepare` returned."""
-        ledger = self._ledger
         if not self._joined:
             self._begin(question)
-        guarantee = self._context.guarantee
-        if question.terms is not None and question.terms != guarantee.public_terms:
+        if question.terms is not None and question.terms != self._context.guarantee.terms:
             raise PlanConflict("The ledger was begun under another plan since this question was prepared; ask again.")
-        if question.identity is not None:
-            entry = ledger.find(question.identity)
-            if entry is not None:
-                return self._read(entry, cached=True)
-        require_affordable(question, guarantee.terms, ledger.spent)
-        while True:
-            # Fresh rows are taken in order: if somebody took these meanwhile, the answer is dropped unseen.
-            start = ledger.spent.charge if guarantee.in_order else None
-            result = question.run(Drawing(self._rows, self._randomness.generator(), guarantee, start or 0))
-            try:
-                entry, fresh = ledger.commit(
-                    key=question.identity,
-                    question=question.to_json(),
-                    answer=result,
-                    cost=question.cost,
-                    rows_read=question.rows_read,
-                    analyst=self._analyst,
-                    expected_charge=start,
-                )
-            except BudgetMoved as moved:
-                require_affordable(question, guarantee.terms, moved.spent)
-                continue
-            return self._read(entry, cached=not fresh)
+        return self._ledger.in_flight.run(question.identity, partial(self._answer_once, question))
+
+    def _answer_once(self, question: Question) -> AnyAnswer:
+        entry = None if question.identity is None else self._ledger.find(question.identity)
+        if entry is not None:
+            return self._read(entry, cached=True)
+        place = self._reserve(question)
+        with silence:
+            result = question.run(self._drawing(place))
+        entry, fresh = self._ledger.commit(
+            place=place,
+            key=question.identity,
+            question=question.to_json(),
+            answer=result,
+            cost=question.cost,
+            rows_read=question.rows_read,
+            analyst=self._analyst,
+        )
+        return self._read(entry, cached=not fresh)
+
+    def _reserve(self, question: Question) -> Place:
+        try:
+            return self._ledger.reserve(question.cost)
+        except BudgetExhausted:  # says it in the guarantee's own units
+            raise too_dear(question, self.plan.terms, self._ledger.spent) from None
+
+    def _drawing(self, place: Place) -> Drawing:
+        order = Order(self._ledger.key(ORDER), place.charge)
+        return Drawing(self._rows, self._randomness.generator(place.number), self._context.guarantee, order)
 
     def _read(self, entry: Entry, *, cached: bool) -> AnyAnswer:
         return answer_from(entry, self._context.guarantee, cached=cached)
@@ -258,8 +272,9 @@ class Session:
         require_affordable(question, terms, NOTHING_SPENT)  # what could never be asked
         rng = self._randomness.generator()
         invented = memory_rows(synthetic_rows(self._rows.schema, MADE_UP_ROWS, rng), name="made up")
-        guarantee = self.plan.standing.begin(0)
-        result = question.run(Drawing(invented, rng, guarantee, most_draws=MADE_UP_ROWS))
+        guarantee, order = self.plan.standing, Order(self._randomness.secret())
+        with silence:
+            result = question.run(Drawing(invented, rng, guarantee, order, most_draws=MADE_UP_ROWS))
         record = Record(question.kind, question.text, guarantee.name, terms.confidence)
         return cast(AnyAnswer, kind_named(question.kind).read(result, record))
 
@@ -308,18 +323,19 @@ class Session:
     def for_analyst(self, analyst: str | None) -> "Session":
         """Return this session as another analyst sees it: same data and ledger, their name on the answers.
 
-        Closing either closes the ledger for both.
+        The ledger stays this session's: closing the other one does nothing.
         """
         check_analyst(analyst)
         other = copy(self)
-        other._analyst = analyst
+        other._analyst, other._owns_ledger = analyst, False
         return other
 
     def close(self) -> None:
-        """Let go of the ledger; later questions are refused."""
-        self._ledger.close()
-        if self._opened is not None:
-            self._opened.close()
+        """Let go of the ledger; later questions are refused, of those that `for_analyst` returned, too."""
+        if self._owns_ledger:
+            self._ledger.close()
+            if self._opened is not None:
+                self._opened.close()
 
     def __enter__(self) -> Self:
         return self
@@ -350,7 +366,6 @@ class Session:
         location = self._ledger.location
         plan = Plan.from_dict(self._ledger.terms or {}, location=f"The ledger {location}")
         self._request.must_match(plan, location)
-        self._randomness.skip(self._ledger.head.seq)  # a seed must not draw the same coins again for later questions
         self._plan(plan)
         self._joined = True
 
@@ -363,16 +378,12 @@ class Session:
     def _begin(self, question: Question) -> None:
         """Begin the ledger with the first answer; if somebody else did meanwhile, their plan stands."""
         require_affordable(question, self.plan.terms, NOTHING_SPENT)  # a question that is refused begins nothing
-        secret = int(self._randomness.generator().integers(2**48))
-        began = self.plan.standing.begin(secret)
-        if self._ledger.begin(began.to_json()):
-            if began is not self.plan.standing:
-                self._plan(Plan(began, self.plan.alternatives))
-            self._joined = True  # last: other threads may ask by the plan from here on
+        mine = self.plan.terms
+        if self._ledger.begin(self.plan.to_dict(), self._randomness.secret()):
+            self._joined = True
             return
-        mine = self.plan.standing
         self._resume()
-        if mine.public_terms != self.plan.standing.public_terms:
+        if mine != self.plan.terms:
             raise PlanConflict(
                 f"The ledger {self._ledger.location} was begun under another plan this moment: {self.plan.sentence}"
                 " Ask again, and the question is built for it.",

@@ -1,10 +1,13 @@
 """What every ledger promises, wherever it is: in memory, in SQLite (own file or shared), in PostgreSQL."""
 
+import hmac
 import json
+import random
 import threading
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +23,10 @@ from holdfast.errors import (
     UnknownName,
 )
 from holdfast.ledger import (
-    BudgetMoved,
     Cost,
     Head,
     Ledger,
+    Place,
     Receipt,
     Spent,
     check_receipt,
@@ -115,10 +118,9 @@ def test_what_does_not_fit_is_refused_and_writes_nothing(opened, caps, cost, uni
     with opened(terms(*caps)) as ledger:
         commit(ledger, "k1", charge=7)
         head = ledger.head
-        for attempt in (lambda: ledger.require(cost), lambda: commit(ledger, "k2", cost=cost)):
-            with pytest.raises(BudgetExhausted) as refused:
-                attempt()
-            assert refused.value.fields == fields | {"unit": unit}
+        with pytest.raises(BudgetExhausted) as refused:
+            ledger.reserve(cost)
+        assert refused.value.fields == fields | {"unit": unit}
         assert ledger.head == head
         assert ledger.find("k2") is None
         assert commit(ledger, "k1", cost=cost).seq == 1  # what was asked stays free
@@ -127,21 +129,81 @@ def test_what_does_not_fit_is_refused_and_writes_nothing(opened, caps, cost, uni
 def test_a_budget_can_be_spent_to_the_last_unit(opened):
     with opened(terms(charge=10)) as ledger:
         commit(ledger, "k1", charge=7)
-        ledger.require(Cost(3, 1))
+        with pytest.raises(BudgetExhausted):
+            ledger.reserve(Cost(4, 1))
         commit(ledger, "k2", charge=3)
         assert ledger.left.charge == 0
         commit(ledger, "k3", charge=0)
 
 
-def test_an_expected_charge_must_be_the_one_spent(opened):
+def answered(ledger: Ledger, place: Place, cost: Cost, key: str | None = None) -> Any:
+    return ledger.commit(place=place, key=key, question=QUESTION, answer=ANSWER, cost=cost, rows_read=1)
+
+
+def test_a_place_is_taken_before_the_answer_and_stays_taken(opened):
+    with opened(terms(charge=20)) as ledger:
+        first, second = ledger.reserve(Cost(7, 1)), ledger.reserve(Cost(5, 2))
+        assert (first, second) == (Place(1, 0, 0), Place(2, 7, 1))
+        assert ledger.spent == Spent(12, 3, 0)
+        entry, fresh = answered(ledger, second, Cost(5, 2))  # in any order
+        assert fresh
+        assert (entry.seq, entry.place, entry.before) == (1, second, Cost(7, 1))
+        with pytest.raises(BudgetExhausted):
+            ledger.reserve(Cost(9, 1))
+        assert ledger.reserve(Cost(8, 1)).charge == 12
+        assert ledger.spent == Spent(20, 4, 1)
+        ledger.verify()
+    with opened(terms()) as again:  # a ledger in memory begins anew; all others remember
+        assert again.spent.charge in (0, 20)
+
+
+def test_the_draw_that_lost_a_race_stays_paid(opened):
     with opened(terms()) as ledger:
-        commit(ledger, "k1", charge=7, expected_charge=0)
-        with pytest.raises(BudgetMoved) as moved:
-            commit(ledger, "k2", charge=7, expected_charge=0)
-        assert moved.value.spent == Spent(7, 1, 1)
-        assert ledger.find("k2") is None
-        assert commit(ledger, "k1", expected_charge=0).seq == 1  # already there: nothing left to retry
-        assert commit(ledger, "k2", expected_charge=7).seq == 2
+        first, second = ledger.reserve(Cost(7, 1)), ledger.reserve(Cost(7, 1))
+        entry, _ = answered(ledger, second, Cost(7, 1), "k1")
+        assert answered(ledger, first, Cost(7, 1), "k1") == (entry, False)
+        assert ledger.spent == Spent(14, 2, 1)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_whatever_questions_cost_their_places_follow_one_another(opened, seed):
+    chance, charge, intervals = random.Random(seed), 0, 0
+    with opened(terms(charge=20_000, intervals=3_000)) as ledger:
+        for number in range(1, 201):
+            cost = Cost(chance.choice([0, 1, 3, 3, 3, 50]), chance.choice([0, 1, 1, 2]))
+            assert ledger.reserve(cost) == Place(number, charge, intervals)
+            charge, intervals = charge + cost.charge, intervals + cost.intervals
+            assert ledger.spent == Spent(charge, intervals, 0)
+            assert ledger.left == Cost(20_000 - charge, 3_000 - intervals)
+
+
+def test_what_was_taken_ahead_is_given_back_unless_somebody_took_more(lasting):
+    open_it = lasting[2]
+    with open_it(terms()) as ledger, open_it() as other:
+        for _ in range(100):
+            commit(ledger)
+        assert other.spent.charge > 100 == ledger.spent.charge  # some are taken ahead
+        ledger.close()
+        assert other.spent == Spent(100, 100, 100)
+    with open_it() as ledger, open_it() as other:
+        for _ in range(100):
+            commit(ledger)
+        after = other.reserve(Cost(1, 1))
+        assert after.charge > 200
+        ledger.close()
+        assert other.spent.charge == after.charge + 1
+        other.verify()
+
+
+def test_near_the_end_nothing_is_held_back(lasting):
+    open_it = lasting[2]
+    with open_it(terms(charge=500)) as one, open_it() as two:
+        for i in range(500):
+            assert commit((one, two)[i % 2]).seq == i + 1
+        for ledger in (one, two):
+            with pytest.raises(BudgetExhausted):
+                ledger.reserve(Cost(1, 1))
+            assert ledger.spent == Spent(500, 500, 500)
 
 
 @pytest.mark.parametrize(
@@ -308,7 +370,7 @@ def test_opening_decides_nothing(opened):
         ):
             with pytest.raises(UnknownName, match=r"No ledger of .* yet"):
                 missing()
-        for mistake in (lambda: ledger.require(Cost(1, 1)), lambda: commit(ledger, "k1")):
+        for mistake in (lambda: ledger.reserve(Cost(1, 1)), lambda: answered(ledger, Place(1, 0, 0), Cost(1, 1))):
             with pytest.raises(InvalidArgument, match="has not begun"):
                 mistake()
         assert ledger.begin(terms(charge=10))
@@ -337,7 +399,7 @@ def test_a_closed_ledger_refuses_and_may_be_closed_again(opened):
     ledger.close()
     for use in (
         lambda: ledger.find("k1"),
-        lambda: ledger.require(Cost(1, 1)),
+        lambda: ledger.reserve(Cost(1, 1)),
         lambda: commit(ledger, "k2"),
         lambda: ledger.begin(terms()),
         lambda: ledger.spent,
@@ -387,7 +449,7 @@ def test_a_ledger_that_somebody_else_begins_is_noticed(lasting):
         lambda ledger: ledger.find("k1").cost.charge == 7,
         lambda ledger: len(list(ledger.entries())) == 1,
         lambda ledger: ledger.head.seq == 1,
-        lambda ledger: ledger.require(Cost(3, 1)) is None,
+        lambda ledger: ledger.reserve(Cost(3, 1)).charge == 7,
         lambda ledger: commit(ledger, "k1").seq == 1,
     ]
     waiting = [opened() for _ in looks]
@@ -433,7 +495,51 @@ def test_other_data_is_refused(lasting):
     opened(terms()).close()
     with pytest.raises(RowSourceError, match="belongs to other data") as refused:
         opened(fingerprint="other")
-    assert refused.value.fields == {"ledger": FINGERPRINT, "data": "other"}
+    assert refused.value.fields == {}
+    assert "other'" not in str(refused.value)
+    assert FINGERPRINT not in str(refused.value)
+
+
+def test_keys_are_secret_and_last(lasting):
+    opened = lasting[2]
+    with opened(terms()) as ledger:
+        keys = {ledger.key("one"), ledger.key("two")}
+        recorded = json.dumps(ledger.receipt(0).to_dict())
+    with opened() as again:
+        assert keys == {again.key("one"), again.key("two")}
+        secret = again._store.secret()
+    assert len(keys | {secret}) == 3
+    assert {len(key) for key in keys | {secret}} == {32}
+    for hidden in keys | {secret}:
+        assert not any(hidden.hex()[i : i + 16] in recorded for i in range(48))
+
+
+def test_every_ledger_has_a_secret_of_its_own_unless_it_is_given_one():
+    given = bytes(range(32))
+    ledgers = [open_ledger(None, dataset="d", fingerprint=FINGERPRINT) for _ in range(4)]
+    for ledger, secret in zip(ledgers, (None, None, given, given), strict=True):
+        with pytest.raises(UnknownName):
+            ledger.key("x")
+        ledger.begin(terms(), secret)
+    assert len({ledger.key("x") for ledger in ledgers}) == 3
+
+
+def test_who_has_the_right_table_cannot_confirm_it_from_the_first_receipt(opened):
+    # The attack: hash the table one guesses, in every way that needs no secret, and look it up in receipt 0.
+    with opened(terms()) as ledger:
+        body = ledger.receipt(0).body
+        stated = json.loads(body)["fingerprint"]
+        known = [ledger.dataset, body.replace(stated, ""), FINGERPRINT, *json.loads(body)]
+        guesses = {FINGERPRINT, *(hashed(known, FINGERPRINT))}
+        assert stated not in guesses
+        assert FINGERPRINT not in body
+    with begun(None, terms()) as other:  # the same data elsewhere is not recognized either
+        assert json.loads(other.receipt(0).body)["fingerprint"] != stated
+
+
+def hashed(keys: list[str], text: str) -> set[str]:
+    plain = {sha256(text.encode()).hexdigest()} | {sha256((key + text).encode()).hexdigest() for key in keys}
+    return plain | {hmac.digest(key.encode(), text.encode(), "sha256").hex() for key in keys}
 
 
 def test_two_objects_on_one_ledger_see_each_other(lasting):

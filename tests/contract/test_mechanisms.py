@@ -18,15 +18,17 @@ from holdfast.mechanisms.fresh_rows import FreshRows
 from holdfast.mechanisms.laplace import Laplace
 from holdfast.queries.query import Query
 from holdfast.questions.question import mechanism_of
+from holdfast.rows.draws import Order
 from holdfast.rows.open import open_rows
 from planned import PAIRS, planned
 from toy_queries import Group, Histogram, Mean, Share
 
+KEY = bytes(range(32))
 OF_SESSIONS: dict[str, Callable[[], Any]] = {
     "coins": lambda: Coins(draws=7, mass=0.05),
     "laplace": lambda: Laplace(draws=2, epsilon=0.5),
     "laplace with replacement": lambda: Laplace(draws=7, epsilon=0.5, replacement=True),
-    "fresh rows": lambda: FreshRows(draws=2, key=11),
+    "fresh rows": lambda: FreshRows(draws=2, key=KEY),
 }
 MECHANISMS: dict[str, Callable[[], Releaser]] = OF_SESSIONS | {
     "full laplace": lambda: FullLaplace(epsilon=0.5),
@@ -104,8 +106,8 @@ def check_release(release: Release, query: Query, values: int) -> None:
 
 @pytest.mark.parametrize("pair", PAIRS, ids="-".join)
 def test_a_mechanism_takes_its_numbers_from_the_guarantee(pair):
-    standing: Guarantee = planned(*pair).standing.begin(77)
-    made = mechanism_of(standing).under(standing, 12, 5)
+    standing: Guarantee = planned(*pair).standing
+    made = mechanism_of(standing).under(standing, 12, Order(KEY, 5))
     assert made.draws == 12
     if isinstance(made, Coins):
         assert made.mass == standing.coin_mass
@@ -113,7 +115,8 @@ def test_a_mechanism_takes_its_numbers_from_the_guarantee(pair):
         assert made.epsilon == standing.epsilon_for(12)
         assert not made.replacement
     else:
-        assert (made.key, made.start) == (77, 5)
+        assert (made.key, made.start) == (KEY, 5)
+        assert "key" not in repr(made)
 
 
 def test_every_mechanism_of_a_session_keeps_this_contract():
@@ -122,9 +125,11 @@ def test_every_mechanism_of_a_session_keeps_this_contract():
 
 def test_fresh_rows_need_an_order():
     for pair in PAIRS:
+        with pytest.raises(PlanConflict, match="says nothing about fresh rows"):
+            FreshRows.under(planned(*pair).standing, 10, None)
         if pair[0] != "split":
             with pytest.raises(PlanConflict, match="says nothing about fresh rows"):
-                FreshRows.under(planned(*pair).standing, 10, 0)
+                FreshRows.under(planned(*pair).standing, 10, Order(KEY))
 
 
 @pytest.mark.parametrize("name", ["naive", "fresh rows"])
@@ -155,7 +160,7 @@ def test_the_parts_of_groups_and_histograms_are_what_they_say(seed):
 
 def test_fresh_rows_count_what_they_count(seed):
     rows = table("fifty rows")
-    fresh = FreshRows(draws=50, key=3)
+    fresh = FreshRows(draws=50, key=KEY)
     rng = np.random.default_rng(seed)
     assert fresh.release(Share(), rows, rng).counts == (25,)
     assert fresh.release(Group(), rows, rng).counts == (25, None)
@@ -177,7 +182,7 @@ def test_fresh_rows_never_use_a_row_twice(blocks, seed):
             return super().evaluate(frame)
 
     for start in range(0, 50, each):
-        FreshRows(draws=each, key=99, start=start).release(Listening(), rows, np.random.default_rng(seed))
+        FreshRows(draws=each, key=KEY, start=start).release(Listening(), rows, np.random.default_rng(seed))
     for values in seen:
         used += [round(value * 64) for value in values]
     assert sorted(used) == list(range(50))
@@ -186,7 +191,7 @@ def test_fresh_rows_never_use_a_row_twice(blocks, seed):
 def test_fresh_rows_run_out_before_reading(seed):
     rows = table("fifty rows")
     with pytest.raises(BudgetExhausted, match=r"^Splitting has 3 fresh rows left and needs 10\.$") as caught:
-        FreshRows(draws=10, key=1, start=47).release(Share(), rows, np.random.default_rng(seed))
+        FreshRows(draws=10, key=KEY, start=47).release(Share(), rows, np.random.default_rng(seed))
     assert caught.value.fields == {"cost": 10, "left": 3, "total": 50, "unit": "rows"}
     assert rows.rows_read == 0
 
@@ -224,9 +229,9 @@ def test_more_distinct_rows_than_there_are_is_refused_before_reading(seed):
         lambda: Coins(draws=5, mass=0.6),
         lambda: Laplace(draws=0, epsilon=1.0),
         lambda: Laplace(draws=5, epsilon=0.0),
-        lambda: FreshRows(draws=0, key=1),
-        lambda: FreshRows(draws=5, key=-1),
-        lambda: FreshRows(draws=5, key=1, start=-1),
+        lambda: FreshRows(draws=0, key=KEY),
+        lambda: FreshRows(draws=5, key=KEY[:15]),
+        lambda: FreshRows(draws=5, key=KEY, start=-1),
         lambda: FullLaplace(epsilon=-1.0),
         lambda: FullGaussian(sigma=0.0),
         lambda: Thresholdout(threshold=0.1, sigma=0.1, budget=0, key=1),

@@ -212,9 +212,9 @@ def test_samples_are_what_was_selected(case: Case, rng: Generator) -> None:
     assert set(sample(WithReplacement(400))) == set(everyone)  # all but surely
     assert sorted(sample(WithoutReplacement(ROWS))) == everyone
     assert len(set(sample(WithoutReplacement(4)))) == 4
-    blocks = [sample(Fresh(7, start, 2)) for start in (0, 2, 4)]
+    blocks = [sample(Fresh(bytes(32), start, 2)) for start in (0, 2, 4)]
     assert sorted(place for block in blocks for place in block) == everyone
-    assert blocks[1] == sample(Fresh(7, 2, 2))
+    assert blocks[1] == sample(Fresh(bytes(32), 2, 2))
 
 
 def test_a_sample_may_have_several_values_a_row(case: Case, rng: Generator) -> None:
@@ -418,7 +418,7 @@ def test_refusals(case: Case, rng: Generator) -> None:
             case.source.tally(query, draws=1, mass=mass, rng=rng)
         with pytest.raises(InvalidArgument, match="mass must be"):
             case.source.tally(replace(query, parts=2, function=lambda r, p, d: p > 0), draws=1, mass=mass, rng=rng)
-    for selection in (WithoutReplacement(ROWS + 1), Fresh(1, ROWS - 1, 2)):
+    for selection in (WithoutReplacement(ROWS + 1), Fresh(bytes(32), ROWS - 1, 2)):
         with pytest.raises(InvalidArgument, match=f"must be at most n \\({ROWS}\\)"):
             case.source.sample(query, selection, rng)
 

@@ -89,7 +89,7 @@ def test_fitting_blocks_run_in_one_session(capsys):
         judge, model = names["judge"], names["model"]
         assert 0 <= judge(model) <= 1  # type: ignore[operator]
         assert session.ledger.spent.answers == 3  # two fits, one score
-    assert "coins, convex, posterior" in capsys.readouterr().out
+    assert "coins, convex, exchange" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("example", sorted(path.name for path in (ROOT / "examples").glob("*.py")))

@@ -154,7 +154,13 @@ def test_plan_is_a_sentence_and_a_table(tmp_path):
     assert "this plan" in shown
     read = document(tmp_path, "plan", "--rows", 1_000_000, "--margin", 0.05)
     assert read["plan"]["queries"] > 1_000
-    assert {each["guarantee"] for each in read["alternatives"]} >= {"posterior", "information", "paper", "split"}
+    assert {each["guarantee"] for each in read["alternatives"]} >= {
+        "exchange",
+        "posterior",
+        "information",
+        "paper",
+        "split",
+    }
 
 
 def test_history_is_newest_last_and_limited(fresh):

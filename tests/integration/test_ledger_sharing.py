@@ -9,7 +9,7 @@ import uuid
 import pytest
 
 from holdfast.errors import BudgetExhausted, LedgerUnavailable
-from holdfast.ledger import BudgetMoved, Cost, Spent
+from holdfast.ledger import Cost, Place, Spent
 from ledger_writer import begun, commit, environment, terms
 
 CAP, THREADS, PROCESSES = 1_000, 8, 2
@@ -61,31 +61,48 @@ def test_processes_and_threads_spend_exactly_the_budget(place):
         assert ledger.spent == Spent(CAP, answers, answers)
         assert ledger.verify().seq == answers
         with pytest.raises(BudgetExhausted):
-            ledger.require(Cost(1, 1))
+            ledger.reserve(Cost(1, 1))
 
 
-def test_an_expected_charge_makes_threads_follow_one_another(place):
+def test_threads_of_two_ledgers_never_get_the_same_place(place):
     location, dataset = place
-    taken: list[range] = []
-    with begun(location, dataset=dataset) as ledger:
+    taken: list[tuple[Place, int]] = []
 
-        def take() -> None:
-            done = 0
-            while done < 10:
-                start = ledger.spent.charge
-                try:
-                    commit(ledger, charge=5, expected_charge=start)
-                except BudgetMoved:
-                    continue
-                taken.append(range(start, start + 5))
-                done += 1
+    def take(ledger, number) -> None:
+        for i in range(40):
+            charge = 1 + (i * number) % 7
+            taken.append((ledger.reserve(Cost(charge, 1)), charge))
 
-        threads = [threading.Thread(target=take) for _ in range(4)]
+    with begun(location, dataset=dataset) as one, begun(location, dataset=dataset) as two:
+        threads = [threading.Thread(target=take, args=(ledger, i)) for i in range(4) for ledger in (one, two)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-    assert sorted(i for piece in taken for i in piece) == list(range(4 * 10 * 5))
+        two.close()
+        one.close()
+    units = [unit for got, charge in taken for unit in range(got.charge, got.charge + charge)]
+    assert len(set(units)) == len(units)
+    for each in ({got.number for got, _ in taken}, {got.intervals for got, _ in taken}):
+        assert len(each) == len(taken) == 320
+
+
+def test_a_forked_child_does_not_hand_out_what_its_parent_has_taken_ahead(place):
+    location, dataset = place
+    with begun(location, dataset=dataset) as ledger:
+        for _ in range(50):
+            commit(ledger)
+        assert ledger._held.now.total.charge > 5
+
+        def child() -> None:
+            assert min([ledger.reserve(Cost(1, 1)).number for _ in range(5)]) > 1 + ahead[-1]
+            ledger.close()  # gives back its own at most
+
+        ahead = ledger._held.now.numbers[0]
+        assert in_child(child) == 0
+        numbers = [commit(ledger).place.number for _ in ahead]
+        assert numbers == [number + 1 for number in ahead]
+        ledger.verify()
 
 
 def in_child(work) -> int:

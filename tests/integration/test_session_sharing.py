@@ -107,17 +107,16 @@ def test_fresh_rows_are_never_used_twice(path: Path) -> None:
     with Session(path, **plan) as session:
         shown = {seq: (receipt, value) for seq, receipt, value in asked_by_all(path, plan)}
         assert session.budget.answers_left == 0
-        each, key = session.plan.rows_per_query, session.plan.terms.order
+        each, key = session.plan.rows_per_query, session.ledger.key("order of rows")
         entries = list(session.ledger.entries())
         assert len(shown) == len(entries) == 97
-        used, start = [], 0
+        used = []
         for entry in entries:
             assert shown[entry.seq][0] == f"{entry.seq}:{entry.hash}"
             assert entry.cost.charge == each
-            rows = permuted_block(key, 2_000, start, each)
+            rows = permuted_block(key, 2_000, entry.place.charge, each)
             # The rows' own numbers were averaged, so the answer tells which rows were read.
             assert shown[entry.seq][1] == pytest.approx(rows.mean(), rel=1e-12)
             used.extend(rows.tolist())
-            start += each
         assert len(set(used)) == len(used) == 97 * each <= 2_000
         session.ledger.verify()

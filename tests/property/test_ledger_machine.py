@@ -4,13 +4,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from examples import examples
 from holdfast.errors import BudgetExhausted
-from holdfast.ledger import BudgetMoved, Cost, Entry, Ledger, Spent, check_receipt, open_ledger
+from holdfast.ledger import Cost, Entry, Ledger, Place, Spent, check_receipt, open_ledger
 from ledger_writer import DATASET, FINGERPRINT, QUESTION, terms
 
 KEYS = st.sampled_from(["a", "b", "ü", "", "c" * 3_000]) | st.none()
@@ -35,6 +36,8 @@ class LedgerMachine(RuleBasedStateMachine):
         self.ledger: Ledger = self.open()
         assert self.ledger.begin(self.terms)
         self.model: list[Entry] = []
+        self.taken: list[Cost] = []  # by every question, answered or not
+        self.waiting: list[tuple[Place, Cost]] = []  # for their answers
         self.published = [self.ledger.head.hash]
 
     def open(self) -> Ledger:
@@ -42,8 +45,8 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @property
     def spent(self) -> Spent:
-        charge = sum(entry.cost.charge for entry in self.model)
-        return Spent(charge, sum(entry.cost.intervals for entry in self.model), len(self.model))
+        charge = sum(cost.charge for cost in self.taken)
+        return Spent(charge, sum(cost.intervals for cost in self.taken), len(self.model))
 
     def fits(self, cost: Cost) -> bool:
         spent = self.spent
@@ -54,57 +57,40 @@ class LedgerMachine(RuleBasedStateMachine):
     def standing(self, key: str | None) -> Entry | None:
         return next((entry for entry in self.model if key is not None and entry.key == key), None)
 
-    @rule(
-        key=KEYS,
-        charge=st.integers(0, 20),
-        intervals=st.integers(0, 2),
-        answer=st.dictionaries(st.text(), JSON, max_size=3),
-        stale=st.sampled_from([None, 0, 0, 3]),
-    )
-    def commit(self, key: str | None, charge: int, intervals: int, answer: dict[str, Any], stale: int | None) -> None:
-        cost, standing = Cost(charge, intervals), self.standing(key)
-        outcome: Entry | BudgetMoved | BudgetExhausted
-        try:
-            outcome, fresh = self.ledger.commit(
-                key=key,
-                question=QUESTION,
-                answer=answer,
-                cost=cost,
-                rows_read=charge,
-                expected_charge=None if stale is None else self.spent.charge + stale,
-            )
-        except (BudgetMoved, BudgetExhausted) as refusal:
-            outcome, fresh = refusal, False
-        assert fresh == (standing is None and not stale and self.fits(cost))
+    @rule(charge=st.integers(0, 20), intervals=st.integers(0, 2))
+    def reserve(self, charge: int, intervals: int) -> None:
+        cost, before = Cost(charge, intervals), self.spent
+        if not self.fits(cost):
+            with pytest.raises(BudgetExhausted) as refused:
+                self.ledger.reserve(cost)
+            assert refused.value.fields["left"] < refused.value.fields["cost"]
+            return
+        place = self.ledger.reserve(cost)
+        assert place == Place(len(self.taken) + 1, before.charge, before.intervals)
+        self.taken.append(cost)
+        self.waiting.append((place, cost))
+
+    @precondition(lambda self: self.waiting)
+    @rule(key=KEYS, answer=st.dictionaries(st.text(), JSON, max_size=3), data=st.data())
+    def commit(self, key: str | None, answer: dict[str, Any], data: st.DataObject) -> None:
+        place, cost = self.waiting.pop(data.draw(st.integers(0, len(self.waiting) - 1)))
+        standing = self.standing(key)
+        entry, fresh = self.ledger.commit(
+            place=place, key=key, question=QUESTION, answer=answer, cost=cost, rows_read=cost.charge
+        )
+        assert fresh == (standing is None)
         if standing is not None:
-            assert outcome == standing
-        elif stale:
-            assert isinstance(outcome, BudgetMoved)
-            assert outcome.spent == self.spent
-        elif not self.fits(cost):
-            assert isinstance(outcome, BudgetExhausted)
-            assert outcome.fields["left"] < outcome.fields["cost"]
-        else:
-            assert isinstance(outcome, Entry)
-            assert (outcome.answer, outcome.cost, outcome.seq) == (answer, cost, len(self.model) + 1)
-            assert outcome.before == Cost(self.spent.charge, self.spent.intervals)
-            assert outcome.previous == self.published[-1]
-            self.model.append(outcome)
-            self.published.append(outcome.hash)
+            assert entry == standing
+            return
+        assert (entry.answer, entry.cost, entry.seq) == (answer, cost, len(self.model) + 1)
+        assert (entry.place, entry.before) == (place, Cost(place.charge, place.intervals))
+        assert entry.previous == self.published[-1]
+        self.model.append(entry)
+        self.published.append(entry.hash)
 
     @rule(key=KEYS.filter(lambda key: key is not None))
     def find(self, key: str) -> None:
         assert self.ledger.find(key) == self.standing(key)
-
-    @rule(charge=st.integers(0, 20), intervals=st.integers(0, 2))
-    def require(self, charge: int, intervals: int) -> None:
-        cost = Cost(charge, intervals)
-        try:
-            self.ledger.require(cost)
-        except BudgetExhausted:
-            assert not self.fits(cost)
-        else:
-            assert self.fits(cost)
 
     @rule(data=st.data())
     def verify(self, data: st.DataObject) -> None:

@@ -17,7 +17,7 @@ row_counts = st.integers(2, 10**10)
 query_counts = st.integers(1, 10**7)
 confidences = st.floats(0.01, 0.9999)
 margins = st.floats(0.005, 0.9)
-guarantees = st.sampled_from(["best", "posterior", "information", "dp", "split", "paper"])
+guarantees = st.sampled_from(["best", "exchange", "posterior", "information", "dp", "split", "paper"])
 FEW = settings(max_examples=examples(25), deadline=None)
 
 
@@ -102,7 +102,7 @@ def test_every_plan_prints_and_travels(rows, queries, confidence, flips):
 @FEW
 @given(row_counts, st.integers(1, 10**6), confidences)
 def test_the_charge_of_coins_is_their_number(rows, queries, confidence):
-    for guarantee in ("posterior", "information"):
+    for guarantee in ("exchange", "posterior", "information"):
         try:
             found = plan(rows=rows, queries=queries, confidence=confidence, guarantee=guarantee, mechanism="coins")
         except PlanInfeasible:

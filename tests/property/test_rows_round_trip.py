@@ -104,8 +104,8 @@ def test_any_change_of_content_changes_the_fingerprint(table: pl.DataFrame, data
         assert open_rows(frame).fingerprint != before
 
 
-@given(key=st.integers(0, 2**70), n=st.integers(1, 3_000), data=st.data())
-def test_a_keyed_shuffle_is_a_permutation_read_in_any_blocks(key: int, n: int, data: st.DataObject) -> None:
+@given(key=st.binary(min_size=16, max_size=40), n=st.integers(1, 3_000), data=st.data())
+def test_a_keyed_shuffle_is_a_permutation_read_in_any_blocks(key: bytes, n: int, data: st.DataObject) -> None:
     whole = permuted_block(key, n, 0, n)
     assert np.array_equal(np.sort(whole), np.arange(n))
     start = data.draw(st.integers(0, n))

@@ -277,7 +277,7 @@ KEY, SIGMA = 17, 0.0002
 def two_halves(training: float, holdout: float) -> RowSource:
     """Ten rows whose training half, in the mechanism's secret order, says one thing and the holdout another."""
     values = np.empty(10)
-    order = draws.permuted_block(KEY, 10, 0, 10)
+    order = draws.permuted_block(KEY.to_bytes(32), 10, 0, 10)
     values[order[:5]], values[order[5:]] = training, holdout
     return source(x=values)
 
@@ -351,7 +351,8 @@ def test_a_threshold_with_other_noise_is_caught(factor, seed):
 def fresh_pairs_are_uniform() -> bool:
     """Over secret keys, the first two of six rows are any pair, equally often."""
     rows, rng = source(x=np.array([1, 2, 4, 8, 16, 32]) / 64), np.random.default_rng(0)
-    sums = [round(128 * FreshRows(draws=2, key=key).release(Mean(), rows, rng).means[0]) for key in range(2_000)]
+    keys = [key.to_bytes(32) for key in range(2_000)]
+    sums = [round(128 * FreshRows(draws=2, key=key).release(Mean(), rows, rng).means[0]) for key in keys]
     return follows(sums, {one + two: 1 / 15 for one, two in combinations((1, 2, 4, 8, 16, 32), 2)})
 
 

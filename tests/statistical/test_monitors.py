@@ -192,7 +192,7 @@ def transcript(analyst, oracle, *, rows: int, seed: int):
     return [(question, reply.value) for question, reply in converse(dialogue, oracle)]
 
 
-@pytest.mark.parametrize("mechanism", [Naive(), FreshRows(draws=5, key=3)])
+@pytest.mark.parametrize("mechanism", [Naive(), FreshRows(draws=5, key=bytes(32))])
 def test_a5_continues_where_the_transcript_ends(mechanism):
     analyst = HillClimber(20)
     source = memory_rows(analyst.population(200).draw(200, np.random.default_rng(5)))
@@ -206,7 +206,7 @@ def test_a5_continues_where_the_transcript_ends(mechanism):
 
 def test_a5_on_fresh_rows_that_forgot_what_was_used_asks_something_else():
     """The mutant of `recall`: without it the same rows answer twice, and the vote differs."""
-    analyst, mechanism = WeightedAttack(20), FreshRows(draws=5, key=3)
+    analyst, mechanism = WeightedAttack(20), FreshRows(draws=5, key=bytes(32))
     source = memory_rows(analyst.population(200).draw(200, np.random.default_rng(5)))
     oracle = MechanismOracle(mechanism, source, np.random.default_rng(6))
     whole = transcript(analyst, oracle, rows=200, seed=7)

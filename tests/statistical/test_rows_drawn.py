@@ -202,7 +202,7 @@ def shuffles_are_fair(n: int, first: int, second: int) -> bool:
     cells = {pair: cell for cell, pair in enumerate(permutations(range(n), 2))}
     counts = np.zeros(len(cells), dtype=np.int64)
     for key in range(150 * len(cells)):
-        shuffled = draws.permuted_block(key, n, 0, n)
+        shuffled = draws.permuted_block(key.to_bytes(32), n, 0, n)
         counts[cells[int(shuffled[first]), int(shuffled[second])]] += 1
     return fair(counts)
 
@@ -218,5 +218,5 @@ def test_too_few_rounds_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_block_of_a_large_shuffle_is_spread_evenly() -> None:
-    block = draws.permuted_block(12345, 10**12 + 39, 0, 200_000)
+    block = draws.permuted_block(bytes(32), 10**12 + 39, 0, 200_000)
     assert fair(np.bincount(block // (10**10 + 1), minlength=100))

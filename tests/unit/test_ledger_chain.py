@@ -57,7 +57,7 @@ def test_a_refusal_says_the_fact_then_the_way_out_and_survives_pickling():
     ledger = begun(None, terms(charge=10_000), **NAMES)
     commit(ledger, "k1", charge=9_960)
     with pytest.raises(BudgetExhausted) as refused:
-        ledger.require(Cost(100, 1))
+        ledger.reserve(Cost(100, 1))
     assert str(refused.value).startswith(
         "The budget cannot pay for answer 2: it takes 100 of what the guarantee can carry, and 40 of 10,000 is left. "
     )

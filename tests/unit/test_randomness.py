@@ -86,6 +86,19 @@ def test_a_seed_repeats_itself_and_says_so():
     assert Randomness(0).reproducible
 
 
+def test_a_seed_gives_every_question_draws_of_its_own():
+    randomness = Randomness(7)
+    drawn = [tuple(randomness.generator(number).integers(0, 2**63, 2)) for number in (0, 1, 2, 1)]
+    assert len(set(drawn)) == 3
+    assert drawn[1] == drawn[3]
+
+
+def test_a_secret_has_256_bits_and_repeats_itself_with_a_seed_alone():
+    assert len(Randomness().secret()) == len(Randomness(7).secret()) == 32
+    assert Randomness().secret() != Randomness().secret()
+    assert Randomness(7).secret() == Randomness(7).secret() != Randomness(8).secret()
+
+
 @pytest.mark.parametrize("seed", [-1, 1.5, "7", True])
 def test_a_seed_is_a_whole_number(seed):
     with pytest.raises(InvalidArgument, match=r"^seed must be a whole number of at least 0"):

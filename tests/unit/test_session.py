@@ -85,6 +85,7 @@ ANYTHING: list[tuple[str, Any, dict[str, Any]]] = [
     ("quantile", "wild", {"q": 0.3, "within": (-8e307, 8e307), "where": "b"}),
 ]
 PLANS: dict[str, dict[str, Any]] = {
+    "exchange": {"guarantee": "exchange"},
     "posterior": {"guarantee": "posterior"},
     "information": {"guarantee": "information"},
     "laplace": {"guarantee": "information", "mechanism": "laplace"},
@@ -106,7 +107,9 @@ def test_anything_can_be_asked_under_any_plan(plan: str, rows: int) -> None:
         assert "nan" not in f"{session!r}"
 
 
-HANDFULS = pairwise([2, 3, 25], [None, 1, 1_000, 10**9, {"mean": 3, "flip": 5}], ["best", "posterior", "dp"])
+HANDFULS = pairwise(
+    [2, 3, 25], [None, 1, 1_000, 10**9, {"mean": 3, "flip": 5}], ["best", "exchange", "posterior", "dp"]
+)
 
 
 @pytest.mark.parametrize(("rows", "queries", "guarantee"), HANDFULS)
@@ -243,7 +246,7 @@ def test_an_idempotency_key_gives_the_first_flips_again() -> None:
 
 @vacuous
 def test_who_comes_second_gets_the_first_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two ask the same at once: both draw, one commits, and the other's draws are forgotten unseen."""
+    """Somebody commits the same question meanwhile: these draws are forgotten unseen, and stay paid for."""
     with Session(table(2), seed=1, queries=1_000) as session:  # every answer is [0, 1]: the answers alone do not tell
         slow = session.for_analyst("slow")
         drawn = slow._rows
@@ -262,8 +265,10 @@ def test_who_comes_second_gets_the_first_answer(monkeypatch: pytest.MonkeyPatch)
                 return drawn.tally(*args, **options)
 
         monkeypatch.setattr(slow, "_rows", Meanwhile())
-        assert slow.mean("b").cached
+        answer = slow.mean("b")
+        assert answer.cached
         assert session.ledger.spent.answers == 1
+        assert session.ledger.spent.charge == 2 * answer.rows_read
 
 
 ASK = """

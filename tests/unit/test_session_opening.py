@@ -25,6 +25,7 @@ from holdfast.session import Session
 
 NAN = float("nan")
 PLANS: dict[str, dict[str, Any]] = {
+    "exchange": {"guarantee": "exchange"},
     "posterior": {"guarantee": "posterior"},
     "information": {"guarantee": "information"},
     "split": {"guarantee": "split"},
@@ -194,7 +195,7 @@ def test_who_asked_for_another_plan_is_refused_by_the_one_that_was_begun_meanwhi
 
 
 def test_who_begins_second_with_the_same_plan_joins(tmp_path: Path) -> None:
-    """Fresh rows are used in a random order, so two who begin at once make plans that differ in it alone."""
+    """Fresh rows are used in a random order: that of whoever begins."""
     place, data = tmp_path / "a.ledger", table(5_000)
     terms = {"queries": 100, "guarantee": "split", "ledger": place}
     with Session(data, **terms) as first, Session(data, **terms) as second:
@@ -212,10 +213,10 @@ def begin_just_before(session: Session, other: Session, monkeypatch: pytest.Monk
     """Let `other` begin the ledger when `session` is about to."""
     begin = session.ledger.begin
 
-    def beaten(terms: Any) -> bool:
+    def beaten(*terms: Any) -> bool:
         if not other.ledger.begun:
             other.mean("g = 1")
-        return begin(terms)
+        return begin(*terms)
 
     monkeypatch.setattr(session.ledger, "begin", beaten)
 
@@ -338,7 +339,7 @@ def test_other_data_are_refused(tmp_path: Path) -> None:
 # -- a first entry that nobody here understands -----------------------------------------------------------------------
 
 STRANGE: dict[str, tuple[dict[str, Any], str]] = {
-    "guarantee": ({"guarantee": "exchange"}, "the guarantee 'exchange', which this installation does not know"),
+    "guarantee": ({"guarantee": "ghosts"}, "the guarantee 'ghosts', which this installation does not know"),
     "no guarantee": ({"guarantee": None}, "the guarantee None, which this installation does not know"),
     "version": ({"version": 2}, "version 2 of the guarantee 'posterior'"),
     "unknown term": ({"kappa": 1.0}, "The terms hold 'kappa', which this version does not know"),
@@ -392,7 +393,7 @@ def test_a_seed_marks_the_ledger(tmp_path: Path) -> None:
         assert "shared use" not in repr(unseeded)
 
 
-@pytest.mark.parametrize("plan", ["posterior", "information", "split"])  # Laplace noise knows no seed
+@pytest.mark.parametrize("plan", ["exchange", "posterior", "information", "split"])  # Laplace noise knows no seed
 def test_a_seed_repeats_coins_and_fresh_rows(plan: str) -> None:
     def values(seed: int) -> list[float]:
         with Session(table(5_000), seed=seed, queries=100, **PLANS[plan]) as session:

@@ -1,10 +1,7 @@
 """The split guarantee: fresh rows for every question. Simple, and soon out of rows."""
 
-from dataclasses import dataclass, replace
 from math import log
-from typing import Self
 
-from holdfast.errors import PlanConflict
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.guarantee import Goal, Guarantee, Terms
 from holdfast.guarantees.mathematics.concentration import clopper_pearson, hoeffding_radius, kl_range
@@ -12,38 +9,30 @@ from holdfast.guarantees.release import ExactMeans, Release
 from holdfast.guarantees.statistic import Interval, Statistic
 
 
-@dataclass(frozen=True, kw_only=True)
-class SplitTerms(Terms):
-    """`order` names the random order in which rows are used up; None until a ledger begins."""
-
-    order: int | None = None
-
-
 class Split(Guarantee):
-    """Every row answers one question: nothing that was learned before says anything about it."""
+    """Every row answers one question: nothing that was learned before says anything about it.
 
-    terms: SplitTerms
+    The order in which rows are used up is random, and a secret of the ledger: whoever knew it could ask for what the
+    next rows over-represent.
+    """
+
     name = "split"
     mechanisms = ("fresh_rows",)
     in_order = True  # the charge says which rows are used up
-    reads = SplitTerms
+    reads = Terms
 
-    def __init__(self, terms: SplitTerms) -> None:
+    def __init__(self, terms: Terms) -> None:
         super().__init__(terms)
         self._level = (1 - terms.confidence) / terms.statements
 
     @classmethod
-    def plan(cls, goal: Goal, mechanism: str) -> SplitTerms | None:
+    def plan(cls, goal: Goal, mechanism: str) -> Terms | None:
         """Divide the rows equally."""
         if goal.flips or goal.rows < goal.queries:
             return None
         ell = min(goal.rows_per_query or goal.rows, goal.rows // goal.queries)
         margin = hoeffding_radius(ell, goal.beta / goal.queries)
-        return goal.met_by(SplitTerms, mechanism, margin=margin, rows_per_query=ell, charge=goal.rows)
-
-    def begin(self, secret: int) -> Self:
-        """Fix the order of the rows."""
-        return type(self)(replace(self.terms, order=secret))
+        return goal.met_by(Terms, mechanism, margin=margin, rows_per_query=ell, charge=goal.rows)
 
     def supports(self, statistic: Statistic) -> None:
         """Anything but single flips."""
@@ -79,13 +68,6 @@ class Split(Guarantee):
         if not isinstance(release, ExactMeans):
             raise self.cannot_certify(type(release).__name__)
         return release
-
-    @property
-    def order(self) -> int:
-        """The order of the rows, once a ledger has begun."""
-        if self.terms.order is None:
-            raise PlanConflict("This plan has no order of rows yet; a session's ledger fixes one.")
-        return self.terms.order
 
 
 GUARANTEES.register(Split.name, Split)

@@ -113,7 +113,7 @@ class Thresholdout:
             )
         if self._offset is None:
             self._offset = float(rng.laplace(scale=2 * self.sigma))
-        in_secret_order = Fresh(self.key, 0, len(source))
+        in_secret_order = Fresh(self.key.to_bytes(32), 0, len(source))
         means = tuple(self._compare(column, rng) for column in _scan(query, source, in_secret_order, rng))
         return NoisyMeans(query.statistic.from_means(means), len(source), means, self.sigma, 0.0)
 

@@ -34,6 +34,7 @@ from holdfast.mechanisms.coins import Coins
 from holdfast.mechanisms.fresh_rows import FreshRows
 from holdfast.mechanisms.laplace import Laplace
 from holdfast.questions.question import Drawing, mechanism_of
+from holdfast.rows.draws import Order
 from holdfast.rows.source import RowSource
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class PlanOracle:
 
     def __init__(self, plan: Plan, source: RowSource, rng: Generator) -> None:
         # A ledger would fix the order in which fresh rows are used up; here the world's generator does.
-        self._drawing = Drawing(source, rng, plan.standing.begin(int(rng.integers(0, 2**48))))
+        self._drawing = Drawing(source, rng, plan.standing, Order(rng.bytes(32)))
         self._draws = plan.rows_per_query
 
     def answer(self, question: RowQuestion) -> Reply:
@@ -206,7 +207,7 @@ class PlanContender:
         standing = self.plan.standing
         if not issubclass(mechanism_of(standing), Coins):
             return None
-        return added_variance(Coins.under(standing, self.plan.rows_per_query, 0), self.plan.rows)
+        return added_variance(Coins.under(standing, self.plan.rows_per_query, None), self.plan.rows)
 
     def start(self, source: RowSource, rng: Generator) -> QueryOracle:
         """Start with nothing spent."""
@@ -263,7 +264,7 @@ def _split(goal: Goal) -> Contender:
     terms = Split.plan(goal, "fresh_rows")
     if terms is None:
         raise _too_few_rows("split", goal)
-    fresh = FreshRows(draws=terms.rows_per_query, key=0)
+    fresh = FreshRows(draws=terms.rows_per_query, key=bytes(32))
     return MechanismContender("split", fresh, terms.margin, None, 1 / sqrt(4 * terms.rows_per_query))
 
 
@@ -282,7 +283,7 @@ def _laplace(goal: Goal) -> Contender:
 
 def _a1(goal: Goal) -> Contender:
     guarantee = _information("a1", goal, "laplace")
-    sampled = Laplace.under(guarantee, guarantee.terms.rows_per_query, 0)
+    sampled = Laplace.under(guarantee, guarantee.terms.rows_per_query, None)
     return MechanismContender("a1", sampled, guarantee.terms.margin, added_variance(sampled, goal.rows))
 
 

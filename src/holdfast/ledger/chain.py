@@ -16,10 +16,10 @@ from hashlib import sha256
 from typing import Any
 
 from holdfast.errors import InvalidArgument, LedgerDamaged, LedgerUnavailable
-from holdfast.ledger.entry import Cost, Entry, Receipt
+from holdfast.ledger.entry import Cost, Entry, Place, Receipt
 from holdfast.ledger.store import Row, Tip
 
-FORMAT = 2
+FORMAT = 3
 GENESIS_PREVIOUS = "0" * 64
 
 _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
@@ -54,7 +54,7 @@ def entry_of(row: Row) -> Entry:
     """Read an entry back from its row."""
     body: dict[str, Any]
     body, _ = _decode(row.body)
-    cost = Cost(body["cost"]["charge"], body["cost"]["intervals"])
+    cost, place = body["cost"], body["place"]
     return Entry(
         seq=row.seq,
         time=body["time"],
@@ -62,9 +62,9 @@ def entry_of(row: Row) -> Entry:
         key=body["key"],
         question=body["question"],
         answer=body["answer"],
-        cost=cost,
+        cost=Cost(cost["charge"], cost["intervals"]),
         rows_read=body["rows_read"],
-        before=Cost(row.charge - cost.charge, row.intervals - cost.intervals),
+        place=Place(place["number"], place["charge"], place["intervals"]),
         previous=row.previous,
         hash=row.hash,
     )
@@ -112,6 +112,29 @@ def unknown_format(location: str, found: object) -> LedgerUnavailable:
     return LedgerUnavailable(f"Ledger {location} was written by {reason}.", location=location)
 
 
+class Tiles:
+    """Shares of one amount that must not overlap. Neighbors are joined at once, so few are kept at any time."""
+
+    def __init__(self) -> None:
+        self._stops: dict[int, int] = {}  # by start
+        self._starts: dict[int, int] = {}  # by stop
+
+    def add(self, start: int, size: int) -> bool:
+        """Lay one share; False if it cannot be laid there."""
+        if start in self._stops or start < 0 or size < 0:
+            return size == 0 <= start
+        if size:
+            stop = self._stops.pop(start + size, start + size)
+            start = self._starts.pop(start, start)
+            self._starts[stop], self._stops[start] = start, stop
+        return True
+
+    def fit(self, end: int) -> bool:
+        """Whether no two overlap, and all lie before `end`."""
+        edges = [edge for tile in sorted(self._stops.items()) for edge in tile]
+        return edges == sorted(edges) and (not edges or edges[-1] <= end)
+
+
 class Verification:
     """Re-checks a ledger from its first entry on. Give it all rows in order, then the tip.
 
@@ -124,6 +147,7 @@ class Verification:
         self.genesis: dict[str, Any] = {}
         self._published = published
         self._tip = Tip(-1, GENESIS_PREVIOUS, 0, 0)
+        self._charges, self._intervals, self._numbers = Tiles(), Tiles(), Tiles()
 
     @property
     def tip(self) -> Tip:
@@ -132,7 +156,7 @@ class Verification:
 
     def check_rows(self, rows: Iterable[Row]) -> None:
         """Check the next rows."""
-        seq, previous, charge, intervals = self._tip
+        seq, previous, charge, intervals = self._tip[:4]
         published = self._published
         for number, key_digest, text, stored_previous, stored_hash, stored_charge, stored_intervals in rows:
             seq += 1
@@ -144,11 +168,16 @@ class Verification:
                 raise damaged(self.location, seq, f"its hash does not match {against}")
             try:
                 body, end = _decode(text)
-                stated, key = body["seq"], None
+                stated, key, laid = body["seq"], None, True
                 if seq:
-                    key = body["key"]
-                    charge += body["cost"]["charge"]
-                    intervals += body["cost"]["intervals"]
+                    key, cost, place = body["key"], body["cost"], body["place"]
+                    charge += cost["charge"]
+                    intervals += cost["intervals"]
+                    laid = (
+                        self._charges.add(place["charge"], cost["charge"])
+                        and self._intervals.add(place["intervals"], cost["intervals"])
+                        and self._numbers.add(place["number"] - 1, 1)
+                    )
                 elif body["format"] != FORMAT:
                     raise unknown_format(self.location, body["format"])
                 expected_digest = None if key is None else sha256(key.encode()).hexdigest()
@@ -158,6 +187,8 @@ class Verification:
                 raise damaged(self.location, seq, f"its text says it is entry {stated}")
             if stored_charge != charge or stored_intervals != intervals:
                 raise damaged(self.location, seq, "its running totals do not match the costs up to it")
+            if not laid:
+                raise damaged(self.location, seq, "its place is another entry's")
             if key_digest != expected_digest:
                 raise damaged(self.location, seq, "its key does not match its text")
             if reached == published:
@@ -174,5 +205,11 @@ class Verification:
             raise damaged(self.location, reached.seq + 1, f"it is missing, though the head is entry {tip.seq}")
         if tip.seq < reached.seq:
             raise damaged(self.location, tip.seq + 1, f"it lies beyond the head, entry {tip.seq}")
-        if tip != reached:
+        if tip[:4] != reached[:4]:
             raise damaged(self.location, tip.seq, "the head does not match it")
+        if not all(map(Tiles.fit, (self._charges, self._intervals, self._numbers), tip.taken)):
+            raise LedgerDamaged(
+                f"Ledger {self.location} is damaged: two entries hold the same place, or one holds a place that was"
+                " never taken. Restore the ledger.",
+                location=self.location,
+            )

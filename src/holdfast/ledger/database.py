@@ -27,7 +27,8 @@ _TIP, _ROW = ", ".join(Tip._fields), ", ".join(Row._fields)
 TABLES = (
     f"""CREATE TABLE {LEDGERS} (
         dataset VARCHAR({MAX_DATASET_NAME}) NOT NULL PRIMARY KEY, seq BIGINT NOT NULL, hash VARCHAR(64) NOT NULL,
-        charge BIGINT NOT NULL, intervals BIGINT NOT NULL)""",
+        charge BIGINT NOT NULL, intervals BIGINT NOT NULL, taken_charge BIGINT NOT NULL,
+        taken_intervals BIGINT NOT NULL, places BIGINT NOT NULL, secret VARCHAR(64) NOT NULL)""",
     f"""CREATE TABLE {ENTRIES} (
         dataset VARCHAR({MAX_DATASET_NAME}) NOT NULL, seq BIGINT NOT NULL, key_digest VARCHAR(64), body TEXT NOT NULL,
         previous VARCHAR(64) NOT NULL, hash VARCHAR(64) NOT NULL, charge BIGINT NOT NULL, intervals BIGINT NOT NULL,
@@ -40,7 +41,7 @@ class Statements:
     """The SQL of one dialect: `mark` stands for a parameter."""
 
     def __init__(self, mark: str, *, lock: str, tables: tuple[str, ...]) -> None:
-        row = ", ".join([mark] * len(Row._fields))
+        row, tip = (", ".join([mark] * len(kind._fields)) for kind in (Row, Tip))
         self.tables = tables
         self.tip = f"SELECT {_TIP} FROM {LEDGERS} WHERE dataset = {mark}"
         self.lock = f"{self.tip}{lock}"
@@ -50,7 +51,8 @@ class Statements:
         self.advance = (
             f"UPDATE {LEDGERS} SET {', '.join(f'{name} = {mark}' for name in Tip._fields)} WHERE dataset = {mark}"
         )
-        self.begin = f"INSERT INTO {LEDGERS} (dataset, {_TIP}) VALUES ({mark}, {mark}, {mark}, {mark}, {mark})"
+        self.begin = f"INSERT INTO {LEDGERS} (dataset, {_TIP}, secret) VALUES ({mark}, {tip}, {mark})"
+        self.secret = f"SELECT secret FROM {LEDGERS} WHERE dataset = {mark}"
         self.datasets = f"SELECT dataset FROM {LEDGERS} ORDER BY dataset"
 
 
@@ -82,7 +84,7 @@ class ConnectionSlot:
 
 
 class DatabaseTransaction:
-    """An open write transaction; several entries share one move of the tip."""
+    """An open write transaction; all that is written in it shares one move of the tip."""
 
     def __init__(self, sql: Statements, dataset: str, connection: Connection) -> None:
         self._sql, self._dataset, self._connection = sql, dataset, connection
@@ -101,10 +103,15 @@ class DatabaseTransaction:
     def append(self, row: Row) -> None:
         """Add the row; `finish` moves the tip."""
         self._connection.execute(self._sql.append, (self._dataset, *row))
-        self._tip = row.tip
+        assert self._tip is not None
+        self._tip = self._tip.after(row)
+
+    def take(self, tip: Tip) -> None:
+        """Note what is taken; `finish` moves the tip."""
+        self._tip = tip
 
     def finish(self) -> None:
-        """Move the tip to the last row."""
+        """Move the tip to where it belongs by now."""
         if self._tip is not None and self._tip != self._start:
             self._connection.execute(self._sql.advance, (*self._tip, self._dataset))
 
@@ -153,7 +160,7 @@ class Database(ABC):
         return False
 
     @abstractmethod
-    def begin_alone(self, genesis: Row) -> bool:
+    def begin_alone(self, genesis: Row, secret: bytes) -> bool:
         """Do what `begin` says; called in the committer's thread with the lock held."""
 
     def present(self) -> bool:
@@ -180,10 +187,15 @@ class Database(ABC):
         """Return up to `limit` rows from `start` on."""
         return [Row._make(row) for row in self._look_up(self.sql.read, start, limit)]
 
-    def begin(self, genesis: Row) -> bool:
-        """Begin the ledger with this row; False if somebody else was first."""
+    def secret(self) -> bytes | None:
+        """Return the secret."""
+        found = self._look_up(self.sql.secret)
+        return bytes.fromhex(found[0][0]) if found else None
+
+    def begin(self, genesis: Row, secret: bytes) -> bool:
+        """Begin the ledger with this row and this secret; False if somebody else was first."""
         began: list[bool] = []
-        self._submit(PendingWrite(lambda _: began.append(self.begin_alone(genesis)), alone=True))
+        self._submit(PendingWrite(lambda _: began.append(self.begin_alone(genesis, secret)), alone=True))
         return began[-1]
 
     def write(self, decide: Callable[[Transaction], None]) -> None:
@@ -266,7 +278,7 @@ class Database(ABC):
                 location=self.location,
             )
 
-    def begin_ledger(self, connection: Connection, genesis: Row) -> bool:
+    def begin_ledger(self, connection: Connection, genesis: Row, secret: bytes) -> bool:
         """Write the first row and the tip, inside an open transaction; False if the ledger is there."""
         if connection.execute(self.sql.lock, (self.dataset,)).fetchone() is not None:
             return False
@@ -275,7 +287,8 @@ class Database(ABC):
                 f"Ledger {self.location} is damaged: it has entries of {self.dataset} but no head. Restore the ledger.",
                 location=self.location,
             )
-        connection.execute(self.sql.begin, (self.dataset, *genesis.tip))
+        tip = Tip(genesis.seq, genesis.hash, genesis.charge, genesis.intervals)
+        connection.execute(self.sql.begin, (self.dataset, *tip, secret.hex()))
         connection.execute(self.sql.append, (self.dataset, *genesis))
         return True
 

@@ -30,8 +30,21 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """What the ledger gives a question before any row is drawn for it: taken for good, whatever becomes of it.
+
+    `number` counts the questions of a ledger from 1 on; `charge` and `intervals` are where its share of the two caps
+    begins. No two questions share a number, or any part of the caps.
+    """
+
+    number: int
+    charge: int
+    intervals: int
+
+
+@dataclass(frozen=True, slots=True)
 class Spent:
-    """What all answers so far have taken, and how many they are."""
+    """What all questions so far have taken, answered or not, and how many answers were given."""
 
     charge: int
     intervals: int
@@ -51,7 +64,7 @@ class Entry:
     """One answer, as committed.
 
     `hash` = sha256(`previous` + sha256(text)), where the text is canonical JSON of the fields up to `rows_read`.
-    `before` is what all entries before this one had spent together.
+    `place` is what was reserved for it before its rows were drawn.
     """
 
     seq: int
@@ -62,9 +75,14 @@ class Entry:
     answer: dict[str, Any]
     cost: Cost
     rows_read: int
-    before: Cost
+    place: Place
     previous: str
     hash: str
+
+    @property
+    def before(self) -> Cost:
+        """What had been taken of the two caps before this question."""
+        return Cost(self.place.charge, self.place.intervals)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,27 @@
-"""The rules of the budget: what was asked is free, what no longer fits is refused, what is written stays."""
+"""The rules of the budget: what was asked is free, what no longer fits is refused, what is taken stays taken.
 
+A question first *reserves*: the ledger takes its cost for good and gives it its place, durably. Only then are rows
+drawn for it. So a draw that is dropped, because of an interrupt, an error, a kill or a race, was paid for all the same,
+and nobody can choose among draws for free. Its answer is then *committed*, and shown when that is durable, too.
+
+While questions come fast, the transaction that commits an answer also takes places for the next ones (`places.py`), so
+that an answer waits for the disk once, not twice.
+"""
+
+import atexit
+import hmac
+import secrets
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
+from weakref import WeakSet
 
 from holdfast import check
 from holdfast.errors import (
     BudgetExhausted,
+    HoldfastError,
     InvalidArgument,
     LedgerDamaged,
     PlanConflict,
@@ -15,19 +29,14 @@ from holdfast.errors import (
     UnknownName,
 )
 from holdfast.ledger import chain
-from holdfast.ledger.entry import Cost, Entry, Head, Receipt, Spent
+from holdfast.ledger.entry import Cost, Entry, Head, Place, Receipt, Spent
+from holdfast.ledger.in_flight import InFlight
+from holdfast.ledger.places import Grant, Held, Stock, give_back, grant, take_ahead
 from holdfast.ledger.store import Row, Store, Tip, Transaction, closed_error
 
 READ_CHUNK = 2_000  # rows read at a time; keeps every read short
 MAX_ANALYST_NAME = 200  # characters
-
-
-class BudgetMoved(Exception):  # a signal to draw again, not an error; never leaves the session
-    """Somebody spent charge since the caller looked; draw again from `spent.charge` on."""
-
-    def __init__(self, spent: Spent) -> None:
-        super().__init__(f"a charge of {spent.charge} is spent by now")
-        self.spent = spent
+SECRET_BYTES = 32
 
 
 class Ledger:
@@ -44,6 +53,10 @@ class Ledger:
         self._fingerprint = fingerprint
         self._reproducible = bool(reproducible)
         self._closed = False
+        self._secret = b""
+        self._held = Held()
+        self.in_flight = InFlight()
+        _open.add(self)
         self._look()
 
     def __repr__(self) -> str:
@@ -58,7 +71,11 @@ class Ledger:
         self.close()
 
     def close(self) -> None:
-        """Close files and connections for good. What was read of the terms stays readable; may be called again."""
+        """Close files and connections for good. What was read of the terms stays readable; may be called again.
+
+        Places taken ahead are given back first, unless somebody has taken more since.
+        """
+        self.give_back()
         self._closed = True
         self._store.close()
 
@@ -69,19 +86,22 @@ class Ledger:
         """Whether the first entry has been written, by anybody."""
         return self._look() is not None
 
-    def begin(self, terms: Mapping[str, Any]) -> bool:
+    def begin(self, terms: Mapping[str, Any], secret: bytes | None = None) -> bool:
         """Write the first entry, durably; False if somebody else had begun the ledger: then `terms` is what stands.
 
         Parameters
         ----------
         terms
             The plan as plain JSON, with ``terms["caps"] = {"charge": ..., "intervals": ...}``.
+        secret
+            What `key` derives keys from; left out, 256 bits from the operating system.
         """
         self._check_open()
-        row = self._first_row(terms)
+        secret = secrets.token_bytes(SECRET_BYTES) if secret is None else secret
+        row = self._first_row(terms, secret)
         if self.begun:
             return False
-        began = self._store.begin(row)
+        began = self._store.begin(row, secret)
         if self._look() is None:
             raise LedgerDamaged(
                 f"Ledger {self.location} is damaged: its first entry is gone right after it was written. "
@@ -117,6 +137,11 @@ class Ledger:
         genesis = self._look()
         return None if genesis is None else genesis["terms"]
 
+    def key(self, purpose: str) -> bytes:
+        """Return the 256-bit key for a purpose. It is a secret: never shown, logged or sent to an analyst."""
+        self._begun()
+        return derive_key(self._secret, purpose)
+
     @property
     def caps(self) -> Cost:
         """What may be spent in all."""
@@ -127,9 +152,12 @@ class Ledger:
 
     @property
     def spent(self) -> Spent:
-        """What all writers together have spent by now."""
+        """What all questions together have taken by now; not what this process has only taken ahead."""
         self._check_open()
-        return Spent(0, 0, 0) if self._look() is None else _spent(self._tip())
+        if self._look() is None:
+            return Spent(0, 0, 0)
+        ahead, tip = self._held.now.total, self._tip()
+        return Spent(tip.taken_charge - ahead.charge, tip.taken_intervals - ahead.intervals, tip.seq)
 
     @property
     def left(self) -> Cost:
@@ -150,27 +178,78 @@ class Ledger:
         row = None if self._look() is None else self._store.find(chain.digest(key))
         return None if row is None else chain.entry_of(row)
 
-    def require(self, cost: Cost) -> None:
-        """Raise BudgetExhausted if this cost does not fit; spend nothing."""
+    def reserve(self, cost: Cost) -> Place:
+        """Take this cost for good, and return the place of the question that pays it: durable when this returns.
+
+        Raises BudgetExhausted, and takes nothing, if it is more than what is left.
+        """
         self._refuse_unbegun()
-        self._require(cost, self._tip())
+        place = self._held.take(cost)
+        return self._reserve(cost) if place is None else place
+
+    def _reserve(self, cost: Cost) -> Place:
+        """Reserve in the store."""
+        held, wish = self._held, self._held.wish(cost)
+        used: list[Stock] = []  # of the stock, by the last run of `decide`; whoever takes it out may put it back
+        outcome: Grant | BudgetExhausted | None = None
+
+        def restore() -> None:
+            with suppress(IndexError):
+                held.put(used.pop())
+
+        def decide(transaction: Transaction) -> None:
+            nonlocal outcome
+            restore()  # an earlier run did not count
+            tip = self._present(transaction.tip())
+            used.append(held.take_all())
+            place, stock, after = grant(used[-1], tip, cost)
+            outcome = self._refusal(cost, place, after)
+            if outcome is None:
+                ahead, after = (Stock(), after) if wish is None else take_ahead(after, self._caps, cost, wish)
+                outcome = Grant(place, stock + ahead, after)
+                transaction.take(after)
+
+        try:
+            self._store.write(decide)
+        except BaseException:
+            restore()
+            raise
+        if wish is not None:
+            held.asked()
+        if not isinstance(outcome, Grant):
+            restore()
+            assert outcome is not None
+            raise outcome
+        held.put(outcome.stock)
+        return outcome.place
+
+    def give_back(self) -> None:
+        """Give back what was taken ahead and not handed out, as far as nobody has taken more since."""
+        stock = Stock() if self._closed else self._held.take_all()
+        if not any(stock):
+            return
+
+        def decide(transaction: Transaction) -> None:
+            transaction.take(give_back(stock, self._present(transaction.tip())))
+
+        with suppress(HoldfastError):  # then it stays taken
+            self._store.write(decide)
 
     def commit(
         self,
         *,
+        place: Place,
         key: str | None,
         question: dict[str, Any],
         answer: dict[str, Any],
         cost: Cost,
         rows_read: int,
         analyst: str | None = None,
-        expected_charge: int | None = None,
     ) -> tuple[Entry, bool]:
         """Write the answer; return its entry, durable by then, and True. May be shown only after this returns.
 
-        A key that is already there costs nothing: the entry that stands is returned, and False; the answer
-        given here must be forgotten. If the cost no longer fits (BudgetExhausted), or `expected_charge` is not what
-        is spent (BudgetMoved), nothing is written.
+        `place` is what `reserve` returned for the same `cost`. If the key is already there, the entry that stands is
+        returned, and False; the answer given here must be forgotten, and stays paid for.
         """
         self._refuse_unbegun()
         if type(rows_read) is not int or rows_read < 0:
@@ -182,38 +261,34 @@ class Ledger:
             "answer": answer,
             "cost": {"charge": cost.charge, "intervals": cost.intervals},
             "key": key,
+            "place": {"charge": place.charge, "intervals": place.intervals, "number": place.number},
             "question": question,
             "rows_read": rows_read,
         }
         # Everything but the number and the time is written out before the lock; both sort last.
         start = chain.canonical(body, "question, answer, key and analyst")[:-1]
         key_digest = None if key is None else chain.digest(key)
-        outcome: Row | BudgetMoved | BudgetExhausted | None = None
-        fresh = False
+        wish = self._held.wish(cost)
+        outcome: Row | None = None
+        fresh, ahead = False, Stock()
 
         def decide(transaction: Transaction) -> None:
-            """Decide inside the write transaction. A refusal writes nothing and is raised for its own caller alone."""
-            nonlocal outcome, fresh
-            standing = None if key_digest is None else transaction.find(key_digest)
-            fresh = standing is None
-            if standing is not None:
-                outcome = standing
-                return
-            tip = self._present(transaction.tip())
-            try:
-                if expected_charge is not None and expected_charge != tip.charge:
-                    raise BudgetMoved(_spent(tip))
-                self._require(cost, tip)
-            except (BudgetMoved, BudgetExhausted) as refusal:
-                outcome = refusal
-                return
-            outcome = _next_row(tip, start, key_digest, cost)
-            transaction.append(outcome)
+            nonlocal outcome, fresh, ahead
+            outcome = None if key_digest is None else transaction.find(key_digest)
+            fresh, ahead = outcome is None, Stock()
+            if outcome is None:
+                tip = self._present(transaction.tip())
+                outcome = _next_row(tip, start, key_digest, cost)
+                transaction.append(outcome)
+                if wish is not None:
+                    ahead, tip = take_ahead(tip.after(outcome), self._caps, cost, wish)
+                    transaction.take(tip)
 
         self._store.write(decide)
-        if not isinstance(outcome, Row):
-            assert outcome is not None
-            raise outcome
+        if wish is not None:
+            self._held.put(ahead)
+            self._held.asked()
+        assert outcome is not None
         return chain.entry_of(outcome), fresh
 
     # -- reading and re-checking ----------------------------------------------------------------------------------
@@ -267,19 +342,19 @@ class Ledger:
             rows = self._store.read(0, 1)
             if self._store.tip() is not None or rows:
                 genesis = verify_store(self._store).genesis
-                self._check_data(genesis)
-                self._caps, self._genesis = Cost(**genesis["terms"]["caps"]), genesis
+                secret = self._store.secret() or b""
+                self._check_data(genesis, secret)
+                self._caps, self._secret = Cost(**genesis["terms"]["caps"]), secret
+                self._genesis = genesis  # last: other threads go by it
         return self._genesis
 
-    def _check_data(self, genesis: dict[str, Any]) -> None:
+    def _check_data(self, genesis: dict[str, Any], secret: bytes) -> None:
         if genesis["dataset"] != self.dataset:
             raise chain.damaged(self.location, 0, f"it belongs to dataset {genesis['dataset']!r}")
-        if genesis["fingerprint"] != self._fingerprint:
-            raise RowSourceError(
-                f"Ledger {self.location} belongs to other data: its fingerprint is {genesis['fingerprint']!r}, "
-                f"the data's is {self._fingerprint!r}. Open the data it was begun with, or begin another ledger.",
-                ledger=genesis["fingerprint"],
-                data=self._fingerprint,
+        if genesis["fingerprint"] != _keyed_fingerprint(secret, self._fingerprint):
+            raise RowSourceError(  # neither fingerprint is shown: it would confirm a guess of the table
+                f"Ledger {self.location} belongs to other data: the fingerprints differ. Open the data it was begun"
+                " with."
             )
         if self._reproducible and not genesis["reproducible"]:
             raise PlanConflict(
@@ -322,17 +397,18 @@ class Ledger:
             )
         return tip
 
-    def _require(self, cost: Cost, tip: Tip) -> None:
+    def _refusal(self, cost: Cost, place: Place, tip: Tip) -> BudgetExhausted | None:
+        """Return the refusal of a question that would have this place and leave the ledger at this tip."""
         caps = self._caps
-        if tip.charge + cost.charge > caps.charge:
-            price, left, total, unit = cost.charge, caps.charge - tip.charge, caps.charge, "charge"
+        if tip.taken_charge > caps.charge:
+            price, left, total, unit = cost.charge, caps.charge - place.charge, caps.charge, "charge"
             need = f"it takes {price:,} of what the guarantee can carry, and {left:,} of {total:,} is left"
-        elif tip.intervals + cost.intervals > caps.intervals:
-            price, left, total, unit = cost.intervals, caps.intervals - tip.intervals, caps.intervals, "answers"
+        elif tip.taken_intervals > caps.intervals:
+            price, left, total, unit = cost.intervals, caps.intervals - place.intervals, caps.intervals, "answers"
             need = f"it counts as {price:,} answers, and {left:,} of {total:,} are left"
         else:
-            return
-        raise BudgetExhausted(
+            return None
+        return BudgetExhausted(
             f"The budget cannot pay for answer {tip.seq + 1}: {need}. "
             "Ask for less, or repeat an earlier question for free.",
             cost=price,
@@ -341,7 +417,7 @@ class Ledger:
             unit=unit,
         )
 
-    def _first_row(self, terms: Mapping[str, Any]) -> Row:
+    def _first_row(self, terms: Mapping[str, Any], secret: bytes) -> Row:
         caps = terms.get("caps") if isinstance(terms, Mapping) else None
         if not isinstance(caps, dict) or set(caps) != {"charge", "intervals"}:
             raise InvalidArgument(f"terms['caps'] must be a dict of charge and intervals; got {caps!r}.", name="terms")
@@ -349,7 +425,7 @@ class Ledger:
         body = chain.canonical(
             {
                 "dataset": self.dataset,
-                "fingerprint": self._fingerprint,
+                "fingerprint": _keyed_fingerprint(secret, self._fingerprint),
                 "format": chain.FORMAT,
                 "reproducible": self._reproducible,
                 "seq": 0,
@@ -429,5 +505,21 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def _spent(tip: Tip) -> Spent:
-    return Spent(tip.charge, tip.intervals, tip.seq)
+def derive_key(secret: bytes, purpose: str) -> bytes:
+    """Return the key that the secret gives for a purpose: HMAC-SHA256."""
+    return hmac.digest(secret, purpose.encode(), "sha256")
+
+
+def _keyed_fingerprint(secret: bytes, content: str) -> str:
+    """Return what the first entry says of the data: it tells nobody who lacks the secret which data these are."""
+    return hmac.digest(derive_key(secret, "fingerprint"), content.encode(), "sha256").hex()
+
+
+_open: WeakSet[Ledger] = WeakSet()
+
+
+@atexit.register
+def _give_back_all() -> None:
+    """Give back what ledgers that nobody closed have taken ahead."""
+    for ledger in list(_open):
+        ledger.give_back()

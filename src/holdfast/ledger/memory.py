@@ -16,6 +16,8 @@ class MemoryStore:
     def __init__(self, dataset: str) -> None:
         self.dataset = dataset
         self._rows: list[Row] = []
+        self._taken = (0, 0, 0)
+        self._secret: bytes | None = None
         self._by_key: dict[str, Row] = {}
         self._indexed = 0
         self._lock = threading.RLock()
@@ -24,7 +26,10 @@ class MemoryStore:
 
     def tip(self) -> Tip | None:
         """Return the tip."""
-        return self._rows[-1].tip if self._rows else None
+        if not self._rows:
+            return None
+        last = self._rows[-1]
+        return Tip(last.seq, last.hash, last.charge, last.intervals, *self._taken)
 
     def find(self, key_digest: str) -> Row | None:
         """Return the row with this key."""
@@ -44,13 +49,22 @@ class MemoryStore:
         """Add the row; called inside `write`."""
         self._rows.append(row)
 
-    def begin(self, genesis: Row) -> bool:
+    def take(self, tip: Tip) -> None:
+        """Note what is taken; called inside `write`."""
+        self._taken = tip.taken
+
+    def secret(self) -> bytes | None:
+        """Return the secret."""
+        return self._secret if self._rows else None
+
+    def begin(self, genesis: Row, secret: bytes) -> bool:
         """Begin with this row, unless another thread has."""
         began: list[bool] = []
 
         def decide(_: Transaction) -> None:
             began.append(not self._rows)
             if not self._rows:
+                self._secret = secret
                 self._rows.append(genesis)
 
         self.write(decide)

@@ -2,7 +2,8 @@
 
 The row of `holdfast_ledgers` is locked FOR UPDATE while an entry is added; PostgreSQL queues the writers.
 If the server is lost during COMMIT, nobody knows whether the entry was written: the answer was not shown, so at worst
-it was paid for in vain, and asking again finds it.
+it was paid for in vain, and asking again finds it. Whoever may read `holdfast_ledgers` knows the ledgers' secrets:
+grant that to the accounts that run holdfast alone.
 """
 
 from typing import Any
@@ -43,14 +44,14 @@ class PostgresStore(Database):
         _, self._address = url.get_dialect()().create_connect_args(url)
         super().__init__(url.render_as_string(hide_password=True), dataset, SQL)
 
-    def begin_alone(self, genesis: Row) -> bool:
+    def begin_alone(self, genesis: Row, secret: bytes) -> bool:
         """Begin the ledger; make the tables first if they are not there."""
         with self._transaction() as connection:
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATING,))
             if connection.execute("SELECT to_regclass(%s)", (LEDGERS,)).fetchone() == (None,):
                 for statement in self.sql.tables:
                     connection.execute(statement)
-            return self.begin_ledger(connection, genesis)
+            return self.begin_ledger(connection, genesis, secret)
 
     def connect(self, *, to_write: bool = False) -> psycopg.Connection[Any]:
         """Connect; commits wait for the disk whatever the server's default is."""

@@ -139,10 +139,10 @@ class SqliteStore(Database):
 
     # -- what differs from other databases --------------------------------------------------------------------------
 
-    def begin_alone(self, genesis: Row) -> bool:
+    def begin_alone(self, genesis: Row, secret: bytes) -> bool:
         """Begin the ledger: in a new file, or beside others in a file that is there."""
         if not self._path.exists():
-            self._build(genesis)
+            self._build(genesis, secret)
             return True
         if self._own_file:
             self._inspect()
@@ -151,7 +151,7 @@ class SqliteStore(Database):
             if connection.execute(_HAS_LEDGERS).fetchone() is None:
                 for statement in self.sql.tables:
                     connection.execute(statement)
-            began = self.begin_ledger(connection, genesis)
+            began = self.begin_ledger(connection, genesis, secret)
         self._writes.close()  # the next connection finds the tables and turns the write-ahead log on
         return began
 
@@ -269,7 +269,7 @@ class SqliteStore(Database):
             raise
         return connection
 
-    def _build(self, genesis: Row) -> None:
+    def _build(self, genesis: Row, secret: bytes) -> None:
         new = self._sibling("-new")
         try:
             for leftover in ("", "-wal", "-shm"):  # of a process that died right here
@@ -279,7 +279,7 @@ class SqliteStore(Database):
                 connection.execute(self.begin_statement)
                 for statement in self.sql.tables:
                     connection.execute(statement)
-                self.begin_ledger(connection, genesis)
+                self.begin_ledger(connection, genesis, secret)
                 connection.execute("COMMIT")
             finally:
                 connection.close()

@@ -1,7 +1,8 @@
 """What a place must do to hold a ledger.
 
 A store knows rows and their order, nothing of budgets. Entries are only ever appended, together with the new
-tip, in one transaction: so a row that is there once is there for good, and reading in pieces is safe.
+tip, in one transaction: so a row that is there once is there for good, and reading in pieces is safe. It also keeps the
+ledger's secret, which no entry holds.
 """
 
 from collections.abc import Callable
@@ -13,12 +14,33 @@ MAX_DATASET_NAME = 200  # characters
 
 
 class Tip(NamedTuple):
-    """Where the ledger ends; stored apart from the rows, so that rows missing at the end are noticed."""
+    """Where the ledger ends; stored apart from the rows, so that rows missing at the end are noticed.
+
+    `charge` and `intervals` are what the entries cost. What was *taken* of the two caps is at least that: it also holds
+    questions that are being answered, those that never were, and what processes have taken ahead. `places` is how many
+    numbers of questions were given out.
+    """
 
     seq: int
     hash: str
     charge: int
     intervals: int
+    taken_charge: int = 0
+    taken_intervals: int = 0
+    places: int = 0
+
+    @property
+    def taken(self) -> tuple[int, int, int]:
+        """The last three."""
+        return self[4:]
+
+    def taking(self, charge: int, intervals: int, places: int) -> "Tip":
+        """Return this tip with so much taken in all."""
+        return self._replace(taken_charge=charge, taken_intervals=intervals, places=places)
+
+    def after(self, row: "Row") -> "Tip":
+        """Return this tip moved to a row."""
+        return self._replace(seq=row.seq, hash=row.hash, charge=row.charge, intervals=row.intervals)
 
 
 class Row(NamedTuple):
@@ -31,11 +53,6 @@ class Row(NamedTuple):
     hash: str
     charge: int  # spent up to and including this entry
     intervals: int
-
-    @property
-    def tip(self) -> Tip:
-        """The tip of a ledger that ends with this row."""
-        return Tip(self.seq, self.hash, self.charge, self.intervals)
 
 
 class Transaction(Protocol):
@@ -51,6 +68,10 @@ class Transaction(Protocol):
 
     def append(self, row: Row) -> None:
         """Add the row and move the tip to it."""
+        ...
+
+    def take(self, tip: Tip) -> None:
+        """Note what is taken from now on; all else of this tip must be as it stands."""
         ...
 
 
@@ -79,8 +100,12 @@ class Store(Protocol):
         """Return up to `limit` rows from `start` on, in order."""
         ...
 
-    def begin(self, genesis: Row) -> bool:
-        """Begin the ledger with this row; False if somebody else was first."""
+    def secret(self) -> bytes | None:
+        """Return what `begin` was given, or None if there is no ledger yet."""
+        ...
+
+    def begin(self, genesis: Row, secret: bytes) -> bool:
+        """Begin the ledger with this row and this secret; False if somebody else was first."""
         ...
 
     def write(self, decide: Callable[[Transaction], None]) -> None:

@@ -24,6 +24,7 @@ from holdfast.guarantees.release import Tally
 from holdfast.guarantees.statistic import Statistic
 from holdfast.mechanisms import MECHANISMS
 from holdfast.queries.query import Query
+from holdfast.rows.draws import Order
 from holdfast.rows.source import RowSource
 
 
@@ -40,7 +41,7 @@ class Coins:
         check.at_most("1/2", 0.5, mass=self.mass)
 
     @classmethod
-    def under(cls, guarantee: Guarantee, draws: int, start: int) -> "Coins":
+    def under(cls, guarantee: Guarantee, draws: int, order: Order | None) -> "Coins":
         """Return coins with the guarantee's mass."""
         return _coins(draws, guarantee.coin_mass)
 

@@ -3,7 +3,7 @@
 The rows are used up in a random order, so those of a sorted file are still taken at random; none is ever used twice.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 from numpy.random import Generator
@@ -12,11 +12,10 @@ from holdfast import check
 from holdfast.errors import BudgetExhausted
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.release import ExactMeans
-from holdfast.guarantees.split import Split
 from holdfast.guarantees.statistic import Statistic
 from holdfast.mechanisms import MECHANISMS
 from holdfast.queries.query import Query
-from holdfast.rows.draws import Fresh
+from holdfast.rows.draws import Fresh, Order, check_key
 from holdfast.rows.source import RowSource
 
 
@@ -25,19 +24,20 @@ class FreshRows:
     """`key` fixes the order of the rows, `start` how many of them are used up."""
 
     draws: int
-    key: int
+    key: bytes = field(repr=False)
     start: int = 0
 
     def __post_init__(self) -> None:
         check.whole(draws=self.draws)
-        check.whole(0, key=self.key, start=self.start)
+        check.whole(0, start=self.start)
+        check_key(self.key)
 
     @classmethod
-    def under(cls, guarantee: Guarantee, draws: int, start: int) -> Self:
+    def under(cls, guarantee: Guarantee, draws: int, order: Order | None) -> Self:
         """Return the next rows of the ledger's order."""
-        if not isinstance(guarantee, Split):
+        if order is None or not guarantee.in_order:
             raise guarantee.cannot_certify("fresh rows")
-        return cls(draws=draws, key=guarantee.order, start=start)
+        return cls(draws=draws, key=order.key, start=order.start)
 
     @staticmethod
     def rows_read(statistic: Statistic, draws: int) -> int:

@@ -23,7 +23,7 @@ from holdfast.guarantees.release import NoisyMeans
 from holdfast.guarantees.statistic import Statistic
 from holdfast.mechanisms import MECHANISMS, noise
 from holdfast.queries.query import Query
-from holdfast.rows.draws import WithoutReplacement, WithReplacement
+from holdfast.rows.draws import Order, WithoutReplacement, WithReplacement
 from holdfast.rows.source import RowSource
 
 
@@ -40,7 +40,7 @@ class Laplace:
         check.positive(epsilon=self.epsilon)
 
     @classmethod
-    def under(cls, guarantee: Guarantee, draws: int, start: int) -> Self:
+    def under(cls, guarantee: Guarantee, draws: int, order: Order | None) -> Self:
         """Return answers with the guarantee's epsilon."""
         return cls(draws=draws, epsilon=guarantee.epsilon_for(draws))
 

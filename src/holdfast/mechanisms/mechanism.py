@@ -13,6 +13,7 @@ from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.release import Release
 from holdfast.guarantees.statistic import Statistic
 from holdfast.queries.query import Query
+from holdfast.rows.draws import Order
 from holdfast.rows.source import RowSource
 
 
@@ -20,7 +21,7 @@ class Mechanism(Protocol):
     """An algorithm box."""
 
     @classmethod
-    def under(cls, guarantee: Guarantee, draws: int, start: int) -> Self:
+    def under(cls, guarantee: Guarantee, draws: int, order: Order | None) -> Self:
         """Return the mechanism with the numbers of these terms.
 
         Parameters
@@ -29,8 +30,9 @@ class Mechanism(Protocol):
             Whose terms say how much chance to add.
         draws
             How many rows to draw.
-        start
-            How much of the budget's charge was spent before: where fresh rows begin.
+        order
+            The secret order of the rows, and how far it is used up: for mechanisms that use rows once. None: rows are
+            drawn anew each time.
         """
         ...
 

@@ -115,7 +115,8 @@ class LinearLoss:
         numbers = tuple(number(name, bounds, schema) for name, bounds in declared(self.features, self.within))
         bounds = None if self.target_within is None else check.interval("target_within", self.target_within)
         target = number(self.target, bounds, schema)
-        return LinearObjective(self, Matrix(numbers, self.scale, self.intercept), target, self.ranges(domain))
+        matrix = Matrix(numbers, self.scale, self.intercept, target, self.target_range)
+        return LinearObjective(self, matrix, self.ranges(domain))
 
     def ranges(self, domain: Domain) -> Ranges:
         """Return every range on this domain; needs neither schema nor data."""

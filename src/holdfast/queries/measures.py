@@ -13,7 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from holdfast.guarantees.statistic import GroupMean, OneMean, OneShare, OutcomeShares, Statistic
-from holdfast.queries.evaluate import RowFunction, booleans, floats, silent
+from holdfast.queries.evaluate import RowFunction, booleans, floats
 from holdfast.queries.node import identifier, literal_text
 from holdfast.queries.query import Direct, Query, Values
 from holdfast.schema import Type
@@ -24,7 +24,6 @@ _SHARE, _MEAN, _GROUP = OneShare(), OneMean(), GroupMean()
 _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
 
 
-@silent
 def _on_arrays(
     values_of: Callable[..., Values], value: Direct, where: Direct | None, columns: Mapping[str, NDArray[Any]]
 ) -> Values:
@@ -72,7 +71,6 @@ class Measure(Query):
             return None
         return partial(_on_arrays, self._values, value, where)
 
-    @silent
     def evaluate(self, rows: pl.DataFrame) -> Values:
         """Return what each row says; NaN outside the group."""
         inside = None if self.where is None else booleans(self.where.series(rows))

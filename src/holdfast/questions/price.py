@@ -23,11 +23,16 @@ def cost_in_answers(terms: Terms, charge: int, intervals: int, cost: Cost) -> in
 def require_affordable(question: Question, terms: Terms, spent: Spent) -> None:
     """Raise BudgetExhausted if the question costs more than is left."""
     cost = question.cost
-    if spent.charge + cost.charge <= terms.charge and spent.intervals + cost.intervals <= terms.statements:
-        return
+    if spent.charge + cost.charge > terms.charge or spent.intervals + cost.intervals > terms.statements:
+        raise too_dear(question, terms, spent)
+
+
+def too_dear(question: Question, terms: Terms, spent: Spent) -> BudgetExhausted:
+    """Word the refusal of a question that costs more than is left."""
+    cost = question.cost
     needed = max(cost.intervals, ceil(cost.charge / terms.charge_per_answer))
     left = terms.answers_left(spent.charge, spent.intervals)
-    raise BudgetExhausted(
+    return BudgetExhausted(
         f"The budget cannot pay for this question: it costs {write_answers(needed)}, and {left:,} of"
         f" {terms.answers:,} are left. Ask for less, or repeat an earlier question for free.",
         cost=needed,

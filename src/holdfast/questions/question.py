@@ -31,6 +31,7 @@ from holdfast.mechanisms import MECHANISMS
 from holdfast.mechanisms.mechanism import Mechanism
 from holdfast.queries.query import Query
 from holdfast.questions.options import Option, options_of
+from holdfast.rows.draws import Order
 from holdfast.rows.source import RowSource
 from holdfast.schema import Schema
 
@@ -49,24 +50,24 @@ _signature = cache(signature)  # every question over HTTP is checked against it
 class Drawing:
     """What the steps of a question may use: rows, chance, and the guarantee that certifies what is released.
 
-    `start` is how much of the budget's charge was spent before this question; it moves on with every release
+    `order` is the secret order of the rows, used up as far as the question's place says; it moves on with every release
     where the order matters.
     """
 
     source: RowSource
     rng: Generator
     guarantee: Guarantee
-    start: int = 0
+    order: Order | None = None
     most_draws: int | None = None  # a dry run draws no more than this from its made-up rows
 
     def release(self, query: Query, draws: int) -> Release:
         """Draw once."""
-        guarantee, start = self.guarantee, self.start
-        if guarantee.in_order:
-            self.start += guarantee.charge(query.statistic, draws)
+        guarantee, order = self.guarantee, self.order
         if self.most_draws is not None:
-            draws, start = min(draws, self.most_draws), 0  # made-up rows do not run out
-        return mechanism_of(guarantee).under(guarantee, draws, start).release(query, self.source, self.rng)
+            draws = min(draws, self.most_draws)  # made-up rows do not run out
+        elif guarantee.in_order and order is not None:
+            self.order = order.after(guarantee.charge(query.statistic, draws))
+        return mechanism_of(guarantee).under(guarantee, draws, order).release(query, self.source, self.rng)
 
     def certify(self, query: Query, release: Release) -> list[Estimate]:
         """Return every released value with its interval, in the question's units."""

@@ -245,6 +245,13 @@ class CodedText:
         valid = None if self.valid is None else self.valid[start:stop]
         return self._texts(name, pl.Series(name, self.codes[start:stop]), valid)
 
+    def distinct(self, name: str, codes: NDArray[np.uint32]) -> tuple[NDArray[np.int64], pl.Series]:
+        """Return the texts that these codes stand for, each once, and the place of every code's text among them."""
+        drawn = np.zeros(self.dictionary.len(), np.bool_)
+        drawn[codes] = True
+        places = np.cumsum(drawn) - 1
+        return places.take(codes), self.dictionary.gather(np.flatnonzero(drawn)).alias(name)
+
     def _texts(self, name: str, codes: pl.Series, valid: NDArray[np.bool_] | None) -> pl.Series:
         return self.dictionary.gather(codes if valid is None else _blank(codes, valid)).alias(name)
 
@@ -306,7 +313,7 @@ class SeriesText:
 
 
 def _blank(series: pl.Series, valid: NDArray[np.bool_]) -> pl.Series:
-    return series if valid.all() else series.zip_with(pl.Series(valid), _missing(series))
+    return series.zip_with(pl.Series(valid), _missing(series))  # even if all are valid, which would show in time
 
 
 def _missing(series: pl.Series) -> pl.Series:

@@ -9,8 +9,8 @@
 Each is a frozen value; `indices(n, rng)` says which rows of n it means.
 """
 
-from dataclasses import dataclass, field
-from hashlib import sha256
+import hmac
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -18,11 +18,13 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from holdfast import check
+from holdfast.errors import InvalidArgument
 
 Indices = NDArray[np.int64]
 
 # Alternating Feistel rounds; a handful suffices for large n, the rest is for n of a few rows.
 _ROUNDS = 16
+_KEY_BYTES = 16  # at least: 128 bits
 _DENSE = 4  # a quarter of all rows or more: shuffling them all is still linear in the draws
 
 
@@ -63,16 +65,33 @@ class WithoutReplacement:
 
 
 @dataclass(frozen=True)
+class Order:
+    """The secret order in which rows are used up, and how many of them are: `key` names a shuffle of all rows."""
+
+    key: bytes = field(repr=False)  # secret: it says which rows are used when
+    start: int = 0
+
+    def __post_init__(self) -> None:
+        check_key(self.key)
+        check.whole(0, start=self.start)
+
+    def after(self, rows: int) -> "Order":
+        """Return the order after so many more rows."""
+        return replace(self, start=self.start + rows)
+
+
+@dataclass(frozen=True)
 class Fresh:
     """Positions `start` to `start + count - 1` of the shuffle that `key` names."""
 
-    key: int = field(repr=False)  # secret: it says which rows are used when
+    key: bytes = field(repr=False)
     start: int
     count: int
 
     def __post_init__(self) -> None:
         check.whole(count=self.count)
-        check.whole(0, key=self.key, start=self.start)
+        check.whole(0, start=self.start)
+        check_key(self.key)
 
     def indices(self, n: int, rng: Generator) -> Indices:
         """Look up; the generator is not used, and more rows than there are is refused."""
@@ -113,14 +132,21 @@ def _first_appearances(drawn: Indices) -> Indices:
     return drawn[first]
 
 
-def permuted_block(key: int, n: int, start: int, count: int) -> Indices:
+def check_key(key: object) -> None:
+    """Refuse a key that could be guessed; the message does not quote it."""
+    if not isinstance(key, bytes) or len(key) < _KEY_BYTES:
+        raise InvalidArgument(f"key must be at least {_KEY_BYTES} secret bytes; got something else.", name="key")
+
+
+def permuted_block(key: bytes, n: int, start: int, count: int) -> Indices:
     """Return positions start .. start+count-1 of the shuffle of range(n) that `key` names.
 
     A Feistel network permutes the next power of two; whatever lands outside range(n) is permuted again
     until it is inside (less than two steps on average), which leaves a permutation of range(n).
     """
     check.whole(n=n)
-    check.whole(0, key=key, start=start, count=count)
+    check_key(key)
+    check.whole(0, start=start, count=count)
     check.at_most("n", n, **{"start + count": start + count})
     bits = max(2, (n - 1).bit_length())
     keys = _round_keys(key, bits)
@@ -131,8 +157,9 @@ def permuted_block(key: int, n: int, start: int, count: int) -> Indices:
     return block.astype(np.int64)
 
 
-def _round_keys(key: int, bits: int) -> NDArray[np.uint64]:
-    material = b"".join(sha256(f"{key}:{bits}:{i}".encode()).digest()[:8] for i in range(_ROUNDS))
+def _round_keys(key: bytes, bits: int) -> NDArray[np.uint64]:
+    """Derive 64 bits for every round, all of which matter: they are mixed in before anything is cut off."""
+    material = b"".join(hmac.digest(key, f"{bits}:{i}".encode(), "sha256")[:8] for i in range(_ROUNDS))
     return np.frombuffer(material, dtype=np.uint64)
 
 

@@ -237,7 +237,7 @@ async def explore_plans(
 
 
 def compare_plans(rows: int | None, queries: int | None, margin: float | None, confidence: float) -> dict[str, Any]:
-    """Return the plan, its sentence and all alternatives."""
+    """Return the plan, its sentence, all alternatives, and margins for other numbers of rows per answer."""
     found = make_plan(rows=rows, queries=queries, margin=margin, confidence=confidence)
-    others = [{name: getattr(one, name) for name in one.__dataclass_fields__} for one in found.alternatives]
-    return {"plan": found.to_dict(), "text": found.sentence, "alternatives": others}
+    others, readings = [asdict(one) for one in found.alternatives], [asdict(one) for one in found.readings]
+    return {"plan": found.to_dict(), "text": found.sentence, "alternatives": others, "readings": readings}

@@ -15,6 +15,7 @@ from holdfast.guarantees.release import Release
 from holdfast.guarantees.statistic import GroupMean, OneMean, OneShare, OutcomeShares, SingleFlips
 from holdfast.queries.query import Query
 from holdfast.questions.question import Drawing
+from holdfast.rows.draws import Order
 from holdfast.rows.open import open_rows
 from pairwise import pairwise
 from planned import PAIRS, certified, covered, expected_release, planned
@@ -91,7 +92,9 @@ def test_single_flips_are_answered_by_coins_that_were_planned_for_them(standing)
 def test_a_charge_counts_draws_noisy_means_or_rows(standing):
     ell, per_answer = standing.terms.rows_per_query, standing.terms.charge_per_answer
     assert standing.charge(OneShare(), ell) == standing.charge(OneMean(), ell) == per_answer
-    parts = {"coins": 3, "laplace": 4, "fresh_rows": 1}[standing.terms.mechanism]  # draws with four outcomes, means
+    parts = {"coins": 3, "laplace": 4, "gaussian": 4, "fresh_rows": 1}[
+        standing.terms.mechanism
+    ]  # draws with four outcomes, means
     if covered(standing, OutcomeShares(4)):
         assert standing.charge(OutcomeShares(4), ell) == parts * per_answer
     assert standing.terms.answers_left(0, 0) == 10
@@ -112,10 +115,10 @@ def test_answers_that_cannot_vary_say_so(standing):
 
 def test_coins_can_be_answered_from_any_number_of_draws():
     flexible = [pair for pair in PAIRS if planned(*pair).standing.flexible]
-    assert flexible == [("posterior", "coins"), ("information", "coins")]
+    assert flexible == [("exchange", "coins"), ("posterior", "coins"), ("information", "coins")]
 
 
-@pytest.mark.parametrize("name", ["posterior", "information"])
+@pytest.mark.parametrize("name", ["exchange", "posterior", "information"])
 def test_more_draws_are_narrower_and_the_planned_number_gives_the_planned_margin(name):
     standing = planned(name, "coins").standing
     ell = standing.terms.rows_per_query
@@ -124,7 +127,7 @@ def test_more_draws_are_narrower_and_the_planned_number_gives_the_planned_margin
     assert margins == sorted(margins, reverse=True)
 
 
-@pytest.mark.parametrize("name", ["posterior", "information"])
+@pytest.mark.parametrize("name", ["exchange", "posterior", "information"])
 def test_draws_for_a_margin_are_the_fewest(name):
     standing = planned(name, "coins").standing
     for factor in (0.9, 1.0, 2.0):
@@ -136,7 +139,14 @@ def test_draws_for_a_margin_are_the_fewest(name):
     assert standing.draws_for(1.0) == 1
 
 
-SMALL_PLANS = [("posterior", "coins"), ("information", "laplace"), ("dp", "laplace"), ("split", "fresh_rows")]
+SMALL_PLANS = [
+    ("exchange", "coins"),
+    ("posterior", "coins"),
+    ("gaussian", "gaussian"),
+    ("information", "laplace"),
+    ("dp", "laplace"),
+    ("split", "fresh_rows"),
+]
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=NAMES)
@@ -146,8 +156,8 @@ def test_real_releases_are_certified_around_the_data(pair, query, seed):
     rng = np.random.default_rng(seed)
     n = 40_000
     rows = open_rows({"x": rng.random(n), "g": rng.integers(0, 2, n).astype(float)})
-    standing = plan(rows=n, queries=10, confidence=1 - 1e-6, guarantee=pair[0], mechanism=pair[1]).standing.begin(4)
-    found = Drawing(rows, rng, standing).estimates(query, standing.terms.rows_per_query)
+    standing = plan(rows=n, queries=10, confidence=1 - 1e-6, guarantee=pair[0], mechanism=pair[1]).standing
+    found = Drawing(rows, rng, standing, Order(bytes(32))).estimates(query, standing.terms.rows_per_query)
     low, high = query.bounds
     truth = [0.25] * 4 if isinstance(query, Histogram) else [0.5 if low < 1 else 10.0]  # x in [0, 1], clipped
     for estimate, value in zip(found, truth, strict=True):
@@ -170,7 +180,6 @@ def recorded(standing: Guarantee) -> dict[str, Any]:
 
 
 def test_terms_come_back_as_they_were_recorded(standing):
-    standing = standing.begin(12345)
     again = read(recorded(standing))
     assert type(again) is type(standing)
     assert again.terms == standing.terms
@@ -178,7 +187,7 @@ def test_terms_come_back_as_they_were_recorded(standing):
     assert recorded(standing)["caps"] == {"charge": standing.terms.charge, "intervals": standing.terms.statements}
 
 
-@pytest.mark.parametrize("name", ["exchange", "Posterior", "", None, 5, ["posterior"], {}])
+@pytest.mark.parametrize("name", ["ghosts", "Exchange", "", None, 5, ["posterior"], {}])
 def test_an_unknown_guarantee_is_refused_by_name(name):
     facts = recorded(planned("posterior", "coins").standing) | {"guarantee": name}
     with pytest.raises(PlanConflict) as refusal:

@@ -45,7 +45,7 @@ def test_exactly_one_is_left_out(given):
         ({"queries": {"mean": -1}}, "must be a whole number of at least 0"),
         ({"confidence": 1.0}, "confidence must be strictly between 0 and 1"),
         ({"confidence": 95}, "confidence must be strictly between 0 and 1"),
-        ({"guarantee": "hope"}, "guarantee must be one of 'best', 'posterior'"),
+        ({"guarantee": "hope"}, "guarantee must be one of 'best', 'exchange'"),
         ({"mechanism": "dice"}, "mechanism must be one of 'best', 'coins', 'laplace'"),
         ({"rows_per_query": 0}, "rows_per_query must be a whole number"),
         ({"rows_per_query": 2000}, r"rows_per_query must be at most rows \(1000\)"),
@@ -159,7 +159,8 @@ def test_every_corner_has_a_plan_that_prints(rows, queries, confidence):
     assert 0 < found.margin <= 1
     text, html = str(found), found._repr_html_()
     assert f"{rows:,} rows" in text
-    assert html.count("<tr>") == 1 + len(found.alternatives)
+    readings = len(found.readings)
+    assert html.count("<tr>") == 1 + len(found.alternatives) + (1 + readings if readings else 0)
     assert round_trip(found).to_dict() == found.to_dict()
     for alternative in found.alternatives:
         assert alternative.guarantee in text

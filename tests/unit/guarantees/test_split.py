@@ -1,10 +1,11 @@
-"""Fresh rows: exact intervals, an order that a ledger fixes, and no order before."""
+"""Fresh rows: exact intervals, and terms that say nothing of the order."""
 
+from dataclasses import fields
 from math import log
 
 import pytest
 
-from holdfast.errors import PlanConflict
+from holdfast.guarantees.guarantee import Terms
 from holdfast.guarantees.mathematics.concentration import clopper_pearson, kl_range
 from holdfast.guarantees.release import ExactMeans
 from planned import planned
@@ -27,9 +28,5 @@ def test_a_group_is_certified_by_the_rows_that_turned_out_to_be_in_it():
     assert standing.group(release) == kl_range((0.4, 0.4), n=ell // 10, r=log(2 / level))
 
 
-def test_the_order_of_rows_is_fixed_when_a_ledger_begins():
-    standing = planned("split", "fresh_rows").standing
-    with pytest.raises(PlanConflict, match="no order of rows yet"):
-        _ = standing.order
-    assert standing.begin(7).order == 7
-    assert standing.terms.order is None
+def test_terms_say_nothing_of_the_order_of_rows():
+    assert set(planned("split", "fresh_rows").standing.terms.to_json()) == {field.name for field in fields(Terms)}

@@ -86,12 +86,12 @@ def measured(seed: int, cell: tuple[float, int, int]) -> Results:
     rng = np.random.default_rng([seed, k, round(alpha * 1e6), repetition])
     sampled = plan(margin=alpha, queries=k, guarantee="information", mechanism="laplace")
     coins = plan(margin=alpha, queries=k, guarantee="information", mechanism="coins")
-    this_work = Laplace.under(sampled.standing, sampled.rows_per_query, 0)
+    this_work = Laplace.under(sampled.standing, sampled.rows_per_query, None)
     systems: dict[str, tuple[int, Releaser]] = {
         "previous work": (sampled.rows, FullLaplace(epsilon=this_work.epsilon)),
         "this work": (sampled.rows, this_work),
-        "coins": (coins.rows, Coins.under(coins.standing, coins.rows_per_query, 0)),
-        "sampling counting": (coins.rows, Coins.under(coins.standing, 1, 0)),
+        "coins": (coins.rows, Coins.under(coins.standing, coins.rows_per_query, None)),
+        "sampling counting": (coins.rows, Coins.under(coins.standing, 1, None)),
     }
     found: Results = {"alpha": alpha, "queries": k, "repetition": repetition}
     for name, (rows, mechanism) in systems.items():

@@ -53,11 +53,11 @@ def simulated(seed: int, k: int, alpha: float, repetition: int) -> Results:
     coins = plan(margin=alpha, queries=k, guarantee="information", mechanism="coins", confidence=1 - BETA)
     noisy = plan(rows=coins.rows, queries=k, guarantee="information", mechanism="laplace", confidence=1 - BETA)
     source = memory_rows(CoinTable(1, 1, 0.2).draw(coins.rows, rng))
-    a1 = Laplace.under(noisy.standing, noisy.rows_per_query, 0)
+    a1 = Laplace.under(noisy.standing, noisy.rows_per_query, None)
     methods: dict[str, Releaser] = {
-        "averaged coins": Coins.under(coins.standing, coins.rows_per_query, 0),
+        "averaged coins": Coins.under(coins.standing, coins.rows_per_query, None),
         "A1": a1,
-        "single coin": Coins.under(coins.standing, 1, 0),
+        "single coin": Coins.under(coins.standing, 1, None),
         "noisy count, then a coin": CoinFromMean(epsilon=a1.epsilon),
     }
     found: Results = {"rows": coins.rows, "queries": k, "alpha": alpha}

@@ -30,7 +30,7 @@ def mechanisms(looks: int, rows: int, seed: int) -> dict[str, Releaser]:
     on_drawn = 4 / np.sqrt(looks)  # scale 1/(looks eps') = 1/(4 sqrt(looks)); the mean's deviation is 1/(2 sqrt(looks))
     epsilon = amplification.without_replacement(float(on_drawn), ell=looks, n=rows)
     return {
-        "plain mean of m rows": FreshRows(draws=looks, key=seed),
+        "plain mean of m rows": FreshRows(draws=looks, key=seed.to_bytes(32)),
         "a1": Laplace(draws=looks, epsilon=epsilon),
         "coins": Coins(draws=looks, mass=1 / rows),
     }

@@ -63,7 +63,7 @@ def _naive(rows: int, queries: int, beta: float) -> tuple[Releaser, float]:
 
 def _split(rows: int, queries: int, beta: float) -> tuple[Releaser, float]:
     share = max(1, rows // queries)
-    return FreshRows(draws=share, key=0), float(ndtri(1 - beta / (2 * queries))) / sqrt(4 * share)
+    return FreshRows(draws=share, key=bytes(32)), float(ndtri(1 - beta / (2 * queries))) / sqrt(4 * share)
 
 
 def _best_noise(rows: int, queries: int, beta: float, *, laplace_tail: bool = False) -> tuple[float, float]:

@@ -13,6 +13,7 @@ from holdfast.queries.node import Node
 from holdfast.schema import Type
 
 _TRUE_WORDS, _FALSE_WORDS = ["true", "t", "yes", "y", "on", "1"], ["false", "f", "no", "n", "off", "0"]
+_TRUTHS = [True] * len(_TRUE_WORDS) + [False] * len(_FALSE_WORDS)
 _DAY = "%Y-%m-%d"
 # Formats are fixed: a format guessed from the first row would make one row decide for the others.
 _MOMENTS = ["%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M"]
@@ -62,10 +63,8 @@ def _from_text(text: pl.Expr, target: Type) -> pl.Expr:
     text = text.str.strip_chars(" ")
     match target:
         case Type.BOOL:
-            word = text.str.to_lowercase()
-            return (
-                pl.when(word.is_in(_TRUE_WORDS)).then(pl.lit(True)).when(word.is_in(_FALSE_WORDS)).then(pl.lit(False))
-            )
+            words = text.str.to_lowercase()
+            return words.replace_strict(_TRUE_WORDS + _FALSE_WORDS, _TRUTHS, default=None, return_dtype=pl.Boolean)
         case Type.DATE:
             return within_years(text.str.to_date(_DAY, strict=False), target)
         case Type.DATETIME:
@@ -102,7 +101,7 @@ OPERATIONS: dict[str, Operation] = {
     "AND": Operation(("boolean",), Type.BOOL, lambda _, args: reduce(and_, args), more=True, on_arrays=True),
     "OR": Operation(("boolean",), Type.BOOL, lambda _, args: reduce(or_, args), more=True, on_arrays=True),
     "NOT": Operation(("boolean",), Type.BOOL, lambda _, args: ~args[0], on_arrays=True),
-    "CASE": Operation(("value",), None, _case, more=True),
+    "CASE": Operation(("value",), None, _case, more=True, copies=(2,), chooses=True),
     "COALESCE": Operation(("value",), None, lambda _, args: pl.coalesce(*args), null="all", more=True),
     "NULLIF": Operation(
         ("value", "value"),
@@ -110,6 +109,7 @@ OPERATIONS: dict[str, Operation] = {
         lambda _, args: pl.when(args[0] == args[1]).then(None).otherwise(args[0]),
         null="may",
         copies=(2, 1),
+        chooses=True,
     ),
     "GREATEST": Operation(("value",), None, lambda _, args: pl.max_horizontal(*args), null="all", more=True),
     "LEAST": Operation(("value",), None, lambda _, args: pl.min_horizontal(*args), null="all", more=True),

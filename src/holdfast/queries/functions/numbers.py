@@ -48,16 +48,26 @@ def _divide(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
     return _quotient(left, right, constant=node.args[1].is_constant)
 
 
-def _remainder(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
-    """Remainder with the sign of the dividend, as SQL has it; Polars gives it the sign of the divisor."""
-    whole = all(given.type is Type.INT for given in node.args)
+def _floored(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
+    """Return the remainder with the sign of the divisor, as Polars has it; by zero NULL."""
+    whole = node.type is Type.INT
     left, right = args if whole else as_floats(node, args)
     right = _spread(right) if node.args[1].is_constant and not whole else right
-    divisor = pl.when(right != 0).then(right)
-    floored = left % divisor
-    remainder = pl.when((floored != 0) & ((left < 0) != (right < 0))).then(floored - divisor).otherwise(floored)
+    return left % pl.when(right != 0).then(right)
+
+
+def _remainder(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
+    """Return the remainder with the sign of the dividend, as SQL has it."""
+    whole = node.type is Type.INT
+    floored, *given = args
+    left, right = given if whole else as_floats(node, given)
+    other_side = (floored != 0) & ((left < 0) != (right < 0))
+    return floored - right * other_side.cast(pl.Int64 if whole else pl.Float64)
+
+
+def _finite(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
     # Polars takes left - floor(left / right) * right, which overflows when the quotient does: no value, then.
-    return remainder if whole else pl.when(remainder.is_finite()).then(remainder)
+    return args[0] if node.type is Type.INT else pl.when(args[0].is_finite()).then(args[0])
 
 
 def _rounded(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
@@ -71,13 +81,15 @@ def _unless_whole(function: Callable[[pl.Expr], pl.Expr]) -> Build:
     return lambda node, args: args[0] if node.args[0].type is Type.INT else function(args[0])
 
 
-def _logarithm(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
+def _quotient_of_logarithms(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
     base, of = as_floats(node, args)
     base = pl.when((base > 0.0) & (base != 1.0)).then(base)
-    natural = pl.when(of > 0.0).then(of).log()
-    quotient = _quotient(natural, base.log(), constant=node.args[0].is_constant)
-    # Powers of the base come out slightly off (log10(1000) = 2.9999999999999996): round them to the whole number.
-    near = quotient.round(0)
+    return _quotient(_positive_log(of), base.log(), constant=node.args[0].is_constant)
+
+
+def _logarithm(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
+    """Round powers of the base, which come out slightly off (log10(1000) = 2.9999999999999996), to the whole number."""
+    quotient, near = args[0], args[0].round(0)
     return pl.when((quotient - near).abs() < 1e-13).then(near).otherwise(quotient)
 
 
@@ -107,9 +119,25 @@ OPERATIONS: dict[str, Operation] = {
     "-": _arithmetic(lambda a, b: a - b),
     "*": _arithmetic(lambda a, b: a * b),
     "/": Operation(
-        ("number", "number"), Type.FLOAT, _divide, null="may", may_be_nan=True, passes_nan=True, copies=(1, 2)
+        ("number", "number"),
+        Type.FLOAT,
+        _divide,
+        null="may",
+        may_be_nan=True,
+        passes_nan=True,
+        copies=(1, 2),
+        chooses=True,
     ),
-    "%": Operation(("number", "number"), None, _remainder, null="may", may_be_nan=True, copies=(8, 18)),
+    "%": Operation(
+        ("number", "number"),
+        None,
+        _finite,
+        null="may",
+        may_be_nan=True,
+        copies=(2, 4),
+        before=(_floored, _remainder),
+        chooses=True,
+    ),
     "NEG": _smooth(lambda a: -a),
     "ABS": _smooth(lambda a: a.abs()),
     "SIGN": Operation(("number",), Type.INT, lambda _, args: args[0].sign().cast(pl.Int64, strict=False)),
@@ -120,9 +148,25 @@ OPERATIONS: dict[str, Operation] = {
     "CBRT": _smooth(lambda a: a.cbrt()),
     "EXP": _smooth(lambda a: a.exp()),
     "LN": Operation(
-        ("number",), Type.FLOAT, _of_floats(_positive_log), null="may", may_be_nan=True, passes_nan=True, copies=(2,)
+        ("number",),
+        Type.FLOAT,
+        _of_floats(_positive_log),
+        null="may",
+        may_be_nan=True,
+        passes_nan=True,
+        copies=(2,),
+        chooses=True,
     ),
-    "LOG": Operation(("number", "number"), Type.FLOAT, _logarithm, null="may", may_be_nan=True, copies=(24, 8)),
+    "LOG": Operation(
+        ("number", "number"),
+        Type.FLOAT,
+        _logarithm,
+        null="may",
+        may_be_nan=True,
+        copies=(6, 2),
+        before=(_quotient_of_logarithms,),
+        chooses=True,
+    ),
     "POWER": _arithmetic(lambda a, b: a**b, null=True),
     "SIN": _smooth(lambda a: a.sin()),
     "COS": _smooth(lambda a: a.cos()),

@@ -41,8 +41,10 @@ class Operation:
     `gives=None` means: the common type of all arguments. `may_be_nan` marks results that can be NaN, which is NULL
     to every operation but those with `passes_nan` (arithmetic, where NaN stays NaN), so it is turned into NULL
     once, where it matters. `copies` says how often each argument is mentioned in what Polars evaluates (the last one
-    repeats): mentions multiply when operations nest, so they are counted and bounded. `on_arrays` marks operations
-    whose `build` uses operators alone, so that it also works on series and on numpy arrays.
+    repeats): what is mentioned more than once is evaluated apart, once. `before` are parts of the operation itself that
+    are evaluated apart; each finds what it gave, and those before it, in front of the arguments. `chooses` marks
+    operations that take one value or another by row, which Polars may cut short (see `steps`). `on_arrays` marks
+    operations whose `build` uses operators alone, so that it also works on series and on numpy arrays.
     """
 
     takes: tuple[str, ...]
@@ -54,6 +56,8 @@ class Operation:
     may_be_nan: bool = False
     passes_nan: bool = False
     copies: tuple[int, ...] = (1,)
+    before: tuple[Build, ...] = ()
+    chooses: bool = False
     on_arrays: bool = False
 
     def argument(self, place: int) -> str:

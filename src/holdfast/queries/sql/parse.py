@@ -22,7 +22,7 @@ from holdfast.schema import Schema
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Parsed
 
-MOST_WORK = 4_000  # steps of one evaluation
+MOST_WORK = 1_000  # steps of one evaluation
 LONGEST_SHAPE = 500  # characters: longer texts are rare, and limits of length are for the texts themselves
 
 _PLAIN = re.compile(r"""(?:[\w\s.,()<>=!+*/%|-]|'[^'"\\]*'|"[^'"\\]*")*""")
@@ -60,7 +60,7 @@ def _from_text(text: str, key: SchemaKey) -> Expression:
         text=written,
         identity=written,
         reads={name: key.schema[name] for name in columns},
-        compiled=on_columns(node) or compiled(node),
+        compiled=on_columns(node) or compiled(node, columns),
     )
 
 

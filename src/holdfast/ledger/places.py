@@ -1,0 +1,212 @@
+"""Places that this process has taken ahead, so that most questions need not wait for the disk twice.
+
+What a question takes has three amounts: its share of the two caps, and a number. What was taken from the ledger and is
+not handed out yet is kept for each amount in ranges. A place handed out is cut from the beginning of a range.
+
+Nothing here may ever be handed out twice, and a signal, a destructor or another thread may come between any two steps.
+So whoever needs the stock takes all of it away in one step (`deque.pop`), and puts back what is left: whatever
+interrupts him can only lose it. (No generators: an interrupt while one is closed would be swallowed.) A forked child
+does not have its parent's.
+"""
+
+import os
+import threading
+from collections import deque
+from time import monotonic
+from typing import NamedTuple
+
+from holdfast.ledger.entry import Cost, Place
+from holdfast.ledger.store import Tip
+
+Ranges = tuple[range, ...]
+
+MOST_AHEAD = 64  # ordinary answers
+SHARE_AHEAD = 100  # at most one part in so many of what is left
+FAST = 1.0  # seconds between two questions, at most, that make it worth to take places ahead
+MOST_RANGES = 16  # older remainders, each too small for what is asked, are given up
+
+
+class Stock(NamedTuple):
+    """What is free of the three amounts."""
+
+    charge: Ranges = ()
+    intervals: Ranges = ()
+    numbers: Ranges = ()
+
+    def __add__(self, other: "Stock") -> "Stock":  # type: ignore[override]
+        return Stock(*map(_joined, self, other))
+
+    def cut(self, cost: Cost) -> tuple[Place, "Stock"] | None:
+        """Return a place for this cost and what is left then; None if it does not fit."""
+        charge, intervals, number = map(_cut, self, _needs(cost))
+        if charge is None or intervals is None or number is None:
+            return None
+        return Place(number[0] + 1, charge[0], intervals[0]), Stock(charge[1], intervals[1], number[1])
+
+    def answers(self, cost: Cost) -> int:
+        """Return how many places for this cost can be cut."""
+        counts = [
+            sum([len(each) // need for each in ranges]) for ranges, need in zip(self, _needs(cost), strict=True) if need
+        ]
+        return min(counts)
+
+    @property
+    def total(self) -> Cost:
+        """How much of the two caps this is."""
+        return Cost(sum(map(len, self.charge)), sum(map(len, self.intervals)))
+
+
+class Grant(NamedTuple):
+    """A place, what is in stock then, and the tip that says so."""
+
+    place: Place
+    stock: Stock
+    tip: Tip
+
+
+def grant(stock: Stock, tip: Tip, cost: Cost) -> Grant:
+    """Return a place for this cost: from the stock, or going on where it ends if nobody has taken more, or a new one.
+
+    The caps are the caller's to check.
+    """
+    starts, left, taken = [], [], []
+    for ranges, need, end in zip(stock, _needs(cost), tip.taken, strict=True):
+        cut = _cut(ranges, need)
+        if cut is None:
+            last = ranges[-1] if ranges and ranges[-1].stop == end else range(end, end)
+            cut, end = (last.start, ranges[:-1] if last else ranges), last.start + need
+        starts.append(cut[0])
+        left.append(cut[1])
+        taken.append(end)
+    charge, intervals, number = starts
+    return Grant(Place(number + 1, charge, intervals), Stock(*left), tip.taking(*taken))
+
+
+class Wish(NamedTuple):
+    """How many answers a process would like to have ahead, and how many it has."""
+
+    answers: int
+    there: int
+
+
+def take_ahead(tip: Tip, caps: Cost, cost: Cost, wish: Wish) -> tuple[Stock, Tip]:
+    """Take answers of this cost ahead; near the end of the budget none."""
+    needs, answers = _needs(cost), wish.answers
+    left = (caps.charge - tip.taken_charge, caps.intervals - tip.taken_intervals)
+    for amount, need in zip(left, needs, strict=False):
+        if need:
+            answers = min(answers, amount // SHARE_AHEAD // need)
+    answers -= wish.there
+    if answers <= 0:
+        return Stock(), tip
+    ends = [end + answers * need for end, need in zip(tip.taken, needs, strict=True)]
+    return Stock(*[(range(*pair),) for pair in zip(tip.taken, ends, strict=True)]), tip.taking(*ends)
+
+
+def give_back(stock: Stock, tip: Tip) -> Tip:
+    """Return the tip without what nobody has taken anything after."""
+    ends = []
+    for ranges, end in zip(stock, tip.taken, strict=True):
+        for each in reversed(ranges):
+            end = each.start if each.stop == end else end
+        ends.append(end)
+    return tip.taking(*ends)
+
+
+def _needs(cost: Cost) -> tuple[int, int, int]:
+    return cost.charge, cost.intervals, 1
+
+
+def _cut(ranges: Ranges, need: int) -> tuple[int, Ranges] | None:
+    for i, each in enumerate(ranges):
+        if len(each) >= need:
+            rest = each[need:]
+            return each.start, (*ranges[:i], *((rest,) if rest else ()), *ranges[i + 1 :])
+    return None
+
+
+def _joined(one: Ranges, other: Ranges) -> Ranges:
+    if not one or not other:
+        return one or other
+    joined: list[range] = []
+    for each in sorted(filter(None, one + other), key=lambda each: each.start):
+        if joined and joined[-1].stop == each.start:
+            joined[-1] = range(joined[-1].start, each.stop)
+        else:
+            joined.append(each)
+    return tuple(joined[-MOST_RANGES:])
+
+
+class Held:
+    """The stock of a ledger in this process, and how much to take ahead: more while questions come fast."""
+
+    def __init__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        self._process = os.getpid()
+        self._stocks: deque[Stock] = deque()
+        self._lock = threading.RLock()
+        self._last, self._asking_until = float("-inf"), 0.0
+        self._ahead = -1
+
+    def take(self, cost: Cost) -> Place | None:
+        """Return a place from the stock; None if it does not fit."""
+        self._check_process()
+        now = monotonic()
+        if now - self._last > FAST:
+            self._ahead = -1  # a lone question: the next one decides whether to take any ahead
+        elif self._ahead < 0:
+            self._ahead = 0
+        self._last = now
+        with self._lock:  # only so that other threads do not find it empty meanwhile
+            stock = self.take_all()
+            cut = stock.cut(cost)
+            self.put(stock if cut is None else cut[1])
+        return None if cut is None else cut[0]
+
+    def take_all(self) -> Stock:
+        """Return all there is, which is the caller's from now on."""
+        self._check_process()
+        stock = Stock()
+        try:
+            while True:
+                stock += self._stocks.pop()
+        except IndexError:
+            return stock
+
+    def put(self, stock: Stock) -> None:
+        """Put back, or add, what the caller alone has."""
+        if self._check_process():
+            self._stocks.append(stock)
+
+    def wish(self, cost: Cost) -> Wish | None:
+        """Say how many answers to have ahead now, if more: twice as many each time, while questions come fast."""
+        now = monotonic()
+        if not self._check_process() or self._ahead < 0 or now < self._asking_until:
+            return None
+        there = self.now.answers(cost)
+        if there > self._ahead // 2:
+            return None
+        self._ahead = min(MOST_AHEAD, max(1, 2 * self._ahead))
+        self._asking_until = now + FAST  # by then it has been `asked`, or whoever did was interrupted
+        return Wish(self._ahead, there)
+
+    def asked(self) -> None:
+        """Let the next one who wants to take places ahead do so."""
+        self._asking_until = 0.0
+
+    @property
+    def now(self) -> Stock:
+        """What is there at this moment."""
+        self._check_process()
+        with self._lock:
+            stocks = tuple(self._stocks)
+        return sum(stocks, Stock())
+
+    def _check_process(self) -> bool:
+        """Forget everything in a forked child: it is the parent's. False if that was so."""
+        same = os.getpid() == self._process
+        if not same:
+            self._forget()
+        return same
