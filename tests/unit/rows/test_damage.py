@@ -95,6 +95,7 @@ def test_damage_in_a_large_folder_is_found_in_the_background_and_refuses_every_q
             with pytest.raises(RowSourceError, match="is damaged"):
                 session.mean(question)
         assert session.budget.answers_given == 0
+        assert not session.ledger.begun
         with pytest.raises(RowSourceError, match="is damaged"):
             session.verify_data()
 
@@ -105,11 +106,13 @@ def test_an_intact_folder_passes_and_is_checked_again_now_and_then(path: Path, m
     with hf.Session(folder_of(path), queries=10) as session:
         assert 0.4 < session.mean("flag").value < 0.6
         assert checks()
+        left = session.budget.answers_left
         zero(path, "00001.values.npy")  # after any number of passes
         finish_check()
         with pytest.raises(RowSourceError, match=r"00001\.values\.npy"):
             session.mean("NOT flag")
         assert session.mean("flag").cached  # an answer of before stands in the ledger
+        assert session.budget.answers_left == left  # and nothing was charged for what was refused
 
 
 @pytest.mark.usefixtures("large")
