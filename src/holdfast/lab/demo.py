@@ -162,7 +162,7 @@ class Demo:
         """Draw new rows, write them as Parquet, and open them like any file."""
         self._clear()
         flights.write(self.path, self.rows, self._rng)
-        return Session(self.path, queries=self.questions + TOUR, seed=self.seed, analyst="demo")
+        return Session(self.path, queries=self.questions + TOUR, seed=self.seed, analyst="demo", complete=["dep_delay"])
 
     def tour(self, session: Session) -> list[TourAnswer]:
         """Ask one question of each kind."""
