@@ -33,10 +33,10 @@ def path(tmp_path: Path) -> Path:
     rng = np.random.default_rng(1)
     flag = rng.random(ROWS) < 0.5
     word = np.array(["red", "green", "blue"])[rng.integers(0, 3, ROWS)]
-    pl.DataFrame({"flag": flag, "x": rng.random(ROWS), "word": word}).write_parquet(tmp_path / "t.parquet")
-    open_rows(tmp_path / "t.parquet").close()  # type: ignore[attr-defined]
+    pl.DataFrame({"flag": flag, "x": rng.random(ROWS), "word": word}).write_parquet(tmp_path / "frail.parquet")
+    open_rows(tmp_path / "frail.parquet").close()  # type: ignore[attr-defined]
     finish_check()
-    return tmp_path / "t.parquet"
+    return tmp_path / "frail.parquet"
 
 
 @pytest.fixture
@@ -56,7 +56,8 @@ def no_threads_left() -> Iterator[None]:
 
 
 def checks() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("holdfast check")]
+    """The checks of this file's data: those of other tests may go on."""
+    return [thread for thread in threading.enumerate() if thread.name == "holdfast check frail"]
 
 
 def folder_of(path: Path) -> Path:
@@ -80,7 +81,7 @@ def finish_check() -> None:
 
 def test_damage_in_a_small_folder_is_refused_when_it_is_opened(path: Path) -> None:
     zero(path, "00000.values.npy")
-    with pytest.raises(RowSourceError, match=r"t is damaged: 00000\.values\.npy does not hold what was written"):
+    with pytest.raises(RowSourceError, match=r"frail is damaged: 00000\.values\.npy does not hold what was written"):
         hf.Session(folder_of(path), queries=10)
     with hf.Session(path, queries=10) as session:  # written anew from its file
         assert 0.4 < session.mean("flag").value < 0.6
