@@ -216,6 +216,7 @@ class Session:
     def answer(self, question: Question) -> AnyAnswer:
         """Answer a question that `prepare` returned."""
         if not self._joined:
+            self._require_sound()
             self._begin(question)
         if question.terms is not None and question.terms != self._context.guarantee.terms:
             raise PlanConflict("The ledger was begun under another plan since this question was prepared; ask again.")
@@ -225,6 +226,7 @@ class Session:
         entry = None if question.identity is None else self._ledger.find(question.identity)
         if entry is not None:
             return self._read(entry, cached=True)
+        self._require_sound()
         place = self._reserve(question)
         with silence:
             result = question.run(self._drawing(place))
@@ -238,6 +240,11 @@ class Session:
             analyst=self._analyst,
         )
         return self._read(entry, cached=not fresh)
+
+    def _require_sound(self) -> None:
+        """Refuse, free of charge, if the data are known to be damaged; reading them would refuse as well."""
+        if isinstance(self._rows, LocalRows):
+            self._rows.require_sound()
 
     def _reserve(self, question: Question) -> Place:
         try:

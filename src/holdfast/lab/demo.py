@@ -165,7 +165,14 @@ class Demo:
         flights.write(self.path, self.rows, self._rng)
         queries = self.questions + TOUR
         half = plan(rows=self.rows, queries=queries).rows_per_query // 2  # of the best margin's: in under a minute
-        return Session(self.path, queries=queries, rows_per_query=half, seed=self.seed, analyst="demo")
+        return Session(
+            self.path,
+            queries=queries,
+            rows_per_query=half,
+            seed=self.seed,
+            analyst="demo",
+            complete=["dep_delay"],
+        )
 
     def tour(self, session: Session) -> list[TourAnswer]:
         """Ask one question of each kind."""
