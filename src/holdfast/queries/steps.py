@@ -71,6 +71,8 @@ def repeated(values: pl.Series, count: int) -> pl.Series:
 
 
 def without_nan(series: pl.Series) -> pl.Series:
-    """Return floats with NULL for NaN, in the same way whether there are any or not."""
+    """Return floats with NULL for NaN, in the same way whether there are any or not; anything else as it is."""
+    if not series.dtype.is_float():
+        return series
     values: Any = series.to_numpy()  # NULL is NaN here
     return pl.Series(series.name, values, nan_to_null=True)

@@ -113,5 +113,5 @@ OPERATIONS: dict[str, Operation] = {
     ),
     "GREATEST": Operation(("value",), None, lambda _, args: pl.max_horizontal(*args), null="all", more=True),
     "LEAST": Operation(("value",), None, lambda _, args: pl.min_horizontal(*args), null="all", more=True),
-    "CAST": Operation(("value",), Type.STRING, _cast, copies=(5,)),
+    "CAST": Operation(("value",), Type.STRING, _cast, may_be_nan=True, copies=(5,)),
 }
