@@ -22,7 +22,7 @@ class Step:
 
     def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the rows with the new columns."""
-        added = [repeated(values, rows.height) for values in rows.select(self.values).get_columns()]
+        added = [repeated(values, rows.height) for values in rows.select_seq(self.values).get_columns()]
         chosen = zip(added, self.cleaned, strict=True)
         return rows.hstack([without_nan(values) if cleaned else values for values, cleaned in chosen])
 
@@ -38,7 +38,7 @@ class Steps:
         """Return one value per row; a constant may be one value for all of them."""
         for step in self.before:
             rows = step(rows)
-        return rows.select(self.value).to_series()
+        return rows.select_seq(self.value).to_series()
 
 
 class StepWriter:
