@@ -71,7 +71,7 @@ class Got:
 
 async def analyst(port: int, number: int, token: str, seconds: float, got: Got, rows: int | None) -> None:
     """Ask until the time or the budget is over; a question cut off is sent again, with its key, until answered."""
-    head = f"POST /api/v1/datasets/flights/ask HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
+    head = f"POST /api/v1/datasets/flights/ask HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n"
     head += "Content-Type: application/json\r\n"
     reader, writer = await reconnected(port)
     begin = time.perf_counter()

@@ -14,7 +14,6 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from math import inf
 from typing import Any, Protocol
 from weakref import ReferenceType, finalize, ref
 
@@ -124,7 +123,7 @@ class Database(ABC):
 
     begin_statement = "BEGIN"
     driver_errors: tuple[type[Exception], ...]
-    patience = inf
+    patience = 25.0  # seconds to wait for a write: somewhat longer than the database itself waits for a lock
 
     def __init__(self, location: str, dataset: str, sql: Statements) -> None:
         self.location = location
@@ -223,6 +222,11 @@ class Database(ABC):
         """
         self._submit(PendingWrite(decide))
 
+    def probe(self) -> None:
+        """Raise if nothing could be written now; writes nothing."""
+        if self.present():
+            self.write(lambda _: None)
+
     def close(self) -> None:
         """Close both connections. While the interpreter shuts down they end with it: locks may never be released.
 
@@ -239,7 +243,7 @@ class Database(ABC):
     def _submit(self, pending: PendingWrite) -> None:
         if self._writer == threading.get_ident():  # a destructor or a signal handler, in mid-write
             raise nested_error(self.location)
-        self._committer.submit(pending, self._write_batch)
+        self._committer.submit(pending, self._write_batch, self.patience)
 
     def _write_batch(self) -> None:
         """Wait for the turn, then write what is pending by then: in one transaction, but for the first of all."""

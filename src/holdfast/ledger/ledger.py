@@ -235,6 +235,12 @@ class Ledger:
         held.put(outcome.stock)
         return outcome.place
 
+    def probe(self) -> None:
+        """Raise if no answer could be written now; writes nothing."""
+        self._check_open()
+        self._look()
+        self._store.probe()
+
     def _give_back(self) -> None:
         """Give back what was taken ahead and not handed out, as far as nobody has taken more since; then close."""
         stock = Stock() if self._closed else self._held.take_all()

@@ -92,6 +92,10 @@ class MemoryStore:
             finally:
                 self._writer = None
 
+    def probe(self) -> None:
+        """Take the lock."""
+        self.write(lambda _: None)
+
     def close(self) -> None:
         """Do nothing: there are no files and connections."""
 

@@ -126,6 +126,10 @@ class Store(Protocol):
         """
         ...
 
+    def probe(self) -> None:
+        """Raise if nothing could be written now; writes nothing."""
+        ...
+
     def close(self) -> None:
         """Close files and connections for good. May be called again."""
         ...

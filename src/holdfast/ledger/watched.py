@@ -133,6 +133,11 @@ class WatchedStore:
         self._store.write(watched)
         self._tell(reached)
 
+    def probe(self) -> None:
+        """Raise if nothing could be written now."""
+        self.tip()
+        self._store.probe()
+
     def close(self) -> None:
         """Close the store, and let the witnesses write what they still have to."""
         self._store.close()

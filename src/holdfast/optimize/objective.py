@@ -80,6 +80,11 @@ class Objective(Protocol):
         ...
 
     @property
+    def work(self) -> int:
+        """Steps that one row takes."""
+        ...
+
+    @property
     def packing(self) -> Packing | None:
         """The numbers of a row that everything it says depends on; None: it must see the rows."""
         ...
@@ -134,6 +139,11 @@ class LinearObjective:
         """Canonical text, from features, target and settings."""
         parts = [each.identity for each in (*self.matrix.numbers, self.matrix.target)]
         return None if None in parts else f"{self.loss.settings}; {'; '.join(map(str, parts))}"
+
+    @property
+    def work(self) -> int:
+        """Steps that one row takes."""
+        return sum(each.work for each in (*self.matrix.numbers, self.matrix.target))
 
     @property
     def packing(self) -> Matrix:

@@ -87,6 +87,11 @@ class OwnObjective:
         given = getattr(self.loss, "identity", None)
         return None if given is None else f"own: {given}"
 
+    @property
+    def work(self) -> int:
+        """Steps that one row takes; what a caller's own code takes is not known."""
+        return len(self.columns)
+
     packing: ClassVar[None] = None  # it must see the rows
 
     def coordinates(self, rows: Rows, point: Vector, which: NDArray[np.int64]) -> Vector:

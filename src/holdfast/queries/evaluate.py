@@ -22,6 +22,7 @@ from polars.exceptions import PanicException, PolarsError
 from holdfast.errors import InvalidQuery
 from holdfast.queries.functions import OPERATIONS
 from holdfast.queries.functions.operation import PHYSICAL, Operation
+from holdfast.queries.functions.texts import growth
 from holdfast.queries.functions.times import FIRST_DAY, FIRST_MOMENT, LAST_DAY, LAST_MOMENT
 from holdfast.queries.node import Node
 from holdfast.queries.query import Direct
@@ -31,6 +32,7 @@ from holdfast.schema import Column, Type
 Piece = TypeVar("Piece")
 OnColumns = Callable[[Any], Any]  # from a frame to a series, or from arrays by name to an array
 
+TEXT_STEP = 10  # what a step on text counts, in steps on numbers
 _LARGEST = 2**63 - 1
 _PER_DAY = 86_400_000_000  # microseconds
 _DAYS = ((FIRST_DAY - FIRST_DAY.replace(year=1970)).days, (LAST_DAY - FIRST_DAY.replace(year=1970)).days)
@@ -66,6 +68,11 @@ class RowFunction(Protocol):
         ...
 
     @property
+    def work(self) -> int:
+        """Steps that one row takes."""
+        ...
+
+    @property
     def direct(self) -> Direct | None:
         """How to evaluate on arrays, without a frame; None where it takes one."""
         ...
@@ -85,6 +92,7 @@ class Expression:
     identity: str | None
     reads: dict[str, Column]
     compiled: Steps | OnColumns
+    work: int = 1
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -236,6 +244,12 @@ def work(node: Node, weight: Callable[[Node], int] = lambda _: 1) -> int:
     operation = OPERATIONS[node.op]
     steps = 1 + len(operation.before) + sum(operation.mentions(place) - 1 for place in range(len(node.args)))
     return weight(node) * steps + sum(work(arg, weight) for arg in node.args)
+
+
+def text_weight(node: Node) -> int:
+    """Return what the step of one node counts in steps on numbers: with text more, the longer it can get."""
+    texts = [growth(one) for one in (node, *node.args) if one.type is Type.STRING]
+    return TEXT_STEP * max(texts) if texts else 1
 
 
 def compiled(node: Node, columns: Iterable[str]) -> Steps:

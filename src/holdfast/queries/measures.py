@@ -56,6 +56,11 @@ class Measure(Query):
         return tuple(dict.fromkeys((*self.value.columns, *others)))
 
     @cached_property
+    def work(self) -> int:  # type: ignore[override]
+        """Steps that one row takes."""
+        return self.value.work + (0 if self.where is None else self.where.work)
+
+    @cached_property
     def identity(self) -> str | None:
         """Canonical text."""
         where = None if self.where is None else self.where.identity

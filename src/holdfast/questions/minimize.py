@@ -19,7 +19,7 @@ from holdfast.optimize.objective import LossAt, Objective
 from holdfast.optimize.own import OwnObjective
 from holdfast.questions import KINDS
 from holdfast.questions.options import About, BoxForm, Choice, LossLike, Real, Whole
-from holdfast.questions.question import Context, Drawing, Question, Result, encode, kind_of
+from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode, kind_of
 from holdfast.schema import Schema
 
 SHOWN = 20  # coordinates in a printout
@@ -207,6 +207,7 @@ def minimize(
         identity=identity,
         cost=Cost(fit.charge + final.charge, final.intervals + (promise.likely is not None)),
         rows_read=fit.rows_read + final_rows,
+        work=(fit.steps + 1) * RELEASE_WORK + (fit.rows_read + final_rows) * objective.work,
         run=run,
         excess_bound=promise.likely if promise.likely is not None else promise.expected,
     )

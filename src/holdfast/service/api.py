@@ -20,7 +20,18 @@ from holdfast.questions.history import history_frame
 from holdfast.service.auth import Endpoint, GuardedRoute, Handler, Routes, on_dataset, token_of
 from holdfast.service.datasets import NOT_BEGUN, ServedDataset
 from holdfast.service.errors import ProtocolError
-from holdfast.service.schemas import MAX_INTEGER, REFERENCE, AskIn, AskOut, BatchOut, ErrorOut, Name, OkOut, PriceOut
+from holdfast.service.schemas import (
+    MAX_INTEGER,
+    REFERENCE,
+    AskIn,
+    AskOut,
+    BatchOut,
+    ErrorOut,
+    Name,
+    OkOut,
+    PriceOut,
+    QuestionModels,
+)
 from holdfast.service.state import in_thread, state_of
 from holdfast.service.tokens import Token
 
@@ -108,13 +119,19 @@ class AskRoute(GuardedRoute):
 @_post("ask", AskOut, route_class_override=AskRoute)
 async def ask(request: Request, name: NameInPath, key: KeyHeader = None) -> Response:
     """Ask one question. The answer is committed to the ledger before it is sent; a repeated question is free."""
-    return await _act(request, name, partial(state_of(request).service.ask, key=key))
+    state, token, body = state_of(request), token_of(request), await _json_body(request)
+    asked = partial(_read_question, state.questions, body)
+    return json_response(await state.service.ask(name, token, asked, key, gone=request.is_disconnected))
+
+
+def _read_question(questions: QuestionModels, body: Any, _: ServedDataset) -> AskIn:
+    return questions.read(body)
 
 
 async def overviews(request: Request) -> list[dict[str, Any]]:
     """Return everything public about the datasets that the caller's token allows."""
     state, token = state_of(request), token_of(request)
-    return await in_thread(state, lambda: [served.overview() for served in state.datasets.visible(token)])
+    return await in_thread(request, lambda: [served.overview() for served in state.datasets.visible(token)])
 
 
 @_get("/datasets")
@@ -128,7 +145,7 @@ async def me(request: Request) -> Response:
     """Return your token without its secret, and what is left for it in each dataset."""
     state, token = state_of(request), token_of(request)
     left = await in_thread(
-        state, lambda: {one.name: state.service.left(one, token) for one in state.datasets.visible(token)}
+        request, lambda: {one.name: state.service.left(one, token) for one in state.datasets.visible(token)}
     )
     return json_response({"ok": True, "token": token.to_dict(), "left": left})
 
@@ -220,7 +237,7 @@ async def batch(request: Request, name: NameInPath, key: KeyHeader = None) -> Re
     state, token = state_of(request), token_of(request)
     asks = state.questions.read_batch(await _json_body(request))
     state.rate_limits.take(token.id, len(asks) - 1)
-    return json_response(await on_dataset(request, name, lambda served: state.service.batch(served, token, asks, key)))
+    return json_response(await state.service.batch(name, token, asks, key, gone=request.is_disconnected))
 
 
 @_get("/plan")
@@ -232,7 +249,7 @@ async def explore_plans(
     confidence: Annotated[float, Query(gt=0, lt=1, allow_inf_nan=False)] = 0.95,
 ) -> Response:
     """Plan from two of rows, queries and margin; all guarantees are compared on the third."""
-    found = await in_thread(state_of(request), lambda: compare_plans(rows, queries, margin, confidence))
+    found = await in_thread(request, lambda: compare_plans(rows, queries, margin, confidence))
     return json_response({"ok": True, **found})
 
 
