@@ -797,7 +797,7 @@ def test_an_interrupt_while_connecting_leaves_no_file_open(tmp_path, monkeypatch
     def interrupted(_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("holdfast.ledger.sqlite._inode", interrupted)
+    monkeypatch.setattr("holdfast.ledger.sqlite._stat", interrupted)
     with pytest.raises(KeyboardInterrupt) as kept:  # with its traceback, as an interactive session keeps it
         open_ledger(path, dataset="d", fingerprint="f")
     assert kept

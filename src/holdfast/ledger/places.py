@@ -100,7 +100,8 @@ def take_ahead(tip: Tip, caps: Cost, cost: Cost, wish: Wish) -> tuple[Stock, Tip
     if answers <= 0:
         return Stock(), tip
     ends = [end + answers * need for end, need in zip(tip.taken, needs, strict=True)]
-    return Stock(*[(range(*pair),) for pair in zip(tip.taken, ends, strict=True)]), tip.taking(*ends)
+    new = [(range(start, end),) if start < end else () for start, end in zip(tip.taken, ends, strict=True)]
+    return Stock(*new), tip.taking(*ends)
 
 
 def give_back(stock: Stock, tip: Tip) -> Tip:
@@ -129,7 +130,7 @@ def _joined(one: Ranges, other: Ranges) -> Ranges:
     if not one or not other:
         return one or other
     joined: list[range] = []
-    for each in sorted(filter(None, one + other), key=lambda each: each.start):
+    for each in sorted(one + other, key=lambda each: each.start):
         if joined and joined[-1].stop == each.start:
             joined[-1] = range(joined[-1].start, each.stop)
         else:

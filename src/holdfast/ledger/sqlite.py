@@ -27,7 +27,7 @@ from urllib.parse import quote
 from holdfast.errors import HoldfastError, LedgerDamaged, LedgerUnavailable
 from holdfast.ledger import chain
 from holdfast.ledger.database import ENTRIES, LEDGERS, TABLES, Connection, Database, DatabaseTransaction, Statements
-from holdfast.ledger.store import Row, Transaction, closed_error
+from holdfast.ledger.store import Tip, Transaction, closed_error
 
 if sys.platform != "win32":
     import fcntl
@@ -66,7 +66,7 @@ class LockFile:
         """Wait for the lock."""
         if sys.platform != "win32":
             if self.descriptor is None:
-                self.descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                self.descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(self.descriptor, fcntl.LOCK_EX)
 
     def release(self) -> None:
@@ -94,6 +94,8 @@ class SqliteStore(Database):
         self._own_file = own_file
         self._inspected = False
         self._inode: int | None = None
+        self._state: tuple[int, int, int] | None = None  # of the file, when it was last looked into
+        self._seq = -1  # in the file then
         self._lock_file = LockFile(self._sibling("-lock"))
         self._resources.append(self._lock_file)
         self._last_thread: int | None = None  # that wrote
@@ -137,30 +139,35 @@ class SqliteStore(Database):
                 self._writer = None
         return True
 
+    def tip(self) -> Tip | None:
+        """Return the tip; refuse a file that took the place of the one that was opened."""
+        self._check_same_file()
+        return super().tip()
+
     # -- what differs from other databases --------------------------------------------------------------------------
 
-    def begin_alone(self, genesis: Row, secret: bytes) -> bool:
-        """Begin the ledger: in a new file, or beside others in a file that is there."""
+    def create_alone(self, fill: Callable[[Connection], bool]) -> bool:
+        """Fill a new file, or one that is there."""
         if not self._path.exists():
-            self._build(genesis, secret)
+            self._build(fill)
             return True
         if self._own_file:
             self._inspect()
-            return False
         with self._transaction() as connection:
             if connection.execute(_HAS_LEDGERS).fetchone() is None:
                 for statement in self.sql.tables:
                     connection.execute(statement)
-            began = self.begin_ledger(connection, genesis, secret)
+            filled = fill(connection)
         self._writes.close()  # the next connection finds the tables and turns the write-ahead log on
-        return began
+        return filled
 
     def connect(self, *, to_write: bool = False) -> sqlite3.Connection:
         """Open the file, which must exist."""
         if self._forked_while_open:  # SQLite would take no file locks for another connection in this process
             raise self._unavailable("this process was forked while the file was open. Start the process again")
         if self._inode is None:  # before: an interrupt's traceback must not hold a connection that nobody can close
-            self._inode = _inode(self._name)
+            found = _stat(self._name)
+            self._inode = None if found is None else found.st_ino
         connection = self._connect(self._path)
         if to_write and connection.execute("PRAGMA journal_mode").fetchone() == ("wal",):
             connection.execute("PRAGMA busy_timeout=0")  # BEGIN alone can be busy: `execute_begin` waits for it
@@ -213,9 +220,35 @@ class SqliteStore(Database):
             self._lock_file.release()
 
     def _check_same_file(self) -> None:
-        """Refuse to write to a file that was moved away: what is written there would be seen by nobody."""
-        if self._inode is not None and _inode(self._name) != self._inode:
+        """Refuse to go on with a file that was moved away, or that an older copy was written into.
+
+        A connection would go on from the pages that it remembers. The file itself, without its log, changes only when
+        somebody moves the log into it, and then it only gets newer.
+        """
+        if self._inode is None:
+            return
+        found = _stat(self._name)
+        if found is None or found.st_ino != self._inode:
             raise self._unavailable("the file was moved or replaced since it was opened. Open it anew")
+        state = (found.st_mtime_ns, found.st_ctime_ns, found.st_size)
+        if state != self._state:
+            seq = self._seq_in_file()
+            if seq is not None:
+                if seq < self._seq:
+                    raise self._damaged("an older copy was written into the file. Stop, and put the newest copy back.")
+                self._state, self._seq = state, seq
+
+    def _seq_in_file(self) -> int | None:
+        """Return the newest entry that the file alone holds; None if it cannot be told just now."""
+        try:
+            connection = sqlite3.connect(f"file:{quote(self._name)}?mode=ro&immutable=1", uri=True)
+            try:
+                found = connection.execute(self.sql.tip, (self.dataset,)).fetchone()
+            finally:
+                connection.close()
+        except sqlite3.Error:  # somebody is moving the log into it
+            return None
+        return None if found is None else Tip._make(found).seq
 
     def present(self) -> bool:
         """Whether the file is there; then it has been looked at."""
@@ -269,17 +302,18 @@ class SqliteStore(Database):
             raise
         return connection
 
-    def _build(self, genesis: Row, secret: bytes) -> None:
+    def _build(self, fill: Callable[[Connection], bool]) -> None:
         new = self._sibling("-new")
         try:
             for leftover in ("", "-wal", "-shm"):  # of a process that died right here
                 new.with_name(new.name + leftover).unlink(missing_ok=True)
+            os.close(os.open(new, os.O_CREAT | os.O_EXCL, 0o600))  # its logs get the same permissions
             connection = self._connect(new, "rwc")
             try:
                 connection.execute(self.begin_statement)
                 for statement in self.sql.tables:
                     connection.execute(statement)
-                self.begin_ledger(connection, genesis, secret)
+                fill(connection)
                 connection.execute("COMMIT")
             finally:
                 connection.close()
@@ -306,9 +340,9 @@ def _code(error: Exception) -> int:
     return code
 
 
-def _inode(path: str) -> int | None:
+def _stat(path: str) -> os.stat_result | None:
     try:
-        return os.stat(path).st_ino
+        return os.stat(path)
     except OSError:  # gone, or out of reach
         return None
 

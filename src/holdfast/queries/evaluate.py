@@ -234,7 +234,7 @@ def work(node: Node, weight: Callable[[Node], int] = lambda _: 1) -> int:
     if not node.args:
         return weight(node)
     operation = OPERATIONS[node.op]
-    steps = 1 + sum(operation.mentions(place) - 1 for place in range(len(node.args)))
+    steps = 1 + len(operation.before) + sum(operation.mentions(place) - 1 for place in range(len(node.args)))
     return weight(node) * steps + sum(work(arg, weight) for arg in node.args)
 
 
@@ -263,7 +263,7 @@ def _argument(node: Node, operation: Operation, place: int, writer: StepWriter) 
     if arg.args:
         made_by = OPERATIONS[arg.op]
         cleaned = made_by.may_be_nan and arg.type is Type.FLOAT and not operation.passes_nan
-        if cleaned or made_by.chooses or operation.mentions(place) > 1:
+        if cleaned or (not arg.is_constant and (made_by.chooses or operation.mentions(place) > 1)):
             value = writer.apart(value, cleaned=cleaned)
     if operation.gives is None and node.type is Type.FLOAT and arg.type is Type.INT:
         return value.cast(pl.Float64, strict=False)  # not left to Polars, which may give the type of one branch

@@ -62,12 +62,9 @@ def _remainder(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
     floored, *given = args
     left, right = given if whole else as_floats(node, given)
     other_side = (floored != 0) & ((left < 0) != (right < 0))
-    return floored - right * other_side.cast(pl.Int64 if whole else pl.Float64)
-
-
-def _finite(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
+    remainder = floored - right * other_side.cast(pl.Int64 if whole else pl.Float64)
     # Polars takes left - floor(left / right) * right, which overflows when the quotient does: no value, then.
-    return args[0] if node.type is Type.INT else pl.when(args[0].is_finite()).then(args[0])
+    return remainder if whole else remainder + remainder * 0.0
 
 
 def _rounded(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
@@ -81,15 +78,23 @@ def _unless_whole(function: Callable[[pl.Expr], pl.Expr]) -> Build:
     return lambda node, args: args[0] if node.args[0].type is Type.INT else function(args[0])
 
 
+def _logarithm_of_base(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
+    base, _ = as_floats(node, args)
+    return pl.when((base > 0.0) & (base != 1.0)).then(base).log()
+
+
 def _quotient_of_logarithms(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
-    base, of = as_floats(node, args)
-    base = pl.when((base > 0.0) & (base != 1.0)).then(base)
-    return _quotient(_positive_log(of), base.log(), constant=node.args[0].is_constant)
+    of_base, *given = args
+    return _quotient(_positive_log(as_floats(node, given)[1]), of_base, constant=False)
+
+
+def _nearest_whole(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
+    return args[0].round(0)
 
 
 def _logarithm(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
     """Round powers of the base, which come out slightly off (log10(1000) = 2.9999999999999996), to the whole number."""
-    quotient, near = args[0], args[0].round(0)
+    near, quotient = args[:2]
     return pl.when((quotient - near).abs() < 1e-13).then(near).otherwise(quotient)
 
 
@@ -131,12 +136,11 @@ OPERATIONS: dict[str, Operation] = {
     "%": Operation(
         ("number", "number"),
         None,
-        _finite,
+        _remainder,
         null="may",
         may_be_nan=True,
-        copies=(2, 4),
-        before=(_floored, _remainder),
-        chooses=True,
+        copies=(3, 5),
+        before=(_floored,),
     ),
     "NEG": _smooth(lambda a: -a),
     "ABS": _smooth(lambda a: a.abs()),
@@ -163,8 +167,8 @@ OPERATIONS: dict[str, Operation] = {
         _logarithm,
         null="may",
         may_be_nan=True,
-        copies=(6, 2),
-        before=(_quotient_of_logarithms,),
+        copies=(3, 2),
+        before=(_logarithm_of_base, _quotient_of_logarithms, _nearest_whole),
         chooses=True,
     ),
     "POWER": _arithmetic(lambda a, b: a**b, null=True),
