@@ -177,6 +177,22 @@ def test_whatever_questions_cost_their_places_follow_one_another(opened, seed):
             assert ledger.left == Cost(20_000 - charge, 3_000 - intervals)
 
 
+@pytest.mark.parametrize("wrong", [Place(1, 7, 1), Place(2, 6, 1), Place(2, 7, 0), Place(99, 7, 1), Place(2, 7, 99)])
+def test_a_place_that_is_another_entrys_or_nobodys_is_noticed(opened, wrong):
+    with opened(terms()) as ledger:
+        first, cost = ledger.reserve(Cost(7, 1)), Cost(7, 1)
+        second = ledger.reserve(cost)
+        answered(ledger, first, cost)
+        answered(ledger, wrong, cost)
+        with pytest.raises(LedgerDamaged, match="place"):
+            ledger.verify()
+    with begun(None, terms()) as ledger:  # the same in order
+        answered(ledger, ledger.reserve(cost), cost)
+        answered(ledger, ledger.reserve(cost), cost)
+        assert next(ledger.entries(2)).place == second == Place(2, 7, 1)
+        ledger.verify()
+
+
 def test_what_was_taken_ahead_is_given_back_unless_somebody_took_more(lasting):
     open_it = lasting[2]
     with open_it(terms()) as ledger, open_it() as other:

@@ -37,6 +37,7 @@ from holdfast.ledger.store import Row, Store, Tip, Transaction, closed_error
 READ_CHUNK = 2_000  # rows read at a time; keeps every read short
 MAX_ANALYST_NAME = 200  # characters
 SECRET_BYTES = 32
+CLOSING = 1.0  # seconds to wait for whoever else writes, when all there is to do is to give places back
 
 
 class Ledger:
@@ -75,7 +76,7 @@ class Ledger:
 
         Places taken ahead are given back first, unless somebody has taken more since.
         """
-        self.give_back()
+        self._give_back()
         self._closed = True
         self._store.close()
 
@@ -229,8 +230,8 @@ class Ledger:
         self._look()
         self._store.probe()
 
-    def give_back(self) -> None:
-        """Give back what was taken ahead and not handed out, as far as nobody has taken more since."""
+    def _give_back(self) -> None:
+        """Give back what was taken ahead and not handed out, as far as nobody has taken more since; then close."""
         stock = Stock() if self._closed else self._held.take_all()
         if not any(stock):
             return
@@ -238,6 +239,7 @@ class Ledger:
         def decide(transaction: Transaction) -> None:
             transaction.take(give_back(stock, self._present(transaction.tip())))
 
+        self._store.patience = CLOSING
         with suppress(HoldfastError):  # then it stays taken
             self._store.write(decide)
 
@@ -528,4 +530,4 @@ _open: WeakSet[Ledger] = WeakSet()
 def _give_back_all() -> None:
     """Give back what ledgers that nobody closed have taken ahead."""
     for ledger in list(_open):
-        ledger.give_back()
+        ledger._give_back()

@@ -78,6 +78,8 @@ class Transaction(Protocol):
 class Store(Protocol):
     """Holds the rows of one dataset."""
 
+    patience: float  # seconds to wait, at most, for whoever else writes; each store has a limit of its own
+
     @property
     def location(self) -> str:
         """Where this is, as it may be shown; passwords masked."""
