@@ -33,7 +33,8 @@ from holdfast.ledger import (
     exists,
     open_ledger,
 )
-from ledger_writer import ANSWER, FINGERPRINT, QUESTION, begun, commit, terms
+from holdfast.ledger.opening import forget_all
+from ledger_writer import ANSWER, FINGERPRINT, QUESTION, begun, commit, fingerprint_of, terms
 
 Open = Callable[..., Ledger]
 LASTING = ["file", "sqlite", "postgres"]
@@ -50,7 +51,7 @@ def opener(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> tuple[s
     dataset = f"trial-{uuid.uuid4().hex}"
 
     def open_it(plan: dict[str, Any] | None = None, **more: Any) -> Ledger:
-        values = {"dataset": dataset, "fingerprint": FINGERPRINT} | more
+        values = {"dataset": dataset, "fingerprint": fingerprint_of(dataset)} | more
         return open_ledger(location, **values) if plan is None else begun(location, plan, **values)
 
     return location, dataset, open_it
@@ -71,7 +72,7 @@ def test_a_new_ledger_is_empty(opened):
         assert ledger.spent == Spent(0, 0, 0)
         assert ledger.left == ledger.caps == Cost(10, 4)
         assert ledger.head.seq == 0
-        assert ledger.fingerprint == FINGERPRINT
+        assert ledger.fingerprint.startswith(FINGERPRINT)
         assert not ledger.reproducible
         assert list(ledger.entries()) == []
 
@@ -376,7 +377,7 @@ def test_opening_decides_nothing(opened):
         assert ledger.spent == Spent(0, 0, 0)
         assert ledger.find("k1") is None
         assert list(ledger.entries()) == []
-        assert ledger.fingerprint == FINGERPRINT
+        assert ledger.fingerprint.startswith(FINGERPRINT)
         for missing in (
             lambda: ledger.head,
             lambda: ledger.caps,
@@ -532,7 +533,7 @@ def test_keys_are_secret_and_last(lasting):
 
 def test_every_ledger_has_a_secret_of_its_own_unless_it_is_given_one():
     given = bytes(range(32))
-    ledgers = [open_ledger(None, dataset="d", fingerprint=FINGERPRINT) for _ in range(4)]
+    ledgers = [open_ledger(None, dataset="d", fingerprint=f"{i}") for i in range(4)]
     for ledger, secret in zip(ledgers, (None, None, given, given), strict=True):
         with pytest.raises(UnknownName):
             ledger.key("x")
@@ -545,11 +546,13 @@ def test_who_has_the_right_table_cannot_confirm_it_from_the_first_receipt(opened
     with opened(terms()) as ledger:
         body = ledger.receipt(0).body
         stated = json.loads(body)["fingerprint"]
-        known = [ledger.dataset, body.replace(stated, ""), FINGERPRINT, *json.loads(body)]
-        guesses = {FINGERPRINT, *(hashed(known, FINGERPRINT))}
+        content = ledger.fingerprint
+        known = [ledger.dataset, body.replace(stated, ""), content, *json.loads(body)]
+        guesses = {content, *(hashed(known, content))}
         assert stated not in guesses
-        assert FINGERPRINT not in body
-    with begun(None, terms()) as other:  # the same data elsewhere is not recognized either
+        assert content not in body
+    forget_all()
+    with begun(None, terms(), fingerprint=content) as other:  # the same data elsewhere is not recognized either
         assert json.loads(other.receipt(0).body)["fingerprint"] != stated
 
 
@@ -593,7 +596,8 @@ def test_many_may_begin_the_same_ledger_at_once(lasting):
 def test_a_database_keeps_many_datasets_apart(kind, request, tmp_path):
     opened = opener(kind, request, tmp_path)[2]
     names = [uuid.uuid4().hex, uuid.uuid4().hex]
-    with opened(terms(charge=5), dataset=names[0]) as one, opened(terms(charge=9), dataset=names[1]) as two:
+    contents = [{"dataset": name, "fingerprint": name} for name in names]
+    with opened(terms(charge=5), **contents[0]) as one, opened(terms(charge=9), **contents[1]) as two:
         commit(one, "k1", charge=5)
         assert two.spent == Spent(0, 0, 0)
         assert two.find("k1") is None

@@ -218,7 +218,7 @@ def test_sqlite_refuses_to_forget(path, table):
 
 
 def test_postgres_refuses_to_forget_and_edits_are_named(postgres_url):
-    names = {"dataset": uuid.uuid4().hex, "fingerprint": FINGERPRINT}
+    names = {"dataset": uuid.uuid4().hex, "fingerprint": uuid.uuid4().hex}
     with begun(postgres_url, **names) as ledger:
         for i in range(5):
             commit(ledger, f"k{i}", charge=7)

@@ -16,11 +16,11 @@ CAP, THREADS, PROCESSES = 1_000, 8, 2
 
 SPENDER = """
 import sys, threading, uuid
-from ledger_writer import FINGERPRINT, commit
+from ledger_writer import commit, fingerprint_of
 from holdfast.errors import BudgetExhausted
 from holdfast.ledger import open_ledger
 
-ledger = open_ledger(sys.argv[1], dataset=sys.argv[2], fingerprint=FINGERPRINT)
+ledger = open_ledger(sys.argv[1], dataset=sys.argv[2], fingerprint=fingerprint_of(sys.argv[2]))
 done = []
 
 def spend():

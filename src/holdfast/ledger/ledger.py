@@ -33,6 +33,8 @@ from holdfast.ledger.entry import Cost, Entry, Head, Place, Receipt, Spent
 from holdfast.ledger.in_flight import InFlight
 from holdfast.ledger.places import Grant, Held, Stock, give_back, grant, take_ahead
 from holdfast.ledger.store import Row, Store, Tip, Transaction, closed_error
+from holdfast.ledger.watched import WatchedStore, is_restore
+from holdfast.ledger.witness import Witness
 
 READ_CHUNK = 2_000  # rows read at a time; keeps every read short
 MAX_ANALYST_NAME = 200  # characters
@@ -79,6 +81,15 @@ class Ledger:
         self._give_back()
         self._closed = True
         self._store.close()
+
+    def watch(self, *witnesses: Witness) -> None:
+        """Refuse this ledger if it lacks what one of these saw; from now on they are told what becomes of it."""
+        if isinstance(self._store, WatchedStore):
+            self._store.watch(*witnesses)
+
+    def confirmed_by(self) -> list[str]:
+        """Return which witnesses, other than this process, have seen the newest entry."""
+        return self._store.confirmed_by() if isinstance(self._store, WatchedStore) else []
 
     # -- the beginning --------------------------------------------------------------------------------------------
 
@@ -309,7 +320,7 @@ class Ledger:
         self._check_open()
         if self._look() is None:
             return iter(())
-        return (chain.entry_of(row) for row in self._rows(start, limit))
+        return (chain.entry_of(row) for row in self._rows(start, limit) if not is_restore(row))
 
     def receipt(self, seq: int) -> Receipt:
         """Return the proof that entry `seq` lies under the present head."""
@@ -367,7 +378,7 @@ class Ledger:
         if self._reproducible and not genesis["reproducible"]:
             raise PlanConflict(
                 f"Ledger {self.location} was begun with unpredictable draws, which a seed would spoil. "
-                "Leave the seed out, or use another ledger.",
+                "Leave the seed out. Give ledger= a file of its own for a test.",
                 standing={"reproducible": False},
                 asked={"reproducible": True},
             )

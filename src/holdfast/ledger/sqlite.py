@@ -36,7 +36,7 @@ from urllib.parse import quote
 from holdfast.errors import HoldfastError, LedgerDamaged, LedgerUnavailable
 from holdfast.ledger import chain
 from holdfast.ledger.database import ENTRIES, LEDGERS, TABLES, Connection, Database, DatabaseTransaction, Statements
-from holdfast.ledger.store import Row, Transaction, closed_error
+from holdfast.ledger.store import Tip, Transaction, closed_error
 
 if sys.platform != "win32":
     import fcntl
@@ -172,6 +172,8 @@ class SqliteStore(Database):
         self._own_file = own_file
         self._inspected = False
         self._inode: int | None = None
+        self._state: tuple[int, int, int] | None = None  # of the file, when it was last looked into
+        self._seq = -1  # in the file then
         self._log_inode: int | None = None  # of the write-ahead log that the writing connection has open
         self._log_lost = False
         self._lock_file = LockFile(self._sibling("-lock"))
@@ -219,22 +221,26 @@ class SqliteStore(Database):
                 self._writer = None
         return True
 
+    def tip(self) -> Tip | None:
+        """Return the tip; refuse a file that took the place of the one that was opened."""
+        self._check_same_file()
+        return super().tip()
+
     # -- what differs from other databases --------------------------------------------------------------------------
 
-    def begin_alone(self, genesis: Row, secret: bytes) -> bool:
-        """Begin the ledger: in a new file, or beside others in a file that is there."""
-        if not self._path.exists() and self._build(genesis, secret):
+    def create_alone(self, fill: Callable[[Connection], bool]) -> bool:
+        """Fill a new file, or one that is there."""
+        if not self._path.exists() and self._build(fill):
             return True
         if self._own_file:
             self._inspect()
-            return False
         with self._transaction() as connection:
             if connection.execute(_HAS_LEDGERS).fetchone() is None:
                 for statement in self.sql.tables:
                     connection.execute(statement)
-            began = self.begin_ledger(connection, genesis, secret)
+            filled = fill(connection)
         self._writes.close()  # the next connection finds the tables and turns the write-ahead log on
-        return began
+        return filled
 
     def connect(self, *, to_write: bool = False) -> sqlite3.Connection:
         """Open the file, which must exist."""
@@ -313,10 +319,36 @@ class SqliteStore(Database):
         return min(LOCK_TIMEOUT, self.patience)
 
     def _check_same_file(self) -> None:
-        """Refuse to write to a file that was moved away: what is written there would be seen by nobody."""
-        if self._inode is not None and _inode(self._name) != self._inode:
+        """Refuse to go on with a file that was moved away, or that an older copy was written into.
+
+        A connection would go on from the pages that it remembers. The file itself, without its log, changes only when
+        somebody moves the log into it, and then it only gets newer.
+        """
+        if self._inode is None:
+            return
+        found = _stat(self._name)
+        if found is None or found.st_ino != self._inode:
             raise self._unavailable("the file was moved or replaced since it was opened. Open it anew")
+        state = (found.st_mtime_ns, found.st_ctime_ns, found.st_size)
+        if state != self._state:
+            seq = self._seq_in_file()
+            if seq is not None:
+                if seq < self._seq:
+                    raise self._damaged("an older copy was written into the file. Stop, and put the newest copy back.")
+                self._state, self._seq = state, seq
         self._check_log()
+
+    def _seq_in_file(self) -> int | None:
+        """Return the newest entry that the file alone holds; None if it cannot be told just now."""
+        try:
+            connection = sqlite3.connect(f"file:{quote(self._name)}?mode=ro&immutable=1", uri=True)
+            try:
+                found = connection.execute(self.sql.tip, (self.dataset,)).fetchone()
+            finally:
+                connection.close()
+        except sqlite3.Error:  # somebody is moving the log into it
+            return None
+        return None if found is None else Tip._make(found).seq
 
     def _check_log(self) -> None:
         """Refuse to go on once the write-ahead log was removed: it holds answers, and nobody else sees new ones."""
@@ -389,20 +421,20 @@ class SqliteStore(Database):
             raise
         return connection
 
-    def _build(self, genesis: Row, secret: bytes) -> bool:
+    def _build(self, fill: Callable[[Connection], bool]) -> bool:
         """Build the file under another name and link it into place; False if there is one by then."""
         try:
             for leftover in self._path.parent.glob(f"{escape(self._path.name)}-*-new*"):  # of processes that died here
                 if time.time() - leftover.stat().st_mtime > _OLD:
                     leftover.unlink(missing_ok=True)
             new = self._sibling(f"-{secrets.token_hex(4)}-new")
-            os.close(open_private(new))
+            os.close(open_private(new))  # SQLite gives its log the permissions of the file
             connection = self._connect(new, "rwc")
             try:
                 connection.execute(self.begin_statement)
                 for statement in self.sql.tables:
                     connection.execute(statement)
-                self.begin_ledger(connection, genesis, secret)
+                fill(connection)
                 connection.execute("COMMIT")
             finally:
                 connection.close()
@@ -436,8 +468,13 @@ def _code(error: Exception) -> int:
 
 
 def _inode(path: str) -> int | None:
+    found = _stat(path)
+    return None if found is None else found.st_ino
+
+
+def _stat(path: str) -> os.stat_result | None:
     try:
-        return os.stat(path).st_ino
+        return os.stat(path)
     except OSError:  # gone, or out of reach
         return None
 

@@ -46,7 +46,7 @@ def test_exactly_one_is_left_out(given):
         ({"confidence": 1.0}, "confidence must be strictly between 0 and 1"),
         ({"confidence": 95}, "confidence must be strictly between 0 and 1"),
         ({"guarantee": "hope"}, "guarantee must be one of 'best', 'exchange'"),
-        ({"mechanism": "dice"}, "mechanism must be one of 'best', 'coins', 'laplace'"),
+        ({"mechanism": "dice"}, "mechanism must be one of 'best', 'coins', 'gaussian', 'laplace'"),
         ({"rows_per_query": 0}, "rows_per_query must be a whole number"),
         ({"rows_per_query": 2000}, r"rows_per_query must be at most rows \(1000\)"),
     ],
