@@ -14,6 +14,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from math import inf
 from typing import Any, Protocol
 from weakref import ReferenceType, finalize, ref
 
@@ -123,7 +124,7 @@ class Database(ABC):
 
     begin_statement = "BEGIN"
     driver_errors: tuple[type[Exception], ...]
-    patience = 25.0  # seconds to wait for a write: somewhat longer than the database itself waits for a lock
+    patience = inf
 
     def __init__(self, location: str, dataset: str, sql: Statements) -> None:
         self.location = location
@@ -243,7 +244,7 @@ class Database(ABC):
     def _submit(self, pending: PendingWrite) -> None:
         if self._writer == threading.get_ident():  # a destructor or a signal handler, in mid-write
             raise nested_error(self.location)
-        self._committer.submit(pending, self._write_batch, self.patience)
+        self._committer.submit(pending, self._write_batch)
 
     def _write_batch(self) -> None:
         """Wait for the turn, then write what is pending by then: in one transaction, but for the first of all."""
