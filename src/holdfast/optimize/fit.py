@@ -181,7 +181,7 @@ def covered_mechanism(guarantee: Guarantee, requested: str | None) -> str:
     if usual not in GRADIENTS or not covered:
         raise PlanConflict(
             "This session answers from fresh rows, each used once, and a fit would use them up. Open one with"
-            " guarantee='posterior' (and a ledger of its own) to fit models; few questions are planned by splitting"
+            " guarantee='posterior', before its first answer, to fit models; few questions are planned by splitting"
             " unless you say so.",
             guarantee=guarantee.name,
         )
