@@ -1,5 +1,6 @@
 """Whatever happens to a ledger behind its back is found when it is opened, and named."""
 
+import os
 import sqlite3
 import uuid
 from collections.abc import Callable
@@ -191,11 +192,17 @@ def test_a_file_replaced_under_an_open_ledger_is_noticed(path):
             commit(ledger, "after")
 
 
-def test_what_the_system_refuses_is_said_as_the_ledgers_trouble(tmp_path):
+def test_what_the_system_refuses_is_said_as_the_ledgers_trouble(tmp_path, monkeypatch):
     with pytest.raises(LedgerUnavailable) as refused:
         begun(tmp_path / ("x" * 300))
     assert refused.value.fields
-    assert list(tmp_path.iterdir()) == []
+
+    def refuse(*_):
+        raise PermissionError(1, "Operation not permitted")  # as where there are no links
+
+    monkeypatch.setattr(os, "link", refuse)
+    with pytest.raises(LedgerUnavailable, match="cannot be begun"):
+        begun(tmp_path / "x.ledger")
 
 
 def test_a_renamed_dataset_keeps_its_ledger_and_other_data_does_not_get_it(path):

@@ -4,9 +4,8 @@ Durable: write-ahead log with synchronous=FULL, so the log is on disk before a c
 
 In turn: SQLite itself lets a writer that finds the file busy sleep, up to 100 ms at a time, whoever comes
 first afterwards. Writers therefore queue on a lock file beside the ledger and find it free. The lock file is
-for fairness; that nobody overspends rests on BEGIN IMMEDIATE alone. Whoever waits for it looks again and again, and
-gives up after a while: a process that was stopped while it held the lock does not stop others for good. Reading needs
-no lock.
+for fairness; that nobody overspends rests on BEGIN IMMEDIATE alone. Whoever waits for it gives up after a while: a
+process that was stopped while it held the lock does not stop others for good. Reading needs no lock.
 
 Whole from the start: a new ledger is built under another name and linked into place, first entry included, unless
 there is one. So an empty or half-written file at the ledger's own name is damage, never a beginning.
@@ -18,16 +17,19 @@ transaction are then held by context managers written in C, and the lock file by
 Python handles no signal between an exception and these, so an interrupt at any point rolls back and releases all.
 """
 
+import _thread
 import os
 import secrets
 import sqlite3
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 from urllib.parse import quote
 
@@ -41,7 +43,7 @@ if sys.platform != "win32":
 
 LOCK_TIMEOUT = 60.0  # seconds to wait for a busy file
 _POLL = 0.005  # seconds between two looks at a busy file
-_POLL_QUEUE = 0.0005  # at the lock file, which is free many times a second
+_POLL_QUEUE = 0.05  # between two looks whether it is time to give up waiting
 _PRIVATE = 0o600
 _OLD = 3_600.0  # seconds; nobody builds a ledger for so long
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CONSTRAINT}
@@ -66,31 +68,94 @@ SQL = Statements(
 
 
 class LockFile:
-    """Where writing processes wait for each other: a lock file, opened when needed."""
+    """Where writing processes wait for each other: a lock file, opened when needed.
+
+    The system lets those who wait have it in turn, but has no way to wait for a while only. So a thread waits for it,
+    with a descriptor of its own; whoever has waited long enough withdraws, and the thread lets the lock go when it
+    comes.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.descriptor: int | None = None
+        self._queue: Queue | None = None
+        self._held: int | None = None
 
-    def acquire(self) -> bool:
-        """Take the lock if it is free."""
-        if sys.platform != "win32":
-            if self.descriptor is None:
-                self.descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE)
-            try:
-                fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return False
-        return True
+    def acquire(self, gave_up: Callable[[], bool]) -> bool:
+        """Take the lock, or wait for it until the caller gives up."""
+        if sys.platform == "win32":
+            return True
+        if self.descriptor is None:
+            self.descriptor = _open_private(self._path)
+        self._held = self.descriptor
+        try:
+            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._held = self._wait(gave_up)
+        return self._held is not None
+
+    def _wait(self, gave_up: Callable[[], bool]) -> int | None:
+        if self._queue is None:
+            self._queue = Queue(_open_private(self._path))
+        turn = Turn()
+        self._queue.turns.put(turn)
+        while not turn.granted.acquire(timeout=_POLL_QUEUE):
+            if gave_up() and turn.decide():
+                return None
+        return self._queue.descriptor
 
     def release(self) -> None:
         """Let the next one have it."""
-        if sys.platform != "win32" and self.descriptor is not None:
-            fcntl.flock(self.descriptor, fcntl.LOCK_UN)
+        descriptor, self._held = self._held, None
+        if sys.platform != "win32" and descriptor is not None:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
 
     def close(self) -> None:
         """Close the file."""
         descriptor, self.descriptor = self.descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+        queue, self._queue = self._queue, None
+        if queue is not None:
+            queue.close()
+
+
+class Turn:
+    """A turn that is granted or withdrawn, whichever comes first."""
+
+    def __init__(self) -> None:
+        self.granted = threading.Lock()
+        self.granted.acquire()
+        self._open = deque([True])
+
+    def decide(self) -> bool:
+        """Whether it was open until now, and the caller has decided it."""
+        with suppress(IndexError):
+            return self._open.pop()
+        return False
+
+
+class Queue:
+    """A thread that waits for a lock, for one turn after another. Closing its file frees the lock, too."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor: int | None = descriptor
+        self.turns: SimpleQueue[Turn | None] = SimpleQueue()
+        _thread.start_new_thread(self._serve, (descriptor,))
+
+    def _serve(self, descriptor: int) -> None:
+        while (turn := self.turns.get()) is not None and sys.platform != "win32":
+            with suppress(OSError):  # closed
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                if turn.decide():
+                    turn.granted.release()
+                elif self.descriptor is not None:
+                    fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Close the file, and end the thread as soon as it no longer waits."""
+        descriptor, self.descriptor = self.descriptor, None
+        self.turns.put(None)
         if descriptor is not None:
             os.close(descriptor)
 
@@ -239,20 +304,17 @@ class SqliteStore(Database):
 
     def _wait_in_queue(self) -> None:
         deadline = time.monotonic() + self._patience()
-        while True:
-            if self._closed:
-                raise closed_error(self.location)
-            try:
-                if self._lock_file.acquire():
-                    return
-            except OSError as error:
-                raise self._unavailable(f"its lock file cannot be opened ({error.strerror})") from error
-            if time.monotonic() > deadline:
-                raise self._unavailable(
-                    "another process has held its lock for too long. End that process if it is stopped or stuck, then"
-                    " try again"
-                )
-            time.sleep(_POLL_QUEUE)
+        try:
+            acquired = self._lock_file.acquire(lambda: self._closed or time.monotonic() > deadline)
+        except OSError as error:
+            raise self._unavailable(f"its lock file cannot be opened ({error.strerror})") from error
+        if self._closed:
+            raise closed_error(self.location)
+        if not acquired:
+            raise self._unavailable(
+                "another process has held its lock for too long. End that process if it is stopped or stuck, then try"
+                " again"
+            )
 
     def _patience(self) -> float:
         return min(LOCK_TIMEOUT, self.patience)
@@ -410,6 +472,10 @@ def _stat(path: str) -> os.stat_result | None:
         return os.stat(path)
     except OSError:  # gone, or out of reach
         return None
+
+
+def _open_private(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE)
 
 
 def _sync(path: Path) -> None:
