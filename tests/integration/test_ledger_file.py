@@ -77,7 +77,7 @@ def test_closing_does_not_wait_for_a_lock_that_somebody_else_holds(path, monkeyp
     with locked(path):
         waiting = threading.Thread(target=wait)
         waiting.start()
-        while not ledger._store._committer and ledger._store._writer is None:
+        while not ledger._store.store._committer and ledger._store.store._writer is None:
             time.sleep(0.001)
         ledger.close()
         waiting.join(30)
@@ -94,7 +94,7 @@ def test_a_log_removed_under_a_writer_is_noticed(path, together):
             commit(ledger)
         path.with_name("x.ledger-wal").unlink()
         if together:
-            ledger._store._last_thread = None  # hand over
+            ledger._store.store._last_thread = None  # hand over
         for _ in range(2):  # for good: what was in it is gone
             with pytest.raises(LedgerUnavailable, match=r"x\.ledger-wal was removed while it was in use"):
                 commit(ledger, "new", charge=10**6)
