@@ -12,6 +12,7 @@ class MemoryStore:
     """Rows in a list; its write transaction is the store itself behind a lock."""
 
     location = "in memory"
+    address: str | None = None
     patience = 0.0  # there is nobody else
 
     def __init__(self, dataset: str) -> None:
