@@ -84,6 +84,7 @@ def test_closing_does_not_wait_for_a_lock_that_somebody_else_holds(path, monkeyp
         assert len(failures) == 1
     with begun(path) as again:
         assert again.head.seq == 20 < again.spent.charge  # what was ahead stays taken
+        assert again.reserve(Cost(1, 1)).charge == again.spent.charge - 1
 
 
 @pytest.mark.parametrize("together", [False, True])

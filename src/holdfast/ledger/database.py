@@ -126,8 +126,9 @@ class Database(ABC):
     driver_errors: tuple[type[Exception], ...]
     patience = inf
 
-    def __init__(self, location: str, dataset: str, sql: Statements) -> None:
+    def __init__(self, location: str, dataset: str, sql: Statements, address: str | None = None) -> None:
         self.location = location
+        self.address: str | None = f"{address or location} {dataset}"
         self.dataset = dataset
         self.sql = sql
         self._reads, self._writes = ConnectionSlot(), ConnectionSlot()

@@ -57,8 +57,7 @@ class Ledger:
         self._reproducible = bool(reproducible)
         self._closed = False
         self._secret = b""
-        self._held = Held()
-        self.in_flight = InFlight()
+        self._held, self.in_flight = Held(), InFlight()
         _open.add(self)
         self._look()
 
@@ -364,6 +363,10 @@ class Ledger:
                 secret = self._store.secret() or b""
                 self._check_data(genesis, secret)
                 self._caps, self._secret = Cost(**genesis["terms"]["caps"]), secret
+                if self._store.address is not None:  # else nobody else can open it
+                    self._held, self.in_flight = _shared.setdefault(
+                        (self._store.address, rows[0].hash), (self._held, self.in_flight)
+                    )
                 self._genesis = genesis  # last: other threads go by it
         return self._genesis
 
@@ -535,6 +538,7 @@ def _keyed_fingerprint(secret: bytes, content: str) -> str:
 
 
 _open: WeakSet[Ledger] = WeakSet()
+_shared: dict[tuple[str, str], tuple[Held, InFlight]] = {}  # by address and first entry: one for all in this process
 
 
 @atexit.register

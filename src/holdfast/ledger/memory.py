@@ -11,6 +11,7 @@ from holdfast.ledger.store import Row, Tip, Transaction, nested_error
 class MemoryStore:
     """Rows in a list; its write transaction is the store itself behind a lock."""
 
+    address: str | None = None
     patience = 0.0  # there is nobody else
 
     def __init__(self, dataset: str) -> None:

@@ -78,6 +78,7 @@ class Transaction(Protocol):
 class Store(Protocol):
     """Holds the rows of one dataset."""
 
+    address: str | None  # what tells this ledger from all others in this process; None: there is no other way to it
     patience: float  # seconds to wait, at most, for whoever else writes; each store has a limit of its own
 
     @property

@@ -58,6 +58,11 @@ class WatchedStore:
         return self.store.dataset
 
     @property
+    def address(self) -> str | None:
+        """What tells this ledger from others in this process; None: nobody else can open it."""
+        return None if self._content is None and self.store.address is None else self._address
+
+    @property
     def patience(self) -> float:
         """Seconds to wait, at most, for whoever else writes."""
         return self.store.patience
@@ -146,7 +151,7 @@ class WatchedStore:
     def probe(self) -> None:
         """Raise if nothing could be written now."""
         self.tip()
-        self._store.probe()
+        self.store.probe()
 
     def close(self) -> None:
         """Close the store, and let the witnesses write what they still have to."""
