@@ -44,6 +44,7 @@ class WatchedStore:
 
     def __init__(self, store: Store, address: str, content: str | None) -> None:
         self.store, self._address, self._content = store, address, content
+        self.address = None if content is None and store.address is None else address
         self._witnesses: list[Witness] = []
         self._confirmed: list[str] = []
 
@@ -56,11 +57,6 @@ class WatchedStore:
     def dataset(self) -> str:
         """Whose rows these are."""
         return self.store.dataset
-
-    @property
-    def address(self) -> str | None:
-        """What tells this ledger from others in this process; None: nobody else can open it."""
-        return None if self._content is None and self.store.address is None else self._address
 
     @property
     def patience(self) -> float:
