@@ -17,10 +17,18 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from holdfast.ledger.opening import forget_all
+
 # A run that decides over a change repeats itself; everywhere else each run looks at new examples.
 settings.register_profile("repeatable", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("repeatable")
+
+
+@pytest.fixture(autouse=True)
+def _new_process() -> None:
+    """Every test begins as a new process does: with no ledger in memory, and none that it remembers."""
+    forget_all()
 
 
 @pytest.fixture

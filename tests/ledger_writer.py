@@ -30,9 +30,15 @@ def terms(charge: int = 10**9, intervals: int = 10**6) -> dict[str, Any]:
     return {"queries": 100, "confidence": 0.95, "caps": {"charge": charge, "intervals": intervals}}
 
 
+def fingerprint_of(dataset: str) -> str:
+    """Return a fingerprint of its own for every dataset: one content has one ledger."""
+    return FINGERPRINT if dataset == DATASET else f"{FINGERPRINT} {dataset}"
+
+
 def begun(location: Any, plan: dict[str, Any] | None = None, **more: Any) -> Ledger:
     """Open a ledger, and begin it if nobody has."""
-    ledger = open_ledger(location, **({"dataset": DATASET, "fingerprint": FINGERPRINT} | more))
+    names = {"dataset": DATASET, "fingerprint": fingerprint_of(more.get("dataset", DATASET))} | more
+    ledger = open_ledger(location, **names)
     try:
         ledger.begin(terms() if plan is None else plan)
     except BaseException:

@@ -24,9 +24,9 @@ ROWS = 20_000
 
 
 def table(folder: Path, rows: int = ROWS, name: str = "flights") -> Path:
-    """Write a small table of flights."""
-    rng = np.random.default_rng(7)
+    """Write a small table of flights, different for every path: one content has one budget."""
     path = folder / f"{name}.parquet"
+    rng = np.random.default_rng(list(str(path).encode()))
     pl.DataFrame(
         {
             "dep_delay": rng.gamma(1.5, 12.0, rows) - 10,

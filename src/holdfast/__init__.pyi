@@ -24,8 +24,12 @@ from holdfast.guarantees.plan import VacuousPlan as VacuousPlan
 from holdfast.guarantees.plan import plan as plan
 from holdfast.lab.attack import attack as attack
 from holdfast.ledger import Receipt as Receipt
+from holdfast.ledger import SharedBudget as SharedBudget
 from holdfast.ledger import check_receipt as check_receipt
 from holdfast.ledger import open_ledger as open_ledger
+from holdfast.ledger.backup import Restored as Restored
+from holdfast.ledger.backup import backup as backup
+from holdfast.ledger.backup import restore as restore
 from holdfast.mechanisms import MECHANISMS as MECHANISMS
 from holdfast.mechanisms.mechanism import Mechanism as Mechanism
 from holdfast.optimize import losses as losses

@@ -29,7 +29,20 @@ import polars as pl
 from holdfast.answer import AnyAnswer, Record
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict
 from holdfast.guarantees.plan import BEST, DefaultPlan, Plan, PlanRequest, Queries, VacuousPlan
-from holdfast.ledger import Drawn, Entry, Ledger, Place, Receipt, Spent, check_analyst, open_ledger
+from holdfast.ledger import (
+    Drawn,
+    Entry,
+    FileWitness,
+    Ledger,
+    Place,
+    Receipt,
+    SharedBudget,
+    Spent,
+    Witness,
+    check_analyst,
+    content_of,
+    open_ledger,
+)
 from holdfast.optimize.losses import LinearLoss, Loss
 from holdfast.queries.build import QueryLike
 from holdfast.queries.silence import silence
@@ -54,6 +67,7 @@ from holdfast.schema import Schema
 
 MADE_UP_ROWS = 1_000
 NOTHING_SPENT = Spent(0, 0, 0)
+SHARES = "All sessions of this process on these rows share one budget:"
 ORDER = "order of rows"  # what the ledger's key for it is called
 A = TypeVar("A", bound=AnyAnswer)
 
@@ -69,13 +83,14 @@ class Session:
         The plan, if the ledger has not begun: how many questions, or the margin every answer should have, and the
         probability that all answers hold at once. The ledger begins with the first answer; after that the plan stands.
     ledger
-        A path or a database URL; left out, it lies beside the data, or in memory for data in memory.
+        A path or a database URL; left out, it lies beside the data, or in memory for data in memory: then all sessions
+        of this process on the same rows share it.
     guarantee, mechanism
         Names, or "best".
     rows_per_query
         Rows that one answer reads; left out, the number with the smallest margin. `Plan.readings` shows others.
     seed
-        For tests: draws become predictable, and the ledger says so.
+        For tests: draws become predictable, and the ledger says so. In memory, each such session has its own budget.
     analyst
         Whose name goes on the answers.
     complete
@@ -104,12 +119,15 @@ class Session:
         self._rows: RowSource = open_rows(data, complete=complete)
         # What was opened here is closed here; rows that the caller opened may serve other sessions.
         self._opened = self._rows if isinstance(self._rows, LocalRows) and self._rows is not data else None
+        place = ledger_beside(self._rows) if ledger is None else ledger
         self._ledger: Ledger = open_ledger(
-            ledger_beside(self._rows) if ledger is None else ledger,
+            place,
             dataset=self._rows.name,
             fingerprint=self._rows.fingerprint,
             reproducible=self._randomness.reproducible,
+            witnesses=witnesses_beside(self._rows),
         )
+        self._shared = place is None and self._ledger.begun  # by other sessions of this process
         self._owns_ledger = True
         self._joined = False  # whether the plan is the one that the ledger records
         try:
@@ -118,6 +136,8 @@ class Session:
             self._ledger.close()
             raise
         _warn(self.plan, default=self._request.is_open and not self._joined)
+        if self._shared:
+            warnings.warn(f"{SHARES} {self.budget}.", SharedBudget, stacklevel=2)
 
     # -- asking -------------------------------------------------------------------------------------------------
 
@@ -242,6 +262,7 @@ class Session:
 
     def _check_terms(self, question: Question) -> None:
         if not self._joined:
+            self._require_sound()
             self._begin(question)
         if question.terms is not None and question.terms != self._context.guarantee.terms:
             raise PlanConflict("The ledger was begun under another plan since this question was prepared; ask again.")
@@ -257,6 +278,7 @@ class Session:
         entry = None if question.identity is None else self._ledger.find(question.identity)
         if entry is not None:
             return self._read(entry, cached=True)
+        self._require_sound()
         place = self._reserve(question)
         with silence:
             result = question.run(self._drawing(place))
@@ -269,6 +291,11 @@ class Session:
             rows_read=question.rows_read,
             analyst=self._analyst,
         )
+
+    def _require_sound(self) -> None:
+        """Refuse, free of charge, if the data are known to be damaged; reading them would refuse as well."""
+        if isinstance(self._rows, LocalRows):
+            self._rows.require_sound()
 
     def _reserve(self, question: Question) -> Place:
         try:
@@ -403,7 +430,8 @@ class Session:
 
     def __repr__(self) -> str:
         seeded = " Seeded: reproducible, not for shared use." if self._randomness.reproducible else ""
-        return f"Session on {self._rows.name} ({len(self._rows):,} rows).{seeded}\n{self.plan.sentence}"
+        shared = f"\n{SHARES} {self.budget}." if self._shared else ""
+        return f"Session on {self._rows.name} ({len(self._rows):,} rows).{seeded}\n{self.plan.sentence}{shared}"
 
     # -- how it begins ------------------------------------------------------------------------------------------
 
@@ -455,6 +483,12 @@ def ledger_beside(rows: RowSource) -> Path | None:
         return None
     name = rows.location.name.removesuffix(".holdfast")
     return rows.location.with_name(f"{name}.ledger")
+
+
+def witnesses_beside(rows: RowSource) -> list[Witness]:
+    """Return who beside the data remembers how far its ledger had come."""
+    ledger = ledger_beside(rows)
+    return [] if ledger is None else [FileWitness(ledger.with_suffix(".witness"), content_of(rows.fingerprint))]
 
 
 def _warn(plan: Plan, *, default: bool) -> None:

@@ -1,5 +1,6 @@
 """What every ledger promises, wherever it is: in memory, in SQLite (own file or shared), in PostgreSQL."""
 
+import gc
 import hmac
 import json
 import random
@@ -33,7 +34,9 @@ from holdfast.ledger import (
     exists,
     open_ledger,
 )
-from ledger_writer import ANSWER, FINGERPRINT, QUESTION, begun, commit, terms
+from holdfast.ledger.opening import forget_all
+from holdfast.ledger.places import Held
+from ledger_writer import ANSWER, FINGERPRINT, QUESTION, begun, commit, fingerprint_of, terms
 
 Open = Callable[..., Ledger]
 LASTING = ["file", "sqlite", "postgres"]
@@ -50,7 +53,7 @@ def opener(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> tuple[s
     dataset = f"trial-{uuid.uuid4().hex}"
 
     def open_it(plan: dict[str, Any] | None = None, **more: Any) -> Ledger:
-        values = {"dataset": dataset, "fingerprint": FINGERPRINT} | more
+        values = {"dataset": dataset, "fingerprint": fingerprint_of(dataset)} | more
         return open_ledger(location, **values) if plan is None else begun(location, plan, **values)
 
     return location, dataset, open_it
@@ -71,7 +74,7 @@ def test_a_new_ledger_is_empty(opened):
         assert ledger.spent == Spent(0, 0, 0)
         assert ledger.left == ledger.caps == Cost(10, 4)
         assert ledger.head.seq == 0
-        assert ledger.fingerprint == FINGERPRINT
+        assert ledger.fingerprint.startswith(FINGERPRINT)
         assert not ledger.reproducible
         assert list(ledger.entries()) == []
 
@@ -177,15 +180,31 @@ def test_whatever_questions_cost_their_places_follow_one_another(opened, seed):
             assert ledger.left == Cost(20_000 - charge, 3_000 - intervals)
 
 
+@pytest.mark.parametrize("wrong", [Place(1, 7, 1), Place(2, 6, 1), Place(2, 7, 0), Place(99, 7, 1), Place(2, 7, 99)])
+def test_a_place_that_is_another_entrys_or_nobodys_is_noticed(opened, wrong):
+    with opened(terms()) as ledger:
+        first, cost = ledger.reserve(Cost(7, 1)), Cost(7, 1)
+        second = ledger.reserve(cost)
+        answered(ledger, first, cost)
+        answered(ledger, wrong, cost)
+        with pytest.raises(LedgerDamaged, match="place"):
+            ledger.verify()
+    with begun(None, terms()) as ledger:  # the same in order
+        answered(ledger, ledger.reserve(cost), cost)
+        answered(ledger, ledger.reserve(cost), cost)
+        assert next(ledger.entries(2)).place == second == Place(2, 7, 1)
+        ledger.verify()
+
+
 def test_what_was_taken_ahead_is_given_back_unless_somebody_took_more(lasting):
     open_it = lasting[2]
-    with open_it(terms()) as ledger, open_it() as other:
+    with open_it(terms()) as ledger, as_another_process(open_it()) as other:
         for _ in range(100):
             commit(ledger)
         assert other.spent.charge > 100 == ledger.spent.charge  # some are taken ahead
         ledger.close()
         assert other.spent == Spent(100, 100, 100)
-    with open_it() as ledger, open_it() as other:
+    with open_it() as ledger, as_another_process(open_it()) as other:
         for _ in range(100):
             commit(ledger)
         after = other.reserve(Cost(1, 1))
@@ -195,9 +214,28 @@ def test_what_was_taken_ahead_is_given_back_unless_somebody_took_more(lasting):
         other.verify()
 
 
+def as_another_process(ledger: Ledger) -> Ledger:
+    """Take away what it shares with the other ledgers of this process."""
+    ledger._held = Held()
+    return ledger
+
+
+def test_who_opens_a_ledger_goes_on_with_what_others_of_the_process_have_taken_ahead(lasting):
+    open_it = lasting[2]
+    left = open_it(terms())  # nobody closes it
+    for _ in range(100):
+        commit(left)
+    del left
+    gc.collect()
+    with open_it() as one, open_it() as two:
+        for number in range(101, 151):
+            assert commit((one, two)[number % 2]).place.number == number
+            assert one.spent == two.spent == Spent(number, number, number)
+
+
 def test_near_the_end_nothing_is_held_back(lasting):
     open_it = lasting[2]
-    with open_it(terms(charge=500)) as one, open_it() as two:
+    with open_it(terms(charge=500)) as one, as_another_process(open_it()) as two:
         for i in range(500):
             assert commit((one, two)[i % 2]).seq == i + 1
         for ledger in (one, two):
@@ -360,7 +398,7 @@ def test_opening_decides_nothing(opened):
         assert ledger.spent == Spent(0, 0, 0)
         assert ledger.find("k1") is None
         assert list(ledger.entries()) == []
-        assert ledger.fingerprint == FINGERPRINT
+        assert ledger.fingerprint.startswith(FINGERPRINT)
         for missing in (
             lambda: ledger.head,
             lambda: ledger.caps,
@@ -516,7 +554,7 @@ def test_keys_are_secret_and_last(lasting):
 
 def test_every_ledger_has_a_secret_of_its_own_unless_it_is_given_one():
     given = bytes(range(32))
-    ledgers = [open_ledger(None, dataset="d", fingerprint=FINGERPRINT) for _ in range(4)]
+    ledgers = [open_ledger(None, dataset="d", fingerprint=f"{i}") for i in range(4)]
     for ledger, secret in zip(ledgers, (None, None, given, given), strict=True):
         with pytest.raises(UnknownName):
             ledger.key("x")
@@ -529,11 +567,13 @@ def test_who_has_the_right_table_cannot_confirm_it_from_the_first_receipt(opened
     with opened(terms()) as ledger:
         body = ledger.receipt(0).body
         stated = json.loads(body)["fingerprint"]
-        known = [ledger.dataset, body.replace(stated, ""), FINGERPRINT, *json.loads(body)]
-        guesses = {FINGERPRINT, *(hashed(known, FINGERPRINT))}
+        content = ledger.fingerprint
+        known = [ledger.dataset, body.replace(stated, ""), content, *json.loads(body)]
+        guesses = {content, *(hashed(known, content))}
         assert stated not in guesses
-        assert FINGERPRINT not in body
-    with begun(None, terms()) as other:  # the same data elsewhere is not recognized either
+        assert content not in body
+    forget_all()
+    with begun(None, terms(), fingerprint=content) as other:  # the same data elsewhere is not recognized either
         assert json.loads(other.receipt(0).body)["fingerprint"] != stated
 
 
@@ -577,7 +617,8 @@ def test_many_may_begin_the_same_ledger_at_once(lasting):
 def test_a_database_keeps_many_datasets_apart(kind, request, tmp_path):
     opened = opener(kind, request, tmp_path)[2]
     names = [uuid.uuid4().hex, uuid.uuid4().hex]
-    with opened(terms(charge=5), dataset=names[0]) as one, opened(terms(charge=9), dataset=names[1]) as two:
+    contents = [{"dataset": name, "fingerprint": name} for name in names]
+    with opened(terms(charge=5), **contents[0]) as one, opened(terms(charge=9), **contents[1]) as two:
         commit(one, "k1", charge=5)
         assert two.spent == Spent(0, 0, 0)
         assert two.find("k1") is None

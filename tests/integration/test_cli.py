@@ -142,7 +142,7 @@ def test_a_slip_or_a_look_does_not_begin_the_ledger(fresh, words):
 def test_open_shows_the_schema_and_begins_no_ledger(fresh):
     read = document(fresh, "open", "flights.parquet")
     assert read["rows"] == 50_000
-    assert read["columns"][0] == {"name": "carrier", "type": "text", "nullable": False}
+    assert read["columns"][0] == {"name": "carrier", "type": "text", "nullable": True}
     assert read["ledger_begun"] is False
     assert not Path(read["ledger"]).exists()
     assert read["fingerprint"] in succeed(fresh, "open", "flights.parquet")
@@ -172,9 +172,37 @@ def test_history_is_newest_last_and_limited(fresh):
     assert "the newest 2 of 3 answers" in succeed(fresh, "history", "flights.parquet", "--limit", 2)
 
 
+def test_open_declares_types_and_complete_columns_once_for_all_commands(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\n" + "1,2\n3,\n" * 10_000 + "x,2\n")
+    code, refused = refuse(tmp_path, "open", "t.csv")
+    assert code == 7
+    assert refused["error"].startswith("t.csv, row 20,001: the value of 'a' is not of type integer")
+    assert refused["error"].endswith("holdfast open --types 'a=text'.")
+    declared = document(tmp_path, "open", "t.csv", "--types", "a=text", "--complete", "a")
+    assert [(each["type"], each["nullable"]) for each in declared["columns"]] == [("text", False), ("integer", True)]
+    assert document(tmp_path, "open", "t.csv") == declared
+    code, refused = refuse(tmp_path, "open", "t.csv", "--complete", "a,b")
+    assert (code, refused["details"]["name"]) == (2, "complete")
+    assert refused["error"].startswith("--complete must name columns without missing values; 'b' has some")
+    code, refused = refuse(tmp_path, "open", "t.csv", "--types", "a")
+    assert refused["error"] == "--types must be like A=number,B=text; got 'a'."
+
+
+def test_verify_finds_damaged_data(fresh):
+    succeed(fresh, "ask", "flights.parquet", ASKED, "--queries", 300)
+    file = next((fresh / "flights.parquet.holdfast").glob("*.values.npy"))
+    content = bytearray(file.read_bytes())
+    content[200] ^= 1
+    file.write_bytes(content)
+    code, refused = refuse(fresh, "verify", "flights.parquet.holdfast")
+    assert (code, refused["kind"]) == (7, "row_source")
+    assert f"is damaged: {file.name}" in refused["error"]
+
+
 def test_verify_ledger_data_and_receipt(asked, tmp_path):
     read = document(asked, "verify", "flights.parquet")
-    assert len(read["checks"]) == 3
+    assert len(read["checks"]) == 4
+    assert read["complete"]
     head = read["head"]["hash"]
     document(asked, "verify", "flights.parquet.ledger", "--head", head)
     succeed(asked, "receipt", "flights.parquet", 1, "-o", tmp_path / "r.json")
@@ -210,7 +238,7 @@ def test_verify_ledger_data_and_receipt(asked, tmp_path):
         (["receipt", "flights.parquet", 99], 3, "unknown_name"),
         (["verify"], 2, "invalid_argument"),
         (["verify", "gone.ledger"], 3, "unknown_name"),
-        (["verify", "flights.parquet", "--ledger", "gone.ledger"], 3, "unknown_name"),
+        (["verify", "flights.parquet", "--ledger", "gone.ledger"], 2, "invalid_argument"),
         (["verify", "flights.parquet", "--head", "0" * 64], 8, "ledger_damaged"),
         (["verify", "--receipt", "flights.parquet", "--head", "0" * 64], 2, "invalid_argument"),
     ],
@@ -239,6 +267,11 @@ def test_a_ledger_that_is_gone_does_not_verify_against_its_head(fresh):
     head = document(fresh, "verify", "flights.parquet")["head"]["hash"]
     for path in fresh.glob("*.ledger*"):
         path.unlink()
+    for words in (["--head", head], []):
+        code, refused = refuse(fresh, "verify", "flights.parquet", *words)
+        assert (code, refused["kind"]) == (8, "ledger_damaged")
+        assert "it is gone" in refused["error"]
+    (fresh / "flights.parquet.witness").unlink()  # nobody remembers it but whoever has its head
     code, refused = refuse(fresh, "verify", "flights.parquet", "--head", head)
     assert (code, refused["kind"]) == (3, "unknown_name")
 

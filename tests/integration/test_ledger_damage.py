@@ -1,5 +1,6 @@
 """Whatever happens to a ledger behind its back is found when it is opened, and named."""
 
+import os
 import sqlite3
 import uuid
 from collections.abc import Callable
@@ -10,6 +11,7 @@ import pytest
 
 from holdfast.errors import LedgerDamaged, LedgerUnavailable, RowSourceError
 from holdfast.ledger import audit, chain, exists, open_ledger
+from holdfast.ledger.opening import forget_all
 from ledger_writer import DATASET, FINGERPRINT, begun, commit, terms
 
 COUNT = 30
@@ -115,6 +117,7 @@ def test_a_chain_rewritten_throughout_is_betrayed_by_a_published_head(path, tmp_
     with open_ledger(path, dataset=DATASET, fingerprint=FINGERPRINT) as ledger:
         published = ledger.head.hash
     rewritten = tmp_path / "rewritten.ledger"
+    forget_all()  # by another process
     with begun(rewritten) as ledger:
         commit(ledger, "k0", answer={"value": 0.99})
         ledger.verify()
@@ -190,11 +193,15 @@ def test_a_file_replaced_under_an_open_ledger_is_noticed(path):
             commit(ledger, "after")
 
 
-def test_what_the_system_refuses_is_said_as_the_ledgers_trouble(tmp_path):
+def test_what_the_system_refuses_is_said_as_the_ledgers_trouble(tmp_path, monkeypatch):
     with pytest.raises(LedgerUnavailable) as refused:
         begun(tmp_path / ("x" * 300))
     assert refused.value.fields
-    (tmp_path / "x.ledger-new").mkdir()  # stands where the new file is built
+
+    def refuse(*_):
+        raise PermissionError(1, "Operation not permitted")  # as where there are no links
+
+    monkeypatch.setattr(os, "link", refuse)
     with pytest.raises(LedgerUnavailable, match="cannot be begun"):
         begun(tmp_path / "x.ledger")
 
@@ -219,7 +226,7 @@ def test_sqlite_refuses_to_forget(path, table):
 
 
 def test_postgres_refuses_to_forget_and_edits_are_named(postgres_url):
-    names = {"dataset": uuid.uuid4().hex, "fingerprint": FINGERPRINT}
+    names = {"dataset": uuid.uuid4().hex, "fingerprint": uuid.uuid4().hex}
     with begun(postgres_url, **names) as ledger:
         for i in range(5):
             commit(ledger, f"k{i}", charge=7)

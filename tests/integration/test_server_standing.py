@@ -27,7 +27,7 @@ API = "/api/v1/datasets/flights"
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
-    monkeypatch.setattr("holdfast.ledger.sqlite.SqliteStore.patience", 0.5)
+    monkeypatch.setattr("holdfast.ledger.sqlite.LOCK_TIMEOUT", 0.5)
     monkeypatch.setattr(states, "READY_SECONDS", 0.0)
     plan = {"queries": {"mean": 100, "flip": 5_000}}
     with Running(settings(table(tmp_path), dataset=plan, data_folder=str(tmp_path))) as running:

@@ -652,17 +652,20 @@ def test_shares_grow_more_slowly_than_groups() -> None:
 
 
 def plain_ibar(
-    n: float, charge: float, a: float, om2: float, kap: float, s: float, first: float, second: float, *, c: int
-) -> float:
-    """Return Ibar as the page writes it."""
-    lam, more, theta = math.sqrt(1 + om2), extra(a), kap * n * a**2
-    eps2 = (2 / 3) / (n * a) + 2 * k_of(0.5) * (3 * om2 / (4 * n * a**2) + (lam**2 + 3) / (4 * n**2 * a**2))
-    eps3 = c * charge * (math.log(2 / a) + 0.5) * math.exp(-n * a**2 / (2 * om2 + 2 / 3 * (lam + 1) * a))
+    n: float, charge: float, a: float, om2: float, kap: float, s: float, first: float, second: float,
+    *, c: int, rho: float = 0.5, gaussian: float = 0.0,
+) -> float:  # fmt: skip
+    """Return Ibar as the page writes it; `gaussian` is V_G, for a session that also has Gaussian answers."""
+    lam, more, theta, d = math.sqrt(1 + om2), extra(a), kap * n * a**2, 1 - rho
+    eps2 = (2 / 3) / (n * a) + 2 * k_of(rho) * (3 * om2 / (4 * n * a**2) + (lam**2 + 3) / (4 * n**2 * a**2))
+    rare = math.exp(-2 * d**2 * n * a**2 / (om2 + 2 / 3 * (lam + 1) * d * a))
+    eps3 = c * charge * (math.log(1 / (rho * a)) + 0.5) * rare
     k1, c1 = 0.36 * kap * more, (1 + 0.36 * kap * (0.5 + 2 * more)) * (1.5 if c == 3 else 1)
     w = om2 * (1 + eps2) / 2
-    rest = 1 - lam**-2 - w * (charge / (2 * n)) * c1 / (s * more * n)
+    rest = 1 - lam**-2 - w * (charge / (2 * n)) * c1 / (s * more * n) - om2 * gaussian / (2 * s * n)
     trace = (charge / (2 * n)) * (1 + k1 + c1 * math.log(1 / (1 - s)) / (2 * s * more * n)) + second / theta
-    return (first + eps3 + w * trace) / rest if rest > 0 else math.inf
+    scans = om2 * gaussian / 4 * (1 + math.log(1 / (1 - s)) / (s * n))
+    return (first + eps3 + w * trace + scans) / rest if rest > 0 else math.inf
 
 
 def test_ibar_is_the_formula_of_the_page() -> None:
@@ -671,11 +674,13 @@ def test_ibar_is_the_formula_of_the_page() -> None:
         n, a, om2 = 10 ** rng.uniform(2, 8), 10 ** rng.uniform(-2.5, -0.7), 10 ** rng.uniform(-2, 0.5)
         charge, kap, s = n * 10 ** rng.uniform(-1, 3), rng.uniform(0.1, 4), rng.uniform(0.1, 0.999)
         first, second = rng.uniform(0.1, 12, 2)
+        rho = float(rng.choice([0.5, 0.3, 0.1]))
         for c in (2, 3):
-            value = float(exchange.ibar(n, charge, a, om2, kap, s, first, second, outcomes=c))
-            assert value == pytest.approx(plain_ibar(n, charge, a, om2, kap, s, first, second, c=c), rel=1e-9)
-            assert value <= float(exchange.ibar(n, charge * 1.1, a, om2, kap, s, first, second, outcomes=c))
-            assert value <= float(exchange.ibar(n, charge, a, om2, kap, s, first + 0.1, second, outcomes=c))
+            value = float(exchange.ibar(n, charge, a, om2, kap, s, first, second, outcomes=c, rho=rho))
+            assert value == pytest.approx(plain_ibar(n, charge, a, om2, kap, s, first, second, c=c, rho=rho), rel=1e-9)
+            assert value <= float(exchange.ibar(n, charge * 1.1, a, om2, kap, s, first, second, outcomes=c, rho=rho))
+            assert value <= float(exchange.ibar(n, charge, a, om2, kap, s, first + 0.1, second, outcomes=c, rho=rho))
+            assert value <= float(exchange.ibar(n, charge, a, om2, kap, s, first, second + 0.1, outcomes=c, rho=rho))
             assert value >= (1 + om2) * (charge / n / 4 + first / om2)  # to leading order
 
 
@@ -744,6 +749,17 @@ def test_rows_that_are_not_identical() -> None:
     assert unlike_excess(without=1) > 1e-4  # mean(w+p-2wp) <= mu+p-2mu p needs the J/2
 
 
+@pytest.mark.parametrize("j", [1e-4, 0.02, 0.5, 0.99])
+def test_interval_for_rows_that_are_not_identical(j: float) -> None:
+    x = np.linspace(0, 1, 2001)
+    root = x * (1 - j) + j / 2 + np.sqrt(3 * j**2 + 4 * j * (2 - j) * x * (1 - x)) / 2
+    assert np.allclose((x - root) ** 2, j * (x + root - 2 * x * root + j / 2), atol=1e-12)
+    inner = x < 1 - j * (1 + math.sqrt(3)) / 2
+    assert np.all(root[inner] < 1 + 1e-12)
+    assert np.all(root[~inner] >= 1 - 1e-12)
+    assert np.all(np.diff(root[inner]) >= 0)
+
+
 @pytest.mark.parametrize("lam", LAMBDAS)
 def test_unlike_rows_are_exchanged_all_the_same(lam: float) -> None:
     for world in different():
@@ -772,7 +788,7 @@ def noisy_worlds(count: int) -> list[World]:
                 return None
             rule = np.broadcast_to(np.eye(2)[rng.permutation(2)], (n, 2, 2))
             if depth and share:
-                return Coin(rule, MASS)
+                return Coin(rule, 0.2)
             return Noisy(rule[..., :1], sigma, grid)
 
         made.append(play(rng, population, choose))
@@ -819,6 +835,34 @@ def test_ibar_of_gaussian_answers(om2: float, s: float) -> None:
         bound = exchange.gaussian_ibar(world.n, spent, om2, s, here)
         assert np.all(world.given_transcript(world.information) <= bound + 1e-8)
         finite += int((np.isfinite(bound) & (spent > 0)).sum())
+    assert finite > 10
+
+
+@pytest.mark.parametrize(("om2", "kap", "s"), [(0.05, 1.0, 0.9), (0.02, 2.0, 0.95)])
+def test_ibar_of_a_shared_session(om2: float, kap: float, s: float) -> None:
+    """One Gaussian answer, then one coin: the prices add."""
+    lam, a, finite = math.sqrt(1 + om2), 0.2, 0
+    for world in noisy_worlds(examples(40)):
+        kinds = {t: question.draw for t, question in enumerate(world.asked) if question is not None}
+        scan = kinds[0]
+        assert isinstance(scan, Noisy)
+        if not any(isinstance(draw, Coin) for draw in kinds.values()):
+            continue
+        theta = kap * world.n * a**2
+
+        def excess(question: Asked, world: World = world, theta: float = theta) -> Array:
+            if isinstance(question.draw, Noisy):
+                return np.zeros((len(world.weight), 2**world.n, len(question.draw.grid)))
+            return np.asarray(theta * expected_length(world, question) - compensator(world, question, theta))
+
+        first = world.given_transcript(phi(world, lam))
+        second = world.given_transcript(world.along(excess))
+        information = world.given_transcript(world.information)
+        spent = 1 / (4 * scan.sigma**2) / world.n
+        for t in world.ends:
+            bound = plain_ibar(world.n, 1, a, om2, kap, s, first[t], second[t], c=2, gaussian=spent)
+            assert information[t] <= bound + 1e-8
+            finite += math.isfinite(bound)
     assert finite > 10
 
 

@@ -389,7 +389,7 @@ def test_a_seed_marks_the_ledger(tmp_path: Path) -> None:
         shared.mean("b")
     with pytest.raises(PlanConflict, match="seed"):
         Session(data, seed=7, ledger=tmp_path / "shared")
-    with Session(data, queries=100) as unseeded:
+    with Session(data, ledger=tmp_path / "shared") as unseeded:
         assert "shared use" not in repr(unseeded)
 
 

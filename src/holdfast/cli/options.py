@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from inspect import Parameter, Signature, signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -28,6 +29,8 @@ Json = Annotated[bool, typer.Option("--json", help="Write one JSON document to s
 Ledger = Annotated[
     str | None, typer.Option(metavar="PATH|URL", help="Where the ledger is; if left out, beside the data.")
 ]
+Target = Annotated[str, typer.Argument(metavar="DATA|LEDGER", help="A dataset, or a ledger's file or database URL.")]
+WhichDataset = Annotated[str | None, typer.Option("--dataset", help="Which dataset, in a database with several.")]
 Queries = Annotated[int | None, plan_option("How many questions to plan for.")]
 Flips = Annotated[int | None, plan_option("How many single flips to plan for.")]
 _MARGIN = "the margin (±) that every answer should have, for answers between 0 and 1."
@@ -116,6 +119,17 @@ def open_session(data: str, plan: Mapping[str, Any], *, ledger: str | None, anal
 
     with in_flags(PLAN_FLAGS):
         return Session(data, **session_plan(**plan), ledger=ledger, analyst=analyst)
+
+
+def is_data(target: str) -> bool:
+    """Whether a word names data, rather than a ledger."""
+    from holdfast.rows.ingest import FORMATS
+    from holdfast.rows.open import ROW_SOURCES
+
+    if "://" in target:
+        return False
+    known = Path(target).is_dir() or Path(target).suffix.lower() in FORMATS
+    return known or any(recognize(target) is not None for recognize in ROW_SOURCES.all())
 
 
 @contextmanager

@@ -11,26 +11,34 @@ group_commit.py  one thread that writes for all that wait
 places.py        places that a process has taken ahead
 in_flight.py     one thread at a time answers a question
 ledger.py        the rules: begin, find, reserve, commit
+witness.py       who remembers how far a ledger had come; watched.py: comparing a ledger with what they saw
 opening.py       find a ledger at a location
+backup.py        copy a ledger, and put a copy back
 """
 
 from holdfast.ledger.entry import Cost, Entry, Head, Place, Spent
 from holdfast.ledger.ledger import Drawn, Ledger, check_analyst
-from holdfast.ledger.opening import audit, exists, open_ledger
+from holdfast.ledger.opening import SharedBudget, audit, exists, open_ledger
 from holdfast.ledger.receipt import Receipt, check_receipt
+from holdfast.ledger.witness import FileWitness, Seen, Witness, content_of
 
 __all__ = [
     "Cost",
     "Drawn",
     "Entry",
+    "FileWitness",
     "Head",
     "Ledger",
     "Place",
     "Receipt",
+    "Seen",
+    "SharedBudget",
     "Spent",
+    "Witness",
     "audit",
     "check_analyst",
     "check_receipt",
+    "content_of",
     "exists",
     "open_ledger",
 ]

@@ -53,6 +53,13 @@ def link(seq: int, previous: str, body_digest: str, root: str) -> str:
     return sha256(f"{seq} {previous} {body_digest} {root}".encode()).hexdigest()
 
 
+def row_after(tip: Tip, body: str, cost: Cost, key_digest: str | None = None) -> Row:
+    """Return the row of the entry with this text that follows the tip."""
+    seq = tip.seq + 1
+    reached = link(seq, tip.hash, digest(body), tree.root(tip.peaks))
+    return Row(seq, key_digest, body, tip.hash, reached, tip.charge + cost.charge, tip.intervals + cost.intervals)
+
+
 def entry_of(row: Row) -> Entry:
     """Read an entry back from its row."""
     body: dict[str, Any]

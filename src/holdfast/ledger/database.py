@@ -14,12 +14,22 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from math import inf
 from typing import Any, Protocol
 from weakref import ReferenceType, finalize, ref
 
 from holdfast.errors import HoldfastError, LedgerDamaged, LedgerUnavailable
 from holdfast.ledger.group_commit import GroupCommitter, PendingWrite, duplicate
-from holdfast.ledger.store import MAX_DATASET_NAME, START, Row, Tip, Transaction, closed_error, nested_error
+from holdfast.ledger.store import (
+    MAX_DATASET_NAME,
+    START,
+    Row,
+    Tip,
+    Transaction,
+    closed_error,
+    nested_error,
+    second_ledger,
+)
 
 ENTRIES, LEDGERS = "holdfast_entries", "holdfast_ledgers"
 
@@ -28,7 +38,8 @@ TABLES = (
     f"""CREATE TABLE {LEDGERS} (
         dataset VARCHAR({MAX_DATASET_NAME}) NOT NULL PRIMARY KEY, seq BIGINT NOT NULL, hash VARCHAR(64) NOT NULL,
         charge BIGINT NOT NULL, intervals BIGINT NOT NULL, peaks TEXT NOT NULL, taken_charge BIGINT NOT NULL,
-        taken_intervals BIGINT NOT NULL, places BIGINT NOT NULL, secret VARCHAR(64) NOT NULL)""",
+        taken_intervals BIGINT NOT NULL, places BIGINT NOT NULL, secret VARCHAR(64) NOT NULL,
+        content VARCHAR(64) UNIQUE)""",
     f"""CREATE TABLE {ENTRIES} (
         dataset VARCHAR({MAX_DATASET_NAME}) NOT NULL, seq BIGINT NOT NULL, key_digest VARCHAR(64), body TEXT NOT NULL,
         previous VARCHAR(64) NOT NULL, hash VARCHAR(64) NOT NULL, charge BIGINT NOT NULL, intervals BIGINT NOT NULL,
@@ -51,8 +62,9 @@ class Statements:
         self.advance = (
             f"UPDATE {LEDGERS} SET {', '.join(f'{name} = {mark}' for name in Tip._fields)} WHERE dataset = {mark}"
         )
-        self.begin = f"INSERT INTO {LEDGERS} (dataset, {_TIP}, secret) VALUES ({mark}, {tip}, {mark})"
-        self.secret = f"SELECT secret FROM {LEDGERS} WHERE dataset = {mark}"
+        self.begin = f"INSERT INTO {LEDGERS} (dataset, {_TIP}, secret, content) VALUES ({mark}, {tip}, {mark}, {mark})"
+        self.private = f"SELECT secret, content FROM {LEDGERS} WHERE dataset = {mark}"
+        self.owner = f"SELECT dataset FROM {LEDGERS} WHERE content = {mark}"
         self.datasets = f"SELECT dataset FROM {LEDGERS} ORDER BY dataset"
 
 
@@ -121,10 +133,11 @@ class Database(ABC):
 
     begin_statement = "BEGIN"
     driver_errors: tuple[type[Exception], ...]
-    patience = 25.0  # seconds to wait for a write: somewhat longer than the database itself waits for a lock
+    patience = inf
 
-    def __init__(self, location: str, dataset: str, sql: Statements) -> None:
+    def __init__(self, location: str, dataset: str, sql: Statements, address: str | None = None) -> None:
         self.location = location
+        self.address: str | None = f"{address or location} {dataset}"
         self.dataset = dataset
         self.sql = sql
         self._reads, self._writes = ConnectionSlot(), ConnectionSlot()
@@ -161,8 +174,8 @@ class Database(ABC):
         return False
 
     @abstractmethod
-    def begin_alone(self, genesis: Row, secret: bytes) -> bool:
-        """Do what `begin` says; called in the committer's thread with the lock held."""
+    def create_alone(self, fill: Callable[[Connection], bool]) -> bool:
+        """Do what `create` says; called in the committer's thread with the lock held."""
 
     def present(self) -> bool:
         """Whether there is a database to look into; looking must not create it."""
@@ -190,14 +203,28 @@ class Database(ABC):
 
     def secret(self) -> bytes | None:
         """Return the secret."""
-        found = self._look_up(self.sql.secret)
+        found = self._look_up(self.sql.private)
         return bytes.fromhex(found[0][0]) if found else None
 
-    def begin(self, genesis: Row, secret: bytes) -> bool:
-        """Begin the ledger with this row and this secret; False if somebody else was first."""
-        began: list[bool] = []
-        self._submit(PendingWrite(lambda _: began.append(self.begin_alone(genesis, secret)), alone=True))
-        return began[-1]
+    def content(self) -> str | None:
+        """Return the content."""
+        found = self._look_up(self.sql.private)
+        return found[0][1] if found else None
+
+    def owner(self, content: str) -> str | None:
+        """Return which dataset has a ledger for this content here."""
+        found = self._query(self.sql.owner, (content,)) if self.present() else []
+        return found[0][0] if found else None
+
+    def begin(self, genesis: Row, secret: bytes, content: str | None = None) -> bool:
+        """Begin the ledger with this row, secret and content; False if somebody else was first."""
+        return self.create(lambda connection: self.begin_ledger(connection, genesis, secret, content))
+
+    def create(self, fill: Callable[[Connection], bool]) -> bool:
+        """Make the tables if they are missing and fill them, all in one transaction; return what `fill` does."""
+        done: list[bool] = []
+        self._submit(PendingWrite(lambda _: done.append(self.create_alone(fill)), alone=True))
+        return done[-1]
 
     def write(self, decide: Callable[[Transaction], None]) -> None:
         """Write this, perhaps with what other threads write, and return when it is durable.
@@ -227,7 +254,7 @@ class Database(ABC):
     def _submit(self, pending: PendingWrite) -> None:
         if self._writer == threading.get_ident():  # a destructor or a signal handler, in mid-write
             raise nested_error(self.location)
-        self._committer.submit(pending, self._write_batch, self.patience)
+        self._committer.submit(pending, self._write_batch)
 
     def _write_batch(self) -> None:
         """Wait for the turn, then write what is pending by then: in one transaction, but for the first of all."""
@@ -284,7 +311,7 @@ class Database(ABC):
                 location=self.location,
             )
 
-    def begin_ledger(self, connection: Connection, genesis: Row, secret: bytes) -> bool:
+    def begin_ledger(self, connection: Connection, genesis: Row, secret: bytes, content: str | None) -> bool:
         """Write the first row and the tip, inside an open transaction; False if the ledger is there."""
         if connection.execute(self.sql.lock, (self.dataset,)).fetchone() is not None:
             return False
@@ -293,9 +320,16 @@ class Database(ABC):
                 f"Ledger {self.location} is damaged: it has entries of {self.dataset} but no head. Restore the ledger.",
                 location=self.location,
             )
-        connection.execute(self.sql.begin, (self.dataset, *START.after(genesis), secret.hex()))
+        self.insert_ledger(connection, START.after(genesis), secret, content)
         connection.execute(self.sql.append, (self.dataset, *genesis))
         return True
+
+    def insert_ledger(self, connection: Connection, tip: Tip, secret: bytes, content: str | None) -> None:
+        """Write the tip of a new ledger, unless its content has one here: that would be a second budget."""
+        found = None if content is None else connection.execute(self.sql.owner, (content,)).fetchone()
+        if found is not None:
+            raise second_ledger(self.location, found[0])
+        connection.execute(self.sql.begin, (self.dataset, *tip, secret.hex(), content))
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:

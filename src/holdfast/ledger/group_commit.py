@@ -20,7 +20,6 @@ from typing import Any, TypeVar
 
 from holdfast.errors import HoldfastError, LedgerUnavailable
 
-PATIENCE = 25.0  # seconds
 E = TypeVar("E", bound=BaseException)
 
 
@@ -41,17 +40,15 @@ class PendingWrite:
         """Let the waiting thread go on, once `error` says what went wrong, if anything."""
         self._done.release()
 
-    def wait(self, seconds: float) -> bool:
-        """Wait for the outcome, and raise what went wrong; False if there is none yet."""
-        if not self._done.acquire(timeout=seconds):
-            return False
+    def wait(self) -> None:
+        """Wait for the outcome; raise what went wrong."""
+        self._done.acquire()
         error, self.error = self.error, None
         if error is not None:
             try:
                 raise error
             finally:
                 del error  # its traceback refers to this frame: no reference cycle
-        return True
 
 
 class GroupCommitter:
@@ -71,20 +68,15 @@ class GroupCommitter:
     def __len__(self) -> int:
         return len(self._pending)
 
-    def submit(self, pending: PendingWrite, write_batch: Callable[[], None], seconds: float = PATIENCE) -> None:
-        """Have this written, and return when it is. `write_batch` takes everything pending and finishes it.
-
-        Who has waited for so many seconds gives up, as after an interrupt: whoever holds the lock holds up this thread,
-        and nobody else for longer.
-        """
+    def submit(self, pending: PendingWrite, write_batch: Callable[[], None]) -> None:
+        """Have this written, and return when it is. `write_batch` takes everything pending and finishes it."""
         if sys.is_finalizing():  # asked by a destructor: threads no longer run
             raise self._unavailable("while the interpreter shuts down")
         try:
             self._pending.append(pending)
             self._wakeups.put(write_batch)
             self._start()
-            if not pending.wait(seconds):
-                raise self._unavailable(f"now: it was locked for {seconds:g} s. Try again")
+            pending.wait()
         except BaseException:
             pending.abandoned = True  # interrupted: nobody waits for it any more
             raise

@@ -34,10 +34,13 @@ from holdfast.ledger.in_flight import InFlight
 from holdfast.ledger.places import Grant, Held, Stock, give_back, grant, take_ahead
 from holdfast.ledger.receipt import Receipt, TreeReceipt
 from holdfast.ledger.store import START, Row, Store, Tip, Transaction, closed_error
+from holdfast.ledger.watched import WatchedStore, is_restore
+from holdfast.ledger.witness import Witness
 
 READ_CHUNK = 2_000  # rows read at a time; keeps every read short
 MAX_ANALYST_NAME = 200  # characters
 SECRET_BYTES = 32
+CLOSING = 1.0  # seconds to wait for whoever else writes, when all there is to do is to give places back
 
 
 class Drawn(NamedTuple):
@@ -64,8 +67,7 @@ class Ledger:
         self._closed = False
         self._tree = tree.Tree()
         self._secret = b""
-        self._held = Held()
-        self.in_flight = InFlight()
+        self._held, self.in_flight = Held(), InFlight()
         _open.add(self)
         self._look()
 
@@ -85,9 +87,18 @@ class Ledger:
 
         Places taken ahead are given back first, unless somebody has taken more since.
         """
-        self.give_back()
+        self._give_back()
         self._closed = True
         self._store.close()
+
+    def watch(self, *witnesses: Witness) -> None:
+        """Refuse this ledger if it lacks what one of these saw; from now on they are told what becomes of it."""
+        if isinstance(self._store, WatchedStore):
+            self._store.watch(*witnesses)
+
+    def confirmed_by(self) -> list[str]:
+        """Return which witnesses, other than this process, have seen the newest entry."""
+        return self._store.confirmed_by() if isinstance(self._store, WatchedStore) else []
 
     # -- the beginning --------------------------------------------------------------------------------------------
 
@@ -239,8 +250,8 @@ class Ledger:
         self._look()
         self._store.probe()
 
-    def give_back(self) -> None:
-        """Give back what was taken ahead and not handed out, as far as nobody has taken more since."""
+    def _give_back(self) -> None:
+        """Give back what was taken ahead and not handed out, as far as nobody has taken more since; then close."""
         stock = Stock() if self._closed else self._held.take_all()
         if not any(stock):
             return
@@ -248,6 +259,7 @@ class Ledger:
         def decide(transaction: Transaction) -> None:
             transaction.take(give_back(stock, self._present(transaction.tip())))
 
+        self._store.patience = CLOSING
         with suppress(HoldfastError):  # then it stays taken
             self._store.write(decide)
 
@@ -340,7 +352,7 @@ class Ledger:
         self._check_open()
         if self._look() is None:
             return iter(())
-        return (chain.entry_of(row) for row in self._rows(start, limit))
+        return (chain.entry_of(row) for row in self._rows(start, limit) if not is_restore(row))
 
     def receipt(self, seq: int) -> Receipt:
         """Return the proof that entry `seq` lies under the present head."""
@@ -396,6 +408,10 @@ class Ledger:
                 genesis, secret = verified.genesis, self._store.secret() or b""
                 self._check_data(genesis, secret)
                 self._caps, self._secret, self._tree = Cost(**genesis["terms"]["caps"]), secret, verified.tree
+                if self._store.address is not None:  # else nobody else can open it
+                    self._held, self.in_flight = _shared.setdefault(
+                        (self._store.address, rows[0].hash), (self._held, self.in_flight)
+                    )
                 self._genesis = genesis  # last: other threads go by it
         return self._genesis
 
@@ -410,7 +426,7 @@ class Ledger:
         if self._reproducible and not genesis["reproducible"]:
             raise PlanConflict(
                 f"Ledger {self.location} was begun with unpredictable draws, which a seed would spoil. "
-                "Leave the seed out, or use another ledger.",
+                "Leave the seed out. Give ledger= a file of its own for a test.",
                 standing={"reproducible": False},
                 asked={"reproducible": True},
             )
@@ -485,7 +501,7 @@ class Ledger:
             },
             "terms and fingerprint",
         )
-        return _row(START, body, None, Cost(0, 0))
+        return chain.row_after(START, body, Cost(0, 0))
 
 
 def verify_store(store: Store, published: str | None = None) -> chain.Verification:
@@ -546,13 +562,7 @@ def _check_types(*, question: object, answer: object, key: object) -> None:
 
 def _next_row(tip: Tip, drawn: Drawn) -> Row:
     body = f'{drawn.start},"seq":{tip.seq + 1},"time":"{_now()}"}}'
-    return _row(tip, body, drawn.key_digest, drawn.cost)
-
-
-def _row(tip: Tip, body: str, key_digest: str | None, cost: Cost) -> Row:
-    seq = tip.seq + 1
-    reached = chain.link(seq, tip.hash, chain.digest(body), tree.root(tip.peaks))
-    return Row(seq, key_digest, body, tip.hash, reached, tip.charge + cost.charge, tip.intervals + cost.intervals)
+    return chain.row_after(tip, body, drawn.cost, drawn.key_digest)
 
 
 def _now() -> str:
@@ -570,10 +580,11 @@ def _keyed_fingerprint(secret: bytes, content: str) -> str:
 
 
 _open: WeakSet[Ledger] = WeakSet()
+_shared: dict[tuple[str, str], tuple[Held, InFlight]] = {}  # by address and first entry: one for all in this process
 
 
 @atexit.register
 def _give_back_all() -> None:
     """Give back what ledgers that nobody closed have taken ahead."""
     for ledger in list(_open):
-        ledger.give_back()
+        ledger._give_back()

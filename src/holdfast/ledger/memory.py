@@ -12,13 +12,16 @@ from holdfast.ledger.store import Row, Tip, Transaction, nested_error
 class MemoryStore:
     """Rows in a list; its write transaction is the store itself behind a lock."""
 
-    location = "in memory"
+    address: str | None = None
+    patience = 0.0  # there is nobody else
 
     def __init__(self, dataset: str) -> None:
         self.dataset = dataset
+        self.location = "in memory"
         self._rows: list[Row] = []
         self._taken = (0, 0, 0)
         self._secret: bytes | None = None
+        self._content: str | None = None
         self._by_key: dict[str, Row] = {}
         self._indexed = 0
         self._peaks = (0, "")  # of so many rows
@@ -65,14 +68,22 @@ class MemoryStore:
         """Return the secret."""
         return self._secret if self._rows else None
 
-    def begin(self, genesis: Row, secret: bytes) -> bool:
+    def content(self) -> str | None:
+        """Return the content."""
+        return self._content if self._rows else None
+
+    def owner(self, content: str) -> str | None:
+        """Return the dataset, if this is its content: there is no other here."""
+        return self.dataset if content == self.content() else None
+
+    def begin(self, genesis: Row, secret: bytes, content: str | None = None) -> bool:
         """Begin with this row, unless another thread has."""
         began: list[bool] = []
 
         def decide(_: Transaction) -> None:
             began.append(not self._rows)
             if not self._rows:
-                self._secret = secret
+                self._secret, self._content = secret, content
                 self._rows.append(genesis)
 
         self.write(decide)

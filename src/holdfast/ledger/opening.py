@@ -1,5 +1,11 @@
-"""Find a ledger where it is: in memory, in a file, in a database. Looking creates nothing."""
+"""Find a ledger where it is: in memory, in a file, in a database. Looking creates nothing.
 
+One content of data has one ledger. Data in memory whose ledger is in memory too share it with every session of the
+process on the same rows; for the rest, witnesses remember where the ledger is and how far it had come.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -8,43 +14,110 @@ from holdfast.ledger.entry import Head
 from holdfast.ledger.ledger import Ledger, verify_store
 from holdfast.ledger.memory import MemoryStore
 from holdfast.ledger.store import MAX_DATASET_NAME, Store
+from holdfast.ledger.watched import WatchedStore
+from holdfast.ledger.witness import FileWitness, ProcessWitness, Witness, content_of
+
+SHARED = "in memory (one for all sessions of this process on these rows)"
+_in_memory: dict[str, MemoryStore] = {}  # by content
 
 
-def open_ledger(location: str | Path | None, *, dataset: str, fingerprint: str, reproducible: bool = False) -> Ledger:
+class SharedBudget(UserWarning):
+    """A session continues with the budget that other sessions of this process have begun to spend."""
+
+
+def open_ledger(
+    location: str | Path | None,
+    *,
+    dataset: str,
+    fingerprint: str,
+    reproducible: bool = False,
+    witnesses: Sequence[Witness] = (),
+) -> Ledger:
     """Open the ledger of a dataset and re-check all of it; if there is none, it is still to be begun.
 
     Parameters
     ----------
     location
-        None keeps it in memory; a path is one SQLite file; a URL (``postgresql+psycopg://...``, ``sqlite:///...``)
-        is a database that holds many datasets by name.
+        None keeps it in memory, one for each content and process; a path is one SQLite file; a URL
+        (``postgresql+psycopg://...``, ``sqlite:///...``) is a database that holds many datasets by name.
     dataset, fingerprint
         The name of the data, and what tells it from other data.
     reproducible
         Whether draws will be predictable, from a seed. Only a ledger that was begun so can be opened so.
+        It has a budget of its own, for tests, and no witnesses.
+    witnesses
+        Who else than this process remembers how far the ledger had come.
     """
-    store = _store(location, dataset)
+    store = store_at(location, dataset)
+    if isinstance(store, MemoryStore) and not reproducible:
+        store.location = SHARED
+        store = _in_memory.setdefault(content_of(fingerprint), store)
+    content = content_of(fingerprint)
+    watched = WatchedStore(store, address_of(store, location), None if reproducible else content)
     try:
-        return Ledger(store, fingerprint=fingerprint, reproducible=reproducible)
+        ledger = Ledger(watched, fingerprint=fingerprint, reproducible=reproducible)
+        if not ledger.reproducible:
+            watched.watch(ProcessWitness(content), *witnesses)
+        return ledger
     except BaseException:
-        store.close()
+        watched.close()
         raise
 
 
-def audit(
-    location: str | Path, *, dataset: str | None = None, head: str | None = None
-) -> tuple[dict[str, Any], Head, str]:
-    """Re-check a ledger without its data; return its first entry, its head and its location as it may be shown.
+def forget_all() -> None:
+    """Forget every ledger that this process has seen, as a new process would. For tests."""
+    _in_memory.clear()
+    ProcessWitness.forget_all()
+
+
+def address_of(store: Store, location: str | Path | None) -> str:
+    """Return where a ledger is, the same however its location is written."""
+    if location is None:
+        return "the memory of this process"
+    if isinstance(location, Path) or "://" not in location:
+        return str(Path(location).resolve())
+    where = f"sqlite:///{Path(store.location).resolve()}" if location.startswith("sqlite") else store.location
+    return f"{where} (dataset {store.dataset!r})"
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What a look at a ledger without its data found.
+
+    Parameters
+    ----------
+    genesis
+        The first entry.
+    head
+        The newest entry that is there.
+    location
+        Where the ledger is, as it may be shown.
+    confirmed_by
+        Who has seen this newest entry. If nobody has, entries may be missing at the end.
+    """
+
+    genesis: dict[str, Any]
+    head: Head
+    location: str
+    confirmed_by: tuple[str, ...]
+
+
+def audit(location: str | Path, *, dataset: str | None = None, head: str | None = None) -> Audit:
+    """Re-check a ledger without its data, and compare it with the witness beside it.
 
     `head` is a hash published earlier, which must be in the chain. `dataset` may be left out for a file of its own.
     """
-    store = _store(location, dataset or "data")
+    store = store_at(location, dataset or "data")
     try:
         if store.tip() is None:
             which = "" if dataset is None else f" of {dataset!r}"
             raise UnknownName(f"No ledger{which} at {store.location}.", name=dataset)
         verification = verify_store(store, head)
-        return verification.genesis, Head(verification.tip.seq, verification.tip.hash), store.location
+        content, beside = store.content(), Path(store.location).with_suffix(".witness")
+        witnesses = [] if content is None or not beside.exists() else [FileWitness(beside, content)]
+        confirmed = WatchedStore(store, address_of(store, location), content).compare(*witnesses)
+        found = Head(verification.tip.seq, verification.tip.hash)
+        return Audit(verification.genesis, found, store.location, tuple(confirmed))
     finally:
         store.close()
 
@@ -53,14 +126,15 @@ def exists(location: str | Path | None, dataset: str) -> bool:
     """Return whether there is a ledger of this dataset at the location."""
     if location is None:
         return False
-    store = _store(location, dataset)
+    store = store_at(location, dataset)
     try:
         return store.tip() is not None
     finally:
         store.close()
 
 
-def _store(location: str | Path | None, dataset: str) -> Store:
+def store_at(location: str | Path | None, dataset: str) -> Store:
+    """Return the place where the ledger of a dataset is, or may be begun."""
     if not isinstance(dataset, str) or not 0 < len(dataset) <= MAX_DATASET_NAME or "\0" in dataset:
         raise InvalidArgument(
             f"dataset must be a name of 1 to {MAX_DATASET_NAME} characters; got {dataset!r}.", name="dataset"

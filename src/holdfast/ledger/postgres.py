@@ -6,6 +6,7 @@ it was paid for in vain, and asking again finds it. Whoever may read `holdfast_l
 grant that to the accounts that run holdfast alone.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -14,8 +15,7 @@ from sqlalchemy import URL
 
 from holdfast.errors import HoldfastError, LedgerDamaged, LedgerUnavailable
 from holdfast.ledger import chain
-from holdfast.ledger.database import ENTRIES, LEDGERS, TABLES, Database, Statements
-from holdfast.ledger.store import Row
+from holdfast.ledger.database import ENTRIES, LEDGERS, TABLES, Connection, Database, Statements
 
 LOCK_TIMEOUT = 20  # seconds to wait for a lock
 _CREATING = 0x686F6C6466617374  # "holdfast": one session at a time creates the tables
@@ -44,14 +44,14 @@ class PostgresStore(Database):
         _, self._address = url.get_dialect()().create_connect_args(url)
         super().__init__(url.render_as_string(hide_password=True), dataset, SQL)
 
-    def begin_alone(self, genesis: Row, secret: bytes) -> bool:
-        """Begin the ledger; make the tables first if they are not there."""
+    def create_alone(self, fill: Callable[[Connection], bool]) -> bool:
+        """Make the tables if they are not there, and fill them."""
         with self._transaction() as connection:
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATING,))
             if connection.execute("SELECT to_regclass(%s)", (LEDGERS,)).fetchone() == (None,):
                 for statement in self.sql.tables:
                     connection.execute(statement)
-            return self.begin_ledger(connection, genesis, secret)
+            return fill(connection)
 
     def connect(self, *, to_write: bool = False) -> psycopg.Connection[Any]:
         """Connect; commits wait for the disk whatever the server's default is."""

@@ -8,7 +8,7 @@ ledger's secret, which no entry holds.
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from holdfast.errors import LedgerUnavailable
+from holdfast.errors import InvalidArgument, LedgerUnavailable
 from holdfast.ledger import tree
 
 MAX_DATASET_NAME = 200  # characters
@@ -84,6 +84,9 @@ class Transaction(Protocol):
 class Store(Protocol):
     """Holds the rows of one dataset."""
 
+    address: str | None  # what tells this ledger from all others in this process; None: there is no other way to it
+    patience: float  # seconds to wait, at most, for whoever else writes; each store has a limit of its own
+
     @property
     def location(self) -> str:
         """Where this is, as it may be shown; passwords masked."""
@@ -110,8 +113,16 @@ class Store(Protocol):
         """Return what `begin` was given, or None if there is no ledger yet."""
         ...
 
-    def begin(self, genesis: Row, secret: bytes) -> bool:
-        """Begin the ledger with this row and this secret; False if somebody else was first."""
+    def content(self) -> str | None:
+        """Return what `begin` was given as the content of the data; None if there is no ledger yet, or for tests."""
+        ...
+
+    def owner(self, content: str) -> str | None:
+        """Return which dataset has a ledger for this content here."""
+        ...
+
+    def begin(self, genesis: Row, secret: bytes, content: str | None = None) -> bool:
+        """Begin the ledger with this row, secret and content; False if somebody else was first."""
         ...
 
     def write(self, decide: Callable[[Transaction], None]) -> None:
@@ -141,4 +152,14 @@ def nested_error(location: str) -> LedgerUnavailable:
     return LedgerUnavailable(
         f"Ledger {location} cannot be written by a destructor or signal handler that runs during a write.",
         location=location,
+    )
+
+
+def second_ledger(location: str, owner: str) -> InvalidArgument:
+    """Word the refusal to begin a second ledger for content that has one under another name."""
+    return InvalidArgument(
+        f"These rows have a ledger in {location} already, as dataset {owner!r}; a second one would spend one budget"
+        f" twice. Open them under that name: holdfast.open(..., name={owner!r}), or {owner}=FILE for a server.",
+        name="dataset",
+        dataset=owner,
     )

@@ -20,7 +20,7 @@ from holdfast.guarantees.release import NoisyMeans
 from holdfast.guarantees.statistic import Statistic
 from holdfast.mechanisms import MECHANISMS, noise
 from holdfast.queries.query import Query
-from holdfast.rows.draws import AllRows
+from holdfast.rows.draws import AllRows, Order
 from holdfast.rows.source import RowSource
 
 
@@ -34,7 +34,7 @@ class Gaussian:
         check.positive(sigma=self.sigma)
 
     @classmethod
-    def under(cls, guarantee: Guarantee, draws: int, start: int) -> Self:
+    def under(cls, guarantee: Guarantee, draws: int, order: Order | None) -> Self:
         """Return answers with the guarantee's noise."""
         if not isinstance(guarantee, GaussianGuarantee):
             raise guarantee.cannot_certify("Gaussian answers")

@@ -26,7 +26,7 @@ from holdfast.queries.functions.texts import growth
 from holdfast.queries.functions.times import FIRST_DAY, FIRST_MOMENT, LAST_DAY, LAST_MOMENT
 from holdfast.queries.node import Node
 from holdfast.queries.query import Direct
-from holdfast.queries.steps import Steps, StepWriter, repeated, without_nan
+from holdfast.queries.steps import Choice, Steps, StepWriter, repeated, without_nan
 from holdfast.schema import Column, Type
 
 Piece = TypeVar("Piece")
@@ -242,7 +242,7 @@ def work(node: Node, weight: Callable[[Node], int] = lambda _: 1) -> int:
     if not node.args:
         return weight(node)
     operation = OPERATIONS[node.op]
-    steps = 1 + sum(operation.mentions(place) - 1 for place in range(len(node.args)))
+    steps = 1 + len(operation.before) + sum(operation.mentions(place) - 1 for place in range(len(node.args)))
     return weight(node) * steps + sum(work(arg, weight) for arg in node.args)
 
 
@@ -267,7 +267,8 @@ def _compiled(node: Node, writer: StepWriter) -> pl.Expr:
     args = [_argument(node, operation, place, writer) for place in range(len(node.args))]
     for build in operation.before:
         args = [writer.apart(build(node, args)), *args]
-    return operation.build(node, args)
+    value = operation.build(node, args)
+    return writer.apart(value) if isinstance(value, Choice) else value
 
 
 def _argument(node: Node, operation: Operation, place: int, writer: StepWriter) -> pl.Expr:
@@ -277,7 +278,7 @@ def _argument(node: Node, operation: Operation, place: int, writer: StepWriter) 
     if arg.args:
         made_by = OPERATIONS[arg.op]
         cleaned = made_by.may_be_nan and arg.type is Type.FLOAT and not operation.passes_nan
-        if cleaned or made_by.chooses or operation.mentions(place) > 1:
+        if cleaned or (operation.mentions(place) > 1 and not arg.is_constant):
             value = writer.apart(value, cleaned=cleaned)
     if operation.gives is None and node.type is Type.FLOAT and arg.type is Type.INT:
         return value.cast(pl.Float64, strict=False)  # not left to Polars, which may give the type of one branch

@@ -6,6 +6,7 @@ the library's own user and never come over a network.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -118,13 +119,13 @@ def _array(result: pl.Series | ArrayLike, count: int) -> BatchValues:
 def _values(function: BatchFunction, rows: pl.DataFrame, *, boolean: bool) -> BatchValues:
     """Call the function on the batch; if it fails, on parts of it, so that no row affects another."""
 
-    def value(batch: pl.DataFrame) -> BatchValues:
+    def value(batch: pl.DataFrame) -> NDArray[Any]:
         values = _array(function(batch), batch.height)
         if boolean and values.dtype != np.bool_:
             raise InvalidQuery("A function must return booleans for all rows or for none.")
         return values if boolean else values.astype(np.float64, copy=False)
 
-    def missing(count: int) -> BatchValues:
+    def missing(count: int) -> NDArray[Any]:
         return np.zeros(count, np.bool_) if boolean else np.full(count, np.nan)
 
     pieces = in_pieces(value, rows, FAILURES, missing)

@@ -7,17 +7,23 @@ this thread evaluates. `warnings.catch_warnings` would not do: it exchanges the 
 
 import threading
 import warnings
-from contextlib import ContextDecorator, suppress
+from collections.abc import Callable
+from contextlib import suppress
+from functools import wraps
 from types import TracebackType
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 
 class _ThisThread(threading.local):
-    """The evaluations that this thread is in, one inside the other, and what numpy does after each."""
+    """The evaluations that this thread is in, one inside the other: what numpy does after each."""
 
     def __init__(self) -> None:
-        self.inside: list[np.errstate] = []
+        self.inside: list[np.errstate | None] = []
 
 
 class _AnyWhileEvaluating:
@@ -41,21 +47,41 @@ def _put_in_front() -> None:
         filters.insert(0, _filter)
 
 
-class Silence(ContextDecorator):
+def _enter(state: np.errstate | None) -> None:
+    filters = warnings.filters
+    if not filters or filters[0] is not _filter:  # type: ignore[comparison-overlap]
+        _put_in_front()
+    _this_thread.inside.append(state)
+
+
+class Silence:
     """Around everything that evaluates rows: a `with` block or a decorator."""
 
     def __enter__(self) -> None:
-        filters = warnings.filters
-        if not filters or filters[0] is not _filter:
-            _put_in_front()
         state = np.errstate(all="ignore")
         state.__enter__()
-        _this_thread.inside.append(state)
+        _enter(state)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _this_thread.inside.pop().__exit__(kind, error, trace)
+        state = _this_thread.inside.pop()
+        if state is not None:
+            state.__exit__(kind, error, trace)
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Return the function, silenced."""
+        quiet = np.errstate(all="ignore")(function)
+
+        @wraps(function)
+        def silenced(*args: P.args, **kwargs: P.kwargs) -> R:
+            _enter(None)
+            try:
+                return quiet(*args, **kwargs)
+            finally:
+                _this_thread.inside.pop()
+
+        return silenced
 
 
 silence = Silence()

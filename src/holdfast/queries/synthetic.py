@@ -8,6 +8,7 @@ differently in different batches are no such mistake.
 
 from collections.abc import Callable
 from datetime import date, datetime
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -86,9 +87,14 @@ def _ordinary(type_: Type, count: int, rng: Generator) -> pl.Series:
             return pl.Series(days * 86_400_000_000 + rng.integers(0, 86_400_000_000, count))
 
 
-def trial_rows(schema: Schema) -> pl.DataFrame:
-    """Return made-up rows to try something on; the same ones every time."""
-    return synthetic_rows(schema, TRIED_ROWS, Randomness(0).generator())
+def trial_rows(schema: Schema, number: int = 0, *, hostile: float = 0.5) -> pl.DataFrame:
+    """Return made-up rows to try something on; the same ones every time, others for every number."""
+    return _trial_rows(schema, number, hostile).clone()  # the caller's code may change what it is handed
+
+
+@lru_cache(maxsize=32)
+def _trial_rows(schema: Schema, number: int, hostile: float) -> pl.DataFrame:
+    return synthetic_rows(schema, TRIED_ROWS, Randomness(number).generator(), hostile=hostile)
 
 
 def must_be_rowwise(value: Callable[[pl.DataFrame], NDArray[Any]], schema: Schema, *, what: str) -> None:
@@ -115,8 +121,8 @@ def fault_of(value: Callable[[pl.DataFrame], NDArray[Any]], schema: Schema) -> s
     """
     rng = Randomness(0).generator()
     for hostile, most_excused in ((0.0, MOST_EXCUSED), (0.5, TRIED_ROWS)):
-        for _ in range(2):
-            rows, others = (synthetic_rows(schema, TRIED_ROWS, rng, hostile=hostile) for _ in range(2))
+        for number in range(2):
+            rows, others = (trial_rows(schema, 2 * number + one, hostile=hostile) for one in range(2))
             fault = _Trial(value, rows, rng).fault(others, most_excused)
             if fault is None:
                 break
@@ -198,5 +204,6 @@ def _moved(values: pl.Series, rng: Generator) -> pl.Series:
 
 def _equal(got: NDArray[Any], right: NDArray[Any]) -> NDArray[np.bool_]:
     if right.dtype.kind != "f":
-        return np.asarray(got == right)
-    return np.isclose(got, right, rtol=1e-9, atol=0.0, equal_nan=True)
+        return np.asarray(got == right, dtype=np.bool_)
+    close: NDArray[np.bool_] = np.isclose(got, right, rtol=1e-9, atol=0.0, equal_nan=True)
+    return close

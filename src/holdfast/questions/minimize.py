@@ -6,7 +6,7 @@ from html import escape
 from typing import Annotated, Any
 
 from holdfast import check
-from holdfast.answer import Answer, AnyAnswer, Estimate, Interval, Record
+from holdfast.answer import Answer, AnyAnswer, Estimate, Interval, Record, write_end
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics.descent import AVERAGES
 from holdfast.ledger import Cost
@@ -103,9 +103,10 @@ class MinimumAnswer(AnyAnswer):
     @property
     def _promise(self) -> str:
         if self.excess_bound is not None:
-            return f"at most {self.excess_bound:.3g} above the smallest loss"
+            return f"at most {write_end(self.excess_bound, 3, up=True)} above the smallest loss"
         if self.expected_excess_bound is not None:
-            return f"at most {self.expected_excess_bound:.3g} above the smallest loss, in expectation"
+            above = write_end(self.expected_excess_bound, 3, up=True)
+            return f"at most {above} above the smallest loss, in expectation"
         return "no bound on how far above the smallest loss"
 
     def __repr__(self) -> str:

@@ -2,7 +2,7 @@
 
 column     hash of the values end to end (missing ones as zeros; texts as UTF-8, then their lengths), block by block,
            and SHA-256 of the positions of the missing values
-table      SHA-256 of the number of rows and each column's name, type and digests, in order
+table      SHA-256 of the number of rows and each column's name, type and digests, whatever the order of columns
 """
 
 import hashlib
@@ -56,7 +56,7 @@ class ColumnDigest:
 
 def fingerprint_of(columns: Sequence[ColumnDigest]) -> str:
     """Return the table's fingerprint."""
-    lines = [f"holdfast table 2, {columns[0].rows} rows", *(column.line() for column in columns)]
+    lines = [f"holdfast table 2, {columns[0].rows} rows", *sorted(column.line() for column in columns)]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 

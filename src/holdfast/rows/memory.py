@@ -134,7 +134,7 @@ def _series(name: str, values: ColumnLike) -> pl.Series:
 
 def _convert(name: str, array: NDArray[Any]) -> pl.Series:
     if array.dtype.kind in "biu" or array.dtype in (np.float16, np.float32, np.float64):
-        return pl.Series(name, array)
+        return pl.Series(name, array, nan_to_null=array.dtype.kind == "f")  # as pandas: the same rows, the same content
     if array.dtype.kind == "M":
         unit, _ = np.datetime_data(array.dtype)
         if unit not in ("D", "ms", "us", "ns"):

@@ -183,7 +183,8 @@ async def verify_form(request: Request, name: NameInPath) -> Response:
 
     def act(state: ServerState) -> dict[str, Any]:
         head = _verify(state, name, token_of(request))
-        return {"done": f"Verified {name}: {NOT_BEGUN if head is None else f'entries up to #{head.seq} are intact.'}"}
+        found = NOT_BEGUN if head is None else f"entries up to #{head.seq} are consistent."
+        return {"done": f"Verified {name}: {found}"}
 
     return await _show(request, act)
 

@@ -1,4 +1,4 @@
-"""The token database: tokens, sign-ins, idempotency keys, quota reservations, registered datasets.
+"""The token database: tokens, sign-ins, idempotency keys, quota reservations, registered datasets, ledgers seen.
 
 Secrets are stored as digests only. There are two engines on one database. `durable` syncs every commit: a revoked token
 stays revoked. `relaxed` does not: what it writes (idempotency keys, reservations) survives a killed process, and losing
@@ -69,6 +69,13 @@ registered_datasets = _table(
     "registered_datasets",
     sa.Column("name", sa.String(100), primary_key=True),
     sa.Column("settings", sa.Text, nullable=False),
+)
+ledgers_seen = _table(  # how far the ledger of each content had come
+    "ledgers_seen",
+    sa.Column("content", sa.String(64), primary_key=True),
+    sa.Column("address", sa.Text, nullable=False),
+    sa.Column("seq", sa.BigInteger, nullable=False),
+    sa.Column("tip", sa.Text, nullable=False),  # JSON
 )
 
 

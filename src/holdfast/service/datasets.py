@@ -15,13 +15,14 @@ from sqlalchemy.exc import IntegrityError
 
 from holdfast.errors import InvalidArgument, NotAllowed, RowSourceError, UnknownName
 from holdfast.guarantees.plan import DefaultPlan, Plan, VacuousPlan
-from holdfast.ledger import Head, Receipt
+from holdfast.ledger import Head, Receipt, content_of
 from holdfast.questions.price import cost_in_answers
 from holdfast.rows.open import open_rows
 from holdfast.service.database import TokenDatabase, read, registered_datasets, write
 from holdfast.service.errors import naming
 from holdfast.service.settings import DatasetSettings, Settings, check_name
 from holdfast.service.tokens import Token
+from holdfast.service.witness import DatabaseWitness
 from holdfast.session import Session
 
 LEAST = 1  # answers of a quota that a question takes, also if it takes less than one of the budget
@@ -112,7 +113,7 @@ class Datasets:
 
     def __init__(self, settings: Settings, database: TokenDatabase) -> None:
         self._settings = settings
-        self._engine = database.durable
+        self._database, self._engine = database, database.durable
         self._open: dict[str, ServedDataset] = {}
         self._lock = threading.Lock()
 
@@ -192,8 +193,28 @@ class Datasets:
     def _open_once(self, name: str, settings: DatasetSettings) -> ServedDataset:
         with self._lock:
             if name not in self._open:
-                self._open[name] = _open(name, settings, self._settings.database)
+                served = _open(name, settings, self._settings.database)
+                try:
+                    self._watch(served)
+                except BaseException:
+                    served.session.close()
+                    raise
+                self._open[name] = served
             return self._open[name]
+
+    def _watch(self, served: ServedDataset) -> None:
+        """Refuse rows that are served under another name, or whose ledger went back in time; then watch the ledger."""
+        ledger = served.session.ledger
+        if ledger.reproducible:
+            return
+        for other in self._open.values():
+            if other.session.ledger.fingerprint == ledger.fingerprint and not other.session.ledger.reproducible:
+                raise InvalidArgument(
+                    f"datasets must be different rows; {other.name!r} and {served.name!r} are the same, which have one"
+                    " budget. Serve them under one name.",
+                    name="datasets",
+                )
+        ledger.watch(DatabaseWitness(self._database, content_of(ledger.fingerprint)))
 
 
 def _open(name: str, settings: DatasetSettings, database: str | None) -> ServedDataset:

@@ -44,7 +44,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     functions = (
-        *(charts.interval_bar, charts.gauge, charts.answers_over_time, charts.margins, charts.number),
+        *(charts.interval_bar, charts.gauge, charts.answers_over_time, charts.margins),
+        *(charts.number, charts.low_end, charts.high_end),
         *(write_margin, read_answer, lines),
     )
     pages.globals |= {one.__name__: one for one in functions}

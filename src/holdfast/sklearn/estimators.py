@@ -1,6 +1,7 @@
 """Linear models that learn through a session: declared bounds, one fit for each weight vector, weights in own units.
 
-`fit(X, y)` opens a session of its own on the given rows and spends it on this one fit. `fit_session` learns from the
+`fit(X, y)` opens a session on the given rows, planned for `fits` fits: all fits of a process to the same rows share it,
+and the same fit again is free. `fit_session` learns from the
 rows of an open session, named by columns, and its cost is charged there. The session is never a parameter: cloning
 an estimator copies no data and no budget. Constructors only store, as scikit-learn demands: every class is a dataclass
 of its parameters.
@@ -20,7 +21,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from holdfast import check
-from holdfast.errors import InvalidArgument
+from holdfast.errors import BudgetExhausted, InvalidArgument
 from holdfast.guarantees.plan import VacuousPlan, plan
 from holdfast.optimize.features import INTERCEPT
 from holdfast.optimize.losses import Huber, LinearLoss, Logistic, SmoothedHinge, Squared
@@ -48,8 +49,10 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         What to spend, and which points of the descent are averaged; as for `Session.minimize`.
     confidence
         Of the session that `fit` opens.
+    fits
+        How many different fits to the same rows that session is planned for, by whichever estimator.
     random_state
-        Makes the session that `fit` opens reproducible.
+        Makes the session that `fit` opens reproducible, for tests: each has its own budget.
     """
 
     bounds: Bounds | Mapping[str, Bounds] = (-3.0, 3.0)
@@ -59,6 +62,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
     rows_per_coordinate: int | None = None
     average: str = "suffix"
     confidence: float = 0.95
+    fits: int = 1
     random_state: int | np.random.RandomState | None = None
 
     def _loss(self, features: Mapping[str, Bounds], target: str) -> LinearLoss:
@@ -94,22 +98,32 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         return check.interval(f"bounds of {name!r}", self.bounds[name])
 
     def _own_session(self, X: Array, y: Any, targets: int) -> tuple[Session, list[str]]:
-        """Open a session in memory whose whole budget is this fit: (d + 2) answers for each weight vector."""
+        """Open a session in memory for `fits` such fits: (d + 2) answers for each weight vector."""
+        check.whole(fits=self.fits)
         names = self._names(X.shape[1])
         columns: dict[str, Any] = {name: np.ascontiguousarray(X[:, j]) for j, name in enumerate(names)}
         column = "target" if "target" not in columns else "target of the fit"
         seed = None if self.random_state is None else int(check_random_state(self.random_state).randint(2**31 - 1))
         if len(X) < 2:
             raise InvalidArgument(f"fit must be given at least 2 rows; got n_samples = {len(X)}: 1 sample.", name="X")
-        queries = targets * (X.shape[1] + 2)
+        queries = self.fits * targets * (X.shape[1] + 2)
         goal: dict[str, Any] = {"queries": queries, "confidence": self.confidence, "mechanism": "coins"}
-        # Where rows are too few for any promise, the posterior plan would replace nearly every coin; this one does not.
+        # Where rows are too few for any promise, other plans would replace many coins by chance; this one does not.
         few = len(X) >= LEAST_ROWS and plan(rows=len(X), **goal).vacuous
         goal["guarantee"] = "information" if few else "best"
         with warnings.catch_warnings():  # who fits a model to few rows may well want no more than the model
             warnings.simplefilter("ignore", VacuousPlan)
             session = Session(columns | {column: y}, seed=seed, **goal)
         return session, [*names, column]
+
+    def _learn_once(self, session: Session, features: Sequence[str], targets: Sequence[str]) -> None:
+        """Learn in a session that `fit` opened, and close it."""
+        try:
+            with session:
+                self._learn(session, features, targets)
+        except BudgetExhausted as refusal:
+            advice = f"Fits of one process to the same rows share a budget, here for fits={self.fits}; plan for more."
+            raise BudgetExhausted(f"{refusal.message} {advice}", **refusal.fields) from None
 
     def _names(self, count: int) -> list[str]:
         given = getattr(self, "feature_names_in_", None)
@@ -133,7 +147,7 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
     """One weight vector for two classes, one for each class otherwise."""
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Learn from these rows, in a session that is opened for this fit alone."""
+        """Learn from these rows; all fits of this process to them share one budget."""
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=False)
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
@@ -143,8 +157,7 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         asked = 1 if binary else len(self.classes_)
         session, (*features, column) = self._own_session(X, codes == 1 if binary else codes, asked)
         targets = [column] if binary else [f"{identifier(column)} = {code}" for code in range(asked)]
-        with session:
-            self._learn(session, features, targets)
+        self._learn_once(session, features, targets)
         return self
 
     def fit_session(
@@ -224,11 +237,10 @@ class LinearRegression(RegressorMixin, LinearModel):  # type: ignore[misc]
         return Squared(features, target, target_within=self.target_bounds, l2=self.l2)
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Learn from these rows, in a session that is opened for this fit alone."""
+        """Learn from these rows; all fits of this process to them share one budget."""
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         session, (*features, column) = self._own_session(X, np.asarray(y, dtype=np.float64), 1)
-        with session:
-            self._learn(session, features, [column])
+        self._learn_once(session, features, [column])
         return self
 
     def fit_session(self, session: Session, features: Sequence[str], target: str) -> Self:

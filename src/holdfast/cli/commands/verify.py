@@ -1,12 +1,13 @@
 """`holdfast verify`."""
 
 import json as jsonlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.options import Json, Ledger, looking, nothing_asked
+from holdfast.cli.options import Json, Ledger, is_data, looking, nothing_asked
 from holdfast.cli.output import say, show_json
 from holdfast.errors import InvalidArgument, UnknownName
 
@@ -39,22 +40,12 @@ def command(
     elif target is None:
         raise InvalidArgument("Say what to verify: a dataset, a ledger, or --receipt FILE --head HASH.", name="target")
     if target is not None:
-        checked |= _with_data(target, ledger, head) if _is_data(target) else _alone(target, dataset, head)
+        checked |= _with_data(target, ledger, head) if is_data(target) else _alone(target, dataset, head)
     if json:
         show_json(**checked)
         return
     for line in checked["checks"]:
         say(line)
-
-
-def _is_data(target: str) -> bool:
-    from holdfast.rows.ingest import FORMATS
-    from holdfast.rows.open import ROW_SOURCES
-
-    if "://" in target:
-        return False
-    known = Path(target).is_dir() or Path(target).suffix.lower() in FORMATS
-    return known or any(recognize(target) is not None for recognize in ROW_SOURCES.all())
 
 
 def _receipt(path: Path, head: str) -> dict[str, Any]:
@@ -80,7 +71,8 @@ def _with_data(target: str, ledger: str | None, head: str | None) -> dict[str, A
         location = session.ledger.location
         if session.ledger.begun:
             owner = "It belongs to this data: the fingerprints are the same."
-            checked = _intact(session.ledger.verify(head), location, owner, head)
+            found = session.ledger.verify(head)
+            checked = _consistent(found, location, owner, head, session.ledger.confirmed_by())
         elif ledger is not None or head is not None:  # there must have been a ledger
             message = f"No ledger of {session.dataset!r} at {location}. If it was there before, restore it."
             raise UnknownName(message, name=session.dataset)
@@ -96,12 +88,25 @@ def _with_data(target: str, ledger: str | None, head: str | None) -> dict[str, A
 def _alone(target: str, dataset: str | None, head: str | None) -> dict[str, Any]:
     from holdfast.ledger import audit
 
-    genesis, found, location = audit(target, dataset=dataset, head=head)
-    owner = f"It is the ledger of {genesis['dataset']!r}, data {genesis['fingerprint']}."
-    return _intact(found, location, owner, head)
+    found = audit(target, dataset=dataset, head=head)
+    owner = f"It is the ledger of {found.genesis['dataset']!r}."
+    return _consistent(found.head, found.location, owner, head, found.confirmed_by)
 
 
-def _intact(found: "Head", location: str, owner: str, head: str | None) -> dict[str, Any]:
-    intact = f"Ledger {location} is intact: entries 0 to {found.seq}, head {found.hash}."
+def _consistent(
+    found: "Head", location: str, owner: str, head: str | None, confirmed_by: Sequence[str]
+) -> dict[str, Any]:
+    """Say what is known: no ledger can tell by itself that nothing is missing at its end."""
+    consistent = f"Ledger {location} is consistent: entries 0 to {found.seq}, head {found.hash}."
     published = [] if head is None else ["The published head is in it."]
-    return {"head": {"seq": found.seq, "hash": found.hash}, "checks": [intact, owner, *published]}
+    if confirmed_by:
+        end = f"Nothing is missing at its end: this is the newest entry that {' and '.join(confirmed_by)} saw."
+    elif found.hash == head:
+        end = "Its newest entry is the published head: nothing is missing up to there."
+    else:
+        end = "Whether newer entries are missing at its end is not known: no witness was found that could tell."
+    return {
+        "head": {"seq": found.seq, "hash": found.hash},
+        "complete": found.hash == head or bool(confirmed_by),
+        "checks": [consistent, *published, end, owner],
+    }

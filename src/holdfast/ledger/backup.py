@@ -1,0 +1,310 @@
+"""Copies of a ledger, and putting one back without handing its budget out twice.
+
+A backup is one SQLite file with the rows, the tip, the secret and the content of one ledger, wherever that was. Rows
+are only ever appended, so those up to a tip are the ledger as it was when the tip was read, whoever writes meanwhile.
+
+To restore is to go on from the newest copy at hand: the backup, or what is left at the ledger's place. If a witness saw
+more than that, the answers since are lost, but what they took is not: one entry records what had been seen (`lost`) and
+takes all that was taken by then. So the break in the chain is explained to whoever holds an older head or receipt.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from holdfast.errors import HoldfastError, InvalidArgument, LedgerDamaged, LedgerUnavailable, UnknownName
+from holdfast.ledger import chain
+from holdfast.ledger.database import Connection, Database
+from holdfast.ledger.entry import Cost, Head
+from holdfast.ledger.ledger import READ_CHUNK, Ledger, verify_store
+from holdfast.ledger.opening import address_of, store_at
+from holdfast.ledger.store import Row, Store, Tip
+from holdfast.ledger.watched import LOST, contains
+from holdfast.ledger.witness import ProcessWitness, Seen, Witness
+
+
+def backup(location: str | Path, to: str | Path, *, dataset: str | None = None) -> Head:
+    """Copy a ledger into a file of its own, while it is in use; return the newest entry of the copy.
+
+    Parameters
+    ----------
+    location
+        Where the ledger is: a path or a database URL.
+    to
+        The file. One that is there must be an older copy of the same ledger; it is replaced.
+    dataset
+        Which ledger, in a database with several.
+    """
+    path = Path(to)
+    source = _existing(location, dataset)
+    try:
+        verify_store(source)
+        tip, new = _tip(source), path.with_name(f"{path.name}-copy")
+        if path.exists():
+            _require_older(path, source, tip)
+        _unlink(new)
+        copy = store_at(new, source.dataset)
+        assert isinstance(copy, Database)
+        try:
+            copy.create(lambda connection: _append(copy, connection, source, None, tip))
+        finally:
+            copy.close()
+        try:
+            new.replace(path)
+        except OSError as error:
+            raise LedgerUnavailable(f"Cannot write {path}: {error.strerror}.", location=str(path)) from error
+        finally:
+            _unlink(new)
+        return Head(tip.seq, tip.hash)
+    finally:
+        source.close()
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What a restore has done.
+
+    Parameters
+    ----------
+    location
+        Where the ledger is.
+    head
+        Its newest entry, as a number and a hash.
+    lost
+        How many answers a witness had seen that no copy holds; what they cost is counted as spent.
+    witnesses
+        Who remembered how far the ledger had come. If nobody did, what was spent after the backup is not known.
+    """
+
+    location: str
+    head: Head
+    lost: int
+    witnesses: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return asdict(self)
+
+    def sentences(self) -> list[str]:
+        """Say what has happened."""
+        back = f"Ledger {self.location} is there again: entries 0 to {self.head.seq}, head {self.head.hash}."
+        if not self.witnesses:
+            unknown = "Nobody remembers how far it had come. What was answered after the backup, if anything, is not"
+            return [
+                back,
+                f"{unknown} counted as spent: then the guarantee does not hold for what is asked from now on.",
+            ]
+        who = " and ".join(self.witnesses)
+        if self.lost:
+            gone = f"{self.lost:,} newer answer{'' if self.lost == 1 else 's'} that {who} saw"
+            return [back, f"The backup lacked {gone}: they are lost, what they cost stays spent, and an entry says so."]
+        return [back, f"Nothing is missing at its end, as far as {who} saw."]
+
+
+def restore(
+    copy: str | Path,
+    location: str | Path,
+    *,
+    fingerprint: str | None = None,
+    witnesses: Sequence[Witness] = (),
+) -> Restored:
+    """Put a ledger back from a backup. What witnesses saw being spent stays spent, also if the backup lacks it.
+
+    Parameters
+    ----------
+    copy
+        A file that `backup` wrote.
+    location
+        Where the ledger belongs. What is there must be a part of the backup, or the backup a part of it.
+    fingerprint
+        That of the data, which the ledger must belong to.
+    witnesses
+        Who remembers how far the ledger had come.
+    """
+    source = _existing(copy, None)
+    target, found = _target(location, source.dataset)
+    content = source.content()
+    everyone = [*([] if content is None else [ProcessWitness(content)]), *witnesses]
+    try:
+        verify_store(source)
+        if fingerprint is not None:
+            Ledger(source, fingerprint=fingerprint)  # refuses other data
+        best, tip = _newest(source, target, found)
+        seen = [(witness.name, newest.tip) for witness in everyone if (newest := witness.newest()) is not None]
+        missing = [each for _, each in seen if not contains(best, tip, each)]
+        reached = _taken(tip, [each for _, each in seen])
+        entries = [_lost_row(tip, reached, max(missing, key=lambda lost: lost.seq))] if missing else []
+        ends = _after(reached, entries)
+        if ends == found:
+            raise InvalidArgument(
+                f"Ledger {target.location} has all that the backup has, and all that anybody saw: there is nothing to"
+                " restore.",
+                name="location",
+            )
+        target.create(lambda connection: _append(target, connection, best, found, ends, entries))
+        for witness in everyone:
+            witness.settle(Seen(address_of(target, location), ends._replace(peaks="")))
+        return Restored(
+            location=target.location,
+            head=Head(ends.seq, ends.hash),
+            lost=max([0, *(each.seq - tip.seq for each in missing)]),
+            witnesses=tuple(name for name, _ in seen),
+        )
+    finally:
+        source.close()
+        target.close()
+        for witness in everyone:
+            witness.close()
+
+
+# -- what is there --------------------------------------------------------------------------------------------------
+
+
+def _existing(location: str | Path, dataset: str | None) -> Store:
+    store = store_at(location, dataset or "data")
+    try:
+        if store.tip() is None:
+            which = "" if dataset is None else f" of {dataset!r}"
+            hint = " Name the dataset." if dataset is None and "://" in str(location) else ""
+            raise UnknownName(f"No ledger{which} at {store.location}.{hint}", name=dataset)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def _tip(store: Store) -> Tip:
+    tip = store.tip()
+    assert tip is not None
+    return tip
+
+
+def _require_older(path: Path, source: Store, tip: Tip) -> None:
+    there = store_at(path, "data")
+    try:
+        older = contains(source, tip, _tip(there)) if there.tip() is not None else False
+    except HoldfastError:
+        older = False
+    finally:
+        there.close()
+    if not older:
+        raise InvalidArgument(
+            f"The copy must be a new file, or one that holds an older copy of this ledger; {path} does not.", name="to"
+        )
+
+
+def _target(location: str | Path, dataset: str) -> tuple[Database, Tip | None]:
+    """Return where the ledger belongs, and where it ends there; a damaged file is moved aside, to be looked at."""
+    target = store_at(location, dataset)
+    assert isinstance(target, Database)
+    try:
+        tip = target.tip()
+        if tip is not None:
+            verify_store(target)
+        return target, tip
+    except LedgerDamaged:
+        target.close()
+        if isinstance(location, str) and "://" in location:
+            raise
+    except BaseException:
+        target.close()
+        raise
+    path = Path(location)
+    aside = f"{path.name}-damaged-{datetime.now(UTC):%Y%m%dT%H%M%S}"
+    for suffix in ("-wal", "-shm", ""):
+        part = path.with_name(path.name + suffix)
+        if part.exists():
+            part.rename(path.with_name(aside + suffix))
+    return _target(location, dataset)
+
+
+def _newest(source: Store, target: Store, found: Tip | None) -> tuple[Store, Tip]:
+    """Return which of the two goes on from the other."""
+    tip = _tip(source)
+    if found is None or contains(source, tip, found):
+        return source, tip
+    if contains(target, found, tip):
+        return target, found
+    raise InvalidArgument(
+        f"Ledger {target.location} has entries that the backup lacks, and the backup has others: they are not one"
+        " ledger. Move the one away that should not count, and restore again.",
+        name="location",
+    )
+
+
+# -- what is written ------------------------------------------------------------------------------------------------
+
+
+def _taken(tip: Tip, seen: list[Tip]) -> Tip:
+    """Return the tip with all taken that anybody saw taken."""
+    return tip.taking(*(max(amounts) for amounts in zip(*(each.taken for each in (tip, *seen)), strict=True)))
+
+
+def _lost_row(tip: Tip, reached: Tip, lost: Tip) -> Row:
+    """Return the entry that records a restore: its place is all that was taken since the copy."""
+    charge, intervals = reached.taken_charge - tip.taken_charge, reached.taken_intervals - tip.taken_intervals
+    body = chain.canonical(
+        {
+            "analyst": None,
+            "answer": {},
+            "cost": {"charge": charge, "intervals": intervals},
+            "key": None,
+            LOST: reached._replace(seq=lost.seq, hash=lost.hash, peaks="")._asdict(),
+            "place": {"charge": tip.taken_charge, "intervals": tip.taken_intervals, "number": reached.places + 1},
+            "question": {},
+            "rows_read": 0,
+            "seq": tip.seq + 1,
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        }
+    )
+    return chain.row_after(tip, body, Cost(charge, intervals))
+
+
+def _after(reached: Tip, entries: Sequence[Row]) -> Tip:
+    """Return the tip after these entries, each of which has a number."""
+    for entry in entries:
+        reached = reached.after(entry)._replace(places=reached.places + 1)
+    return reached
+
+
+def _append(
+    target: Database,
+    connection: Connection,
+    source: Store,
+    found: Tip | None,
+    ends: Tip,
+    extra: Sequence[Row] = (),
+) -> bool:
+    """Write all that the target lacks, inside an open transaction, and the tip."""
+    sql, dataset = target.sql, source.dataset
+    row = connection.execute(sql.lock, (dataset,)).fetchone()
+    if (None if row is None else Tip._make(row)) != found:
+        raise LedgerUnavailable(
+            f"Ledger {target.location} is in use. Stop who uses it, and try again.", location=target.location
+        )
+    if found is None:
+        target.insert_ledger(connection, ends, source.secret() or b"", source.content())
+    last = ends.seq - len(extra)
+    for rows in (_rows(source, -1 if found is None else found.seq, last), extra):
+        for each in rows:
+            connection.execute(sql.append, (dataset, *each))
+    if found is not None:
+        connection.execute(sql.advance, (*ends, dataset))
+    return True
+
+
+def _rows(source: Store, after: int, last: int) -> Iterator[Row]:
+    while after < last:
+        rows = source.read(after + 1, min(READ_CHUNK, last - after))
+        if not rows:
+            raise chain.damaged(source.location, after + 1, "it is missing")
+        yield from rows
+        after = rows[-1].seq
+
+
+def _unlink(path: Path) -> None:
+    """Remove a file that is only ours, and what SQLite puts beside it."""
+    for suffix in ("", "-wal", "-shm", "-lock"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)

@@ -1,0 +1,227 @@
+"""A ledger's store, watched by witnesses: what they saw must be in it, and they are told what becomes of it.
+
+A ledger that ends before what a witness saw has gone back in time: somebody put an old copy in its place, or copied the
+file without its write-ahead log. One that does not contain what a witness saw at all is another ledger for the same
+data. Either would hand the same budget out a second time, so both are refused: when the ledger is opened, when it is
+begun, and at every later look and write.
+"""
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator
+
+from holdfast.errors import HoldfastError, InvalidArgument, LedgerDamaged
+from holdfast.ledger.store import Row, Store, Tip, Transaction, second_ledger
+from holdfast.ledger.witness import Seen, Witness
+
+LOST = "lost"  # what the body of an entry holds that records a restore: the newest tip that was seen before
+_READ = 2_000  # rows read at a time
+_beginning = threading.RLock()  # two sessions of one process never begin two ledgers for one content
+
+
+def _forget_lock() -> None:
+    global _beginning
+    _beginning = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):  # the thread that holds it in the parent is not in the child
+    os.register_at_fork(after_in_child=_forget_lock)
+
+
+class WatchedStore:
+    """A store that compares itself with its witnesses. The first of them must be this process.
+
+    Parameters
+    ----------
+    store
+        What is watched.
+    address
+        Where it is, the same however its location is written.
+    content
+        What the data is known by; None for tests, which have budgets of their own.
+    """
+
+    def __init__(self, store: Store, address: str, content: str | None) -> None:
+        self.store, self._address, self._content = store, address, content
+        self.address = None if content is None and store.address is None else address
+        self._witnesses: list[Witness] = []
+        self._confirmed: list[str] = []
+
+    @property
+    def location(self) -> str:
+        """Where the ledger is, as it may be shown."""
+        return self.store.location
+
+    @property
+    def dataset(self) -> str:
+        """Whose rows these are."""
+        return self.store.dataset
+
+    @property
+    def patience(self) -> float:
+        """Seconds to wait, at most, for whoever else writes."""
+        return self.store.patience
+
+    @patience.setter
+    def patience(self, seconds: float) -> None:
+        self.store.patience = seconds
+
+    def watch(self, *witnesses: Witness) -> None:
+        """Refuse the ledger if it lacks what one of these saw; from now on they are told what becomes of it."""
+        self._confirmed += self.compare(*witnesses)  # before they are told
+        self._witnesses.extend(witnesses)
+        self._tell(self.store.tip())
+
+    def confirmed_by(self) -> list[str]:
+        """Return which witnesses, other than this process, have seen the newest entry."""
+        return self._confirmed
+
+    def compare(self, *witnesses: Witness) -> list[str]:
+        """Refuse the ledger if it lacks what one of these saw; return who of them saw its newest entry."""
+        confirmed = []
+        for witness in witnesses:
+            seen, tip = witness.newest(), self.store.tip()  # in this order: others may be writing
+            if seen is not None:
+                self._require(witness, seen, tip)
+                if tip is not None and seen.tip.hash == tip.hash:
+                    confirmed.append(witness.name)
+        owner = None if self._content is None else self.store.owner(self._content)
+        if owner not in (None, self.dataset):
+            raise second_ledger(self.location, str(owner))
+        return confirmed
+
+    # -- what a store does ------------------------------------------------------------------------------------------
+
+    def tip(self) -> Tip | None:
+        """Return the tip, if it is not older than what this process saw."""
+        seen = self._last_seen()  # first: another thread may move the tip meanwhile
+        tip = self.store.tip()
+        if seen is not None:
+            self._require(self._witnesses[0], seen, tip)
+        return tip
+
+    def find(self, key_digest: str) -> Row | None:
+        """Return the row with this key."""
+        return self.store.find(key_digest)
+
+    def read(self, start: int, limit: int) -> list[Row]:
+        """Return up to `limit` rows from `start` on."""
+        return self.store.read(start, limit)
+
+    def secret(self) -> bytes | None:
+        """Return the secret."""
+        return self.store.secret()
+
+    def content(self) -> str | None:
+        """Return the content."""
+        return self.store.content()
+
+    def owner(self, content: str) -> str | None:
+        """Return which dataset has a ledger for this content here."""
+        return self.store.owner(content)
+
+    def begin(self, genesis: Row, secret: bytes, content: str | None = None) -> bool:
+        """Begin the ledger, unless a witness knows of another by now."""
+        with _beginning:
+            self.compare(*self._witnesses)
+            began = self.store.begin(genesis, secret, content or self._content)
+            self._tell(self.store.tip())
+        return began
+
+    def write(self, decide: Callable[[Transaction], None]) -> None:
+        """Write, if the ledger is not older than what this process saw; then tell the witnesses."""
+        reached: Tip | None = None
+
+        def watched(transaction: Transaction) -> None:
+            nonlocal reached
+            seen = self._last_seen()
+            if seen is not None:
+                self._require(self._witnesses[0], seen, transaction.tip())
+            decide(transaction)
+            reached = transaction.tip()
+
+        self.store.write(watched)
+        self._tell(reached)
+
+    def probe(self) -> None:
+        """Raise if nothing could be written now."""
+        self.tip()
+        self.store.probe()
+
+    def close(self) -> None:
+        """Close the store, and let the witnesses write what they still have to."""
+        self.store.close()
+        for witness in self._witnesses:
+            witness.close()
+
+    # -- comparing --------------------------------------------------------------------------------------------------
+
+    def _last_seen(self) -> Seen | None:
+        return self._witnesses[0].newest() if self._witnesses else None
+
+    def _tell(self, tip: Tip | None) -> None:
+        if tip is not None:
+            seen = self._seen(tip)
+            for witness in self._witnesses:
+                witness.saw(seen)
+
+    def _require(self, witness: Witness, seen: Seen, tip: Tip | None) -> None:
+        """Refuse a ledger that ends with `tip` unless what was seen is in it, or was accounted for in a restore."""
+        if contains(self.store, tip, seen.tip):
+            return
+        if tip is None or not any(covers(lost, seen.tip) for lost in restores(self.store)):
+            raise self._refusal(witness.name, seen, tip)
+        witness.settle(self._seen(tip))
+
+    def _seen(self, tip: Tip) -> Seen:
+        return Seen(self._address, tip._replace(peaks=""))  # they follow from the entries
+
+    def _refusal(self, who: str, seen: Seen, tip: Tip | None) -> HoldfastError:
+        here, there, count = self.location, seen.address, seen.tip.seq
+        saw = f"{who} saw {count:,} answer{'' if count == 1 else 's'}"
+        if there != self._address:
+            return InvalidArgument(
+                f"These rows have a ledger already: {saw} at {there}, and {here} does not have them. Use that one: name"
+                " it as the ledger, or move it here. A second one would spend the same budget twice.",
+                name="ledger",
+                ledger=there,
+            )
+        advice = "Put the newest copy back with `holdfast restore BACKUP DATA`; what was spent since stays spent."
+        if tip is None:
+            fact = f"it is gone, and {saw} in it"
+        elif tip.seq < count:
+            fact = (
+                f"it went back in time: it ends with answer {tip.seq:,}, and {saw}. An old copy took its place, or it"
+                " was copied without its -wal file"
+            )
+        else:
+            fact = f"its answer {count:,} is not the one that {who} saw"
+        return LedgerDamaged(f"Ledger {here} cannot be trusted: {fact}. {advice}", location=here, seen=count)
+
+
+def contains(store: Store, tip: Tip | None, seen: Tip) -> bool:
+    """Whether a ledger that ends with `tip` goes on from what was seen."""
+    if tip is None or tip.seq < seen.seq:
+        return False
+    if tip.seq == seen.seq:
+        return tip.hash == seen.hash
+    return [row.hash for row in store.read(seen.seq, 1)] == [seen.hash]
+
+
+def is_restore(row: Row) -> bool:
+    """Whether a row records a restore, not an answer."""
+    return f'"{LOST}":' in row.body and LOST in json.loads(row.body)
+
+
+def restores(store: Store) -> Iterator[Tip]:
+    """Yield what was lost in each restore that the ledger records."""
+    start = 0
+    while rows := store.read(start, _READ):
+        yield from (Tip(**json.loads(row.body)[LOST]) for row in rows if is_restore(row))
+        start += len(rows)
+
+
+def covers(lost: Tip, seen: Tip) -> bool:
+    """Whether a restore that counted `lost` as spent has counted all that was seen."""
+    return lost.seq >= seen.seq and all(one >= other for one, other in zip(lost.taken, seen.taken, strict=True))

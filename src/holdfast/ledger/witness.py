@@ -1,0 +1,176 @@
+"""Who remembers how far a ledger had come, so that it cannot go back in time unnoticed.
+
+A ledger proves that nothing in it was changed, never that nothing is missing at its end: an old copy is as consistent
+as the ledger itself. So what a ledger has reached is remembered elsewhere too, for each content of data:
+
+    the process    for every ledger that it has opened
+    the data       in a small file beside it, `flights.parquet.witness`
+    a server       in its own database
+
+A witness is told when a commit is durable, so it is never ahead of the ledger. It may be behind, after a power failure
+or a kill; then it notices less. `watched.py` compares a ledger with what its witnesses saw.
+"""
+
+import os
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import ClassVar, NamedTuple, Protocol
+
+from holdfast.ledger.store import Tip
+
+_SLOT = 2_048  # bytes for one content; one page holds it, so that a write is whole or not there
+_CHECKSUM = 16  # characters
+
+
+def content_of(fingerprint: str) -> str:
+    """Return what witnesses and databases know the content of data by; its fingerprint cannot be told from it."""
+    return sha256(fingerprint.encode()).hexdigest()
+
+
+class Seen(NamedTuple):
+    """The newest state of a ledger that a witness saw, without peaks, and where the ledger was then."""
+
+    address: str
+    tip: Tip
+
+    def is_newer_than(self, other: "Seen | None") -> bool:
+        """Whether this came after the other."""
+        return other is None or self.tip.seq >= other.tip.seq
+
+
+class Witness(Protocol):
+    """Remembers the newest state of the ledger of one content."""
+
+    @property
+    def name(self) -> str:
+        """Who this is, as the subject of a sentence."""
+        ...
+
+    def newest(self) -> Seen | None:
+        """Return the newest state that was seen; None if no ledger was."""
+        ...
+
+    def saw(self, seen: Seen) -> None:
+        """Remember this, unless something newer is remembered."""
+        ...
+
+    def settle(self, seen: Seen) -> None:
+        """Remember this instead of all before: the ledger has been restored and accounts for what was lost."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files; may be called again."""
+        ...
+
+
+class ProcessWitness:
+    """This process. Without a lock, which a fork or a signal could leave held: threads may only be late by one."""
+
+    name = "this process"
+    _seen: ClassVar[dict[str, Seen]] = {}
+
+    def __init__(self, content: str) -> None:
+        self._content = content
+
+    def newest(self) -> Seen | None:
+        """Return what any session of this process saw."""
+        return self._seen.get(self._content)
+
+    def saw(self, seen: Seen) -> None:
+        """Remember this, unless something newer is remembered."""
+        if seen.is_newer_than(self.newest()):
+            self._seen[self._content] = seen
+
+    def settle(self, seen: Seen) -> None:
+        """Remember this instead of all before."""
+        self._seen[self._content] = seen
+
+    def close(self) -> None:
+        """Nothing to let go of: what was seen is remembered as long as the process lives."""
+
+    @classmethod
+    def forget_all(cls) -> None:
+        """Forget every ledger, as a new process would. For tests."""
+        cls._seen.clear()
+
+
+class FileWitness:
+    """A file with a slot of fixed size for every content, written in place, without waiting for the disk.
+
+    Nor does it wait for anybody else: of two who write at the same moment the later one may be overwritten, until the
+    next answer.
+    """
+
+    def __init__(self, path: Path, content: str) -> None:
+        self.name = f"{path.name} beside the data"
+        self._path, self._content = path, content
+        self._slot: int | None = None
+
+    def newest(self) -> Seen | None:
+        """Return what is in the file; None if there is none, or if it cannot be read."""
+        try:
+            text = self._path.read_bytes()
+        except OSError:
+            return None
+        return next((seen for content, seen in map(_parse, _slots(text)) if content == self._content), None)
+
+    def saw(self, seen: Seen) -> None:
+        """Remember this, unless something newer is remembered."""
+        self._put(seen, always=False)
+
+    def settle(self, seen: Seen) -> None:
+        """Remember this instead of all before."""
+        self._put(seen, always=True)
+
+    def close(self) -> None:
+        """Nothing to let go of: the file is open only while it is written."""
+
+    def _put(self, seen: Seen, *, always: bool) -> None:
+        text = _record(self._content, seen)
+        if text is None:
+            return
+        try:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                if self._slot is None:
+                    self._slot = self._find_slot(descriptor)
+                if always or seen.is_newer_than(_parse(os.pread(descriptor, _SLOT, self._slot))[1]):
+                    os.pwrite(descriptor, text, self._slot)
+            finally:
+                os.close(descriptor)
+        except OSError:  # data that may only be read has no witness beside it
+            return
+
+    def _find_slot(self, descriptor: int) -> int:
+        slots = list(_slots(os.pread(descriptor, os.fstat(descriptor).st_size, 0)))
+        contents = [_parse(slot)[0] for slot in slots]
+        # A slot that a power failure has spoiled is used again: it tells nobody anything.
+        return _SLOT * next((i for i, found in enumerate(contents) if found in (self._content, None)), len(slots))
+
+
+def _slots(text: bytes) -> Iterator[bytes]:
+    return (text[start : start + _SLOT] for start in range(0, len(text), _SLOT))
+
+
+def _record(content: str, seen: Seen) -> bytes | None:
+    """Write a slot: a checksum, the content, the tip, the address; None if it is too long to be written whole."""
+    body = f"{content} {' '.join(map(str, seen.tip))} {seen.address}".encode("utf-8", "surrogateescape")
+    text = _checksum(body) + b" " + body + b"\n"
+    return text.ljust(_SLOT) if len(text) <= _SLOT else None
+
+
+def _parse(slot: bytes) -> tuple[str | None, Seen | None]:
+    """Read a slot; nothing if it is empty or spoiled."""
+    checksum, _, body = slot.rstrip().partition(b" ")
+    if not body or checksum != _checksum(body):
+        return None, None
+    content, *rest = body.decode("utf-8", "surrogateescape").split(" ", len(Tip._fields) + 1)
+    values = [
+        value if name in ("hash", "peaks") else int(value) for name, value in zip(Tip._fields, rest, strict=False)
+    ]
+    return content, Seen(rest[-1], Tip._make(values))
+
+
+def _checksum(body: bytes) -> bytes:
+    return sha256(body).hexdigest()[:_CHECKSUM].encode()

@@ -1,0 +1,80 @@
+"""The server's own database remembers how far each ledger had come: a witness that lies elsewhere than the data.
+
+It is told of every answer and writes once a second and when the ledger is closed, so answers do not wait for it. What
+was given in the last second before a kill it has not seen; the file beside the data has.
+"""
+
+import json
+import threading
+from contextlib import suppress
+from time import monotonic
+
+import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
+
+from holdfast.errors import HoldfastError
+from holdfast.ledger import Seen
+from holdfast.ledger.store import Tip
+from holdfast.service.database import TokenDatabase, ledgers_seen, read, write_transaction
+
+EVERY = 1.0  # seconds
+
+
+class DatabaseWitness:
+    """Remembers one content in the server's database."""
+
+    name = "the server's database"
+
+    def __init__(self, database: TokenDatabase, content: str) -> None:
+        self._engine = database.relaxed
+        self._content = content
+        self._lock = threading.Lock()
+        self._written = float("-inf")
+        self._waiting: Seen | None = None
+
+    def newest(self) -> Seen | None:
+        """Return what any server on this database saw."""
+        mine = ledgers_seen.c.content == self._content
+        for row in read(self._engine, sa.select(ledgers_seen).where(mine)):
+            return Seen(row["address"], Tip(**json.loads(row["tip"])))
+        return None
+
+    def saw(self, seen: Seen) -> None:
+        """Remember this, unless something newer is remembered; at most once a second."""
+        if seen.is_newer_than(self._waiting):
+            self._waiting = seen
+        if monotonic() - self._written >= EVERY and self._lock.acquire(blocking=False):
+            try:
+                self._write_waiting()
+            finally:
+                self._lock.release()
+
+    def settle(self, seen: Seen) -> None:
+        """Remember this instead of all before."""
+        with self._lock:
+            self._waiting = None
+            self._put(seen, always=True)
+
+    def close(self) -> None:
+        """Write what was seen last."""
+        with self._lock:
+            self._write_waiting()
+
+    def _write_waiting(self) -> None:
+        seen, self._waiting, self._written = self._waiting, None, monotonic()
+        if seen is not None:
+            with suppress(
+                HoldfastError, SQLAlchemyError
+            ):  # the answer is in the ledger and must be shown; the next one tries again
+                self._put(seen, always=False)
+
+    def _put(self, seen: Seen, *, always: bool) -> None:
+        mine = ledgers_seen.c.content == self._content
+        values = {"address": seen.address, "seq": seen.tip.seq, "tip": json.dumps(seen.tip._asdict())}
+        older = mine if always else mine & (ledgers_seen.c.seq <= seen.tip.seq)
+        with write_transaction(self._engine) as connection:
+            known = connection.execute(sa.select(ledgers_seen.c.seq).where(mine)).first()
+            if known is None:
+                connection.execute(sa.insert(ledgers_seen).values(content=self._content, **values))
+            else:
+                connection.execute(sa.update(ledgers_seen).where(older).values(**values))

@@ -1,0 +1,337 @@
+"""One content of data has one budget. Every test is a way around that: a second session, name, ledger or past."""
+
+import shutil
+import sqlite3
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import holdfast as hf
+from holdfast.errors import BudgetExhausted, InvalidArgument, LedgerDamaged, LedgerUnavailable, PlanConflict
+from holdfast.ledger import FileWitness, Seen, content_of
+from holdfast.ledger.opening import forget_all
+from holdfast.ledger.store import Tip
+from holdfast.ledger.witness import _SLOT
+
+
+def table(rows: int = 2_000, seed: int = 1) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    return {"b": rng.random(rows) < 0.3, "x": rng.normal(size=rows), "g": rng.choice(["u", "v"], rows)}
+
+
+def questions(session: hf.Session, count: int, start: int = 0) -> None:
+    for i in range(start, start + count):
+        session.mean(f"x < {i}.5 / 100")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "flights.parquet"
+    pl.DataFrame(table()).write_parquet(file)
+    return file
+
+
+def another_process() -> None:
+    """What a process remembers, a new one does not."""
+    forget_all()
+
+
+# -- frames in memory -----------------------------------------------------------------------------------------------
+
+
+def test_the_same_cell_run_twice_shares_one_budget() -> None:
+    with hf.Session(table(), queries=20, guarantee="posterior") as first:
+        questions(first, 12)
+    with pytest.warns(hf.SharedBudget, match="8 of 20 answers left") as told:
+        second = hf.Session(table(), queries=20, guarantee="posterior")
+    assert told[0].filename == __file__
+    assert second.budget.answers_left == 8
+    assert "share one budget: 8 of 20 answers left" in repr(second)
+    questions(second, 8, start=12)
+    with pytest.raises(BudgetExhausted):
+        questions(second, 1, start=20)
+
+
+def test_two_sessions_that_are_open_at_once_share_one_budget() -> None:
+    sessions = [hf.Session(table(), queries=20, guarantee="posterior") for _ in range(2)]
+    questions(sessions[0], 15)
+    with pytest.raises(BudgetExhausted):
+        questions(sessions[1], 6, start=15)
+
+
+@pytest.mark.filterwarnings("ignore::holdfast.ledger.opening.SharedBudget")
+def test_the_same_rows_in_another_dress_are_the_same_rows() -> None:
+    data = table() | {"missing": np.where(np.arange(2_000) % 7 == 0, np.nan, 1.5)}
+    polars = pl.DataFrame(data, nan_to_null=True)
+    same = [
+        polars,
+        polars.clone(),
+        polars.to_pandas(),
+        polars.to_arrow(),
+        dict(reversed(data.items())),
+        pd.DataFrame(data),
+    ]
+    with hf.Session(data, queries=20, guarantee="posterior") as session:
+        questions(session, 5)
+    for each in same:
+        with hf.Session(each) as again:
+            assert again.budget.answers_left == 15
+    with hf.Session(table(seed=2), queries=20, guarantee="posterior") as other:
+        assert other.budget.answers_left == 20
+
+
+def test_a_plan_of_its_own_is_refused_and_says_why() -> None:
+    with hf.Session(table(), queries=20, guarantee="posterior") as first:
+        questions(first, 1)
+    with pytest.raises(PlanConflict, match="one for all sessions of this process on these rows") as refused:
+        hf.Session(table(), queries=30)
+    assert "Leave the plan out" in str(refused.value)
+
+
+def test_sessions_for_tests_have_budgets_of_their_own() -> None:
+    for _ in range(2):
+        with hf.Session(table(), queries=20, seed=1) as session, warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert session.budget.answers_given == 0
+            questions(session, 1)
+    with hf.Session(table(), queries=20) as real:
+        assert real.budget.answers_given == 0
+
+
+def test_a_ledger_in_a_file_does_not_give_rows_in_memory_a_second_one(tmp_path: Path) -> None:
+    place = tmp_path / "a.ledger"
+    with hf.Session(table(), queries=20, ledger=place) as session:
+        questions(session, 1)
+    for elsewhere in (None, tmp_path / "b.ledger"):
+        with pytest.raises(InvalidArgument, match=r"have a ledger already: this process saw 1 answer at .*a\.ledger"):
+            hf.Session(table(), queries=20, ledger=elsewhere)
+    with hf.Session(table(), ledger=place) as again:
+        assert again.budget.answers_given == 1
+
+
+def test_who_begins_second_elsewhere_is_refused_at_that_moment(tmp_path: Path) -> None:
+    sessions = [hf.Session(table(), queries=20, ledger=tmp_path / name) for name in ("a.ledger", "b.ledger")]
+    questions(sessions[0], 1)
+    with pytest.raises(InvalidArgument, match="have a ledger already"):
+        questions(sessions[1], 1)
+    assert not (tmp_path / "b.ledger").exists()
+
+
+def test_fits_to_the_same_rows_share_one_budget() -> None:
+    sklearn = pytest.importorskip("holdfast.sklearn")
+    rng = np.random.default_rng(3)
+    x = rng.uniform(-2, 2, (2_000, 2))
+    y = x[:, 0] > 0
+    first = sklearn.LogisticRegression(fits=2).fit(x, y)
+    with pytest.warns(hf.SharedBudget):
+        again = sklearn.LogisticRegression(fits=2).fit(x, y)
+    assert (first.coef_ == again.coef_).all()  # the same question: free
+    assert again.answers_[0].cached
+    with pytest.warns(hf.SharedBudget):
+        sklearn.LinearSVC(fits=2).fit(x, y)
+    for model in (sklearn.LinearSVC(fits=2, l2=0.1), sklearn.LogisticRegression(fits=2, l2=0.1)):
+        with pytest.warns(hf.SharedBudget), pytest.raises(BudgetExhausted, match="share a budget, here for fits=2"):
+            model.fit(x, y)
+
+
+# -- data on disk ---------------------------------------------------------------------------------------------------
+
+
+def spend(path: Path, count: int, start: int = 0, **more: Any) -> None:
+    with hf.Session(path, **more) as session:
+        questions(session, count, start)
+
+
+def begin(path: Path, count: int, **more: Any) -> Path:
+    spend(path, count, queries=100, guarantee="posterior", **more)
+    return path.with_name("flights.parquet.ledger")
+
+
+def test_a_deleted_ledger_is_missed(path: Path) -> None:
+    begin(path, 5).unlink()
+    for new in (lambda: None, another_process):
+        new()
+        with pytest.raises(LedgerDamaged, match=r"it is gone, and .* saw 5 answers in it.*holdfast restore"):
+            hf.Session(path)
+
+
+def test_a_ledger_elsewhere_is_refused_and_the_one_that_counts_is_named(path: Path, tmp_path: Path) -> None:
+    ledger = begin(path, 5)
+    another_process()
+    with pytest.raises(InvalidArgument, match="have a ledger already") as refused:
+        hf.Session(path, ledger=tmp_path / "elsewhere.ledger")
+    assert refused.value.fields["ledger"] == str(ledger)
+    with pytest.raises(InvalidArgument, match="have a ledger already"):
+        hf.Session(path.with_name("flights.parquet.holdfast"), ledger=tmp_path / "elsewhere.ledger")
+
+
+@pytest.mark.parametrize("new", [lambda: None, another_process], ids=["this process", "another process"])
+def test_an_old_copy_put_in_place_of_the_ledger_is_refused(path: Path, tmp_path: Path, new) -> None:
+    ledger, old = begin(path, 5), tmp_path / "old"
+    shutil.copy(ledger, old)
+    spend(path, 7, start=5)
+    shutil.copy(old, ledger)
+    new()
+    with pytest.raises(LedgerDamaged, match=r"went back in time: it ends with answer 5, and .* saw 12 answers"):
+        hf.Session(path)
+
+
+def test_a_copy_made_without_the_log_is_refused(path: Path, tmp_path: Path) -> None:
+    copied = tmp_path / "copied"
+    session = hf.Session(path, queries=100, guarantee="posterior")
+    questions(session, 3)
+    with sqlite3.connect(path.with_name("flights.parquet.ledger")) as connection:
+        connection.execute("PRAGMA wal_checkpoint")
+    questions(session, 4, start=3)
+    copied.mkdir()
+    for name in ("flights.parquet", "flights.parquet.ledger", "flights.parquet.witness"):
+        shutil.copy(path.with_name(name), copied / name)  # not flights.parquet.ledger-wal, which has the last answers
+    session.close()
+    another_process()
+    with pytest.raises((LedgerDamaged, InvalidArgument), match="saw 7 answers"):
+        hf.Session(copied / "flights.parquet")
+
+
+def test_data_moved_with_its_ledger_goes_on(path: Path, tmp_path: Path) -> None:
+    begin(path, 5)
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    for file in path.parent.glob("flights.*"):
+        file.rename(moved / file.name.replace("flights", "trips"))
+    another_process()
+    with hf.Session(moved / "trips.parquet") as session:
+        assert session.budget.answers_given == 5
+        questions(session, 1, start=5)
+    another_process()
+    (moved / "trips.parquet.ledger").unlink()
+    with pytest.raises(LedgerDamaged, match="saw 6 answers"):
+        hf.Session(moved / "trips.parquet")
+
+
+def test_other_data_in_the_same_place_begins_anew(path: Path) -> None:
+    ledger = begin(path, 5)
+    pl.DataFrame(table(seed=2)).write_parquet(path)
+    ledger.rename(ledger.with_name("kept"))
+    begin(path, 2)
+    for file in path.parent.glob("flights.parquet.ledger*"):
+        file.unlink()
+    pl.DataFrame(table()).write_parquet(path)  # and the first data again, without its ledger
+    another_process()
+    with pytest.raises(LedgerDamaged, match="saw 5 answers"):
+        hf.Session(path)
+    ledger.with_name("kept").rename(ledger)
+    with hf.Session(path) as session:
+        assert session.budget.answers_given == 5
+
+
+# -- while the ledger is open ---------------------------------------------------------------------------------------
+
+
+def overwritten(old: Path, live: Path) -> None:
+    """Restore into the live file, as SQLite's own tool does it."""
+    source, target = sqlite3.connect(old), sqlite3.connect(live)
+    source.backup(target)
+    source.close()
+    target.close()
+
+
+def renamed(old: Path, live: Path) -> None:
+    old.rename(live)
+
+
+def copied(old: Path, live: Path) -> None:
+    shutil.copy(old, live)
+
+
+@pytest.mark.parametrize("replace", [overwritten, renamed, copied])
+@pytest.mark.parametrize("checkpoint", ["PASSIVE", "TRUNCATE"])
+@pytest.mark.parametrize("act", ["look", "ask"])
+def test_an_old_copy_is_noticed_while_the_ledger_is_open(path: Path, tmp_path: Path, replace, act, checkpoint) -> None:
+    ledger, old = begin(path, 5), tmp_path / "old"
+    shutil.copy(ledger, old)
+    with hf.Session(path) as session:
+        questions(session, 7, start=5)
+        _ = session.budget
+        connection = sqlite3.connect(ledger)
+        connection.execute(f"PRAGMA wal_checkpoint({checkpoint})")  # as SQLite does after every thousand pages
+        connection.close()
+        questions(session, 1, start=12)
+        replace(old, ledger)
+        with pytest.raises((LedgerDamaged, LedgerUnavailable)):
+            _ = session.budget if act == "look" else session.mean("x < 3")
+
+
+# -- databases ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/many.db"
+    url: str = request.getfixturevalue("postgres_url")
+    return url
+
+
+def test_a_renamed_dataset_gets_no_second_ledger_in_a_database(database: str, tmp_path: Path) -> None:
+    data = pl.DataFrame(table(seed=hash(str(tmp_path)) % 2**32))
+    name = f"flights-{tmp_path.name}-{abs(hash(str(tmp_path)))}"
+    with hf.Session(hf.open(data, name=name), queries=20, ledger=database) as session:
+        questions(session, 1)
+    another_process()
+    with pytest.raises(InvalidArgument, match=r"have a ledger in .* already, as dataset") as refused:
+        hf.Session(hf.open(data, name="trips"), queries=20, ledger=database)
+    assert refused.value.fields["dataset"] == name
+    with hf.Session(hf.open(data, name=name), ledger=database) as session:
+        assert session.budget.answers_given == 1
+
+
+# -- the file beside the data ---------------------------------------------------------------------------------------
+
+
+def test_a_witness_is_private_small_and_spoiled_only_where_it_was_hit(path: Path) -> None:
+    begin(path, 5)
+    file = path.with_name("flights.parquet.witness")
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert file.stat().st_size == _SLOT
+    assert hf.open(path).fingerprint not in file.read_text()
+    content = content_of(hf.open(path).fingerprint)
+    seen = FileWitness(file, content).newest()
+    assert seen is not None
+    assert seen.tip.seq == 5
+    text = bytearray(file.read_bytes())
+    text[100] ^= 1
+    file.write_bytes(text)
+    assert FileWitness(file, content).newest() is None  # as after a power failure: it has nothing to say
+    spend(path, 1, start=5)
+    newest = FileWitness(file, content).newest()
+    assert newest is not None
+    assert newest.tip.seq == 6
+    assert file.stat().st_size == _SLOT
+
+
+def test_a_late_word_does_not_make_a_witness_forget(tmp_path: Path) -> None:
+    witness, late = (FileWitness(tmp_path / "w", "c") for _ in range(2))
+    newer, older = (Seen("here", Tip(seq, "h", 0, 0)) for seq in (7, 6))
+    witness.saw(newer)
+    late.saw(older)
+    assert witness.newest() == late.newest() == newer
+    late.settle(older)
+    assert witness.newest() == older
+    witness.close()
+    late.close()
+
+
+def test_data_beside_which_nothing_can_be_written_needs_no_witness(path: Path) -> None:
+    begin(path, 1)
+    file = path.with_name("flights.parquet.witness")
+    file.unlink()
+    file.mkdir()  # cannot be opened as a file, by root either
+    another_process()
+    spend(path, 1, start=1)
+    with hf.Session(path) as session:
+        assert session.budget.answers_given == 2
