@@ -1,9 +1,7 @@
 """Does the time of an answer tell what the rows hold?
 
 Hypothesis: the share of a flag, or a long text that was not drawn, changes the time of a tally of 12,000 rows by half at
-most: whatever a question chooses among is evaluated for every drawn row, and nothing else is. What is left is a
-hand-over between Polars' threads where some rows choose one value and some another, some 50 us on a machine that has
-nothing else to do.
+most: whatever a question chooses among is evaluated for every drawn row, and nothing else is.
 
 Refuted if a printed ratio of medians, the slowest table over the fastest, exceeds 1.5. The tables differ in nothing but
 the flag or the text, and take turns in one process, so a busy machine slows them alike.
