@@ -45,7 +45,7 @@ from holdfast.session import Session, Unwritten
 RESERVATION_SECONDS = 120.0  # after which a reservation must belong to a process that died
 FOREVER = 1e12  # seconds since 1970: the reservation of a draw that was called off
 SMALL_WORK = 20_000_000  # steps; a tenth of a second at most
-PATIENCE = 0.1  # seconds to wait for an answer before looking whether it is there, and whether the caller still is
+PATIENCE = 0.5  # seconds to wait for an answer before looking whether it is there, and whether the caller still is
 
 Response = dict[str, Any]
 Wanted = tuple[Session, Question] | None
