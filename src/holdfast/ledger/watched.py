@@ -172,9 +172,10 @@ class WatchedStore:
         here, there, count = self.location, seen.address, seen.tip.seq
         saw = f"{who} saw {count:,} answer{'' if count == 1 else 's'}"
         if there != self._address:
+            copy = "" if tip is None else " (it is an old copy, or one without its -wal file)"
             return InvalidArgument(
-                f"These rows have a ledger already: {saw} at {there}, and {here} does not have them. Use that one: name"
-                " it as the ledger, or move it here. A second one would spend the same budget twice.",
+                f"These rows have a ledger already: {saw} at {there}, and {here} does not have them{copy}. Use that"
+                " one: name it as the ledger, or move it here. A second one would spend the same budget twice.",
                 name="ledger",
                 ledger=there,
             )
