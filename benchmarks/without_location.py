@@ -3,7 +3,6 @@
 from itertools import count
 from typing import Any
 
-
 _numbers = count()
 
 
