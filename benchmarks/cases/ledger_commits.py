@@ -38,7 +38,7 @@ ANSWER = {"value": 0.123456, "low": 0.1, "high": 0.15, "counts": [8_766, 1_234]}
 
 
 def opened(location: str | None, dataset: str = "bench") -> Ledger:
-    ledger = open_ledger(location, dataset=dataset, fingerprint="f")
+    ledger = open_ledger(location, dataset=dataset, fingerprint=f"{location} {dataset}")
     ledger.begin(TERMS)
     return ledger
 

@@ -145,9 +145,10 @@ def free_port() -> int:
 
 
 def write_table(path: Path, rows: int) -> None:
+    """Write a table of its own for every path: one content has one budget."""
     import polars as pl
 
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(list(str(path).encode()))
     pl.DataFrame(
         {"dep_delay": rng.gamma(1.5, 12.0, rows) - 10, "distance": rng.integers(80, 5_000, rows)}
     ).write_parquet(path)
@@ -183,12 +184,13 @@ def started(port: int, command: list[str], log: Path, processes: int = 0) -> "su
 class Served:
     """A fresh budget of a million rows, a server on it, and the check of its ledger afterwards."""
 
-    def __init__(self, folder: Path, name: str, *, queries: int, workers: int) -> None:
+    def __init__(self, folder: Path, name: str, *, rows: int, queries: int, workers: int) -> None:
         from holdfast import Session
         from holdfast.service.database import TokenDatabase
         from holdfast.service.tokens import TokenStore
 
-        self.data, self.ledger, self.workers = folder / "flights.parquet", folder / f"{name}.ledger", workers
+        self.data, self.ledger, self.workers = folder / f"{name}.parquet", folder / f"{name}.ledger", workers
+        write_table(self.data, rows)
         with Session(self.data, queries=queries, ledger=self.ledger) as session:
             self.rows_read = session.plan.rows_per_query
         config = folder / f"{name}.toml"
@@ -251,7 +253,6 @@ def run(small: bool, scratch: Path) -> Found:
 
     with tempfile.TemporaryDirectory(dir=scratch) as temporary:
         folder = Path(temporary)
-        write_table(folder / "flights.parquet", rows)
         synced = syncs(folder)
         table.rows.append(["write 4 KB and fsync, one after another", f"{synced:,.0f}", "", "", ""])
         found.raw["syncs a second"] = synced
@@ -266,7 +267,8 @@ def run(small: bool, scratch: Path) -> Found:
 
         fastest = 0.0
         for analysts, workers in ((16, 1),) if small else ((16, 1), (16, 2), (ANALYSTS, 1), (ANALYSTS, 2)):
-            with Served(folder, f"{analysts}-{workers}", queries=1_000 if small else 40_000, workers=workers) as served:
+            queries = 1_000 if small else 40_000
+            with Served(folder, f"{analysts}-{workers}", rows=rows, queries=queries, workers=workers) as served:
                 got = load(served.port, served.tokens[:analysts], 0.5 if small else 12.0, min(ROWS_READ, rows // 10))
             served.adds_up(got, to_the_last=False)
             name = f"{analysts} analysts, {workers} process{'es' * (workers > 1)}"
@@ -282,7 +284,7 @@ def run(small: bool, scratch: Path) -> Found:
                 found.ratio(f"{name}: p99 / 100 ms", got.wait(0.99) / GOAL_P99, goal=1.0)
 
         minute = 200 if small else int(75 * fastest)  # a minute, also if it now goes a little faster
-        with Served(folder, "minute", queries=minute, workers=1 if small else 2) as served:
+        with Served(folder, "minute", rows=rows, queries=minute, workers=1 if small else 2) as served:
             got = load(served.port, served.tokens, 600.0)
         served.adds_up(got, to_the_last=True)
         told(f"{ANALYSTS} analysts, to the last answer, {served.rows_read:,} rows each", got)
@@ -290,7 +292,7 @@ def run(small: bool, scratch: Path) -> Found:
             f"{ANALYSTS} analysts spent a budget of {minute:,} answers to the last in {got.end - got.begin:.0f} s:"
             " every answer is in the ledger as received, once, and the ledger verifies."
         )
-        with Served(folder, "killed", queries=200 if small else minute // 3, workers=1) as served:
+        with Served(folder, "killed", rows=rows, queries=200 if small else minute // 3, workers=1) as served:
             got = load(served.port, served.tokens, 600.0, during=lambda: served.killed_after(0.5 if small else 8.0))
         served.adds_up(got, to_the_last=True)
         found.notes.append(

@@ -7,8 +7,6 @@ begun, and at every later look and write.
 """
 
 import json
-import os
-import threading
 from collections.abc import Callable, Iterator
 
 from holdfast.errors import HoldfastError, InvalidArgument, LedgerDamaged
@@ -17,16 +15,7 @@ from holdfast.ledger.witness import Seen, Witness
 
 LOST = "lost"  # what the body of an entry holds that records a restore: the newest tip that was seen before
 _READ = 2_000  # rows read at a time
-_beginning = threading.RLock()  # two sessions of one process never begin two ledgers for one content
-
-
-def _forget_lock() -> None:
-    global _beginning
-    _beginning = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):  # the thread that holds it in the parent is not in the child
-    os.register_at_fork(after_in_child=_forget_lock)
+_beginning: dict[str, str] = {}  # contents whose ledger a thread is beginning, and its address
 
 
 class WatchedStore:
@@ -123,10 +112,15 @@ class WatchedStore:
 
     def begin(self, genesis: Row, secret: bytes, content: str | None = None) -> bool:
         """Begin the ledger, unless a witness knows of another by now."""
-        with _beginning:
+        mine = content or self._content
+        if mine is not None and _beginning.setdefault(mine, self._address) != self._address:  # first, then compare
+            raise self._elsewhere(f"another thread begins one at {_beginning.get(mine)}", None)
+        try:
             self.compare(*self._witnesses)
-            began = self.store.begin(genesis, secret, content or self._content)
+            began = self.store.begin(genesis, secret, mine)
             self._tell(self.store.tip())
+        finally:
+            _beginning.pop(mine or "", None)
         return began
 
     def write(self, decide: Callable[[Transaction], None]) -> None:
@@ -181,12 +175,7 @@ class WatchedStore:
         here, there, count = self.location, seen.address, seen.tip.seq
         saw = f"{who} saw {count:,} answer{'' if count == 1 else 's'}"
         if there != self._address:
-            return InvalidArgument(
-                f"These rows have a ledger already: {saw} at {there}, and {here} does not have them. Use that one: name"
-                " it as the ledger, or move it here. A second one would spend the same budget twice.",
-                name="ledger",
-                ledger=there,
-            )
+            return self._elsewhere(f"{saw} at {there}", tip, ledger=there)
         advice = "Put the newest copy back with `holdfast restore BACKUP DATA`; what was spent since stays spent."
         if tip is None:
             fact = f"it is gone, and {saw} in it"
@@ -198,6 +187,15 @@ class WatchedStore:
         else:
             fact = f"its answer {count:,} is not the one that {who} saw"
         return LedgerDamaged(f"Ledger {here} cannot be trusted: {fact}. {advice}", location=here, seen=count)
+
+    def _elsewhere(self, fact: str, tip: Tip | None, **fields: object) -> HoldfastError:
+        copy = "" if tip is None else " (it is an old copy, or one without its -wal file)"
+        return InvalidArgument(
+            f"These rows have a ledger already: {fact}, and {self.location} does not have it{copy}. Use that one: name"
+            " it as the ledger, or move it here. A second one would spend the same budget twice.",
+            name="ledger",
+            **fields,
+        )
 
 
 def contains(store: Store, tip: Tip | None, seen: Tip) -> bool:

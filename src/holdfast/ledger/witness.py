@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Protocol
+from weakref import finalize
 
 from holdfast.ledger.store import Tip
 
@@ -105,7 +106,9 @@ class FileWitness:
     def __init__(self, path: Path, content: str) -> None:
         self.name = f"{path.name} beside the data"
         self._path, self._content = path, content
-        self._slot: int | None = None
+        self._file: tuple[int, int] | None = None  # its descriptor, and where our slot begins
+        self._written = b""
+        self._last: Seen | None = None
 
     def newest(self) -> Seen | None:
         """Return what is in the file; None if there is none, or if it cannot be read."""
@@ -124,29 +127,31 @@ class FileWitness:
         self._put(seen, always=True)
 
     def close(self) -> None:
-        """Nothing to let go of: the file is open only while it is written."""
+        """Nothing yet: another thread may be writing. The file is closed when nobody has this witness any more."""
 
     def _put(self, seen: Seen, *, always: bool) -> None:
         text = _record(self._content, seen)
         if text is None:
             return
         try:
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                if self._slot is None:
-                    self._slot = self._find_slot(descriptor)
-                if always or seen.is_newer_than(_parse(os.pread(descriptor, _SLOT, self._slot))[1]):
-                    os.pwrite(descriptor, text, self._slot)
-            finally:
-                os.close(descriptor)
+            descriptor, slot = self._file or self._open()
+            there = os.pread(descriptor, _SLOT, slot)
+            mine = there == self._written and seen.is_newer_than(self._last)  # need not be read: nobody else writes
+            if always or mine or seen.is_newer_than(_parse(there)[1]):
+                os.pwrite(descriptor, text, slot)
+                self._written, self._last = text, seen
         except OSError:  # data that may only be read has no witness beside it
             return
 
-    def _find_slot(self, descriptor: int) -> int:
+    def _open(self) -> tuple[int, int]:
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        finalize(self, os.close, descriptor)
         slots = list(_slots(os.pread(descriptor, os.fstat(descriptor).st_size, 0)))
         contents = [_parse(slot)[0] for slot in slots]
         # A slot that a power failure has spoiled is used again: it tells nobody anything.
-        return _SLOT * next((i for i, found in enumerate(contents) if found in (self._content, None)), len(slots))
+        free = next((i for i, found in enumerate(contents) if found in (self._content, None)), len(slots))
+        self._file = descriptor, _SLOT * free
+        return self._file
 
 
 def _slots(text: bytes) -> Iterator[bytes]:
