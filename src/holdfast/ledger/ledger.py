@@ -31,7 +31,7 @@ from holdfast.errors import (
 from holdfast.ledger import chain
 from holdfast.ledger.entry import Cost, Entry, Head, Place, Receipt, Spent
 from holdfast.ledger.in_flight import InFlight
-from holdfast.ledger.places import Grant, Held, Stock, give_back, grant, take_ahead
+from holdfast.ledger.places import NOTHING, Grant, Held, Stock, give_back, grant, take_ahead
 from holdfast.ledger.store import Row, Store, Tip, Transaction, closed_error
 
 READ_CHUNK = 2_000  # rows read at a time; keeps every read short
@@ -205,7 +205,7 @@ class Ledger:
             place, stock, after = grant(used[-1], tip, cost)
             outcome = self._refusal(cost, place, after)
             if outcome is None:
-                ahead, after = (Stock(), after) if wish is None else take_ahead(after, self._caps, cost, wish)
+                ahead, after = (NOTHING, after) if wish is None else take_ahead(after, self._caps, cost, wish)
                 outcome = Grant(place, stock + ahead, after)
                 transaction.take(after)
 
@@ -225,7 +225,7 @@ class Ledger:
 
     def _give_back(self) -> None:
         """Give back what was taken ahead and not handed out, as far as nobody has taken more since; then close."""
-        stock = Stock() if self._closed else self._held.take_all()
+        stock = NOTHING if self._closed else self._held.take_all()
         if not any(stock):
             return
 
@@ -271,12 +271,12 @@ class Ledger:
         key_digest = None if key is None else chain.digest(key)
         wish = self._held.wish(cost)
         outcome: Row | None = None
-        fresh, ahead = False, Stock()
+        fresh, ahead = False, NOTHING
 
         def decide(transaction: Transaction) -> None:
             nonlocal outcome, fresh, ahead
             outcome = None if key_digest is None else transaction.find(key_digest)
-            fresh, ahead = outcome is None, Stock()
+            fresh, ahead = outcome is None, NOTHING
             if outcome is None:
                 tip = self._present(transaction.tip())
                 outcome = _next_row(tip, start, key_digest, cost)

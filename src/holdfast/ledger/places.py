@@ -12,6 +12,7 @@ does not have its parent's.
 import os
 import threading
 from collections import deque
+from contextlib import suppress
 from time import monotonic
 from typing import NamedTuple
 
@@ -56,6 +57,9 @@ class Stock(NamedTuple):
         return Cost(sum(map(len, self.charge)), sum(map(len, self.intervals)))
 
 
+NOTHING = Stock()
+
+
 class Grant(NamedTuple):
     """A place, what is in stock then, and the tip that says so."""
 
@@ -98,7 +102,7 @@ def take_ahead(tip: Tip, caps: Cost, cost: Cost, wish: Wish) -> tuple[Stock, Tip
             answers = min(answers, amount // SHARE_AHEAD // need)
     answers -= wish.there
     if answers <= 0:
-        return Stock(), tip
+        return NOTHING, tip
     ends = [end + answers * need for end, need in zip(tip.taken, needs, strict=True)]
     new = [(range(start, end),) if start < end else () for start, end in zip(tip.taken, ends, strict=True)]
     return Stock(*new), tip.taking(*ends)
@@ -173,12 +177,12 @@ class Held:
     def take_all(self) -> Stock:
         """Return all there is, which is the caller's from now on."""
         self._check_process()
-        stock = Stock()
-        try:
-            while True:
-                stock += self._stocks.pop()
-        except IndexError:
-            return stock
+        stock = NOTHING
+        while self._stocks:
+            with suppress(IndexError):  # another thread was faster
+                popped = self._stocks.pop()
+                stock = popped if stock is NOTHING else stock + popped
+        return stock
 
     def put(self, stock: Stock) -> None:
         """Put back, or add, what the caller alone has."""
@@ -207,7 +211,7 @@ class Held:
         self._check_process()
         with self._lock:
             stocks = tuple(self._stocks)
-        return sum(stocks, Stock())
+        return stocks[0] if len(stocks) == 1 else sum(stocks, NOTHING)
 
     def _check_process(self) -> bool:
         """Forget everything in a forked child: it is the parent's. False if that was so."""
