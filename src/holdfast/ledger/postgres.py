@@ -14,7 +14,7 @@ from sqlalchemy import URL
 
 from holdfast.errors import HoldfastError, LedgerDamaged, LedgerUnavailable
 from holdfast.ledger import chain
-from holdfast.ledger.database import ENTRIES, LEDGERS, TABLES, Database, Statements
+from holdfast.ledger.database import ENTRIES, LEDGERS, TABLES, Connection, Database, Statements
 from holdfast.ledger.store import Row
 
 LOCK_TIMEOUT = 60  # seconds to wait for a lock
@@ -69,6 +69,13 @@ class PostgresStore(Database):
             "application_name TO holdfast",
         ):
             connection.execute(f"SET {setting}")
+        return connection
+
+    def execute_begin(self, connection: Connection) -> Connection:
+        """Begin; wait less for whoever has the lock when there is little to do."""
+        super().execute_begin(connection)
+        if self.patience < LOCK_TIMEOUT:
+            connection.execute(f"SET LOCAL lock_timeout TO {int(1000 * self.patience)}")
         return connection
 
     def in_transaction(self, connection: psycopg.Connection[Any]) -> bool:
