@@ -214,13 +214,13 @@ class Ledger:
         except BaseException:
             restore()
             raise
-        if wish is not None:
-            held.asked()
         if not isinstance(outcome, Grant):
             restore()
             assert outcome is not None
             raise outcome
         held.put(outcome.stock)
+        if wish is not None:
+            held.asked(cost)
         return outcome.place
 
     def _give_back(self) -> None:
@@ -288,7 +288,7 @@ class Ledger:
         self._store.write(decide)
         if wish is not None:
             self._held.put(ahead)
-            self._held.asked()
+            self._held.asked(cost)
         assert outcome is not None
         return chain.entry_of(outcome), fresh
 
