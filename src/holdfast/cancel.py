@@ -39,6 +39,14 @@ class Work:
 
 
 _current: ContextVar[Work | None] = ContextVar("work", default=None)
+before_waiting: ContextVar[Callable[[], None] | None] = ContextVar("before waiting", default=None)
+
+
+def about_to_wait() -> None:
+    """Let another thread go on: this one is about to wait for the disk, in the middle of its work."""
+    act = before_waiting.get()
+    if act is not None:
+        act()
 
 
 def checkpoint() -> None:

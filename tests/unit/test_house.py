@@ -44,7 +44,7 @@ ROOMS = (
 )
 # The ledger knows nothing of guarantees, rows or questions: what it keeps is plain JSON.
 NARROW = {
-    "ledger": {"errors", "check"},
+    "ledger": {"errors", "check", "cancel"},
     "schema": {"errors"},
     "registry": set(),
     "randomness": {"check"},

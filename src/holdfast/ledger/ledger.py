@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Self
 from weakref import WeakSet
 
 from holdfast import check
+from holdfast.cancel import about_to_wait
 from holdfast.errors import (
     BudgetExhausted,
     HoldfastError,
@@ -230,6 +231,7 @@ class Ledger:
                 outcome = Grant(place, stock + ahead, after)
                 transaction.take(after)
 
+        about_to_wait()
         try:
             self._store.write(decide)
         except BaseException:

@@ -20,6 +20,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
+from holdfast.cancel import before_waiting
 from holdfast.errors import TooManyRequests
 
 T = TypeVar("T")
@@ -174,8 +175,7 @@ class WritingLane:
         """See to it that a thread is at work, now and as long as there is something to do."""
         with self._lock:
             todo = bool(self._waiting or self._unwritten) and not self._closed
-            lately = time.monotonic() - STALL
-            if todo and self._woken < lately and all(since < lately for since in self._since.values()):
+            if todo and self._nobody_works():
                 self._wake()
             watch, self._watched = todo and not self._watched, todo
         if watch:
@@ -184,6 +184,10 @@ class WritingLane:
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
         self._watched = False
         self._look(loop)
+
+    def _nobody_works(self) -> bool:
+        lately = time.monotonic() - STALL
+        return self._woken < lately and all(since < lately for since in self._since.values())
 
     def _wake(self) -> None:
         self._woken = time.monotonic()
@@ -249,7 +253,9 @@ class WritingLane:
                 asked.loop.call_soon_threadsafe(self._again, asked)
 
         try:
-            result = asked.variables.run(asked.work, again)
+            variables = asked.variables.copy()  # `again` may be called before this thread has left the work
+            variables.run(before_waiting.set, self._let_others_go_on)
+            result = variables.run(asked.work, again)
         except BaseException as error:  # noqa: BLE001  raised where it is waited for
             result = error
         if isinstance(result, Unfinished):
@@ -261,6 +267,13 @@ class WritingLane:
         self._end([asked])
         if result is not None:
             _hand_over([(asked, result)])
+
+    def _let_others_go_on(self) -> None:
+        """Have another thread take over, as if this one had been at its piece for long."""
+        with self._lock:
+            self._since[threading.get_ident()] = float("-inf")
+            if self._waiting and self._nobody_works():
+                self._wake()
 
     def _write_together(self, together: "list[tuple[_Asked, Unfinished]]") -> None:
         asked = [one for one, _ in together]

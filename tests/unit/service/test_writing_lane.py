@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import holdfast as hf
+from holdfast.cancel import about_to_wait
 from holdfast.service import lanes
 from holdfast.service.lanes import Unfinished, WritingLane
 
@@ -103,6 +104,26 @@ def test_neither_work_nor_a_write_that_hangs_holds_up_the_others() -> None:
     run(test)
 
 
+def test_work_that_waits_for_the_disk_lets_others_go_on_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "STALL", 60.0)
+
+    async def test(lane: WritingLane, writer: Writer) -> None:
+        go = threading.Event()
+
+        def waits(again: object) -> object:
+            about_to_wait()
+            return go.wait(30) and "waited"
+
+        slow = lane.submit("eve", waits)
+        await until(lambda: lane._running["eve"] == 1)
+        assert await lane.submit("bob", draft("his")) == "his, written"
+        assert not slow.done()
+        go.set()
+        assert await slow == "waited"
+
+    run(test)
+
+
 def test_one_thread_is_enough_while_nothing_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lanes, "STALL", 60.0)
 
@@ -161,6 +182,28 @@ def test_work_that_waits_for_somebody_else_is_done_again_when_told() -> None:
         assert await result == "done"
 
     run(test, threads=1)
+
+
+def test_work_may_be_done_again_before_the_first_time_has_ended() -> None:
+    """Whoever answers the same question may end at the very moment somebody leaves word."""
+
+    async def test(lane: WritingLane, writer: Writer) -> None:
+        times, second = [], threading.Event()
+
+        def work(again: Callable[[], None]) -> object:
+            times.append(threading.get_ident())
+            if len(times) == 1:
+                again()
+                assert second.wait(30)
+                return None
+            second.set()
+            return "done"
+
+        assert await lane.submit("ana", work) == "done"
+        assert len(set(times)) == 2
+        await until(lambda: not lane._running)
+
+    run(test)
 
 
 def test_what_nobody_waits_for_is_never_begun_and_too_many_are_refused() -> None:
