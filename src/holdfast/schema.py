@@ -1,7 +1,11 @@
-"""What a row looks like: column names, types and whether a value may be missing. Public; never values."""
+"""What a row looks like: column names, types and whether a value may be missing. Public; never values.
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+It is declared, or comes from the header of a file; it is never observed. What a sample happens to show (this column has
+missing values, that one has none) would be an answer about the sample that nobody paid for.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from enum import StrEnum
 
@@ -26,7 +30,7 @@ class Type(StrEnum):
 
 @dataclass(frozen=True)
 class Column:
-    """One column. `nullable` says that NULL or NaN occurs (or cannot be ruled out)."""
+    """One column. `nullable` says that nothing declared rules out NULL or NaN; not that there are any."""
 
     name: str
     type: Type
@@ -53,6 +57,13 @@ class Schema:
     def names(self) -> tuple[str, ...]:
         """Column names, in order."""
         return tuple(column.name for column in self.columns)
+
+    def declared(self, complete: Collection[str]) -> "Schema":
+        """Return the schema with these columns declared complete; an unknown one is refused."""
+        named = {self[name].name for name in complete}
+        return replace(
+            self, columns=tuple(replace(each, nullable=each.nullable and each.name not in named) for each in self)
+        )
 
     def __getitem__(self, name: str) -> Column:
         for column in self.columns:

@@ -16,13 +16,13 @@ Whoever asks, from Python, the command line, over HTTP or as an agent, asks thro
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, NamedTuple, Self, TypeVar, cast
 
 import polars as pl
 
@@ -30,6 +30,7 @@ from holdfast.answer import AnyAnswer, Record
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict
 from holdfast.guarantees.plan import BEST, DefaultPlan, Plan, PlanRequest, Queries, VacuousPlan
 from holdfast.ledger import (
+    Drawn,
     Entry,
     FileWitness,
     Ledger,
@@ -44,6 +45,7 @@ from holdfast.ledger import (
 )
 from holdfast.optimize.losses import LinearLoss, Loss
 from holdfast.queries.build import QueryLike
+from holdfast.queries.silence import silence
 from holdfast.queries.synthetic import synthetic_rows
 from holdfast.questions import KINDS, kind_named
 from holdfast.questions.flips import FLIPS
@@ -57,6 +59,7 @@ from holdfast.questions.question import Context, Drawing, Kind, Question
 from holdfast.questions.verbs import verb
 from holdfast.randomness import Randomness
 from holdfast.rows.draws import Order
+from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.open import open_rows
 from holdfast.rows.source import RowSource, Table
@@ -84,10 +87,14 @@ class Session:
         of this process on the same rows share it.
     guarantee, mechanism
         Names, or "best".
+    rows_per_query
+        Rows that one answer reads; left out, the number with the smallest margin. `Plan.readings` shows others.
     seed
         For tests: draws become predictable, and the ledger says so. In memory, each such session has its own budget.
     analyst
         Whose name goes on the answers.
+    complete
+        Columns of `data` whose values are never missing: see `holdfast.open`.
     """
 
     def __init__(
@@ -100,14 +107,18 @@ class Session:
         ledger: str | Path | None = None,
         guarantee: str = BEST,
         mechanism: str = BEST,
+        rows_per_query: int | None = None,
         seed: int | None = None,
         analyst: str | None = None,
+        complete: Collection[str] = (),
     ) -> None:
-        self._request = PlanRequest(queries, margin, confidence, guarantee, mechanism)
+        self._request = PlanRequest(queries, margin, confidence, guarantee, mechanism, rows_per_query)
         check_analyst(analyst)
         self._analyst = analyst
         self._randomness = Randomness(seed)
-        self._rows: RowSource = open_rows(data)
+        self._rows: RowSource = open_rows(data, complete=complete)
+        # What was opened here is closed here; rows that the caller opened may serve other sessions.
+        self._opened = self._rows if isinstance(self._rows, LocalRows) and self._rows is not data else None
         place = ledger_beside(self._rows) if ledger is None else ledger
         self._ledger: Ledger = open_ledger(
             place,
@@ -205,19 +216,73 @@ class Session:
 
     def answer(self, question: Question) -> AnyAnswer:
         """Answer a question that `prepare` returned."""
+        self._check_terms(question)
+        return self._ledger.in_flight.run(question.identity, partial(self._answer_once, question))
+
+    def draw(self, question: Question, when_free: Callable[[], None]) -> "AnyAnswer | Unwritten | None":
+        """Answer a question, but leave a new answer to be written by `write_all`, together with others.
+
+        Parameters
+        ----------
+        question
+            As `prepare` returned it.
+        when_free
+            Called, in any thread, when somebody else has answered this question who is at it now; then this returns
+            None, and it is to be asked again.
+        """
+        self._check_terms(question)
+        end = self._ledger.in_flight.begin(question.identity, when_free)
+        if end is None:
+            return None
+        drawn: AnyAnswer | Drawn | None = None
+        try:
+            drawn = self._find_or_draw(question)
+        finally:
+            if not isinstance(drawn, Drawn):
+                end()
+        return drawn if isinstance(drawn, AnyAnswer) else Unwritten(self, drawn, end)
+
+    @staticmethod
+    def write_all(answers: Sequence["Unwritten"]) -> list[AnyAnswer]:
+        """Commit what `draw` returned, all from one ledger, in one transaction; they may be seen after that.
+
+        Parameters
+        ----------
+        answers
+            Each can be written once, whether or not that succeeds.
+        """
+        try:
+            written = answers[0].session.ledger.commit_all([one.drawn for one in answers])
+        finally:
+            for one in answers:
+                one.end()
+        return [
+            one.session._read(entry, cached=not fresh) for one, (entry, fresh) in zip(answers, written, strict=True)
+        ]
+
+    def _check_terms(self, question: Question) -> None:
         if not self._joined:
+            self._require_sound()
             self._begin(question)
         if question.terms is not None and question.terms != self._context.guarantee.terms:
             raise PlanConflict("The ledger was begun under another plan since this question was prepared; ask again.")
-        return self._ledger.in_flight.run(question.identity, partial(self._answer_once, question))
 
     def _answer_once(self, question: Question) -> AnyAnswer:
+        drawn = self._find_or_draw(question)
+        if isinstance(drawn, AnyAnswer):
+            return drawn
+        ((entry, fresh),) = self._ledger.commit_all([drawn])
+        return self._read(entry, cached=not fresh)
+
+    def _find_or_draw(self, question: Question) -> AnyAnswer | Drawn:
         entry = None if question.identity is None else self._ledger.find(question.identity)
         if entry is not None:
             return self._read(entry, cached=True)
+        self._require_sound()
         place = self._reserve(question)
-        result = question.run(self._drawing(place))
-        entry, fresh = self._ledger.commit(
+        with silence:
+            result = question.run(self._drawing(place))
+        return self._ledger.drawn(
             place=place,
             key=question.identity,
             question=question.to_json(),
@@ -226,7 +291,11 @@ class Session:
             rows_read=question.rows_read,
             analyst=self._analyst,
         )
-        return self._read(entry, cached=not fresh)
+
+    def _require_sound(self) -> None:
+        """Refuse, free of charge, if the data are known to be damaged; reading them would refuse as well."""
+        if isinstance(self._rows, LocalRows):
+            self._rows.require_sound()
 
     def _reserve(self, question: Question) -> Place:
         try:
@@ -281,7 +350,8 @@ class Session:
         rng = self._randomness.generator()
         invented = memory_rows(synthetic_rows(self._rows.schema, MADE_UP_ROWS, rng), name="made up")
         guarantee, order = self.plan.standing, Order(self._randomness.secret())
-        result = question.run(Drawing(invented, rng, guarantee, order, most_draws=MADE_UP_ROWS))
+        with silence:
+            result = question.run(Drawing(invented, rng, guarantee, order, most_draws=MADE_UP_ROWS))
         record = Record(question.kind, question.text, guarantee.name, terms.confidence)
         return cast(AnyAnswer, kind_named(question.kind).read(result, record))
 
@@ -320,7 +390,7 @@ class Session:
         return self._ledger.receipt(seq)
 
     def verify_data(self) -> None:
-        """Read and hash all the data again; raise RowSourceError if it is not what the ledger was begun with."""
+        """Read and hash all the data again; raise RowSourceError if it is damaged or not what the ledger began with."""
         self._rows.verify()
 
     def history(self) -> pl.DataFrame:
@@ -341,6 +411,8 @@ class Session:
         """Let go of the ledger; later questions are refused, of those that `for_analyst` returned, too."""
         if self._owns_ledger:
             self._ledger.close()
+            if self._opened is not None:
+                self._opened.close()
 
     def __enter__(self) -> Self:
         return self
@@ -395,6 +467,14 @@ class Session:
                 " Ask again, and the question is built for it.",
                 standing=self.plan.to_dict(),
             )
+
+
+class Unwritten(NamedTuple):
+    """An answer that is paid for and not committed: nobody may see it yet. `end` lets others ask the question."""
+
+    session: Session
+    drawn: Drawn
+    end: Callable[[], None]
 
 
 def ledger_beside(rows: RowSource) -> Path | None:

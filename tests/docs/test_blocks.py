@@ -1,9 +1,11 @@
 """The Python in README, tutorial and how-to pages runs, in order, as it is printed."""
 
+import json
 import re
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 import holdfast as hf
@@ -42,11 +44,59 @@ def test_how_to_blocks_run_in_a_session(page):
             exec(compile(block, page, "exec"), {"s": session, "hf": hf})
 
 
+def test_a_receipt_is_checked_by_the_plain_python_of_its_page(tmp_path, monkeypatch, capsys):
+    """The page's check, which imports nothing of ours, accepts every receipt and refuses every changed one."""
+    monkeypatch.chdir(tmp_path)
+    (check,) = blocks("docs/how-to/verify.md")
+    assert "holdfast" not in check
+    code = compile(check, "docs/how-to/verify.md", "exec")
+    rows = flights.draw(20_000, np.random.default_rng(6), signals=0)
+    with hf.Session(rows, queries=20) as session:
+        for hour in range(10):
+            session.mean(f"hour > {hour}")
+        published = session.ledger.head.hash
+        receipts = [session.receipt(number).to_dict() for number in range(1, 11)]
+        assert len(json.dumps(receipts[0])) < 8_000
+    for receipt in receipts:
+        (tmp_path / "r.json").write_text(json.dumps(receipt), encoding="utf-8")
+        exec(code, {"published": published})
+        assert str(json.loads(receipt["body"])["answer"]) in capsys.readouterr().out
+        for changed in (
+            {"body": receipt["body"].replace("hour", "Hour")},
+            {"seq": receipt["seq"] - 1},
+            {"previous": "0" * 64},
+            {"root": "0" * 64},
+        ):
+            (tmp_path / "r.json").write_text(json.dumps(receipt | changed), encoding="utf-8")
+            with pytest.raises((AssertionError, IndexError)):
+                exec(code, {"published": published})
+        with pytest.raises(AssertionError):
+            exec(code, {"published": "0" * 64})
+
+
+def test_the_page_about_data_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    flights.write(tmp_path / "flights.parquet", 20_000, np.random.default_rng(5), signals=0)
+    pl.read_parquet("flights.parquet").with_columns(flight="dep_delay").write_csv("flights.csv")
+    names: dict[str, object] = {"hf": hf}
+    for block in blocks("docs/how-to/data.md"):
+        exec(compile(block, "docs/how-to/data.md", "exec"), names)
+    never = {column.name for column in names["s"].schema if not column.nullable}
+    assert never == {"distance", "hour"}
+    assert [names["rows"].schema[name].type for name in ("flight", "dep_delay")] == ["text", "number"]
+    names["s"].close()
+
+
 def test_prices_are_those_of_the_pages_about_kinds_and_charges():
-    rows = flights.draw(100_000, np.random.default_rng(6), signals=0)
+    frame = flights.draw(100_000, np.random.default_rng(6), signals=0)
     delay = {"query": "dep_delay", "within": (-60, 600), "q": 0.9}
+    with hf.Session(frame, queries=200) as session:
+        assert session.price("dep_delay", within=(-60, 600)).answers == 2
+        assert session.price("COALESCE(dep_delay, 0)", within=(-60, 600)).answers == 1
+        assert session.price(kind="quantile", **delay).answers == 20
+    rows = hf.open(frame, complete=["dep_delay"])
     with hf.Session(rows, queries=200) as session:
-        assert session.price("dep_delay > 15").answers == 1
+        assert session.price("dep_delay > 15").answers == session.price("dep_delay", within=(-60, 600)).answers == 1
         assert session.price("dep_delay > 15", where="hour >= 18").answers == 2
         assert session.price("carrier", "histogram", categories=["UA", "AA", "DL"]).answers == 4
         assert session.price(kind="quantile", **delay).answers == 10
@@ -70,7 +120,7 @@ def test_fitting_blocks_run_in_one_session(capsys):
         judge, model = names["judge"], names["model"]
         assert 0 <= judge(model) <= 1  # type: ignore[operator]
         assert session.ledger.spent.answers == 3  # two fits, one score
-    assert "coins, convex, posterior" in capsys.readouterr().out
+    assert "coins, convex, exchange" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("example", sorted(path.name for path in (ROOT / "examples").glob("*.py")))

@@ -37,7 +37,7 @@ def test_the_committed_run_is_the_whole_demo():
     numbers = json.loads((ROOT / "docs" / "demo.json").read_text(encoding="utf-8"))
     assert numbers["rows"] == 1_000_000
     assert numbers["discovery"]["questions"] == 10_000
-    assert numbers["plan"]["guarantee"] == "posterior"
+    assert numbers["plan"]["guarantee"] == "exchange"
 
 
 def test_the_comparison_is_what_the_planner_says():
@@ -60,9 +60,14 @@ def test_the_comparison_is_what_the_planner_says():
         assert cells[name][3] == f"{planned[which].rows_per_query:,}", name
 
 
-def test_a_thousand_questions_to_two_thousand_rows_say_nothing():
-    assert "a thousand questions to two thousand rows" in README
-    assert hf.plan(rows=2_000, queries=1_000).vacuous
+def test_a_thousand_questions_to_a_thousand_rows_say_nothing():
+    assert "a thousand questions to a thousand rows" in README
+    assert hf.plan(rows=1_000, queries=1_000).vacuous
+
+
+def test_the_margin_of_answers_that_read_less_is_planned():
+    margin = float(re.search(r"fewer rows: ±(0\.\d{4}) with 12,000", README)[1])
+    assert 0 <= margin - hf.plan(rows=1_000_000, queries=10_000, rows_per_query=12_000).margin <= 1e-4
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])

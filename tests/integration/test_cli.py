@@ -142,7 +142,7 @@ def test_a_slip_or_a_look_does_not_begin_the_ledger(fresh, words):
 def test_open_shows_the_schema_and_begins_no_ledger(fresh):
     read = document(fresh, "open", "flights.parquet")
     assert read["rows"] == 50_000
-    assert read["columns"][0] == {"name": "carrier", "type": "text", "nullable": False}
+    assert read["columns"][0] == {"name": "carrier", "type": "text", "nullable": True}
     assert read["ledger_begun"] is False
     assert not Path(read["ledger"]).exists()
     assert read["fingerprint"] in succeed(fresh, "open", "flights.parquet")
@@ -154,7 +154,13 @@ def test_plan_is_a_sentence_and_a_table(tmp_path):
     assert "this plan" in shown
     read = document(tmp_path, "plan", "--rows", 1_000_000, "--margin", 0.05)
     assert read["plan"]["queries"] > 1_000
-    assert {each["guarantee"] for each in read["alternatives"]} >= {"posterior", "information", "paper", "split"}
+    assert {each["guarantee"] for each in read["alternatives"]} >= {
+        "exchange",
+        "posterior",
+        "information",
+        "paper",
+        "split",
+    }
 
 
 def test_history_is_newest_last_and_limited(fresh):
@@ -166,8 +172,35 @@ def test_history_is_newest_last_and_limited(fresh):
     assert "the newest 2 of 3 answers" in succeed(fresh, "history", "flights.parquet", "--limit", 2)
 
 
+def test_open_declares_types_and_complete_columns_once_for_all_commands(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\n" + "1,2\n3,\n" * 10_000 + "x,2\n")
+    code, refused = refuse(tmp_path, "open", "t.csv")
+    assert code == 7
+    assert refused["error"].startswith("t.csv, row 20,001: the value of 'a' is not of type integer")
+    assert refused["error"].endswith("holdfast open --types 'a=text'.")
+    declared = document(tmp_path, "open", "t.csv", "--types", "a=text", "--complete", "a")
+    assert [(each["type"], each["nullable"]) for each in declared["columns"]] == [("text", False), ("integer", True)]
+    assert document(tmp_path, "open", "t.csv") == declared
+    code, refused = refuse(tmp_path, "open", "t.csv", "--complete", "a,b")
+    assert (code, refused["details"]["name"]) == (2, "complete")
+    assert refused["error"].startswith("--complete must name columns without missing values; 'b' has some")
+    code, refused = refuse(tmp_path, "open", "t.csv", "--types", "a")
+    assert refused["error"] == "--types must be like A=number,B=text; got 'a'."
+
+
+def test_verify_finds_damaged_data(fresh):
+    succeed(fresh, "ask", "flights.parquet", ASKED, "--queries", 300)
+    file = next((fresh / "flights.parquet.holdfast").glob("*.values.npy"))
+    content = bytearray(file.read_bytes())
+    content[200] ^= 1
+    file.write_bytes(content)
+    code, refused = refuse(fresh, "verify", "flights.parquet.holdfast")
+    assert (code, refused["kind"]) == (7, "row_source")
+    assert f"is damaged: {file.name}" in refused["error"]
+
+
 def test_verify_ledger_data_and_receipt(asked, tmp_path):
-    read = document(asked, "verify", "flights.parquet", "--data")
+    read = document(asked, "verify", "flights.parquet")
     assert len(read["checks"]) == 4
     assert read["complete"]
     head = read["head"]["hash"]
@@ -220,7 +253,7 @@ def test_before_the_first_answer_looking_works_and_begins_no_ledger(fresh):
     read = document(fresh, "budget", "flights.parquet")
     assert (read["ledger_begun"], read["budget"]["answers_given"]) == (False, 0)
     assert document(fresh, "history", "flights.parquet")["answers"] == []
-    assert document(fresh, "verify", "flights.parquet", "--data")["head"] is None
+    assert document(fresh, "verify", "flights.parquet")["head"] is None
     for words in (["budget", "flights.parquet"], ["history", "flights.parquet"], ["verify", "flights.parquet"]):
         assert "Nothing has been asked of flights yet" in succeed(fresh, *words)
     code, refused = refuse(fresh, "receipt", "flights.parquet", 1)
@@ -308,7 +341,7 @@ def test_a_killed_process_leaves_a_ledger_that_verifies(tmp_path):
     with subprocess.Popen([HOLDFAST, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         _wait_for_answers(process, tmp_path / "flights.parquet.ledger")
         process.kill()
-    assert document(tmp_path, "verify", "flights.parquet", "--data")["head"]["seq"] >= 1
+    assert document(tmp_path, "verify", "flights.parquet")["head"]["seq"] >= 1
 
 
 def _wait_for_answers(process: subprocess.Popen[str], ledger: Path) -> None:

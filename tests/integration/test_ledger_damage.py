@@ -75,6 +75,7 @@ def edit(path: Path, *statements: str) -> None:
         ),
         ("UPDATE holdfast_ledgers SET charge = 0", 30, "the head does not match"),
         ("UPDATE holdfast_ledgers SET hash = 'x'", 30, "the head does not match"),
+        ("UPDATE holdfast_ledgers SET peaks = substr(peaks, 65)", 30, "the head does not match"),
         ("UPDATE holdfast_ledgers SET seq = 29", 30, "it lies beyond the head"),
         ("UPDATE holdfast_ledgers SET seq = 31", 31, "it is missing, though the head is entry 31"),
         (SWAPPED, 20, "its hash does not match entry 19"),
@@ -87,6 +88,20 @@ def test_an_edit_is_named(path, statement, entry, says):
     assert found.value.fields == {"location": str(path), "entry": entry}
     if entry > 1:
         assert f"Entries 0-{entry - 1} are intact." in str(found.value)
+
+
+@pytest.mark.parametrize("amount", ["taken_charge", "taken_intervals", "places"])
+def test_less_taken_than_the_entries_hold_is_damage(path, amount):
+    edit(path, f"UPDATE holdfast_ledgers SET {amount} = {amount} - 1")
+    with pytest.raises(LedgerDamaged, match="a place that was never taken"):
+        reopen(path)
+
+
+@pytest.mark.parametrize("secret", ["", "00" * 32])
+def test_another_secret_is_noticed(path, secret):
+    edit(path, f"UPDATE holdfast_ledgers SET secret = '{secret}'")
+    with pytest.raises(RowSourceError, match="belongs to other data"):
+        reopen(path)
 
 
 @pytest.mark.parametrize(
@@ -296,7 +311,9 @@ def test_tables_of_an_earlier_version_are_refused_in_words_by_postgres_too(postg
     refused_as_earlier(location)
 
 
-@pytest.mark.parametrize(("number", "says"), [(1, "an earlier, unreleased"), (None, "an earlier"), (4, "a later")])
+@pytest.mark.parametrize(
+    ("number", "says"), [(1, "an earlier, unreleased"), (2, "an earlier"), (None, "an earlier"), (4, "a later")]
+)
 def test_another_format_is_refused_in_words(tmp_path, monkeypatch, number, says):
     path = tmp_path / "trial.ledger"
     with monkeypatch.context() as other:

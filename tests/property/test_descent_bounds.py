@@ -95,13 +95,13 @@ def test_tails_grow_with_confidence(beta, diameter, s, steps, average):
 
 
 @given(st.floats(0, 10), positive, positive, st.floats(0.01, 10), st.floats(1e-6, 0.5))
-def test_curvature_never_loosens_the_posterior_bound(expected, apart, lipschitz, curvature, chi):
-    plain = descent.posterior_excess(expected, R=apart, lipschitz=lipschitz, H=0.0, chi=chi)
-    curved = descent.posterior_excess(expected, R=apart, lipschitz=lipschitz, H=curvature, chi=chi)
+def test_curvature_never_loosens_the_posterior_bound(expected, apart, lipschitz, curvature, step):
+    plain = descent.posterior_excess(expected, R=apart, lipschitz=lipschitz, H=0.0, step=step)
+    curved = descent.posterior_excess(expected, R=apart, lipschitz=lipschitz, H=curvature, step=step)
     assert expected <= curved + 1e-12
     assert curved <= plain
     if curved < plain:  # a fixed point of e = E + b sqrt(e)
-        b = lipschitz * math.sqrt(2 * chi / curvature)
+        b = 2 * lipschitz * step * math.sqrt(2 / curvature)
         assert curved == pytest.approx(expected + b * math.sqrt(curved), rel=1e-9, abs=1e-12)
 
 

@@ -73,7 +73,7 @@ QUESTIONS = st.one_of(
 PLANS = st.fixed_dictionaries(
     {
         "queries": st.one_of(st.integers(1, 2_000), st.just({"mean": 30, "flip": 40})),
-        "guarantee": st.sampled_from(["best", "posterior", "information", "split"]),
+        "guarantee": st.sampled_from(["best", "exchange", "posterior", "information", "split"]),
         "confidence": st.sampled_from([0.5, 0.95, 0.9999]),
     }
 )

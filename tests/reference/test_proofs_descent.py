@@ -473,7 +473,8 @@ def test_posterior_step_for_every_transcript() -> None:
         excess = setting.excess(runs.found, share)
         for e, expected, x in zip(excess, on_rows, chi, strict=True):
             for h in (0.0, curvature):
-                assert e <= theorems.posterior_excess(expected, R=apart, lipschitz=steepest, H=h, chi=x) + SLACK
+                step = math.sqrt(x) / 2
+                assert e <= theorems.posterior_excess(expected, R=apart, lipschitz=steepest, H=h, step=step) + SLACK
     assert not all(halved)  # phi has a range of 2R: half of it is not enough
 
 

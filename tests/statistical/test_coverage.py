@@ -8,8 +8,9 @@ world missed with probability 5 %: for 200 worlds, from 28 misses on; for 40 wor
 The attack on n rows of fair coins asks about m of them with ell draws each, and then about the vote weighted by the
 answers. On the sample that last share exceeds 1/2 by Phi(s) - 1/2, s = sqrt(m) / (n sqrt(1/n + 1/(ell (1-2a)^2))),
 give or take 1/(2 sqrt n), while its coins alone are known to within z/(2 (1-2a) sqrt(draws)). For n = 5,000, k = 1,000
-and m = 700 that is 0.025 +- 0.007 against 0.011 (posterior; information: 0.027 against 0.010): without the widening
-from sample to population the last interval misses in 97 of 100 worlds, so 40 of them are enough to catch it.
+and m = 700 that is 0.043 +- 0.007 against 0.006 (exchange; posterior: 0.025 against 0.011; information: 0.027 against
+0.010): without the widening from sample to population the last interval misses in 97 of 100 worlds, so 40 of them are
+enough to catch it.
 
 The harmless analyst asks one question of every kind. There the mutant takes each interval at level 1/2 instead of
 its own, and leaves the widening out: with 20 intervals hardly a world is not missed.
@@ -19,13 +20,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 from numpy.random import Generator
 
 from holdfast.guarantees import information
+from holdfast.guarantees.exchange import Exchange
+from holdfast.guarantees.gaussian import Gaussian
 from holdfast.guarantees.information import Information
 from holdfast.guarantees.plan import plan
 from holdfast.guarantees.posterior import Posterior
+from holdfast.guarantees.release import NoisyMeans
 from holdfast.guarantees.split import Split
 from worlds import (
     QUESTIONS,
@@ -70,10 +75,11 @@ def always(monkeypatch: pytest.MonkeyPatch, guarantee: type, name: str, value: f
 
 def without_widening(monkeypatch: pytest.MonkeyPatch) -> None:
     always(monkeypatch, Posterior, "_chi", 0.0)
+    always(monkeypatch, Exchange, "_J", 0.0)
     monkeypatch.setattr(information, "kl_range", lambda sample, *, n, r: sample)
 
 
-@pytest.mark.parametrize("guarantee", ["posterior", "information"])
+@pytest.mark.parametrize("guarantee", ["exchange", "posterior", "information"])
 @pytest.mark.parametrize(("world", "rows", "queries"), [(STRONG, 5_000, 1_000), (QUICK, 2_000, 300)])
 def test_intervals_hold_under_attack(seed: int, world: World, rows: int, queries: int, guarantee: str) -> None:
     assert plan(rows=rows, queries=queries, guarantee=guarantee).margin < 0.5  # they say something
@@ -81,7 +87,7 @@ def test_intervals_hold_under_attack(seed: int, world: World, rows: int, queries
     assert not breaks_promise(missed, WORLDS)
 
 
-@pytest.mark.parametrize("guarantee", ["posterior", "information"])
+@pytest.mark.parametrize("guarantee", ["exchange", "posterior", "information"])
 def test_the_attack_breaks_intervals_that_hold_for_the_sample_only(
     seed: int, guarantee: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,7 +96,43 @@ def test_the_attack_breaks_intervals_that_hold_for_the_sample_only(
     assert breaks_promise(missed, MUTANT_WORLDS)
 
 
+def scan_misses(standing: Gaussian, rng: Generator, *, asked: int, votes: int) -> bool:
+    """Whether any interval is wrong: of coins by full scans with noise, then of their vote, again and again."""
+    terms = standing.terms
+    coins = rng.integers(0, 2, (terms.rows, asked), dtype=np.int8)
+    answers = coins.mean(axis=0) + terms.sigma * rng.normal(size=asked)
+    up = float(((coins - 0.5) @ (answers - 0.5) > 0).mean())
+    answers = np.concatenate([answers, up + terms.sigma * rng.normal(size=votes)])
+    ends = [standing.share(NoisyMeans((x,), terms.rows, (x,), terms.sigma, 0.0), 0) for x in map(float, answers)]
+    return not all(low <= 0.5 <= high for low, high in ends)
+
+
+def test_full_scans_with_noise_hold_though_the_vote_is_asked_again_and_again(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every answer has noise of deviation 0.019 and is known to within 0.086; the vote is off by 0.043.
+
+    Without the step to the population seven of its 500 answers miss. The noise here is numpy's, for speed.
+    """
+    planned = plan(rows=5_000, queries=1_000, mechanism="gaussian")
+    assert planned.margin < 0.2
+
+    def missed(worlds: int) -> int:
+        standing = Gaussian(planned.terms)
+        return sum(
+            scan_misses(standing, np.random.default_rng([seed, world]), asked=500, votes=500) for world in range(worlds)
+        )
+
+    assert not breaks_promise(missed(WORLDS), WORLDS)
+    always(monkeypatch, Gaussian, "_J", 0.0)
+    assert breaks_promise(missed(MUTANT_WORLDS), MUTANT_WORLDS)
+
+
 SETTINGS = [
+    pytest.param({"guarantee": "exchange"}, 20_000, 1e-4, {}, id="exchange, many rows"),
+    pytest.param({"guarantee": "exchange"}, 2_000, 1e-2, {}, id="exchange, few rows"),
+    pytest.param({"guarantee": "exchange", "queries": 1_000}, 50_000, 1e-4, {}, id="exchange, large plan"),
+    pytest.param({"guarantee": "gaussian"}, 5_000, 1e-3, {"quantiles": False}, id="gaussian"),
     pytest.param({"guarantee": "posterior"}, 20_000, 1e-4, {}, id="posterior, many rows"),
     pytest.param({"guarantee": "posterior"}, 2_000, 1e-2, {}, id="posterior, few rows"),
     pytest.param({"guarantee": "posterior", "queries": 1_000}, 50_000, 1e-4, {}, id="posterior, large plan"),
@@ -111,7 +153,7 @@ def test_intervals_of_every_kind_hold(
     assert not breaks_promise(missed, WORLDS)
 
 
-@pytest.mark.parametrize(("terms", "rows", "rare", "options"), [SETTINGS[i] for i in (0, 3, 6)])
+@pytest.mark.parametrize(("terms", "rows", "rare", "options"), [SETTINGS[i] for i in (0, 4, 7, 10)])
 def test_intervals_that_forget_each_other_are_caught(
     seed: int,
     terms: dict[str, Any],
@@ -121,7 +163,7 @@ def test_intervals_that_forget_each_other_are_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     without_widening(monkeypatch)
-    for each in (Posterior, Information, Split):
+    for each in (Exchange, Posterior, Information, Split):
         always(monkeypatch, each, "_level", 0.5)
     world = partial(harmless, rows=rows, rare=rare, **options)
     missed = misses(world, worlds=MUTANT_WORLDS, seed=seed, **({"queries": QUESTIONS} | terms))

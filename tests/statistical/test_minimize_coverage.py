@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import binom
 
 import holdfast as hf
-from holdfast.guarantees import posterior
+from holdfast.guarantees.exchange import Exchange
 
 FALSE_ALARM, WORLDS, N, LOSSES = 1e-6, 200, 2_000, 20
 
@@ -23,7 +23,7 @@ def world(seed: int) -> bool:
     data = {f"x{j}": rng.choice([-1.0, 1.0], N) for j in range(LOSSES - 1)} | {"y": rng.choice([-1.0, 1.0], N)}
     options = {"radius": 0.5, "iterations": 12, "rows_per_coordinate": 20}
     right = True
-    with hf.Session(data, queries=60, guarantee="posterior", seed=seed) as session:
+    with hf.Session(data, queries=60, guarantee="exchange", seed=seed) as session:
         signs = []
         for j in range(LOSSES - 1):
             answer = session.minimize(loss(f"x{j}", (-1, 1)), **options)
@@ -55,10 +55,11 @@ def test_everything_holds_at_once(seed):
 
 
 def test_intervals_that_forget_the_population_are_caught(seed, monkeypatch):
-    narrow = posterior.outcome_interval
+    by_the_terms = Exchange.__init__
 
-    def forgetful(count, ell, *, outcomes, mass, chi, level):
-        return narrow(count, ell, outcomes=outcomes, mass=mass, chi=0.0, level=0.5)
+    def forgetful(self, terms):
+        by_the_terms(self, terms)
+        self._J, self._level = 0.0, 0.5
 
-    monkeypatch.setattr(posterior, "outcome_interval", forgetful)
+    monkeypatch.setattr(Exchange, "__init__", forgetful)
     assert binom.sf(failures(8, seed) - 1, 8, 0.05) < FALSE_ALARM

@@ -85,6 +85,7 @@ ANYTHING: list[tuple[str, Any, dict[str, Any]]] = [
     ("quantile", "wild", {"q": 0.3, "within": (-8e307, 8e307), "where": "b"}),
 ]
 PLANS: dict[str, dict[str, Any]] = {
+    "exchange": {"guarantee": "exchange"},
     "posterior": {"guarantee": "posterior"},
     "information": {"guarantee": "information"},
     "laplace": {"guarantee": "information", "mechanism": "laplace"},
@@ -106,7 +107,9 @@ def test_anything_can_be_asked_under_any_plan(plan: str, rows: int) -> None:
         assert "nan" not in f"{session!r}"
 
 
-HANDFULS = pairwise([2, 3, 25], [None, 1, 1_000, 10**9, {"mean": 3, "flip": 5}], ["best", "posterior", "dp"])
+HANDFULS = pairwise(
+    [2, 3, 25], [None, 1, 1_000, 10**9, {"mean": 3, "flip": 5}], ["best", "exchange", "posterior", "dp"]
+)
 
 
 @pytest.mark.parametrize(("rows", "queries", "guarantee"), HANDFULS)

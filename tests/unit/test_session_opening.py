@@ -25,6 +25,7 @@ from holdfast.session import Session
 
 NAN = float("nan")
 PLANS: dict[str, dict[str, Any]] = {
+    "exchange": {"guarantee": "exchange"},
     "posterior": {"guarantee": "posterior"},
     "information": {"guarantee": "information"},
     "split": {"guarantee": "split"},
@@ -338,7 +339,7 @@ def test_other_data_are_refused(tmp_path: Path) -> None:
 # -- a first entry that nobody here understands -----------------------------------------------------------------------
 
 STRANGE: dict[str, tuple[dict[str, Any], str]] = {
-    "guarantee": ({"guarantee": "exchange"}, "the guarantee 'exchange', which this installation does not know"),
+    "guarantee": ({"guarantee": "ghosts"}, "the guarantee 'ghosts', which this installation does not know"),
     "no guarantee": ({"guarantee": None}, "the guarantee None, which this installation does not know"),
     "version": ({"version": 2}, "version 2 of the guarantee 'posterior'"),
     "unknown term": ({"kappa": 1.0}, "The terms hold 'kappa', which this version does not know"),
@@ -392,7 +393,7 @@ def test_a_seed_marks_the_ledger(tmp_path: Path) -> None:
         assert "shared use" not in repr(unseeded)
 
 
-@pytest.mark.parametrize("plan", ["posterior", "information", "split"])  # Laplace noise knows no seed
+@pytest.mark.parametrize("plan", ["exchange", "posterior", "information", "split"])  # Laplace noise knows no seed
 def test_a_seed_repeats_coins_and_fresh_rows(plan: str) -> None:
     def values(seed: int) -> list[float]:
         with Session(table(5_000), seed=seed, queries=100, **PLANS[plan]) as session:

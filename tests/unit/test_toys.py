@@ -70,7 +70,7 @@ def test_a_guarantee_that_is_no_longer_there_is_refused_at_opening(modules, tmp_
     with Session("evens:1000", queries=10, guarantee="declared", ledger=tmp_path / "ledger") as session:
         session.mean("even")
     GUARANTEES.pop("declared")
-    with pytest.raises(PlanConflict, match="'declared', which this installation does not know; it knows posterior"):
+    with pytest.raises(PlanConflict, match="'declared', which this installation does not know; it knows exchange"):
         Session("evens:1000", ledger=tmp_path / "ledger")
 
 

@@ -4,7 +4,8 @@ guarantee     what a guarantee is; terms and goals
 statistic     what is asked of the population, as guarantees see it
 release       what leaves a mechanism
 plan          `holdfast.plan`: every guarantee compared
-posterior, information, split, dp, paper    the guarantees
+exchange, posterior, gaussian, information, split, dp, paper    the guarantees
+coins         what exchange and posterior share
 mathematics/  theorems they share
 
 To add one: a file with a subclass of `Guarantee`, and `GUARANTEES.register(name, cls)`.
@@ -19,7 +20,7 @@ from holdfast.registry import Registry
 if TYPE_CHECKING:
     from holdfast.guarantees.guarantee import Guarantee
 
-OWN = ("posterior", "information", "dp", "paper", "split")
+OWN = ("exchange", "posterior", "gaussian", "information", "dp", "paper", "split")
 GUARANTEES: "Registry[type[Guarantee]]" = Registry("holdfast.guarantees", OWN)
 
 

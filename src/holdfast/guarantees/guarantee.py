@@ -147,6 +147,7 @@ class Guarantee(ABC):
     version: ClassVar[int] = 1
     mechanisms: ClassVar[tuple[str, ...]]  # those that can be planned with, the usual one first
     adaptive: ClassVar[bool] = True  # whether questions may depend on answers; "best" chooses only such guarantees
+    scans: ClassVar[bool] = False  # whether every answer reads all rows; "best" chooses such a guarantee only if asked
     in_order: ClassVar[bool] = False  # whether releases must follow each other as they were charged (fresh rows)
     reads: ClassVar[type[Terms]]
     terms: Terms

@@ -1,7 +1,8 @@
 """`holdfast.plan`: leave out rows, queries or margin, and it is solved for, by every guarantee that applies."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from html import escape
 from math import ceil, log
 
@@ -18,6 +19,7 @@ MOST_QUERIES = 10**12
 DEFAULT_QUERIES = 1_000
 DEFAULT_CONFIDENCE = 0.95
 SAYS_NOTHING = 0.5  # a margin of half the range
+READ_LESS = (2, 4, 10)  # parts of the best number of rows per answer for which a plan shows the margin
 
 Queries = int | Mapping[str, int]
 
@@ -36,11 +38,20 @@ class Alternative:
 
 
 @dataclass(frozen=True)
+class Reading:
+    """The margin of the same plan if every answer read another number of rows."""
+
+    rows_per_query: int
+    margin: float
+
+
+@dataclass(frozen=True)
 class Plan:
     """Numbers fixed before the first question. Prints as a table.
 
     `standing` is the guarantee that was chosen, with its `terms`; the most used of them are attributes of the plan as
-    well. `alternatives` says what every other guarantee would need or reach.
+    well. `alternatives` says what every other guarantee would need or reach, and `readings` what margin the same
+    guarantee has if every answer reads fewer rows.
     """
 
     standing: Guarantee = field(repr=False)
@@ -101,6 +112,24 @@ class Plan:
         """Whether the promise is too wide to say anything."""
         return self.margin >= SAYS_NOTHING
 
+    @cached_property
+    def readings(self) -> tuple[Reading, ...]:
+        """Margins for several numbers of rows per answer, most rows first; none where that number is not free."""
+        terms = self.terms
+        goal = Goal(terms.rows, terms.queries, terms.confidence, None, terms.flips)
+        best = self.standing.plan(goal, self.mechanism) if self.standing.flexible and terms.queries else None
+        if best is None or self.vacuous:
+            return ()
+        made: dict[int, Terms | None] = {best.rows_per_query: best, self.rows_per_query: terms}
+        for part in READ_LESS:
+            each = max(1, best.rows_per_query // part)
+            made[each] = made.get(each) or self.standing.plan(replace(goal, rows_per_query=each), self.mechanism)
+        return tuple(Reading(each, found.margin) for each, found in sorted(made.items(), reverse=True) if found)
+
+    @property
+    def _read(self) -> str:
+        return "all rows" if self.standing.scans else f"{self.rows_per_query:,} random rows"
+
     @property
     def sentence(self) -> str:
         """The plan in one sentence."""
@@ -115,7 +144,7 @@ class Plan:
         return (
             f"{self.rows:,} rows can answer {what}{extra}, each chosen after seeing the earlier answers:"
             f" {held} within {write_margin(self.margin)} of the population, all at once, with probability"
-            f" {100 * self.confidence:g} %. Each answer reads {self.rows_per_query:,} random rows."
+            f" {100 * self.confidence:.12g} %. Each answer reads {self._read}."
         )
 
     def to_dict(self) -> dict[str, JSON]:
@@ -137,36 +166,62 @@ class Plan:
         return hash((self.guarantee, self.terms))
 
     def __str__(self) -> str:
-        table = [HEADINGS, *map(alternative_cells, self.alternatives)]
-        widths = [max(len(row[i]) for row in table) for i in range(len(HEADINGS))]
-        lines = []
-        for row in table:
-            cells = [
-                cell.ljust(width) if i < 2 or i == len(row) - 1 else cell.rjust(width)
-                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        if not self.alternatives:
+            return self.sentence
+        parts = [self.sentence, _text(HEADINGS, [*map(alternative_cells, self.alternatives)], left=(0, 1, 6))]
+        if self.readings:
+            parts += [
+                READINGS,
+                _text(READING_HEADINGS, [reading_cells(self, each) for each in self.readings], left=(2,)),
             ]
-            lines.append("  ".join(cells).rstrip())
-        return self.sentence + ("\n\n" + "\n".join(lines) if self.alternatives else "")
+        return "\n\n".join(parts)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{escape(cell)}</th>" for cell in HEADINGS)
-        rows = [alternative_cells(row) for row in self.alternatives]
-        body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if rows else ""
-        return f"<p>{escape(self.sentence)}</p>{table}"
+        shown = f"<p>{escape(self.sentence)}</p>"
+        if self.alternatives:
+            shown += _html(HEADINGS, [*map(alternative_cells, self.alternatives)])
+        if self.alternatives and self.readings:
+            shown += f"<p>{READINGS}</p>" + _html(READING_HEADINGS, [reading_cells(self, x) for x in self.readings])
+        return shown
 
 
+Cells = tuple[str, ...]
 HEADINGS = ("guarantee", "mechanism", "margin", "rows", "questions", "rows read each", "")
+READING_HEADINGS = ("rows read each", "margin", "")
+READINGS = "The same plan with fewer rows read for each answer (rows_per_query):"
+
+
+def _text(headings: Cells, rows: Sequence[Cells], *, left: Sequence[int]) -> str:
+    table = [headings, *rows]
+    widths = [max(len(row[i]) for row in table) for i in range(len(headings))]
+    pads = ["<" if i in left else ">" for i in range(len(headings))]
+    padded = [[f"{x:{pad}{width}}" for x, pad, width in zip(row, pads, widths, strict=True)] for row in table]
+    return "\n".join("  ".join(cells).rstrip() for cells in padded)
+
+
+def _html(headings: Cells, rows: Sequence[Cells]) -> str:
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in headings)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def reading_cells(plan: Plan, reading: Reading) -> Cells:
+    """Write a reading as the cells of a table under `READING_HEADINGS`."""
+    note = "this plan" if reading.rows_per_query == plan.rows_per_query else ""
+    return f"{reading.rows_per_query:,}", write_margin(reading.margin), note
 
 
 def write_margin(x: float | None) -> str:
     """Write a margin rounded up: a promise is never rounded in its own favor."""
-    return "-" if x is None else f"±{min(1.0, ceil(x * 10_000) / 10_000):.4f}"
+    if x is None:
+        return "-"
+    steps = ceil(x * 10_000)
+    return f"±{min(1.0, (steps + (steps / 10_000 < x)) / 10_000):.4f}"  # the product may have been rounded down
 
 
-def alternative_cells(alternative: Alternative) -> tuple[str, ...]:
+def alternative_cells(alternative: Alternative) -> Cells:
     """Write an alternative as the cells of a table under `HEADINGS`."""
     counts = (alternative.rows, alternative.queries, alternative.rows_per_query)
     rows, queries, each = ("-" if x is None else f"{x:,}" for x in counts)
@@ -212,8 +267,8 @@ def plan(
     Examples
     --------
     >>> p = plan(rows=1_000_000, queries=10_000)
-    >>> p.guarantee, p.margin < 0.04
-    ('posterior', True)
+    >>> p.guarantee, p.margin < 0.025
+    ('exchange', True)
     """
     confidence = DEFAULT_CONFIDENCE if confidence is None else confidence
     answers, flips = check_options(queries, margin, confidence, guarantee, mechanism)
@@ -259,8 +314,11 @@ class PlanRequest:
     confidence: float | None = None
     guarantee: str = BEST
     mechanism: str = BEST
+    rows_per_query: int | None = None
 
     def __post_init__(self) -> None:
+        if self.rows_per_query is not None:
+            check.whole(rows_per_query=self.rows_per_query)
         if self.queries is not None and self.margin is not None:
             raise InvalidArgument("Give queries or margin, not both: the other follows from the rows.")
         check_options(self.queries, self.margin, self.confidence, self.guarantee, self.mechanism)
@@ -277,6 +335,7 @@ class PlanRequest:
             queries=DEFAULT_QUERIES if self.is_open else self.queries,
             margin=self.margin,
             confidence=self.confidence,
+            rows_per_query=self.rows_per_query,
             guarantee=self.guarantee,
             mechanism=self.mechanism,
         )
@@ -288,6 +347,7 @@ class PlanRequest:
             "queries": (queries, standing.queries),
             "flips": (flips if isinstance(self.queries, Mapping) else None, standing.flips),
             "confidence": (self.confidence, standing.confidence),
+            "rows_per_query": (self.rows_per_query, standing.rows_per_query),
             "guarantee": (None if self.guarantee == BEST else self.guarantee, standing.guarantee),
             "mechanism": (None if self.mechanism == BEST else self.mechanism, standing.mechanism),
         }
@@ -324,6 +384,8 @@ class _Request:
         guarantee, mechanism = pair
         planner = GUARANTEES[guarantee]
         if self.guarantee not in (BEST, guarantee) or (self.guarantee == BEST and not planner.adaptive):
+            return False
+        if planner.scans and (self.guarantee, self.mechanism) == (BEST, BEST):
             return False
         if self.mechanism != BEST:
             return self.mechanism == mechanism
@@ -434,6 +496,8 @@ def _alternative(pair: tuple[str, str], terms: Terms | None, chosen: tuple[str, 
         note = "says nothing: wider than half the range"
     elif pair == chosen:
         note = "this plan"
+    elif GUARANTEES[pair[0]].scans:
+        note = f"reads all rows; chosen only by mechanism='{pair[1]}'"
     return Alternative(*pair, terms.rows, terms.queries or terms.flips, terms.margin, terms.rows_per_query, note)
 
 

@@ -6,8 +6,8 @@ binomial intervals of the coins contain mu. chi depends on n, B, a and beta only
 """
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from math import e, exp, inf, log, sqrt
+from functools import lru_cache
+from math import exp, inf, log, sqrt
 from typing import Any
 
 import numpy as np
@@ -15,14 +15,13 @@ from scipy.special import expit, gammaln
 
 from holdfast import check
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.guarantee import Goal, Guarantee, Terms, refuse_noise
-from holdfast.guarantees.mathematics import cost, descent
-from holdfast.guarantees.mathematics import debias as coins
-from holdfast.guarantees.mathematics.concentration import SAFE, clopper_pearson, clopper_pearson_width
+from holdfast.guarantees.coins import CoinGuarantee, CoinTerms
+from holdfast.guarantees.guarantee import Goal
+from holdfast.guarantees.mathematics.concentration import SAFE, clopper_pearson_width
+from holdfast.guarantees.mathematics.posterior_means import group_mean, level, outcome_mean
 from holdfast.guarantees.mathematics.search import Vector, zoom
 from holdfast.guarantees.mathematics.theorem import theorem
-from holdfast.guarantees.release import Release
-from holdfast.guarantees.statistic import Interval, Statistic
+from holdfast.guarantees.statistic import Interval
 
 MOST_MASS = 0.16  # so that a group, with three outcomes, is still at most half noise
 ORDERS = np.arange(2, 21)  # moments p that are tried
@@ -87,25 +86,6 @@ def chi(n: int, charge: float, mass: float, beta: float) -> float:
     return float(chi_array(n, charge, mass, beta)) * SAFE
 
 
-@theorem("here (Theorem 2)", proof="posterior.md")
-def level(beta: float, *, k: int) -> float:
-    """Return the two-sided level of each of k exact binomial intervals.
-
-    Statement
-        At level beta/(e k), e = 2.718..., all intervals contain the posterior means of their coins' biases with
-        probability >= 1 - beta.
-
-    Not covered
-        A number of draws decided after the first coin.
-
-    >>> round(level(0.01, k=1000) * e * 1000, 12)
-    0.01
-    """
-    check.probability(beta=beta)
-    check.whole(k=k)
-    return beta / (e * k)
-
-
 def widen(posterior: Interval, *, chi: float) -> Interval:
     """Return [lo, hi] for q(D) from [L, U] for mu, by Theorem 1."""
     low, high = posterior
@@ -128,11 +108,7 @@ def outcome_interval(count: int, ell: int, *, outcomes: int, mass: float, chi: f
     >>> outcome_interval(50, 100, outcomes=2, mass=0.01, chi=inf, level=0.01)
     (0.0, 1.0)
     """
-    if chi == inf:
-        return 0.0, 1.0
-    ends = clopper_pearson(count, ell, level)
-    low, high = (coins.debias(p, outcomes=outcomes, mass=mass) for p in ends)
-    return widen((low, high), chi=chi)
+    return widen(outcome_mean(count, ell, outcomes=outcomes, mass=mass, level=level), chi=chi)
 
 
 @theorem("here (conditional means)", proof="posterior.md")
@@ -150,12 +126,13 @@ def group_interval(ones: int, included: int, ell: int, *, mass: float, chi: floa
     >>> group_interval(0, 0, 100, mass=0.01, chi=0.001, level=0.01)
     (0.0, 1.0)
     """
-    pi = clopper_pearson(included, ell, level)
-    theta = clopper_pearson(ones, included, 2 * mass * level)
-    share = coins.group_share(pi[0], mass=mass)
-    if pi[0] <= 2 * mass or share <= chi:
-        return 0.0, 1.0
-    return widen(coins.group_mean_range(theta, pi, mass=mass), chi=chi / (share - chi))
+    mean, share = group_mean(ones, included, ell, mass=mass, level=level)
+    return widen_group(mean, share, chi=chi)
+
+
+def widen_group(posterior: Interval, share: float, *, chi: float) -> Interval:
+    """Return the interval for the mean of a group with at least this posterior share, by Theorem 1 for groups."""
+    return widen(posterior, chi=chi / (share - chi)) if share > chi else (0.0, 1.0)
 
 
 @theorem("here (p = 1)", proof="posterior.md")
@@ -177,80 +154,41 @@ def first_moment(n: int, charge: float, mass: float) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PosteriorTerms(Terms):
-    """`mass` is the extra mass of every outcome; `chi` widens from posterior to population; None: no promise."""
+class PosteriorTerms(CoinTerms):
+    """`chi` widens from posterior to population; None: no promise."""
 
-    mass: float
     beta1: float  # for chi
-    beta2: float  # for the exact binomial intervals
     chi: float | None
 
 
-class Posterior(Guarantee):
-    """Coins with a planned extra mass; the failure probability enters by its logarithm."""
+class Posterior(CoinGuarantee):
+    """Coins with a planned extra mass, by moments of the posterior: narrowest for very few questions."""
 
     terms: PosteriorTerms
     name = "posterior"
-    mechanisms = ("coins",)
     reads = PosteriorTerms
 
     def __init__(self, terms: PosteriorTerms) -> None:
         super().__init__(terms)
         self._chi = inf if terms.chi is None else terms.chi
-        self._level = level(terms.beta2, k=terms.statements)
 
     @classmethod
     def plan(cls, goal: Goal, mechanism: str) -> PosteriorTerms | None:
         """Return the best rows per answer, mass and split of beta; nothing is claimed about single flips."""
         return None if goal.flips or goal.rows < 2 else _planned(goal, mechanism)
 
-    def supports(self, statistic: Statistic) -> None:
-        """Anything but single flips and histograms that would be mostly noise."""
-        self.refuse_flips(statistic)
-        refuse_noise(statistic, mass=self.terms.mass)
-
-    def charge(self, statistic: Statistic, draws: int) -> int:
-        """c-1 for a draw with c outcomes."""
-        return draws * cost.draw_cost(statistic.outcomes)
-
     @property
-    def flexible(self) -> bool:
-        """Any number of draws has a margin."""
-        return True
+    def step(self) -> float:
+        """sqrt(chi)/2."""
+        return sqrt(self._chi) / 2
 
-    def _margin(self, draws: int) -> float:
-        width = float(clopper_pearson_width(draws, self._level))
-        return min(1.0, width / (1 - 2 * self.terms.mass) + sqrt(self._chi) / 2)
+    def widen(self, mean: Interval) -> Interval:
+        """By Theorem 1."""
+        return widen(mean, chi=self._chi)
 
-    def share(self, release: Release, part: int) -> Interval:
-        """By `outcome_interval`."""
-        tally, mass = self.tally(release), self.terms.mass
-        count, outcomes = tally.count(part), len(tally.counts)
-        return outcome_interval(count, tally.draws, outcomes=outcomes, mass=mass, chi=self._chi, level=self._level)
-
-    def group(self, release: Release) -> Interval:
-        """By `group_interval`."""
-        mass = self.terms.mass
-        _, zeros, ones = self.tally(release).counts
-        return group_interval(ones, zeros + ones, release.draws, mass=mass, chi=self._chi, level=self._level)
-
-    @cached_property
-    def coin_mass(self) -> float:
-        """The planned mass."""
-        return self.terms.mass
-
-    @property
-    def statement_level(self) -> float:
-        """An equal part of beta2."""
-        return self.terms.beta2 / self.terms.statements
-
-    def excess(self, on_rows: float, *, R: float, lipschitz: float, curvature: float) -> float | None:
-        """By `posterior_excess`."""
-        return descent.posterior_excess(on_rows, R=R, lipschitz=lipschitz, H=curvature, chi=self._chi)
-
-    def expected_excess_step(self, R: float) -> float | None:
-        """By information, whose theorem needs a mass of at least 1/n."""
-        return super().expected_excess_step(R) if self.terms.mass >= 1 / self.terms.rows else None
+    def widen_group(self, mean: Interval, share: float) -> Interval:
+        """By Theorem 1 for groups."""
+        return widen_group(mean, share, chi=self._chi)
 
 
 @lru_cache(maxsize=4096)

@@ -2,6 +2,13 @@
 
 from dataclasses import dataclass
 
+GRID = 40  # values that get noise are rounded to multiples of 2^-40
+
+
+def grid_bits(count: int) -> int:
+    """Return how fine a grid `count` values in [0, 1] may use without their sum leaving 62 bits."""
+    return max(1, min(GRID, 62 - int(count).bit_length()))
+
 
 @dataclass(frozen=True)
 class Release:

@@ -41,10 +41,9 @@ from holdfast.ledger.store import Tip, Transaction, closed_error
 if sys.platform != "win32":
     import fcntl
 
-LOCK_TIMEOUT = 60.0  # seconds to wait for a busy file
+LOCK_TIMEOUT = 20.0  # seconds to wait for a busy file
 _POLL = 0.005  # seconds between two looks at a busy file
 _POLL_QUEUE = 0.05  # between two looks whether it is time to give up waiting
-_PRIVATE = 0o600
 _OLD = 3_600.0  # seconds; nobody builds a ledger for so long
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CONSTRAINT}
 _HAS_LEDGERS = f"SELECT 1 FROM sqlite_master WHERE name = '{LEDGERS}'"
@@ -86,7 +85,7 @@ class LockFile:
         if sys.platform == "win32":
             return True
         if self.descriptor is None:
-            self.descriptor = _open_private(self._path)
+            self.descriptor = open_private(self._path)
         self._held = self.descriptor
         try:
             fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -96,7 +95,7 @@ class LockFile:
 
     def _wait(self, gave_up: Callable[[], bool]) -> int | None:
         if self._queue is None:
-            self._queue = Queue(_open_private(self._path))
+            self._queue = Queue(open_private(self._path))
         turn = Turn()
         self._queue.turns.put(turn)
         while not turn.granted.acquire(timeout=_POLL_QUEUE):
@@ -167,8 +166,8 @@ class SqliteStore(Database):
     driver_errors = (sqlite3.Error,)
 
     def __init__(self, path: Path, dataset: str, *, own_file: bool) -> None:
-        super().__init__(str(path), dataset, SQL)
         self._path = path.absolute()
+        super().__init__(str(path), dataset, SQL, os.path.realpath(path))
         self._name = str(self._path)
         self._own_file = own_file
         self._inspected = False
@@ -364,6 +363,12 @@ class SqliteStore(Database):
                 " programs that use the ledger, then restore both from a backup"
             )
 
+    def probe(self) -> None:
+        """Raise if nothing could be written now, be it in a file that is still to be made."""
+        if not self.present() and not os.access(self._path.parent, os.W_OK | os.X_OK):
+            raise self._unavailable("its folder may not be written")
+        super().probe()
+
     def present(self) -> bool:
         """Whether the file is there; then it has been looked at."""
         if not self._inspected:
@@ -423,7 +428,7 @@ class SqliteStore(Database):
                 if time.time() - leftover.stat().st_mtime > _OLD:
                     leftover.unlink(missing_ok=True)
             new = self._sibling(f"-{secrets.token_hex(4)}-new")
-            os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_RDWR, _PRIVATE))
+            os.close(open_private(new))  # SQLite gives its log the permissions of the file
             connection = self._connect(new, "rwc")
             try:
                 connection.execute(self.begin_statement)
@@ -474,8 +479,15 @@ def _stat(path: str) -> os.stat_result | None:
         return None
 
 
-def _open_private(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE)
+def open_private(path: Path) -> int:
+    """Open a file to write, and return its descriptor; a new one is for its owner alone, whatever the umask says."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    if sys.platform != "win32":
+        os.fchmod(descriptor, 0o600)
+    return descriptor
 
 
 def _sync(path: Path) -> None:

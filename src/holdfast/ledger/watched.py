@@ -33,6 +33,7 @@ class WatchedStore:
 
     def __init__(self, store: Store, address: str, content: str | None) -> None:
         self.store, self._address, self._content = store, address, content
+        self.address = None if content is None and store.address is None else address
         self._witnesses: list[Witness] = []
         self._confirmed: list[str] = []
 
@@ -137,6 +138,11 @@ class WatchedStore:
         self.store.write(watched)
         self._tell(reached)
 
+    def probe(self) -> None:
+        """Raise if nothing could be written now."""
+        self.tip()
+        self.store.probe()
+
     def close(self) -> None:
         """Close the store, and let the witnesses write what they still have to."""
         self.store.close()
@@ -150,7 +156,7 @@ class WatchedStore:
 
     def _tell(self, tip: Tip | None) -> None:
         if tip is not None:
-            seen = Seen(self._address, tip)
+            seen = self._seen(tip)
             for witness in self._witnesses:
                 witness.saw(seen)
 
@@ -160,7 +166,10 @@ class WatchedStore:
             return
         if tip is None or not any(covers(lost, seen.tip) for lost in restores(self.store)):
             raise self._refusal(witness.name, seen, tip)
-        witness.settle(Seen(self._address, tip))
+        witness.settle(self._seen(tip))
+
+    def _seen(self, tip: Tip) -> Seen:
+        return Seen(self._address, tip._replace(peaks=""))  # they follow from the entries
 
     def _refusal(self, who: str, seen: Seen, tip: Tip | None) -> HoldfastError:
         here, there, count = self.location, seen.address, seen.tip.seq

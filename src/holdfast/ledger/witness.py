@@ -30,7 +30,7 @@ def content_of(fingerprint: str) -> str:
 
 
 class Seen(NamedTuple):
-    """The newest state of a ledger that a witness saw, and where the ledger was then."""
+    """The newest state of a ledger that a witness saw, without peaks, and where the ledger was then."""
 
     address: str
     tip: Tip
@@ -171,7 +171,9 @@ def _parse(slot: bytes) -> tuple[str | None, Seen | None]:
     if not body or checksum != _checksum(body):
         return None, None
     content, *rest = body.decode("utf-8", "surrogateescape").split(" ", len(Tip._fields) + 1)
-    values = [value if name == "hash" else int(value) for name, value in zip(Tip._fields, rest, strict=False)]
+    values = [
+        value if name in ("hash", "peaks") else int(value) for name, value in zip(Tip._fields, rest, strict=False)
+    ]
     return content, Seen(rest[-1], Tip._make(values))
 
 

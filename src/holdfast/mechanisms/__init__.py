@@ -3,6 +3,7 @@
 mechanism     what a mechanism is
 coins         each drawn row says one outcome, sometimes replaced by a random one
 laplace       the mean of sampled rows plus noise
+gaussian      the mean of all rows plus noise
 fresh_rows    the mean of rows that nobody has asked before
 exponential   pick one of many candidates, better ones more likely
 
@@ -16,4 +17,6 @@ from holdfast.registry import Registry
 if TYPE_CHECKING:
     from holdfast.mechanisms.mechanism import Mechanism
 
-MECHANISMS: "Registry[type[Mechanism]]" = Registry("holdfast.mechanisms", ("coins", "laplace", "fresh_rows"))
+MECHANISMS: "Registry[type[Mechanism]]" = Registry(
+    "holdfast.mechanisms", ("coins", "laplace", "gaussian", "fresh_rows")
+)

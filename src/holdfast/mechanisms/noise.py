@@ -7,13 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.errors import MissingExtra
+from holdfast.guarantees.release import GRID, grid_bits
 
-GRID = 40  # values are rounded to multiples of 2^-40
-
-
-def grid_bits(count: int) -> int:
-    """Return how fine a grid `count` values in [0, 1] may use without their sum leaving 62 bits."""
-    return max(1, min(GRID, 62 - int(count).bit_length()))
+__all__ = ["GRID", "gaussian_mean", "grid_bits", "laplace_mean", "require"]
 
 
 def laplace_mean(values: NDArray[np.float64], scale: float) -> float:
@@ -22,20 +18,43 @@ def laplace_mean(values: NDArray[np.float64], scale: float) -> float:
     The sum on the grid is an exact integer; replacing one value moves it by at most 2^bits; the discrete Laplace noise
     is exact too. Dividing at the end is post-processing.
     """
-    bits = grid_bits(len(values))
-    total = int(np.sum(np.rint(np.ldexp(values, bits)).astype(np.int64)))
-    unit = len(values) * 2.0**bits
+    total, unit = _on_grid(values)
     noisy: int = _integer_laplace(scale * unit)(total)
     return noisy / unit
 
 
+def gaussian_mean(values: NDArray[np.float64], sigma: float) -> float:
+    """Return the same plus Gaussian noise of deviation sigma: discrete, on the grid that holds the sum itself."""
+    total, unit = _on_grid(values)
+    noisy: int = _integer_gaussian(sigma * unit)(total)
+    return noisy / unit
+
+
+def _on_grid(values: NDArray[np.float64]) -> tuple[int, float]:
+    """Return the sum of the rounded values as a whole number, and how many of its units are a mean of 1."""
+    bits = grid_bits(len(values))
+    return int(np.sum(np.rint(np.ldexp(values, bits)).astype(np.int64))), len(values) * 2.0**bits
+
+
 @lru_cache(maxsize=256)
 def _integer_laplace(scale: float) -> Any:
+    dp = require("laplace")
+    return dp.m.make_laplace(dp.atom_domain(T=dp.i64), dp.absolute_distance(T=dp.i64), scale=scale)
+
+
+@lru_cache(maxsize=256)
+def _integer_gaussian(scale: float) -> Any:
+    dp = require("gaussian")
+    return dp.m.make_gaussian(dp.atom_domain(T=dp.i64), dp.absolute_distance(T=dp.i64), scale=scale)
+
+
+def require(extra: str) -> Any:
+    """Return opendp; without it the refusal names the `extra` to install."""
     try:
         import opendp.prelude as dp
     except ImportError as missing:
         raise MissingExtra(
-            "Laplace noise needs the package opendp; install it with: pip install 'holdfast[laplace]'."
+            f"{extra.capitalize()} noise needs the package opendp; install it with: pip install 'holdfast[{extra}]'."
         ) from missing
     dp.enable_features("contrib")
-    return dp.m.make_laplace(dp.atom_domain(T=dp.i64), dp.absolute_distance(T=dp.i64), scale=scale)
+    return dp

@@ -15,16 +15,15 @@ from math import ceil, log, log2, sqrt
 from typing import ClassVar, Self
 
 import numpy as np
-import polars as pl
 from numpy.random import Generator
+from numpy.typing import NDArray
 
 from holdfast import check
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.mathematics import amplification, cost
 from holdfast.mechanisms import exponential
 from holdfast.optimize.domain import Domain
-from holdfast.optimize.objective import Objective, ObjectiveQuery, Vector
-from holdfast.queries.evaluate import silent
+from holdfast.optimize.objective import Objective, ObjectiveQuery, Rows, Vector
 from holdfast.queries.query import Values
 from holdfast.rows.draws import WithoutReplacement
 from holdfast.rows.source import RowSource
@@ -68,7 +67,7 @@ class Contest:
         low, high = self.objective.ranges.values
         return 2 * self.objective.ranges.lipschitz * self._farthest if self.centered else high - low
 
-    def scores(self, rows: pl.DataFrame, point: Vector) -> Vector:
+    def scores(self, rows: Rows, point: Vector) -> Vector:
         """Return each row's loss at the point as a number in [0, 1]. Secret."""
         values = self.objective.values(rows, point)
         low = self.objective.ranges.values[0]
@@ -95,8 +94,7 @@ class ScoreAt(ObjectiveQuery):
         """What the runs minimize."""
         return self.contest.objective
 
-    @silent
-    def evaluate(self, rows: pl.DataFrame) -> Values:
+    def said(self, rows: Rows, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
         """Return one score per row."""
         return self.contest.scores(rows, self.point)
 
@@ -113,8 +111,7 @@ class ScoresAt(ObjectiveQuery):
         """What the runs minimize."""
         return self.contest.objective
 
-    @silent
-    def evaluate(self, rows: pl.DataFrame) -> Values:
+    def said(self, rows: Rows, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
         """Return one line per row, one score per run."""
         return np.column_stack([self.contest.scores(rows, point) for point in self.points])
 

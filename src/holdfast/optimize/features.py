@@ -7,6 +7,7 @@ and gradient are zero.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.queries.build import build_mean
-from holdfast.queries.query import Query
+from holdfast.queries.query import Packed, Query
 from holdfast.rows.columns import BufferPool
 from holdfast.schema import Schema, Type
 
@@ -75,6 +76,11 @@ class Number:
             return f"{self.name!r} in [{self.low!r}, {self.high!r}]"
         return self.query.identity
 
+    @property
+    def work(self) -> int:
+        """Steps that one row takes."""
+        return 1 if self.query is None else self.query.work
+
     def raw(self, rows: pl.DataFrame) -> tuple[Array, float, float]:
         """Return one value per row (NaN: missing) and the range they are to be clipped to."""
         if self.query is not None:
@@ -84,11 +90,11 @@ class Number:
             values = values.cast(pl.Float64)
         return values.to_numpy(), self.low, self.high
 
-    def stretched(self, rows: pl.DataFrame, low: float, high: float) -> Array:
-        """Return values clipped to the declared bounds and stretched to [low, high]; NaN: missing."""
+    def stretch(self, rows: pl.DataFrame, low: float, high: float, out: NDArray[np.float32]) -> None:
+        """Write values clipped to the declared bounds and stretched to [low, high]; NaN: missing."""
         values, first, last = self.raw(rows)
         share = (np.clip(values.astype(np.float64), first, last) - first) / (last - first)
-        return np.clip(low + (high - low) * share, low, high)
+        np.clip(low + (high - low) * share, low, high, out=out, casting="same_kind")
 
 
 def number(name: str, bounds: Bounds, schema: Schema) -> Number:
@@ -123,11 +129,17 @@ def feature_ranges(dimension: int, scale: str, intercept: bool) -> tuple[Array, 
 
 @dataclass(frozen=True)
 class Matrix:
-    """All features of some rows at once."""
+    """All that a linear model needs of a row: its features and its target, scaled, in single precision.
+
+    Rounding is part of the declaration: gradients, losses and certificates all speak about the rounded numbers, so it
+    does not matter whether they were computed for the drawn rows or once for all.
+    """
 
     numbers: tuple[Number, ...]
     scale: str
     intercept: bool
+    target: Number
+    target_range: tuple[float, float]
 
     @property
     def dimension(self) -> int:
@@ -137,30 +149,36 @@ class Matrix:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that are read."""
-        return tuple(dict.fromkeys(column for each in self.numbers for column in each.columns))
+        return tuple(dict.fromkeys(column for each in (*self.numbers, self.target) for column in each.columns))
+
+    @cached_property
+    def identity(self) -> str | None:
+        """Canonical text."""
+        parts = [each.identity for each in (*self.numbers, self.target)]
+        named = f"{self.scale}, {self.intercept}, {self.target_range}: {'; '.join(map(str, parts))}"
+        return None if None in parts else named
+
+    @property
+    def width(self) -> int:
+        """One number for each coordinate, and the target."""
+        return self.dimension + 1
 
     @property
     def ranges(self) -> tuple[Array, Array]:
         """The smallest and largest value of every coordinate's feature."""
         return feature_ranges(self.dimension, self.scale, self.intercept)
 
-    def of(self, rows: pl.DataFrame) -> Array:
-        """Return one line per coordinate, one column per row; NaN where a value is missing."""
-        _pool.reset()
-        memory = _pool(np.dtype(np.float64), self.dimension * rows.height)
-        matrix: Array = memory.reshape(self.dimension, rows.height)
-        firsts, spans = np.zeros((len(self.numbers), 1)), np.ones((len(self.numbers), 1))
+    def of(self, rows: pl.DataFrame) -> Packed:
+        """Return one line per row: its features, 1 for the intercept, and its target; NaN where a value is missing."""
+        lines = np.ones((rows.height, self.width), dtype=np.float32)
         for j, each in enumerate(self.numbers):
-            matrix[j], first, last = each.raw(rows)
-            firsts[j], spans[j] = first, last - first
-        low, high = SCALES[self.scale]
-        features = matrix[: len(self.numbers)]
-        factors = (high - low) / spans
-        with np.errstate(over="ignore", invalid="ignore"):  # infinities are clipped, NaN stays
-            features -= firsts
-            features *= factors
-            features += low
-        np.clip(features, low, high, out=features)
-        if self.intercept:
-            matrix[-1] = 1.0
-        return matrix
+            each.stretch(rows, *SCALES[self.scale], out=lines[:, j])
+        self.target.stretch(rows, *self.target_range, out=lines[:, -1])
+        return lines
+
+    def split(self, lines: Packed) -> tuple[Array, Array]:
+        """Return features and target in double precision, in which a fit computes."""
+        _pool.reset()
+        wide: Array = _pool(np.dtype(np.float64), lines.size).reshape(lines.shape)
+        np.copyto(wide, lines)
+        return wide[:, :-1], np.clip(wide[:, -1], *self.target_range)  # rounding may have left the range

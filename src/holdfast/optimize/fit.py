@@ -169,7 +169,7 @@ class Fit:
         if self.choice is None or 2.0**-self.runs > beta / 2:
             return sure
         boosted = 2 * self.descent.expected_excess() + self.choice.loss(beta / 2)
-        # The posterior theorem needs a bound on conditional expectations, which boosting by chance does not give.
+        # Posterior means need a bound on conditional expectations, which boosting by chance does not give.
         return boosted if sure == inf else sure
 
 
@@ -180,8 +180,8 @@ def covered_mechanism(guarantee: Guarantee, requested: str | None) -> str:
     usual, covered = guarantee.terms.mechanism, guarantee.covers
     if usual not in GRADIENTS or not covered:
         raise PlanConflict(
-            "This session answers from fresh rows, each used once, and a fit would use them up. Open one with"
-            " guarantee='posterior', before its first answer, to fit models; few questions are planned by splitting"
+            f"A fit needs many small answers, which this session ({usual.replace('_', ' ')}) cannot give. Open one with"
+            " guarantee='exchange', before its first answer, to fit models; few questions are planned by splitting"
             " unless you say so.",
             guarantee=guarantee.name,
         )

@@ -15,7 +15,6 @@ from math import ceil
 from typing import ClassVar, Protocol, Self
 
 import numpy as np
-import polars as pl
 from numpy.random import Generator
 from numpy.typing import NDArray
 
@@ -24,8 +23,7 @@ from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.mathematics import cost, descent
 from holdfast.mechanisms import noise
 from holdfast.mechanisms.laplace import Laplace
-from holdfast.optimize.objective import Objective, ObjectiveQuery, Vector
-from holdfast.queries.evaluate import silent
+from holdfast.optimize.objective import Objective, ObjectiveQuery, Rows, Vector
 from holdfast.queries.query import Values
 from holdfast.rows.draws import WithoutReplacement
 from holdfast.rows.source import RowSource
@@ -106,13 +104,7 @@ class GradientAt(ObjectiveQuery):
         """One for each coordinate."""
         return len(self.objective.ranges.lows)
 
-    def evaluate(self, rows: pl.DataFrame) -> Values:
-        """Return what these rows say as draws 0, 1, ... of the first coordinate."""
-        draw = np.arange(rows.height)
-        return self.evaluate_parts(rows, np.zeros_like(draw), draw)
-
-    @silent
-    def evaluate_parts(self, rows: pl.DataFrame, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
+    def said(self, rows: Rows, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
         """Return how much of its slice each row's coordinate fills, from 0 to 1."""
         ranges = self.objective.ranges
         values = self.objective.coordinates(rows, self.point, part)

@@ -1,12 +1,14 @@
 """A loss made ready: bound to a schema and a domain, with every range that the guarantee needs.
 
 An objective says, for some rows and a point, one coordinate of each row's gradient, and each row's loss. What it says
-is clipped to the ranges it states, and a row it cannot speak about says zero. The interval of the loss is about these
-clipped numbers, always. Bounds on the excess need more: gradients that are those of the loss, so ranges that clip none
+is clipped to the ranges it states. A row it cannot speak about has no slope; its loss is zero where a declared feature
+is missing, the largest there is where a loss of one's own gives no number. The interval of the loss is about these
+numbers, always. Bounds on the excess need more: gradients that are those of the loss, so ranges that clip none
 of them. The ranges of linear losses are worked out and never do; those of one's own losses are only declared. The `l2`
 term is exact and reads nothing.
 """
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
@@ -16,15 +18,15 @@ import polars as pl
 from numpy.typing import NDArray
 
 from holdfast.guarantees.statistic import OneMean, Statistic
-from holdfast.optimize.features import INTERCEPT, SCALES, Matrix, Number
-from holdfast.queries.evaluate import silent
-from holdfast.queries.query import Query, Values
+from holdfast.optimize.features import INTERCEPT, SCALES, Matrix
+from holdfast.queries.query import Packed, Packing, Query, Values
 
 if TYPE_CHECKING:
     from holdfast.optimize.losses import LinearLoss
 
 Vector = NDArray[np.float64]
 Interval = tuple[float, float]
+Rows = pl.DataFrame | Packed  # drawn rows, or the lines that the objective's packing has for them
 
 
 @dataclass(frozen=True)
@@ -77,11 +79,21 @@ class Objective(Protocol):
         """Canonical text; None if it cannot be decided."""
         ...
 
-    def coordinates(self, rows: pl.DataFrame, point: Vector, which: NDArray[np.int64]) -> Vector:
+    @property
+    def work(self) -> int:
+        """Steps that one row takes."""
+        ...
+
+    @property
+    def packing(self) -> Packing | None:
+        """The numbers of a row that everything it says depends on; None: it must see the rows."""
+        ...
+
+    def coordinates(self, rows: Rows, point: Vector, which: NDArray[np.int64]) -> Vector:
         """Return coordinate which[i] of row i's gradient, within its range."""
         ...
 
-    def values(self, rows: pl.DataFrame, point: Vector) -> Vector:
+    def values(self, rows: Rows, point: Vector) -> Vector:
         """Return each row's loss, l2 left out; not yet clipped."""
         ...
 
@@ -100,7 +112,6 @@ class LinearObjective:
 
     loss: "LinearLoss"
     matrix: Matrix
-    target: Number
     ranges: Ranges
 
     @property
@@ -111,7 +122,7 @@ class LinearObjective:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that are read."""
-        return tuple(dict.fromkeys((*self.matrix.columns, *self.target.columns)))
+        return self.matrix.columns
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -126,22 +137,31 @@ class LinearObjective:
     @property
     def identity(self) -> str | None:
         """Canonical text, from features, target and settings."""
-        parts = [each.identity for each in (*self.matrix.numbers, self.target)]
+        parts = [each.identity for each in (*self.matrix.numbers, self.matrix.target)]
         return None if None in parts else f"{self.loss.settings}; {'; '.join(map(str, parts))}"
 
-    def coordinates(self, rows: pl.DataFrame, point: Vector, which: NDArray[np.int64]) -> Vector:
+    @property
+    def work(self) -> int:
+        """Steps that one row takes."""
+        return sum(each.work for each in (*self.matrix.numbers, self.matrix.target))
+
+    @property
+    def packing(self) -> Matrix:
+        """Features and target, scaled."""
+        return self.matrix
+
+    def coordinates(self, rows: Rows, point: Vector, which: NDArray[np.int64]) -> Vector:
         """Slope times feature; a row with a missing value says zero."""
-        features = self.matrix.of(rows)
-        with np.errstate(invalid="ignore"):  # NaN marks what is missing; a warning would tell that there is some
-            values = self.loss.slopes(point @ features, self._target(rows))
-        values *= features[which, np.arange(rows.height)]
+        features, target = self._numbers(rows)
+        values = self.loss.slopes(features @ point, target)  # NaN marks what is missing
+        values *= features[np.arange(len(features)), which]
         values[np.isnan(values)] = 0.0
         return np.clip(values, self.ranges.lows[which], self.ranges.highs[which])
 
-    def values(self, rows: pl.DataFrame, point: Vector) -> Vector:
+    def values(self, rows: Rows, point: Vector) -> Vector:
         """Return each row's loss; zero where a value is missing."""
-        with np.errstate(invalid="ignore"):
-            values = self.loss.losses(point @ self.matrix.of(rows), self._target(rows))
+        features, target = self._numbers(rows)
+        values = self.loss.losses(features @ point, target)
         values[np.isnan(values)] = 0.0
         return values
 
@@ -163,14 +183,16 @@ class LinearObjective:
             offset += float(point[-1])
         if self.loss.predicts_target:
             low, high = self.loss.target_range
-            factor = (self.target.high - self.target.low) / (high - low)
+            target = self.matrix.target
+            factor = (target.high - target.low) / (high - low)
             weights = [factor * weight for weight in weights]
-            offset = self.target.low + factor * (offset - low)
+            offset = target.low + factor * (offset - low)
         names = (each.name for each in self.matrix.numbers)
         return dict(zip(names, weights, strict=True)) | {INTERCEPT: offset}
 
-    def _target(self, rows: pl.DataFrame) -> Vector:
-        return self.target.stretched(rows, *self.loss.target_range)
+    def _numbers(self, rows: Rows) -> tuple[Vector, Vector]:
+        """Return features (one line per row) and target; both were rounded to single precision, always."""
+        return self.matrix.split(self.matrix.of(rows) if isinstance(rows, pl.DataFrame) else rows)
 
 
 class ObjectiveQuery(Query):
@@ -193,6 +215,28 @@ class ObjectiveQuery(Query):
         """How it reads."""
         return self.objective.text
 
+    @property
+    def packing(self) -> Packing | None:  # type: ignore[override]
+        """What the objective needs of a row."""
+        return self.objective.packing
+
+    @abstractmethod
+    def said(self, rows: Rows, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
+        """Return what row i says for draw `draw[i]` of part `part[i]`."""
+
+    def evaluate(self, rows: pl.DataFrame) -> Values:
+        """Return what these rows say as draws 0, 1, ... of the first part."""
+        draw = np.arange(rows.height)
+        return self.said(rows, np.zeros_like(draw), draw)
+
+    def evaluate_parts(self, rows: pl.DataFrame, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
+        """Return what these rows say."""
+        return self.said(rows, part, draw)
+
+    def evaluate_packed(self, lines: Packed, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
+        """Return the same from the numbers of the rows."""
+        return self.said(lines, part, draw)
+
 
 @dataclass(frozen=True, eq=False)
 class LossAt(ObjectiveQuery):
@@ -212,8 +256,7 @@ class LossAt(ObjectiveQuery):
         low, high = self.objective.values_at(self.point)
         return low + self.exact, high + self.exact
 
-    @silent
-    def evaluate(self, rows: pl.DataFrame) -> Values:
+    def said(self, rows: Rows, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
         """Return each row's loss, clipped and rescaled to [0, 1]."""
         low, high = self.objective.values_at(self.point)
         values: Vector = np.clip((self.objective.values(rows, self.point) - low) / (high - low), 0.0, 1.0)

@@ -6,6 +6,8 @@ function of the caller's, such a loss belongs to the library's own user and neve
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
 
 import numpy as np
 import polars as pl
@@ -15,18 +17,20 @@ from holdfast import check
 from holdfast.errors import InvalidArgument, InvalidQuery
 from holdfast.optimize.domain import Domain
 from holdfast.optimize.losses import Loss
-from holdfast.optimize.objective import Interval, Ranges, Vector
-from holdfast.queries.synthetic import synthetic_rows
+from holdfast.optimize.objective import Interval, Ranges, Rows, Vector
+from holdfast.queries.evaluate import in_pieces
+from holdfast.queries.python_function import FAILURES
+from holdfast.queries.silence import silence
+from holdfast.queries.synthetic import TRIED_ROWS, fault_of, synthetic_rows
 from holdfast.randomness import Randomness
 from holdfast.schema import Schema
 
-TRIED_ROWS = 64
 Function = Callable[[pl.DataFrame, Vector], ArrayLike]  # of a loss: its values, or its gradients
 
 
 @dataclass(frozen=True)
 class OwnObjective:
-    """A caller's loss. A row on which it fails, or says no number, says zero."""
+    """A caller's loss. A row on which it fails, or says no number, has the largest loss there is and no slope."""
 
     loss: Loss
     ranges: Ranges
@@ -83,14 +87,23 @@ class OwnObjective:
         given = getattr(self.loss, "identity", None)
         return None if given is None else f"own: {given}"
 
-    def coordinates(self, rows: pl.DataFrame, point: Vector, which: NDArray[np.int64]) -> Vector:
+    @property
+    def work(self) -> int:
+        """Steps that one row takes; what a caller's own code takes is not known."""
+        return len(self.columns)
+
+    packing: ClassVar[None] = None  # it must see the rows
+
+    def coordinates(self, rows: Rows, point: Vector, which: NDArray[np.int64]) -> Vector:
         """One coordinate of each gradient, clipped to the declared range."""
+        assert isinstance(rows, pl.DataFrame)
         gradients = _evaluate(self.loss.gradients, rows, point, (self.loss.dimension,))
         return np.clip(gradients[np.arange(rows.height), which], self.ranges.lows[which], self.ranges.highs[which])
 
-    def values(self, rows: pl.DataFrame, point: Vector) -> Vector:
+    def values(self, rows: Rows, point: Vector) -> Vector:
         """One loss per row."""
-        return _evaluate(self.loss.values, rows, point, ())
+        assert isinstance(rows, pl.DataFrame)
+        return _evaluate(self.loss.values, rows, point, (), self.value_limits[1])
 
     def values_at(self, point: Vector) -> Interval:
         """The declared range, at every point."""
@@ -100,37 +113,34 @@ class OwnObjective:
         """Only its author knows what the coordinates mean."""
         return None
 
+    @silence
     def _try(self, schema: Schema, domain: Domain) -> None:
         rng = Randomness(0).generator()
         shown = Schema(tuple(schema[name] for name in self.columns), schema.dataset)
         rows = synthetic_rows(shown, TRIED_ROWS, rng, hostile=0.1)
-        order = rng.permutation(TRIED_ROWS)
         for spot in (domain.center, domain.project(domain.center + rng.normal(size=self.loss.dimension))):
             for function, shape in ((self.loss.gradients, (self.loss.dimension,)), (self.loss.values, ())):
                 _must_work(function, rows, spot, shape)
-                together = _evaluate(function, rows, spot, shape)
-                alone = np.concatenate([_evaluate(function, row, spot, shape) for row in rows.iter_slices(1)])
-                moved = _evaluate(function, rows[order.tolist()], spot, shape)
-                if not (_equal(together, alone) and _equal(together[order], moved)):
+                if fault_of(partial(_evaluate, function, point=spot, shape=shape), shown) is not None:
                     raise InvalidQuery("A loss must speak about each row by itself; this one depends on other rows.")
 
 
-def _shaped(result: ArrayLike, count: int, shape: tuple[int, ...]) -> Vector:
+def _shaped(result: ArrayLike, count: int, shape: tuple[int, ...], missing: float = 0.0) -> Vector:
     array = np.asarray(result, dtype=np.float64)
     if array.shape != (count, *shape):
         raise InvalidQuery(f"A loss must give arrays of shape {(count, *shape)} here; got {array.shape}.")
     array = np.array(array)
-    array[np.isnan(array)] = 0.0
+    array[np.isnan(array)] = missing
     return array
 
 
 def _must_work(function: Function, rows: pl.DataFrame, point: Vector, shape: tuple[int, ...]) -> None:
     """Refuse a loss of the wrong shape, or one that fails on every made-up row."""
-    fault: Exception | None = None
+    fault: BaseException | None = None
     for batch in (rows, *rows.iter_slices(1)):
         try:
             result = function(batch, point)
-        except Exception as error:  # noqa: BLE001 - the caller's code may raise anything
+        except FAILURES as error:
             fault = error
         else:
             _shaped(result, batch.height, shape)
@@ -138,15 +148,14 @@ def _must_work(function: Function, rows: pl.DataFrame, point: Vector, shape: tup
     raise InvalidQuery(f"The loss fails on every made-up row, with {type(fault).__name__}.")
 
 
-def _evaluate(function: Function, rows: pl.DataFrame, point: Vector, shape: tuple[int, ...]) -> Vector:
-    """Ask about the batch; if that fails, about each row alone, so that no row answers for another."""
-    try:
-        return _shaped(function(rows, point), rows.height, shape)
-    except Exception:  # noqa: BLE001 - the caller's code may raise anything
-        if rows.height <= 1:
-            return np.zeros((rows.height, *shape))
-    return np.concatenate([_evaluate(function, row, point, shape) for row in rows.iter_slices(1)])
-
-
-def _equal(one: Vector, other: Vector) -> bool:
-    return bool(np.allclose(one, other, rtol=1e-9, atol=1e-12))
+def _evaluate(
+    function: Function, rows: pl.DataFrame, point: Vector, shape: tuple[int, ...], missing: float = 0.0
+) -> Vector:
+    """Ask about the batch; if that fails, about parts of it, so that no row answers for another."""
+    pieces = in_pieces(
+        lambda batch: _shaped(function(batch, point), batch.height, shape, missing),
+        rows,
+        FAILURES,
+        lambda count: np.full((count, *shape), missing),
+    )
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)

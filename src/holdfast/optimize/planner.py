@@ -14,9 +14,9 @@ import numpy as np
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, PlanInfeasible
-from holdfast.guarantees import GUARANTEES, posterior
+from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.guarantee import Goal
-from holdfast.guarantees.mathematics import descent
+from holdfast.guarantees.mathematics import descent, exchange
 from holdfast.guarantees.mathematics.search import smallest
 from holdfast.guarantees.plan import Plan
 from holdfast.optimize.domain import domain_of
@@ -206,7 +206,7 @@ def _expected(problem: Problem, k: int, alpha: float, confidence: float, kind: s
 
 
 def _likely(problem: Problem, k: int, alpha: float, confidence: float, kind: str) -> Route:
-    """All queries at once with probability 1 - beta, by the posterior guarantee."""
+    """All queries at once with probability 1 - beta, by the exchange guarantee."""
     d, ell, beta = problem.dimension, _ell(problem), 1 - confidence
     best: tuple[int, int] | None = None
     for mass in MASSES:
@@ -220,8 +220,9 @@ def _likely(problem: Problem, k: int, alpha: float, confidence: float, kind: str
             flips, room = GUESS * k * steps * d * ell, (1 - split) * alpha
 
             def short(n: int, flips: float = flips, room: float = room, mass: float = float(mass)) -> float:
-                chi = float(posterior.chi_array(n, flips, mass, beta / 2))
-                return inf if chi == inf else log(problem.difference * sqrt(chi) / room)
+                free = exchange.constants(n, flips, mass, beta / 2)
+                nats = exchange.ibar(n, flips, mass, free.om2, free.kap, free.s, free.L, free.L2)
+                return log(2 * problem.difference * sqrt(nats / n) / room)
 
             if best is not None and short(best[0]) > 0:
                 continue
@@ -230,10 +231,10 @@ def _likely(problem: Problem, k: int, alpha: float, confidence: float, kind: str
                 best = (found, steps)
     while best is not None and best[0] < MOST_ROWS:  # what a session really plans differs from the guess
         rows, steps = best
-        stands = _session(k, steps * d * ell, rows, confidence, "posterior")
+        stands = _session(k, steps * d * ell, rows, confidence, "exchange")
         if stands is not None and _promised(problem, stands, steps, ell, kind) <= alpha:
             fit = {"iterations": steps, "rows_per_coordinate": ell}
-            return _route((f"coins, {kind}, posterior", "all at once"), fit, k, steps * d * ell, stands)
+            return _route((f"coins, {kind}, exchange", "all at once"), fit, k, steps * d * ell, stands)
         best = ceil(1.02 * rows), ceil(1.01 * steps)
     raise _infeasible(alpha, k)
 

@@ -1,18 +1,18 @@
 """From a checked tree to values, one per drawn row. Total: no content of the rows raises, warns or shows.
 
-Three things make it so. `silent` is put around every evaluation (by the measures, once for all of them). `normalized`
-brings columns as row sources store them to the one storage type of their `Type`. And an `Expression` that fails all the
-same is evaluated row by row, so that only the rows it fails on are NULL.
+Three things make it so. `silence` is around every evaluation (in `Session` and in the verbs of row sources).
+`normalized` brings columns as row sources store them to the one storage type of their `Type`. And an `Expression` that
+fails all the same is evaluated in pieces, so that only the rows it fails on are NULL.
 
-A tree becomes a Polars expression (`compiled`), or, if it is made of comparisons, AND, OR and NOT alone, a function of
-columns (`on_columns`): most questions are of this form, and for them Polars takes longer to prepare an expression than
-to evaluate it. What such an operation builds from expressions, it computes from series, and from numpy arrays where a
-column is numbers or booleans without a missing one.
+A tree becomes Polars expressions (`compiled`, in `steps`), or, if it is made of comparisons, AND, OR and NOT alone, a
+function of columns (`on_columns`): most questions are of this form, and for them Polars takes longer to prepare an
+expression than to evaluate it. What such an operation builds from expressions, it computes from series, and from numpy
+arrays where a column is numbers or booleans without a missing one.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import polars as pl
@@ -22,15 +22,17 @@ from polars.exceptions import PanicException, PolarsError
 from holdfast.errors import InvalidQuery
 from holdfast.queries.functions import OPERATIONS
 from holdfast.queries.functions.operation import PHYSICAL, Operation
+from holdfast.queries.functions.texts import growth
 from holdfast.queries.functions.times import FIRST_DAY, FIRST_MOMENT, LAST_DAY, LAST_MOMENT
 from holdfast.queries.node import Node
 from holdfast.queries.query import Direct
+from holdfast.queries.steps import Choice, Steps, StepWriter, repeated, without_nan
 from holdfast.schema import Column, Type
 
+Piece = TypeVar("Piece")
 OnColumns = Callable[[Any], Any]  # from a frame to a series, or from arrays by name to an array
 
-silent = np.errstate(all="ignore")  # how the caller lets numpy complain must not show what is in the rows
-
+TEXT_STEP = 10  # what a step on text counts, in steps on numbers
 _LARGEST = 2**63 - 1
 _PER_DAY = 86_400_000_000  # microseconds
 _DAYS = ((FIRST_DAY - FIRST_DAY.replace(year=1970)).days, (LAST_DAY - FIRST_DAY.replace(year=1970)).days)
@@ -66,6 +68,11 @@ class RowFunction(Protocol):
         ...
 
     @property
+    def work(self) -> int:
+        """Steps that one row takes."""
+        ...
+
+    @property
     def direct(self) -> Direct | None:
         """How to evaluate on arrays, without a frame; None where it takes one."""
         ...
@@ -84,7 +91,8 @@ class Expression:
     text: str
     identity: str | None
     reads: dict[str, Column]
-    compiled: pl.Expr | OnColumns
+    compiled: Steps | OnColumns
+    work: int = 1
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -94,34 +102,51 @@ class Expression:
     @property
     def direct(self) -> Direct | None:
         """How to evaluate without a frame, where that is possible."""
-        return None if isinstance(self.compiled, pl.Expr) else self.compiled
+        return None if isinstance(self.compiled, Steps) else self.compiled
 
     def series(self, rows: pl.DataFrame) -> pl.Series:
         """Return one value per row."""
-        rows = normalized(rows, self.reads)
-        try:
-            result = self.on_normalized(rows)
-        except (PolarsError, PanicException):  # no operation should do this; should one, only its row is NULL
-            return pl.Series([self._alone(row) for row in rows.iter_slices(1)], dtype=PHYSICAL[self.type])
-        return repeated(result, rows.height)
+        # No operation should fail; should one, only its row is NULL.
+        pieces = in_pieces(self.on_normalized, normalized(rows, self.reads), (PolarsError, PanicException), self._none)
+        return pieces[0] if len(pieces) == 1 else pl.concat(pieces)
 
     def on_normalized(self, rows: pl.DataFrame) -> pl.Series:
-        """Return the values on normalized rows; a constant may be one value for all of them."""
-        if isinstance(self.compiled, pl.Expr):
-            return rows.select(self.compiled).to_series()
-        values: pl.Series = self.compiled(rows)
-        return values
+        """Return one value per normalized row, without that net."""
+        return repeated(self.compiled(rows), rows.height)
 
-    def _alone(self, row: pl.DataFrame) -> Any:
-        try:
-            return self.on_normalized(row).item()
-        except (PolarsError, PanicException):
-            return None
+    def _none(self, count: int) -> pl.Series:
+        return pl.Series("value", [None] * count, dtype=PHYSICAL[self.type])
 
 
-def repeated(values: pl.Series, count: int) -> pl.Series:
-    """Return one value per row where Polars computed a constant expression once for all."""
-    return values if values.len() == count else values.new_from_index(0, count)
+def in_pieces(
+    value: Callable[[pl.DataFrame], Piece],
+    rows: pl.DataFrame,
+    failures: tuple[type[BaseException], ...],
+    missing: Callable[[int], Piece],
+) -> list[Piece]:
+    """Evaluate on all rows at once; where that fails, on either half, so that a row it fails on affects no other.
+
+    Parameters
+    ----------
+    value
+        Gives one value per row.
+    failures
+        What counts as failing; anything else passes.
+    missing
+        What a single row that fails says, for so many rows (one or none).
+
+    Returns
+    -------
+    The values of consecutive rows, in order.
+    """
+    try:
+        return [value(rows)]
+    except failures:
+        if rows.height <= 1:
+            return [missing(rows.height)]
+    half = rows.height // 2
+    parts = (rows.slice(0, half), rows.slice(half))
+    return [piece for part in parts for piece in in_pieces(value, part, failures, missing)]
 
 
 def check_name(column: str) -> None:
@@ -150,7 +175,7 @@ def _normalized(series: pl.Series, column: Column) -> pl.Series:
     if series.dtype != dtype:
         series = _converted(series, dtype)
     if column.type is Type.FLOAT and column.nullable:
-        return _without_nan(series)
+        return without_nan(series)
     if column.type is Type.DATE or column.type is Type.DATETIME:
         return _within_years(series, column.type)
     return series
@@ -174,15 +199,6 @@ def _microseconds(series: pl.Series, unit: str) -> pl.Series:
     elif unit == "ns":
         ticks = ticks // 1_000
     return ticks.cast(pl.Datetime("us"))
-
-
-def _without_nan(series: pl.Series) -> pl.Series:
-    if series.null_count():
-        return series.fill_nan(None)
-    values = series.to_numpy()
-    if not np.isnan(values).any():
-        return series
-    return pl.Series(series.name, values, nan_to_null=True)
 
 
 def _within_years(series: pl.Series, type_: Type) -> pl.Series:
@@ -213,42 +229,63 @@ def floats(values: pl.Series | NDArray[Any]) -> NDArray[np.float64]:
     return values.to_numpy()
 
 
-def work(node: Node) -> int:
-    """Return how many steps Polars will take: operations mention their arguments more than once, and that nests."""
+def work(node: Node, weight: Callable[[Node], int] = lambda _: 1) -> int:
+    """Return how many steps Polars will take. What an operation mentions more than once is evaluated apart, once.
+
+    Parameters
+    ----------
+    node
+        The checked tree.
+    weight
+        What the step of one node counts.
+    """
     if not node.args:
-        return 1
+        return weight(node)
     operation = OPERATIONS[node.op]
-    return 1 + sum(
-        operation.mentions(place) * work(arg) * (2 if _cleaned(operation, arg) else 1)
-        for place, arg in enumerate(node.args)
-    )
+    steps = 1 + len(operation.before) + sum(operation.mentions(place) - 1 for place in range(len(node.args)))
+    return weight(node) * steps + sum(work(arg, weight) for arg in node.args)
 
 
-def _cleaned(operation: Operation, arg: Node) -> bool:
-    """Whether the argument may hold NaN, which this operation must see as NULL."""
-    return not operation.passes_nan and bool(arg.args) and arg.type is Type.FLOAT and OPERATIONS[arg.op].may_be_nan
+def text_weight(node: Node) -> int:
+    """Return what the step of one node counts in steps on numbers: with text more, the longer it can get."""
+    texts = [growth(one) for one in (node, *node.args) if one.type is Type.STRING]
+    return TEXT_STEP * max(texts) if texts else 1
 
 
-def compiled(node: Node) -> pl.Expr:
-    """Return the Polars expression of a checked tree."""
-    return _compiled(node).alias("value")
+def compiled(node: Node, columns: Iterable[str]) -> Steps:
+    """Return a checked tree over these columns as Polars expressions."""
+    writer = StepWriter(columns)
+    return writer.steps(_compiled(node, writer))
 
 
-def _compiled(node: Node) -> pl.Expr:
+def _compiled(node: Node, writer: StepWriter) -> pl.Expr:
     if node.op == "column":
         return pl.col(node.value)
     if node.is_literal:
         return pl.lit(node.value, dtype=PHYSICAL[node.type or Type.STRING])
     operation = OPERATIONS[node.op]
-    return operation.build(node, [_argument(node, operation, arg) for arg in node.args])
+    args = [_argument(node, operation, place, writer) for place in range(len(node.args))]
+    for build in operation.before:
+        part = build(node, args)
+        if isinstance(part, Choice) or part.meta.root_names():  # not a constant
+            part = writer.apart(part)
+        args = [part, *args]
+    value = operation.build(node, args)
+    return writer.apart(value) if isinstance(value, Choice) else value
 
 
-def _argument(node: Node, operation: Operation, arg: Node) -> pl.Expr:
+def _argument(node: Node, operation: Operation, place: int, writer: StepWriter) -> pl.Expr:
     """Return an argument as the operation takes it: of the common type, and with NULL for NaN where that matters."""
-    value = _compiled(arg)
+    arg = node.args[place]
+    value = _compiled(arg, writer)
+    if arg.args:
+        made_by = OPERATIONS[arg.op]
+        cleaned = made_by.may_be_nan and arg.type is Type.FLOAT and not operation.passes_nan
+        if cleaned or (operation.mentions(place) > 1 and not arg.is_constant):
+            value = writer.apart(value, cleaned=cleaned)
     if operation.gives is None and node.type is Type.FLOAT and arg.type is Type.INT:
         return value.cast(pl.Float64, strict=False)  # not left to Polars, which may give the type of one branch
-    return pl.when(value.is_not_nan()).then(value) if _cleaned(operation, arg) else value
+    return value
 
 
 def on_columns(node: Node) -> OnColumns | None:

@@ -13,8 +13,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from holdfast.guarantees.statistic import GroupMean, OneMean, OneShare, OutcomeShares, Statistic
-from holdfast.queries.evaluate import RowFunction, booleans, floats, silent
-from holdfast.queries.node import literal_text
+from holdfast.queries.evaluate import RowFunction, booleans, floats
+from holdfast.queries.node import identifier, literal_text
 from holdfast.queries.query import Direct, Query, Values
 from holdfast.schema import Type
 
@@ -24,7 +24,6 @@ _SHARE, _MEAN, _GROUP = OneShare(), OneMean(), GroupMean()
 _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
 
 
-@silent
 def _on_arrays(
     values_of: Callable[..., Values], value: Direct, where: Direct | None, columns: Mapping[str, NDArray[Any]]
 ) -> Values:
@@ -57,6 +56,11 @@ class Measure(Query):
         return tuple(dict.fromkeys((*self.value.columns, *others)))
 
     @cached_property
+    def work(self) -> int:  # type: ignore[override]
+        """Steps that one row takes."""
+        return self.value.work + (0 if self.where is None else self.where.work)
+
+    @cached_property
     def identity(self) -> str | None:
         """Canonical text."""
         where = None if self.where is None else self.where.identity
@@ -72,11 +76,19 @@ class Measure(Query):
             return None
         return partial(_on_arrays, self._values, value, where)
 
-    @silent
     def evaluate(self, rows: pl.DataFrame) -> Values:
         """Return what each row says; NaN outside the group."""
         inside = None if self.where is None else booleans(self.where.series(rows))
         return self._values(self.value.series(rows), inside)
+
+    def _if_complete(self) -> str | None:
+        """Say what it would cost if a column of its own, asked about as it is, were declared complete."""
+        if self.where is not None or not self.value.nullable or len(self.value.columns) != 1:
+            return None
+        (name,) = self.value.columns
+        if self.value.text not in (identifier(name), str(pl.col(name))):
+            return None
+        return f"less, if {identifier(name)} is declared complete where the data are opened: its values may be missing"
 
     def _where_text(self) -> str:
         return "" if self.where is None else f" where {self.where.text}"
@@ -115,6 +127,11 @@ class Mean(Measure):
     bounds: tuple[float, float] = (0.0, 1.0)
     where: RowFunction | None = None
 
+    @property
+    def cheaper(self) -> str | None:
+        """Nothing is missing from a column that is complete."""
+        return self._if_complete()
+
     @cached_property
     def statistic(self) -> Statistic:
         """A mean over all rows, or over those that have a value."""
@@ -150,6 +167,11 @@ class AtMost(Measure):
     value: RowFunction
     threshold: float
     where: RowFunction | None = None
+
+    @property
+    def cheaper(self) -> str | None:
+        """Nothing is missing from a column that is complete."""
+        return self._if_complete()
 
     @cached_property
     def statistic(self) -> Statistic:
@@ -237,7 +259,7 @@ class Bins(Measure):
     def labels(self) -> tuple[str, ...]:
         """What each outcome is called."""
         pairs = zip(self.edges, self.edges[1:], strict=False)
-        return _labels(f"[{low:.15g}, {high:.15g})" for low, high in pairs)
+        return _labels(f"[{_edge(low)}, {_edge(high)})" for low, high in pairs)
 
     @property
     def text(self) -> str:
@@ -254,6 +276,12 @@ class Bins(Measure):
         codes = np.searchsorted(np.asarray(self.edges), floats(values), side="right").astype(np.int64) - 1
         codes[(codes < 0) | (codes >= other)] = other  # NaN sorts beyond the last edge
         return codes
+
+
+def _edge(x: float) -> str:
+    """Write an edge in 15 digits where that says which number it is, else in all."""
+    text = f"{x:.15g}"
+    return text if float(text) == x else repr(x)
 
 
 def _labels(named: Iterable[str]) -> tuple[str, ...]:

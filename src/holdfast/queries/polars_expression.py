@@ -1,11 +1,13 @@
 """A Polars expression as a query: allowed node by node over its serialized tree.
 
 Polars' own `is_row_separable()` does not suffice (it calls `x - x.mean()` separable), so an allow-list decides.
-Arithmetic is Polars' own here: integers wrap around. Strict casts, which would raise and quote the data, are made
-non-strict.
+Arithmetic is Polars' own here: integers wrap around. Comparisons are not: NaN, to Polars the largest number, is NULL.
+Strict casts, which would raise and quote the data, are made non-strict.
 """
 
 import json
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import lru_cache
 from io import StringIO
 from typing import Any
@@ -15,9 +17,11 @@ from numpy.typing import NDArray
 from polars.exceptions import PanicException, PolarsError
 
 from holdfast.errors import InvalidQuery
-from holdfast.queries.evaluate import Expression, check_name, repeated
+from holdfast.queries.evaluate import Expression, check_name
 from holdfast.queries.functions.operation import PHYSICAL
 from holdfast.queries.node import SchemaKey
+from holdfast.queries.silence import silence
+from holdfast.queries.steps import Steps, StepWriter, repeated
 from holdfast.queries.synthetic import must_be_rowwise, trial_rows
 from holdfast.schema import Column, Schema, Type
 
@@ -28,6 +32,8 @@ _OPERATORS = frozenset([
     "Eq", "EqValidity", "NotEq", "NotEqValidity", "Lt", "LtEq", "Gt", "GtEq", "Plus", "Minus", "Multiply",
     "TrueDivide", "RustDivide", "FloorDivide", "Modulus", "And", "Or", "Xor", "LogicalAnd", "LogicalOr",
 ])  # fmt: skip
+_COMPARISONS = frozenset(["Eq", "EqValidity", "NotEq", "NotEqValidity", "Lt", "LtEq", "Gt", "GtEq"])
+_COMPARING = frozenset(["Boolean.IsBetween", "Clip", "MaxHorizontal", "MinHorizontal", "Sign"])
 _FUNCTIONS = frozenset([
     "Abs", "Negate", "Sign", "Floor", "Ceil", "Exp", "Log", "Log1p", "FillNull", "Coalesce", "Clip",
     "Round", "MaxHorizontal", "MinHorizontal", "Boolean.IsNull", "Boolean.IsNotNull", "Boolean.IsNan",
@@ -63,6 +69,7 @@ def from_polars(expression: pl.Expr, schema: Schema) -> Expression:
 
 
 @lru_cache(maxsize=256)
+@silence
 def _checked(serialized: str, key: SchemaKey) -> Expression:
     checker = _TreeChecker(key.schema)
     try:
@@ -74,18 +81,55 @@ def _checked(serialized: str, key: SchemaKey) -> Expression:
         raise InvalidQuery("A query must mention at least one column.")
     written = json.dumps(tree, sort_keys=True, separators=(",", ":"))
     try:
-        compiled = pl.Expr.deserialize(StringIO(written), format="json")
+        text, steps = str(_expression(tree)), _in_steps(tree, checker.reads)
     except (PolarsError, PanicException):  # an infinite constant does not survive being written down
         raise InvalidQuery("A constant in a Polars expression must be finite.") from None
-    type_ = _tried(compiled.alias("value"), Schema(tuple(checker.reads.values()), key.schema.dataset))
+    type_ = _tried(steps, Schema(tuple(checker.reads.values()), key.schema.dataset))
     return Expression(
         type=type_,
         nullable=_may_be_missing(tree, type_, key.schema),
-        text=str(compiled),
+        text=text,
         identity=f"polars:{written}",
         reads=checker.reads,
-        compiled=compiled.cast(PHYSICAL[type_], strict=False).alias("value"),
+        compiled=replace(steps, value=steps.value.cast(PHYSICAL[type_], strict=False)),
     )
+
+
+def _expression(tree: Any) -> pl.Expr:
+    return pl.Expr.deserialize(StringIO(json.dumps(tree)), format="json")
+
+
+def _in_steps(tree: Any, columns: Iterable[str]) -> Steps:
+    """Return the expression with everything that a choice mentions, and what it gives, evaluated apart."""
+    writer = StepWriter(columns)
+
+    def apart(node: Any, *, cleaned: bool = False) -> Any:
+        value = _expression(node)
+        if "Column" in node or not value.meta.root_names():
+            return node
+        return {"Column": writer.apart(value, cleaned=cleaned).meta.output_name()}
+
+    def part(node: Any) -> Any:
+        if isinstance(node, list):
+            return [part(each) for each in node]
+        if not isinstance(node, dict):
+            return node
+        return apart(whole(node)) if "Ternary" in node else whole(node)
+
+    def whole(node: dict[str, Any]) -> dict[str, Any]:
+        parts = {name: part(each) for name, each in node.items()}
+        if "Ternary" in parts:
+            return {"Ternary": {name: apart(each) for name, each in parts["Ternary"].items()}}
+        compared = parts.get("BinaryExpr", {})
+        if compared.get("op") in _COMPARISONS:  # to Polars, NaN is larger than all numbers and equal to itself
+            return {"BinaryExpr": compared | {side: apart(compared[side], cleaned=True) for side in ("left", "right")}}
+        if parts.get("Function", {}).get("function") and _function(parts["Function"]["function"])[0] in _COMPARING:
+            called = parts["Function"]
+            return {"Function": called | {"input": [apart(each, cleaned=True) for each in called["input"]]}}
+        return parts
+
+    value = _expression(whole(tree))
+    return writer.steps(value.alias("value"))
 
 
 def _may_be_missing(tree: Any, type_: Type, schema: Schema) -> bool:
@@ -95,18 +139,18 @@ def _may_be_missing(tree: Any, type_: Type, schema: Schema) -> bool:
     return type_ is not Type.BOOL  # a predicate that is NULL is false
 
 
-def _tried(compiled: pl.Expr, schema: Schema) -> Type:
+def _tried(steps: Steps, schema: Schema) -> Type:
     """Return the type of the values; refuse what fails on made-up rows, or looks at more than one of them."""
 
     def value(rows: pl.DataFrame) -> NDArray[Any]:
-        result = repeated(rows.select(compiled).to_series(), rows.height)
+        result = repeated(steps(rows), rows.height)
         if result.dtype.is_numeric() or result.dtype == pl.Boolean:
             return result.cast(pl.Float64, strict=False).to_numpy()
         return result.cast(pl.String, strict=False).fill_null("").to_numpy()
 
     try:
         must_be_rowwise(value, schema, what="Polars expression")
-        return _type_of(trial_rows(schema).select(compiled).to_series().dtype)
+        return _type_of(steps(trial_rows(schema)).dtype)
     except (PolarsError, PanicException) as error:
         raise InvalidQuery(f"The Polars expression fails on made-up rows: {_first_line(error)}.") from None
 

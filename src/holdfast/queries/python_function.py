@@ -6,18 +6,22 @@ the library's own user and never come over a network.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
+from polars.exceptions import PanicException
 
 from holdfast.errors import InvalidQuery
-from holdfast.queries.evaluate import booleans, floats, normalized
+from holdfast.queries.evaluate import booleans, floats, in_pieces, normalized
+from holdfast.queries.silence import silence
 from holdfast.queries.synthetic import must_be_rowwise, trial_rows
 from holdfast.schema import Column, Schema, Type
 
 BatchFunction = Callable[[pl.DataFrame], pl.Series | ArrayLike]  # one boolean or number for each row
 BatchValues = NDArray[np.bool_] | NDArray[np.float64]
+FAILURES = (Exception, PanicException)  # what the caller's code may raise; interrupts pass
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,7 @@ class PythonFunction:
 
     identity = None
     direct = None
+    work = 1
 
     @property
     def nullable(self) -> bool:
@@ -53,6 +58,7 @@ class PythonFunction:
         return pl.Series(_values(self.function, rows, boolean=self.type is Type.BOOL))
 
 
+@silence
 def from_function(function: BatchFunction, schema: Schema, columns: Sequence[str] | None = None) -> PythonFunction:
     """Return the function as a checked function of one row, tried on made-up rows, or refuse it.
 
@@ -75,13 +81,13 @@ def from_function(function: BatchFunction, schema: Schema, columns: Sequence[str
 
 def _gives_booleans(function: BatchFunction, rows: pl.DataFrame) -> bool:
     """Find out the type of the values from the first batch on which it does not fail."""
-    fault: Exception | None = None
+    fault: BaseException | None = None
     for batch in (rows, *(rows[i : i + 1] for i in range(rows.height))):
         try:
             return _array(function(batch), batch.height).dtype == np.bool_
         except InvalidQuery:
             raise
-        except Exception as error:  # noqa: BLE001 - the caller's code may raise anything
+        except FAILURES as error:
             fault = error
     raise InvalidQuery(f"The function fails on every made-up row, with {type(fault).__name__}.")
 
@@ -111,19 +117,16 @@ def _array(result: pl.Series | ArrayLike, count: int) -> BatchValues:
 
 
 def _values(function: BatchFunction, rows: pl.DataFrame, *, boolean: bool) -> BatchValues:
-    """Call the function on the batch; if it fails, on each row alone, so that no row affects another."""
-    try:
-        values = _array(function(rows), rows.height)
-    except Exception:  # noqa: BLE001 - the caller's code may raise anything
-        if rows.height == 1:
-            return np.array([False if boolean else np.nan])
-    else:
-        if boolean == (values.dtype == np.bool_):
-            return values
-        if not boolean:
-            return values.astype(np.float64)
-        if rows.height == 1:
-            return np.array([False])
-    if rows.height == 0:
-        return np.zeros(0, dtype=np.bool_ if boolean else np.float64)
-    return np.concatenate([_values(function, row, boolean=boolean) for row in rows.iter_slices(1)])
+    """Call the function on the batch; if it fails, on parts of it, so that no row affects another."""
+
+    def value(batch: pl.DataFrame) -> NDArray[Any]:
+        values = _array(function(batch), batch.height)
+        if boolean and values.dtype != np.bool_:
+            raise InvalidQuery("A function must return booleans for all rows or for none.")
+        return values if boolean else values.astype(np.float64, copy=False)
+
+    def missing(count: int) -> NDArray[Any]:
+        return np.zeros(count, np.bool_) if boolean else np.full(count, np.nan)
+
+    pieces = in_pieces(value, rows, FAILURES, missing)
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)

@@ -13,12 +13,15 @@ say the same from a dict of arrays, without a frame, has that as `direct`.
 
 A query may have several parts, each asked of draws of its own (the coordinates of a gradient): then `evaluate_parts` is
 told which part and which of its draws every row answers.
+
+A query whose rows say the same numbers again and again (the features of a model, at every step of a fit) names them as
+its `packing`. A row source may compute them once for all rows and hand over lines of numbers instead of frames.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import polars as pl
@@ -26,16 +29,43 @@ from numpy.typing import NDArray
 
 from holdfast.guarantees.statistic import Statistic, Values
 
-__all__ = ["Direct", "Query", "Values"]
+__all__ = ["Direct", "Packed", "Packing", "Query", "Values"]
 
 Direct = Callable[[Mapping[str, NDArray[Any]]], NDArray[Any]]  # from columns by name to one value per row
+
+Packed = NDArray[np.float32]  # one line of numbers for each row
+
+
+class Packing(Protocol):
+    """Numbers that depend on one row alone, in single precision: what rows say may depend on nothing else."""
+
+    @property
+    def identity(self) -> str | None:
+        """Canonical text: equal exactly for equal numbers. None: cannot be decided, so nothing is kept."""
+        ...
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that `of` reads."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """How many numbers a row has."""
+        ...
+
+    def of(self, rows: pl.DataFrame) -> Packed:
+        """Return one line for each row; total, as `Query.evaluate` is."""
+        ...
 
 
 class Query(ABC):
     """A question about one row, checked against the schema."""
 
     parts: int = 1
+    work: int = 1  # steps that one row takes, from the checked tree alone
     numbered: ClassVar[bool] = False  # whether it matters which draw of which part a row answers
+    packing: Packing | None = None  # what `evaluate_packed` can be handed instead of rows
 
     @property
     @abstractmethod
@@ -63,6 +93,11 @@ class Query(ABC):
         return None
 
     @property
+    def cheaper(self) -> str | None:
+        """What would make the answer cost less, if the admin or the caller can do something about it."""
+        return None
+
+    @property
     def direct(self) -> Direct | None:
         """The same on arrays, where that is possible."""
         return None
@@ -79,3 +114,7 @@ class Query(ABC):
     def evaluate_parts(self, rows: pl.DataFrame, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
         """Return what row i says for draw `draw[i]` of part `part[i]`; the same for all where there is one part."""
         return self.evaluate(rows)
+
+    def evaluate_packed(self, lines: Packed, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
+        """Return what `evaluate_parts` would, from the lines that `packing` has for the rows."""
+        raise NotImplementedError  # queries with a packing say it

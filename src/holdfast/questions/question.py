@@ -36,6 +36,7 @@ from holdfast.rows.source import RowSource
 from holdfast.schema import Schema
 
 LONGEST_QUESTION = 1_000_000  # characters, with all categories
+RELEASE_WORK = 100_000  # steps that a release takes beside those on its rows
 MOST_REMEMBERED = 4_096  # prices and margins, of all datasets
 
 P = ParamSpec("P")
@@ -100,7 +101,9 @@ class Question:
     run: Callable[[Drawing], Result]
     margin: float | None = None  # in the question's units, where one number can say it
     excess_bound: float | None = None  # of a fit
+    work: int = 0  # steps of evaluation, from the question alone: rows times what one row takes
     terms: Terms | None = None  # those it was prepared under, if it was not asked at once
+    cheaper: str | None = None  # what would make it cost less
 
     def __post_init__(self) -> None:
         for text in (self.text, self.identity or ""):  # whatever the ledger could not write is refused here
@@ -136,7 +139,8 @@ class Context:
     ) -> Question:
         """Return the question that one release of the query answers."""
         cost, rows_read = self.price(query, draws)
-        return Question(kind, query.text, identity_of(query, draws), cost, rows_read, run, margin)
+        identity, work = identity_of(query, draws), RELEASE_WORK + rows_read * query.work
+        return Question(kind, query.text, identity, cost, rows_read, run, margin, work=work, cheaper=query.cheaper)
 
     def margin(self, query: Query, draws: int) -> float | None:
         """Return the margin of the answer in the question's units; None where it depends on the data (groups)."""
@@ -159,8 +163,8 @@ class Context:
             return int(rows_per_query)
         if isinstance(query.statistic, GroupMean):
             raise InvalidArgument(
-                "margin is for questions about all rows; the margin of a group depends on its size."
-                " Use rows_per_query to spend more or less."
+                "margin is for questions about all rows; the margin of a group depends on its size, also of the rows"
+                " where a value is not missing. Use rows_per_query to spend more or less, or declare columns complete."
             )
         check.positive(margin=margin)
         low, high = query.bounds

@@ -7,5 +7,7 @@ folder              column files, mapped       ┴ local: the verbs, written onc
 draws, randomize    which rows; from what they say to outcomes, tossed and randomized
 columns             a column at rest: types and layouts
 ingest              a file becomes a folder: scanned batch by batch, written by column_writer
+header              what a file's own header says about missing values
 fingerprint         one hash for the content, wherever it lies
+blocks              hashes of column files, and the check that they still hold what was written
 """

@@ -13,28 +13,44 @@ import numpy as np
 import polars as pl
 from numpy.typing import DTypeLike, NDArray
 
+from holdfast.rows.blocks import HEADER, BlockHashes, FileEntry
 from holdfast.rows.columns import Storage
 from holdfast.rows.fingerprint import ColumnDigest, physical, validity
 from holdfast.rows.folder import ColumnEntry, file_name
 from holdfast.schema import Type
 
-_HEADER = 128  # of a .npy file: rewritten at the end, when the length is known
 _PIECE = 1 << 18
 _DICTIONARY_BYTES = 32 << 20
 
 
 class ArrayFile:
-    """A one-dimensional `.npy` file under construction."""
+    """A one-dimensional `.npy` file under construction.
 
-    def __init__(self, path: Path, dtype: DTypeLike) -> None:
+    Parameters
+    ----------
+    path, dtype
+        Where it is, and what it holds.
+    hashed
+        The hashes of its blocks, if the caller computes them anyway.
+    """
+
+    def __init__(self, path: Path, dtype: DTypeLike, hashed: BlockHashes | None = None) -> None:
         self.path, self.dtype, self.count = path, np.dtype(dtype), 0
+        self._hashes, self._hashing = hashed or BlockHashes(), hashed is None
         self._file = path.open("wb", buffering=1 << 20)
-        self._file.write(bytes(_HEADER))
+        self._file.write(bytes(HEADER))  # written at the end, when the length is known
 
     def append(self, values: NDArray[Any]) -> None:
         """Add values at the end."""
-        self._file.write(np.ascontiguousarray(values, self.dtype).data)
+        data = np.ascontiguousarray(values, self.dtype).data
+        self._file.write(data)
+        if self._hashing:
+            self._hashes.update(data)
         self.count += values.size
+
+    def entry(self) -> FileEntry:
+        """Return what the manifest says about the file."""
+        return FileEntry(HEADER + self.count * self.dtype.itemsize, self._hashes.digests)
 
     def flush(self) -> None:
         """Let readers see what was appended."""
@@ -43,7 +59,7 @@ class ArrayFile:
     def close(self) -> None:
         """Write the header and make the file durable."""
         about = {"descr": self.dtype.str, "fortran_order": False, "shape": (self.count,)}
-        room = _HEADER - 10
+        room = HEADER - 10
         self._file.seek(0)
         self._file.write(np.lib.format.magic(1, 0) + struct.pack("<H", room))
         self._file.write(f"{about!r}".ljust(room - 1).encode() + b"\n")
@@ -65,7 +81,7 @@ class ColumnFiles(ABC):
     def __init__(self, folder: Path, position: int, name: str, storage: Storage) -> None:
         self._folder, self._position = folder, position
         self.digest = ColumnDigest(name, storage)
-        self.nullable = False
+        self.missing = False
         self._open: list[ArrayFile] = []
         self._valid: ArrayFile | None = None
 
@@ -83,13 +99,17 @@ class ColumnFiles(ABC):
         for file in self._open:
             file.abandon()
 
-    def entry(self) -> ColumnEntry:
+    def entry(self, *, nullable: bool) -> ColumnEntry:
         """Return this column's part of the manifest."""
-        digest = self.digest
-        return ColumnEntry(digest.name, digest.storage.label, self.nullable, self.layout, self._valid is not None)
+        name, label = self.digest.name, self.digest.storage.label
+        return ColumnEntry(name, label, nullable, self.layout, self.missing, self._valid is not None)
 
-    def _array(self, what: str, dtype: DTypeLike) -> ArrayFile:
-        file = ArrayFile(self._folder / file_name(self._position, what), dtype)
+    def files(self) -> dict[str, FileEntry]:
+        """Return the manifest's part about its files."""
+        return {file.path.name: file.entry() for file in self._open}
+
+    def _array(self, what: str, dtype: DTypeLike, hashed: BlockHashes | None = None) -> ArrayFile:
+        file = ArrayFile(self._folder / file_name(self._position, what), dtype, hashed)
         self._open.append(file)
         return file
 
@@ -102,7 +122,7 @@ class ColumnFiles(ABC):
         if self._valid is None:
             if valid is None:
                 return
-            self.nullable = True
+            self.missing = True
             self._valid = self._array("valid", np.bool_)
             for size in _pieces(self.digest.rows - count):  # all rows before this batch were present
                 self._valid.append(np.ones(size, np.bool_))
@@ -115,17 +135,17 @@ class NumberFiles(ColumnFiles):
     def __init__(self, folder: Path, position: int, name: str, storage: Storage) -> None:
         super().__init__(folder, position, name, storage)
         assert storage.numpy is not None
-        self._values = self._array("values", storage.numpy)
+        self._values = self._array("values", storage.numpy, self.digest.values)
 
     def append(self, series: pl.Series) -> None:
-        """Add one batch; NaN counts as missing for the schema, and stays NaN in the file."""
+        """Add one batch; NaN counts as missing, and stays NaN in the file."""
         storage = self.digest.storage
         values, valid = physical(series, storage)
         self.digest.numbers(values, valid)
         self._values.append(values)
         self._mark(valid, values.size)
-        if storage.type is Type.FLOAT and not self.nullable:
-            self.nullable = bool(np.isnan(values).any())
+        if storage.type is Type.FLOAT and not self.missing:
+            self.missing = bool(np.isnan(values).any())
 
 
 class TextFiles(ColumnFiles):
@@ -167,11 +187,11 @@ class TextFiles(ColumnFiles):
             self._pack(texts if texts.len() else pl.Series([""]))
         super().close()
 
-    def entry(self) -> ColumnEntry:
+    def entry(self, *, nullable: bool) -> ColumnEntry:
         """Return this column's part of the manifest."""
         packed = self._texts.count if self._texts is not None else 0
         distinct = 0 if self._codes is None else max(1, self._dictionary.height)
-        return replace(super().entry(), bytes=packed, distinct=distinct)
+        return replace(super().entry(nullable=nullable), bytes=packed, distinct=distinct)
 
     def _coded(self, series: pl.Series) -> NDArray[np.uint32] | None:
         """Return codes, adding new texts to the dictionary; None if it grows too large."""
@@ -200,7 +220,7 @@ class TextFiles(ColumnFiles):
         codes.flush()
         self._begin_packing("")
         with codes.path.open("rb") as written:
-            written.seek(_HEADER)
+            written.seek(HEADER)
             for size in _pieces(codes.count):
                 part = np.frombuffer(written.read(size * 4), np.uint32)
                 # A missing value has code 0, like the first text; its bytes lie there unused.

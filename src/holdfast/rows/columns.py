@@ -10,6 +10,7 @@ Missing values are marked in a separate array of booleans, which exists only whe
 
 import sys
 import threading
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,7 +18,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from holdfast.errors import RowSourceError
+from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.rows.draws import Indices
 from holdfast.schema import Type
 
@@ -68,6 +69,11 @@ def storage_of(name: str, dtype: pl.DataType) -> Storage:
     return storage
 
 
+def keeps(dtype: pl.DataType) -> bool:
+    """Whether columns of this Polars type are kept as they are."""
+    return isinstance(dtype, pl.Datetime) or dtype in _BY_POLARS
+
+
 def storage_named(label: str) -> Storage:
     """Invert `Storage.label`."""
     if label.startswith("timestamp[") and label.endswith("]"):
@@ -86,6 +92,24 @@ def unsupported(name: str, type_name: str, way_out: str) -> RowSourceError:
         column=name,
         type=type_name,
     )
+
+
+def refuse_missing(complete: Collection[str], missing: Collection[str]) -> None:
+    """Refuse columns that were declared complete but are not."""
+    for name in missing:
+        if name in complete:
+            raise InvalidArgument(
+                f"complete must name columns without missing values; {name!r} has some (NULL or NaN)."
+                " Leave it out, or fill them in the file.",
+                name="complete",
+            )
+
+
+def refuse_contradiction(where: str, required: Collection[str], missing: Collection[str]) -> None:
+    """Refuse data whose own header rules out the missing values it has."""
+    for name in missing:
+        if name in required:
+            raise RowSourceError(f"{where} rules out missing values of {name!r} but has some; write it anew.")
 
 
 def _timestamp(unit: str, zone: str | None) -> Storage:
@@ -147,7 +171,7 @@ class StoredColumn(Protocol):
 
     @property
     def plain(self) -> NDArray[Any] | None:
-        """The values as they are, if they are numbers or truths and none is missing."""
+        """The values as they are, for queries on arrays, if they are numbers or truths and none is missing."""
         ...
 
     def take(self, name: str, indices: Indices, pool: BufferPool) -> pl.Series:
@@ -161,11 +185,12 @@ class StoredColumn(Protocol):
 
 @dataclass(frozen=True)
 class Numbers:
-    """Fixed-width values."""
+    """Fixed-width values. Whether some are missing, marked or NaN, decides how they are read, never what is said."""
 
     storage: Storage
     values: NDArray[Any]
     valid: NDArray[np.bool_] | None = None
+    missing: bool = False
 
     @property
     def row_bytes(self) -> float:
@@ -174,9 +199,9 @@ class Numbers:
 
     @property
     def plain(self) -> NDArray[Any] | None:
-        """The values, unless they stand for dates or exceed what queries call an integer."""
+        """The values, unless one is missing, they stand for dates or exceed what queries call an integer."""
         wider = self.values.dtype == np.uint64
-        return None if wider or self.storage.recast or self.valid is not None else self.values
+        return None if wider or self.storage.recast or self.missing else self.values
 
     def take(self, name: str, indices: Indices, pool: BufferPool) -> pl.Series:
         """Return these rows."""
@@ -219,6 +244,13 @@ class CodedText:
         """Return consecutive rows."""
         valid = None if self.valid is None else self.valid[start:stop]
         return self._texts(name, pl.Series(name, self.codes[start:stop]), valid)
+
+    def distinct(self, name: str, codes: NDArray[np.uint32]) -> tuple[NDArray[np.int64], pl.Series]:
+        """Return the texts that these codes stand for, each once, and the place of every code's text among them."""
+        drawn = np.zeros(self.dictionary.len(), np.bool_)
+        drawn[codes] = True
+        places = np.cumsum(drawn) - 1
+        return places.take(codes), self.dictionary.gather(np.flatnonzero(drawn)).alias(name)
 
     def _texts(self, name: str, codes: pl.Series, valid: NDArray[np.bool_] | None) -> pl.Series:
         return self.dictionary.gather(codes if valid is None else _blank(codes, valid)).alias(name)
@@ -281,7 +313,7 @@ class SeriesText:
 
 
 def _blank(series: pl.Series, valid: NDArray[np.bool_]) -> pl.Series:
-    return series if valid.all() else series.zip_with(pl.Series(valid), _missing(series))
+    return series.zip_with(pl.Series(valid), _missing(series))  # even if all are valid, which would show in time
 
 
 def _missing(series: pl.Series) -> pl.Series:

@@ -1,6 +1,6 @@
 """One hash for the content of a table, the same wherever the table lives and however it is cut into batches.
 
-column     SHA-256 of the values end to end (missing ones as zeros; texts as UTF-8, then their lengths)
+column     hash of the values end to end (missing ones as zeros; texts as UTF-8, then their lengths), block by block,
            and SHA-256 of the positions of the missing values
 table      SHA-256 of the number of rows and each column's name, type and digests, whatever the order of columns
 """
@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from holdfast.rows.blocks import BlockHashes
 from holdfast.rows.columns import Storage
 
 
@@ -21,17 +22,17 @@ class ColumnDigest:
     def __init__(self, name: str, storage: Storage) -> None:
         self.name, self.storage = name, storage
         self.rows = 0
-        self._values, self._lengths, self._missing = hashlib.sha256(), hashlib.sha256(), hashlib.sha256()
+        self.values, self._lengths, self._missing = BlockHashes(), hashlib.sha256(), hashlib.sha256()
 
     def numbers(self, values: NDArray[np.generic], valid: NDArray[np.bool_] | None) -> None:
         """Add fixed-width values; those not valid must be zero."""
-        self._values.update(np.ascontiguousarray(values).data)
+        self.values.update(np.ascontiguousarray(values).data)
         self._mark(valid, values.size)
 
     def texts(self, series: pl.Series, valid: NDArray[np.bool_] | None) -> None:
         """Add texts."""
         filled = series.fill_null("")
-        self._values.update(filled.str.join("").item().encode())
+        self.values.update(filled.str.join("").item().encode())
         self._lengths.update(np.ascontiguousarray(filled.str.len_bytes().to_numpy()).data)
         self._mark(valid, series.len())
 
@@ -49,7 +50,7 @@ class ColumnDigest:
 
     def line(self) -> str:
         """Return what the table's hash takes from this column."""
-        digests = " ".join(each.hexdigest() for each in (self._values, self._lengths, self._missing))
+        digests = " ".join(each.hexdigest() for each in (self.values, self._lengths, self._missing))
         return f"{len(self.name.encode())} {self.name} {self.storage.label} {digests}"
 
 

@@ -1,7 +1,7 @@
 """A folder with one array file per column, mapped into memory: opening it is cheap, however many rows.
 
 `manifest.json` says what the folder holds and which file it was made from. It is written last, so it vouches for
-everything else.
+everything else; it ends with a hash of itself.
 
 What the operating system is told about the files: rows are drawn all over a file, so read-ahead is switched off. A file
 that fits into memory comfortably is mapped page by page in the background when it is first drawn from; after that a
@@ -14,27 +14,34 @@ import json
 import mmap
 import os
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+import weakref
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
 from math import inf
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
+from polars.exceptions import PanicException, PolarsError
 
 from holdfast.errors import RowSourceError
-from holdfast.rows.columns import CodedText, Numbers, PackedText, StoredColumn, storage_named
-from holdfast.rows.draws import Indices
+from holdfast.queries.query import Query, Values
+from holdfast.rows.blocks import DataCheck, FileEntry
+from holdfast.rows.columns import CodedText, Numbers, PackedText, StoredColumn, refuse_missing, storage_named
+from holdfast.rows.draws import Indices, Selection
 from holdfast.rows.local import LocalRows
-from holdfast.schema import Column
+from holdfast.schema import Column, Schema
 
 MANIFEST = "manifest.json"
 _FORMAT = "holdfast column folder"
 _VERSION = 3
 _POPULATE_READ = 22  # MADV_POPULATE_READ, Linux 5.14; Python has no name for it
 _STEP = 4 << 20  # a few milliseconds each: the interpreter is held during the call
+_CHECKED_AT_ONCE = 64 << 20  # bytes of a folder that are compared with their hashes before the first answer
 _FITS = 0.5  # of the memory available: other programs want some too
 
 
@@ -67,11 +74,17 @@ class ColumnEntry:
 
     name: str
     type: str  # a label of holdfast.rows.columns.Storage
-    nullable: bool
+    nullable: bool  # unless declared complete, or ruled out by the header of the file
     layout: str  # numbers, coded, packed
-    missing: bool  # whether there is a file of validity marks
+    missing: bool  # whether a value is: for speed, and to refuse a false declaration; never shown
+    marked: bool  # whether there is a file of validity marks
     bytes: int = 0  # of packed texts
     distinct: int = 0  # texts in the dictionary
+
+    @property
+    def column(self) -> Column:
+        """What is public about it."""
+        return Column(self.name, storage_named(self.type).type, self.nullable)
 
 
 @dataclass(frozen=True)
@@ -82,15 +95,24 @@ class Manifest:
     fingerprint: str
     source: SourceFile
     columns: tuple[ColumnEntry, ...]
-    files: dict[str, int]  # sizes
+    files: dict[str, FileEntry]
+
+    def declared(self, complete: Collection[str]) -> "Manifest":
+        """Return the manifest with these columns declared complete; refuse those that are not."""
+        schema = Schema(tuple(entry.column for entry in self.columns), Path(self.source.name).stem).declared(complete)
+        refuse_missing(complete, [entry.name for entry in self.columns if entry.missing])
+        pairs = zip(self.columns, schema, strict=True)
+        return replace(self, columns=tuple(replace(entry, nullable=column.nullable) for entry, column in pairs))
 
     def write(self, folder: Path) -> None:
-        """Write and make durable."""
-        content = {"format": _FORMAT, "version": _VERSION} | asdict(self)
-        with (folder / MANIFEST).open("w", encoding="utf-8") as file:
-            json.dump(content, file, indent=1)
+        """Write and make durable; whoever reads meanwhile sees the old one or the new one."""
+        content: dict[str, Any] = {"format": _FORMAT, "version": _VERSION} | asdict(self)
+        written = folder / f"{MANIFEST}.new"
+        with written.open("w", encoding="utf-8") as file:
+            json.dump(content | {"hash": _hash(content)}, file, indent=1)
             file.flush()
             os.fsync(file.fileno())
+        written.replace(folder / MANIFEST)
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
@@ -110,16 +132,18 @@ class Manifest:
                 f"{folder} was written by another version of holdfast; delete it and open the original file again,"
                 " which writes it anew."
             )
+        if content.pop("hash", None) != _hash(content):
+            raise _damaged(folder)
         try:
             manifest = cls._from(content)
         except (KeyError, TypeError, ValueError):
             raise _damaged(folder) from None
-        for name, size in manifest.files.items():
+        for name, entry in manifest.files.items():
             try:
                 found = (folder / name).stat().st_size
             except OSError:
                 raise RowSourceError(f"{folder} lacks {name}; remove the folder and open again.") from None
-            if found != size:
+            if found != entry.size:
                 raise RowSourceError(f"{folder / name} has the wrong size; remove the folder and open again.")
         return manifest
 
@@ -130,8 +154,15 @@ class Manifest:
             fingerprint=str(content["fingerprint"]),
             source=SourceFile(**content["source"]),
             columns=tuple(ColumnEntry(**entry) for entry in content["columns"]),
-            files={str(name): int(size) for name, size in content["files"].items()},
+            files={
+                str(name): FileEntry(int(entry["size"]), tuple(entry["blocks"]))
+                for name, entry in content["files"].items()
+            },
         )
+
+
+def _hash(content: dict[str, Any]) -> str:
+    return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _damaged(folder: Path) -> RowSourceError:
@@ -142,6 +173,7 @@ class MappedArray:
     """One `.npy` file, one-dimensional, read-only."""
 
     def __init__(self, path: Path, dtype: np.dtype[np.generic], length: int) -> None:
+        self.name = path.name
         with _opened(path) as file:
             try:
                 version = np.lib.format.read_magic(file)
@@ -170,6 +202,11 @@ class MappedArray:
         for start in range(0, self.size, _STEP):
             assert self._map is not None
             self._map.madvise(_POPULATE_READ, start, min(_STEP, self.size - start))
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether the file is shorter now than when it was mapped: reading past its end would kill the process."""
+        return self._map is not None and self._map.size() < len(self._map)
 
     @property
     def larger_than_memory(self) -> bool:
@@ -226,37 +263,90 @@ def _memory(which: str) -> float:
 
 
 class FolderRows(LocalRows):
-    """The rows of a column folder. Opening checks the manifest and all file sizes, not the content."""
+    """The rows of a column folder. Opening checks the manifest, all file sizes, and the content of a small folder.
 
-    def __init__(self, folder: Path, *, name: str | None = None) -> None:
+    The content of a larger one is checked in the background; see `blocks`.
+    """
+
+    def __init__(self, folder: Path, *, name: str | None = None, complete: Collection[str] = ()) -> None:
         folder = folder.absolute()  # so that it can be reopened from anywhere
-        manifest = Manifest.read(folder)
-        if manifest.rows < 1 or not manifest.columns:
+        found = Manifest.read(folder)
+        if found.rows < 1 or not found.columns:
             raise RowSourceError(f"{folder} holds no rows; remove it and open the original file again.")
+        manifest = found.declared(complete)
+        name = name or Path(manifest.source.name).stem
+        check = self._check = DataCheck(name, folder, manifest.files)
+        small = sum(entry.size for entry in manifest.files.values()) <= _CHECKED_AT_ONCE
+        check.now(None if small else [file for file in manifest.files if _read_at_once(file)])
+        if manifest != found:
+            with suppress(OSError):  # in a folder that cannot be written, a declaration is for this time
+                manifest.write(folder)
         self._spare_memory = spare_memory()
+        self._mapped: dict[str, list[MappedArray]] = {}
         self._unpopulated: dict[str, list[MappedArray]] = {}
         self._requested: dict[str, list[MappedArray]] = {}
         super().__init__(
-            name or Path(manifest.source.name).stem,
+            name,
             [
-                (
-                    Column(entry.name, storage_named(entry.type).type, entry.nullable),
-                    storage_named(entry.type),
-                    self._open(folder, position, entry, manifest.rows),
-                )
+                (entry.column, storage_named(entry.type), self._open(folder, position, entry, manifest.rows))
                 for position, entry in enumerate(manifest.columns)
             ],
             manifest.rows,
             fingerprint=manifest.fingerprint,
             location=folder,
         )
+        check.start()
+        weakref.finalize(self, check.stop)
 
     def __reduce__(self) -> tuple[Any, ...]:  # another process maps the files itself
-        return _reopen, (self.location, self.name, self.fingerprint)
+        complete = tuple(column.name for column in self.schema if not column.nullable)
+        return _reopen, (self.location, self.name, self.fingerprint, complete)
 
-    def _prefetch(self, rows: Indices | slice, columns: Sequence[str]) -> None:
+    def tally(self, query: Query, *, draws: int, mass: float, rng: Generator) -> NDArray[np.int64]:
+        """Draw, evaluate, toss, randomize; return how often each outcome came up."""
+        with self._explained(query.columns):
+            return super().tally(query, draws=draws, mass=mass, rng=rng)
+
+    def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
+        """Return what selected rows say, in order. Secret."""
+        with self._explained(query.columns):
+            return super().sample(query, selection, rng)
+
+    def verify(self) -> None:
+        """Compare every file with its hashes, then hash everything again; raise if it is not the data opened."""
+        self._check.now()
+        self._require_whole(self.schema.names)
+        super().verify()
+
+    def require_sound(self) -> None:
+        """Refuse if a check has found damage."""
+        self._check.require_sound()
+
+    def close(self) -> None:
+        """End the check in the background."""
+        self._check.stop()
+
+    @contextmanager
+    def _explained(self, columns: Sequence[str]) -> Iterator[None]:
+        """Look for damage when something fails that cannot fail on the rows that were written."""
+        try:
+            yield
+        except (PolarsError, PanicException, IndexError):
+            self._check.now([mapped.name for name in columns for mapped in self._mapped[name]])
+            raise
+
+    def _require_whole(self, columns: Sequence[str]) -> None:
+        for name in columns:
+            for mapped in self._mapped[name]:
+                if mapped.cut_off:
+                    self._check.report(mapped.name)
+        self._check.require_sound()
+
+    def _about_to_read(self, rows: Indices | slice, columns: Sequence[str]) -> None:
+        self._require_whole(columns)
         new = [mapped for name in columns for mapped in self._unpopulated.pop(name, ())]
-        if new:  # the first to draw from a column has it mapped
+        if new:  # the first to draw from a column has it mapped, and checked before others
+            self._check.hurry([mapped.name for mapped in new])
             self._spare_memory = populate_in_background(new, self._spare_memory)
         if isinstance(rows, slice):
             return
@@ -272,10 +362,10 @@ class FolderRows(LocalRows):
             return mapped[-1].array
 
         storage = storage_named(entry.type)
-        valid = array("valid", np.bool_, rows) if entry.missing else None
+        valid = array("valid", np.bool_, rows) if entry.marked else None
         stored: StoredColumn
         if entry.layout == "numbers" and storage.numpy is not None:
-            stored = Numbers(storage, array("values", storage.numpy, rows), valid)
+            stored = Numbers(storage, array("values", storage.numpy, rows), valid, entry.missing)
         elif entry.layout == "coded":
             codes = array("codes", np.uint32, rows)
             texts = array("dictionary.texts", np.uint8, entry.bytes)
@@ -286,15 +376,20 @@ class FolderRows(LocalRows):
             stored = PackedText(starts, array("texts", np.uint8, entry.bytes), valid)
         else:
             raise RowSourceError(f"{folder} has an unknown layout; remove the folder and open again.")
-        self._unpopulated[entry.name] = mapped
+        self._mapped[entry.name] = self._unpopulated[entry.name] = mapped
         self._requested[entry.name] = [
             each for each in mapped if each.larger_than_memory and each.array.size in (rows, rows + 1)
         ]
         return stored
 
 
-def _reopen(folder: Path, name: str, fingerprint: str) -> FolderRows:
-    rows = FolderRows(folder, name=name)
+def _read_at_once(file: str) -> bool:
+    """Whether opening reads the whole file: dictionaries are kept as texts."""
+    return ".dictionary." in file
+
+
+def _reopen(folder: Path, name: str, fingerprint: str, complete: Collection[str]) -> FolderRows:
+    rows = FolderRows(folder, name=name, complete=complete)
     if rows.fingerprint != fingerprint:
         raise RowSourceError(f"{folder} holds other data than before; open it again.")
     return rows

@@ -5,6 +5,9 @@
     write      batch after batch into it; hash on the way; the manifest last; everything durable
     rename     over to the folder's name: it appears whole or not at all
 
+What a CSV file does not say, the types of its columns, is declared or taken from its first rows, and a value further
+down that does not fit is refused: the type of a column does not depend on one row among millions.
+
 The lock belongs to the process, so it ends with it, however it ends: a partial folder nobody holds is a
 leftover, cleared away by the next one who comes. Who finds the lock taken waits, and then usually finds the
 work done.
@@ -16,17 +19,20 @@ import re
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
-from holdfast.errors import RowSourceError
+from holdfast.errors import InvalidArgument, RowSourceError, UnknownName
 from holdfast.rows.column_writer import ColumnFiles, NumberFiles, TextFiles
-from holdfast.rows.columns import TEXT, Storage, storage_of
+from holdfast.rows.columns import TEXT, Storage, keeps, refuse_contradiction, storage_of
 from holdfast.rows.fingerprint import fingerprint_of
 from holdfast.rows.folder import MANIFEST, FolderRows, Manifest, SourceFile
+from holdfast.rows.header import required_columns
+from holdfast.schema import Type
 
 FORMATS = {
     ".parquet": "Parquet",
@@ -42,17 +48,37 @@ _BATCH = 1 << 18
 # Distinct texts a dictionary may hold. While a table is ingested all dictionaries are in memory at once.
 _MOST_DISTINCT = 1 << 18
 _MOST_DISTINCT_IN_ALL = 1 << 21
-_OURS = re.compile(r"\d{5,}\.[a-z.]+\.npy|" + re.escape(MANIFEST))
+_OURS = re.compile(r"\d{5,}\.[a-z.]+\.npy|" + re.escape(MANIFEST) + r"(\.new)?")
+# How the values of a declared type are read from CSV text.
+_READ_AS: dict[Type, pl.DataType] = {
+    Type.BOOL: pl.Boolean(),
+    Type.INT: pl.Int64(),
+    Type.FLOAT: pl.Float64(),
+    Type.STRING: pl.String(),
+    Type.DATE: pl.Date(),
+    Type.DATETIME: pl.Datetime("us"),
+}
+_COLUMN = re.compile(r" at column '(.*)' \(column number", re.DOTALL)  # in what Polars says about a value
 
 
-def ingest_file(path: Path, folder: Path, *, name: str | None = None, progress: bool | None = None) -> FolderRows:
+def ingest_file(
+    path: Path,
+    folder: Path,
+    *,
+    name: str | None = None,
+    progress: bool | None = None,
+    complete: Collection[str] = (),
+    types: dict[str, Type] | None = None,
+) -> FolderRows:
     """Return the rows of a file from its column folder, written first if it is missing or out of date.
 
-    A folder is up to date if the file still has the name, size and time of change it had when it was read. A
-    file edited in place within one tick of the clock, to the same size, goes unnoticed.
+    A folder is up to date if the file still has the name, size and time of change it had when it was read, and its
+    columns have the declared types. A file edited in place within one tick of the clock, to the same size, goes
+    unnoticed.
     """
+    types = types or {}
     source = SourceFile.of(path)
-    rows = _up_to_date(folder, source, name)
+    rows = _up_to_date(folder, source, name, complete, types)
     if rows is not None:
         shutil.rmtree(_outdated(folder), ignore_errors=True)  # of somebody who died just after renaming
         return rows
@@ -60,9 +86,9 @@ def ingest_file(path: Path, folder: Path, *, name: str | None = None, progress: 
     try:
         with _locked_partial(folder) as partial:
             source = SourceFile.of(path)  # the file may have changed while we waited
-            rows = _up_to_date(folder, source, name)  # by whoever held the lock before
+            rows = _up_to_date(folder, source, name, complete, types)  # by whoever held the lock before
             if rows is None:
-                _write(path, source, partial, progress)
+                _write(Scan(path, types), source, partial, progress, complete)
                 _swap_in(path, partial, folder)
                 rows = FolderRows(folder, name=name)
             return rows
@@ -74,10 +100,14 @@ def ingest_file(path: Path, folder: Path, *, name: str | None = None, progress: 
         ) from None
 
 
-def _up_to_date(folder: Path, source: SourceFile, name: str | None) -> FolderRows | None:
+def _up_to_date(
+    folder: Path, source: SourceFile, name: str | None, complete: Collection[str], types: dict[str, Type]
+) -> FolderRows | None:
     try:
-        if Manifest.read(folder).source == source:
-            return FolderRows(folder, name=name)
+        manifest = Manifest.read(folder)
+        found = {entry.name: entry.column.type for entry in manifest.columns}
+        if manifest.source == source and found == found | types:
+            return FolderRows(folder, name=name, complete=complete)
     except RowSourceError:
         return None  # missing or damaged: written anew
     return None
@@ -155,25 +185,22 @@ def _sync(folder: Path) -> None:
         os.close(handle)
 
 
-def _write(path: Path, source: SourceFile, partial: Path, progress: bool | None) -> None:
-    try:
-        columns = _fill(Scan(path), partial, progress)
-    except UnparsedError:
-        _clear(partial)
-        columns = _fill(Scan(path, thorough=True), partial, progress)
+def _write(scan: "Scan", source: SourceFile, partial: Path, progress: bool | None, complete: Collection[str]) -> None:
+    path = scan.path
+    columns = _fill(scan, partial, progress)
     rows = columns[0].digest.rows
     if rows == 0:
         raise RowSourceError(f"{path} has no rows; holdfast needs at least one.")
     if SourceFile.of(path) != source:
         raise RowSourceError(f"{path} changed while it was read; open it again.")
-    manifest = Manifest(
+    refuse_contradiction(str(path), scan.never_missing, [column.digest.name for column in columns if column.missing])
+    Manifest(
         rows=rows,
         fingerprint=fingerprint_of([column.digest for column in columns]),
         source=source,
-        columns=tuple(column.entry() for column in columns),
-        files={file.name: file.stat().st_size for file in sorted(partial.iterdir())},
-    )
-    manifest.write(partial)
+        columns=tuple(column.entry(nullable=column.digest.name not in scan.never_missing) for column in columns),
+        files={name: entry for column in columns for name, entry in column.files().items()},
+    ).declared(complete).write(partial)
 
 
 def _fill(scan: "Scan", partial: Path, progress: bool | None) -> list[ColumnFiles]:
@@ -222,19 +249,20 @@ def _reported(scan: "Scan", progress: bool | None) -> Iterator[Callable[[int], N
     with bar:
         task = bar.add_task(scan.path.name, total=scan.rows())
         yield lambda rows: bar.advance(task, rows)
-
-
-class UnparsedError(Exception):
-    """A CSV value does not fit the type its column seemed to have: read again, looking at all rows."""
+    if scan.format == "CSV":
+        types = ", ".join(f"{name} {storage.type}" for name, storage in scan.columns.items())
+        console.print(f"Types, as declared or from the first {_LOOK_AHEAD:,} rows: {types}", markup=False)
 
 
 class Scan:
-    """One reading of one file. `thorough` infers the types of a CSV file from all of its rows."""
+    """One reading of one file. `types` are those of a CSV file that are declared; the first rows say the others."""
 
-    def __init__(self, path: Path, *, thorough: bool = False) -> None:
+    def __init__(self, path: Path, types: Mapping[str, Type]) -> None:
         self.path = path
         self.format = FORMATS[path.suffix.lower()]
-        self._thorough = thorough
+        self._types = types
+        if types and self.format != "CSV":
+            raise InvalidArgument(f"types must be left out: {path.name} says its own types.", name="types")
         try:
             self._frame = self._lazy()
             found = self._frame.collect_schema()
@@ -249,6 +277,11 @@ class Scan:
         if not found:
             raise RowSourceError(f"{path} has no columns; holdfast needs at least one.")
         self.columns: dict[str, Storage] = {name: storage_of(name, dtype) for name, dtype in found.items()}
+        # A number may be NaN even where NULL is ruled out.
+        required = required_columns(path, self.format)
+        self.never_missing = {
+            name for name, storage in self.columns.items() if name in required and storage.type is not Type.FLOAT
+        }
 
     def rows(self) -> int:
         """Count the rows without looking at them."""
@@ -264,12 +297,8 @@ class Scan:
         while True:
             try:
                 batch = next(reading, None)
-            except pl.exceptions.PolarsError:
-                if self.format == "CSV" and not self._thorough:
-                    raise UnparsedError from None
-                raise self._damaged() from None
-            except _UNREADABLE:
-                raise self._damaged() from None
+            except _UNREADABLE as problem:
+                raise self._unfit(problem) or self._damaged() from None
             if batch is None:
                 break
             missing -= batch.height
@@ -285,19 +314,23 @@ class Scan:
         header = pl.read_csv(self.path, has_header=False, n_rows=1, infer_schema=False, glob=False)
         names = ["" if name is None else name for name in header.row(0)]
         self._refuse_header(names)
-        self._thorough = self._thorough or not self._typed_by_head()
-        return self._csv(None if self._thorough else _LOOK_AHEAD)
+        return self._csv(self._typed())
 
-    def _csv(self, look_ahead: int | None) -> pl.LazyFrame:
-        return pl.scan_csv(self.path, infer_schema_length=look_ahead, try_parse_dates=True, glob=False)
+    def _csv(self, types: Mapping[str, pl.DataType], **options: Any) -> pl.LazyFrame:
+        return pl.scan_csv(self.path, schema=types, glob=False, **options)
 
-    def _typed_by_head(self) -> bool:
-        """Whether the first rows give every column a type that they themselves fit."""
-        try:
-            head = self._csv(_LOOK_AHEAD).head(_LOOK_AHEAD).collect()
-        except pl.exceptions.PolarsError:
-            return False
-        return all(series.null_count() < head.height for series in head)
+    def _typed(self) -> dict[str, pl.DataType]:
+        """Return the type of every column, from the declaration or from the first rows."""
+        inferred = pl.scan_csv(self.path, infer_schema_length=_LOOK_AHEAD, try_parse_dates=True, glob=False)
+        types = dict(inferred.collect_schema())
+        for unknown in self._types.keys() - types.keys():
+            raise UnknownName(f"types must name columns of {self.path.name}; it has no {unknown!r}.", name=unknown)
+        types |= {name: _READ_AS[type_] for name, type_ in self._types.items()}
+        types |= {name: pl.String() for name, dtype in types.items() if not keeps(dtype)}
+        texts = self._csv(dict.fromkeys(types, pl.String())).head(_LOOK_AHEAD).collect()
+        values = self._csv(types, ignore_errors=True).head(_LOOK_AHEAD).collect()
+        unfit = {name for name in types if values[name].null_count() > texts[name].null_count()}
+        return types | dict.fromkeys(unfit - self._types.keys(), pl.String())  # which every value fits
 
     def _refuse_header(self, names: list[str]) -> None:
         if any("\0" in name or "\ufffd" in name for name in names):
@@ -306,7 +339,35 @@ class Scan:
         if twice:
             raise RowSourceError(f"{self.path} has two columns named {twice[0]!r}; rename one of them.")
 
+    def _unfit(self, problem: BaseException) -> RowSourceError | None:
+        """Say which value does not fit the type of its column, if that was the problem."""
+        types = dict(self._frame.collect_schema())
+        column = _column_in(problem, types) if self.format == "CSV" else None
+        if column is None:
+            return None
+        this = pl.nth(list(types).index(column))  # not by name, which may be a pattern to Polars
+        texts = self._csv(dict.fromkeys(types, pl.String())).select(this.alias("text"))
+        values = self._csv(types, ignore_errors=True).select(this.alias("value"))
+        unfit = pl.concat([texts, values], how="horizontal").with_row_index("row", 1)
+        unfit = unfit.filter(pl.col("text").is_not_null() & pl.col("value").is_null()).select("row").head(1)
+        try:
+            row = f"row {unfit.collect().item():,}"
+        except (*_UNREADABLE, ValueError):  # something else is wrong with the file, too
+            return None
+        type_ = self.columns[column].type
+        why = "as declared" if column in self._types else f"as its first {_LOOK_AHEAD:,} rows suggest"
+        return RowSourceError(
+            f"{self.path}, {row}: the value of {column!r} is not of type {type_}, {why}. Declare what fits all values,"
+            f" for example types={{{column!r}: 'text'}}."
+        )
+
     def _damaged(self) -> RowSourceError:
         return RowSourceError(
             f"Cannot read {self.path} as {self.format}: it is cut off, damaged, or not {self.format} at all."
         )
+
+
+def _column_in(problem: BaseException, names: Collection[str]) -> str | None:
+    """Return the column that a message of the CSV reader speaks of."""
+    found = _COLUMN.search(str(problem))
+    return found[1] if found is not None and found[1] in names else None

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,15 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from holdfast import check
+from holdfast.cancel import checkpoint
 from holdfast.errors import InvalidArgument, RowSourceError
-from holdfast.queries.query import Query, Values
+from holdfast.queries.query import Packed, Packing, Query, Values
+from holdfast.queries.silence import silence
 from holdfast.rows import draws as drawing
 from holdfast.rows.columns import BufferPool, CodedText, Storage, StoredColumn, take_into
 from holdfast.rows.draws import AllRows, Indices, Selection
 from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of
+from holdfast.rows.packs import Packs
 from holdfast.rows.randomize import randomized, tossed, tossed_parts
 from holdfast.schema import Column, Schema
 
@@ -44,12 +48,7 @@ class LocalRows:
         self._rows = rows
         self._storages = {column.name: storage for column, storage, _ in columns}
         self._stored = {column.name: stored for column, _, stored in columns}
-        # Arrays that queries may see as they are; NaN would have to be NULL first.
-        self._plain = {
-            column.name: stored.plain
-            for column, _, stored in columns
-            if stored.plain is not None and not column.nullable
-        }
+        self._plain = {column.name: stored.plain for column, _, stored in columns if stored.plain is not None}
         self._coded = {
             column.name: stored
             for column, _, stored in columns
@@ -59,6 +58,7 @@ class LocalRows:
         self._fingerprint = fingerprint
         self._hashing = threading.Lock()
         self._location = location
+        self._packs = Packs(rows, self._compute_lines)
 
     @property
     def name(self) -> str:
@@ -86,6 +86,7 @@ class LocalRows:
     def __len__(self) -> int:
         return self._rows
 
+    @silence
     def tally(self, query: Query, *, draws: int, mass: float, rng: Generator) -> NDArray[np.int64]:
         """Draw, evaluate, toss, randomize; return how often each outcome came up, in each part if there are several."""
         if type(draws) is not int or draws < 1:
@@ -94,25 +95,28 @@ class LocalRows:
         size, total = self._block(query.columns), parts * draws
         counts = np.zeros(outcomes if parts == 1 else (parts, outcomes), np.int64)
         for first in range(0, total, size):
+            checkpoint()
             _pool.reset()
             rows = drawing.with_replacement(rng, self._rows, min(size, total - first))
             # What is evaluated gets no name: its memory must be free again when the next block is drawn.
             if parts == 1:
                 counts += tossed(self._evaluate(query, rows, first), outcomes, rng)
             else:
-                part, draw = np.divmod(np.arange(first, first + rows.size), draws)
+                part, draw = _numbers(first, rows.size, draws)
                 counts += tossed_parts(self._evaluate_parts(query, rows, part, draw), outcomes, rng, part, parts)
         return randomized(counts, mass, rng)
 
+    @silence
     def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
         """Return what selected rows say, in order; selected anew for each part if there are several. Secret."""
         blocks = []
         for rows, first, count in self._selected(query, selection, rng):
+            checkpoint()
             _pool.reset()
             if query.parts == 1:
                 blocks.append(self._evaluate(query, rows, first))
             else:
-                part, draw = np.divmod(np.arange(first, first + _height(rows)), count)
+                part, draw = _numbers(first, _height(rows), count)
                 blocks.append(self._evaluate_parts(query, rows, part, draw))
         # A copy, even of one block, which may lie in the pool or in the column itself.
         values: NDArray[Any] = np.concatenate(blocks)
@@ -122,6 +126,12 @@ class LocalRows:
         """Read and hash everything again; raise if it is not the data that was opened."""
         if self._hash_content() != self.fingerprint:
             raise RowSourceError(f"{self._name} has changed: its content does not match its fingerprint.")
+
+    def require_sound(self) -> None:
+        """Refuse if the data are known to be damaged: before anything is charged."""
+
+    def close(self) -> None:
+        """Stop whatever goes on in the background."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in self.__dict__.items() if key != "_hashing"}
@@ -151,17 +161,17 @@ class LocalRows:
         """Evaluate a query of one part on these rows, which are its draws number `first` and so on."""
         columns, direct = query.columns, query.direct
         if direct is not None and all(name in self._plain for name in columns):
-            self._prefetch(rows, columns)
+            self._about_to_read(rows, columns)
             return direct({name: _values_at(self._plain[name], rows) for name in columns})
         coded = self._coded.get(columns[0]) if len(columns) == 1 and query.identity is not None else None
         if coded is not None and coded.dictionary.len() <= _height(rows):
-            # What a row says is what its text says, so every text is asked once. Not of functions from outside, which
-            # must not see texts that were not drawn.
-            self._prefetch(rows, columns)
-            texts = coded.dictionary.alias(columns[0]).to_frame()
-            values: Values = query.evaluate(texts).take(_values_at(coded.codes, rows), axis=0)
+            # What a row says is what its text says, so every text that was drawn is asked once: no other, whose length
+            # would show in the time it takes. Not of functions from outside, which see one row for each draw.
+            self._about_to_read(rows, columns)
+            places, texts = coded.distinct(columns[0], _values_at(coded.codes, rows))
+            values: Values = query.evaluate(texts.to_frame()).take(places, axis=0)
             return values
-        if not query.numbered:
+        if not query.numbered and query.packing is None:
             return query.evaluate(self._frame(rows, columns))
         draw = np.arange(first, first + _height(rows))
         return self._evaluate_parts(query, rows, np.zeros_like(draw), draw)
@@ -169,7 +179,14 @@ class LocalRows:
     def _evaluate_parts(
         self, query: Query, rows: Indices | slice, part: NDArray[np.int64], draw: NDArray[np.int64]
     ) -> Values:
-        return query.evaluate_parts(self._frame(rows, query.columns), part, draw)
+        packing = query.packing
+        if packing is None or isinstance(rows, slice):
+            return query.evaluate_parts(self._frame(rows, query.columns), part, draw)
+        self._about_to_read(slice(0, 0), query.columns)  # lines that are kept are refused, too, where rows are damaged
+        return query.evaluate_packed(self._packs.lines(packing, rows, _floats), part, draw)
+
+    def _compute_lines(self, packing: Packing, rows: Indices | slice) -> Packed:
+        return packing.of(self._frame(rows, packing.columns))
 
     def _selected(
         self, query: Query, selection: Selection, rng: Generator
@@ -195,7 +212,7 @@ class LocalRows:
             part, together = part + len(chosen), max(1, size // max(1, count))
 
     def _frame(self, rows: Indices | slice, columns: Sequence[str]) -> pl.DataFrame:
-        self._prefetch(rows, columns)
+        self._about_to_read(rows, columns)
         if not columns:
             return pl.DataFrame(height=_height(rows))  # a constant still has one value per row
         first, *others = (self._series(name, rows) for name in columns)
@@ -208,8 +225,8 @@ class LocalRows:
         stored = self._column(name)
         return stored.part(name, rows.start, rows.stop) if isinstance(rows, slice) else stored.take(name, rows, _pool)
 
-    def _prefetch(self, rows: Indices | slice, columns: Sequence[str]) -> None:
-        """Say which rows are about to be read, where that makes reading them faster."""
+    def _about_to_read(self, rows: Indices | slice, columns: Sequence[str]) -> None:
+        """Hear which rows are about to be read: a chance to refuse, or to make reading them faster."""
 
     def _block(self, columns: Sequence[str]) -> int:
         row_bytes = sum(self._column(name).row_bytes for name in columns)
@@ -231,6 +248,18 @@ def _counted(count: int, noun: str) -> str:
 
 def _height(rows: Indices | slice) -> int:
     return int(rows.stop - rows.start) if isinstance(rows, slice) else rows.size
+
+
+def _floats(count: int) -> Packed:
+    return _pool(np.dtype(np.float32), count)
+
+
+@lru_cache(8)
+def _numbers(first: int, count: int, draws: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return part and draw of so many rows from number `first` on; the same for every step of a fit."""
+    part, draw = np.divmod(np.arange(first, first + count), draws)
+    part.flags.writeable = draw.flags.writeable = False  # shared
+    return part, draw
 
 
 def _values_at(values: NDArray[Any], rows: Indices | slice) -> NDArray[Any]:

@@ -1,6 +1,6 @@
 """Frames and arrays that are in memory already. Nothing is imported that the caller has not imported."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,26 +8,38 @@ import polars as pl
 from numpy.typing import NDArray
 
 from holdfast.errors import InvalidArgument, RowSourceError
-from holdfast.rows.columns import Numbers, SeriesText, Storage, StoredColumn, storage_of, unsupported
+from holdfast.rows.columns import (
+    Numbers,
+    SeriesText,
+    Storage,
+    StoredColumn,
+    refuse_contradiction,
+    refuse_missing,
+    storage_of,
+    unsupported,
+)
 from holdfast.rows.fingerprint import physical
 from holdfast.rows.local import LocalRows
 from holdfast.rows.source import ColumnLike, FrameLike
-from holdfast.schema import Column, Type
+from holdfast.schema import Column, Schema, Type
 
 _CONVERSION = (TypeError, ValueError, OverflowError, NotImplementedError, pl.exceptions.PolarsError)
 
 
-def memory_rows(data: FrameLike | Mapping[str, ColumnLike], *, name: str = "data") -> LocalRows:
+def memory_rows(
+    data: FrameLike | Mapping[str, ColumnLike], *, name: str = "data", complete: Collection[str] = ()
+) -> LocalRows:
     """Keep a frame or a mapping of arrays.
 
     Numbers and dates are copied, lest the data change under its ledger. Data too large to be copied belongs in a file.
+    Columns may have missing values unless their type rules it out or they are declared `complete`.
     """
-    return _from_arrays(data, name) if isinstance(data, Mapping) else _from_frame(data, name)
+    return _from_arrays(data, name, complete) if isinstance(data, Mapping) else _from_frame(data, name, complete)
 
 
-def _from_frame(frame: Any, name: str) -> LocalRows:
+def _from_frame(frame: Any, name: str, complete: Collection[str]) -> LocalRows:
     if isinstance(frame, pl.DataFrame):
-        return _rows(frame.get_columns(), name)
+        return _rows(frame.get_columns(), name, complete, [])
     import narwhals as nw
 
     _names(frame.column_names if hasattr(frame, "column_names") else frame.columns)
@@ -44,15 +56,26 @@ def _from_frame(frame: Any, name: str) -> LocalRows:
         except _CONVERSION:
             raise unsupported(column, str(wrapped[column].dtype), "drop it or convert it first") from None
         series.append(converted)
-    return _rows(series, name)
+    never = {column for column in wrapped.columns if _never_missing(wrapped[column].to_native())}
+    if hasattr(frame, "column_names"):  # PyArrow, whose schema says so; but a number may be NaN all the same
+        floating = {each.name for each in series if each.dtype.is_float()}
+        never |= {field.name for field in frame.schema if not field.nullable} - floating
+    return _rows(series, name, complete, never)
 
 
-def _from_arrays(arrays: Mapping[str, ColumnLike], name: str) -> LocalRows:
+def _from_arrays(arrays: Mapping[str, ColumnLike], name: str, complete: Collection[str]) -> LocalRows:
     _names(arrays)
-    return _rows([_series(column, values) for column, values in arrays.items()], name)
+    columns = [_series(column, values) for column, values in arrays.items()]
+    return _rows(columns, name, complete, [column for column, values in arrays.items() if _never_missing(values)])
 
 
-def _rows(columns: Sequence[pl.Series], name: str) -> LocalRows:
+def _never_missing(values: Any) -> bool:
+    """Whether the type of an array has no way to say that a value is missing."""
+    dtype = getattr(values, "dtype", None)
+    return isinstance(dtype, np.dtype) and dtype.kind in "biuU" and not isinstance(values, np.ma.MaskedArray)
+
+
+def _rows(columns: Sequence[pl.Series], name: str, complete: Collection[str], never: Collection[str]) -> LocalRows:
     if not columns:
         raise RowSourceError(f"{name} has no columns; holdfast needs at least one.")
     _names([series.name for series in columns])
@@ -65,20 +88,31 @@ def _rows(columns: Sequence[pl.Series], name: str) -> LocalRows:
     if rows == 0:
         raise RowSourceError(f"{name} has no rows; holdfast needs at least one.")
     storages = [storage_of(series.name, series.dtype) for series in columns]  # refuse before converting anything
-    return LocalRows(name, [_stored(each, storage) for each, storage in zip(columns, storages, strict=True)], rows)
+    public = Schema(
+        tuple(
+            Column(series.name, storage.type, series.name not in never)
+            for series, storage in zip(columns, storages, strict=True)
+        ),
+        name,
+    ).declared(complete)
+    stored = [_stored(series, storage) for series, storage in zip(columns, storages, strict=True)]
+    missing = [series.name for series, (_, some) in zip(columns, stored, strict=True) if some]
+    refuse_contradiction(name, never, missing)
+    refuse_missing(complete, missing)
+    layouts = (layout for layout, _ in stored)
+    return LocalRows(name, list(zip(public, storages, layouts, strict=True)), rows)
 
 
-def _stored(series: pl.Series, storage: Storage) -> tuple[Column, Storage, StoredColumn]:
-    nullable = series.null_count() > 0
+def _stored(series: pl.Series, storage: Storage) -> tuple[StoredColumn, bool]:
+    """Return a column at rest, and whether a value is missing."""
+    missing = series.null_count() > 0
     if storage.numpy is None:
-        column = Column(series.name, storage.type, nullable)
-        return column, storage, SeriesText(series.cast(pl.String).rechunk())
+        return SeriesText(series.cast(pl.String).rechunk()), missing
     values, valid = physical(series, storage)
     values = values.copy()  # even a frame may stand on an array that the caller goes on writing into
     values.setflags(write=False)  # a scan evaluates queries on these very arrays
-    if storage.type is Type.FLOAT:
-        nullable = nullable or bool(np.isnan(values).any())
-    return Column(series.name, storage.type, nullable), storage, Numbers(storage, values, valid)
+    missing = missing or (storage.type is Type.FLOAT and bool(np.isnan(values).any()))
+    return Numbers(storage, values, valid, missing), missing
 
 
 def _series(name: str, values: ColumnLike) -> pl.Series:

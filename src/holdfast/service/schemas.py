@@ -79,6 +79,7 @@ class DatasetIn(RequestModel):
     queries: Count | Annotated[dict[Name, Count], Field(max_length=10)] | None = None
     margin: Annotated[Number, Field(gt=0, lt=1)] | None = None
     confidence: Annotated[Number, Field(gt=0, lt=1)] | None = None
+    complete: Annotated[list[Annotated[str, StringConstraints(max_length=400)]], Field(max_length=10_000)] | None = None
 
 
 # -- questions ----------------------------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ def both(text: str) -> tuple[pl.Series, pl.Series] | None:
     if expression.direct is None:
         return None
     rows = normalized(ROWS, expression.reads)
-    return expression.on_normalized(rows), rows.select(compiled(tree(text, SCHEMA))).to_series()
+    return expression.on_normalized(rows), compiled(tree(text, SCHEMA), SCHEMA.names)(rows)
 
 
 def agree(pair: tuple[pl.Series, pl.Series]) -> bool:
@@ -83,7 +83,7 @@ def test_a_wrong_operator_would_be_noticed():
     equal = ROWS.with_columns(y=pl.col("x"))
     rows = normalized(equal, from_text("x > y", SCHEMA).reads)
     assert wrong is not None
-    assert not agree((wrong(rows), rows.select(compiled(node)).to_series()))
+    assert not agree((wrong(rows), compiled(node, SCHEMA.names)(rows)))
 
 
 def test_numbers_beyond_double_precision_are_compared_as_what_they_are():

@@ -92,7 +92,9 @@ def test_single_flips_are_answered_by_coins_that_were_planned_for_them(standing)
 def test_a_charge_counts_draws_noisy_means_or_rows(standing):
     ell, per_answer = standing.terms.rows_per_query, standing.terms.charge_per_answer
     assert standing.charge(OneShare(), ell) == standing.charge(OneMean(), ell) == per_answer
-    parts = {"coins": 3, "laplace": 4, "fresh_rows": 1}[standing.terms.mechanism]  # draws with four outcomes, means
+    parts = {"coins": 3, "laplace": 4, "gaussian": 4, "fresh_rows": 1}[
+        standing.terms.mechanism
+    ]  # draws with four outcomes, means
     if covered(standing, OutcomeShares(4)):
         assert standing.charge(OutcomeShares(4), ell) == parts * per_answer
     assert standing.terms.answers_left(0, 0) == 10
@@ -113,10 +115,10 @@ def test_answers_that_cannot_vary_say_so(standing):
 
 def test_coins_can_be_answered_from_any_number_of_draws():
     flexible = [pair for pair in PAIRS if planned(*pair).standing.flexible]
-    assert flexible == [("posterior", "coins"), ("information", "coins")]
+    assert flexible == [("exchange", "coins"), ("posterior", "coins"), ("information", "coins")]
 
 
-@pytest.mark.parametrize("name", ["posterior", "information"])
+@pytest.mark.parametrize("name", ["exchange", "posterior", "information"])
 def test_more_draws_are_narrower_and_the_planned_number_gives_the_planned_margin(name):
     standing = planned(name, "coins").standing
     ell = standing.terms.rows_per_query
@@ -125,7 +127,7 @@ def test_more_draws_are_narrower_and_the_planned_number_gives_the_planned_margin
     assert margins == sorted(margins, reverse=True)
 
 
-@pytest.mark.parametrize("name", ["posterior", "information"])
+@pytest.mark.parametrize("name", ["exchange", "posterior", "information"])
 def test_draws_for_a_margin_are_the_fewest(name):
     standing = planned(name, "coins").standing
     for factor in (0.9, 1.0, 2.0):
@@ -137,7 +139,14 @@ def test_draws_for_a_margin_are_the_fewest(name):
     assert standing.draws_for(1.0) == 1
 
 
-SMALL_PLANS = [("posterior", "coins"), ("information", "laplace"), ("dp", "laplace"), ("split", "fresh_rows")]
+SMALL_PLANS = [
+    ("exchange", "coins"),
+    ("posterior", "coins"),
+    ("gaussian", "gaussian"),
+    ("information", "laplace"),
+    ("dp", "laplace"),
+    ("split", "fresh_rows"),
+]
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=NAMES)
@@ -178,7 +187,7 @@ def test_terms_come_back_as_they_were_recorded(standing):
     assert recorded(standing)["caps"] == {"charge": standing.terms.charge, "intervals": standing.terms.statements}
 
 
-@pytest.mark.parametrize("name", ["exchange", "Posterior", "", None, 5, ["posterior"], {}])
+@pytest.mark.parametrize("name", ["ghosts", "Exchange", "", None, 5, ["posterior"], {}])
 def test_an_unknown_guarantee_is_refused_by_name(name):
     facts = recorded(planned("posterior", "coins").standing) | {"guarantee": name}
     with pytest.raises(PlanConflict) as refusal:

@@ -5,9 +5,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import chi2
 
+from counting_rows import CountingRows
 from holdfast.errors import MissingExtra
 from holdfast.mechanisms import noise
+from holdfast.mechanisms.gaussian import Gaussian
+from holdfast.rows.memory import memory_rows
+from toy_queries import Mean
 
 
 @pytest.fixture
@@ -23,6 +28,7 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, int]]:
         return add
 
     monkeypatch.setattr(noise, "_integer_laplace", quiet)
+    monkeypatch.setattr(noise, "_integer_gaussian", quiet)
     return asked
 
 
@@ -38,6 +44,7 @@ def test_the_sum_of_the_grid_fits_into_62_bits(count):
 def test_without_noise_the_mean_is_the_mean(values, silent):
     array = np.array(values)
     assert noise.laplace_mean(array, 0.1) == pytest.approx(array.mean(), abs=2.0**-noise.GRID)
+    assert noise.gaussian_mean(array, 0.1) == noise.laplace_mean(array, 0.1)
 
 
 def test_one_value_moves_the_sum_by_at_most_one_unit_of_its_noise(silent):
@@ -56,6 +63,17 @@ def test_noise_is_there():
     """Two honest answers of this scale agree with probability below 2^-30."""
     values = np.full(10, 0.5)
     assert noise.laplace_mean(values, 0.1) != noise.laplace_mean(values, 0.1)
+    assert noise.gaussian_mean(values, 0.1) != noise.gaussian_mean(values, 0.1)
+
+
+def test_gaussian_noise_is_the_discrete_gaussian():
+    """Deviation 2 on the whole numbers, where the rounded continuous law is another one. False alarm: 1e-9."""
+    drawn = np.array([noise._integer_gaussian(2.0)(0) for _ in range(20_000)])
+    numbers = np.arange(-6, 7)
+    law = np.exp(-(numbers**2) / 8) / np.exp(-(np.arange(-60, 61) ** 2) / 8).sum()
+    seen = np.array([(drawn == number).sum() for number in numbers])
+    statistic = ((seen - len(drawn) * law) ** 2 / (len(drawn) * law)).sum()
+    assert statistic < chi2.isf(1e-9, len(numbers))
 
 
 def test_a_missing_package_is_named(monkeypatch):
@@ -70,3 +88,7 @@ def test_a_missing_package_is_named(monkeypatch):
     noise._integer_laplace.cache_clear()
     with pytest.raises(MissingExtra, match=r"pip install 'holdfast\[laplace\]'"):
         noise.laplace_mean(np.array([0.5]), 0.1)
+    rows = CountingRows(memory_rows({"x": np.array([0.5, 0.7])}))
+    with pytest.raises(MissingExtra, match=r"^Gaussian noise needs .* 'holdfast\[gaussian\]'"):
+        Gaussian(sigma=0.1).release(Mean(), rows, np.random.default_rng(1))
+    assert rows.rows_read == 0

@@ -89,7 +89,7 @@ def test_every_route_keeps_its_promise(curved):
         step = descent.information_step(p.difference, nats=route.charge / (2 * route.rows), n=int(route.rows))
         assert on_rows + step <= 0.1
         assert plan[f"laplace, {kind}"].rows > route.rows  # the same charge buys more noise
-        assert plan[f"coins, {kind}, posterior"].rows > route.rows  # all at once is more than on average
+        assert plan[f"coins, {kind}, exchange"].rows > route.rows  # all at once is more than on average
 
 
 def test_a_problem_is_read_off_a_loss():
@@ -127,7 +127,7 @@ QUERIES, EXCESS = 3, 0.6
 RANGES = {"a": (-1, 1)}
 SIGN = hf.losses.Squared(RANGES, "y", target_within=(-1, 1), intercept=False)
 CURVED = hf.losses.Squared(RANGES, "y", target_within=(-1, 1), intercept=False, l2=1.0)
-ROUTES = ["coins, convex", "laplace, convex", "coins, convex, posterior"]
+ROUTES = ["coins, convex", "laplace, convex", "coins, convex, exchange"]
 ROUTES_CURVED = [*ROUTES, *(name.replace("convex", "strongly convex") for name in ROUTES)]
 
 
@@ -164,11 +164,11 @@ def test_a_planned_session_runs_to_its_end_and_keeps_the_promise(loss, name):
 
 def test_a_session_that_forgets_the_answers_for_the_losses_cannot_pay():
     def forgetful(route):
-        afforded = {"rows": route.rows, "confidence": 0.95, "guarantee": "posterior", "mechanism": "coins"}
+        afforded = {"rows": route.rows, "confidence": 0.95, "guarantee": "exchange", "mechanism": "coins"}
         questions = route.session["queries"]
         while hf.plan(queries=questions - 1, **afforded).terms.charge >= route.gradient_evaluations:
             questions -= 1
         return dict(route.session) | {"queries": questions}
 
     with pytest.raises(hf.BudgetExhausted):
-        fitted(SIGN, "coins, convex, posterior", forgetful)
+        fitted(SIGN, "coins, convex, exchange", forgetful)

@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 from holdfast.queries.sql.parse import from_text
+from holdfast.queries.steps import Steps
 from holdfast.schema import Column
 from query_examples import SCHEMA
 
@@ -54,7 +55,7 @@ def test_an_operation_that_fails_after_all_costs_its_own_row_alone():
         nullable=True,
         text="",
         identity=None,
-        compiled=pl.col("s").cast(pl.Int64),
+        compiled=Steps((), pl.col("s").cast(pl.Int64)),
         reads=reads,
     )
     assert strict.series(pl.DataFrame({"s": ["1", "x", "3"]})).to_list() == [1, None, 3]

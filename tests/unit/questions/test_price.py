@@ -38,6 +38,7 @@ FLEXIBLE: list[tuple[Any, str, dict[str, Any]]] = [
     (FIT, "minimize", {"radius": 1, "iterations": 2, "rows_per_coordinate": 200, "runs": 2}),
 ]
 PLANS: list[dict[str, Any]] = [
+    {"guarantee": "exchange", "queries": 60},
     {"guarantee": "posterior", "queries": 60},
     {"guarantee": "information", "queries": 60},
     {"guarantee": "information", "mechanism": "laplace", "queries": 60},
@@ -51,7 +52,7 @@ PLANS: list[dict[str, Any]] = [
 def asked(plan: dict[str, Any]) -> list[tuple[Any, str, dict[str, Any]]]:
     """Return all that may be asked under this plan."""
     questions = list(QUESTIONS)
-    if plan.get("guarantee") in ("posterior", "information") and "mechanism" not in plan:
+    if plan.get("guarantee") in ("exchange", "posterior", "information") and "mechanism" not in plan:
         questions += FLEXIBLE
     elif plan.get("guarantee") != "split":
         questions += FLEXIBLE[-2:]

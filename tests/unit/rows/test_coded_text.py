@@ -43,6 +43,29 @@ def test_a_histogram_too(source: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert once == tally(source, query)
 
 
+class Chosen:
+    """These rows, in this order."""
+
+    def __init__(self, *rows: int) -> None:
+        self.rows = rows
+
+    def indices(self, n: int, rng: np.random.Generator) -> Any:
+        return np.array(self.rows)
+
+
+def test_no_text_is_asked_that_was_not_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One long text among many rows would show in the time of every answer, drawn or not."""
+    pl.DataFrame({"s": ["a", "b", "x" * 1_000_000, "c"] * 50}).write_parquet(tmp_path / "long.parquet")
+    source = hf.open(tmp_path / "long.parquet", progress=False)
+    seen: set[str] = set()
+    plain = Share.evaluate
+    monkeypatch.setattr(Share, "evaluate", lambda self, rows: (seen.update(rows["s"]), plain(self, rows))[1])
+    query = build_mean("upper(s) >= 'B'", source.schema)
+    values = source.sample(query, Chosen(0, 5, 3, 0, 1, 8), np.random.default_rng(0))
+    assert values.tolist() == [False, True, True, False, True, False]
+    assert seen == {"a", "b", "c"}
+
+
 def test_texts_are_asked_once_only_where_that_is_less(source: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     heights: list[int] = []
     plain = Share.evaluate

@@ -179,7 +179,7 @@ def test_changed_bytes_are_found_by_verifying(path: Path) -> None:
     with (folder_of(path) / "00000.values.npy").open("r+b") as file:
         file.seek(128)
         file.write(b"\x01")
-    with pytest.raises(RowSourceError, match="has changed"):
+    with pytest.raises(RowSourceError, match=r"is damaged: 00000\.values\.npy does not hold"):
         rows.verify()
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from holdfast.errors import HoldfastError, InvalidArgument, RowSourceError
+from holdfast.errors import HoldfastError, InvalidArgument, RowSourceError, UnknownName
 from holdfast.registry import Registry
 from holdfast.rows.open import open_rows
 from holdfast.schema import Type
@@ -84,12 +84,15 @@ VALUES = {
 }
 
 
+NEVER_MISSING = {"text", "big-endian", "with stride"}  # numpy has no missing integer, boolean or text
+
+
 @pytest.mark.parametrize("what", VALUES)
 def test_arrays_lists_and_series(what: str) -> None:
     values, expected, content = VALUES[what]
     rows = open_rows({"x": values})
     assert rows.schema["x"].type is expected
-    assert rows.schema["x"].nullable == (None in content)
+    assert rows.schema["x"].nullable == (what not in NEVER_MISSING)
     assert rows_of(rows)["x"].to_list() == content
 
 
@@ -209,13 +212,70 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         open_rows(tmp_path)
 
 
-def test_csv_types_come_from_all_rows(tmp_path: Path) -> None:
-    head = b"whole,late,none,day\n" + b"1,5,,2020-01-01\n" * 30_000
-    rows = open_rows(write(tmp_path / "t.csv", head + b"1.5,word,7,2020-01-02\n"))
-    types = [column.type for column in rows.schema]
-    assert types == [Type.FLOAT, Type.STRING, Type.INT, Type.DATE]
-    last = rows_of(rows, [30_000]).row(0)
-    assert last == (1.5, "word", 7, date(2020, 1, 2))
+HEAD = b"whole,late,none,day\n" + b"1,5,,2020-01-01\n" * 30_000
+
+
+def test_csv_types_come_from_the_first_rows(tmp_path: Path) -> None:
+    rows = open_rows(write(tmp_path / "t.csv", HEAD + b"2,6,7,2020-01-02\n"))
+    assert [column.type for column in rows.schema] == [Type.INT, Type.INT, Type.STRING, Type.DATE]
+    assert rows_of(rows, [30_000]).row(0) == (2, 6, "7", date(2020, 1, 2))
+
+
+@pytest.mark.parametrize(
+    ("last", "column", "type_"),
+    [
+        ("1.5,5,,2020-01-01", "whole", "integer"),
+        ("1,word,,2020-01-01", "late", "integer"),
+        ("1,5,,never", "day", "date"),
+    ],
+)
+def test_a_csv_value_that_does_not_fit_is_refused_by_place_never_by_value(
+    tmp_path: Path, last: str, column: str, type_: str
+) -> None:
+    path = write(tmp_path / "t.csv", HEAD + f"{last}\n1,5,,2020-01-01\n".encode())
+    with pytest.raises(RowSourceError) as refused:
+        open_rows(path)
+    assert str(refused.value) == (
+        f"{path}, row 30,001: the value of '{column}' is not of type {type_}, as its first 10,000 rows suggest."
+        f" Declare what fits all values, for example types={{'{column}': 'text'}}."
+    )
+    assert open_rows(path, types={column: "text"}).schema[column].type is Type.STRING
+    assert open_rows(path).schema[column].type is Type.STRING  # the folder remembers
+    with pytest.raises(RowSourceError, match="as declared"):
+        open_rows(path, types={column: type_})
+
+
+@pytest.mark.parametrize("name", ["*", "^a.*$", "a' (column number 9)", "it's"])
+def test_odd_names_do_not_confuse_the_refusal_of_a_value(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path / "t.csv", f"a,{name}\n".encode() + b"x,5\n" * 10_000 + b"y,z\n")
+    with pytest.raises(RowSourceError, match=r"row 10,001: the value of .* is not of type integer"):
+        open_rows(path)
+
+
+def test_the_types_of_a_csv_file_are_shown_while_it_is_read(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    open_rows(write(tmp_path / "t.csv", b"a,[b]\n1,x\n"), progress=True)
+    assert "Types, as declared or from the first 10,000 rows: a integer, [b] text" in capfd.readouterr().err
+
+
+def test_first_rows_that_fit_no_type_are_text(tmp_path: Path) -> None:
+    content = b"mixed,large,time\n2020-01-02,9223372036854775808,01:02:03\n03/04/2020,1,02:03:04\n"
+    rows = open_rows(write(tmp_path / "t.csv", content))
+    assert [column.type for column in rows.schema] == [Type.STRING] * 3
+
+
+def test_types_are_declared_for_csv_files_only(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", b"a,b\n1,2\n")
+    rows = open_rows(path, types={"a": "number", "b": "text"})
+    assert [column.type for column in rows.schema] == [Type.FLOAT, Type.STRING]
+    assert [column.type for column in open_rows(path, types={"a": "integer"}).schema] == [Type.INT, Type.INT]
+    with pytest.raises(InvalidArgument, match="types must be of boolean, integer"):
+        open_rows(path, types={"a": "float"})
+    with pytest.raises(UnknownName, match="it has no 'c'"):
+        open_rows(path, types={"c": "text"})
+    pl.DataFrame({"a": [1]}).write_parquet(tmp_path / "p.parquet")
+    for other in (tmp_path / "p.parquet", tmp_path / "t.csv.holdfast", {"a": [1]}):
+        with pytest.raises(InvalidArgument, match="types must be left out"):
+            open_rows(other, types={"a": "number"})  # type: ignore[arg-type]
 
 
 def test_names_and_refused_options(tmp_path: Path) -> None:

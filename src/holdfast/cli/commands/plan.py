@@ -40,9 +40,9 @@ def command(
     holdfast plan --queries 1000 --margin 0.05         how many rows?
     holdfast plan --rows 100000 --flips 5000           single flips
     """
-    from holdfast.guarantees.plan import HEADINGS, alternative_cells, plan
+    from holdfast.guarantees import plan as plans
 
-    made = plan(
+    made = plans.plan(
         rows=rows,
         queries=planned(queries, flips),
         margin=margin,
@@ -52,8 +52,13 @@ def command(
         mechanism=mechanism,
     )
     if json:
-        others = [asdict(alternative) for alternative in made.alternatives]
-        show_json(plan=made.to_dict(), vacuous=made.vacuous, sentence=made.sentence, alternatives=others)
+        others, readings = [asdict(each) for each in made.alternatives], [asdict(each) for each in made.readings]
+        facts = {"vacuous": made.vacuous, "sentence": made.sentence, "alternatives": others, "readings": readings}
+        show_json(plan=made.to_dict(), **facts)
         return
     say(f"{made.sentence}\n")
-    table(HEADINGS, [alternative_cells(each) for each in made.alternatives], right=range(2, len(HEADINGS) - 1))
+    rows_shown = [plans.alternative_cells(each) for each in made.alternatives]
+    table(plans.HEADINGS, rows_shown, right=range(2, len(plans.HEADINGS) - 1))
+    if made.readings:
+        say(f"\n{plans.READINGS}\n")
+        table(plans.READING_HEADINGS, [plans.reading_cells(made, each) for each in made.readings], right=range(2))

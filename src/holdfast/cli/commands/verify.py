@@ -21,9 +21,6 @@ def command(
     target: Annotated[str | None, typer.Argument(metavar="[DATA|LEDGER]", help="A dataset, or a ledger alone.")] = None,
     head: Annotated[str | None, typer.Option(help="A head published earlier, which the ledger must contain.")] = None,
     receipt: Annotated[Path | None, typer.Option(help="Check this receipt against --head.")] = None,
-    data: Annotated[
-        bool, typer.Option("--data", help="Also read all the data again and compare its fingerprint.")
-    ] = False,
     ledger: Ledger = None,
     dataset: Annotated[str | None, typer.Option(help="Which dataset, in a database with several.")] = None,
     json: Json = False,
@@ -31,8 +28,7 @@ def command(
     """Check a ledger, its data, or a receipt.
 
     \b
-    holdfast verify flights.parquet                    the ledger, and that it belongs to this data
-    holdfast verify flights.parquet --data             and that no value of the data has changed
+    holdfast verify flights.parquet                    the ledger, that it belongs to this data, and all the data
     holdfast verify flights.ledger --head HASH         the ledger alone, which must contain HASH
     holdfast verify --receipt r.json --head HASH       one answer, without the ledger or the data
     """
@@ -44,10 +40,7 @@ def command(
     elif target is None:
         raise InvalidArgument("Say what to verify: a dataset, a ledger, or --receipt FILE --head HASH.", name="target")
     if target is not None:
-        given_data = is_data(target)
-        if data and not given_data:
-            raise InvalidArgument("--data needs the data: give the dataset instead of its ledger.", name="data")
-        checked |= _with_data(target, ledger, head, rehash=data) if given_data else _alone(target, dataset, head)
+        checked |= _with_data(target, ledger, head) if is_data(target) else _alone(target, dataset, head)
     if json:
         show_json(**checked)
         return
@@ -73,7 +66,7 @@ def _receipt(path: Path, head: str) -> dict[str, Any]:
     return {"entry": {"seq": proof.seq} | entry, "checks": [line]}
 
 
-def _with_data(target: str, ledger: str | None, head: str | None, *, rehash: bool) -> dict[str, Any]:
+def _with_data(target: str, ledger: str | None, head: str | None) -> dict[str, Any]:
     with looking(target, ledger) as session:
         location = session.ledger.location
         if session.ledger.begun:
@@ -86,10 +79,9 @@ def _with_data(target: str, ledger: str | None, head: str | None, *, rehash: boo
         else:
             nothing = f"{nothing_asked(session)} There is nothing to check at {location}."
             checked = {"head": None, "checks": [nothing]}
-        if rehash:
-            session.verify_data()
-            again = f"All {session.plan.rows:,} rows were read again: they have the fingerprint of this data."
-            checked["checks"].append(again)
+        session.verify_data()
+        again = f"All {session.plan.rows:,} rows were read again: they are what was written, with its fingerprint."
+        checked["checks"].append(again)
         return checked
 
 

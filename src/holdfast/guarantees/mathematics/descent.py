@@ -280,26 +280,28 @@ def privacy_step(R: float, *, epsilon: float, delta: float) -> float:
 
 
 @theorem("here (from the sample to the population)", proof=PROOF)
-def posterior_excess(expected: float, *, R: float, lipschitz: float, H: float, chi: float) -> float:
+def posterior_excess(expected: float, *, R: float, lipschitz: float, H: float, step: float) -> float:
     """Return a bound on the population's excess from the posterior mean of the excess on the rows.
 
     Statement
-        With probability >= 1 - beta1, for all queries at once: excess <= E[excess on S | T] + R sqrt(chi). If the loss
-        is H-strongly convex and lipschitz in each row, R may be replaced by lipschitz |x - x*| <= lipschitz
-        sqrt(2 excess/H): the larger root of e = E + b sqrt(e), b = lipschitz sqrt(2 chi/H).
+        `step` is the most by which the population's mean of a value in [0, 1] differs from its posterior mean, for all
+        values at once: sqrt(chi)/2 in the posterior guarantee, sqrt(J/(2-J)) in the exchange guarantee. The difference
+        of two losses lies in [-R, R]: excess <= E[excess on S | T] + 2 R step. If the loss is H-strongly convex and
+        lipschitz in each row, R may be replaced by lipschitz |x - x*| <= lipschitz sqrt(2 excess/H): the larger root
+        of e = E + b sqrt(e), b = 2 lipschitz step sqrt(2/H).
 
     Not covered
-        Sessions outside the posterior guarantee.
+        Sessions outside these two guarantees.
 
-    >>> posterior_excess(0.5, R=1.0, lipschitz=1.0, H=0.0, chi=0.25)
+    >>> posterior_excess(0.5, R=1.0, lipschitz=1.0, H=0.0, step=0.25)
     1.0
     """
-    if chi == inf:
+    if step == inf:
         return inf
-    plain = expected + R * sqrt(chi)
+    plain = expected + 2 * R * step
     if H <= 0:
         return plain
-    b = lipschitz * sqrt(2 * chi / H)
+    b = 2 * lipschitz * step * sqrt(2 / H)
     return min(plain, ((b + sqrt(b * b + 4 * expected)) / 2) ** 2)
 
 

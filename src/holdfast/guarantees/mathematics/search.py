@@ -21,7 +21,7 @@ def zoom(
     bounds = [(float(low), float(high)) for low, high in box]
     best, value = tuple((low + high) / 2 for low, high in bounds), inf
     for _ in range(levels):
-        axes = [np.linspace(low, high, points) for low, high in bounds]
+        axes = [np.linspace(low, high, points if low < high else 1) for low, high in bounds]
         grid = [axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")]
         values = objective(*grid)
         index = int(np.argmin(values))

@@ -10,9 +10,11 @@ import polars as pl
 from holdfast.queries.functions.operation import PHYSICAL, Operation, common_type
 from holdfast.queries.functions.times import within_years
 from holdfast.queries.node import Node
+from holdfast.queries.steps import Choice
 from holdfast.schema import Type
 
 _TRUE_WORDS, _FALSE_WORDS = ["true", "t", "yes", "y", "on", "1"], ["false", "f", "no", "n", "off", "0"]
+_TRUTHS = [True] * len(_TRUE_WORDS) + [False] * len(_FALSE_WORDS)
 _DAY = "%Y-%m-%d"
 # Formats are fixed: a format guessed from the first row would make one row decide for the others.
 _MOMENTS = ["%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M"]
@@ -34,11 +36,13 @@ def _in(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
     return args[0].cast(dtype, strict=False).is_in(listed.implode())
 
 
-def _case(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
-    chain = pl.when(args[0]).then(args[1])
-    for when, then in zip(args[2:-1:2], args[3:-1:2], strict=True):
-        chain = chain.when(when).then(then)  # type: ignore[assignment]
-    return chain.otherwise(args[-1])
+def _case(node: Node, args: Sequence[pl.Expr]) -> Choice:
+    return Choice(tuple(zip(args[:-1:2], args[1:-1:2], strict=True)), args[-1])
+
+
+def _null_if(node: Node, args: Sequence[pl.Expr]) -> Choice:
+    null = pl.lit(None, dtype=PHYSICAL[node.type or Type.STRING])
+    return Choice(((args[0] == args[1], null),), args[0])
 
 
 def _cast(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
@@ -62,10 +66,8 @@ def _from_text(text: pl.Expr, target: Type) -> pl.Expr:
     text = text.str.strip_chars(" ")
     match target:
         case Type.BOOL:
-            word = text.str.to_lowercase()
-            return (
-                pl.when(word.is_in(_TRUE_WORDS)).then(pl.lit(True)).when(word.is_in(_FALSE_WORDS)).then(pl.lit(False))
-            )
+            words = text.str.to_lowercase()
+            return words.replace_strict(_TRUE_WORDS + _FALSE_WORDS, _TRUTHS, default=None, return_dtype=pl.Boolean)
         case Type.DATE:
             return within_years(text.str.to_date(_DAY, strict=False), target)
         case Type.DATETIME:
@@ -107,11 +109,11 @@ OPERATIONS: dict[str, Operation] = {
     "NULLIF": Operation(
         ("value", "value"),
         None,
-        lambda _, args: pl.when(args[0] == args[1]).then(None).otherwise(args[0]),
+        _null_if,
         null="may",
         copies=(2, 1),
     ),
     "GREATEST": Operation(("value",), None, lambda _, args: pl.max_horizontal(*args), null="all", more=True),
     "LEAST": Operation(("value",), None, lambda _, args: pl.min_horizontal(*args), null="all", more=True),
-    "CAST": Operation(("value",), Type.STRING, _cast, copies=(5,)),
+    "CAST": Operation(("value",), Type.STRING, _cast, may_be_nan=True, copies=(5,)),
 }

@@ -20,8 +20,7 @@ def _substring(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
 def _position(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
     sought = node.args[1].value
     before = args[0].str.splitn(sought, 2).struct.field("field_0").str.len_chars().cast(pl.Int64) + 1
-    found = args[0].str.contains(sought, literal=True)
-    return pl.when(found).then(before).when(found.not_()).then(pl.lit(0, dtype=pl.Int64))
+    return before * args[0].str.contains(sought, literal=True).cast(pl.Int64)
 
 
 def _strip(how: str) -> Operation:
@@ -88,7 +87,7 @@ OPERATIONS: dict[str, Operation] = {
     "STARTS_WITH": Operation(("text", "text"), Type.BOOL, lambda _, args: args[0].str.starts_with(args[1])),
     "ENDS_WITH": Operation(("text", "text"), Type.BOOL, lambda _, args: args[0].str.ends_with(args[1])),
     "CONTAINS": Operation(("text", "text"), Type.BOOL, lambda _, args: args[0].str.contains(args[1], literal=True)),
-    "STRPOS": Operation(("text", "text"), Type.INT, _position, copies=(3,)),
+    "STRPOS": Operation(("text", "text"), Type.INT, _position, copies=(2,)),
 }
 LONGEST_PATTERN = 200
 LONGEST_CUT = 1_000_000

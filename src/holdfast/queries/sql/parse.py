@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from holdfast.errors import InvalidQuery, UnknownName
-from holdfast.queries.evaluate import Expression, compiled, on_columns, work
+from holdfast.queries.evaluate import Expression, compiled, on_columns, text_weight, work
 from holdfast.queries.node import Node, SchemaKey
 from holdfast.queries.sql.grammar import Translator, too_deep
 from holdfast.queries.sql.tokens import checked_tokens, dialect
@@ -22,7 +22,7 @@ from holdfast.schema import Schema
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Parsed
 
-MOST_WORK = 4_000  # steps of one evaluation
+MOST_WORK = 1_000  # steps of one evaluation
 LONGEST_SHAPE = 500  # characters: longer texts are rare, and limits of length are for the texts themselves
 
 _PLAIN = re.compile(r"""(?:[\w\s.,()<>=!+*/%|-]|'[^'"\\]*'|"[^'"\\]*")*""")
@@ -60,7 +60,8 @@ def _from_text(text: str, key: SchemaKey) -> Expression:
         text=written,
         identity=written,
         reads={name: key.schema[name] for name in columns},
-        compiled=on_columns(node) or compiled(node),
+        compiled=on_columns(node) or compiled(node, columns),
+        work=work(node, text_weight),
     )
 
 

@@ -1,0 +1,152 @@
+"""The gaussian guarantee: means of all rows plus Gaussian noise, by the exchange theorem.
+
+For tables that are cheap to scan. Nothing is hidden by drawing rows: the noise alone keeps posterior means near the
+population. The noise is discrete, on the grid that holds the mean itself, so the theorem is exact for what a computer
+releases.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import ceil, e, exp, log, sqrt
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, ndtri
+
+from holdfast.guarantees import GUARANTEES
+from holdfast.guarantees.guarantee import EVERYTHING, Goal, Guarantee, Terms, around, ratio
+from holdfast.guarantees.mathematics import cost, exchange
+from holdfast.guarantees.mathematics.concentration import SAFE
+from holdfast.guarantees.mathematics.search import Vector, zoom
+from holdfast.guarantees.release import NoisyMeans, Release, grid_bits
+from holdfast.guarantees.statistic import Interval, Statistic
+
+
+@dataclass(frozen=True, kw_only=True)
+class GaussianTerms(Terms):
+    """`sigma` is the deviation of the noise of every mean; om2, s and L are the constants of the theorem."""
+
+    sigma: float
+    om2: float
+    s: float
+    L: float
+    beta2: float  # for the noise
+
+    @cached_property
+    def charge_per_answer(self) -> int:
+        """Every noisy mean costs as much as 1/(4 sigma^2) coins."""
+        return ceil(cost.gaussian_cost(self.sigma, n=self.rows))
+
+    @property
+    def beta1(self) -> float:
+        """The failure probability of the step from posterior means to the population."""
+        return exp(-self.L)
+
+    @cached_property
+    def j(self) -> float:
+        """J = 2 Ibar/n; inf: no promise."""
+        return exchange.j(self.rows, exchange.gaussian_ibar(self.rows, self.charge, self.om2, self.s, self.L))
+
+    @cached_property
+    def radius(self) -> float:
+        """How far a posterior mean can be from the noisy mean."""
+        return self.sigma * _quantile(self.beta2 / (e * self.statements))
+
+
+class Gaussian(Guarantee):
+    """Every answer reads all rows; one margin for every noisy mean."""
+
+    terms: GaussianTerms
+    name = "gaussian"
+    mechanisms = ("gaussian",)
+    scans = True
+    reads = GaussianTerms
+
+    def __init__(self, terms: GaussianTerms) -> None:
+        super().__init__(terms)
+        self._J = terms.j
+
+    @classmethod
+    def plan(cls, goal: Goal, mechanism: str) -> GaussianTerms | None:
+        """Return the best noise and split of beta; an answer reads all rows, or there is no plan."""
+        whole = goal.rows_per_query in (None, goal.rows)
+        return _planned(goal, mechanism) if whole and not goal.flips and goal.rows >= 2 else None
+
+    def supports(self, statistic: Statistic) -> None:
+        """Anything but single flips."""
+        self.refuse_flips(statistic)
+
+    def charge(self, statistic: Statistic, draws: int) -> int:
+        """The same for every noisy mean."""
+        return statistic.intervals * self.terms.charge_per_answer
+
+    def share(self, release: Release, part: int) -> Interval:
+        """The noise's interval for the posterior mean, widened; rounding to the grid counted twice, outward."""
+        low, high = self._mean(release, part)
+        return _outward((exchange.lo(low, self._J), exchange.hi(high, self._J)), self._noisy(release).grid)
+
+    def group(self, release: Release) -> Interval:
+        """The range of the ratio of two posterior means, widened for a group."""
+        share, total = self._mean(release, 0), self._mean(release, 1)
+        if share[0] <= 0:
+            return EVERYTHING
+        (low, high), grid = ratio(total, share), self._noisy(release).grid
+        ends = exchange.group_lower(low, share[0], self._J), exchange.group_upper(high, share[0], self._J)
+        return _outward(ends, grid)
+
+    def _mean(self, release: Release, part: int) -> Interval:
+        noisy = self._noisy(release)
+        return around(noisy.means[part], self.terms.radius + noisy.grid)
+
+    def _noisy(self, release: Release) -> NoisyMeans:
+        if not isinstance(release, NoisyMeans):
+            raise self.cannot_certify(type(release).__name__)
+        return release
+
+    @property
+    def covers(self) -> tuple[str, ...]:
+        """No fits: they take coins."""
+        return ()
+
+    def expected_excess_step(self, R: float) -> float | None:
+        """No fits."""
+        return None
+
+
+def _quantile(level: float) -> float:
+    """Return z with P(|N(0,1)| > z) = level."""
+    return float(-ndtri(level / 2)) * SAFE
+
+
+def _outward(ends: Interval, grid: float) -> Interval:
+    return max(0.0, ends[0] - grid), min(1.0, ends[1] + grid)
+
+
+@lru_cache(maxsize=4096)
+def _planned(goal: Goal, mechanism: str) -> GaussianTerms:
+    n, k, beta = goal.rows, goal.queries, goal.beta
+
+    def nats(charge: Any, om2: Any, beta1: Any) -> tuple[Any, Any]:
+        about = (1 + om2) * (charge / (4 * n) - np.log(beta1) / om2)
+        s = 1 - 1 / (2 * about + 2 + np.log(2 * about))
+        return exchange.gaussian_ibar(n, charge, om2, s, -np.log(beta1) * SAFE), s
+
+    def margin(log_sigma: Vector, logit: Vector, log_om2: Vector) -> Vector:
+        sigma, split = np.exp(log_sigma), expit(logit)
+        J = 2 * nats(k / (4 * sigma * sigma), np.exp(log_om2), split * beta)[0] / n
+        width = -sigma * ndtri((1 - split) * beta / (2 * e * k))
+        total: Vector = width + np.where(J < 1, exchange.worst_case(J), np.sqrt(J))
+        return total
+
+    box = [(log(1e-3 / sqrt(n)), log(0.5)), (-6.0, 4.0), (log(1e-3), log(10.0))]
+    log_sigma, logit, log_om2 = zoom(margin, box, points=6, levels=10)
+    sigma, beta1, om2 = float(np.exp(log_sigma)), float(expit(logit)) * beta, float(np.exp(log_om2))
+    charge = k * ceil(cost.gaussian_cost(sigma, n=n))
+    _, s = nats(charge, om2, beta1)
+    own = {"sigma": sigma, "om2": om2, "s": float(s), "L": -log(beta1) * SAFE, "beta2": beta - beta1}
+    terms = goal.met_by(GaussianTerms, mechanism, margin=1.0, rows_per_query=n, charge=charge, **own)
+    reached = terms.radius + float(exchange.worst_case(terms.j)) + 2 * 2.0 ** -grid_bits(n)
+    return goal.met_by(GaussianTerms, mechanism, margin=reached, rows_per_query=n, charge=charge, **own)
+
+
+GUARANTEES.register(Gaussian.name, Gaussian)

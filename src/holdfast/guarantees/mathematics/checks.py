@@ -1,0 +1,169 @@
+"""What a check tells: a statistic of all rows is computed, and only the cell that it fell into is released.
+
+Everything the analyst chooses is a function of the cells so far. So the questions that *could* be asked are fixed
+before any row is looked at, one for every string of responses, and a union bound over strings pays for adaptivity. A
+string is paid for by its weight: strings in which nearly every guess held are few, and cheap.
+"""
+
+from functools import partial
+from math import exp, inf, lgamma, log
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast import check
+from holdfast.guarantees.mathematics.concentration import SAFE, kl_range, kl_upper
+from holdfast.guarantees.mathematics.theorem import theorem
+
+PIECES = 256  # of the integral in `peeled_range`; more of them change the fifth digit
+KL_ROUNDING = 1e-15  # how far kl of two doubles may be from its value, on either side
+
+Interval = tuple[float, float]
+
+
+@theorem("a sum of 1/(m log^2 m)", proof="checks.md")
+def time_share(t: int) -> float:
+    """Return the share of the failure probability that the t-th statement may use.
+
+    Statement
+        With share(t) = log 2 / ((t+2) log^2(t+2)), the shares of t = 1, 2, ... sum to at most 1: no number of
+        statements has to be fixed.
+
+    Not covered
+        Two statements under one number.
+
+    >>> sum(time_share(t) for t in range(1, 100_000)) < 1
+    True
+    """
+    check.whole(t=t)
+    return log(2) / ((t + 2) * log(t + 2) ** 2)
+
+
+def _log_count(j: int, most: int) -> float:
+    """-log of the weight of j in 0..most: 1/((j+1)(j+2)), made to sum to 1."""
+    return log((j + 1) * (j + 2) * (most + 1) / (most + 2))
+
+
+def _log_binomial(n: int, j: int) -> float:
+    return lgamma(n + 1) - lgamma(j + 1) - lgamma(n - j + 1)
+
+
+@theorem("weights of response strings", proof="checks.md")
+def guess_nats(t: int, wrong: int, log_cells: float) -> float:
+    """Return the description length, in nats, of the responses before the t-th check of a guess.
+
+    Statement
+        w(y) = (t+1)/t / [(j+1)(j+2) C(t-1, j) prod G], where j of the t-1 responses in y were not "holds", and the
+        product runs over those of the number G of such responses that the check could have given. For every t the
+        weights of all strings sum to 1; nats = -log w.
+
+    Not covered
+        A response that is not counted in its check's G ("too few rows" is one).
+
+    Parameters
+    ----------
+    t
+        The number of the check.
+    wrong
+        How many earlier guesses did not hold.
+    log_cells
+        The sum of log G over those.
+    """
+    check.whole(t=t)
+    check.whole(0, wrong=wrong)
+    check.at_most("the checks before", t - 1, wrong=wrong)
+    return SAFE * (_log_count(wrong, t - 1) + _log_binomial(t - 1, wrong) + log_cells)
+
+
+@theorem("weights of a ladder", proof="checks.md")
+def ladder_nats(t: int, improvements: int, cells: int) -> float:
+    """Return the description length, in nats, of the responses before the t-th submission to a ladder.
+
+    Statement
+        A fixed grid of J cells; every response is "no improvement" or a cell better than all cells released before.
+        Released cells only get better, so a string is named by when it improved and by which cells: with
+        w(y) = (m+2)/(m+1) / [(j+1)(j+2) C(t-1, j) C(J, j)], m = min(t-1, J), the weights sum to 1.
+
+    Not covered
+        A grid that is changed, or cells released that are not better.
+
+    Parameters
+    ----------
+    t
+        The number of the submission.
+    improvements
+        How many earlier ones improved.
+    cells
+        The number J of cells of the grid.
+    """
+    check.whole(t=t, cells=cells)
+    check.whole(0, improvements=improvements)
+    check.at_most("the submissions before", t - 1, improvements=improvements)
+    check.at_most("the cells of the grid", cells, improvements=improvements)
+    nats = _log_count(improvements, min(t - 1, cells))
+    return SAFE * (nats + _log_binomial(t - 1, improvements) + _log_binomial(cells, improvements))
+
+
+@theorem("Description length with Chernoff's bound", proof="checks.md")
+def full_range(cell: Interval, *, n: int, level: float, nats: float) -> Interval:
+    """Return where the population's value lies, if the mean of all n rows fell into the cell.
+
+    Statement
+        With level = beta share(t) and nats = -log w(responses before), q(D) lies in
+        [klL(inf cell, L/n), klU(sup cell, L/n)], L = log(2/level) + nats, for all t at once but for beta.
+
+    Not covered
+        Rows that also answered something else; a cell chosen after the scan.
+
+    >>> low, high = full_range((0.2, 0.3), n=10**6, level=0.01, nats=10.0)
+    >>> low < 0.2 and 0.3 < high
+    True
+    """
+    return kl_range(cell, n=n, r=log(2 / level) + nats)
+
+
+@theorem("The same for sampled rows, in one step", proof="checks.md")
+def sampled_range(cell: Interval, *, n: int, draws: int, level: float, sample_level: float, nats: float) -> Interval:
+    """Return where the population's value lies, if the mean of `draws` sampled rows fell into the cell.
+
+    Statement
+        With x = log(2/sample_level) and L = log(2/level) + nats, the upper end is the smallest d >= klU(b, x/draws),
+        b the upper end of the cell, with
+            int_0^x exp(-z - n kl_-(klU(b, z/draws) || d)) dz <= exp(-L),
+        kl_-(s || d) being kl for s < d and 0 otherwise; never above klU(klU(b, x/draws), L/n). The lower end is its
+        mirror image.
+
+    Not covered
+        Draws shared with another check; a number of draws that depends on them.
+    """
+    upper = partial(_peeled_upper, n=n, draws=draws, x=log(2 / sample_level), length=log(2 / level) + nats)
+    return 1 - upper(1 - cell[0]), upper(cell[1])
+
+
+def _peeled_upper(b: float, *, n: int, draws: int, x: float, length: float) -> float:
+    least = kl_upper(b, x / draws)
+    most = kl_upper(least, length / n)
+    ends = np.linspace(0, x, PIECES + 1)
+    reach = np.array([kl_upper(b, z / draws) for z in ends[1:]])
+    weight = np.exp(-ends[:-1]) - np.exp(-ends[1:])
+
+    def proved(d: float) -> bool:
+        # On each piece the first factor is integrated exactly, the second is largest at its end: an upper sum.
+        return float(weight @ np.exp(-n * _kl_below(reach, d))) * SAFE <= exp(-length)
+
+    if not proved(most):
+        return most
+    low, high = least, most
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if proved(middle) else (middle, high)
+    return high
+
+
+def _kl_below(s: NDArray[np.float64], d: float) -> NDArray[np.float64]:
+    """Return a lower bound of kl(s || d) where s < d, and 0 elsewhere."""
+    if d >= 1:
+        return np.where(s < 1, inf, 0.0)
+    ones = np.where(s > 0, s * np.log(np.maximum(s, 1e-300) / d), 0.0)
+    zeros = np.where(s < 1, (1 - s) * (np.log1p(-np.minimum(s, d)) - np.log1p(-d)), 0.0)
+    return np.where(s < d, np.maximum(0.0, ones + zeros - KL_ROUNDING), 0.0)

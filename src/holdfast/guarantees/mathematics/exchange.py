@@ -1,0 +1,216 @@
+"""The exchange theorem: no question can tell the rows from a ghost sample that was never used.
+
+Exchange every row with a ghost from the same population by a fair bit. What is released says so little about the bits
+that their law given the transcript is within Ibar nats of uniform; so the mean of any question under the posterior of
+the rows, mu, is near its mean p in the population:
+
+    (mu - p)^2 <= J (mu + p - 2 mu p),   J = 2 Ibar/n.
+
+Constants that are free (om2, kap, s, L, L2, rho) are fixed in advance, from n, B, a and beta alone.
+"""
+
+from dataclasses import dataclass
+from math import inf, sqrt
+from typing import Any
+
+import numpy as np
+
+from holdfast.guarantees.mathematics.concentration import SAFE
+from holdfast.guarantees.mathematics.theorem import theorem
+
+PROOF = "exchange.md"
+MOST_MASS = 0.2  # the theorem's a' is then at most 1/2
+MOST_KAP = 4.0
+HALF = 0.5  # of its own mass an outcome keeps under the extrapolated law; smaller for draws with little mass
+
+
+@theorem("here (Theorem K)", proof=PROOF)
+def ibar(
+    n: Any, charge: Any, mass: Any, om2: Any, kap: Any, s: Any, L: Any, L2: Any, *, outcomes: int = 3, rho: Any = HALF
+) -> Any:
+    """Return Ibar, a bound on what a session of coins says about the exchanges, in nats; inf: none. Takes arrays.
+
+    Statement
+        lam^2 = 1+om2, a' = a(1-a)/(1-2a)^2, d = 1-rho, k_rho = -(log rho + d + d^2/2 + d^3/3)/d^4,
+        eps2 = (2/3)/(na) + 2 k_rho (3 om2/(4na^2) + (lam^2+3)/(4n^2a^2)), w = om2 (1+eps2)/2,
+        eps3 = 3B (log(1/(rho a)) + 1/2) exp(-2 d^2 n a^2/(om2 + (2/3)(lam+1) d a)),
+        k1 = .36 kap a', C = 1.5 (1 + .36 kap (1/2+2a')), theta = kap n a^2, Den = 1 - lam^-2 - w (B/2n) C/(s a' n):
+            Ibar = (L + eps3 + w [(B/2n)(1 + k1 + C log(1/(1-s))/(2 s a' n)) + L2/theta])/Den.
+        With probability >= 1 - e^-L - e^-L2 the expected divergence of the exchanges' law from uniform, given the
+        transcript, is at most Ibar. With two outcomes in every draw (outcomes=2) 3B is 2B, and 1.5 is 1.
+
+    Not covered
+        Den <= 0; a > .2, kap > 4, rho > 1/2; an extrapolated law that leaves (0, 1) too often (eps3); questions chosen
+        with knowledge of the rows.
+
+    >>> bool(170 < ibar(10**6, 47365 * 10**4, 0.0078, 0.183, 0.34, 0.997, 4.1, 10.0) < 174)
+    True
+    """
+    n, a, om2, kap, s, rho = (np.asarray(x, dtype=float) for x in (n, mass, om2, kap, s, rho))
+    tails, shared = (2.0, 1.0) if outcomes == 2 else (3.0, 1.5)
+    allowed = (a > 0) & (a <= MOST_MASS) & (om2 > 0) & (kap > 0) & (kap <= MOST_KAP) & (s > 0) & (s < 1)
+    allowed = allowed & (rho > 0) & (rho <= HALF)
+    a, s, rho = np.where(allowed, a, 0.1), np.where(allowed, s, 0.5), np.where(allowed, rho, HALF)
+    om2, kap = np.where(allowed, om2, 1.0), np.where(allowed, kap, 1.0)
+    lam, room, per_row = np.sqrt(1 + om2), 1 - rho, np.asarray(charge, dtype=float) / (2 * n)
+    most = a * (1 - a) / (1 - 2 * a) ** 2
+    k_rho = -(np.log(rho) + room + room**2 / 2 + room**3 / 3) / room**4
+    eps2 = 2 / (3 * n * a) + 2 * k_rho * (3 * om2 + (lam**2 + 3) / n) / (4 * n * a * a)
+    rare = np.exp(-2 * room**2 * n * a * a / (om2 + 2 / 3 * (lam + 1) * room * a))
+    eps3 = tails * charge * (0.5 - np.log(rho * a)) * rare
+    C = shared * (1 + 0.36 * kap * (0.5 + 2 * most))
+    w = om2 * (1 + eps2) / 2
+    trace = per_row * (1 + 0.36 * kap * most - C * np.log1p(-s) / (2 * s * most * n)) + L2 / (kap * n * a * a)
+    denominator = om2 / lam**2 - w * per_row * C / (s * most * n)
+    holds = allowed & (denominator > 0)
+    return np.where(holds, (L + eps3 + w * trace) / np.where(holds, denominator, 1.0), np.inf) * SAFE
+
+
+def j(n: int, ibar: float) -> float:
+    """Return J = 2 Ibar/n; inf where it would be 1 or more, and so promise nothing."""
+    twice = 2 * float(ibar) / n
+    return twice if twice < 1 else inf
+
+
+@theorem("here (Theorem K, the interval)", proof=PROOF)
+def hi(x: float, J: float, r: float = 1.0) -> float:
+    """Return the largest p that a posterior mean of at most x allows, rounded up.
+
+    Statement
+        The larger root of (x-p)^2 = J (x + p - 2xp): x(1-J) + J/2 + sqrt(J^2 + 4J(2-J)x(1-x))/2 if x < 1-J, else 1.
+        It grows with x. In general, as groups need it, of (1-J)(x-p)^2 = J x(1-x) + J r p(1-p), r >= 1.
+
+    Not covered
+        The posterior guarantee's chi: no chi put there gives this interval.
+
+    >>> round(hi(0.0, 0.01), 9), hi(0.995, 0.01)
+    (0.01, 1.0)
+    """
+    if not x < 1 - J:  # also J = inf
+        return 1.0
+    return min(1.0, _root(max(0.0, x), J, r) * SAFE)
+
+
+@theorem("here (Theorem K, the interval)", proof=PROOF)
+def lo(x: float, J: float, r: float = 1.0) -> float:
+    """Return the smallest p that a posterior mean of at least x allows, rounded down: 1 - hi(1-x).
+
+    Statement
+        The smaller root of the same equation, x(x-J)/((1-J+Jr) times the larger), if x > J, else 0.
+
+    Not covered
+        As for `hi`.
+
+    >>> lo(0.01, 0.01), abs(lo(0.4, 0.01) + hi(0.6, 0.01) - 1) < 1e-11
+    (0.0, True)
+    """
+    if not x > J:
+        return 0.0
+    x = min(1.0, x)
+    return x * (x - J) / ((1 - J + J * r) * _root(x, J, r)) / SAFE
+
+
+def _root(x: float, J: float, r: float) -> float:
+    """Return the larger root of (1-J+Jr) p^2 - (2(1-J)x + Jr) p + x^2 - Jx = 0: sums of what is positive."""
+    spread = sqrt(J * J * r * r + 4 * J * (1 - J + r) * x * (1 - x))
+    return ((1 - J) * x + (J * r + spread) / 2) / (1 - J + J * r)
+
+
+@theorem("here (Theorem K, any bounded function)", proof=PROOF)
+def group_upper(mu: float, g: float, J: float) -> float:
+    """Return the largest mean of a group in the population: its posterior mean is <= mu, its posterior share >= g.
+
+    Statement
+        k = J/g, r = hi(g)/g. 1 if k >= 1 or mu >= 1-k; else the larger root t of
+            (1-k+kr) t^2 - (2(1-k) mu + kr) t + mu^2 - k mu = 0.
+
+    Not covered
+        g = 0.
+
+    >>> group_upper(0.3, 1.0, 0.01) == hi(0.3, 0.01)
+    True
+    """
+    return hi(mu, J / g, hi(g, J) / g) if g > J else 1.0
+
+
+@theorem("here (Theorem K, any bounded function)", proof=PROOF)
+def group_lower(mu: float, g: float, J: float) -> float:
+    """Return the smallest mean of a group in the population: 1 - group_upper(1-mu).
+
+    Statement
+        As for `group_upper`, with the smaller root; 0 if k >= 1 or mu <= k.
+
+    Not covered
+        g = 0.
+
+    >>> group_lower(0.5, 0.001, 0.01)
+    0.0
+    """
+    return lo(mu, J / g, hi(g, J) / g) if g > J else 0.0
+
+
+@theorem("here (Theorem K, the worst case)", proof=PROOF)
+def worst_case(J: Any) -> Any:
+    """Return how far p can be from mu, whatever mu is; 1 where nothing is promised. Takes arrays.
+
+    Statement
+        |mu - p| <= sqrt(J/(2-J)); for a function with values in [lo, hi], hi-lo times as much.
+
+    Not covered
+        Rare events, for which `hi` says much more.
+
+    >>> round(float(worst_case(0.02)), 6) == round(hi(0.45, 0.02) - 0.45, 6)
+    True
+    """
+    J = np.asarray(J, dtype=float)
+    return np.where(J < 1, np.sqrt(np.where(J < 1, J, 1.0) / (2 - np.where(J < 1, J, 1.0))) * SAFE, 1.0)
+
+
+@dataclass(frozen=True)
+class Constants:
+    """The free constants of the theorem: numbers, or arrays of the same shape."""
+
+    om2: Any  # lam^2 - 1: how far the exchanges are extrapolated
+    kap: Any
+    s: Any
+    L: Any  # e^-L and e^-L2 are the two parts of the failure probability
+    L2: Any
+
+
+def constants(n: Any, charge: Any, mass: Any, beta: Any, *, stretch: Any = 1.0) -> Constants:
+    """Return good constants, each near its own best value; any others would be as true. Takes arrays.
+
+    `stretch` moves om2 away from its best value to leading order, sqrt(4 L n/B), which is too large for few rows.
+    """
+    a, per_row = np.asarray(mass, dtype=float), np.asarray(charge, dtype=float) / (2 * n)
+    nats = -np.log(beta)
+    om2 = stretch * np.sqrt(2 * nats / per_row)
+    about = (1 + om2) * (per_row / 2 + nats / om2)  # Ibar to leading order
+    most = a * (1 - a) / (1 - 2 * a) ** 2
+    kap = np.minimum(MOST_KAP, np.sqrt((nats + 4) / (0.36 * most * n * a * a * per_row)))
+    s = 1 - 1 / (2 * about + 2 + np.log(2 * about))
+    part = om2 / (2 * kap * n * a * a + om2)  # of beta, for L2
+    return Constants(om2, kap, s, -np.log(beta * (1 - part)) * SAFE, -np.log(beta * part) * SAFE)
+
+
+@theorem("here (Gaussian answers)", proof=PROOF)
+def gaussian_ibar(n: Any, charge: Any, om2: Any, s: Any, L: Any) -> Any:
+    """Return Ibar for a session of means of all rows with Gaussian noise, in nats; inf: none. Takes arrays.
+
+    Statement
+        Noise of deviation sigma_j on a mean of values in [0, 1]; B = sum_j 1/(4 sigma_j^2), V = B/n.
+            Ibar = (L + om2 (V/4)(1 + log(1/(1-s))/(s n)))/(om2/(1+om2) - om2 V/(2 s n)), failing with e^-L.
+        True also for discrete Gaussian noise on a grid that holds the mean itself.
+
+    Not covered
+        A mean that is rounded to the grid after it was taken: round the rows' values instead.
+
+    >>> bool(gaussian_ibar(10**6, 4.7e8, 0.18, 0.997, 4.0) < 170)
+    True
+    """
+    n, om2, s = (np.asarray(x, dtype=float) for x in (n, om2, s))
+    V = np.asarray(charge, dtype=float) / n
+    denominator = om2 / (1 + om2) - om2 * V / (2 * s * n)
+    holds = (denominator > 0) & (om2 > 0) & (s > 0) & (s < 1)
+    numerator = L + om2 * V / 4 * (1 - np.log1p(-np.where(holds, s, 0.5)) / (s * n))
+    return np.where(holds, numerator / np.where(holds, denominator, 1.0), np.inf) * SAFE

@@ -1,0 +1,178 @@
+"""Column files in blocks: hashed when they are written, compared when they are read again.
+
+A disk, a copy or another program can change a file under a dataset. Sizes are compared before every draw; contents are
+compared block by block: all of a small folder before its first answer, the rest in the background, at the start and
+once a day. Whatever differs is a fault, and from then on nothing is answered.
+
+The comparison reads files, never their mappings: a file that somebody cuts off ends a read, but kills a mapping.
+"""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from holdfast.errors import RowSourceError
+
+BLOCK = 4 << 20  # bytes
+HEADER = 128  # bytes of a .npy file before its values; all of it is checked whenever the file is opened
+_RESTS = 3  # times as long as it reads: a quarter of one core at most
+_AGAIN = 24 * 3600.0  # seconds from one reading of everything to the next
+
+
+class BlockHashes:
+    """SHA-256 of each block of a stream, however it is cut into pieces when it arrives."""
+
+    def __init__(self) -> None:
+        self._full: list[bytes] = []
+        self._last, self._room = sha256(), BLOCK
+
+    def update(self, data: Any) -> None:
+        """Add bytes: anything contiguous that has a buffer."""
+        view = memoryview(data)
+        if not view.nbytes:
+            return
+        view = view.cast("B")
+        while view.nbytes >= self._room:
+            self._last.update(view[: self._room])
+            view = view[self._room :]
+            self._full.append(self._last.digest())
+            self._last, self._room = sha256(), BLOCK
+        self._last.update(view)
+        self._room -= view.nbytes
+
+    @property
+    def digests(self) -> tuple[str, ...]:
+        """One for each block; the last block may be short."""
+        last = [self._last.digest()] if self._room < BLOCK else []
+        return tuple(digest.hex() for digest in (*self._full, *last))
+
+    def hexdigest(self) -> str:
+        """Return one hash for all blocks."""
+        return sha256("".join(self.digests).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """What the manifest says about one column file."""
+
+    size: int
+    blocks: tuple[str, ...]  # hashes of what follows the header
+
+
+class DataCheck:
+    """Compares the files of a folder with their hashes, now or in the background.
+
+    Parameters
+    ----------
+    dataset
+        What the data are called in messages.
+    folder, files
+        Where the files are, and what they held when they were written.
+    """
+
+    def __init__(self, dataset: str, folder: Path, files: Mapping[str, FileEntry]) -> None:
+        self._dataset, self._folder, self._files = dataset, folder, files
+        self._opened = {name: _inode((folder / name).stat()) for name in files}
+        self._first: list[str] = []  # files that rows are drawn from already
+        self._stop = threading.Event()
+        self._process = 0
+        self._passed = False  # whether everything was compared once
+        self._fault: str | None = None
+
+    def require_sound(self) -> None:
+        """Refuse if a fault was found."""
+        if self._fault is not None:
+            raise RowSourceError(self._fault, dataset=self._dataset)
+        if self._process and self._process != os.getpid():  # a fork inherits no thread
+            self.start()
+
+    def report(self, file: str) -> None:
+        """Mark the data as faulty: from now on `require_sound` refuses."""
+        self._fault = (
+            f"{self._dataset} is damaged: {file} does not hold what was written. Nothing is answered from it any more,"
+            " and recent answers may be wrong. Restore its folder from a copy, or remove it and open the original."
+        )
+
+    def now(self, names: Iterable[str] | None = None) -> None:
+        """Compare these files, or all of them; raise if one differs."""
+        for name in self._files if names is None else names:
+            for _ in self._compared(name):
+                pass
+            self.require_sound()
+        self._passed = self._passed or names is None
+
+    def start(self) -> None:
+        """Compare everything in the background, at low priority, until `stop` or the end of the process."""
+        self._process, self._stop = os.getpid(), threading.Event()
+        threading.Thread(target=self._run, name=f"holdfast check {self._dataset}", daemon=True).start()
+
+    def stop(self) -> None:
+        """End the comparison in the background; it may finish the block it is reading."""
+        self._process = 0
+        self._stop.set()
+
+    def hurry(self, names: Sequence[str]) -> None:
+        """Let the background look at these files next."""
+        self._first.extend(names)
+
+    def _run(self) -> None:
+        stop = self._stop
+        if sys.platform == "linux":  # where a thread has a priority of its own
+            with suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+        while self._fault is None and not stop.wait(_AGAIN if self._passed else 0):
+            for seconds in self._all_compared():
+                if stop.wait(_RESTS * seconds):
+                    return
+            self._passed = True
+
+    def _all_compared(self) -> Iterator[float]:
+        waiting = dict.fromkeys(self._files)
+        while waiting and self._fault is None:
+            name = next((drawn for drawn in self._first if drawn in waiting), next(iter(waiting)))
+            del waiting[name]
+            yield from self._compared(name)
+
+    def _compared(self, name: str) -> Iterator[float]:
+        """Compare one file; yield the seconds that each block took. The first difference is reported and ends it."""
+        entry = self._files[name]
+        try:
+            with (self._folder / name).open("rb", buffering=0) as file:
+                found = os.fstat(file.fileno())
+                if _inode(found) != self._opened[name]:
+                    return  # the folder was written anew: what is mapped here cannot be reached by name any more
+                if found.st_size != entry.size:
+                    self.report(name)
+                    return
+                memory = bytearray(BLOCK)
+                file.seek(HEADER)
+                for digest in entry.blocks:
+                    began = time.monotonic()
+                    view = memoryview(memory)[: _fill(file, memory)]
+                    if sha256(view).hexdigest() != digest:
+                        self.report(name)
+                        return
+                    yield time.monotonic() - began
+        except FileNotFoundError:
+            return  # likewise
+        except OSError:  # the disk cannot read it
+            self.report(name)
+
+
+def _fill(file: Any, memory: bytearray) -> int:
+    """Read until the memory is full or the file ends; return how many bytes that was."""
+    view, done = memoryview(memory), 0
+    while done < len(memory) and (got := file.readinto(view[done:])):
+        done += got
+    return done
+
+
+def _inode(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino

@@ -1,0 +1,126 @@
+"""Which columns the header of a file rules out missing values for.
+
+Polars reads names and types but not this, so the few bytes that say it are read here: the schema in the footer of a
+Parquet file (Thrift, compact), and in the first message of an Arrow file (FlatBuffers). Most writers rule out nothing.
+"""
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+_CONTINUATION = 0xFFFFFFFF
+
+
+def required_columns(path: Path, format_name: str) -> frozenset[str]:
+    """Return the columns whose values the file's own header calls required; none where it cannot be read."""
+    read: dict[str, Callable[[BinaryIO], set[str]]] = {"Parquet": _in_parquet, "Arrow": _in_arrow}
+    if format_name not in read:
+        return frozenset()
+    try:
+        with path.open("rb") as file:
+            return frozenset(read[format_name](file))
+    except (OSError, ValueError, IndexError, KeyError, TypeError, RecursionError, struct.error):
+        return frozenset()  # damaged or of another age: the reader of the values finds out
+
+
+def _in_parquet(file: BinaryIO) -> set[str]:
+    file.seek(-8, 2)
+    length, magic = struct.unpack("<I4s", file.read(8))
+    if magic != b"PAR1":
+        raise ValueError
+    file.seek(-8 - length, 2)
+    root, *columns = _Thrift(file.read(length)).struct(until=2)[2]
+    if root[5] != len(columns):  # columns in columns, which are refused elsewhere
+        return set()
+    return {column[4].decode() for column in columns if column[3] == 0}
+
+
+class _Thrift:
+    """As much of Thrift's compact protocol as the schema of a Parquet file takes: values by number of field."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    def struct(self, until: int | None = None) -> dict[int, Any]:
+        """Read a struct, at most up to this field."""
+        found: dict[int, Any] = {}
+        number = 0
+        while until not in found:
+            head = self._byte()
+            if head == 0:
+                break
+            number = number + (head >> 4) if head >> 4 else self._zigzag()
+            found[number] = self._value(head & 15)
+        return found
+
+    def _value(self, kind: int) -> Any:
+        if kind in (1, 2):
+            return kind == 1
+        if kind == 3:
+            return self._byte()
+        if kind in (4, 5, 6):
+            return self._zigzag()
+        if kind == 7:
+            return self._bytes(8)
+        if kind == 8:
+            return self._bytes(self._varint())
+        if kind == 9:
+            head = self._byte()
+            count = self._varint() if head >> 4 == 15 else head >> 4
+            return [self._value(head & 15) for _ in range(count)]
+        if kind == 12:
+            return self.struct()
+        raise ValueError
+
+    def _byte(self) -> int:
+        self._at += 1
+        return self._data[self._at - 1]
+
+    def _bytes(self, count: int) -> bytes:
+        self._at += count
+        return self._data[self._at - count : self._at]
+
+    def _varint(self) -> int:
+        value = shift = 0
+        while (byte := self._byte()) & 128:
+            value |= (byte & 127) << shift
+            shift += 7
+        return value | byte << shift
+
+    def _zigzag(self) -> int:
+        value = self._varint()
+        return value >> 1 ^ -(value & 1)
+
+
+def _in_arrow(file: BinaryIO) -> set[str]:
+    magic, marker = struct.unpack("<8sI", file.read(12))
+    if magic != b"ARROW1\0\0":
+        raise ValueError
+    length = struct.unpack("<I", file.read(4))[0] if marker == _CONTINUATION else marker
+    data = file.read(length)
+    (root,) = struct.unpack_from("<I", data)
+    fields = _follow(data, _slot(data, _follow(data, _slot(data, root, 2)), 1))  # of the message's schema
+    (count,) = struct.unpack_from("<I", data, fields)
+    required = set()
+    for place in range(count):
+        field = _follow(data, fields + 4 + 4 * place)
+        nullable = _slot(data, field, 1)
+        if not nullable or not data[nullable]:
+            text = _follow(data, _slot(data, field, 0))
+            (size,) = struct.unpack_from("<I", data, text)
+            required.add(data[text + 4 : text + 4 + size].decode())
+    return required
+
+
+def _slot(data: bytes, table: int, number: int) -> int:
+    """Return where a table of FlatBuffers keeps a field; 0 if it leaves it out."""
+    directory = table - struct.unpack_from("<i", data, table)[0]
+    (size,) = struct.unpack_from("<H", data, directory)
+    place = 4 + 2 * number
+    (offset,) = struct.unpack_from("<H", data, directory + place) if place < size else (0,)
+    return table + offset if offset else 0
+
+
+def _follow(data: bytes, place: int) -> int:
+    return place + int(struct.unpack_from("<I", data, place)[0])

@@ -1,0 +1,261 @@
+"""Checks on worlds so small that the best analyst can be computed.
+
+A population on a few points and n rows give finitely many samples. The analyst knows the population and everything
+about the method, and plays to make some released interval miss: question, guess and tolerance of every round are
+chosen from the cells released so far. Dynamic programming over all strategies gives the largest probability that any
+analyst reaches; docs/proofs/checks.md says that it is at most beta. The same program with a mutilated interval must
+find an analyst who beats beta: else it could find nothing.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import combinations_with_replacement, product
+from math import comb, exp, factorial, inf, log, prod
+
+import numpy as np
+import pytest
+from tests.examples import QUICK
+
+from holdfast.guarantees.mathematics.checks import (
+    full_range,
+    guess_nats,
+    ladder_nats,
+    sampled_range,
+    time_share,
+)
+from holdfast.guarantees.mathematics.concentration import kl, kl_lower, kl_range, kl_upper
+
+BETA = 0.3
+Interval = tuple[float, float]
+Ends = Callable[[Interval, int, int, int, int], Interval]  # cell, n, draws, t, wrong -> interval
+LOW, HOLDS, HIGH = 0, 1, 2
+
+
+def cells(guess: float, tolerance: float) -> list[Interval]:
+    low, high = max(0.0, guess - tolerance), min(1.0, guess + tolerance)
+    return [(0.0, low), (low, high), (high, 1.0)]
+
+
+def cell_of(value: float, guess: float, tolerance: float) -> int:
+    return LOW if value < guess - tolerance else HIGH if value > guess + tolerance else HOLDS
+
+
+def nats(t: int, wrong: int) -> float:
+    return guess_nats(t, wrong, wrong * log(2))
+
+
+def proved(cell: Interval, n: int, draws: int, t: int, wrong: int) -> Interval:
+    return full_range(cell, n=n, level=BETA * time_share(t), nats=nats(t, wrong))
+
+
+def halved(cell: Interval, n: int, draws: int, t: int, wrong: int) -> Interval:
+    return kl_range(cell, n=n, r=(log(2 / (BETA * time_share(t))) + nats(t, wrong)) / 2)
+
+
+def without_population(cell: Interval, n: int, draws: int, t: int, wrong: int) -> Interval:
+    return cell
+
+
+@cache
+def samples(population: tuple[float, ...], n: int) -> tuple[tuple[tuple[int, ...], float], ...]:
+    """Every sample, as counts of the points, and its probability."""
+    found = []
+    for rows in combinations_with_replacement(range(len(population)), n):
+        counts = tuple(rows.count(point) for point in range(len(population)))
+        ways = factorial(n) // prod(map(factorial, counts))
+        found.append((counts, ways * prod(p**c for p, c in zip(population, counts, strict=True))))
+    return tuple(found)
+
+
+def questions(points: int) -> Iterator[tuple[int, ...]]:
+    return (q for q in product((0, 1), repeat=points) if 0 < sum(q) < points)
+
+
+def best_analyst(population: tuple[float, ...], n: int, rounds: int, ends: Ends) -> float:
+    """Return the largest probability, over all strategies, that some interval misses; all rows are scanned."""
+    world = samples(population, n)
+    menu = []
+    for q in questions(len(population)):
+        truth = sum(p for p, yes in zip(population, q, strict=True) if yes)
+        means = [sum(c for c, yes in zip(counts, q, strict=True) if yes) / n for counts, _ in world]
+        for k, tolerance in product(range(n + 1), (0.0, 0.999 / n)):
+            where = [cell_of(mean, k / n, tolerance) for mean in means]
+            sets = [frozenset(i for i, at in enumerate(where) if at == cell) for cell in (LOW, HOLDS, HIGH)]
+            menu.append((truth, cells(k / n, tolerance), sets))
+    chance = [p for _, p in world]
+
+    @cache
+    def best(alive: frozenset[int], t: int, wrong: int) -> float:
+        if t > rounds or not alive:
+            return 0.0
+        most = 0.0
+        for truth, offered, sets in menu:
+            reached = 0.0
+            for response, (cell, inside) in enumerate(zip(offered, sets, strict=True)):
+                left = alive & inside
+                if left:
+                    low, high = interval(cell, t, wrong)
+                    missed = not low <= truth <= high
+                    reached += (
+                        sum(chance[i] for i in left) if missed else best(left, t + 1, wrong + (response != HOLDS))
+                    )
+            most = max(most, reached)
+        return most
+
+    @cache
+    def interval(cell: Interval, t: int, wrong: int) -> Interval:
+        return ends(cell, n, n, t, wrong)
+
+    return best(frozenset(range(len(world))), 1, 0)
+
+
+# One row; the t-th point is as likely as the halved exponent lets a first wrong answer be: only n = 1 is that tight.
+_RARE = tuple(0.95 * exp(-(log(2 / (BETA * time_share(t))) + nats(t, 0)) / 2) for t in range(1, 7))
+TIGHT = (*_RARE, 1 - sum(_RARE)), 1, len(_RARE)
+WORLDS = [
+    ((0.5, 0.5), 8, 3),
+    ((0.3, 0.3, 0.4), 5, 3),
+    ((0.05, 0.15, 0.8), 5, 3),
+    ((0.1, 0.1, 0.1, 0.7), 4, 2),
+    TIGHT,
+]
+
+
+@pytest.mark.parametrize(("population", "n", "rounds"), WORLDS[:2] if QUICK else WORLDS)
+def test_no_analyst_beats_beta(population: tuple[float, ...], n: int, rounds: int) -> None:
+    assert best_analyst(population, n, rounds, proved) <= BETA
+
+
+@pytest.mark.parametrize("mutant", [halved, without_population])
+def test_analysts_beat_intervals_that_forget_something(mutant: Ends) -> None:
+    assert best_analyst(*TIGHT, mutant) > BETA
+
+
+# -- sampled rows -----------------------------------------------------------------------------------------------------
+
+
+def best_against_samples(share: float, n: int, draws: int, rounds: int, ends: Ends) -> float:
+    """Return the same for checks of `draws` sampled rows each; two points, of which the second has this share."""
+    counts = np.arange(n + 1)
+    start = np.array([comb(n, c) * share**c * (1 - share) ** (n - c) for c in counts])
+    menu = []
+    for k, tolerance in product(range(draws + 1), (0.0, 0.999 / draws)):
+        given = np.zeros((3, n + 1))  # the chance of each cell given the sample
+        for x in range(draws + 1):
+            tossed = comb(draws, x) * (counts / n) ** x * (1 - counts / n) ** (draws - x)
+            given[cell_of(x / draws, k / draws, tolerance)] += tossed
+        menu.append((cells(k / draws, tolerance), given))
+
+    def best(alive: np.ndarray, t: int, wrong: int) -> float:
+        if t > rounds:
+            return 0.0
+        most = 0.0
+        for offered, given in menu:
+            reached = 0.0
+            for response, cell in enumerate(offered):
+                left = alive * given[response]
+                low, high = interval(cell, t, wrong)
+                missed = not low <= share <= high
+                reached += float(left.sum()) if missed else best(left, t + 1, wrong + (response != HOLDS))
+            most = max(most, reached)
+        return most
+
+    @cache
+    def interval(cell: Interval, t: int, wrong: int) -> Interval:
+        return ends(cell, n, draws, t, wrong)
+
+    return best(start, 1, 0)
+
+
+def proved_sampled(cell: Interval, n: int, draws: int, t: int, wrong: int) -> Interval:
+    level = BETA / 2 * time_share(t)
+    return sampled_range(cell, n=n, draws=draws, level=level, sample_level=level, nats=nats(t, wrong))
+
+
+SAMPLED = [(0.5, 6, 3, 2), (0.1, 8, 4, 2), (0.6, 30, 1, 3)]
+
+
+@pytest.mark.parametrize(("share", "n", "draws", "rounds"), SAMPLED)
+def test_no_analyst_beats_sampled_checks(share: float, n: int, draws: int, rounds: int) -> None:
+    assert best_against_samples(share, n, draws, rounds, proved_sampled) <= BETA
+
+
+def test_an_analyst_beats_checks_that_forget_the_sampling_error() -> None:
+    assert best_against_samples(0.6, 30, 1, 3, proved) > BETA
+
+
+@pytest.mark.parametrize("cell", [(0.2, 0.3), (0.0, 0.01), (0.5, 0.5), (0.9, 1.0), (0.0, 1.0)])
+@pytest.mark.parametrize(("n", "draws"), [(50, 20), (10_000, 500), (10**6, 10**6)])
+@pytest.mark.parametrize("length", [0.0, 20.0, 200.0])
+def test_one_step_is_proved_and_never_wider_than_two(cell: Interval, n: int, draws: int, length: float) -> None:
+    x, total = log(2 / 0.01), log(2 / 0.02) + length
+    low, high = sampled_range(cell, n=n, draws=draws, level=0.02, sample_level=0.01, nats=length)
+    once = kl_range(cell, n=draws, r=x)
+    twice = kl_range(once, n=n, r=total)
+    assert twice[0] - 1e-9 <= low <= once[0] + 1e-9
+    assert once[1] - 1e-9 <= high <= twice[1] + 1e-9
+
+    def integrand(z: np.ndarray, b: float, d: float) -> np.ndarray:
+        reach = [kl_upper(b, one / draws) for one in z]
+        return np.exp(-z) * np.array([exp(-n * kl(s, d)) if s < d else 1.0 for s in reach])
+
+    z = np.linspace(0, x, 4001)
+    for b, d in ((cell[1], high), (1 - cell[0], 1 - low)):
+        if kl_upper(b, x / draws) < d < 1:
+            assert np.trapezoid(integrand(z, b, d), z) <= exp(-total) * 1.001  # the rule's own error
+
+
+# -- weights ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("t", range(1, 9))
+def test_weights_of_all_strings_sum_to_one(t: int) -> None:
+    def total(at: int, wrong: int, log_cells: float, alternatives: int) -> float:
+        """Sum over all responses; the number of alternatives at a check depends on the responses before it."""
+        if at == t:
+            return exp(-guess_nats(t, wrong, log_cells))
+        failed = total(at + 1, wrong + 1, log_cells + log(alternatives), 1 + (alternatives + at) % 3)
+        return total(at + 1, wrong, log_cells, alternatives) + alternatives * failed
+
+    assert total(1, 0, 0.0, 2) == pytest.approx(1, abs=1e-9)
+
+
+def test_a_response_that_is_not_counted_breaks_the_weights() -> None:
+    t, offered, counted = 21, 11, 10
+    total = sum(comb(t - 1, j) * offered**j * exp(-guess_nats(t, j, j * log(counted))) for j in range(t))
+    assert total > 1.2
+
+
+@pytest.mark.parametrize(("t", "grid"), [(1, 4), (3, 4), (6, 3), (9, 5)])
+def test_weights_of_all_ladders_sum_to_one(t: int, grid: int) -> None:
+    def total(at: int, best: int, improvements: int) -> float:
+        if at == t:
+            return exp(-ladder_nats(t, improvements, grid))
+        return total(at + 1, best, improvements) + sum(total(at + 1, cell, improvements + 1) for cell in range(best))
+
+    assert total(1, grid, 0) == pytest.approx(1, abs=1e-9)
+
+
+def test_shares_of_time_sum_to_at_most_one() -> None:
+    many = 10**6
+    head = sum(time_share(t) for t in range(1, many))
+    tail = log(2) / log(many + 1)  # the integral of log 2 / (m log^2 m) from many + 1 on
+    assert head + tail <= 1
+
+
+def test_ends_invert_the_divergence() -> None:
+    low, high = full_range((0.25, 0.5), n=100, level=0.1, nats=3.0)
+    length = log(2 / 0.1) + 3
+    assert 100 * kl(0.25, low) == pytest.approx(length, rel=1e-9)
+    assert 100 * kl(0.5, high) == pytest.approx(length, rel=1e-9)
+    assert full_range((0.0, 1.0), n=100, level=0.1, nats=3.0) == (0.0, 1.0)
+    assert kl_lower(0.25, inf) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("n", "t", "wrong", "radius"),  # beyond the margin of the guess; the grid is as fine as the radius
+    [(10**4, 100, 5, 0.0496), (10**5, 1_000, 20, 0.0306), (10**6, 10**4, 20, 0.0113), (10**6, 10**4, 0, 0.0030)],
+)
+def test_published_radii(n: int, t: int, wrong: int, radius: float) -> None:
+    length = log(2 / (0.05 * time_share(t))) + guess_nats(t, wrong, wrong * log(1 / radius))
+    assert (length / (2 * n)) ** 0.5 == pytest.approx(radius, rel=0.02)

@@ -1,0 +1,82 @@
+"""The attack of a free bit for each column: does the schema, or a price, tell which columns miss values in the sample?
+
+Every value of 240 columns is missing with probability p, so that a column of n rows misses one or more with
+probability 1/2. If the analyst can tell which columns do, the share of rows that miss a value in one of those is twice
+what it is in the population: about 0.16 for 0.08 at n = 1,000, far outside any honest interval of one question. An
+analyst who cannot tell names half of the columns, and that interval fails with probability 0.05 at most, in each of 10
+worlds independently: 7 or more failures have probability 120 * 0.05^7 < 1e-7 < FALSE_ALARM.
+"""
+
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import holdfast as hf
+from holdfast.rows.memory import memory_rows
+from holdfast.rows.open import open_rows
+from holdfast.rows.source import RowSource
+from holdfast.schema import Column, Schema
+
+FALSE_ALARM = 1e-6
+WORLDS, MOST_FAILURES = 10, 6
+COLUMNS, N = 240, 1_000
+P = 1 - 0.5 ** (1 / N)
+
+
+def sample(seed: int) -> pl.DataFrame:
+    missing = np.random.default_rng(seed).random((COLUMNS, N)) < P
+    return pl.DataFrame(
+        {f"c{j}": pl.Series(np.where(missing[j], None, 1).tolist(), dtype=pl.Int8) for j in range(COLUMNS)}
+    )
+
+
+def in_memory(frame: pl.DataFrame, scratch: Path) -> RowSource:
+    return open_rows(frame)
+
+
+def in_a_file(frame: pl.DataFrame, scratch: Path) -> RowSource:
+    frame.write_parquet(scratch / "t.parquet")
+    return open_rows(scratch / "t.parquet")
+
+
+def observed(frame: pl.DataFrame, scratch: Path) -> RowSource:
+    """The mutant: a schema that says which columns miss values."""
+    rows = memory_rows(frame)
+    seen = (Column(each.name, each.type, frame[each.name].null_count() > 0) for each in rows.schema)
+    rows._schema = Schema(tuple(seen), rows.name)
+    return rows
+
+
+def fails(rows: RowSource, ledger: Path) -> bool:
+    """Look at what is free, ask one question, and say whether its interval misses the population."""
+    with hf.Session(rows, queries=1, ledger=ledger) as session:
+        alike = defaultdict(list)
+        for column in session.schema:
+            price = session.price(column.name, within=(0, 2))
+            alike[column.type, column.nullable, price.answers, price.rows_read, price.margin].append(column.name)
+        groups = sorted(alike.items(), key=lambda group: group[0][1:3])  # what may be missing costs more, if it differs
+        chosen = groups[-1][1] if len(groups) > 1 else list(session.schema.names[: COLUMNS // 2])
+        answer = session.mean(" OR ".join(f"{name} IS NULL" for name in chosen))
+        return not answer.low <= 1 - (1 - P) ** len(chosen) <= answer.high
+
+
+def failures(source: object, scratch: Path, seed: int) -> int:
+    count = 0
+    for world in range(WORLDS):
+        place = scratch / str(world)
+        place.mkdir()
+        rows = source(sample(seed + world), place)  # type: ignore[operator]
+        count += fails(rows, place / "a.ledger")
+    return count
+
+
+@pytest.mark.parametrize("source", [in_memory, in_a_file])
+def test_the_schema_tells_nothing_about_the_sample(source: object, tmp_path: Path, seed: int) -> None:
+    assert failures(source, tmp_path, seed) <= MOST_FAILURES
+
+
+def test_an_observed_schema_is_caught(tmp_path: Path, seed: int) -> None:
+    assert failures(observed, tmp_path, seed) > MOST_FAILURES

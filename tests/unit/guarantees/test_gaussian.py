@@ -1,0 +1,115 @@
+"""Means of all rows plus Gaussian noise by the exchange theorem: the plan, the interval, the noise on a grid."""
+
+from math import e, exp, log
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import holdfast as hf
+from holdfast.errors import InvalidArgument, PlanConflict
+from holdfast.guarantees import read
+from holdfast.guarantees.mathematics import exchange
+from holdfast.guarantees.plan import plan
+from planned import certified, expected_release, planned
+from toy_queries import Group, Share
+
+
+@pytest.mark.parametrize(
+    ("n", "charge", "om2", "s", "nats"), [(10**6, 4.7e8, 0.18, 0.99, 4.0), (50, 30.0, 2.0, 0.5, 3.0)]
+)
+def test_ibar_is_the_theorems(n, charge, om2, s, nats):
+    """E[tr|T] <= (V/2)(1 + (2/(sn))(I + log(1/(1-s))/2)), put into (1 - lam^-2) I = L + om2 E[tr|T]/2."""
+    found = float(exchange.gaussian_ibar(n, charge, om2, s, nats))
+    trace = charge / n / 2 * (1 + 2 / (s * n) * (found + log(1 / (1 - s)) / 2))
+    assert (1 - 1 / (1 + om2)) * found == pytest.approx(nats + om2 * trace / 2)
+
+
+def test_useless_constants_promise_nothing():
+    assert exchange.gaussian_ibar(10, 10**6, 0.5, 0.5, 3.0) == np.inf
+    assert exchange.gaussian_ibar(10**6, 10**6, 0.5, 1.0, 3.0) == np.inf
+    assert exchange.gaussian_ibar(10**6, 10**6, 0.0, 0.5, 3.0) == np.inf
+
+
+@pytest.mark.parametrize("deviation", [0.3, 1.0, 5.0])
+def test_a_gaussian_beside_the_grid_has_no_more_mass_than_one_on_it(deviation):
+    """So the extrapolated law, whose mean is beside the grid, is at most a density: the theorem holds on the grid."""
+    grid = np.arange(-200, 201)
+    on_it = np.exp(-(grid**2) / (2 * deviation**2)).sum()
+    for center in np.linspace(0, 1, 21):
+        assert np.exp(-((grid - center) ** 2) / (2 * deviation**2)).sum() <= on_it * (1 + 1e-14)
+
+
+@pytest.mark.parametrize("deviation", [0.3, 1.0, 5.0, 40.0])
+def test_tails_on_the_grid_are_those_of_the_line_one_step_further_in(deviation):
+    grid = np.arange(-2000, 2001)
+    law = np.exp(-(grid**2) / (2 * deviation**2))
+    law /= law.sum()
+    for step in range(int(8 * deviation) + 2):
+        assert law[grid >= step].sum() <= norm.sf((step - 1) / deviation) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("rows", "queries", "margin"), [(10**6, 10**4, 0.0241), (10**5, 10**3, 0.0436), (10**4, 100, 0.0819)]
+)
+def test_margins(rows, queries, margin):
+    found = plan(rows=rows, queries=queries, mechanism="gaussian")
+    assert found.margin == pytest.approx(margin, rel=0.005)
+    assert found.margin < plan(rows=rows, queries=queries).margin
+    assert found.rows_per_query == rows
+    assert "Each answer reads all rows." in found.sentence
+    assert found.readings == ()
+
+
+def test_rows_for_a_tenth_and_a_thousand_queries():
+    assert plan(queries=1000, margin=0.1, guarantee="gaussian").rows == pytest.approx(1.90e4, rel=0.005)
+
+
+def test_scanning_everything_is_chosen_only_if_asked():
+    found = plan(rows=10**4, queries=100)
+    offered = {each.guarantee: each for each in found.alternatives}
+    assert found.guarantee == "exchange"
+    assert offered["gaussian"].margin < found.margin
+    assert "mechanism='gaussian'" in offered["gaussian"].note
+    assert plan(rows=10**4, queries=100, guarantee="gaussian").mechanism == "gaussian"
+    with pytest.raises(hf.PlanInfeasible):
+        plan(rows=10**4, queries=100, mechanism="gaussian", rows_per_query=50)
+
+
+def test_all_numbers_stand_in_the_terms():
+    terms = planned("gaussian", "gaussian").terms
+    assert terms.charge == terms.queries * terms.charge_per_answer
+    assert terms.charge_per_answer >= 1 / (4 * terms.sigma**2)
+    assert exp(-terms.L) + terms.beta2 <= (1 - terms.confidence) * (1 + 1e-12)
+    assert terms.radius == pytest.approx(terms.sigma * norm.isf(terms.beta2 / (2 * e * terms.queries)))
+    assert read(planned("gaussian", "gaussian").to_dict()).terms == terms
+
+
+def test_an_interval_is_the_noise_widened_and_inside_the_margin():
+    standing = planned("gaussian", "gaussian").standing
+    terms, release = standing.terms, expected_release(standing, Share().statistic, 0.3)
+    found = certified(standing, Share(), release)[0]
+    assert found.low == pytest.approx(exchange.lo(0.3 - terms.radius, terms.j))
+    assert found.high == pytest.approx(exchange.hi(0.3 + terms.radius, terms.j))
+    assert max(found.high - 0.3, 0.3 - found.low) <= terms.margin
+    group = certified(standing, Group(), expected_release(standing, Group().statistic, 0.3, member=0.1))[0]
+    assert group.low < 0.3 < group.high
+    assert group.high - group.low > 2 * (found.high - found.low)
+    empty = expected_release(standing, Group().statistic, 0.3, member=0.0)
+    assert standing.group(empty) == (0.0, 1.0)
+
+
+def test_other_releases_and_fits_are_refused():
+    standing = planned("gaussian", "gaussian").standing
+    with pytest.raises(PlanConflict, match="says nothing about Tally"):
+        standing.share(expected_release(planned("exchange", "coins").standing, Share().statistic, 0.3), 0)
+    data = {"x": np.linspace(0, 1, 500), "y": np.linspace(0, 1, 500)}
+    with hf.Session(data, queries=10, mechanism="gaussian", seed=1) as session:
+        loss = hf.losses.Squared({"x": (0, 1)}, "y", target_within=(0, 1))
+        with pytest.raises(PlanConflict, match=r"\(gaussian\) cannot give. Open one with guarantee='exchange'"):
+            session.minimize(loss, radius=1)
+        with pytest.raises(InvalidArgument, match="every answer reads the same number of rows"):
+            session.mean("x > 0.5", rows_per_query=10)
+        answer = session.mean("x > 0.5")
+    assert answer.low <= 0.5 <= answer.high
+    assert answer.rows_read == 500

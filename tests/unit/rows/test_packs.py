@@ -1,0 +1,81 @@
+"""Lines of numbers kept for all rows say exactly what computing them for the drawn rows says."""
+
+import pickle
+
+import numpy as np
+import polars as pl
+import pytest
+
+import holdfast as hf
+from holdfast.optimize.domain import domain_of
+from holdfast.optimize.gradient import GradientAt
+from holdfast.optimize.objective import LossAt
+from holdfast.rows import packs
+from holdfast.rows.draws import WithReplacement
+
+ROWS = 500
+LOSS = hf.losses.Squared({"a": (-1.0, 2.0), "b * 2": (0.0, 1.0)}, target="c", target_within=(0.0, 0.3))
+
+
+def table() -> pl.DataFrame:
+    rng = np.random.default_rng(5)
+    a = rng.normal(size=ROWS)
+    a[::7], a[1::50] = np.nan, np.inf
+    return pl.DataFrame({"a": a, "b": rng.random(ROWS), "c": rng.random(ROWS)})
+
+
+def asked(source, query, times=1):
+    for _ in range(times):
+        values = source.sample(query, WithReplacement(30), np.random.default_rng(3))
+    return values
+
+
+@pytest.fixture(params=["gradient", "loss"])
+def query(request):
+    objective = LOSS.bind(hf.open(table()).schema, domain_of(3, 1.0, None))
+    point = np.array([0.3, -0.4, 0.2])
+    return GradientAt(objective, point, slices=4) if request.param == "gradient" else LossAt(objective, point)
+
+
+def kept(source) -> dict:
+    return source._packs._kept
+
+
+def test_a_pack_says_the_same(query):
+    source = hf.open(table())
+    before = asked(source, query)
+    assert not kept(source)
+    after = asked(source, query, times=20)
+    assert len(kept(source)) == 1
+    assert (before == after).all()
+    assert np.ptp(after) > 0
+
+
+def test_packs_stay_under_their_limit(query, monkeypatch):
+    monkeypatch.setattr(packs, "MOST_BYTES", ROWS * query.packing.width * 4 - 1)
+    source = hf.open(table())
+    before, after = asked(source, query), asked(source, query, times=20)
+    assert not kept(source)
+    assert (before == after).all()
+
+
+def test_the_oldest_pack_makes_room(monkeypatch):
+    objectives = [
+        hf.losses.Squared({"b": (0.0, high)}, target="c", target_within=(0.0, 1.0)).bind(
+            hf.open(table()).schema, domain_of(2, 1.0, None)
+        )
+        for high in (1.0, 2.0)
+    ]
+    monkeypatch.setattr(packs, "MOST_BYTES", ROWS * objectives[0].packing.width * 4)
+    source = hf.open(table())
+    for objective in objectives:
+        asked(source, LossAt(objective, np.zeros(2)), times=20)
+        assert list(kept(source)) == [objective.packing.identity]
+
+
+def test_packs_are_not_pickled(query):
+    source = hf.open(table())
+    before = asked(source, query, times=20)
+    other = pickle.loads(pickle.dumps(source))
+    assert not kept(other)
+    assert (asked(other, query) == before).all()
