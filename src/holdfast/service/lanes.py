@@ -108,8 +108,8 @@ class Lanes:
 
     def __init__(self, *, each: int, waiting: int) -> None:
         # As many answers as wait for one disk sync together; with more threads requests would only queue elsewhere.
-        self.reads = Lane("reads", 8, each=max(1, min(each, 6)), waiting=waiting)
-        self.asks = Lane("asks", 8, each=max(1, min(each, 6)), waiting=waiting)
+        self.reads = Lane("reads", 8, each=each, waiting=waiting)
+        self.asks = Lane("asks", 8, each=each, waiting=waiting)
         self.heavy = Lane("heavy", 2, each=1, waiting=waiting)
 
     def close(self) -> None:
