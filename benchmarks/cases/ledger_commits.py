@@ -38,7 +38,7 @@ ANSWER = {"value": 0.123456, "low": 0.1, "high": 0.15, "counts": [8_766, 1_234]}
 
 
 def opened(location: str | None, dataset: str = "bench") -> Ledger:
-    ledger = open_ledger(location, dataset=dataset, fingerprint="f")
+    ledger = open_ledger(location, dataset=dataset, fingerprint=f"{location} {dataset}")
     ledger.begin(TERMS)
     return ledger
 
@@ -90,23 +90,25 @@ def bare(connection: sqlite3.Connection, count: int) -> None:
 def same_tables(connection: sqlite3.Connection, count: int) -> None:
     """Commit to the ledger's tables what a ledger would, without finding, hashing and checking anything."""
     from holdfast.ledger.sqlite import SQL
+    from holdfast.ledger.store import Tip
 
     (start,) = connection.execute("SELECT count(*) FROM holdfast_entries").fetchone()
     for seq in range(start, start + count):
         key = uuid.uuid4().hex * 2
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(SQL.append, ("bench", seq, key, "x" * 350, key, key, seq, seq))
-        connection.execute(SQL.advance, (seq, key, seq, seq, seq, seq, seq, "bench"))
+        connection.execute(SQL.advance, (*Tip(seq, key, seq, seq, key * 8, seq, seq, seq), "bench"))
         connection.execute("COMMIT")
 
 
 def one_writer(folder: Path, count: int) -> dict[str, float]:
     """Let one writer of each kind take turns; return the ledger's median ratio to each."""
     from holdfast.ledger.sqlite import SQL
+    from holdfast.ledger.store import START
 
     narrow = connected(folder / "bare.db", "CREATE TABLE t (seq INTEGER PRIMARY KEY, key TEXT UNIQUE, body TEXT)")
     wide = connected(folder / "wide.db", *SQL.tables)
-    wide.execute(SQL.begin, ("bench", 0, "", 0, 0, 0, 0, 0, ""))
+    wide.execute(SQL.begin, ("bench", *START, ""))
     with opened(str(folder / "one.ledger")) as ledger:
         contenders = {
             "bare sqlite3, one writer": lambda: bare(narrow, BLOCK),

@@ -98,7 +98,7 @@ def test_more_than_may_wait_are_refused_with_the_time_to_wait(server: Running, h
     eve = server.token("eve")
     hung = in_threads(server, eve, [{"query": f"{HUNG} {number}"} for number in range(24)])
     lane = server.state.lanes.asks
-    wait_until(lambda: sum(map(len, lane._waiting.values())) == 20)
+    wait_until(lambda: hanging.begun == 4 and sum(map(len, lane._waiting.values())) == 20)
     with server.client(eve) as client:
         refused = client.post(f"{API}/ask", json={"query": f"{HUNG} 99"})
     assert (refused.status_code, refused.json()["kind"]) == (429, "too_many_requests")

@@ -166,8 +166,8 @@ class SqliteStore(Database):
     driver_errors = (sqlite3.Error,)
 
     def __init__(self, path: Path, dataset: str, *, own_file: bool) -> None:
-        super().__init__(str(path), dataset, SQL)
         self._path = path.absolute()
+        super().__init__(str(path), dataset, SQL, os.path.realpath(path))
         self._name = str(self._path)
         self._own_file = own_file
         self._inspected = False

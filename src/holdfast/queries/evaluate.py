@@ -255,7 +255,7 @@ def text_weight(node: Node) -> int:
 def compiled(node: Node, columns: Iterable[str]) -> Steps:
     """Return a checked tree over these columns as Polars expressions."""
     writer = StepWriter(columns)
-    return writer.steps(_compiled(node, writer).alias("value"))
+    return writer.steps(_compiled(node, writer))
 
 
 def _compiled(node: Node, writer: StepWriter) -> pl.Expr:
@@ -266,7 +266,10 @@ def _compiled(node: Node, writer: StepWriter) -> pl.Expr:
     operation = OPERATIONS[node.op]
     args = [_argument(node, operation, place, writer) for place in range(len(node.args))]
     for build in operation.before:
-        args = [writer.apart(build(node, args)), *args]
+        part = build(node, args)
+        if isinstance(part, Choice) or part.meta.root_names():  # not a constant
+            part = writer.apart(part)
+        args = [part, *args]
     value = operation.build(node, args)
     return writer.apart(value) if isinstance(value, Choice) else value
 

@@ -85,6 +85,8 @@ class Steps:
         """Return one value per row; a constant may be one value for all of them."""
         for step in self.before:
             rows = step(rows)
+        if self.value.meta.is_column():
+            return rows.get_column(self.value.meta.output_name())
         return rows.select_seq(self.value).to_series()
 
 

@@ -14,12 +14,15 @@ from fastapi import Header, Path, Query
 from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from holdfast.errors import HoldfastError
 from holdfast.guarantees.plan import plan as make_plan
 from holdfast.questions.history import history_frame
 from holdfast.service.auth import Endpoint, GuardedRoute, Handler, Routes, on_dataset, token_of
 from holdfast.service.datasets import NOT_BEGUN, ServedDataset
 from holdfast.service.errors import ProtocolError
+from holdfast.service.limits import ErrorHandler
 from holdfast.service.schemas import (
     MAX_INTEGER,
     REFERENCE,
@@ -114,6 +117,30 @@ class AskRoute(GuardedRoute):
     async def serve(self, request: Request, inner: Handler) -> Response:
         """Respond to an authorized request."""
         return await ask(request, request.path_params["name"], request.headers.get("idempotency-key"))
+
+
+class AskFirst:
+    """ASGI middleware: takes every answer straight to its route, past the layers that find routes and errors."""
+
+    def __init__(self, app: ASGIApp, *, route: AskRoute, handle_error: ErrorHandler) -> None:
+        self._app, self._route, self._handle_error = app, route, handle_error
+        self._respond = route.get_route_handler()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        found = None
+        if scope["type"] == "http" and scope["method"] == "POST" and not scope.get("root_path"):
+            found = self._route.path_regex.match(scope["path"])
+        if found is None:
+            await self._app(scope, receive, send)
+            return
+        scope["route"], scope["path_params"] = self._route, found.groupdict()
+        request = Request(scope, receive)
+        try:
+            response = await self._respond(request)
+        except (HoldfastError, ProtocolError) as error:
+            response = await self._handle_error(request, error)
+        await response(scope, receive, send)
 
 
 @_post("ask", AskOut, route_class_override=AskRoute)

@@ -77,6 +77,8 @@ def build(settings: Settings) -> FastAPI:
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     for error in (HoldfastError, RequestValidationError, HTTPException, ProtocolError):
         app.add_exception_handler(error, handle_error)
+    ask_route = next(route for route in app.router.routes if isinstance(route, api.AskRoute))
+    app.add_middleware(api.AskFirst, route=ask_route, handle_error=handle_error)
     app.add_middleware(RequestLimits, settings=settings, metrics=state.metrics, handle_error=handle_error)
     _describe(app, state)
     return app

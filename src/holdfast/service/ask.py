@@ -16,7 +16,7 @@ counted once. The reservation of a draw that was called off never ends: the budg
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from hashlib import sha256
@@ -27,18 +27,20 @@ from sqlalchemy import delete, func, insert, select, update
 from holdfast.answer import AnyAnswer
 from holdfast.cancel import Work
 from holdfast.errors import HoldfastError, InvalidArgument, LedgerUnavailable, PlanConflict, QuotaExhausted
+from holdfast.ledger import Ledger
+from holdfast.ledger.group_commit import duplicate
 from holdfast.questions.price import write_answers
 from holdfast.questions.question import Question
 from holdfast.service.database import TokenDatabase, read, reservations, write, write_transaction
 from holdfast.service.datasets import LEAST, Datasets, ServedDataset, Usage
 from holdfast.service.errors import ProtocolError, error_payload
 from holdfast.service.idempotency import IdempotencyKeys, check_key
-from holdfast.service.lanes import Lane, Lanes
+from holdfast.service.lanes import Lane, Lanes, Unfinished, WritingLane
 from holdfast.service.monitoring import Metrics
 from holdfast.service.schemas import MAX_ROWS, AskIn
 from holdfast.service.settings import Settings
 from holdfast.service.tokens import Token
-from holdfast.session import Session
+from holdfast.session import Session, Unwritten
 
 RESERVATION_SECONDS = 120.0  # after which a reservation must belong to a process that died
 FOREVER = 1e12  # seconds since 1970: the reservation of a draw that was called off
@@ -46,7 +48,9 @@ SMALL_WORK = 20_000_000  # steps; a tenth of a second at most
 PATIENCE = 0.5  # seconds to wait for an answer before looking whether it is there, and whether the caller still is
 
 Response = dict[str, Any]
-Later = Callable[[], Response]
+Wanted = tuple[Session, Question] | None
+Steps = Generator[Wanted, AnyAnswer, Response]
+Outcome = Response | Callable[[], Response] | Unfinished | None
 Asked = Callable[[ServedDataset], AskIn]  # reads the question, which a form does with the dataset's declared bounds
 Gone = Callable[[], Awaitable[bool]]  # whether the caller has left
 
@@ -142,11 +146,11 @@ class AskService:
 
     async def _ask(self, name: str, token: Token, asked: Asked, key: str | None, gone: Gone | None) -> Response:
         work = Work()
-        begin = partial(self._begin, name, token, asked, key, work)
+        steps = partial(self._steps, name, token, asked, key, work)
         try:
-            outcome = await self._done(self._lanes.asks, token, work, begin, begin, gone)
+            outcome = await self._done(self._lanes.asks, token, work, partial(_begin, steps), steps, gone)
             if callable(outcome):
-                outcome = await self._done(self._lanes.heavy, token, work, outcome, begin, gone)
+                outcome = await self._done(self._lanes.heavy, token, work, outcome, steps, gone)
         except (asyncio.CancelledError, ProtocolError):
             if key is None:  # with a key the caller may come back for the answer
                 work.cancel()
@@ -156,20 +160,20 @@ class AskService:
 
     async def _done(
         self,
-        lane: Lane,
+        lane: Lane | WritingLane,
         token: Token,
         work: Work,
-        act: Callable[[], Response | Later],
-        begin: Callable[..., Response | Later],
+        act: Callable[..., Outcome],
+        steps: Callable[[int], Steps],
         gone: Gone | None,
-    ) -> Response | Later:
+    ) -> Outcome:
         """Return what `act` does in the lane; while that waits for a thread, look for the answer and the caller."""
         begun = False
 
-        def run() -> Response | Later:
+        def run(*again: Callable[[], None]) -> Outcome:
             nonlocal begun
             begun = True
-            return work.run(act)
+            return work.run(partial(act, *again))
 
         result = lane.submit(token.name, run)
         looked = False
@@ -180,8 +184,8 @@ class AskService:
                 if not begun and not looked:
                     looked = True
                     with suppress(HoldfastError):  # what is refused here is refused there
-                        stored = await self._lanes.reads.run(token.name, partial(begin, most_work=-1))
-                        if not callable(stored) and not begun:
+                        stored = await self._lanes.reads.run(token.name, partial(_look_up, steps))
+                        if stored is not None and not begun:
                             return stored
             return result.result()
         finally:
@@ -232,60 +236,48 @@ class AskService:
             if ask.problem is not None:
                 ask.call(served.session.prepare)
 
-    def _begin(
-        self, name: str, token: Token, asked: Asked, key: str | None, work: Work, most_work: int | None = None
-    ) -> Response | Later:
-        """Answer one question; return what is left to do if that is more than `most_work`."""
-        most_work = SMALL_WORK if most_work is None else most_work
+    def _steps(self, name: str, token: Token, asked: Asked, key: str | None, work: Work, most_work: int) -> Steps:
+        """Yield the question, to be sent its answer, and return the response.
+
+        Before that, yield None if it takes more than `most_work`: the rest may go on in another thread.
+        """
         served = self._datasets.get(name, token)
         with served.naming():
-            return self._begin_on(served, token, asked(served), key, work, most_work)
+            return (yield from self._steps_on(served, token, asked(served), key, work, most_work))
 
-    def _begin_on(
+    def _steps_on(
         self, served: ServedDataset, token: Token, ask: AskIn, key: str | None, work: Work, most_work: int
-    ) -> Response | Later:
-        if key is None:
-            return self._answer(served, token, ask, None, work, most_work)
-        check_key(key)
-        request = _digest("ask", served.name, ask.canonical())
-        before = self.idempotency.find(token.id, key, request)
-        if before is not None:
-            return before
-
-        def remembered(outcome: Response | Later) -> Response | Later:
-            if callable(outcome):
-                return lambda: remembered(outcome())  # type: ignore[return-value]
-            self.idempotency.store(token.id, key, request, outcome)
-            return outcome
-
-        return remembered(self._answer(served, token, ask, _digest(token.id, key, request), work, most_work))
-
-    def _answer(
-        self, served: ServedDataset, token: Token, ask: AskIn, key: str | None, work: Work, most_work: int
-    ) -> Response | Later:
+    ) -> Steps:
+        request = ""
+        if key is not None:
+            check_key(key)
+            request = _digest("ask", served.name, ask.canonical())
+            before = self.idempotency.find(token.id, key, request)
+            if before is not None:
+                return before
+        ledger_key = None if key is None else _digest(token.id, key, request)
         session = served.session.for_analyst(token.name)
-        question = self._prepare(session, ask, key)
-
-        def finish() -> Response:
-            plan = session.plan
-            with served.naming():
-                try:
-                    answer = self._within_quota(served, token, session, question, work)
-                except PlanConflict:
-                    if session.plan is plan:
-                        raise
-                    # Another process began the ledger this moment, under its plan; the question is built for that one.
-                    answer = self._within_quota(served, token, session, self._prepare(session, ask, key), work)
-                self.metrics.count_answer(served.name, cached=answer.cached)
-                return self._response(served, token, answer)
-
+        question = self._prepare(session, ask, ledger_key)
         if question.work > most_work and not session.price_of(question).cached:
-            return finish
-        return finish()
+            yield None
+        plan = session.plan
+        try:
+            answer = yield from self._within_quota(served, token, session, question, work)
+        except PlanConflict:
+            if session.plan is plan:
+                raise
+            # Another process began the ledger this moment, under its plan; the question is built for that one.
+            question = self._prepare(session, ask, ledger_key)
+            answer = yield from self._within_quota(served, token, session, question, work)
+        self.metrics.count_answer(served.name, cached=answer.cached)
+        response = self._response(served, token, answer)
+        if key is not None:
+            self.idempotency.store(token.id, key, request, response)
+        return response
 
     def _within_quota(
         self, served: ServedDataset, token: Token, session: Session, question: Question, work: Work
-    ) -> AnyAnswer:
+    ) -> Generator[Wanted, AnyAnswer, AnyAnswer]:
         reservation: AbstractContextManager[None] = nullcontext()
         if token.quota is not None:
             price = session.price_of(question)
@@ -294,7 +286,7 @@ class AskService:
                 answers = max(LEAST, price.answers)
                 reservation = self.quotas.reserve(served.usage, work, **held, answers=answers)  # type: ignore[arg-type]
         with reservation:
-            return session.answer(question)
+            return (yield session, question)
 
     def _response(self, served: ServedDataset, token: Token, answer: AnyAnswer) -> Response:
         return {"ok": True, "dataset": served.name, "answer": answer.to_dict(), "left": self.left(served, token)}
@@ -315,6 +307,93 @@ class AskService:
                 max_work=self._most_work,
             )
         return question
+
+
+class _Answering(Unfinished):
+    """A request whose answer is drawn and not written yet."""
+
+    def __init__(self, steps: Steps, answer: Unwritten) -> None:
+        self.steps, self.answer = steps, answer
+
+
+def _begin(new_steps: Callable[[int], Steps], again: Callable[[], None]) -> Outcome:
+    """Take the steps up to the commit; return what is left to do if that is much, None if somebody else is at it."""
+    steps = new_steps(SMALL_WORK)
+    try:
+        wanted = next(steps)
+        while wanted is not None:
+            session, question = wanted
+            try:
+                answer = session.draw(question, again)
+            except Exception as error:  # noqa: BLE001  the steps decide what to make of it
+                wanted = steps.throw(error)
+                continue
+            if answer is None:
+                steps.close()
+                return None
+            if isinstance(answer, Unwritten):
+                return _Answering(steps, answer)
+            wanted = steps.send(answer)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+    return partial(_finish, steps)
+
+
+def _finish(steps: Steps) -> Response:
+    """Take all steps that are left, in this thread."""
+    try:
+        wanted = next(steps)
+        while True:
+            assert wanted is not None
+            session, question = wanted
+            try:
+                answer = session.answer(question)
+            except Exception as error:  # noqa: BLE001  the steps decide what to make of it
+                wanted = steps.throw(error)
+            else:
+                wanted = steps.send(answer)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+
+
+def _look_up(new_steps: Callable[[int], Steps]) -> Response | None:
+    """Return the response if the question was answered before; draw nothing."""
+    steps = new_steps(-1)
+    try:
+        wanted = next(steps)
+        if wanted is None:
+            steps.close()
+            return None
+        session, question = wanted
+        steps.send(session.answer(question))
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+    raise AssertionError("one answer is enough")
+
+
+def write_together(requests: list[_Answering]) -> list[object]:
+    """Commit the answers of these requests, in one transaction for each ledger; return responses and errors."""
+    results: dict[_Answering, object] = {}
+    by_ledger: dict[Ledger, list[_Answering]] = {}
+    for one in requests:
+        by_ledger.setdefault(one.answer.session.ledger, []).append(one)
+    for together in by_ledger.values():
+        outcomes: Sequence[AnyAnswer | Exception]
+        try:
+            outcomes = Session.write_all([one.answer for one in together])
+        except Exception as error:  # noqa: BLE001  each of them learns of it
+            outcomes = [duplicate(error) for _ in together]
+        for one, outcome in zip(together, outcomes, strict=True):
+            try:
+                if isinstance(outcome, Exception):
+                    one.steps.throw(outcome)
+                else:
+                    one.steps.send(outcome)
+            except StopIteration as done:
+                results[one] = done.value
+            except Exception as error:  # noqa: BLE001
+                results[one] = error
+    return [results[one] for one in requests]
 
 
 def _stored(response: Response) -> bool:

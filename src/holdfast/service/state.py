@@ -9,7 +9,7 @@ from typing import TypeVar
 from starlette.requests import Request
 
 from holdfast.errors import HoldfastError, ServiceUnavailable
-from holdfast.service.ask import AskService, Quotas
+from holdfast.service.ask import AskService, Quotas, write_together
 from holdfast.service.database import TokenDatabase
 from holdfast.service.datasets import Datasets
 from holdfast.service.idempotency import IdempotencyKeys
@@ -38,7 +38,7 @@ class ServerState:
         self.datasets = Datasets(settings, self.database)
         self.questions = QuestionModels()
         self.metrics = Metrics()
-        self.lanes = Lanes(each=settings.asks_at_once, waiting=settings.asks_waiting)
+        self.lanes = Lanes(each=settings.asks_at_once, waiting=settings.asks_waiting, write=write_together)
         self.service = AskService(
             settings, self.datasets, Quotas(self.database), IdempotencyKeys(self.database), self.metrics, self.lanes
         )

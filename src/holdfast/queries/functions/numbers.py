@@ -45,13 +45,14 @@ def _where(condition: pl.Expr, value: pl.Expr, dtype: pl.DataType = _FLOAT) -> C
     return Choice(((condition, value),), pl.lit(None, dtype=dtype))
 
 
-def _divisor(node: Node, args: Sequence[pl.Expr]) -> Choice:
+def _divisor(node: Node, args: Sequence[pl.Expr]) -> pl.Expr | Choice:
     """Return what is divided by, NULL for zero."""
     whole = node.type is Type.INT
     right = args[-1] if whole else as_floats(node, args)[-1]
-    if node.args[1].is_constant and not whole:
-        right = _spread(right)
-    return _where(right != 0, right, PHYSICAL[Type.INT] if whole else _FLOAT)
+    if not node.args[1].is_constant:
+        return _where(right != 0, right, PHYSICAL[Type.INT] if whole else _FLOAT)
+    right = right if whole else _spread(right)
+    return pl.when(right != 0).then(right)  # no row takes part in this
 
 
 def _divide(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
@@ -68,10 +69,10 @@ def _floored(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
 def _remainder(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
     """Return the remainder with the sign of the dividend, as SQL has it."""
     whole = node.type is Type.INT
-    floored, divisor, *given = args
-    left = (given if whole else as_floats(node, given))[0]
-    other_side = (floored != 0) & ((left < 0) != (divisor < 0))
-    remainder = floored - divisor * other_side.cast(pl.Int64 if whole else pl.Float64)
+    floored, _, *given = args
+    left, right = given if whole else as_floats(node, given)
+    other_side = (floored != 0) & ((left < 0) != (right < 0))
+    remainder = floored - right * other_side.cast(pl.Int64 if whole else pl.Float64)
     # Polars takes left - floor(left / right) * right, which overflows when the quotient does: no value, then.
     return remainder if whole else remainder + remainder * 0.0
 
@@ -146,7 +147,7 @@ OPERATIONS: dict[str, Operation] = {
         _remainder,
         null="may",
         may_be_nan=True,
-        copies=(2, 2),
+        copies=(2, 4),
         before=(_divisor, _floored),
     ),
     "NEG": _smooth(lambda a: -a),
