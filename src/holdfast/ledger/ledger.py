@@ -222,8 +222,9 @@ class Ledger:
             nonlocal outcome
             restore()  # an earlier run did not count
             tip = self._present(transaction.tip())
-            used.append(held.take_all())
-            place, stock, after = grant(used[-1], tip, cost)
+            there = held.take_all()
+            used.append(there)
+            place, stock, after = grant(there, tip, cost)
             outcome = self._refusal(cost, place, after)
             if outcome is None:
                 ahead, after = (NOTHING, after) if wish is None else take_ahead(after, self._caps, cost, wish)
