@@ -36,6 +36,7 @@ ROOMS = (
     "answer",
     "questions",
     "session",
+    "parts",
     "sklearn",
     "lab",
     "service",

@@ -18,19 +18,23 @@ from holdfast.ledger.chain import check_receipt
 from holdfast.ledger.entry import Cost, Entry, Head, Place, Receipt, Spent
 from holdfast.ledger.ledger import Ledger, check_analyst
 from holdfast.ledger.opening import SharedBudget, audit, exists, open_ledger
-from holdfast.ledger.witness import FileWitness, Seen, Witness, content_of
+from holdfast.ledger.store import Tip
+from holdfast.ledger.witness import SPLIT, FileWitness, ProcessWitness, Seen, Witness, content_of
 
 __all__ = [
+    "SPLIT",
     "Cost",
     "Entry",
     "FileWitness",
     "Head",
     "Ledger",
     "Place",
+    "ProcessWitness",
     "Receipt",
     "Seen",
     "SharedBudget",
     "Spent",
+    "Tip",
     "Witness",
     "audit",
     "check_analyst",

@@ -11,7 +11,7 @@ that an answer waits for the disk once, not twice.
 import atexit
 import hmac
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from types import TracebackType
@@ -39,6 +39,8 @@ from holdfast.ledger.witness import Witness
 READ_CHUNK = 2_000  # rows read at a time; keeps every read short
 MAX_ANALYST_NAME = 200  # characters
 SECRET_BYTES = 32
+
+Finish = Callable[[dict[str, Any], Cost], tuple[dict[str, Any], Cost]]
 
 
 class Ledger:
@@ -171,6 +173,12 @@ class Ledger:
         return Spent(tip.taken_charge - ahead.charge, tip.taken_intervals - ahead.intervals, tip.seq)
 
     @property
+    def told(self) -> Cost:
+        """What the answers given so far cost, without what is taken beside them: what `finish` starts from."""
+        self._check_open()
+        return Cost(0, 0) if self._look() is None else _told(self._tip())
+
+    @property
     def left(self) -> Cost:
         """What is left of the two caps."""
         caps, spent = self.caps, self.spent
@@ -256,11 +264,16 @@ class Ledger:
         cost: Cost,
         rows_read: int,
         analyst: str | None = None,
+        finish: Finish | None = None,
     ) -> tuple[Entry, bool]:
         """Write the answer; return its entry, durable by then, and True. May be shown only after this returns.
 
         `place` is what `reserve` returned for the same `cost`. If the key is already there, the entry that stands is
         returned, and False; the answer given here must be forgotten, and stays paid for.
+
+        `finish` is for answers that depend on the answers committed before them: inside the transaction that writes the
+        entry, it turns `answer` and what the entries up to then cost into the answer and its own cost, at most `cost`.
+        It may be called more than once; only the last call counts.
         """
         self._refuse_unbegun()
         if type(rows_read) is not int or rows_read < 0:
@@ -269,15 +282,13 @@ class Ledger:
         _check_analyst_length(analyst)
         body = {
             "analyst": analyst,
-            "answer": answer,
-            "cost": {"charge": cost.charge, "intervals": cost.intervals},
             "key": key,
             "place": {"charge": place.charge, "intervals": place.intervals, "number": place.number},
             "question": question,
             "rows_read": rows_read,
         }
-        # Everything but the number and the time is written out before the lock; both sort last.
-        start = chain.canonical(body, "question, answer, key and analyst")[:-1]
+        # Everything but the number and the time is written out before the lock, if it is known by then; both sort last.
+        start = _start(body, answer, cost)
         key_digest = None if key is None else chain.digest(key)
         wish = self._held.wish(cost)
         outcome: Row | None = None
@@ -289,7 +300,9 @@ class Ledger:
             fresh, ahead = outcome is None, Stock()
             if outcome is None:
                 tip = self._present(transaction.tip())
-                outcome = _next_row(tip, start, key_digest, cost)
+                finished, price = (answer, cost) if finish is None else finish(answer, _told(tip))
+                text = start if finish is None else _start(body, finished, price)
+                outcome = _next_row(tip, text, key_digest, price)
                 transaction.append(outcome)
                 if wish is not None:
                     ahead, tip = take_ahead(tip.after(outcome), self._caps, cost, wish)
@@ -503,6 +516,16 @@ def _check_types(*, question: object, answer: object, key: object) -> None:
             raise InvalidArgument(f"{name} must be a dict; got {type(value).__name__}.", name=name)
     if key is not None and not isinstance(key, str):
         raise InvalidArgument(f"key must be text or None; got {type(key).__name__}.", name="key")
+
+
+def _told(tip: Tip) -> Cost:
+    return Cost(tip.charge, tip.intervals)
+
+
+def _start(body: dict[str, Any], answer: dict[str, Any], cost: Cost) -> str:
+    """Write an entry up to its number."""
+    price = {"charge": cost.charge, "intervals": cost.intervals}
+    return chain.canonical(body | {"answer": answer, "cost": price}, "question, answer, key and analyst")[:-1]
 
 
 def _next_row(tip: Tip, start: str, key_digest: str | None, cost: Cost) -> Row:

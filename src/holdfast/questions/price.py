@@ -4,12 +4,13 @@ A budget is kept in two amounts: intervals (statements about the population) and
 left" is how many ordinary answers both can still pay for, and the price of a question is by how much that number falls.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from math import ceil, floor, log10
 from typing import Any
 
 from holdfast.errors import BudgetExhausted
-from holdfast.guarantees.guarantee import Terms
+from holdfast.guarantees.guarantee import Guarantee, Terms
 from holdfast.guarantees.plan import write_margin
 from holdfast.ledger import Cost, Spent
 from holdfast.questions.question import Question
@@ -59,24 +60,40 @@ class Budget:
         How many questions have been answered.
     margin
         The margin of an ordinary answer.
+    outlook
+        Where checks never run out: pairs of a number of wrong guesses, from now on, and how wide a check is after them,
+        beyond the margin of its guess.
     """
 
     answers_left: int
     answers_total: int
     answers_given: int
     margin: float
+    outlook: tuple[tuple[int, float], ...] = ()
 
     @classmethod
-    def of(cls, terms: Terms, spent: Spent) -> "Budget":
-        """Return what is left of the `terms` when so much is `spent`."""
-        left = terms.answers_left(spent.charge, spent.intervals)
-        return cls(left, terms.answers, spent.answers, terms.margin)
+    def of(cls, guarantee: Guarantee, spent: Spent, told: Cost) -> "Budget":
+        """Return what is left under the `guarantee` when so much is `spent`, and answers cost what they `told`."""
+        terms = guarantee.terms
+        left, outlook = terms.answers_left(spent.charge, spent.intervals), guarantee.outlook(told.charge, told.intervals)
+        margin = outlook[0][1] if outlook else terms.margin
+        return cls(left, terms.answers, spent.answers, margin, outlook)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        known = {field.name: getattr(self, field.name) for field in fields(self)}
+        return known | {"outlook": [list(pair) for pair in self.outlook]}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Budget":
+        """Read what `to_dict` wrote."""
+        return cls(**{**values, "outlook": tuple((more, width) for more, width in values["outlook"])})
 
     def __str__(self) -> str:
+        if self.outlook:
+            (_, now), *later = self.outlook
+            after = ", ".join(f"{write_margin(width)} after {more:,}" for more, width in later)
+            return f"checks have no end: {write_margin(now)} beyond the margin of a guess; with more wrong ones {after}"
         return f"{self.answers_left:,} of {self.answers_total:,} answers left at {write_margin(self.margin)}"
 
     __repr__ = __str__
