@@ -76,36 +76,36 @@ def hold_back(
     check.probability(explore=explore)
     rows = open_rows(data, complete=complete)
     if not isinstance(rows, LocalRows):
-        raise InvalidArgument("data must be a file, a frame or arrays to be split; split this where it lies.", name="data")
+        raise InvalidArgument(
+            "data must be a file, a frame or arrays to be split; split this where it lies.", name="data"
+        )
     names = _names(id, rows)
     witnesses = [] if seed is not None else [ProcessWitness(content_of(rows.fingerprint)), *witnesses_beside(rows)]
     _refuse_used(rows, witnesses)
-    chance = Randomness(seed)
-    shown, kept = _split(rows, explore, chance)
-    frame = rows.frame(shown)
+    looked_at, kept = _split(rows, explore, Randomness(seed))
+    frame, held_frame = rows.frame(looked_at), rows.frame(kept).drop(names)
     _warn_of_names(frame.drop(names))
-    held_frame = rows.frame(kept).drop(names)
     never = [column.name for column in rows.schema if not column.nullable and column.name not in names]
-    base = _base(rows)
     options = {"guarantee": Checks.name, "confidence": confidence, "ledger": ledger, "seed": seed, "analyst": analyst}
-    if base is None:
+    if rows.location is None:
         held: RowSource = memory_rows(held_frame, name=f"{rows.name} held", complete=never)
         session = Session(held, **options)  # type: ignore[arg-type]
         session.explore(memory_rows(frame, name=f"{rows.name} explored"))
         session.begin()
         _remember(witnesses, session, "an exploration part and a held part, in memory")
         return frame, session
-    final = base.with_name(base.name + EXPLORE)
-    if final.exists():
-        raise RowSourceError(f"{final} is there already: these rows were split. Go on with it and {base.name}{HELD}.")
-    hidden = _write(frame, base.with_name(f".{base.name}{EXPLORE}"))
-    source = _write(held_frame, base.with_name(f"{base.name}.held.parquet"))
-    held = ingest_file(source, base.with_name(base.name + HELD), progress=False, complete=never)
+    shown, folder = part_paths(rows.location)
+    for path in (shown, folder):
+        if path.exists():
+            raise RowSourceError(f"{path} is there already: go on with it if these rows were split, or move it away.")
+    hidden = _write(frame, shown.with_name(f".{shown.name}"))
+    source = _write(held_frame, folder.with_suffix(".parquet"))
+    held = ingest_file(source, folder, progress=False, complete=never)
     source.unlink()
     session = Session(held, **options)  # type: ignore[arg-type]
     session.begin()
-    _remember(witnesses, session, f"{final.name} and {base.name}{HELD}")
-    hidden.replace(final)  # last: until now nobody has seen a row
+    _remember(witnesses, session, f"{shown.name} and {folder.name}")
+    hidden.replace(shown)  # last: until now nobody has seen a row
     return frame, session
 
 
@@ -137,8 +137,8 @@ def _refuse_used(rows: LocalRows, witnesses: list[Witness]) -> None:
 
 def _used(where: str) -> InvalidArgument:
     return InvalidArgument(
-        f"These rows have answered questions already (ledger {where}), so none of them can be held back. Split new rows,"
-        " or go on asking these.",
+        f"These rows have answered questions already (ledger {where}), so none of them can be held back. Split new"
+        " rows, or go on asking these.",
         name="data",
     )
 
@@ -149,7 +149,8 @@ def _split(rows: LocalRows, explore: float, chance: Randomness) -> tuple[Indices
     count = round(n * explore)
     if not 0 < count < n - 1:
         raise InvalidArgument(
-            f"explore must leave a row to look at and two to hold back; {explore:g} of {n:,} rows does not.", name="explore"
+            f"explore must leave a row to look at and two to hold back; {explore:g} of {n:,} rows does not.",
+            name="explore",
         )
     order = chance.generator().permutation(n)
     return order[:count], np.sort(order[count:])
@@ -168,11 +169,10 @@ def _warn_of_names(frame: pl.DataFrame) -> None:
             )
 
 
-def _base(rows: LocalRows) -> Path | None:
-    """Return where the parts of data on disk lie, without what their names end with."""
-    if rows.location is None:
-        return None
-    return rows.location.with_name(Path(rows.location.name.removesuffix(".holdfast")).stem)
+def part_paths(data: Path) -> tuple[Path, Path]:
+    """Return where the parts of a file, or of its folder, lie: those to look at, those kept aside."""
+    name = Path(data.name.removesuffix(".holdfast")).stem
+    return data.with_name(name + EXPLORE), data.with_name(name + HELD)
 
 
 def _write(frame: pl.DataFrame, path: Path) -> Path:

@@ -64,17 +64,16 @@ class Cells:
 
 def outcome_of(query: Guess, values: Values) -> str:
     """Return the cell that the mean of these values falls into."""
+    included = ~np.isnan(values) if query.group else None
+    count = values.size if included is None else int(np.count_nonzero(included))
     if values.dtype == np.bool_:
-        count, total = values.size, int(np.count_nonzero(values))
-    elif query.group:
-        included = ~np.isnan(values)
-        count, total = int(np.count_nonzero(included)), np.sum(values, where=included)
+        total = float(np.count_nonzero(values))
     else:
-        count, total = values.size, np.sum(values)
-    if query.group and count < query.at_least:
+        total = float(np.sum(values, where=True if included is None else included))
+    if count < query.at_least:
         return TOO_FEW
     low, high = query.holds
-    mean = Fraction(float(total)) / count
+    mean = Fraction(total) / count
     return TOO_HIGH if mean < low else TOO_LOW if mean > high else HOLDS
 
 

@@ -45,7 +45,7 @@ class Guess(Query):
         return max(0.0, nextafter(float(first), -inf)), min(1.0, nextafter(float(last), inf))
 
     @property
-    def bounds(self) -> Interval:  # type: ignore[override]
+    def bounds(self) -> Interval:
         """The declared range."""
         return self.measure.bounds
 

@@ -79,8 +79,8 @@ class CheckAnswer(AnyAnswer):
     def read(cls, result: Mapping[str, Any], record: Record) -> "CheckAnswer":
         """Rebuild the answer from what `result` returned, and its `record`."""
         low, high = result["bounds"]
-        numbers = (result[name] for name in ("low", "high", "guess", "margin"))
-        return cls(result["outcome"], *numbers, record, (low, high))
+        names = ("outcome", "low", "high", "guess", "margin")
+        return cls(**{name: result[name] for name in names}, record=record, bounds=(low, high))
 
     @property
     def _estimate(self) -> Estimate:
@@ -169,10 +169,9 @@ def check(
         cell = Cell((), drawn["draws"], drawn["rows"], drawn["outcome"])
         found = guarantee.certify(cell, guessed.cell, Told.by(told.charge, told.intervals), number)
         ends = Estimate.within(guessed.bounds, 0.0, found)
-        answer = CheckAnswer(
-            cell.outcome, ends.low, ends.high, guessed.guess, guessed.margin, _NOWHERE, guessed.bounds
-        )
-        return answer.result(), Cost(0 if answer.holds else cost.charge, 1)
+        told_now = {"outcome": cell.outcome, "low": ends.low, "high": ends.high}
+        asked = {"guess": guessed.guess, "margin": guessed.margin, "bounds": list(guessed.bounds)}
+        return told_now | asked, Cost(0 if cell.outcome == HOLDS else cost.charge, 1)
 
     def forecast(told: Cost) -> float:
         rows = guessed.at_least if guessed.group else guarantee.terms.rows
@@ -192,9 +191,6 @@ def check(
         finish=finish,
         forecast=forecast,
     )
-
-
-_NOWHERE = Record("check", "", "", 0.0)  # the ledger keeps results without their record
 
 
 def _draws(guarantee: Checks, guessed: Guess, rows_per_query: int | None) -> int:
@@ -245,7 +241,7 @@ def _guessed(
     elif group:
         if found is None:
             raise _missing("at_least", "how many rows the group has at least (also where values may be missing)")
-        spare = ERRORS * sqrt(found.share * (1 - found.share) * (1 / rows + 1 / found.rows))
+        spare = ERRORS * sqrt(found.share * (1 - found.share) * (1 / rows + 1 / found.rows)) + ERRORS**2 / found.rows
         at_least = max(1, floor(rows * (found.share - spare)))
     if margin is not None:
         valid.positive(margin=margin)

@@ -74,8 +74,8 @@ class Budget:
     @classmethod
     def of(cls, guarantee: Guarantee, spent: Spent, told: Cost) -> "Budget":
         """Return what is left under the `guarantee` when so much is `spent`, and answers cost what they `told`."""
-        terms = guarantee.terms
-        left, outlook = terms.answers_left(spent.charge, spent.intervals), guarantee.outlook(told.charge, told.intervals)
+        terms, outlook = guarantee.terms, guarantee.outlook(told.charge, told.intervals)
+        left = terms.answers_left(spent.charge, spent.intervals)
         margin = outlook[0][1] if outlook else terms.margin
         return cls(left, terms.answers, spent.answers, margin, outlook)
 

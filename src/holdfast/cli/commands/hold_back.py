@@ -30,13 +30,15 @@ def command(
     holdfast hold-back flights.parquet --explore 0.3 --id flight_id
     holdfast ask flights.held.holdfast "dep_delay > 15" --kind check
     """
-    from holdfast.parts import explored_file, hold_back
+    from pathlib import Path
+
+    from holdfast.parts import hold_back, part_paths
 
     with noting_warnings() as notes:
         names = id.split(",") if id else ()
         frame, session = hold_back(data, explore, id=names, confidence=confidence, ledger=ledger)
     with session:
-        shown, held, place = explored_file(session), session.rows_location, session.ledger.location
+        (shown, held), place = part_paths(Path(data)), session.ledger.location
         if json:
             rows = {"explore": frame.height, "held": session.plan.rows}
             show_json(explore=shown, held=held, ledger=place, rows=rows, plan=session.plan.to_dict(), notes=notes)
