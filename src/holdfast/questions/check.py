@@ -240,7 +240,7 @@ def _guessed(
             raise InvalidArgument("at_least must be left out unless the check is about a group.", name="at_least")
     elif group:
         if found is None:
-            raise _missing("at_least", "how many rows the group has at least (also where values may be missing)")
+            raise _missing("at_least", "how many rows count at least (all, if a column is declared complete)")
         spare = ERRORS * sqrt(found.share * (1 - found.share) * (1 / rows + 1 / found.rows)) + ERRORS**2 / found.rows
         at_least = max(1, floor(rows * (found.share - spare)))
     if margin is not None:
