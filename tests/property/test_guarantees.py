@@ -1,13 +1,13 @@
 """Theorems are monotone, inverses invert, bounds order, intervals contain what they must."""
 
-from math import e, inf, log, nextafter
+from math import e, exp, inf, log, nextafter
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import assume, example, given, settings
 
 from holdfast.guarantees import information, posterior
-from holdfast.guarantees.mathematics import amplification, composition
+from holdfast.guarantees.mathematics import amplification, composition, exchange
 from holdfast.guarantees.mathematics import debias as coins
 from holdfast.guarantees.mathematics.concentration import (
     clopper_pearson,
@@ -154,6 +154,38 @@ def test_posterior_widening_contains_and_nests(x, y, chi):
     outer = posterior.widen((max(0.0, low - 0.1), min(1.0, high + 0.1)), chi=chi)
     assert outer[0] <= lo + 1e-15
     assert hi - 1e-15 <= outer[1]
+
+
+@UNTIMED
+@given(st.floats(0, 1), st.floats(0, 1), st.floats(1e-12, 1.2), st.floats(1e-3, 1))
+def test_exchange_widening_contains_and_nests(x, y, j, g):
+    low, high = sorted((x, y))
+    lo, hi = exchange.lo(low, j), exchange.hi(high, j)
+    assert 0 <= lo <= low <= high <= hi <= 1
+    assert exchange.lo(low, 2 * j) <= lo <= hi <= exchange.hi(high, 2 * j)
+    assert hi - high <= exchange.worst_case(j) * (1 + 1e-9) + 2e-12
+    assert low - lo <= exchange.worst_case(j) * (1 + 1e-9) + 2e-12
+    assert exchange.hi(high * 0.9, j) <= hi  # grows with the posterior mean
+    inside = exchange.group_lower(low, g, j), exchange.group_upper(high, g, j)
+    assert 0 <= inside[0] <= lo + 1e-11
+    assert hi - 1e-11 <= inside[1] <= 1
+    smaller = exchange.group_lower(low, g / 2, j), exchange.group_upper(high, g / 2, j)
+    assert smaller[0] <= inside[0] + 1e-11
+    assert inside[1] - 1e-11 <= smaller[1]
+
+
+@UNTIMED
+@given(rows, st.floats(1, 1e15), st.floats(1e-6, 0.2), st.floats(1e-9, 0.5), st.floats(0.05, 1), st.floats(0.05, 0.5))
+def test_ibar_grows_with_the_charge_and_what_is_not_covered_is_infinite(n, charge, mass, beta, stretch, rho):
+    free = exchange.constants(n, charge, mass, beta, stretch=stretch)
+    assert exp(-free.L) + exp(-free.L2) <= beta * (1 + 1e-9)
+    constants = (free.om2, free.kap, free.s)
+    found = float(exchange.ibar(n, charge, mass, *constants, free.L, free.L2, rho=rho))
+    assert found > free.L
+    assert found <= float(exchange.ibar(n, 2 * charge, mass, *constants, free.L, free.L2, rho=rho))
+    assert found <= float(exchange.ibar(n, charge, mass, *constants, 2 * free.L, free.L2, rho=rho))
+    assert float(exchange.ibar(n, charge, mass, *constants, free.L, free.L2, rho=rho, outcomes=2)) <= found
+    assert exchange.worst_case(exchange.j(n, found)) <= 1
 
 
 @UNTIMED

@@ -20,14 +20,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 from numpy.random import Generator
 
 from holdfast.guarantees import information
 from holdfast.guarantees.exchange import Exchange
+from holdfast.guarantees.gaussian import Gaussian
 from holdfast.guarantees.information import Information
 from holdfast.guarantees.plan import plan
 from holdfast.guarantees.posterior import Posterior
+from holdfast.guarantees.release import NoisyMeans
 from holdfast.guarantees.split import Split
 from worlds import (
     QUESTIONS,
@@ -93,10 +96,43 @@ def test_the_attack_breaks_intervals_that_hold_for_the_sample_only(
     assert breaks_promise(missed, MUTANT_WORLDS)
 
 
+def scan_misses(standing: Gaussian, rng: Generator, *, asked: int, votes: int) -> bool:
+    """Whether any interval is wrong: of coins by full scans with noise, then of their vote, again and again."""
+    terms = standing.terms
+    coins = rng.integers(0, 2, (terms.rows, asked), dtype=np.int8)
+    answers = coins.mean(axis=0) + terms.sigma * rng.normal(size=asked)
+    up = float(((coins - 0.5) @ (answers - 0.5) > 0).mean())
+    answers = np.concatenate([answers, up + terms.sigma * rng.normal(size=votes)])
+    ends = [standing.share(NoisyMeans((x,), terms.rows, (x,), terms.sigma, 0.0), 0) for x in map(float, answers)]
+    return not all(low <= 0.5 <= high for low, high in ends)
+
+
+def test_full_scans_with_noise_hold_though_the_vote_is_asked_again_and_again(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every answer has noise of deviation 0.019 and is known to within 0.086; the vote is off by 0.043.
+
+    Without the step to the population seven of its 500 answers miss. The noise here is numpy's, for speed.
+    """
+    planned = plan(rows=5_000, queries=1_000, mechanism="gaussian")
+    assert planned.margin < 0.2
+
+    def missed(worlds: int) -> int:
+        standing = Gaussian(planned.terms)
+        return sum(
+            scan_misses(standing, np.random.default_rng([seed, world]), asked=500, votes=500) for world in range(worlds)
+        )
+
+    assert not breaks_promise(missed(WORLDS), WORLDS)
+    always(monkeypatch, Gaussian, "_J", 0.0)
+    assert breaks_promise(missed(MUTANT_WORLDS), MUTANT_WORLDS)
+
+
 SETTINGS = [
     pytest.param({"guarantee": "exchange"}, 20_000, 1e-4, {}, id="exchange, many rows"),
     pytest.param({"guarantee": "exchange"}, 2_000, 1e-2, {}, id="exchange, few rows"),
     pytest.param({"guarantee": "exchange", "queries": 1_000}, 50_000, 1e-4, {}, id="exchange, large plan"),
+    pytest.param({"guarantee": "gaussian"}, 5_000, 1e-3, {"quantiles": False}, id="gaussian"),
     pytest.param({"guarantee": "posterior"}, 20_000, 1e-4, {}, id="posterior, many rows"),
     pytest.param({"guarantee": "posterior"}, 2_000, 1e-2, {}, id="posterior, few rows"),
     pytest.param({"guarantee": "posterior", "queries": 1_000}, 50_000, 1e-4, {}, id="posterior, large plan"),
@@ -117,7 +153,7 @@ def test_intervals_of_every_kind_hold(
     assert not breaks_promise(missed, WORLDS)
 
 
-@pytest.mark.parametrize(("terms", "rows", "rare", "options"), [SETTINGS[i] for i in (0, 3, 6, 9)])
+@pytest.mark.parametrize(("terms", "rows", "rare", "options"), [SETTINGS[i] for i in (0, 4, 7, 10)])
 def test_intervals_that_forget_each_other_are_caught(
     seed: int,
     terms: dict[str, Any],

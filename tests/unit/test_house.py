@@ -26,6 +26,7 @@ ROOMS = (
     "check",
     "schema",
     "randomness",
+    "cancel",
     "registry",
     "guarantees",
     "queries",
@@ -43,7 +44,13 @@ ROOMS = (
     "cli",
 )
 # The ledger knows nothing of guarantees, rows or questions: what it keeps is plain JSON.
-NARROW = {"ledger": {"errors", "check"}, "schema": {"errors"}, "registry": set(), "randomness": {"check"}}
+NARROW = {
+    "ledger": {"errors", "check"},
+    "schema": {"errors"},
+    "registry": set(),
+    "randomness": {"check"},
+    "cancel": {"errors"},
+}
 
 HEAVY = ("sqlalchemy", "opendp", "scipy.stats", "pandas", "matplotlib", "pyarrow", "sqlglot", "fastapi", "altair")
 

@@ -24,6 +24,7 @@ from holdfast.guarantees.statistic import Interval
 
 MOST_MASS = 0.16  # so that a group, with three outcomes, is still at most half noise
 KEPT = (exchange.HALF, 0.1)  # rho: the second is for few rows
+FEW_ROWS = 20_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +83,8 @@ class Exchange(CoinGuarantee):
 
 @lru_cache(maxsize=4096)
 def _planned(goal: Goal, mechanism: str) -> ExchangeTerms:
-    return min((_planned_with(goal, mechanism, rho) for rho in KEPT), key=lambda terms: terms.margin)
+    kept = KEPT if goal.rows < FEW_ROWS else KEPT[:1]
+    return min((_planned_with(goal, mechanism, rho) for rho in kept), key=lambda terms: terms.margin)
 
 
 def _planned_with(goal: Goal, mechanism: str, rho: float) -> ExchangeTerms:
@@ -99,7 +101,7 @@ def _planned_with(goal: Goal, mechanism: str, rho: float) -> ExchangeTerms:
 
     ells = (log(n) * 0.2, log(n)) if fixed is None else (log(fixed), log(fixed))
     box = [ells, (log(1e-7), log(MOST_MASS)), (-6.0, 4.0), (-3.0, 0.7)]
-    log_ell, log_a, logit, log_stretch = zoom(margin, box, points=8)
+    log_ell, log_a, logit, log_stretch = zoom(margin, box, points=5, levels=12)
     ell = fixed or min(n, max(1, int(np.exp(log_ell) * (1 + 1e-12))))
     a, beta1 = float(np.exp(log_a)), float(expit(logit)) * beta
     free = exchange.constants(n, k * ell, a, beta1, stretch=np.exp(log_stretch))

@@ -139,7 +139,7 @@ def _planned(goal: Goal, mechanism: str) -> GaussianTerms:
         return total
 
     box = [(log(1e-3 / sqrt(n)), log(0.5)), (-6.0, 4.0), (log(1e-3), log(10.0))]
-    log_sigma, logit, log_om2 = zoom(margin, box, points=10, levels=12)
+    log_sigma, logit, log_om2 = zoom(margin, box, points=6, levels=10)
     sigma, beta1, om2 = float(np.exp(log_sigma)), float(expit(logit)) * beta, float(np.exp(log_om2))
     charge = k * ceil(cost.gaussian_cost(sigma, n=n))
     _, s = nats(charge, om2, beta1)

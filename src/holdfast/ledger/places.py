@@ -139,7 +139,11 @@ def _joined(one: Ranges, other: Ranges) -> Ranges:
 
 
 class Held:
-    """The stock of a ledger in this process, and how much to take ahead: more while questions come fast."""
+    """The stock of a ledger in this process, and how much to take ahead: more while questions come fast.
+
+    Everyone in the process who opens the ledger has the same one: what a session that nobody closed leaves, the next
+    one has.
+    """
 
     def __init__(self) -> None:
         self._forget()

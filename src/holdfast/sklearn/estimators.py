@@ -108,7 +108,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
             raise InvalidArgument(f"fit must be given at least 2 rows; got n_samples = {len(X)}: 1 sample.", name="X")
         queries = self.fits * targets * (X.shape[1] + 2)
         goal: dict[str, Any] = {"queries": queries, "confidence": self.confidence, "mechanism": "coins"}
-        # Where rows are too few for any promise, the posterior plan would replace nearly every coin; this one does not.
+        # Where rows are too few for any promise, other plans would replace many coins by chance; this one does not.
         few = len(X) >= LEAST_ROWS and plan(rows=len(X), **goal).vacuous
         goal["guarantee"] = "information" if few else "best"
         with warnings.catch_warnings():  # who fits a model to few rows may well want no more than the model

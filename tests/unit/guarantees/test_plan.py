@@ -74,7 +74,8 @@ def test_every_guarantee_can_be_asked_for(pair):
 
 def test_the_best_is_the_best_of_the_table():
     found = plan(rows=10**5, queries=1000)
-    kept = [a.margin for a in found.alternatives if a.guarantee != "none" and a.margin is not None]
+    unasked = ("none", "gaussian")  # read all rows
+    kept = [a.margin for a in found.alternatives if a.guarantee not in unasked and a.margin is not None]
     assert found.margin == min(kept)
     assert [a.note for a in found.alternatives].count("this plan") == 1
 
@@ -90,7 +91,7 @@ def test_a_full_scan_is_shown_but_never_chosen():
 def test_rows_per_query_is_kept():
     for pair in PAIRS:
         by = {"guarantee": pair[0], "mechanism": pair[1]}
-        if pair != ("paper", "coins"):  # its averages have a length of their own, at most this
+        if pair not in (("paper", "coins"), ("gaussian", "gaussian")):  # a length of their own, at most this; all rows
             assert plan(rows=10**9, queries=5, rows_per_query=10**6, **by).rows_per_query == 10**6
     assert plan(queries=5, margin=0.2, rows_per_query=2000).rows_per_query == 2000
 
