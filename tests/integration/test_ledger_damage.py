@@ -90,6 +90,20 @@ def test_an_edit_is_named(path, statement, entry, says):
         assert f"Entries 0-{entry - 1} are intact." in str(found.value)
 
 
+@pytest.mark.parametrize("amount", ["taken_charge", "taken_intervals", "places"])
+def test_less_taken_than_the_entries_hold_is_damage(path, amount):
+    edit(path, f"UPDATE holdfast_ledgers SET {amount} = {amount} - 1")
+    with pytest.raises(LedgerDamaged, match="a place that was never taken"):
+        reopen(path)
+
+
+@pytest.mark.parametrize("secret", ["", "00" * 32])
+def test_another_secret_is_noticed(path, secret):
+    edit(path, f"UPDATE holdfast_ledgers SET secret = '{secret}'")
+    with pytest.raises(RowSourceError, match="belongs to other data"):
+        reopen(path)
+
+
 @pytest.mark.parametrize(
     "statement",
     [

@@ -1,15 +1,17 @@
-"""What others may do to a ledger's file while it is in use: hold its lock, remove its log, begin it, look at it."""
+"""What others may do to a ledger while it is in use: hold its lock, remove its log, begin it, look at its files."""
 
 import fcntl
 import os
 import stat
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from holdfast.errors import LedgerUnavailable
@@ -85,6 +87,19 @@ def test_closing_does_not_wait_for_a_lock_that_somebody_else_holds(path, monkeyp
     with begun(path) as again:
         assert again.head.seq == 20 < again.spent.charge  # what was ahead stays taken
         assert again.reserve(Cost(1, 1)).charge == again.spent.charge - 1
+
+
+def test_closing_does_not_wait_for_a_lock_in_postgresql_either(postgres_url, monkeypatch):
+    monkeypatch.setattr("holdfast.ledger.ledger.CLOSING", 0.1)
+    dataset = uuid.uuid4().hex
+    ledger = begun(postgres_url, dataset=dataset)
+    for _ in range(20):
+        commit(ledger)
+    with psycopg.connect(postgres_url.replace("+psycopg", "")) as other:
+        other.execute("SELECT 1 FROM holdfast_ledgers WHERE dataset = %s FOR UPDATE", (dataset,))
+        ledger.close()  # a minute is the longest wait: the test would be slow, and the places given back
+    with begun(postgres_url, dataset=dataset) as again:
+        assert again.head.seq == 20 < again.spent.charge
 
 
 @pytest.mark.parametrize("together", [False, True])

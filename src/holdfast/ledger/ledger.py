@@ -31,7 +31,7 @@ from holdfast.errors import (
 from holdfast.ledger import chain, tree
 from holdfast.ledger.entry import Cost, Entry, Head, Place, Spent
 from holdfast.ledger.in_flight import InFlight
-from holdfast.ledger.places import Grant, Held, Stock, give_back, grant, take_ahead
+from holdfast.ledger.places import NOTHING, Grant, Held, Stock, give_back, grant, take_ahead
 from holdfast.ledger.receipt import Receipt, TreeReceipt
 from holdfast.ledger.store import START, Row, Store, Tip, Transaction, closed_error
 from holdfast.ledger.watched import WatchedStore, is_restore
@@ -234,7 +234,7 @@ class Ledger:
             place, stock, after = grant(used[-1], tip, cost)
             outcome = self._refusal(cost, place, after)
             if outcome is None:
-                ahead, after = (Stock(), after) if wish is None else take_ahead(after, self._caps, cost, wish)
+                ahead, after = (NOTHING, after) if wish is None else take_ahead(after, self._caps, cost, wish)
                 outcome = Grant(place, stock + ahead, after)
                 transaction.take(after)
 
@@ -243,13 +243,13 @@ class Ledger:
         except BaseException:
             restore()
             raise
-        if wish is not None:
-            held.asked()
         if not isinstance(outcome, Grant):
             restore()
             assert outcome is not None
             raise outcome
         held.put(outcome.stock)
+        if wish is not None:
+            held.asked(cost)
         return outcome.place
 
     def probe(self) -> None:
@@ -260,7 +260,7 @@ class Ledger:
 
     def _give_back(self) -> None:
         """Give back what was taken ahead and not handed out, as far as nobody has taken more since; then close."""
-        stock = Stock() if self._closed else self._held.take_all()
+        stock = NOTHING if self._closed else self._held.take_all()
         if not any(stock):
             return
 
@@ -347,12 +347,12 @@ class Ledger:
         dearest = max((one.cost for one in answers), key=lambda cost: (cost.charge, cost.intervals))
         wish = self._held.wish(dearest)
         written: list[tuple[Row, bool]] = []
-        ahead = Stock()
+        ahead = NOTHING
 
         def decide(transaction: Transaction) -> None:
             nonlocal ahead
             written.clear()  # an earlier run did not count
-            ahead = Stock()
+            ahead = NOTHING
             for one in answers:
                 standing = None if one.key_digest is None else transaction.find(one.key_digest)
                 row = standing or _next_row(self._present(transaction.tip()), one)
@@ -366,7 +366,7 @@ class Ledger:
         self._store.write(decide)
         if wish is not None:
             self._held.put(ahead)
-            self._held.asked()
+            self._held.asked(dearest)
         return [(chain.entry_of(row), fresh) for row, fresh in written]
 
     # -- reading and re-checking ----------------------------------------------------------------------------------

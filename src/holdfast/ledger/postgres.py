@@ -71,6 +71,13 @@ class PostgresStore(Database):
             connection.execute(f"SET {setting}")
         return connection
 
+    def execute_begin(self, connection: Connection) -> Connection:
+        """Begin; wait less for whoever has the lock when there is little to do."""
+        super().execute_begin(connection)
+        if self.patience < LOCK_TIMEOUT:
+            connection.execute(f"SET LOCAL lock_timeout TO {int(1000 * self.patience)}")
+        return connection
+
     def in_transaction(self, connection: psycopg.Connection[Any]) -> bool:
         """Whether a transaction is open and has not failed."""
         return connection.info.transaction_status is TransactionStatus.INTRANS
