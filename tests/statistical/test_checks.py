@@ -81,7 +81,8 @@ def test_a_session_gives_the_intervals_of_the_attack() -> None:
         failed = [name for name, answer in zip(columns, said, strict=True) if not answer.holds]
         assert len(failed) > 5
         signs = [1 if session.check(name, TRUTH, 0.02).outcome == TOO_LOW else -1 for name in failed]
-        vote = " + ".join(f"({sign}) * CASE WHEN {name} THEN 1 ELSE -1 END" for sign, name in zip(signs, failed, strict=True))
+        pairs = zip(signs, failed, strict=True)
+        vote = " + ".join(f"({sign}) * CASE WHEN {name} THEN 1 ELSE -1 END" for sign, name in pairs)
         answer = session.check(f"{vote} > 0", 0.6, 0.1)
         told = Told(len(columns), len(failed), 0)
         outcome = Cell((), ROWS, ROWS, answer.outcome)

@@ -53,13 +53,13 @@ def test_the_split_does_not_depend_on_the_content() -> None:
 
 
 def test_every_row_is_shown_equally_often() -> None:
-    """400 splits of 20 rows in half. By Hoeffding a row is shown outside 140..260 times with probability 3e-8."""
+    """400 splits of 20 rows in half. By Hoeffding one of them is shown outside 140..260 times by chance 6e-7."""
     shown = np.zeros(20)
     for seed in range(400):
         frame, _ = hf.hold_back({"n": np.arange(20), "x": np.ones(20)}, id="n", seed=seed)
         shown[frame["n"].to_numpy()] += 1
     assert shown.sum() == 4_000
-    assert (140 <= shown).all()
+    assert (shown >= 140).all()
     assert (shown <= 260).all()
 
 

@@ -74,7 +74,17 @@ class Budget:
 
     @classmethod
     def of(cls, guarantee: Guarantee, spent: Spent, told: Cost) -> "Budget":
-        """Return what is left under the `guarantee` when so much is `spent`, and answers cost what they `told`."""
+        """Return what is left.
+
+        Parameters
+        ----------
+        guarantee
+            The one that stands.
+        spent
+            What was taken by all questions.
+        told
+            What the answers given cost.
+        """
         terms, outlook = guarantee.terms, guarantee.outlook(told.charge, told.intervals)
         left = terms.answers_left(spent.charge, spent.intervals)
         margin = outlook[0][1] if outlook else terms.margin
@@ -87,7 +97,7 @@ class Budget:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Budget":
-        """Read what `to_dict` wrote."""
+        """Read the `values` that `to_dict` wrote."""
         return cls(**{**values, "outlook": tuple((more, width) for more, width in values["outlook"])})
 
     def __str__(self) -> str:

@@ -204,9 +204,9 @@ def test_what_is_left_out_comes_from_the_exploration_part_and_not_from_held_rows
 
 
 def test_without_an_exploration_part_it_must_be_said(session: hf.Session) -> None:
-    with pytest.raises(InvalidArgument, match="guess must be given.*hold_back"):
+    with pytest.raises(InvalidArgument, match=r"guess must be given.*hold_back"):
         session.check("yes")
-    with pytest.raises(InvalidArgument, match="at_least must be given.*hold_back"):
+    with pytest.raises(InvalidArgument, match=r"at_least must be given.*hold_back"):
         session.check("yes", 0.2, where='"group" = 1')
     assert session.check("yes", 0.25).margin == pytest.approx(4 * (0.25 * 0.75 / ROWS) ** 0.5, rel=0.1)
 
