@@ -20,7 +20,7 @@ from holdfast.queries.measures import Measure
 from holdfast.queries.silence import silence
 from holdfast.questions import KINDS
 from holdfast.questions.options import About, Query, Real, RowsPerQuery, Where, Whole, Within
-from holdfast.questions.question import Context, Drawing, Question, Result, encode, kind_of
+from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode, kind_of
 from holdfast.rows.draws import AllRows
 from holdfast.rows.source import RowSource
 
@@ -187,6 +187,7 @@ def check(
         identity=None if measure.identity is None else encode(facts),
         cost=cost,
         rows_read=draws,
+        work=RELEASE_WORK + draws * measure.work,
         run=run,
         finish=finish,
         forecast=forecast,
