@@ -1,14 +1,17 @@
 """Rows on disk whose session has its ledger in memory: what an answer costs without a ledger file."""
 
+from itertools import count
 from typing import Any
+
+_numbers = count()
 
 
 class WithoutLocation:
-    """A row source without a location, so that no ledger file is put next to it."""
+    """A row source without a location, so that no ledger file is put next to it. Each has a budget of its own."""
 
     def __init__(self, source: Any) -> None:
         self._source = source
-        self.name, self.schema, self.fingerprint = source.name, source.schema, source.fingerprint
+        self.name, self.schema, self.fingerprint = source.name, source.schema, f"{source.fingerprint} {next(_numbers)}"
         self.location = None
         self.tally, self.sample, self.verify = source.tally, source.sample, source.verify
 

@@ -17,7 +17,7 @@ import polars as pl
 import uvicorn
 
 import holdfast
-from holdfast.service.app import build
+from holdfast.service.app import build, uvicorn_options
 from holdfast.service.settings import DatasetSettings, Settings
 
 ROWS = 20_000
@@ -50,7 +50,7 @@ class Running:
     def __init__(self, chosen: Settings) -> None:
         self.app = build(chosen)
         self.state = self.app.state.server
-        config = uvicorn.Config(self.app, host="127.0.0.1", port=0, log_level="error", access_log=False)
+        config = uvicorn.Config(self.app, host="127.0.0.1", port=0, **uvicorn_options(chosen))
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
 

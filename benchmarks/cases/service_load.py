@@ -1,12 +1,13 @@
 """How many durable answers a second does the server give, how long does one take, and does a minute of it add up?
 
-Hypothesis: on two cores, at least 500 answers a second over HTTP, each reading 12,000 random rows of a million and
-committed to the disk before it is sent, 99 % of them within 100 ms, where the disk syncs often enough. And when 50
-analysts spend one budget for a minute, to its last answer, or the server is killed with SIGKILL in the middle of it and
-started again, every answer anybody received is in the ledger, as received, once, and nothing is overspent.
+Hypothesis: on two cores, 50 analysts are given at least 700 answers a second over HTTP by one process and 1,200 by two,
+each reading 12,000 random rows of a million and committed to the disk before it is sent, 99 % of them within 100 ms; by
+two processes at least a quarter of what a bare route gives. And when 50 analysts spend one budget for a minute, to its
+last answer, or the server is killed with SIGKILL in the middle of it and started again, every answer anybody received
+is in the ledger, as received, once, and nothing is overspent.
 
-Refuted if the best of the printed rates is below 500 or its p99 above 100 ms while the disk syncs 1,000 times a second
-or more, if an answer is left or overspent, if an answer is missing from the ledger, differs from it or is given twice.
+Refuted if one of these rates is lower or the p99 is longer while the disk syncs 1,000 times a second or more, if an
+answer is left or overspent, if an answer is missing from the ledger, differs from it or is given twice.
 
 Every question has a text of its own (`dep_delay > 7.0000137`), so every answer is drawn, none is looked up. The load is
 one process on the same two cores: plain HTTP/1.1 over kept loopback connections, written to asyncio's streams by hand,
@@ -32,7 +33,7 @@ import numpy as np
 from benchmarks.measure import Found, Table, main
 
 ROWS, ROWS_READ, ANALYSTS = 1_000_000, 12_000, 50
-GOAL_RATE, GOAL_P99 = 500.0, 0.1
+GOALS, GOAL_P99, GOAL_BARE = {1: 700.0, 2: 1_200.0}, 0.1, 0.25  # answers a second by processes; seconds; a share
 NUMBERS = ("value", "low", "high")
 BARE = """
 import uvicorn
@@ -71,7 +72,7 @@ class Got:
 
 async def analyst(port: int, number: int, token: str, seconds: float, got: Got, rows: int | None) -> None:
     """Ask until the time or the budget is over; a question cut off is sent again, with its key, until answered."""
-    head = f"POST /api/v1/datasets/flights/ask HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
+    head = f"POST /api/v1/datasets/flights/ask HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n"
     head += "Content-Type: application/json\r\n"
     reader, writer = await reconnected(port)
     begin = time.perf_counter()
@@ -144,9 +145,10 @@ def free_port() -> int:
 
 
 def write_table(path: Path, rows: int) -> None:
+    """Write a table of its own for every path: one content has one budget."""
     import polars as pl
 
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(list(str(path).encode()))
     pl.DataFrame(
         {"dep_delay": rng.gamma(1.5, 12.0, rows) - 10, "distance": rng.integers(80, 5_000, rows)}
     ).write_parquet(path)
@@ -182,12 +184,13 @@ def started(port: int, command: list[str], log: Path, processes: int = 0) -> "su
 class Served:
     """A fresh budget of a million rows, a server on it, and the check of its ledger afterwards."""
 
-    def __init__(self, folder: Path, name: str, *, queries: int, workers: int) -> None:
+    def __init__(self, folder: Path, name: str, *, rows: int, queries: int, workers: int) -> None:
         from holdfast import Session
         from holdfast.service.database import TokenDatabase
         from holdfast.service.tokens import TokenStore
 
-        self.data, self.ledger, self.workers = folder / "flights.parquet", folder / f"{name}.ledger", workers
+        self.data, self.ledger, self.workers = folder / f"{name}.parquet", folder / f"{name}.ledger", workers
+        write_table(self.data, rows)
         with Session(self.data, queries=queries, ledger=self.ledger) as session:
             self.rows_read = session.plan.rows_per_query
         config = folder / f"{name}.toml"
@@ -250,7 +253,6 @@ def run(small: bool, scratch: Path) -> Found:
 
     with tempfile.TemporaryDirectory(dir=scratch) as temporary:
         folder = Path(temporary)
-        write_table(folder / "flights.parquet", rows)
         synced = syncs(folder)
         table.rows.append(["write 4 KB and fsync, one after another", f"{synced:,.0f}", "", "", ""])
         found.raw["syncs a second"] = synced
@@ -263,22 +265,26 @@ def run(small: bool, scratch: Path) -> Found:
             server.wait(timeout=30)
         told("bare FastAPI route, 16 clients", bare)
 
-        best = fastest = 0.0
+        fastest = 0.0
         for analysts, workers in ((16, 1),) if small else ((16, 1), (16, 2), (ANALYSTS, 1), (ANALYSTS, 2)):
-            with Served(folder, f"{analysts}-{workers}", queries=1_000 if small else 40_000, workers=workers) as served:
+            queries = 1_000 if small else 40_000
+            with Served(folder, f"{analysts}-{workers}", rows=rows, queries=queries, workers=workers) as served:
                 got = load(served.port, served.tokens[:analysts], 0.5 if small else 12.0, min(ROWS_READ, rows // 10))
             served.adds_up(got, to_the_last=False)
             name = f"{analysts} analysts, {workers} process{'es' * (workers > 1)}"
             told(f"holdfast, {name}", got)
             fastest = max(fastest, got.rate)
-            found.ratio(f"{name} / bare route", got.rate / bare.rate, better="higher")
-            if (got.rate > best and got.wait(0.99) <= GOAL_P99) or best == 0.0:
-                best, p99 = got.rate, got.wait(0.99)
-        found.ratio("answers a second / 500", best / GOAL_RATE, goal=1.0, better="higher")
-        found.ratio("their p99 / 100 ms", p99 / GOAL_P99, goal=1.0)
+            judged = analysts == ANALYSTS and synced >= 1_000
+            share = GOAL_BARE if judged and workers == 2 else None
+            found.ratio(f"{name} / bare route", got.rate / bare.rate, goal=share, better="higher")
+            found.ratio(f"{name}: answers a second / syncs a second", got.rate / synced, better="higher")
+            if judged:
+                goal = GOALS[workers]
+                found.ratio(f"{name}: answers a second / {goal:,.0f}", got.rate / goal, goal=1.0, better="higher")
+                found.ratio(f"{name}: p99 / 100 ms", got.wait(0.99) / GOAL_P99, goal=1.0)
 
         minute = 200 if small else int(75 * fastest)  # a minute, also if it now goes a little faster
-        with Served(folder, "minute", queries=minute, workers=1 if small else 2) as served:
+        with Served(folder, "minute", rows=rows, queries=minute, workers=1 if small else 2) as served:
             got = load(served.port, served.tokens, 600.0)
         served.adds_up(got, to_the_last=True)
         told(f"{ANALYSTS} analysts, to the last answer, {served.rows_read:,} rows each", got)
@@ -286,7 +292,7 @@ def run(small: bool, scratch: Path) -> Found:
             f"{ANALYSTS} analysts spent a budget of {minute:,} answers to the last in {got.end - got.begin:.0f} s:"
             " every answer is in the ledger as received, once, and the ledger verifies."
         )
-        with Served(folder, "killed", queries=200 if small else minute // 3, workers=1) as served:
+        with Served(folder, "killed", rows=rows, queries=200 if small else minute // 3, workers=1) as served:
             got = load(served.port, served.tokens, 600.0, during=lambda: served.killed_after(0.5 if small else 8.0))
         served.adds_up(got, to_the_last=True)
         found.notes.append(

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from html import escape
+from math import ceil, floor, log10
 from typing import Any, Self
 
 Interval = tuple[float, float]
@@ -266,14 +267,36 @@ def write_estimate(estimate: Estimate | Answer, digits: int) -> tuple[str, str, 
     return value, low, high
 
 
+def write_end(x: float, digits: int, *, up: bool) -> str:
+    """Write an end of an interval with so many significant digits, rounded outwards: up or down.
+
+    >>> write_end(0.123449, 4, up=False), write_end(0.123401, 4, up=True), write_end(0.25, 4, up=True)
+    ('0.1234', '0.1235', '0.25')
+    """
+    text = f"{x:.{digits}g}"
+    if float(text) == x or (float(text) > x) == up:
+        return text
+    step = 10.0 ** (floor(log10(abs(x))) - digits + 1)
+    return f"{x + step if up else x - step:.{digits}g}"
+
+
+def pixels(low: float, high: float, decimals: int) -> tuple[str, str]:
+    """Write where something drawn begins and how long it is, so that it covers all from low to high."""
+    unit = 10**decimals
+    first, last = floor(low * unit), ceil(high * unit)
+    return f"{first / unit:.{decimals}f}", f"{(last - first) / unit:.{decimals}f}"
+
+
 def interval_bar(estimate: Estimate | Answer, bounds: Interval = (0.0, 1.0), width: int = 160) -> str:
     """Draw the interval inside the declared bounds as a small SVG."""
     low, high = bounds
     span = (high - low) or 1.0
     a, v, b = (width * ((x - low) / span) for x in (estimate.low, estimate.value, estimate.high))
+    start, length = pixels(a + 1, max(b, a + 1) + 1, 1)
+    first, last = write_end(estimate.low, 6, up=False), write_end(estimate.high, 6, up=True)
     return (
-        f'<svg width="{width + 2}" height="12" role="img" aria-label="{estimate.value:g}, from {estimate.low:g} to'
-        f' {estimate.high:g}"><rect x="1" y="5" width="{width}" height="2" fill="#ccc"/>'
-        f'<rect x="{a + 1:.1f}" y="3" width="{max(1.0, b - a):.1f}" height="6" rx="2" fill="#0072b2"/>'
+        f'<svg width="{width + 2}" height="12" role="img" aria-label="{estimate.value:g}, from {first} to {last}">'
+        f'<rect x="1" y="5" width="{width}" height="2" fill="#ccc"/>'
+        f'<rect x="{start}" y="3" width="{length}" height="6" rx="2" fill="#0072b2"/>'
         f'<rect x="{v:.1f}" y="1" width="2" height="10" fill="#d55e00"/></svg>'
     )

@@ -16,13 +16,13 @@ Whoever asks, from Python, the command line, over HTTP or as an agent, asks thro
 
 import json
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, NamedTuple, Self, TypeVar, cast
 
 import polars as pl
 
@@ -30,6 +30,7 @@ from holdfast.answer import AnyAnswer, Record
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict
 from holdfast.guarantees.plan import BEST, DefaultPlan, Plan, PlanRequest, Queries, VacuousPlan
 from holdfast.ledger import (
+    Drawn,
     Entry,
     FileWitness,
     Ledger,
@@ -215,20 +216,73 @@ class Session:
 
     def answer(self, question: Question) -> AnyAnswer:
         """Answer a question that `prepare` returned."""
+        self._check_terms(question)
+        return self._ledger.in_flight.run(question.identity, partial(self._answer_once, question))
+
+    def draw(self, question: Question, when_free: Callable[[], None]) -> "AnyAnswer | Unwritten | None":
+        """Answer a question, but leave a new answer to be written by `write_all`, together with others.
+
+        Parameters
+        ----------
+        question
+            As `prepare` returned it.
+        when_free
+            Called, in any thread, when somebody else has answered this question who is at it now; then this returns
+            None, and it is to be asked again.
+        """
+        self._check_terms(question)
+        end = self._ledger.in_flight.begin(question.identity, when_free)
+        if end is None:
+            return None
+        drawn: AnyAnswer | Drawn | None = None
+        try:
+            drawn = self._find_or_draw(question)
+        finally:
+            if not isinstance(drawn, Drawn):
+                end()
+        return drawn if isinstance(drawn, AnyAnswer) else Unwritten(self, drawn, end)
+
+    @staticmethod
+    def write_all(answers: Sequence["Unwritten"]) -> list[AnyAnswer]:
+        """Commit what `draw` returned, all from one ledger, in one transaction; they may be seen after that.
+
+        Parameters
+        ----------
+        answers
+            Each can be written once, whether or not that succeeds.
+        """
+        try:
+            written = answers[0].session.ledger.commit_all([one.drawn for one in answers])
+        finally:
+            for one in answers:
+                one.end()
+        return [
+            one.session._read(entry, cached=not fresh) for one, (entry, fresh) in zip(answers, written, strict=True)
+        ]
+
+    def _check_terms(self, question: Question) -> None:
         if not self._joined:
+            self._require_sound()
             self._begin(question)
         if question.terms is not None and question.terms != self._context.guarantee.terms:
             raise PlanConflict("The ledger was begun under another plan since this question was prepared; ask again.")
-        return self._ledger.in_flight.run(question.identity, partial(self._answer_once, question))
 
     def _answer_once(self, question: Question) -> AnyAnswer:
+        drawn = self._find_or_draw(question)
+        if isinstance(drawn, AnyAnswer):
+            return drawn
+        ((entry, fresh),) = self._ledger.commit_all([drawn])
+        return self._read(entry, cached=not fresh)
+
+    def _find_or_draw(self, question: Question) -> AnyAnswer | Drawn:
         entry = None if question.identity is None else self._ledger.find(question.identity)
         if entry is not None:
             return self._read(entry, cached=True)
+        self._require_sound()
         place = self._reserve(question)
         with silence:
             result = question.run(self._drawing(place))
-        entry, fresh = self._ledger.commit(
+        return self._ledger.drawn(
             place=place,
             key=question.identity,
             question=question.to_json(),
@@ -237,7 +291,11 @@ class Session:
             rows_read=question.rows_read,
             analyst=self._analyst,
         )
-        return self._read(entry, cached=not fresh)
+
+    def _require_sound(self) -> None:
+        """Refuse, free of charge, if the data are known to be damaged; reading them would refuse as well."""
+        if isinstance(self._rows, LocalRows):
+            self._rows.require_sound()
 
     def _reserve(self, question: Question) -> Place:
         try:
@@ -409,6 +467,14 @@ class Session:
                 " Ask again, and the question is built for it.",
                 standing=self.plan.to_dict(),
             )
+
+
+class Unwritten(NamedTuple):
+    """An answer that is paid for and not committed: nobody may see it yet. `end` lets others ask the question."""
+
+    session: Session
+    drawn: Drawn
+    end: Callable[[], None]
 
 
 def ledger_beside(rows: RowSource) -> Path | None:

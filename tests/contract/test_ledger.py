@@ -1,5 +1,6 @@
 """What every ledger promises, wherever it is: in memory, in SQLite (own file or shared), in PostgreSQL."""
 
+import gc
 import hmac
 import json
 import random
@@ -34,6 +35,7 @@ from holdfast.ledger import (
     open_ledger,
 )
 from holdfast.ledger.opening import forget_all
+from holdfast.ledger.places import Held
 from ledger_writer import ANSWER, FINGERPRINT, QUESTION, begun, commit, fingerprint_of, terms
 
 Open = Callable[..., Ledger]
@@ -178,15 +180,31 @@ def test_whatever_questions_cost_their_places_follow_one_another(opened, seed):
             assert ledger.left == Cost(20_000 - charge, 3_000 - intervals)
 
 
+@pytest.mark.parametrize("wrong", [Place(1, 7, 1), Place(2, 6, 1), Place(2, 7, 0), Place(99, 7, 1), Place(2, 7, 99)])
+def test_a_place_that_is_another_entrys_or_nobodys_is_noticed(opened, wrong):
+    with opened(terms()) as ledger:
+        first, cost = ledger.reserve(Cost(7, 1)), Cost(7, 1)
+        second = ledger.reserve(cost)
+        answered(ledger, first, cost)
+        answered(ledger, wrong, cost)
+        with pytest.raises(LedgerDamaged, match="place"):
+            ledger.verify()
+    with begun(None, terms()) as ledger:  # the same in order
+        answered(ledger, ledger.reserve(cost), cost)
+        answered(ledger, ledger.reserve(cost), cost)
+        assert next(ledger.entries(2)).place == second == Place(2, 7, 1)
+        ledger.verify()
+
+
 def test_what_was_taken_ahead_is_given_back_unless_somebody_took_more(lasting):
     open_it = lasting[2]
-    with open_it(terms()) as ledger, open_it() as other:
+    with open_it(terms()) as ledger, as_another_process(open_it()) as other:
         for _ in range(100):
             commit(ledger)
         assert other.spent.charge > 100 == ledger.spent.charge  # some are taken ahead
         ledger.close()
         assert other.spent == Spent(100, 100, 100)
-    with open_it() as ledger, open_it() as other:
+    with open_it() as ledger, as_another_process(open_it()) as other:
         for _ in range(100):
             commit(ledger)
         after = other.reserve(Cost(1, 1))
@@ -196,9 +214,28 @@ def test_what_was_taken_ahead_is_given_back_unless_somebody_took_more(lasting):
         other.verify()
 
 
+def as_another_process(ledger: Ledger) -> Ledger:
+    """Take away what it shares with the other ledgers of this process."""
+    ledger._held = Held()
+    return ledger
+
+
+def test_who_opens_a_ledger_goes_on_with_what_others_of_the_process_have_taken_ahead(lasting):
+    open_it = lasting[2]
+    left = open_it(terms())  # nobody closes it
+    for _ in range(100):
+        commit(left)
+    del left
+    gc.collect()
+    with open_it() as one, open_it() as two:
+        for number in range(101, 151):
+            assert commit((one, two)[number % 2]).place.number == number
+            assert one.spent == two.spent == Spent(number, number, number)
+
+
 def test_near_the_end_nothing_is_held_back(lasting):
     open_it = lasting[2]
-    with open_it(terms(charge=500)) as one, open_it() as two:
+    with open_it(terms(charge=500)) as one, as_another_process(open_it()) as two:
         for i in range(500):
             assert commit((one, two)[i % 2]).seq == i + 1
         for ledger in (one, two):
@@ -272,8 +309,8 @@ def test_a_receipt_convinces_a_third_party(opened):
         forged = [
             replace(receipt, body=receipt.body.replace("0.25", "0.26")),
             replace(receipt, previous="0" * 64),
-            replace(receipt, later=receipt.later[:-1]),
-            replace(receipt, later=receipt.later[::-1]),
+            replace(receipt, path=receipt.path[:-1]),
+            replace(receipt, path=receipt.path[::-1]),
             replace(receipt, seq=3),
             replace(receipt, head=Head(6, head.hash)),
             replace(receipt, head=Head(5, "0" * 64)),

@@ -1,5 +1,6 @@
 """The Python in README, tutorial and how-to pages runs, in order, as it is printed."""
 
+import json
 import re
 from pathlib import Path
 
@@ -41,6 +42,36 @@ def test_how_to_blocks_run_in_a_session(page):
     with hf.Session(rows, queries=planned) as session:
         for block in blocks(page):
             exec(compile(block, page, "exec"), {"s": session, "hf": hf})
+
+
+def test_a_receipt_is_checked_by_the_plain_python_of_its_page(tmp_path, monkeypatch, capsys):
+    """The page's check, which imports nothing of ours, accepts every receipt and refuses every changed one."""
+    monkeypatch.chdir(tmp_path)
+    (check,) = blocks("docs/how-to/verify.md")
+    assert "holdfast" not in check
+    code = compile(check, "docs/how-to/verify.md", "exec")
+    rows = flights.draw(20_000, np.random.default_rng(6), signals=0)
+    with hf.Session(rows, queries=20) as session:
+        for hour in range(10):
+            session.mean(f"hour > {hour}")
+        published = session.ledger.head.hash
+        receipts = [session.receipt(number).to_dict() for number in range(1, 11)]
+        assert len(json.dumps(receipts[0])) < 8_000
+    for receipt in receipts:
+        (tmp_path / "r.json").write_text(json.dumps(receipt), encoding="utf-8")
+        exec(code, {"published": published})
+        assert str(json.loads(receipt["body"])["answer"]) in capsys.readouterr().out
+        for changed in (
+            {"body": receipt["body"].replace("hour", "Hour")},
+            {"seq": receipt["seq"] - 1},
+            {"previous": "0" * 64},
+            {"root": "0" * 64},
+        ):
+            (tmp_path / "r.json").write_text(json.dumps(receipt | changed), encoding="utf-8")
+            with pytest.raises((AssertionError, IndexError)):
+                exec(code, {"published": published})
+        with pytest.raises(AssertionError):
+            exec(code, {"published": "0" * 64})
 
 
 def test_the_page_about_data_runs(tmp_path, monkeypatch):

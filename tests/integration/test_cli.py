@@ -201,7 +201,8 @@ def test_verify_finds_damaged_data(fresh):
 
 def test_verify_ledger_data_and_receipt(asked, tmp_path):
     read = document(asked, "verify", "flights.parquet")
-    assert len(read["checks"]) == 3
+    assert len(read["checks"]) == 4
+    assert read["complete"]
     head = read["head"]["hash"]
     document(asked, "verify", "flights.parquet.ledger", "--head", head)
     succeed(asked, "receipt", "flights.parquet", 1, "-o", tmp_path / "r.json")
@@ -237,7 +238,7 @@ def test_verify_ledger_data_and_receipt(asked, tmp_path):
         (["receipt", "flights.parquet", 99], 3, "unknown_name"),
         (["verify"], 2, "invalid_argument"),
         (["verify", "gone.ledger"], 3, "unknown_name"),
-        (["verify", "flights.parquet", "--ledger", "gone.ledger"], 3, "unknown_name"),
+        (["verify", "flights.parquet", "--ledger", "gone.ledger"], 2, "invalid_argument"),
         (["verify", "flights.parquet", "--head", "0" * 64], 8, "ledger_damaged"),
         (["verify", "--receipt", "flights.parquet", "--head", "0" * 64], 2, "invalid_argument"),
     ],
@@ -266,6 +267,11 @@ def test_a_ledger_that_is_gone_does_not_verify_against_its_head(fresh):
     head = document(fresh, "verify", "flights.parquet")["head"]["hash"]
     for path in fresh.glob("*.ledger*"):
         path.unlink()
+    for words in (["--head", head], []):
+        code, refused = refuse(fresh, "verify", "flights.parquet", *words)
+        assert (code, refused["kind"]) == (8, "ledger_damaged")
+        assert "it is gone" in refused["error"]
+    (fresh / "flights.parquet.witness").unlink()  # nobody remembers it but whoever has its head
     code, refused = refuse(fresh, "verify", "flights.parquet", "--head", head)
     assert (code, refused["kind"]) == (3, "unknown_name")
 

@@ -1,5 +1,6 @@
 """Whatever happens to a ledger behind its back is found when it is opened, and named."""
 
+import os
 import sqlite3
 import uuid
 from collections.abc import Callable
@@ -10,6 +11,7 @@ import pytest
 
 from holdfast.errors import LedgerDamaged, LedgerUnavailable, RowSourceError
 from holdfast.ledger import audit, chain, exists, open_ledger
+from holdfast.ledger.opening import forget_all
 from ledger_writer import DATASET, FINGERPRINT, begun, commit, terms
 
 COUNT = 30
@@ -73,6 +75,7 @@ def edit(path: Path, *statements: str) -> None:
         ),
         ("UPDATE holdfast_ledgers SET charge = 0", 30, "the head does not match"),
         ("UPDATE holdfast_ledgers SET hash = 'x'", 30, "the head does not match"),
+        ("UPDATE holdfast_ledgers SET peaks = substr(peaks, 65)", 30, "the head does not match"),
         ("UPDATE holdfast_ledgers SET seq = 29", 30, "it lies beyond the head"),
         ("UPDATE holdfast_ledgers SET seq = 31", 31, "it is missing, though the head is entry 31"),
         (SWAPPED, 20, "its hash does not match entry 19"),
@@ -85,6 +88,20 @@ def test_an_edit_is_named(path, statement, entry, says):
     assert found.value.fields == {"location": str(path), "entry": entry}
     if entry > 1:
         assert f"Entries 0-{entry - 1} are intact." in str(found.value)
+
+
+@pytest.mark.parametrize("amount", ["taken_charge", "taken_intervals", "places"])
+def test_less_taken_than_the_entries_hold_is_damage(path, amount):
+    edit(path, f"UPDATE holdfast_ledgers SET {amount} = {amount} - 1")
+    with pytest.raises(LedgerDamaged, match="a place that was never taken"):
+        reopen(path)
+
+
+@pytest.mark.parametrize("secret", ["", "00" * 32])
+def test_another_secret_is_noticed(path, secret):
+    edit(path, f"UPDATE holdfast_ledgers SET secret = '{secret}'")
+    with pytest.raises(RowSourceError, match="belongs to other data"):
+        reopen(path)
 
 
 @pytest.mark.parametrize(
@@ -114,6 +131,7 @@ def test_a_chain_rewritten_throughout_is_betrayed_by_a_published_head(path, tmp_
     with open_ledger(path, dataset=DATASET, fingerprint=FINGERPRINT) as ledger:
         published = ledger.head.hash
     rewritten = tmp_path / "rewritten.ledger"
+    forget_all()  # by another process
     with begun(rewritten) as ledger:
         commit(ledger, "k0", answer={"value": 0.99})
         ledger.verify()
@@ -189,11 +207,15 @@ def test_a_file_replaced_under_an_open_ledger_is_noticed(path):
             commit(ledger, "after")
 
 
-def test_what_the_system_refuses_is_said_as_the_ledgers_trouble(tmp_path):
+def test_what_the_system_refuses_is_said_as_the_ledgers_trouble(tmp_path, monkeypatch):
     with pytest.raises(LedgerUnavailable) as refused:
         begun(tmp_path / ("x" * 300))
     assert refused.value.fields
-    (tmp_path / "x.ledger-new").mkdir()  # stands where the new file is built
+
+    def refuse(*_):
+        raise PermissionError(1, "Operation not permitted")  # as where there are no links
+
+    monkeypatch.setattr(os, "link", refuse)
     with pytest.raises(LedgerUnavailable, match="cannot be begun"):
         begun(tmp_path / "x.ledger")
 
@@ -289,7 +311,9 @@ def test_tables_of_an_earlier_version_are_refused_in_words_by_postgres_too(postg
     refused_as_earlier(location)
 
 
-@pytest.mark.parametrize(("number", "says"), [(1, "an earlier, unreleased"), (None, "an earlier"), (4, "a later")])
+@pytest.mark.parametrize(
+    ("number", "says"), [(1, "an earlier, unreleased"), (2, "an earlier"), (None, "an earlier"), (4, "a later")]
+)
 def test_another_format_is_refused_in_words(tmp_path, monkeypatch, number, says):
     path = tmp_path / "trial.ledger"
     with monkeypatch.context() as other:

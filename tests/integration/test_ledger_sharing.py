@@ -10,6 +10,7 @@ import pytest
 
 from holdfast.errors import BudgetExhausted, LedgerUnavailable
 from holdfast.ledger import Cost, Place, Spent
+from holdfast.ledger.places import Held
 from ledger_writer import begun, commit, environment, terms
 
 CAP, THREADS, PROCESSES = 1_000, 8, 2
@@ -74,6 +75,7 @@ def test_threads_of_two_ledgers_never_get_the_same_place(place):
             taken.append((ledger.reserve(Cost(charge, 1)), charge))
 
     with begun(location, dataset=dataset) as one, begun(location, dataset=dataset) as two:
+        two._held = Held()  # as in another process
         threads = [threading.Thread(target=take, args=(ledger, i)) for i in range(4) for ledger in (one, two)]
         for thread in threads:
             thread.start()
@@ -103,6 +105,29 @@ def test_a_forked_child_does_not_hand_out_what_its_parent_has_taken_ahead(place)
         numbers = [commit(ledger).place.number for _ in ahead]
         assert numbers == [number + 1 for number in ahead]
         ledger.verify()
+
+
+UNCLOSED = """
+import sys
+from ledger_writer import commit, fingerprint_of
+from holdfast.ledger import open_ledger
+
+ledger = open_ledger(sys.argv[1], dataset=sys.argv[2], fingerprint=fingerprint_of(sys.argv[2]))
+for _ in range(100):
+    commit(ledger)
+assert ledger._held.now.total.charge > 20
+if sys.argv[3] == "raise":
+    raise SystemExit(3)
+"""
+
+
+@pytest.mark.parametrize(("end", "code"), [("return", 0), ("raise", 3)])
+def test_a_process_that_ends_gives_back_what_it_has_taken_ahead(place, end, code):
+    location, dataset = place
+    with begun(location, dataset=dataset) as ledger:
+        command = [sys.executable, "-W", "error", "-c", UNCLOSED, location, dataset, end]
+        assert subprocess.run(command, env=environment()).returncode == code
+        assert ledger.spent == Spent(100, 100, 100)
 
 
 def in_child(work) -> int:
@@ -202,7 +227,7 @@ def test_what_a_child_commits_survives_that_the_parent_closes(place):
 def test_a_child_forked_while_the_file_was_open_is_refused(tmp_path, monkeypatch):
     with begun(tmp_path / "x.ledger") as ledger:
         commit(ledger, "parent")
-        monkeypatch.setattr(type(ledger._store), "before_fork", lambda self: None)  # as interrupts could skip it
+        monkeypatch.setattr(type(ledger._store.store), "before_fork", lambda self: None)  # as interrupts could skip it
 
         def child() -> None:
             for use in (lambda: commit(ledger, "child"), lambda: ledger.find("parent")):

@@ -26,6 +26,7 @@ from holdfast.errors import BudgetExhausted, HoldfastError, LedgerUnavailable
 from holdfast.ledger import Cost, Place, open_ledger
 from holdfast.ledger.database import DatabaseTransaction
 from holdfast.ledger.group_commit import GroupCommitter, PendingWrite
+from holdfast.ledger.opening import forget_all
 from holdfast.ledger.sqlite import SqliteStore
 from ledger_writer import begun, environment, write
 
@@ -36,12 +37,16 @@ TRACED = (
     "ledger/sqlite.py",
     "ledger/group_commit.py",
     "ledger/places.py",
+    "ledger/watched.py",
+    "ledger/witness.py",
     "contextlib.py",
 )
 
 
 def begin(location, charge=1_000, dataset="d"):
-    return begun(location, {"caps": {"charge": charge, "intervals": 1_000}}, dataset=dataset, fingerprint="f")
+    forget_all()  # some tests begin with one file copied many times
+    names = {"dataset": dataset, "fingerprint": f"f {dataset}"}
+    return begun(location, {"caps": {"charge": charge, "intervals": 1_000}}, **names)
 
 
 def commit(ledger, number, key=None, place=None):
@@ -57,7 +62,7 @@ def reserved(ledger):
 
 def wait_together(ledger, ask):
     """Let THREADS threads queue up behind the writing lock, then let them go; return what each got."""
-    store = ledger._store
+    store = ledger._store.store
     got = [None] * THREADS
 
     def run(number):
@@ -131,7 +136,7 @@ def test_a_file_that_went_away_is_told_to_everyone(tmp_path):
 def test_a_forked_child_does_not_write_what_its_parents_threads_wait_for(tmp_path):
     path = tmp_path / "x.ledger"
     ledger = begin(path)
-    store = ledger._store
+    store = ledger._store.store
     store._committer._pending.append(PendingWrite(lambda _: os._exit(9)))  # by a thread of the parent's
     child = os.fork()
     if child == 0:
@@ -383,7 +388,7 @@ ledger.verify()  # no place was handed out twice
 
 def test_a_commit_that_fails_is_told_to_everyone_and_shows_nobody_an_answer(tmp_path, monkeypatch):
     ledger = begin(tmp_path / "x.ledger")
-    store = ledger._store
+    store = ledger._store.store
 
     def full(connection):
         raise sqlite3.OperationalError("database or disk is full")
@@ -455,7 +460,7 @@ from holdfast.ledger import Cost
 from ledger_writer import begun, write
 
 def begin(path):
-    return begun(path, {"caps": {"charge": 100, "intervals": 100}})
+    return begun(path, {"caps": {"charge": 100, "intervals": 100}}, fingerprint=path)
 
 def commit(ledger):
     write(ledger, None, question={}, answer={}, cost=Cost(1, 1), rows_read=1)
@@ -464,7 +469,7 @@ ledger = begin(sys.argv[1])
 held, done = threading.Event(), threading.Event()
 
 def hold():  # a thread that writes just now
-    with ledger._store._writes.lock:
+    with ledger._store.store._writes.lock:
         held.set()
         done.wait()
 
@@ -519,7 +524,7 @@ from holdfast.ledger import Cost
 from ledger_writer import begun, write
 
 ledger = begun(sys.argv[1])
-store = ledger._store
+store = ledger._store.store
 slow = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 1000000) SELECT count(*) FROM c"
 
 def commit(connection):  # as on a slow disk
@@ -549,7 +554,7 @@ def commit(ledger):
 
 ledger = begun(sys.argv[1])
 commit(ledger)
-store = ledger._store
+store = ledger._store.store
 before = type(store).before_fork
 
 def interrupted(self):  # Ctrl-C in the middle of the first hook, and again in the second try
@@ -661,7 +666,7 @@ def test_what_the_database_said_is_the_cause_of_the_error(tmp_path, monkeypatch)
     def full(connection):
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr(ledger._store, "commit", full)
+    monkeypatch.setattr(ledger._store.store, "commit", full)
     with pytest.raises(LedgerUnavailable) as refused:
         commit(ledger, 1)
     assert isinstance(refused.value.__cause__, sqlite3.OperationalError)
@@ -797,8 +802,8 @@ def test_an_interrupt_while_connecting_leaves_no_file_open(tmp_path, monkeypatch
     def interrupted(_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("holdfast.ledger.sqlite._stat", interrupted)
+    monkeypatch.setattr("holdfast.ledger.sqlite._inode", interrupted)
     with pytest.raises(KeyboardInterrupt) as kept:  # with its traceback, as an interactive session keeps it
-        open_ledger(path, dataset="d", fingerprint="f")
+        open_ledger(path, dataset="d", fingerprint="f d")
     assert kept
     assert open_files(path) == []  # else a forked child would inherit their locks

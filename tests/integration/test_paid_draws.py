@@ -1,9 +1,12 @@
 """Attacks that drop draws they do not like: every draw is paid for, and a question that is being answered waits."""
 
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +16,7 @@ from counting_rows import CountingRows
 from holdfast.errors import BudgetExhausted, LedgerUnavailable
 from holdfast.rows.memory import memory_rows
 from holdfast.session import Session
+from ledger_writer import environment
 
 ROWS, QUERIES, THREADS = 2_000, 100, 20
 
@@ -165,6 +169,48 @@ def test_who_waits_for_the_same_question_can_be_interrupted() -> None:
             first.join(60)
         assert session.mean("x").cached
         assert rows.tallies == 1 == QUERIES - session.budget.answers_left
+
+
+STORM = """
+import signal, sys, threading
+import numpy as np
+from holdfast import Session
+
+asked, interrupts = 0, 0
+session = Session({"x": np.arange(2_000)}, queries=100_000, guarantee="posterior", ledger=sys.argv[1])
+session.mean("x < 0")
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+for number in range(600):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.0002 * (number % 17 + 1))
+        session.mean(f"x < {number % 300}")
+    except KeyboardInterrupt:
+        interrupts += 1
+    finally:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        except KeyboardInterrupt:
+            pass
+assert interrupts > 20, interrupts
+
+def ask():
+    for number in range(300):
+        session.mean(f"x < {number}")
+
+thread = threading.Thread(target=ask, daemon=True)
+thread.start()
+thread.join(60)
+assert not thread.is_alive(), "a question stays locked"
+given = session.budget.answers_given
+assert given == session.ledger.verify().seq == 300  # each is answered once
+assert session.ledger.spent.charge >= given * session.plan.rows_per_query
+"""
+
+
+def test_interrupts_at_any_moment_leave_no_question_locked(tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", STORM, str(tmp_path / "x.ledger")]
+    ran = subprocess.run(command, env=environment(), capture_output=True, timeout=200, text=True)
+    assert ran.returncode == 0, ran.stderr
 
 
 def test_closing_what_an_analyst_was_given_closes_nothing() -> None:

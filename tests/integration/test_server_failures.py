@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from holdfast.cancel import Work
 from serving import Running, settings, table, wait_until
 
 API = "/api/v1/datasets/flights"
@@ -134,7 +135,7 @@ def test_reservations_of_a_process_that_died_expire(server: Running, monkeypatch
     usage = server.state.datasets.get("flights", server.state.admin).usage
     held = {"analyst": "ana", "dataset": "flights", "quota": 1, "answers": 1}
     monkeypatch.setattr(ask, "RESERVATION_SECONDS", 0.2)
-    dying = server.state.service.quotas.reserve(usage, **held)
+    dying = server.state.service.quotas.reserve(usage, Work(), **held)
     dying.__enter__()  # and never released
     with server.client(server.token("ana", quota=1)) as client:
         monkeypatch.setattr(ask, "RESERVATION_SECONDS", 120.0)

@@ -195,7 +195,7 @@ def raw(server: Running, request: bytes, *, wait: float = 5.0) -> bytes:
     ],
 )
 def test_tricks_in_headers_do_not_let_anyone_in(server: Running, headers: bytes) -> None:
-    answer = raw(server, b"GET /api/v1/tokens HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + headers + b"\r\n")
+    answer = raw(server, b"GET /api/v1/tokens HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + headers + b"\r\n")
     assert b" 401 " in answer.split(b"\r\n", 1)[0]
 
 
@@ -204,10 +204,10 @@ def test_tricks_in_headers_do_not_let_anyone_in(server: Running, headers: bytes)
     [
         b"GET / HTTP/9.9\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00",
-        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
-        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 50_000 + b"\r\n",
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"A: b\r\n" * 50_000 + b"\r\n",
     ],
 )
 def test_broken_requests_are_refused_and_the_server_lives(server: Running, request_: bytes) -> None:
@@ -224,7 +224,7 @@ def test_a_slow_body_is_cut_off_and_holds_up_nobody(server: Running) -> None:
     host, port = server.url.removeprefix("http://").split(":")
     token = server.token()
     head = (
-        f"POST {API}/ask HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
+        f"POST {API}/ask HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n"
         "Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
     ).encode()
     slow = [socket.create_connection((host, int(port)), timeout=20) for _ in range(40)]

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from examples import examples
 from holdfast.errors import BudgetExhausted
 from holdfast.ledger import Cost, Entry, Ledger, Place, Spent, check_receipt, open_ledger
+from holdfast.ledger.opening import forget_all
 from ledger_writer import DATASET, FINGERPRINT, QUESTION, terms
 
 KEYS = st.sampled_from(["a", "b", "ü", "", "c" * 3_000]) | st.none()
@@ -32,6 +33,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def begin(self, charge: int, intervals: int) -> None:
         self.terms = terms(charge, intervals)
         self.caps = Cost(charge, intervals)
+        forget_all()  # every run is a new process
         self.location = self.place()
         self.ledger: Ledger = self.open()
         assert self.ledger.begin(self.terms)

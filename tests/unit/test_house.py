@@ -26,6 +26,7 @@ ROOMS = (
     "check",
     "schema",
     "randomness",
+    "cancel",
     "registry",
     "guarantees",
     "queries",
@@ -42,7 +43,13 @@ ROOMS = (
     "cli",
 )
 # The ledger knows nothing of guarantees, rows or questions: what it keeps is plain JSON.
-NARROW = {"ledger": {"errors", "check"}, "schema": {"errors"}, "registry": set(), "randomness": {"check"}}
+NARROW = {
+    "ledger": {"errors", "check"},
+    "schema": {"errors"},
+    "registry": set(),
+    "randomness": {"check"},
+    "cancel": {"errors"},
+}
 
 HEAVY = ("sqlalchemy", "opendp", "scipy.stats", "pandas", "matplotlib", "pyarrow", "sqlglot", "fastapi", "altair")
 

@@ -1,4 +1,4 @@
-"""Canonical text, links and receipts; where a ledger may be; what importing it costs."""
+"""Canonical text and links; where a ledger may be; what importing it costs."""
 
 import doctest
 import hashlib
@@ -11,8 +11,9 @@ import sys
 import pytest
 
 from holdfast.errors import BudgetExhausted, InvalidArgument, LedgerUnavailable, MissingExtra
-from holdfast.ledger import Cost, Receipt, chain, exists, open_ledger
+from holdfast.ledger import Cost, chain, exists, open_ledger
 from ledger_writer import FINGERPRINT, begun, commit, environment, terms
+from plain_tree import defined_root
 
 NAMES = {"dataset": "d", "fingerprint": FINGERPRINT}
 
@@ -20,12 +21,14 @@ NAMES = {"dataset": "d", "fingerprint": FINGERPRINT}
 def test_the_chain_can_be_recomputed_from_its_description():
     ledger = begun(None, **NAMES)
     entries = [commit(ledger, "ü"), commit(ledger, None)]
-    previous = "0" * 64
+    previous, hashes = "0" * 64, []
     for seq in range(3):
         body = ledger.receipt(seq).body
         assert body == json.dumps(json.loads(body), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         digest = hashlib.sha256(body.encode("utf-8")).hexdigest()
-        previous = hashlib.sha256((previous + digest).encode("ascii")).hexdigest()
+        text = f"{seq} {previous} {digest} {defined_root(hashes).hex()}"
+        previous = hashlib.sha256(text.encode("ascii")).hexdigest()
+        hashes.append(previous)
     assert previous == entries[-1].hash == ledger.head.hash
     assert json.loads(ledger.receipt(0).body)["terms"] == terms()
 
@@ -42,15 +45,6 @@ def test_doctests():
 def test_a_cost_is_two_whole_numbers(wrong):
     with pytest.raises(InvalidArgument, match="must be a whole number"):
         Cost(**({"charge": 1, "intervals": 1} | wrong))
-
-
-@pytest.mark.parametrize("spoil", [{"head": None}, {"later": 3}, {"body": 3}, {"seq": "1"}, {"later": [1]}])
-def test_a_receipt_of_another_shape_is_refused(spoil):
-    ledger = begun(None, **NAMES)
-    shape = ledger.receipt(0).to_dict()
-    assert Receipt.from_dict(shape) == ledger.receipt(0)
-    with pytest.raises(InvalidArgument):
-        Receipt.from_dict(shape | spoil)
 
 
 def test_a_refusal_says_the_fact_then_the_way_out_and_survives_pickling():

@@ -77,7 +77,7 @@ def bar(estimate: "Estimate | Answer", bounds: tuple[float, float] = (0.0, 1.0),
     first, middle, last = place(estimate.low), place(estimate.value), place(estimate.high)
     marks = ["━" if first <= i <= last else "─" for i in range(width)]
     marks[middle] = "┿"
-    return f"{low:g} {''.join(marks)} {high:g}"
+    return f"{low:.15g} {''.join(marks)} {high:.15g}"
 
 
 def written(estimate: "Estimate | Answer") -> tuple[str, str]:

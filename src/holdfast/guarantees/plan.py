@@ -144,7 +144,7 @@ class Plan:
         return (
             f"{self.rows:,} rows can answer {what}{extra}, each chosen after seeing the earlier answers:"
             f" {held} within {write_margin(self.margin)} of the population, all at once, with probability"
-            f" {100 * self.confidence:g} %. Each answer reads {self._read}."
+            f" {100 * self.confidence:.12g} %. Each answer reads {self._read}."
         )
 
     def to_dict(self) -> dict[str, JSON]:
@@ -215,7 +215,10 @@ def reading_cells(plan: Plan, reading: Reading) -> Cells:
 
 def write_margin(x: float | None) -> str:
     """Write a margin rounded up: a promise is never rounded in its own favor."""
-    return "-" if x is None else f"±{min(1.0, ceil(x * 10_000) / 10_000):.4f}"
+    if x is None:
+        return "-"
+    steps = ceil(x * 10_000)
+    return f"±{min(1.0, (steps + (steps / 10_000 < x)) / 10_000):.4f}"  # the product may have been rounded down
 
 
 def alternative_cells(alternative: Alternative) -> Cells:

@@ -27,6 +27,7 @@ from holdfast.answer import Answer
 from holdfast.guarantees.plan import plan
 from holdfast.lab import flights
 from holdfast.lab.flights import signal
+from holdfast.rows.open import open_rows
 from holdfast.session import Session
 
 ROWS, QUESTIONS, TOUR = 1_000_000, 10_000, 100  # TOUR questions are planned beside the discovery's
@@ -165,7 +166,8 @@ class Demo:
         flights.write(self.path, self.rows, self._rng)
         queries = self.questions + TOUR
         half = plan(rows=self.rows, queries=queries).rows_per_query // 2  # of the best margin's: in under a minute
-        return Session(self.path, queries=queries, rows_per_query=half, seed=self.seed, analyst="demo")
+        rows = open_rows(self.path, complete=["dep_delay"])
+        return Session(rows, queries=queries, rows_per_query=half, seed=self.seed, analyst="demo")
 
     def tour(self, session: Session) -> list[TourAnswer]:
         """Ask one question of each kind."""

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from holdfast import check
+from holdfast.answer import write_end
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics.concentration import clopper_pearson
 from holdfast.guarantees.plan import Plan, write_margin
@@ -57,9 +58,9 @@ class SelfTest:
         return (
             f"The plan {verdict}: in {self.failed} of {self.worlds} worlds an interval missed the population's value"
             f" ({100 * (1 - self.plan.confidence):g} % of worlds may fail; with 95 % confidence at most"
-            f" {100 * self.failure_at_most:.1f} % do). The {self.analyst} analyst asked {self.questions:,} questions in"
-            f" each world; the largest error was {self.largest_error:.4f}, the promised margin is"
-            f" {write_margin(self.plan.margin)}."
+            f" {write_end(100 * self.failure_at_most, 3, up=True)} % do). The {self.analyst} analyst asked"
+            f" {self.questions:,} questions in each world; the largest error was {self.largest_error:.4f}, the promised"
+            f" margin is {write_margin(self.plan.margin)}."
         )
 
     def to_dict(self) -> dict[str, Any]:

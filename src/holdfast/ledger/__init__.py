@@ -1,7 +1,9 @@
 """The one budget of a dataset: append-only, hash-chained, durable before visible, shared by everyone.
 
-entry.py         what is written: cost, entry, head, receipt
+entry.py         what is written: cost, entry, head
 chain.py         how entries hold each other: canonical text, digests, links; re-checking them
+tree.py          a Merkle tree over their hashes
+receipt.py       proof of one entry to somebody without the ledger
 store.py         what a place must do to hold a ledger
 memory.py        a place: this process
 database.py      a place: two tables in a database; sqlite.py (one file), postgres.py (a server)
@@ -14,14 +16,15 @@ opening.py       find a ledger at a location
 backup.py        copy a ledger, and put a copy back
 """
 
-from holdfast.ledger.chain import check_receipt
-from holdfast.ledger.entry import Cost, Entry, Head, Place, Receipt, Spent
-from holdfast.ledger.ledger import Ledger, check_analyst
+from holdfast.ledger.entry import Cost, Entry, Head, Place, Spent
+from holdfast.ledger.ledger import Drawn, Ledger, check_analyst
 from holdfast.ledger.opening import SharedBudget, audit, exists, open_ledger
+from holdfast.ledger.receipt import Receipt, check_receipt
 from holdfast.ledger.witness import FileWitness, Seen, Witness, content_of
 
 __all__ = [
     "Cost",
+    "Drawn",
     "Entry",
     "FileWitness",
     "Head",

@@ -17,7 +17,7 @@ from typing import Any
 from holdfast.errors import HoldfastError, InvalidArgument, LedgerDamaged, LedgerUnavailable, UnknownName
 from holdfast.ledger import chain
 from holdfast.ledger.database import Connection, Database
-from holdfast.ledger.entry import Head
+from holdfast.ledger.entry import Cost, Head
 from holdfast.ledger.ledger import READ_CHUNK, Ledger, verify_store
 from holdfast.ledger.opening import address_of, store_at
 from holdfast.ledger.store import Row, Store, Tip
@@ -145,7 +145,7 @@ def restore(
             )
         target.create(lambda connection: _append(target, connection, best, found, ends, entries))
         for witness in everyone:
-            witness.settle(Seen(address_of(target, location), ends))
+            witness.settle(Seen(address_of(target, location), ends._replace(peaks="")))
         return Restored(
             location=target.location,
             head=Head(ends.seq, ends.hash),
@@ -251,7 +251,7 @@ def _lost_row(tip: Tip, reached: Tip, lost: Tip) -> Row:
             "answer": {},
             "cost": {"charge": charge, "intervals": intervals},
             "key": None,
-            LOST: reached._replace(seq=lost.seq, hash=lost.hash)._asdict(),
+            LOST: reached._replace(seq=lost.seq, hash=lost.hash, peaks="")._asdict(),
             "place": {"charge": tip.taken_charge, "intervals": tip.taken_intervals, "number": reached.places + 1},
             "question": {},
             "rows_read": 0,
@@ -259,8 +259,7 @@ def _lost_row(tip: Tip, reached: Tip, lost: Tip) -> Row:
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
         }
     )
-    reached_hash = chain.link(tip.hash, chain.digest(body))
-    return Row(tip.seq + 1, None, body, tip.hash, reached_hash, tip.charge + charge, tip.intervals + intervals)
+    return chain.row_after(tip, body, Cost(charge, intervals))
 
 
 def _after(reached: Tip, entries: Sequence[Row]) -> Tip:

@@ -2,12 +2,15 @@
 
     body    canonical JSON text of everything in the entry: sorted keys, no spaces, no NaN, UTF-8
     digest  sha256(body)
-    hash    sha256(previous hash followed by digest), both as 64 lower-case hexadecimal characters
+    root    of the tree over the hashes of all entries before this one (tree.py)
+    hash    sha256("number previous digest root"): previous is the hash before; all but the number are 64 lower-case
+            hexadecimal characters
 
-Changing, dropping or swapping any entry changes every hash after it; a published head pins all before it.
+Changing, dropping or swapping any entry changes every hash after it; a published head pins all before it. The chain
+says so to whoever reads all entries, the tree to whoever is shown one of them (receipt.py).
 
->>> link(GENESIS_PREVIOUS, digest(canonical({"b": 1, "a": "ü"})))
-'422489154a02ecad121bca432dd2d7f54f8ef381ee3d94ec100943ab7e1133ca'
+>>> link(0, START.hash, digest(canonical({"b": 1, "a": "ü"})), tree.root(""))
+'cc7cee03b3777595a419d0aa7f88254532e57d2a117193445e936481fc7504c8'
 """
 
 import json
@@ -16,11 +19,11 @@ from hashlib import sha256
 from typing import Any
 
 from holdfast.errors import InvalidArgument, LedgerDamaged, LedgerUnavailable
-from holdfast.ledger.entry import Cost, Entry, Place, Receipt
-from holdfast.ledger.store import Row, Tip
+from holdfast.ledger import tree
+from holdfast.ledger.entry import Cost, Entry, Place
+from holdfast.ledger.store import START, Row, Tip
 
 FORMAT = 3
-GENESIS_PREVIOUS = "0" * 64
 
 _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
@@ -45,9 +48,16 @@ def digest(text: str) -> str:
     return sha256(text.encode()).hexdigest()
 
 
-def link(previous: str, body_digest: str) -> str:
-    """Return the hash of an entry from the hash before it and its digest."""
-    return sha256((previous + body_digest).encode()).hexdigest()
+def link(seq: int, previous: str, body_digest: str, root: str) -> str:
+    """Return the hash of an entry from its number, the hash before it, its digest and the root before it."""
+    return sha256(f"{seq} {previous} {body_digest} {root}".encode()).hexdigest()
+
+
+def row_after(tip: Tip, body: str, cost: Cost, key_digest: str | None = None) -> Row:
+    """Return the row of the entry with this text that follows the tip."""
+    seq = tip.seq + 1
+    reached = link(seq, tip.hash, digest(body), tree.root(tip.peaks))
+    return Row(seq, key_digest, body, tip.hash, reached, tip.charge + cost.charge, tip.intervals + cost.intervals)
 
 
 def entry_of(row: Row) -> Entry:
@@ -68,30 +78,6 @@ def entry_of(row: Row) -> Entry:
         previous=row.previous,
         hash=row.hash,
     )
-
-
-def check_receipt(receipt: Receipt, head_hash: str) -> None:
-    """Raise LedgerDamaged unless the receipt leads to the published head with the hash `head_hash`. Needs no ledger."""
-    reached = link(receipt.previous, digest(receipt.body))
-    for later in receipt.later:
-        reached = link(reached, later)
-    if reached != head_hash or receipt.head.hash != head_hash:
-        raise LedgerDamaged(
-            f"The receipt of entry {receipt.seq} does not lead to the head {head_hash}. "
-            "Ask the ledger's administrator for a receipt against this head.",
-            entry=receipt.seq,
-        )
-    try:
-        body = json.loads(receipt.body)
-    except ValueError:
-        body = None
-    stated = body.get("seq") if isinstance(body, dict) else None
-    if stated != receipt.seq or receipt.seq + len(receipt.later) != receipt.head.seq:
-        raise LedgerDamaged(
-            f"The receipt of entry {receipt.seq} carries another number inside. "
-            "Ask the ledger's administrator for a new one.",
-            entry=receipt.seq,
-        )
 
 
 def damaged(location: str, seq: int, fact: str) -> LedgerDamaged:
@@ -146,7 +132,8 @@ class Verification:
         self.found = published is None
         self.genesis: dict[str, Any] = {}
         self._published = published
-        self._tip = Tip(-1, GENESIS_PREVIOUS, 0, 0)
+        self.tree = tree.Tree()
+        self._tip = START
         self._charges, self._intervals, self._numbers = Tiles(), Tiles(), Tiles()
 
     @property
@@ -162,7 +149,7 @@ class Verification:
             seq += 1
             if number != seq:
                 raise damaged(self.location, seq, "it is missing")
-            reached = sha256((previous + sha256(text.encode()).hexdigest()).encode()).hexdigest()
+            reached = link(seq, previous, sha256(text.encode()).hexdigest(), self.tree.root)
             if stored_hash != reached or stored_previous != previous:
                 against = f"entry {seq - 1}" if seq else "its text"
                 raise damaged(self.location, seq, f"its hash does not match {against}")
@@ -195,8 +182,9 @@ class Verification:
                 self.found = True
             if seq == 0:
                 self.genesis = body
+            self.tree.append(reached)
             previous = reached
-        self._tip = Tip(seq, previous, charge, intervals)
+        self._tip = Tip(seq, previous, charge, intervals, self.tree.peaks)
 
     def check_tip(self, tip: Tip) -> None:
         """Check that the rows ended where the ledger says it ends."""
@@ -205,7 +193,7 @@ class Verification:
             raise damaged(self.location, reached.seq + 1, f"it is missing, though the head is entry {tip.seq}")
         if tip.seq < reached.seq:
             raise damaged(self.location, tip.seq + 1, f"it lies beyond the head, entry {tip.seq}")
-        if tip[:4] != reached[:4]:
+        if tip[:5] != reached[:5]:
             raise damaged(self.location, tip.seq, "the head does not match it")
         if not all(map(Tiles.fit, (self._charges, self._intervals, self._numbers), tip.taken)):
             raise LedgerDamaged(

@@ -14,12 +14,22 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from math import inf
 from typing import Any, Protocol
 from weakref import ReferenceType, finalize, ref
 
 from holdfast.errors import HoldfastError, LedgerDamaged, LedgerUnavailable
 from holdfast.ledger.group_commit import GroupCommitter, PendingWrite, duplicate
-from holdfast.ledger.store import MAX_DATASET_NAME, Row, Tip, Transaction, closed_error, nested_error, second_ledger
+from holdfast.ledger.store import (
+    MAX_DATASET_NAME,
+    START,
+    Row,
+    Tip,
+    Transaction,
+    closed_error,
+    nested_error,
+    second_ledger,
+)
 
 ENTRIES, LEDGERS = "holdfast_entries", "holdfast_ledgers"
 
@@ -27,7 +37,7 @@ _TIP, _ROW = ", ".join(Tip._fields), ", ".join(Row._fields)
 TABLES = (
     f"""CREATE TABLE {LEDGERS} (
         dataset VARCHAR({MAX_DATASET_NAME}) NOT NULL PRIMARY KEY, seq BIGINT NOT NULL, hash VARCHAR(64) NOT NULL,
-        charge BIGINT NOT NULL, intervals BIGINT NOT NULL, taken_charge BIGINT NOT NULL,
+        charge BIGINT NOT NULL, intervals BIGINT NOT NULL, peaks TEXT NOT NULL, taken_charge BIGINT NOT NULL,
         taken_intervals BIGINT NOT NULL, places BIGINT NOT NULL, secret VARCHAR(64) NOT NULL,
         content VARCHAR(64) UNIQUE)""",
     f"""CREATE TABLE {ENTRIES} (
@@ -123,9 +133,11 @@ class Database(ABC):
 
     begin_statement = "BEGIN"
     driver_errors: tuple[type[Exception], ...]
+    patience = inf
 
-    def __init__(self, location: str, dataset: str, sql: Statements) -> None:
+    def __init__(self, location: str, dataset: str, sql: Statements, address: str | None = None) -> None:
         self.location = location
+        self.address: str | None = f"{address or location} {dataset}"
         self.dataset = dataset
         self.sql = sql
         self._reads, self._writes = ConnectionSlot(), ConnectionSlot()
@@ -221,6 +233,11 @@ class Database(ABC):
         """
         self._submit(PendingWrite(decide))
 
+    def probe(self) -> None:
+        """Raise if nothing could be written now; writes nothing."""
+        if self.present():
+            self.write(lambda _: None)
+
     def close(self) -> None:
         """Close both connections. While the interpreter shuts down they end with it: locks may never be released.
 
@@ -303,8 +320,7 @@ class Database(ABC):
                 f"Ledger {self.location} is damaged: it has entries of {self.dataset} but no head. Restore the ledger.",
                 location=self.location,
             )
-        tip = Tip(genesis.seq, genesis.hash, genesis.charge, genesis.intervals)
-        self.insert_ledger(connection, tip, secret, content)
+        self.insert_ledger(connection, START.after(genesis), secret, content)
         connection.execute(self.sql.append, (self.dataset, *genesis))
         return True
 

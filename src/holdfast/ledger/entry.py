@@ -1,9 +1,8 @@
 """What a ledger holds, as frozen values."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from holdfast import check
 from holdfast.errors import InvalidArgument
 
 LARGEST = 2**62  # totals stay inside the 64-bit columns of every database
@@ -63,7 +62,8 @@ class Head:
 class Entry:
     """One answer, as committed.
 
-    `hash` = sha256(`previous` + sha256(text)), where the text is canonical JSON of the fields up to `rows_read`.
+    `hash` is made of `previous`, the tree of all hashes before it, and the text: canonical JSON of the fields up to
+    `rows_read`.
     `place` is what was reserved for it before its rows were drawn.
     """
 
@@ -83,57 +83,3 @@ class Entry:
     def before(self) -> Cost:
         """What had been taken of the two caps before this question."""
         return Cost(self.place.charge, self.place.intervals)
-
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """Proof that an entry is in the ledger: its text, and the digests that lead from it to the head.
-
-    Parameters
-    ----------
-    seq
-        The number of the entry.
-    body
-        Its text.
-    previous
-        The hash of the entry before it.
-    later
-        The digests of the entries after it, up to the head.
-    head
-        The newest entry when the receipt was made.
-    """
-
-    seq: int
-    body: str
-    previous: str
-    later: tuple[str, ...]
-    head: Head
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the receipt as plain JSON values."""
-        return asdict(self) | {"later": list(self.later)}
-
-    @classmethod
-    def from_dict(cls, value: dict[str, Any]) -> "Receipt":
-        """Rebuild the receipt from the `value` that `to_dict` wrote."""
-        try:
-            head = value["head"]
-            receipt = cls(
-                seq=value["seq"],
-                body=value["body"],
-                previous=value["previous"],
-                later=tuple(value["later"]),
-                head=Head(seq=head["seq"], hash=head["hash"]),
-            )
-        except (KeyError, TypeError):
-            raise InvalidArgument(
-                "receipt must be a dict of seq, body, previous, later and head (seq, hash); got another.",
-                name="receipt",
-            ) from None
-        check.whole(0, seq=receipt.seq, head_seq=receipt.head.seq)
-        texts = (receipt.body, receipt.previous, receipt.head.hash, *receipt.later)
-        if not all(isinstance(text, str) for text in texts):
-            raise InvalidArgument(
-                "receipt must be text in body, previous, later and head; got another type.", name="receipt"
-            )
-        return receipt

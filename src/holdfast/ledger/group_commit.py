@@ -16,9 +16,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from copy import copy
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
 
 from holdfast.errors import HoldfastError, LedgerUnavailable
+
+E = TypeVar("E", bound=BaseException)
 
 
 class PendingWrite:
@@ -118,7 +120,7 @@ class GroupCommitter:
         return LedgerUnavailable(f"Ledger {self._location} cannot be written {when}.", location=self._location)
 
 
-def duplicate(error: BaseException) -> BaseException:
+def duplicate(error: E) -> E:
     """Return an error of ours for one more thread to raise; its traceback is that thread's own."""
     if not isinstance(error, HoldfastError):
         return error

@@ -2,17 +2,37 @@
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 T = TypeVar("T")
 
 
+class _Turn:
+    """Somebody answers a question; the lock is held meanwhile."""
+
+    __slots__ = ("lock", "owner", "waiting")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.owner: int | None = None  # the thread, if it is one thread from beginning to end
+        self.waiting: deque[Callable[[], None]] = deque()
+
+    def call_waiting(self) -> None:
+        """Tell everybody who left word; each is told once, whoever calls this."""
+        with suppress(IndexError):
+            while True:
+                self.waiting.popleft()()
+
+
 class InFlight:
     """The questions that threads of this process are answering, by key.
 
-    Locks are held by `with` alone, never across a generator: an interrupt cannot leave one held. They are reentrant, so
-    that a destructor or signal handler that asks the same question does not wait for itself.
+    Locks are held by `with` alone, never across a generator: an interrupt cannot leave one held. A destructor or signal
+    handler that asks the same question as its own thread does not wait for itself.
     """
 
     def __init__(self) -> None:
@@ -20,19 +40,55 @@ class InFlight:
 
     def _forget(self) -> None:
         self._process = os.getpid()
-        self._locks: dict[str, threading.RLock] = {}
+        self._turns: dict[str, _Turn] = {}
 
     def run(self, key: str | None, work: Callable[[], T]) -> T:
         """Do the work while no other thread does any with the same key; what has no key need not wait."""
         if key is None:
             return work()
-        if os.getpid() != self._process:  # a forked child: who holds these locks is not here
-            self._forget()
+        self._check_process()
         while True:
-            lock = self._locks.setdefault(key, threading.RLock())
-            with lock:
-                if self._locks.get(key) is lock:  # else it was given up while this thread waited for it
+            turn = self._turns.setdefault(key, _Turn())
+            if turn.owner == threading.get_ident():
+                return work()
+            with turn.lock:
+                if self._turns.get(key) is turn:  # else it was given up while this thread waited for it
+                    turn.owner = threading.get_ident()
                     try:
                         return work()
                     finally:
-                        self._locks.pop(key, None)
+                        self._turns.pop(key, None)
+                        turn.call_waiting()
+
+    def begin(self, key: str | None, when_free: Callable[[], None]) -> Callable[[], None] | None:
+        """Return what ends the work with this key, in whichever thread; None if somebody else is at it.
+
+        Then `when_free` is called when they have ended. For threads that no interrupt reaches.
+        """
+        if key is None:
+            return _nothing
+        self._check_process()
+        while True:
+            turn = self._turns.setdefault(key, _Turn())
+            if turn.lock.acquire(blocking=False):
+                if self._turns.get(key) is turn:
+                    return partial(self._end, key, turn)
+                turn.lock.release()
+                continue
+            turn.waiting.append(when_free)
+            if self._turns.get(key) is not turn:  # they ended just now, perhaps before they could see this
+                turn.call_waiting()
+            return None
+
+    def _end(self, key: str, turn: _Turn) -> None:
+        self._turns.pop(key, None)
+        turn.lock.release()
+        turn.call_waiting()
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:  # a forked child: who holds these locks is not here
+            self._forget()
+
+
+def _nothing() -> None:
+    pass

@@ -11,11 +11,11 @@ that an answer waits for the disk once, not twice.
 import atexit
 import hmac
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 from weakref import WeakSet
 
 from holdfast import check
@@ -28,17 +28,27 @@ from holdfast.errors import (
     RowSourceError,
     UnknownName,
 )
-from holdfast.ledger import chain
-from holdfast.ledger.entry import Cost, Entry, Head, Place, Receipt, Spent
+from holdfast.ledger import chain, tree
+from holdfast.ledger.entry import Cost, Entry, Head, Place, Spent
 from holdfast.ledger.in_flight import InFlight
-from holdfast.ledger.places import Grant, Held, Stock, give_back, grant, take_ahead
-from holdfast.ledger.store import Row, Store, Tip, Transaction, closed_error
+from holdfast.ledger.places import NOTHING, Grant, Held, Stock, give_back, grant, take_ahead
+from holdfast.ledger.receipt import Receipt, TreeReceipt
+from holdfast.ledger.store import START, Row, Store, Tip, Transaction, closed_error
 from holdfast.ledger.watched import WatchedStore, is_restore
 from holdfast.ledger.witness import Witness
 
 READ_CHUNK = 2_000  # rows read at a time; keeps every read short
 MAX_ANALYST_NAME = 200  # characters
 SECRET_BYTES = 32
+CLOSING = 1.0  # seconds to wait for whoever else writes, when all there is to do is to give places back
+
+
+class Drawn(NamedTuple):
+    """An answer that is paid for and not written yet; nobody may see it."""
+
+    start: str  # its text up to the number and the time
+    key_digest: str | None
+    cost: Cost
 
 
 class Ledger:
@@ -55,9 +65,9 @@ class Ledger:
         self._fingerprint = fingerprint
         self._reproducible = bool(reproducible)
         self._closed = False
+        self._tree = tree.Tree()
         self._secret = b""
-        self._held = Held()
-        self.in_flight = InFlight()
+        self._held, self.in_flight = Held(), InFlight()
         _open.add(self)
         self._look()
 
@@ -77,7 +87,7 @@ class Ledger:
 
         Places taken ahead are given back first, unless somebody has taken more since.
         """
-        self.give_back()
+        self._give_back()
         self._closed = True
         self._store.close()
 
@@ -216,7 +226,7 @@ class Ledger:
             place, stock, after = grant(used[-1], tip, cost)
             outcome = self._refusal(cost, place, after)
             if outcome is None:
-                ahead, after = (Stock(), after) if wish is None else take_ahead(after, self._caps, cost, wish)
+                ahead, after = (NOTHING, after) if wish is None else take_ahead(after, self._caps, cost, wish)
                 outcome = Grant(place, stock + ahead, after)
                 transaction.take(after)
 
@@ -225,24 +235,31 @@ class Ledger:
         except BaseException:
             restore()
             raise
-        if wish is not None:
-            held.asked()
         if not isinstance(outcome, Grant):
             restore()
             assert outcome is not None
             raise outcome
         held.put(outcome.stock)
+        if wish is not None:
+            held.asked(cost)
         return outcome.place
 
-    def give_back(self) -> None:
-        """Give back what was taken ahead and not handed out, as far as nobody has taken more since."""
-        stock = Stock() if self._closed else self._held.take_all()
+    def probe(self) -> None:
+        """Raise if no answer could be written now; writes nothing."""
+        self._check_open()
+        self._look()
+        self._store.probe()
+
+    def _give_back(self) -> None:
+        """Give back what was taken ahead and not handed out, as far as nobody has taken more since; then close."""
+        stock = NOTHING if self._closed else self._held.take_all()
         if not any(stock):
             return
 
         def decide(transaction: Transaction) -> None:
             transaction.take(give_back(stock, self._present(transaction.tip())))
 
+        self._store.patience = CLOSING
         with suppress(HoldfastError):  # then it stays taken
             self._store.write(decide)
 
@@ -262,6 +279,23 @@ class Ledger:
         `place` is what `reserve` returned for the same `cost`. If the key is already there, the entry that stands is
         returned, and False; the answer given here must be forgotten, and stays paid for.
         """
+        given = self.drawn(
+            place=place, key=key, question=question, answer=answer, cost=cost, rows_read=rows_read, analyst=analyst
+        )
+        return self.commit_all([given])[0]
+
+    def drawn(
+        self,
+        *,
+        place: Place,
+        key: str | None,
+        question: dict[str, Any],
+        answer: dict[str, Any],
+        cost: Cost,
+        rows_read: int,
+        analyst: str | None = None,
+    ) -> Drawn:
+        """Return what `commit_all` writes: an answer that nobody may see yet. As for `commit`."""
         self._refuse_unbegun()
         if type(rows_read) is not int or rows_read < 0:
             check.whole(0, rows_read=rows_read)
@@ -278,29 +312,35 @@ class Ledger:
         }
         # Everything but the number and the time is written out before the lock; both sort last.
         start = chain.canonical(body, "question, answer, key and analyst")[:-1]
-        key_digest = None if key is None else chain.digest(key)
-        wish = self._held.wish(cost)
-        outcome: Row | None = None
-        fresh, ahead = False, Stock()
+        return Drawn(start, None if key is None else chain.digest(key), cost)
+
+    def commit_all(self, answers: Sequence[Drawn]) -> list[tuple[Entry, bool]]:
+        """Write the answers in one transaction: all of them, or none. Returns, for each, what `commit` does."""
+        self._refuse_unbegun()
+        dearest = max((one.cost for one in answers), key=lambda cost: (cost.charge, cost.intervals))
+        wish = self._held.wish(dearest)
+        written: list[tuple[Row, bool]] = []
+        ahead = NOTHING
 
         def decide(transaction: Transaction) -> None:
-            nonlocal outcome, fresh, ahead
-            outcome = None if key_digest is None else transaction.find(key_digest)
-            fresh, ahead = outcome is None, Stock()
-            if outcome is None:
-                tip = self._present(transaction.tip())
-                outcome = _next_row(tip, start, key_digest, cost)
-                transaction.append(outcome)
-                if wish is not None:
-                    ahead, tip = take_ahead(tip.after(outcome), self._caps, cost, wish)
-                    transaction.take(tip)
+            nonlocal ahead
+            written.clear()  # an earlier run did not count
+            ahead = NOTHING
+            for one in answers:
+                standing = None if one.key_digest is None else transaction.find(one.key_digest)
+                row = standing or _next_row(self._present(transaction.tip()), one)
+                if standing is None:
+                    transaction.append(row)
+                written.append((row, standing is None))
+            if wish is not None and any(fresh for _, fresh in written):
+                ahead, tip = take_ahead(self._present(transaction.tip()), self._caps, dearest, wish)
+                transaction.take(tip)
 
         self._store.write(decide)
         if wish is not None:
             self._held.put(ahead)
-            self._held.asked()
-        assert outcome is not None
-        return chain.entry_of(outcome), fresh
+            self._held.asked(dearest)
+        return [(chain.entry_of(row), fresh) for row, fresh in written]
 
     # -- reading and re-checking ----------------------------------------------------------------------------------
 
@@ -320,12 +360,21 @@ class Ledger:
         head = self.head
         if seq > head.seq:
             raise UnknownName(f"No entry {seq} in ledger {self.location}. It has entries 0 to {head.seq}.", name=seq)
-        rows = self._rows(seq, head.seq - seq + 1)
-        first = next(rows, None)
-        later = tuple(chain.digest(row.body) for row in rows)
-        if first is None or first.seq != seq or len(later) != head.seq - seq:
-            raise chain.damaged(self.location, seq, "entries from here on are missing")
-        return Receipt(seq, first.body, first.previous, later, head)
+        try:
+            known = self._tree
+            if known.size < head.seq:
+                known = known.grown(row.hash for row in self._rows(known.size, head.seq - known.size))
+            root, path = known.prove(seq, head.seq, self._block)
+            (own,), (newest,) = self._store.read(seq, 1), self._store.read(head.seq, 1)
+            newest_digest = chain.digest(newest.body)
+            receipt = TreeReceipt(seq, own.body, own.previous, head, root, path, newest.previous, newest_digest)
+            sound = receipt.leads_to(head.hash)
+        except (ValueError, IndexError):  # rows are missing, or no hashes are where they should be
+            sound = False
+        if not sound:
+            raise chain.damaged(self.location, seq, f"it does not lead to the head, entry {head.seq}")
+        self._tree = known
+        return receipt
 
     def verify(self, head: str | None = None) -> Head:
         """Re-check every entry; `head` is a hash published earlier, which must be in the chain."""
@@ -333,6 +382,9 @@ class Ledger:
         self._begun()
         reached = verify_store(self._store, head).tip
         return Head(reached.seq, reached.hash)
+
+    def _block(self, number: int) -> list[str]:
+        return [row.hash for row in self._store.read(number * tree.BLOCK, tree.BLOCK)]
 
     def _rows(self, start: int, limit: int | None) -> Iterator[Row]:
         while limit is None or limit > 0:
@@ -352,10 +404,14 @@ class Ledger:
             # Rows first: they are written together with the tip, so either of them alone is damage, not a beginning.
             rows = self._store.read(0, 1)
             if self._store.tip() is not None or rows:
-                genesis = verify_store(self._store).genesis
-                secret = self._store.secret() or b""
+                verified = verify_store(self._store)
+                genesis, secret = verified.genesis, self._store.secret() or b""
                 self._check_data(genesis, secret)
-                self._caps, self._secret = Cost(**genesis["terms"]["caps"]), secret
+                self._caps, self._secret, self._tree = Cost(**genesis["terms"]["caps"]), secret, verified.tree
+                if self._store.address is not None:  # else nobody else can open it
+                    self._held, self.in_flight = _shared.setdefault(
+                        (self._store.address, rows[0].hash), (self._held, self.in_flight)
+                    )
                 self._genesis = genesis  # last: other threads go by it
         return self._genesis
 
@@ -370,7 +426,7 @@ class Ledger:
         if self._reproducible and not genesis["reproducible"]:
             raise PlanConflict(
                 f"Ledger {self.location} was begun with unpredictable draws, which a seed would spoil. "
-                "Leave the seed out; for a test, give ledger= a file of its own.",
+                "Leave the seed out. Give ledger= a file of its own for a test.",
                 standing={"reproducible": False},
                 asked={"reproducible": True},
             )
@@ -445,8 +501,7 @@ class Ledger:
             },
             "terms and fingerprint",
         )
-        reached = chain.link(chain.GENESIS_PREVIOUS, chain.digest(body))
-        return Row(0, None, body, chain.GENESIS_PREVIOUS, reached, 0, 0)
+        return chain.row_after(START, body, Cost(0, 0))
 
 
 def verify_store(store: Store, published: str | None = None) -> chain.Verification:
@@ -505,11 +560,9 @@ def _check_types(*, question: object, answer: object, key: object) -> None:
         raise InvalidArgument(f"key must be text or None; got {type(key).__name__}.", name="key")
 
 
-def _next_row(tip: Tip, start: str, key_digest: str | None, cost: Cost) -> Row:
-    seq = tip.seq + 1
-    body = f'{start},"seq":{seq},"time":"{_now()}"}}'
-    reached = chain.link(tip.hash, chain.digest(body))
-    return Row(seq, key_digest, body, tip.hash, reached, tip.charge + cost.charge, tip.intervals + cost.intervals)
+def _next_row(tip: Tip, drawn: Drawn) -> Row:
+    body = f'{drawn.start},"seq":{tip.seq + 1},"time":"{_now()}"}}'
+    return chain.row_after(tip, body, drawn.cost, drawn.key_digest)
 
 
 def _now() -> str:
@@ -527,10 +580,11 @@ def _keyed_fingerprint(secret: bytes, content: str) -> str:
 
 
 _open: WeakSet[Ledger] = WeakSet()
+_shared: dict[tuple[str, str], tuple[Held, InFlight]] = {}  # by address and first entry: one for all in this process
 
 
 @atexit.register
 def _give_back_all() -> None:
     """Give back what ledgers that nobody closed have taken ahead."""
     for ledger in list(_open):
-        ledger.give_back()
+        ledger._give_back()

@@ -5,11 +5,15 @@ import threading
 from collections.abc import Callable
 
 from holdfast.errors import LedgerUnavailable
+from holdfast.ledger import tree
 from holdfast.ledger.store import Row, Tip, Transaction, nested_error
 
 
 class MemoryStore:
     """Rows in a list; its write transaction is the store itself behind a lock."""
+
+    address: str | None = None
+    patience = 0.0  # there is nobody else
 
     def __init__(self, dataset: str) -> None:
         self.dataset = dataset
@@ -20,6 +24,7 @@ class MemoryStore:
         self._content: str | None = None
         self._by_key: dict[str, Row] = {}
         self._indexed = 0
+        self._peaks = (0, "")  # of so many rows
         self._lock = threading.RLock()
         self._writer: int | None = None  # the thread that decides
         self._process = os.getpid()
@@ -28,8 +33,14 @@ class MemoryStore:
         """Return the tip."""
         if not self._rows:
             return None
-        last = self._rows[-1]
-        return Tip(last.seq, last.hash, last.charge, last.intervals, *self._taken)
+        # Peaks are computed here, so that adding a row is one step that no interrupt halves.
+        size, peaks = self._peaks
+        rows = self._rows[size:]
+        for row in rows:
+            peaks = tree.append(peaks, row.seq, row.hash)
+        self._peaks = size + len(rows), peaks
+        last = rows[-1] if rows else self._rows[size - 1]
+        return Tip(last.seq, last.hash, last.charge, last.intervals, peaks, *self._taken)
 
     def find(self, key_digest: str) -> Row | None:
         """Return the row with this key."""
@@ -89,6 +100,10 @@ class MemoryStore:
                 decide(self)
             finally:
                 self._writer = None
+
+    def probe(self) -> None:
+        """Take the lock."""
+        self.write(lambda _: None)
 
     def close(self) -> None:
         """Do nothing: there are no files and connections."""

@@ -56,6 +56,9 @@ class Stock(NamedTuple):
         return Cost(sum(map(len, self.charge)), sum(map(len, self.intervals)))
 
 
+NOTHING = Stock()
+
+
 class Grant(NamedTuple):
     """A place, what is in stock then, and the tip that says so."""
 
@@ -98,7 +101,7 @@ def take_ahead(tip: Tip, caps: Cost, cost: Cost, wish: Wish) -> tuple[Stock, Tip
             answers = min(answers, amount // SHARE_AHEAD // need)
     answers -= wish.there
     if answers <= 0:
-        return Stock(), tip
+        return NOTHING, tip
     ends = [end + answers * need for end, need in zip(tip.taken, needs, strict=True)]
     new = [(range(start, end),) if start < end else () for start, end in zip(tip.taken, ends, strict=True)]
     return Stock(*new), tip.taking(*ends)
@@ -139,7 +142,11 @@ def _joined(one: Ranges, other: Ranges) -> Ranges:
 
 
 class Held:
-    """The stock of a ledger in this process, and how much to take ahead: more while questions come fast."""
+    """The stock of a ledger in this process, and how much to take ahead: more while questions come fast.
+
+    Everyone in the process who opens the ledger has the same one: what a session that nobody closed leaves, the next
+    one has.
+    """
 
     def __init__(self) -> None:
         self._forget()
@@ -150,6 +157,7 @@ class Held:
         self._lock = threading.RLock()
         self._last, self._asking_until = float("-inf"), 0.0
         self._ahead = -1
+        self._questions = self._enough = 0  # since places were last taken ahead; before more of them are
 
     def take(self, cost: Cost) -> Place | None:
         """Return a place from the stock; None if it does not fit."""
@@ -160,21 +168,27 @@ class Held:
         elif self._ahead < 0:
             self._ahead = 0
         self._last = now
+        self._questions += 1
         with self._lock:  # only so that other threads do not find it empty meanwhile
-            stock = self.take_all()
+            stock = self._pop_all()
             cut = stock.cut(cost)
-            self.put(stock if cut is None else cut[1])
+            self._stocks.append(stock if cut is None else cut[1])
         return None if cut is None else cut[0]
 
     def take_all(self) -> Stock:
         """Return all there is, which is the caller's from now on."""
         self._check_process()
-        stock = Stock()
-        try:
-            while True:
-                stock += self._stocks.pop()
-        except IndexError:
-            return stock
+        return self._pop_all()
+
+    def _pop_all(self) -> Stock:
+        stock = NOTHING
+        while self._stocks:
+            try:
+                popped = self._stocks.pop()
+            except IndexError:  # another thread was faster
+                break
+            stock = popped if stock is NOTHING else stock + popped
+        return stock
 
     def put(self, stock: Stock) -> None:
         """Put back, or add, what the caller alone has."""
@@ -183,18 +197,18 @@ class Held:
 
     def wish(self, cost: Cost) -> Wish | None:
         """Say how many answers to have ahead now, if more: twice as many each time, while questions come fast."""
-        now = monotonic()
-        if not self._check_process() or self._ahead < 0 or now < self._asking_until:
+        if self._ahead < 0 or self._questions < self._enough or not self._check_process():
             return None
-        there = self.now.answers(cost)
-        if there > self._ahead // 2:
+        now, there = monotonic(), self.now.answers(cost)
+        if now < self._asking_until or there > self._ahead // 2:
             return None
         self._ahead = min(MOST_AHEAD, max(1, 2 * self._ahead))
         self._asking_until = now + FAST  # by then it has been `asked`, or whoever did was interrupted
         return Wish(self._ahead, there)
 
-    def asked(self) -> None:
-        """Let the next one who wants to take places ahead do so."""
+    def asked(self, cost: Cost) -> None:
+        """Let the next one who wants to take places ahead do so, when half of them are used."""
+        self._questions, self._enough = 0, self.now.answers(cost) // 2
         self._asking_until = 0.0
 
     @property
@@ -203,7 +217,7 @@ class Held:
         self._check_process()
         with self._lock:
             stocks = tuple(self._stocks)
-        return sum(stocks, Stock())
+        return stocks[0] if len(stocks) == 1 else sum(stocks, NOTHING)
 
     def _check_process(self) -> bool:
         """Forget everything in a forked child: it is the parent's. False if that was so."""

@@ -17,7 +17,7 @@ from holdfast.errors import HoldfastError, LedgerDamaged, LedgerUnavailable
 from holdfast.ledger import chain
 from holdfast.ledger.database import ENTRIES, LEDGERS, TABLES, Connection, Database, Statements
 
-LOCK_TIMEOUT = 60  # seconds to wait for a lock
+LOCK_TIMEOUT = 20  # seconds to wait for a lock
 _CREATING = 0x686F6C6466617374  # "holdfast": one session at a time creates the tables
 _APPEND_ONLY = """CREATE OR REPLACE FUNCTION holdfast_append_only() RETURNS trigger LANGUAGE plpgsql AS
 $$ BEGIN RAISE EXCEPTION 'a ledger is append-only'; END $$"""
@@ -69,6 +69,13 @@ class PostgresStore(Database):
             "application_name TO holdfast",
         ):
             connection.execute(f"SET {setting}")
+        return connection
+
+    def execute_begin(self, connection: Connection) -> Connection:
+        """Begin; wait less for whoever has the lock when there is little to do."""
+        super().execute_begin(connection)
+        if self.patience < LOCK_TIMEOUT:
+            connection.execute(f"SET LOCAL lock_timeout TO {int(1000 * self.patience)}")
         return connection
 
     def in_transaction(self, connection: psycopg.Connection[Any]) -> bool:

@@ -4,24 +4,33 @@ Durable: write-ahead log with synchronous=FULL, so the log is on disk before a c
 
 In turn: SQLite itself lets a writer that finds the file busy sleep, up to 100 ms at a time, whoever comes
 first afterwards. Writers therefore queue on a lock file beside the ledger and find it free. The lock file is
-for fairness; that nobody overspends rests on BEGIN IMMEDIATE alone.
+for fairness; that nobody overspends rests on BEGIN IMMEDIATE alone. Whoever waits for it gives up after a while: a
+process that was stopped while it held the lock does not stop others for good. Reading needs no lock.
 
-Whole from the start: a new ledger is built under another name and moved into place, first entry included. So
-an empty or half-written file at the ledger's own name is damage, never a beginning.
+Whole from the start: a new ledger is built under another name and linked into place, first entry included, unless
+there is one. So an empty or half-written file at the ledger's own name is damage, never a beginning.
+
+Private: the file holds the ledger's secret, so it and what lies beside it are created for their owner alone.
 
 Direct: while only one thread writes, it need not hand its entry to the committer's thread. Its locks and its
 transaction are then held by context managers written in C, and the lock file by a `finally` that begins with a C call:
 Python handles no signal between an exception and these, so an interrupt at any point rolls back and releases all.
 """
 
+import _thread
 import os
+import secrets
 import sqlite3
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
 from urllib.parse import quote
 
 from holdfast.errors import HoldfastError, LedgerDamaged, LedgerUnavailable
@@ -32,8 +41,10 @@ from holdfast.ledger.store import Tip, Transaction, closed_error
 if sys.platform != "win32":
     import fcntl
 
-LOCK_TIMEOUT = 60.0  # seconds to wait for a busy file
+LOCK_TIMEOUT = 20.0  # seconds to wait for a busy file
 _POLL = 0.005  # seconds between two looks at a busy file
+_POLL_QUEUE = 0.05  # between two looks whether it is time to give up waiting
+_OLD = 3_600.0  # seconds; nobody builds a ledger for so long
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CONSTRAINT}
 _HAS_LEDGERS = f"SELECT 1 FROM sqlite_master WHERE name = '{LEDGERS}'"
 _APPEND_ONLY = """CREATE TRIGGER {table}_no_{act} BEFORE {act} ON {table}
@@ -56,27 +67,94 @@ SQL = Statements(
 
 
 class LockFile:
-    """Where writing processes wait for each other: a lock file, opened when needed."""
+    """Where writing processes wait for each other: a lock file, opened when needed.
+
+    The system lets those who wait have it in turn, but has no way to wait for a while only. So a thread waits for it,
+    with a descriptor of its own; whoever has waited long enough withdraws, and the thread lets the lock go when it
+    comes.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.descriptor: int | None = None
+        self._queue: Queue | None = None
+        self._held: int | None = None
 
-    def acquire(self) -> None:
-        """Wait for the lock."""
-        if sys.platform != "win32":
-            if self.descriptor is None:
-                self.descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self.descriptor, fcntl.LOCK_EX)
+    def acquire(self, gave_up: Callable[[], bool]) -> bool:
+        """Take the lock, or wait for it until the caller gives up."""
+        if sys.platform == "win32":
+            return True
+        if self.descriptor is None:
+            self.descriptor = open_private(self._path)
+        self._held = self.descriptor
+        try:
+            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._held = self._wait(gave_up)
+        return self._held is not None
+
+    def _wait(self, gave_up: Callable[[], bool]) -> int | None:
+        if self._queue is None:
+            self._queue = Queue(open_private(self._path))
+        turn = Turn()
+        self._queue.turns.put(turn)
+        while not turn.granted.acquire(timeout=_POLL_QUEUE):
+            if gave_up() and turn.decide():
+                return None
+        return self._queue.descriptor
 
     def release(self) -> None:
         """Let the next one have it."""
-        if sys.platform != "win32" and self.descriptor is not None:
-            fcntl.flock(self.descriptor, fcntl.LOCK_UN)
+        descriptor, self._held = self._held, None
+        if sys.platform != "win32" and descriptor is not None:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
 
     def close(self) -> None:
         """Close the file."""
         descriptor, self.descriptor = self.descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+        queue, self._queue = self._queue, None
+        if queue is not None:
+            queue.close()
+
+
+class Turn:
+    """A turn that is granted or withdrawn, whichever comes first."""
+
+    def __init__(self) -> None:
+        self.granted = threading.Lock()
+        self.granted.acquire()
+        self._open = deque([True])
+
+    def decide(self) -> bool:
+        """Whether it was open until now, and the caller has decided it."""
+        with suppress(IndexError):
+            return self._open.pop()
+        return False
+
+
+class Queue:
+    """A thread that waits for a lock, for one turn after another. Closing its file frees the lock, too."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor: int | None = descriptor
+        self.turns: SimpleQueue[Turn | None] = SimpleQueue()
+        _thread.start_new_thread(self._serve, (descriptor,))
+
+    def _serve(self, descriptor: int) -> None:
+        while (turn := self.turns.get()) is not None and sys.platform != "win32":
+            with suppress(OSError):  # closed
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                if turn.decide():
+                    turn.granted.release()
+                elif self.descriptor is not None:
+                    fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Close the file, and end the thread as soon as it no longer waits."""
+        descriptor, self.descriptor = self.descriptor, None
+        self.turns.put(None)
         if descriptor is not None:
             os.close(descriptor)
 
@@ -88,14 +166,16 @@ class SqliteStore(Database):
     driver_errors = (sqlite3.Error,)
 
     def __init__(self, path: Path, dataset: str, *, own_file: bool) -> None:
-        super().__init__(str(path), dataset, SQL)
         self._path = path.absolute()
+        super().__init__(str(path), dataset, SQL, os.path.realpath(path))
         self._name = str(self._path)
         self._own_file = own_file
         self._inspected = False
         self._inode: int | None = None
         self._state: tuple[int, int, int] | None = None  # of the file, when it was last looked into
         self._seq = -1  # in the file then
+        self._log_inode: int | None = None  # of the write-ahead log that the writing connection has open
+        self._log_lost = False
         self._lock_file = LockFile(self._sibling("-lock"))
         self._resources.append(self._lock_file)
         self._last_thread: int | None = None  # that wrote
@@ -120,7 +200,7 @@ class SqliteStore(Database):
                 if not isinstance(connection, sqlite3.Connection) or descriptor is None:
                     return False
                 try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX)
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     self._check_same_file()
                     with connection:  # rolls back unless the last statement was reached
                         connection.execute(self.begin_statement)
@@ -128,9 +208,11 @@ class SqliteStore(Database):
                         decide(transaction)
                         transaction.finish()
                         self.commit(connection)
+                except BlockingIOError:
+                    return False  # the committer's thread waits, so that this one can be interrupted
                 except sqlite3.Error as error:
                     if _code(error) == sqlite3.SQLITE_BUSY:
-                        return False  # the committer's thread waits, so that this one can be interrupted
+                        return False
                     self._writes.close()
                     raise self.translate(error) from error
                 finally:  # first of all a C call: no signal is handled before it
@@ -148,8 +230,7 @@ class SqliteStore(Database):
 
     def create_alone(self, fill: Callable[[Connection], bool]) -> bool:
         """Fill a new file, or one that is there."""
-        if not self._path.exists():
-            self._build(fill)
+        if not self._path.exists() and self._build(fill):
             return True
         if self._own_file:
             self._inspect()
@@ -165,13 +246,19 @@ class SqliteStore(Database):
         """Open the file, which must exist."""
         if self._forked_while_open:  # SQLite would take no file locks for another connection in this process
             raise self._unavailable("this process was forked while the file was open. Start the process again")
+        self._refuse_lost_log()
         if self._inode is None:  # before: an interrupt's traceback must not hold a connection that nobody can close
-            found = _stat(self._name)
-            self._inode = None if found is None else found.st_ino
+            self._inode = _inode(self._name)
         connection = self._connect(self._path)
         if to_write and connection.execute("PRAGMA journal_mode").fetchone() == ("wal",):
             connection.execute("PRAGMA busy_timeout=0")  # BEGIN alone can be busy: `execute_begin` waits for it
+            self._log_inode = _inode(f"{self._name}-wal")
         return connection
+
+    def commit(self, connection: Any) -> None:
+        """Commit; then make sure that it did not go to a log that was removed."""
+        super().commit(connection)
+        self._check_log()
 
     def in_transaction(self, connection: sqlite3.Connection) -> bool:
         """Whether a transaction is open."""
@@ -179,7 +266,7 @@ class SqliteStore(Database):
 
     def execute_begin(self, connection: Connection) -> Connection:
         """Begin; wait while a program that does not queue on the lock file writes."""
-        deadline = time.monotonic() + LOCK_TIMEOUT
+        deadline = time.monotonic() + self._patience()
         while True:
             try:
                 return super().execute_begin(connection)
@@ -207,17 +294,29 @@ class SqliteStore(Database):
     @contextmanager
     def process_lock(self) -> Iterator[None]:
         """Queue on the lock file; then make sure that the file is still the one that was opened."""
-        if self._closed:
-            raise closed_error(self.location)
         try:
-            self._lock_file.acquire()
-        except OSError as error:
-            raise self._unavailable(f"its lock file cannot be opened ({error.strerror})") from error
-        try:
+            self._wait_in_queue()
             self._check_same_file()
             yield
         finally:
             self._lock_file.release()
+
+    def _wait_in_queue(self) -> None:
+        deadline = time.monotonic() + self._patience()
+        try:
+            acquired = self._lock_file.acquire(lambda: self._closed or time.monotonic() > deadline)
+        except OSError as error:
+            raise self._unavailable(f"its lock file cannot be opened ({error.strerror})") from error
+        if self._closed:
+            raise closed_error(self.location)
+        if not acquired:
+            raise self._unavailable(
+                "another process has held its lock for too long. End that process if it is stopped or stuck, then try"
+                " again"
+            )
+
+    def _patience(self) -> float:
+        return min(LOCK_TIMEOUT, self.patience)
 
     def _check_same_file(self) -> None:
         """Refuse to go on with a file that was moved away, or that an older copy was written into.
@@ -237,6 +336,7 @@ class SqliteStore(Database):
                 if seq < self._seq:
                     raise self._damaged("an older copy was written into the file. Stop, and put the newest copy back.")
                 self._state, self._seq = state, seq
+        self._check_log()
 
     def _seq_in_file(self) -> int | None:
         """Return the newest entry that the file alone holds; None if it cannot be told just now."""
@@ -249,6 +349,25 @@ class SqliteStore(Database):
         except sqlite3.Error:  # somebody is moving the log into it
             return None
         return None if found is None else Tip._make(found).seq
+
+    def _check_log(self) -> None:
+        """Refuse to go on once the write-ahead log was removed: it holds answers, and nobody else sees new ones."""
+        if self._log_inode is not None and self._writes.connection is not None:
+            self._log_lost |= _inode(f"{self._name}-wal") != self._log_inode
+        self._refuse_lost_log()
+
+    def _refuse_lost_log(self) -> None:
+        if self._log_lost:
+            raise self._unavailable(
+                f"its log {self._path.name}-wal was removed while it was in use, perhaps with answers in it. End all"
+                " programs that use the ledger, then restore both from a backup"
+            )
+
+    def probe(self) -> None:
+        """Raise if nothing could be written now, be it in a file that is still to be made."""
+        if not self.present() and not os.access(self._path.parent, os.W_OK | os.X_OK):
+            raise self._unavailable("its folder may not be written")
+        super().probe()
 
     def present(self) -> bool:
         """Whether the file is there; then it has been looked at."""
@@ -302,12 +421,14 @@ class SqliteStore(Database):
             raise
         return connection
 
-    def _build(self, fill: Callable[[Connection], bool]) -> None:
-        new = self._sibling("-new")
+    def _build(self, fill: Callable[[Connection], bool]) -> bool:
+        """Build the file under another name and link it into place; False if there is one by then."""
         try:
-            for leftover in ("", "-wal", "-shm"):  # of a process that died right here
-                new.with_name(new.name + leftover).unlink(missing_ok=True)
-            os.close(os.open(new, os.O_CREAT | os.O_EXCL, 0o600))  # its logs get the same permissions
+            for leftover in self._path.parent.glob(f"{escape(self._path.name)}-*-new*"):  # of processes that died here
+                if time.time() - leftover.stat().st_mtime > _OLD:
+                    leftover.unlink(missing_ok=True)
+            new = self._sibling(f"-{secrets.token_hex(4)}-new")
+            os.close(open_private(new))  # SQLite gives its log the permissions of the file
             connection = self._connect(new, "rwc")
             try:
                 connection.execute(self.begin_statement)
@@ -318,8 +439,14 @@ class SqliteStore(Database):
             finally:
                 connection.close()
             _sync(new)
-            new.rename(self._path)
+            try:
+                os.link(new, self._path)
+            except FileExistsError:
+                return False
+            finally:
+                new.unlink()
             _sync(self._path.parent)
+            return True
         except self.driver_errors as error:
             raise self.translate(error) from error
         except OSError as error:
@@ -340,11 +467,27 @@ def _code(error: Exception) -> int:
     return code
 
 
+def _inode(path: str) -> int | None:
+    found = _stat(path)
+    return None if found is None else found.st_ino
+
+
 def _stat(path: str) -> os.stat_result | None:
     try:
         return os.stat(path)
     except OSError:  # gone, or out of reach
         return None
+
+
+def open_private(path: Path) -> int:
+    """Open a file to write, and return its descriptor; a new one is for its owner alone, whatever the umask says."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    if sys.platform != "win32":
+        os.fchmod(descriptor, 0o600)
+    return descriptor
 
 
 def _sync(path: Path) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from holdfast.errors import InvalidArgument, LedgerUnavailable
+from holdfast.ledger import tree
 
 MAX_DATASET_NAME = 200  # characters
 
@@ -25,14 +26,15 @@ class Tip(NamedTuple):
     hash: str
     charge: int
     intervals: int
+    peaks: str = ""  # of the tree over the hashes of all entries (tree.py)
     taken_charge: int = 0
     taken_intervals: int = 0
     places: int = 0
 
     @property
     def taken(self) -> tuple[int, int, int]:
-        """The last three."""
-        return self[4:]
+        """What was taken: charge, intervals and places."""
+        return self[5:]
 
     def taking(self, charge: int, intervals: int, places: int) -> "Tip":
         """Return this tip with so much taken in all."""
@@ -40,7 +42,8 @@ class Tip(NamedTuple):
 
     def after(self, row: "Row") -> "Tip":
         """Return this tip moved to a row."""
-        return self._replace(seq=row.seq, hash=row.hash, charge=row.charge, intervals=row.intervals)
+        peaks = tree.append(self.peaks, row.seq, row.hash)
+        return Tip(row.seq, row.hash, row.charge, row.intervals, peaks, *self.taken)
 
 
 class Row(NamedTuple):
@@ -53,6 +56,9 @@ class Row(NamedTuple):
     hash: str
     charge: int  # spent up to and including this entry
     intervals: int
+
+
+START = Tip(-1, "0" * 64, 0, 0)  # what the first entry follows
 
 
 class Transaction(Protocol):
@@ -77,6 +83,9 @@ class Transaction(Protocol):
 
 class Store(Protocol):
     """Holds the rows of one dataset."""
+
+    address: str | None  # what tells this ledger from all others in this process; None: there is no other way to it
+    patience: float  # seconds to wait, at most, for whoever else writes; each store has a limit of its own
 
     @property
     def location(self) -> str:
@@ -122,6 +131,10 @@ class Store(Protocol):
         `decide` may be run more than once; only its last run counts. What other threads want to write meanwhile may
         be committed together with it: one sync to disk for all of them.
         """
+        ...
+
+    def probe(self) -> None:
+        """Raise if nothing could be written now; writes nothing."""
         ...
 
     def close(self) -> None:

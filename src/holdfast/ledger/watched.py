@@ -7,7 +7,6 @@ begun, and at every later look and write.
 """
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 
 from holdfast.errors import HoldfastError, InvalidArgument, LedgerDamaged
@@ -16,7 +15,7 @@ from holdfast.ledger.witness import Seen, Witness
 
 LOST = "lost"  # what the body of an entry holds that records a restore: the newest tip that was seen before
 _READ = 2_000  # rows read at a time
-_beginning = threading.Lock()  # two sessions of one process never begin two ledgers for one content
+_beginning: dict[str, str] = {}  # contents whose ledger a thread is beginning, and its address
 
 
 class WatchedStore:
@@ -33,25 +32,35 @@ class WatchedStore:
     """
 
     def __init__(self, store: Store, address: str, content: str | None) -> None:
-        self._store, self._address, self._content = store, address, content
+        self.store, self._address, self._content = store, address, content
+        self.address = None if content is None and store.address is None else address
         self._witnesses: list[Witness] = []
         self._confirmed: list[str] = []
 
     @property
     def location(self) -> str:
         """Where the ledger is, as it may be shown."""
-        return self._store.location
+        return self.store.location
 
     @property
     def dataset(self) -> str:
         """Whose rows these are."""
-        return self._store.dataset
+        return self.store.dataset
+
+    @property
+    def patience(self) -> float:
+        """Seconds to wait, at most, for whoever else writes."""
+        return self.store.patience
+
+    @patience.setter
+    def patience(self, seconds: float) -> None:
+        self.store.patience = seconds
 
     def watch(self, *witnesses: Witness) -> None:
         """Refuse the ledger if it lacks what one of these saw; from now on they are told what becomes of it."""
         self._confirmed += self.compare(*witnesses)  # before they are told
         self._witnesses.extend(witnesses)
-        self._tell(self._store.tip())
+        self._tell(self.store.tip())
 
     def confirmed_by(self) -> list[str]:
         """Return which witnesses, other than this process, have seen the newest entry."""
@@ -61,12 +70,12 @@ class WatchedStore:
         """Refuse the ledger if it lacks what one of these saw; return who of them saw its newest entry."""
         confirmed = []
         for witness in witnesses:
-            seen, tip = witness.newest(), self._store.tip()  # in this order: others may be writing
+            seen, tip = witness.newest(), self.store.tip()  # in this order: others may be writing
             if seen is not None:
                 self._require(witness, seen, tip)
                 if tip is not None and seen.tip.hash == tip.hash:
                     confirmed.append(witness.name)
-        owner = None if self._content is None else self._store.owner(self._content)
+        owner = None if self._content is None else self.store.owner(self._content)
         if owner not in (None, self.dataset):
             raise second_ledger(self.location, str(owner))
         return confirmed
@@ -76,37 +85,42 @@ class WatchedStore:
     def tip(self) -> Tip | None:
         """Return the tip, if it is not older than what this process saw."""
         seen = self._last_seen()  # first: another thread may move the tip meanwhile
-        tip = self._store.tip()
+        tip = self.store.tip()
         if seen is not None:
             self._require(self._witnesses[0], seen, tip)
         return tip
 
     def find(self, key_digest: str) -> Row | None:
         """Return the row with this key."""
-        return self._store.find(key_digest)
+        return self.store.find(key_digest)
 
     def read(self, start: int, limit: int) -> list[Row]:
         """Return up to `limit` rows from `start` on."""
-        return self._store.read(start, limit)
+        return self.store.read(start, limit)
 
     def secret(self) -> bytes | None:
         """Return the secret."""
-        return self._store.secret()
+        return self.store.secret()
 
     def content(self) -> str | None:
         """Return the content."""
-        return self._store.content()
+        return self.store.content()
 
     def owner(self, content: str) -> str | None:
         """Return which dataset has a ledger for this content here."""
-        return self._store.owner(content)
+        return self.store.owner(content)
 
     def begin(self, genesis: Row, secret: bytes, content: str | None = None) -> bool:
         """Begin the ledger, unless a witness knows of another by now."""
-        with _beginning:
+        mine = content or self._content
+        if mine is not None and _beginning.setdefault(mine, self._address) != self._address:  # first, then compare
+            raise self._elsewhere(f"another thread begins one at {_beginning.get(mine)}", None)
+        try:
             self.compare(*self._witnesses)
-            began = self._store.begin(genesis, secret, content or self._content)
-            self._tell(self._store.tip())
+            began = self.store.begin(genesis, secret, mine)
+            self._tell(self.store.tip())
+        finally:
+            _beginning.pop(mine or "", None)
         return began
 
     def write(self, decide: Callable[[Transaction], None]) -> None:
@@ -121,12 +135,17 @@ class WatchedStore:
             decide(transaction)
             reached = transaction.tip()
 
-        self._store.write(watched)
+        self.store.write(watched)
         self._tell(reached)
+
+    def probe(self) -> None:
+        """Raise if nothing could be written now."""
+        self.tip()
+        self.store.probe()
 
     def close(self) -> None:
         """Close the store, and let the witnesses write what they still have to."""
-        self._store.close()
+        self.store.close()
         for witness in self._witnesses:
             witness.close()
 
@@ -137,28 +156,26 @@ class WatchedStore:
 
     def _tell(self, tip: Tip | None) -> None:
         if tip is not None:
-            seen = Seen(self._address, tip)
+            seen = self._seen(tip)
             for witness in self._witnesses:
                 witness.saw(seen)
 
     def _require(self, witness: Witness, seen: Seen, tip: Tip | None) -> None:
         """Refuse a ledger that ends with `tip` unless what was seen is in it, or was accounted for in a restore."""
-        if contains(self._store, tip, seen.tip):
+        if contains(self.store, tip, seen.tip):
             return
-        if tip is None or not any(covers(lost, seen.tip) for lost in restores(self._store)):
+        if tip is None or not any(covers(lost, seen.tip) for lost in restores(self.store)):
             raise self._refusal(witness.name, seen, tip)
-        witness.settle(Seen(self._address, tip))
+        witness.settle(self._seen(tip))
+
+    def _seen(self, tip: Tip) -> Seen:
+        return Seen(self._address, tip._replace(peaks=""))  # they follow from the entries
 
     def _refusal(self, who: str, seen: Seen, tip: Tip | None) -> HoldfastError:
         here, there, count = self.location, seen.address, seen.tip.seq
         saw = f"{who} saw {count:,} answer{'' if count == 1 else 's'}"
         if there != self._address:
-            return InvalidArgument(
-                f"These rows have a ledger already: {saw} at {there}, and {here} does not have them. Use that one (give"
-                " ledger= its location, or move it here): a second ledger would spend the same budget twice.",
-                name="ledger",
-                ledger=there,
-            )
+            return self._elsewhere(f"{saw} at {there}", tip, ledger=there)
         advice = "Put the newest copy back with `holdfast restore BACKUP DATA`; what was spent since stays spent."
         if tip is None:
             fact = f"it is gone, and {saw} in it"
@@ -170,6 +187,15 @@ class WatchedStore:
         else:
             fact = f"its answer {count:,} is not the one that {who} saw"
         return LedgerDamaged(f"Ledger {here} cannot be trusted: {fact}. {advice}", location=here, seen=count)
+
+    def _elsewhere(self, fact: str, tip: Tip | None, **fields: object) -> HoldfastError:
+        copy = "" if tip is None else " (it is an old copy, or one without its -wal file)"
+        return InvalidArgument(
+            f"These rows have a ledger already: {fact}, and {self.location} does not have it{copy}. Use that one: name"
+            " it as the ledger, or move it here. A second one would spend the same budget twice.",
+            name="ledger",
+            **fields,
+        )
 
 
 def contains(store: Store, tip: Tip | None, seen: Tip) -> bool:

@@ -12,18 +12,13 @@ or a kill; then it notices less. `watched.py` compares a ledger with what its wi
 """
 
 import os
-import sys
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Protocol
+from weakref import finalize
 
 from holdfast.ledger.store import Tip
-
-if sys.platform != "win32":
-    import fcntl
 
 _SLOT = 2_048  # bytes for one content; one page holds it, so that a write is whole or not there
 _CHECKSUM = 16  # characters
@@ -35,7 +30,7 @@ def content_of(fingerprint: str) -> str:
 
 
 class Seen(NamedTuple):
-    """The newest state of a ledger that a witness saw, and where the ledger was then."""
+    """The newest state of a ledger that a witness saw, without peaks, and where the ledger was then."""
 
     address: str
     tip: Tip
@@ -71,11 +66,10 @@ class Witness(Protocol):
 
 
 class ProcessWitness:
-    """This process."""
+    """This process. Without a lock, which a fork or a signal could leave held: threads may only be late by one."""
 
     name = "this process"
     _seen: ClassVar[dict[str, Seen]] = {}
-    _lock = threading.Lock()
 
     def __init__(self, content: str) -> None:
         self._content = content
@@ -86,14 +80,12 @@ class ProcessWitness:
 
     def saw(self, seen: Seen) -> None:
         """Remember this, unless something newer is remembered."""
-        with self._lock:
-            if seen.is_newer_than(self.newest()):
-                self._seen[self._content] = seen
+        if seen.is_newer_than(self.newest()):
+            self._seen[self._content] = seen
 
     def settle(self, seen: Seen) -> None:
         """Remember this instead of all before."""
-        with self._lock:
-            self._seen[self._content] = seen
+        self._seen[self._content] = seen
 
     def close(self) -> None:
         """Nothing to let go of: what was seen is remembered as long as the process lives."""
@@ -105,14 +97,18 @@ class ProcessWitness:
 
 
 class FileWitness:
-    """A file with a slot of fixed size for every content: written in place, without waiting for the disk."""
+    """A file with a slot of fixed size for every content, written in place, without waiting for the disk.
+
+    Nor does it wait for anybody else: of two who write at the same moment the later one may be overwritten, until the
+    next answer.
+    """
 
     def __init__(self, path: Path, content: str) -> None:
         self.name = f"{path.name} beside the data"
         self._path, self._content = path, content
-        self._descriptor: int | None = None
-        self._slot: int | None = None
-        self._lock = threading.Lock()
+        self._file: tuple[int, int] | None = None  # its descriptor, and where our slot begins
+        self._written = b""
+        self._last: Seen | None = None
 
     def newest(self) -> Seen | None:
         """Return what is in the file; None if there is none, or if it cannot be read."""
@@ -131,44 +127,31 @@ class FileWitness:
         self._put(seen, always=True)
 
     def close(self) -> None:
-        """Close the file."""
-        with self._lock:
-            descriptor, self._descriptor = self._descriptor, None
-            if descriptor is not None:
-                os.close(descriptor)
+        """Nothing yet: another thread may be writing. The file is closed when nobody has this witness any more."""
 
     def _put(self, seen: Seen, *, always: bool) -> None:
         text = _record(self._content, seen)
         if text is None:
             return
         try:
-            with self._lock, self._locked() as descriptor:
-                if self._slot is None:
-                    self._slot = self._find_slot(descriptor)
-                if always or seen.is_newer_than(_parse(os.pread(descriptor, _SLOT, self._slot))[1]):
-                    os.pwrite(descriptor, text, self._slot)
+            descriptor, slot = self._file or self._open()
+            there = os.pread(descriptor, _SLOT, slot)
+            mine = there == self._written and seen.is_newer_than(self._last)  # need not be read: nobody else writes
+            if always or mine or seen.is_newer_than(_parse(there)[1]):
+                os.pwrite(descriptor, text, slot)
+                self._written, self._last = text, seen
         except OSError:  # data that may only be read has no witness beside it
             return
 
-    @contextmanager
-    def _locked(self) -> Iterator[int]:
-        """Open the file and keep other processes away from it."""
-        if self._descriptor is None:
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-            self._descriptor = os.open(self._path, flags, 0o600)
-        if sys.platform != "win32":
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
-        try:
-            yield self._descriptor
-        finally:
-            if sys.platform != "win32":
-                fcntl.flock(self._descriptor, fcntl.LOCK_UN)
-
-    def _find_slot(self, descriptor: int) -> int:
+    def _open(self) -> tuple[int, int]:
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        finalize(self, os.close, descriptor)
         slots = list(_slots(os.pread(descriptor, os.fstat(descriptor).st_size, 0)))
         contents = [_parse(slot)[0] for slot in slots]
         # A slot that a power failure has spoiled is used again: it tells nobody anything.
-        return _SLOT * next((i for i, found in enumerate(contents) if found in (self._content, None)), len(slots))
+        free = next((i for i, found in enumerate(contents) if found in (self._content, None)), len(slots))
+        self._file = descriptor, _SLOT * free
+        return self._file
 
 
 def _slots(text: bytes) -> Iterator[bytes]:
@@ -188,7 +171,9 @@ def _parse(slot: bytes) -> tuple[str | None, Seen | None]:
     if not body or checksum != _checksum(body):
         return None, None
     content, *rest = body.decode("utf-8", "surrogateescape").split(" ", len(Tip._fields) + 1)
-    values = [value if name == "hash" else int(value) for name, value in zip(Tip._fields, rest, strict=False)]
+    values = [
+        value if name in ("hash", "peaks") else int(value) for name, value in zip(Tip._fields, rest, strict=False)
+    ]
     return content, Seen(rest[-1], Tip._make(values))
 
 

@@ -76,6 +76,11 @@ class Number:
             return f"{self.name!r} in [{self.low!r}, {self.high!r}]"
         return self.query.identity
 
+    @property
+    def work(self) -> int:
+        """Steps that one row takes."""
+        return 1 if self.query is None else self.query.work
+
     def raw(self, rows: pl.DataFrame) -> tuple[Array, float, float]:
         """Return one value per row (NaN: missing) and the range they are to be clipped to."""
         if self.query is not None:

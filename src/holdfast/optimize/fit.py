@@ -181,7 +181,7 @@ def covered_mechanism(guarantee: Guarantee, requested: str | None) -> str:
     if usual not in GRADIENTS or not covered:
         raise PlanConflict(
             f"A fit needs many small answers, which this session ({usual.replace('_', ' ')}) cannot give. Open one with"
-            " guarantee='exchange' (and a ledger of its own) to fit models; few questions are planned by splitting"
+            " guarantee='exchange', before its first answer, to fit models; few questions are planned by splitting"
             " unless you say so.",
             guarantee=guarantee.name,
         )

@@ -34,9 +34,9 @@ class Loss(Protocol):
 
     Row gradients are clipped to `gradient_range` (one pair for all coordinates) and losses to `value_range`; bounds on
     the excess are right only if that changes none. Optional attributes: `l2` (an exact term), `curvature` (strong
-    convexity of the mean loss without l2; rows on which the loss fails say 0 and have none, so leave it out if there
-    may be such rows), `lipschitz` (the largest norm of a row's gradient), `names`, `text`, and `identity` (a text that
-    is equal exactly for equal losses).
+    convexity of the mean loss without l2; rows on which the loss fails have the largest loss and no curvature, so leave
+    it out if there may be such rows), `lipschitz` (the largest norm of a row's gradient), `names`, `text`, and
+    `identity` (a text that is equal exactly for equal losses).
     """
 
     dimension: int

@@ -1,8 +1,9 @@
 """A loss made ready: bound to a schema and a domain, with every range that the guarantee needs.
 
 An objective says, for some rows and a point, one coordinate of each row's gradient, and each row's loss. What it says
-is clipped to the ranges it states, and a row it cannot speak about says zero. The interval of the loss is about these
-clipped numbers, always. Bounds on the excess need more: gradients that are those of the loss, so ranges that clip none
+is clipped to the ranges it states. A row it cannot speak about has no slope; its loss is zero where a declared feature
+is missing, the largest there is where a loss of one's own gives no number. The interval of the loss is about these
+numbers, always. Bounds on the excess need more: gradients that are those of the loss, so ranges that clip none
 of them. The ranges of linear losses are worked out and never do; those of one's own losses are only declared. The `l2`
 term is exact and reads nothing.
 """
@@ -79,6 +80,11 @@ class Objective(Protocol):
         ...
 
     @property
+    def work(self) -> int:
+        """Steps that one row takes."""
+        ...
+
+    @property
     def packing(self) -> Packing | None:
         """The numbers of a row that everything it says depends on; None: it must see the rows."""
         ...
@@ -133,6 +139,11 @@ class LinearObjective:
         """Canonical text, from features, target and settings."""
         parts = [each.identity for each in (*self.matrix.numbers, self.matrix.target)]
         return None if None in parts else f"{self.loss.settings}; {'; '.join(map(str, parts))}"
+
+    @property
+    def work(self) -> int:
+        """Steps that one row takes."""
+        return sum(each.work for each in (*self.matrix.numbers, self.matrix.target))
 
     @property
     def packing(self) -> Matrix:

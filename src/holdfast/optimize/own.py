@@ -30,7 +30,7 @@ Function = Callable[[pl.DataFrame, Vector], ArrayLike]  # of a loss: its values,
 
 @dataclass(frozen=True)
 class OwnObjective:
-    """A caller's loss. A row on which it fails, or says no number, says zero."""
+    """A caller's loss. A row on which it fails, or says no number, has the largest loss there is and no slope."""
 
     loss: Loss
     ranges: Ranges
@@ -87,6 +87,11 @@ class OwnObjective:
         given = getattr(self.loss, "identity", None)
         return None if given is None else f"own: {given}"
 
+    @property
+    def work(self) -> int:
+        """Steps that one row takes; what a caller's own code takes is not known."""
+        return len(self.columns)
+
     packing: ClassVar[None] = None  # it must see the rows
 
     def coordinates(self, rows: Rows, point: Vector, which: NDArray[np.int64]) -> Vector:
@@ -98,7 +103,7 @@ class OwnObjective:
     def values(self, rows: Rows, point: Vector) -> Vector:
         """One loss per row."""
         assert isinstance(rows, pl.DataFrame)
-        return _evaluate(self.loss.values, rows, point, ())
+        return _evaluate(self.loss.values, rows, point, (), self.value_limits[1])
 
     def values_at(self, point: Vector) -> Interval:
         """The declared range, at every point."""
@@ -120,12 +125,12 @@ class OwnObjective:
                     raise InvalidQuery("A loss must speak about each row by itself; this one depends on other rows.")
 
 
-def _shaped(result: ArrayLike, count: int, shape: tuple[int, ...]) -> Vector:
+def _shaped(result: ArrayLike, count: int, shape: tuple[int, ...], missing: float = 0.0) -> Vector:
     array = np.asarray(result, dtype=np.float64)
     if array.shape != (count, *shape):
         raise InvalidQuery(f"A loss must give arrays of shape {(count, *shape)} here; got {array.shape}.")
     array = np.array(array)
-    array[np.isnan(array)] = 0.0
+    array[np.isnan(array)] = missing
     return array
 
 
@@ -143,12 +148,14 @@ def _must_work(function: Function, rows: pl.DataFrame, point: Vector, shape: tup
     raise InvalidQuery(f"The loss fails on every made-up row, with {type(fault).__name__}.")
 
 
-def _evaluate(function: Function, rows: pl.DataFrame, point: Vector, shape: tuple[int, ...]) -> Vector:
+def _evaluate(
+    function: Function, rows: pl.DataFrame, point: Vector, shape: tuple[int, ...], missing: float = 0.0
+) -> Vector:
     """Ask about the batch; if that fails, about parts of it, so that no row answers for another."""
     pieces = in_pieces(
-        lambda batch: _shaped(function(batch, point), batch.height, shape),
+        lambda batch: _shaped(function(batch, point), batch.height, shape, missing),
         rows,
         FAILURES,
-        lambda count: np.zeros((count, *shape)),
+        lambda count: np.full((count, *shape), missing),
     )
     return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)

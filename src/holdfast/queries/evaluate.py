@@ -22,15 +22,17 @@ from polars.exceptions import PanicException, PolarsError
 from holdfast.errors import InvalidQuery
 from holdfast.queries.functions import OPERATIONS
 from holdfast.queries.functions.operation import PHYSICAL, Operation
+from holdfast.queries.functions.texts import growth
 from holdfast.queries.functions.times import FIRST_DAY, FIRST_MOMENT, LAST_DAY, LAST_MOMENT
 from holdfast.queries.node import Node
 from holdfast.queries.query import Direct
-from holdfast.queries.steps import Steps, StepWriter, repeated, without_nan
+from holdfast.queries.steps import Choice, Steps, StepWriter, repeated, without_nan
 from holdfast.schema import Column, Type
 
 Piece = TypeVar("Piece")
 OnColumns = Callable[[Any], Any]  # from a frame to a series, or from arrays by name to an array
 
+TEXT_STEP = 10  # what a step on text counts, in steps on numbers
 _LARGEST = 2**63 - 1
 _PER_DAY = 86_400_000_000  # microseconds
 _DAYS = ((FIRST_DAY - FIRST_DAY.replace(year=1970)).days, (LAST_DAY - FIRST_DAY.replace(year=1970)).days)
@@ -66,6 +68,11 @@ class RowFunction(Protocol):
         ...
 
     @property
+    def work(self) -> int:
+        """Steps that one row takes."""
+        ...
+
+    @property
     def direct(self) -> Direct | None:
         """How to evaluate on arrays, without a frame; None where it takes one."""
         ...
@@ -85,6 +92,7 @@ class Expression:
     identity: str | None
     reads: dict[str, Column]
     compiled: Steps | OnColumns
+    work: int = 1
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -238,10 +246,16 @@ def work(node: Node, weight: Callable[[Node], int] = lambda _: 1) -> int:
     return weight(node) * steps + sum(work(arg, weight) for arg in node.args)
 
 
+def text_weight(node: Node) -> int:
+    """Return what the step of one node counts in steps on numbers: with text more, the longer it can get."""
+    texts = [growth(one) for one in (node, *node.args) if one.type is Type.STRING]
+    return TEXT_STEP * max(texts) if texts else 1
+
+
 def compiled(node: Node, columns: Iterable[str]) -> Steps:
     """Return a checked tree over these columns as Polars expressions."""
     writer = StepWriter(columns)
-    return writer.steps(_compiled(node, writer).alias("value"))
+    return writer.steps(_compiled(node, writer))
 
 
 def _compiled(node: Node, writer: StepWriter) -> pl.Expr:
@@ -252,8 +266,12 @@ def _compiled(node: Node, writer: StepWriter) -> pl.Expr:
     operation = OPERATIONS[node.op]
     args = [_argument(node, operation, place, writer) for place in range(len(node.args))]
     for build in operation.before:
-        args = [writer.apart(build(node, args)), *args]
-    return operation.build(node, args)
+        part = build(node, args)
+        if isinstance(part, Choice) or part.meta.root_names():  # not a constant
+            part = writer.apart(part)
+        args = [part, *args]
+    value = operation.build(node, args)
+    return writer.apart(value) if isinstance(value, Choice) else value
 
 
 def _argument(node: Node, operation: Operation, place: int, writer: StepWriter) -> pl.Expr:
@@ -263,7 +281,7 @@ def _argument(node: Node, operation: Operation, place: int, writer: StepWriter) 
     if arg.args:
         made_by = OPERATIONS[arg.op]
         cleaned = made_by.may_be_nan and arg.type is Type.FLOAT and not operation.passes_nan
-        if cleaned or (not arg.is_constant and (made_by.chooses or operation.mentions(place) > 1)):
+        if cleaned or (operation.mentions(place) > 1 and not arg.is_constant):
             value = writer.apart(value, cleaned=cleaned)
     if operation.gives is None and node.type is Type.FLOAT and arg.type is Type.INT:
         return value.cast(pl.Float64, strict=False)  # not left to Polars, which may give the type of one branch

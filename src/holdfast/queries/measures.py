@@ -56,6 +56,11 @@ class Measure(Query):
         return tuple(dict.fromkeys((*self.value.columns, *others)))
 
     @cached_property
+    def work(self) -> int:  # type: ignore[override]
+        """Steps that one row takes."""
+        return self.value.work + (0 if self.where is None else self.where.work)
+
+    @cached_property
     def identity(self) -> str | None:
         """Canonical text."""
         where = None if self.where is None else self.where.identity
@@ -254,7 +259,7 @@ class Bins(Measure):
     def labels(self) -> tuple[str, ...]:
         """What each outcome is called."""
         pairs = zip(self.edges, self.edges[1:], strict=False)
-        return _labels(f"[{low:.15g}, {high:.15g})" for low, high in pairs)
+        return _labels(f"[{_edge(low)}, {_edge(high)})" for low, high in pairs)
 
     @property
     def text(self) -> str:
@@ -271,6 +276,12 @@ class Bins(Measure):
         codes = np.searchsorted(np.asarray(self.edges), floats(values), side="right").astype(np.int64) - 1
         codes[(codes < 0) | (codes >= other)] = other  # NaN sorts beyond the last edge
         return codes
+
+
+def _edge(x: float) -> str:
+    """Write an edge in 15 digits where that says which number it is, else in all."""
+    text = f"{x:.15g}"
+    return text if float(text) == x else repr(x)
 
 
 def _labels(named: Iterable[str]) -> tuple[str, ...]:

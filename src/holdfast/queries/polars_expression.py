@@ -1,8 +1,8 @@
 """A Polars expression as a query: allowed node by node over its serialized tree.
 
 Polars' own `is_row_separable()` does not suffice (it calls `x - x.mean()` separable), so an allow-list decides.
-Arithmetic is Polars' own here: integers wrap around. Strict casts, which would raise and quote the data, are made
-non-strict.
+Arithmetic is Polars' own here: integers wrap around. Comparisons are not: NaN, to Polars the largest number, is NULL.
+Strict casts, which would raise and quote the data, are made non-strict.
 """
 
 import json
@@ -32,6 +32,8 @@ _OPERATORS = frozenset([
     "Eq", "EqValidity", "NotEq", "NotEqValidity", "Lt", "LtEq", "Gt", "GtEq", "Plus", "Minus", "Multiply",
     "TrueDivide", "RustDivide", "FloorDivide", "Modulus", "And", "Or", "Xor", "LogicalAnd", "LogicalOr",
 ])  # fmt: skip
+_COMPARISONS = frozenset(["Eq", "EqValidity", "NotEq", "NotEqValidity", "Lt", "LtEq", "Gt", "GtEq"])
+_COMPARING = frozenset(["Boolean.IsBetween", "Clip", "MaxHorizontal", "MinHorizontal", "Sign"])
 _FUNCTIONS = frozenset([
     "Abs", "Negate", "Sign", "Floor", "Ceil", "Exp", "Log", "Log1p", "FillNull", "Coalesce", "Clip",
     "Round", "MaxHorizontal", "MinHorizontal", "Boolean.IsNull", "Boolean.IsNotNull", "Boolean.IsNan",
@@ -101,11 +103,11 @@ def _in_steps(tree: Any, columns: Iterable[str]) -> Steps:
     """Return the expression with everything that a choice mentions, and what it gives, evaluated apart."""
     writer = StepWriter(columns)
 
-    def apart(node: Any) -> Any:
+    def apart(node: Any, *, cleaned: bool = False) -> Any:
         value = _expression(node)
         if "Column" in node or not value.meta.root_names():
             return node
-        return {"Column": writer.apart(value).meta.output_name()}
+        return {"Column": writer.apart(value, cleaned=cleaned).meta.output_name()}
 
     def part(node: Any) -> Any:
         if isinstance(node, list):
@@ -118,6 +120,12 @@ def _in_steps(tree: Any, columns: Iterable[str]) -> Steps:
         parts = {name: part(each) for name, each in node.items()}
         if "Ternary" in parts:
             return {"Ternary": {name: apart(each) for name, each in parts["Ternary"].items()}}
+        compared = parts.get("BinaryExpr", {})
+        if compared.get("op") in _COMPARISONS:  # to Polars, NaN is larger than all numbers and equal to itself
+            return {"BinaryExpr": compared | {side: apart(compared[side], cleaned=True) for side in ("left", "right")}}
+        if parts.get("Function", {}).get("function") and _function(parts["Function"]["function"])[0] in _COMPARING:
+            called = parts["Function"]
+            return {"Function": called | {"input": [apart(each, cleaned=True) for each in called["input"]]}}
         return parts
 
     value = _expression(whole(tree))

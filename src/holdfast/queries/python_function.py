@@ -34,6 +34,7 @@ class PythonFunction:
 
     identity = None
     direct = None
+    work = 1
 
     @property
     def nullable(self) -> bool:

@@ -63,6 +63,7 @@ class Query(ABC):
     """A question about one row, checked against the schema."""
 
     parts: int = 1
+    work: int = 1  # steps that one row takes, from the checked tree alone
     numbered: ClassVar[bool] = False  # whether it matters which draw of which part a row answers
     packing: Packing | None = None  # what `evaluate_packed` can be handed instead of rows
 

@@ -3,7 +3,7 @@
 Polars takes shortcuts where an expression chooses (when, then, otherwise). If all rows choose alike, the other branch
 is not evaluated; and what comes out may be a single value for all rows, so that whatever follows is computed once. A
 row that differs, one among thousands, would show in the time of an answer. So everything a choice mentions is evaluated
-before it, for every row, and what it gives is written out for every row.
+before it, for every row, the choice is made here, and what it gives is written out for every row.
 """
 
 from collections.abc import Iterable
@@ -14,17 +14,64 @@ import polars as pl
 
 
 @dataclass(frozen=True)
-class Step:
-    """Columns to be added: their expressions, and which of them have NULL for NaN."""
+class Choice:
+    """For every row the value whose condition is the first to be true; `otherwise` where none is. All of one type."""
 
-    values: tuple[pl.Expr, ...]
-    cleaned: tuple[bool, ...]
+    branches: tuple[tuple[pl.Expr, pl.Expr], ...]
+    otherwise: pl.Expr
+
+    @property
+    def parts(self) -> tuple[pl.Expr, ...]:
+        """Everything it mentions: the last value, then conditions and values from the last to the first."""
+        return (self.otherwise, *(part for branch in reversed(self.branches) for part in branch))
+
+    @staticmethod
+    def among(parts: list[pl.Series]) -> pl.Series:
+        """Choose, from the values of the parts."""
+        chosen = parts[0]
+        for condition, value in zip(parts[1::2], parts[2::2], strict=True):
+            chosen = value.zip_with(condition, chosen)  # NULL is not true
+        return chosen
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column to be added: an expression, with NULL for NaN if `cleaned`, or a choice."""
+
+    name: str
+    value: pl.Expr | Choice
+    cleaned: bool = False
+
+    @property
+    def parts(self) -> tuple[pl.Expr, ...]:
+        """The expressions to be evaluated for it."""
+        return self.value.parts if isinstance(self.value, Choice) else (self.value,)
+
+    def of(self, parts: list[pl.Series]) -> pl.Series:
+        """Return the column, from the values of its parts."""
+        values = Choice.among(parts) if isinstance(self.value, Choice) else parts[0]
+        return (without_nan(values) if self.cleaned else values).alias(self.name)
+
+
+@dataclass(frozen=True)
+class Step:
+    """Columns that are evaluated together."""
+
+    columns: tuple[Column, ...]
+    parts: tuple[pl.Expr, ...]
+
+    @classmethod
+    def of(cls, columns: Iterable[Column]) -> "Step":
+        """Return a step that adds these columns."""
+        added = tuple(columns)
+        parts = [part for column in added for part in column.parts]
+        return cls(added, tuple(part.alias(str(place)) for place, part in enumerate(parts)))
 
     def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the rows with the new columns."""
-        added = [repeated(values, rows.height) for values in rows.select(self.values).get_columns()]
-        chosen = zip(added, self.cleaned, strict=True)
-        return rows.hstack([without_nan(values) if cleaned else values for values, cleaned in chosen])
+        # One after the other: a draw is too small to be worth a hand-over between threads.
+        values = (repeated(each, rows.height) for each in rows.select_seq(self.parts).get_columns())
+        return rows.hstack([column.of([next(values) for _ in column.parts]) for column in self.columns])
 
 
 @dataclass(frozen=True)
@@ -38,7 +85,9 @@ class Steps:
         """Return one value per row; a constant may be one value for all of them."""
         for step in self.before:
             rows = step(rows)
-        return rows.select(self.value).to_series()
+        if self.value.meta.is_column():
+            return rows.get_column(self.value.meta.output_name())
+        return rows.select_seq(self.value).to_series()
 
 
 class StepWriter:
@@ -47,22 +96,22 @@ class StepWriter:
     def __init__(self, columns: Iterable[str]) -> None:
         self._stem = max(columns, key=len, default="")  # names that go on where the longest ends are new
         self._numbers: dict[str, int] = {}  # of the step in which each new column is evaluated
-        self._steps: list[list[tuple[pl.Expr, bool]]] = []
+        self._steps: list[list[Column]] = []
 
-    def apart(self, value: pl.Expr, *, cleaned: bool = False) -> pl.Expr:
+    def apart(self, value: pl.Expr | Choice, *, cleaned: bool = False) -> pl.Expr:
         """Have the value evaluated beforehand for every row, with NULL for NaN if `cleaned`; return its column."""
-        name = f"{self._stem}#{len(self._numbers)}"
-        number = 1 + max((self._numbers.get(root, -1) for root in value.meta.root_names()), default=-1)
+        column = Column(f"{self._stem}#{len(self._numbers)}", value, cleaned)
+        roots = (root for part in column.parts for root in part.meta.root_names())
+        number = 1 + max((self._numbers.get(root, -1) for root in roots), default=-1)
         if number == len(self._steps):
             self._steps.append([])
-        self._steps[number].append((value.alias(name), cleaned))
-        self._numbers[name] = number
-        return pl.col(name)
+        self._steps[number].append(column)
+        self._numbers[column.name] = number
+        return pl.col(column.name)
 
     def steps(self, value: pl.Expr) -> Steps:
         """Return all steps, the last of which gives the value."""
-        before = (zip(*step, strict=True) for step in self._steps)
-        return Steps(tuple(Step(*columns) for columns in before), value)
+        return Steps(tuple(map(Step.of, self._steps)), value)
 
 
 def repeated(values: pl.Series, count: int) -> pl.Series:
@@ -71,6 +120,8 @@ def repeated(values: pl.Series, count: int) -> pl.Series:
 
 
 def without_nan(series: pl.Series) -> pl.Series:
-    """Return floats with NULL for NaN, in the same way whether there are any or not."""
+    """Return floats with NULL for NaN, in the same way whether there are any or not; anything else as it is."""
+    if not series.dtype.is_float():
+        return series
     values: Any = series.to_numpy()  # NULL is NaN here
     return pl.Series(series.name, values, nan_to_null=True)

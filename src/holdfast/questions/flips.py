@@ -15,7 +15,7 @@ from holdfast.queries.build import build_mean
 from holdfast.queries.measures import Share
 from holdfast.questions import KINDS
 from holdfast.questions.options import About, Query, Whole
-from holdfast.questions.question import Context, Drawing, Question, Result, kind_of
+from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, kind_of
 
 SHOWN = 200  # flips in a table
 
@@ -120,6 +120,7 @@ def flips(
         identity=None,  # a flip is new each time
         cost=cost,
         rows_read=rows_read,
+        work=RELEASE_WORK + rows_read * flipped.work,
         run=run,
     )
 

@@ -6,7 +6,7 @@ from html import escape
 from typing import Annotated, Any
 
 from holdfast import check
-from holdfast.answer import Answer, AnyAnswer, Estimate, Interval, Record
+from holdfast.answer import Answer, AnyAnswer, Estimate, Interval, Record, write_end
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics.descent import AVERAGES
 from holdfast.ledger import Cost
@@ -19,7 +19,7 @@ from holdfast.optimize.objective import LossAt, Objective
 from holdfast.optimize.own import OwnObjective
 from holdfast.questions import KINDS
 from holdfast.questions.options import About, BoxForm, Choice, LossLike, Real, Whole
-from holdfast.questions.question import Context, Drawing, Question, Result, encode, kind_of
+from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode, kind_of
 from holdfast.schema import Schema
 
 SHOWN = 20  # coordinates in a printout
@@ -103,9 +103,10 @@ class MinimumAnswer(AnyAnswer):
     @property
     def _promise(self) -> str:
         if self.excess_bound is not None:
-            return f"at most {self.excess_bound:.3g} above the smallest loss"
+            return f"at most {write_end(self.excess_bound, 3, up=True)} above the smallest loss"
         if self.expected_excess_bound is not None:
-            return f"at most {self.expected_excess_bound:.3g} above the smallest loss, in expectation"
+            above = write_end(self.expected_excess_bound, 3, up=True)
+            return f"at most {above} above the smallest loss, in expectation"
         return "no bound on how far above the smallest loss"
 
     def __repr__(self) -> str:
@@ -206,6 +207,7 @@ def minimize(
         identity=identity,
         cost=Cost(fit.charge + final.charge, final.intervals + (promise.likely is not None)),
         rows_read=fit.rows_read + final_rows,
+        work=(fit.steps + 1) * RELEASE_WORK + (fit.rows_read + final_rows) * objective.work,
         run=run,
         excess_bound=promise.likely if promise.likely is not None else promise.expected,
     )

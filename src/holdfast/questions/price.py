@@ -5,9 +5,10 @@ left" is how many ordinary answers both can still pay for, and the price of a qu
 """
 
 from dataclasses import dataclass, fields
-from math import ceil, floor, log10
+from math import ceil
 from typing import Any
 
+from holdfast.answer import write_end
 from holdfast.errors import BudgetExhausted
 from holdfast.guarantees.guarantee import Terms
 from holdfast.guarantees.plan import write_margin
@@ -145,18 +146,12 @@ class Price:
             return f"free: {self.question} was asked before"
         promise = ""
         if self.margin is not None:
-            promise = f", margin ±{_rounded_up(self.margin)}"
+            promise = f", margin ±{write_end(self.margin, 3, up=True)}"
         elif self.excess_bound is not None:
-            promise = f", loss at most {_rounded_up(self.excess_bound)} above the smallest"
+            promise = f", loss at most {write_end(self.excess_bound, 3, up=True)} above the smallest"
         short = "" if self.affordable else "; more than is left"
         cost = f"{write_answers(self.answers)} of the budget, {self.rows_read:,} rows read"
         less = "" if self.cheaper is None else f" ({self.cheaper})"
         return f"{cost}{promise}{short}: {self.question}{less}"
 
     __repr__ = __str__
-
-
-def _rounded_up(x: float) -> str:
-    """Write three digits, never fewer than it is: a promise is not rounded in its own favor."""
-    step = 10.0 ** (floor(log10(x)) - 2) if x > 0 else 1.0
-    return f"{ceil(x / step - 1e-9) * step:.3g}"

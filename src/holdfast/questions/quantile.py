@@ -15,7 +15,7 @@ from holdfast.ledger import Cost
 from holdfast.queries.build import build_at_most
 from holdfast.questions import KINDS
 from holdfast.questions.options import About, Query, Real, RequiredWithin, Where, Whole
-from holdfast.questions.question import Context, Drawing, Question, Result, encode, kind_of
+from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode, kind_of
 
 STEPS = 10
 MOST_STEPS = 1_000  # halving the widest range of floating-point numbers takes about that many
@@ -75,6 +75,7 @@ def quantile(
         identity=None if at_most.identity is None else encode(facts),
         cost=Cost(steps * each.charge, steps * each.intervals),
         rows_read=steps * rows_read,
+        work=steps * (RELEASE_WORK + rows_read * at_most.work),
         run=run,
         cheaper=at_most.cheaper,
     )

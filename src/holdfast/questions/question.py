@@ -36,6 +36,7 @@ from holdfast.rows.source import RowSource
 from holdfast.schema import Schema
 
 LONGEST_QUESTION = 1_000_000  # characters, with all categories
+RELEASE_WORK = 100_000  # steps that a release takes beside those on its rows
 MOST_REMEMBERED = 4_096  # prices and margins, of all datasets
 
 P = ParamSpec("P")
@@ -100,6 +101,7 @@ class Question:
     run: Callable[[Drawing], Result]
     margin: float | None = None  # in the question's units, where one number can say it
     excess_bound: float | None = None  # of a fit
+    work: int = 0  # steps of evaluation, from the question alone: rows times what one row takes
     terms: Terms | None = None  # those it was prepared under, if it was not asked at once
     cheaper: str | None = None  # what would make it cost less
 
@@ -137,8 +139,8 @@ class Context:
     ) -> Question:
         """Return the question that one release of the query answers."""
         cost, rows_read = self.price(query, draws)
-        identity = identity_of(query, draws)
-        return Question(kind, query.text, identity, cost, rows_read, run, margin, cheaper=query.cheaper)
+        identity, work = identity_of(query, draws), RELEASE_WORK + rows_read * query.work
+        return Question(kind, query.text, identity, cost, rows_read, run, margin, work=work, cheaper=query.cheaper)
 
     def margin(self, query: Query, draws: int) -> float | None:
         """Return the margin of the answer in the question's units; None where it depends on the data (groups)."""

@@ -315,8 +315,12 @@ class FolderRows(LocalRows):
     def verify(self) -> None:
         """Compare every file with its hashes, then hash everything again; raise if it is not the data opened."""
         self._check.now()
-        self._require_sound(self.schema.names)
+        self._require_whole(self.schema.names)
         super().verify()
+
+    def require_sound(self) -> None:
+        """Refuse if a check has found damage."""
+        self._check.require_sound()
 
     def close(self) -> None:
         """End the check in the background."""
@@ -331,7 +335,7 @@ class FolderRows(LocalRows):
             self._check.now([mapped.name for name in columns for mapped in self._mapped[name]])
             raise
 
-    def _require_sound(self, columns: Sequence[str]) -> None:
+    def _require_whole(self, columns: Sequence[str]) -> None:
         for name in columns:
             for mapped in self._mapped[name]:
                 if mapped.cut_off:
@@ -339,7 +343,7 @@ class FolderRows(LocalRows):
         self._check.require_sound()
 
     def _about_to_read(self, rows: Indices | slice, columns: Sequence[str]) -> None:
-        self._require_sound(columns)
+        self._require_whole(columns)
         new = [mapped for name in columns for mapped in self._unpopulated.pop(name, ())]
         if new:  # the first to draw from a column has it mapped, and checked before others
             self._check.hurry([mapped.name for mapped in new])

@@ -345,11 +345,16 @@ class Scan:
         column = _column_in(problem, types) if self.format == "CSV" else None
         if column is None:
             return None
-        texts = self._csv(dict.fromkeys(types, pl.String())).select(pl.col(column).alias("text"))
-        values = self._csv(types, ignore_errors=True).select(pl.col(column).alias("value"))
+        this = pl.nth(list(types).index(column))  # not by name, which may be a pattern to Polars
+        texts = self._csv(dict.fromkeys(types, pl.String())).select(this.alias("text"))
+        values = self._csv(types, ignore_errors=True).select(this.alias("value"))
         unfit = pl.concat([texts, values], how="horizontal").with_row_index("row", 1)
         unfit = unfit.filter(pl.col("text").is_not_null() & pl.col("value").is_null()).select("row").head(1)
-        row, type_ = f"row {unfit.collect().item():,}", self.columns[column].type
+        try:
+            row = f"row {unfit.collect().item():,}"
+        except (*_UNREADABLE, ValueError):  # something else is wrong with the file, too
+            return None
+        type_ = self.columns[column].type
         why = "as declared" if column in self._types else f"as its first {_LOOK_AHEAD:,} rows suggest"
         return RowSourceError(
             f"{self.path}, {row}: the value of {column!r} is not of type {type_}, {why}. Declare what fits all values,"

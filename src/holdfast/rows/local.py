@@ -12,6 +12,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from holdfast import check
+from holdfast.cancel import checkpoint
 from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.queries.query import Packed, Packing, Query, Values
 from holdfast.queries.silence import silence
@@ -94,6 +95,7 @@ class LocalRows:
         size, total = self._block(query.columns), parts * draws
         counts = np.zeros(outcomes if parts == 1 else (parts, outcomes), np.int64)
         for first in range(0, total, size):
+            checkpoint()
             _pool.reset()
             rows = drawing.with_replacement(rng, self._rows, min(size, total - first))
             # What is evaluated gets no name: its memory must be free again when the next block is drawn.
@@ -109,6 +111,7 @@ class LocalRows:
         """Return what selected rows say, in order; selected anew for each part if there are several. Secret."""
         blocks = []
         for rows, first, count in self._selected(query, selection, rng):
+            checkpoint()
             _pool.reset()
             if query.parts == 1:
                 blocks.append(self._evaluate(query, rows, first))
@@ -123,6 +126,9 @@ class LocalRows:
         """Read and hash everything again; raise if it is not the data that was opened."""
         if self._hash_content() != self.fingerprint:
             raise RowSourceError(f"{self._name} has changed: its content does not match its fingerprint.")
+
+    def require_sound(self) -> None:
+        """Refuse if the data are known to be damaged: before anything is charged."""
 
     def close(self) -> None:
         """Stop whatever goes on in the background."""

@@ -29,7 +29,8 @@ def _list(state: ServerState) -> list[dict[str, Any]]:
     """Return every token with the answers used under its name."""
     used = {served.name: served.usage.by_analyst() for served in state.datasets.visible(state.admin)}
     return [
-        token.to_dict() | {"active": token.active, "used": {name: counts[token.name] for name, counts in used.items()}}
+        token.to_dict()
+        | {"active": state.tokens.is_active(token), "used": {name: counts[token.name] for name, counts in used.items()}}
         for token in state.tokens.all()
     ]
 
@@ -57,8 +58,9 @@ def _register(state: ServerState, body: DatasetIn) -> ServedDataset:
 
 def _verify(state: ServerState, name: str, token: Token) -> Head | None:
     """Re-check every entry; None if there are none yet."""
-    ledger = state.datasets.get(name, token).session.ledger
-    return ledger.verify() if ledger.begun else None
+    served = state.datasets.get(name, token)
+    with served.naming():
+        return served.session.ledger.verify() if served.session.ledger.begun else None
 
 
 # -- the API --------------------------------------------------------------------------------------------------------
@@ -71,7 +73,7 @@ def _api(method: str, path: str, *statuses: int) -> Callable[[Endpoint], Endpoin
 async def _respond(request: Request, act: Act) -> Response:
     """Do what was requested, then respond with its result."""
     state = state_of(request)
-    return json_response({"ok": True} | await in_thread(state, lambda: act(state)))
+    return json_response({"ok": True} | await in_thread(request, lambda: act(state)))
 
 
 @_api("GET", "/tokens")
@@ -181,9 +183,8 @@ async def verify_form(request: Request, name: NameInPath) -> Response:
 
     def act(state: ServerState) -> dict[str, Any]:
         head = _verify(state, name, token_of(request))
-        return {
-            "done": f"Verified {name}: {NOT_BEGUN if head is None else f'entries up to #{head.seq} are consistent.'}"
-        }
+        found = NOT_BEGUN if head is None else f"entries up to #{head.seq} are consistent."
+        return {"done": f"Verified {name}: {found}"}
 
     return await _show(request, act)
 
@@ -201,4 +202,4 @@ async def _show(request: Request, act: Act) -> Response:
         folder = state.settings.data_folder is not None
         return {"tokens": _list(state), "datasets": datasets, "data_folder": folder} | result
 
-    return pages.show(request, "admin.html", await in_thread(state, work))
+    return pages.show(request, "admin.html", await in_thread(request, work))

@@ -14,13 +14,27 @@ from fastapi import Header, Path, Query
 from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from holdfast.errors import HoldfastError
 from holdfast.guarantees.plan import plan as make_plan
 from holdfast.questions.history import history_frame
 from holdfast.service.auth import Endpoint, GuardedRoute, Handler, Routes, on_dataset, token_of
 from holdfast.service.datasets import NOT_BEGUN, ServedDataset
 from holdfast.service.errors import ProtocolError
-from holdfast.service.schemas import MAX_INTEGER, REFERENCE, AskIn, AskOut, BatchOut, ErrorOut, Name, OkOut, PriceOut
+from holdfast.service.limits import ErrorHandler
+from holdfast.service.schemas import (
+    MAX_INTEGER,
+    REFERENCE,
+    AskIn,
+    AskOut,
+    BatchOut,
+    ErrorOut,
+    Name,
+    OkOut,
+    PriceOut,
+    QuestionModels,
+)
 from holdfast.service.state import in_thread, state_of
 from holdfast.service.tokens import Token
 
@@ -105,16 +119,46 @@ class AskRoute(GuardedRoute):
         return await ask(request, request.path_params["name"], request.headers.get("idempotency-key"))
 
 
+class AskFirst:
+    """ASGI middleware: takes every answer straight to its route, past the layers that find routes and errors."""
+
+    def __init__(self, app: ASGIApp, *, route: AskRoute, handle_error: ErrorHandler) -> None:
+        self._app, self._route, self._handle_error = app, route, handle_error
+        self._respond = route.get_route_handler()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        found = None
+        if scope["type"] == "http" and scope["method"] == "POST" and not scope.get("root_path"):
+            found = self._route.path_regex.match(scope["path"])
+        if found is None:
+            await self._app(scope, receive, send)
+            return
+        scope["route"], scope["path_params"] = self._route, found.groupdict()
+        request = Request(scope, receive)
+        try:
+            response = await self._respond(request)
+        except (HoldfastError, ProtocolError) as error:
+            response = await self._handle_error(request, error)
+        await response(scope, receive, send)
+
+
 @_post("ask", AskOut, route_class_override=AskRoute)
 async def ask(request: Request, name: NameInPath, key: KeyHeader = None) -> Response:
     """Ask one question. The answer is committed to the ledger before it is sent; a repeated question is free."""
-    return await _act(request, name, partial(state_of(request).service.ask, key=key))
+    state, token, body = state_of(request), token_of(request), await _json_body(request)
+    asked = partial(_read_question, state.questions, body)
+    return json_response(await state.service.ask(name, token, asked, key, gone=request.is_disconnected))
+
+
+def _read_question(questions: QuestionModels, body: Any, _: ServedDataset) -> AskIn:
+    return questions.read(body)
 
 
 async def overviews(request: Request) -> list[dict[str, Any]]:
     """Return everything public about the datasets that the caller's token allows."""
     state, token = state_of(request), token_of(request)
-    return await in_thread(state, lambda: [served.overview() for served in state.datasets.visible(token)])
+    return await in_thread(request, lambda: [served.overview() for served in state.datasets.visible(token)])
 
 
 @_get("/datasets")
@@ -128,7 +172,7 @@ async def me(request: Request) -> Response:
     """Return your token without its secret, and what is left for it in each dataset."""
     state, token = state_of(request), token_of(request)
     left = await in_thread(
-        state, lambda: {one.name: state.service.left(one, token) for one in state.datasets.visible(token)}
+        request, lambda: {one.name: state.service.left(one, token) for one in state.datasets.visible(token)}
     )
     return json_response({"ok": True, "token": token.to_dict(), "left": left})
 
@@ -220,7 +264,7 @@ async def batch(request: Request, name: NameInPath, key: KeyHeader = None) -> Re
     state, token = state_of(request), token_of(request)
     asks = state.questions.read_batch(await _json_body(request))
     state.rate_limits.take(token.id, len(asks) - 1)
-    return json_response(await on_dataset(request, name, lambda served: state.service.batch(served, token, asks, key)))
+    return json_response(await state.service.batch(name, token, asks, key, gone=request.is_disconnected))
 
 
 @_get("/plan")
@@ -232,7 +276,7 @@ async def explore_plans(
     confidence: Annotated[float, Query(gt=0, lt=1, allow_inf_nan=False)] = 0.95,
 ) -> Response:
     """Plan from two of rows, queries and margin; all guarantees are compared on the third."""
-    found = await in_thread(state_of(request), lambda: compare_plans(rows, queries, margin, confidence))
+    found = await in_thread(request, lambda: compare_plans(rows, queries, margin, confidence))
     return json_response({"ok": True, **found})
 
 

@@ -2,9 +2,13 @@
 
 import gc
 import os
+import signal
 import socket
+import sys
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,6 +25,7 @@ from holdfast import __version__
 from holdfast.errors import HoldfastError, InvalidArgument
 from holdfast.service import admin, api, pages
 from holdfast.service.auth import GuardedRoute, Routes
+from holdfast.service.connections import Connections, GuardedProtocol
 from holdfast.service.errors import ProtocolError, error_headers, error_payload, invalid_request
 from holdfast.service.limits import RequestLimits
 from holdfast.service.monitoring import flush_logs, log_error, log_event, start_logging
@@ -29,8 +34,7 @@ from holdfast.service.state import ServerState, in_thread, state_of
 
 WORKER_SETTINGS = "HOLDFAST_SETTINGS_JSON"  # passes the settings on to worker processes
 STATIC = Path(__file__).parent / "static"
-SHUTDOWN_SECONDS = 10  # for requests in progress when the server is stopped
-MAX_CONNECTIONS = 1_000
+FINISHING = 0.7  # of the grace, for requests in progress when the server is stopped
 routes = Routes()
 
 
@@ -44,10 +48,11 @@ def build(settings: Settings) -> FastAPI:
         mcp = McpEndpoint(state)
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
+        _end_within(settings.grace)
         log_event("start", version=__version__, datasets=state.datasets.names())
         async with mcp.open() if mcp is not None else nullcontext():
-            yield
+            yield {"connections": connections(settings)}
         state.close()
         log_event("stop")
         flush_logs()
@@ -72,6 +77,8 @@ def build(settings: Settings) -> FastAPI:
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     for error in (HoldfastError, RequestValidationError, HTTPException, ProtocolError):
         app.add_exception_handler(error, handle_error)
+    ask_route = next(route for route in app.router.routes if isinstance(route, api.AskRoute))
+    app.add_middleware(api.AskFirst, route=ask_route, handle_error=handle_error)
     app.add_middleware(RequestLimits, settings=settings, metrics=state.metrics, handle_error=handle_error)
     _describe(app, state)
     return app
@@ -85,9 +92,8 @@ async def health() -> Response:
 
 @routes.page("anyone", "GET", "/ready")
 async def ready(request: Request) -> Response:
-    """Report that all ledgers and the token database can be reached."""
-    state = state_of(request)
-    await in_thread(state, state.check_ready)
+    """Report that an answer could be committed, to every ledger."""
+    await state_of(request).readiness.check()
     return JSONResponse({"ok": True})
 
 
@@ -95,7 +101,7 @@ async def ready(request: Request) -> Response:
 async def metrics(request: Request) -> Response:
     """Return metrics for Prometheus; requires an admin token, unless the settings open them to anyone."""
     state = state_of(request)
-    text = await in_thread(state, lambda: state.metrics.text(state.budgets()))
+    text = await in_thread(request, lambda: state.metrics.text(state.budgets()))
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
 
@@ -151,16 +157,8 @@ def serve(settings: Settings, announce: Callable[[str, str], None]) -> None:
     app = build(settings)
     state: ServerState = app.state.server
     announce(address, f"{address}/sign-in?code={state.tokens.sign_in_link(state.admin)}")
-    options: dict[str, Any] = {
-        "access_log": False,
-        "log_level": "warning",
-        "timeout_graceful_shutdown": SHUTDOWN_SECONDS,
-        "timeout_keep_alive": 30,
-        "limit_concurrency": MAX_CONNECTIONS,
-        "server_header": False,
-        "date_header": True,
-        "proxy_headers": settings.public_url is not None,
-    }
+    options = uvicorn_options(settings)
+    _allow_connections(settings.max_connections)
     if settings.workers == 1:
         _freeze_garbage()
         uvicorn.Server(uvicorn.Config(app, **options)).run(sockets=[listening])
@@ -173,12 +171,67 @@ def serve(settings: Settings, announce: Callable[[str, str], None]) -> None:
     Multiprocess(config, sockets=[listening]).run()
 
 
+def uvicorn_options(settings: Settings) -> dict[str, Any]:
+    """Return how uvicorn runs the application."""
+    return {
+        "http": GuardedProtocol,
+        "ws": "none",
+        "access_log": False,
+        "log_level": "error",  # requests that cannot be parsed are answered, not logged
+        "timeout_graceful_shutdown": max(1, int(FINISHING * settings.grace)),
+        "timeout_keep_alive": settings.idle_timeout,
+        "server_header": False,
+        "date_header": True,
+        "proxy_headers": settings.public_url is not None,
+    }
+
+
+def connections(settings: Settings) -> Connections:
+    """Return the limits of connections; a proxy's address stands for everybody, so it has none of its own."""
+    return Connections(
+        most=settings.max_connections,
+        each=settings.connections_per_address if settings.public_url is None else None,
+        header_bytes=settings.max_header_bytes,
+        header_seconds=settings.header_timeout,
+    )
+
+
 def worker() -> FastAPI:
     """Return the application of a worker process."""
     start_logging()
     app = build(Settings.from_json(os.environ[WORKER_SETTINGS]))
     _freeze_garbage()
     return app
+
+
+def _end_within(seconds: float) -> None:
+    """Have the process end so long after SIGTERM or SIGINT, whatever its threads wait for; a commit is whole or not."""
+    if threading.current_thread() is not threading.main_thread():  # which alone gets signals
+        return
+
+    def end(then: Any, number: int, frame: Any) -> None:
+        for wait, act in ((0.9 * seconds, flush_logs), (seconds, lambda: os._exit(0))):
+            timer = threading.Timer(wait, act)
+            timer.daemon = True
+            timer.start()
+        then(number, frame)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        standing = signal.getsignal(number)
+        if callable(standing):
+            signal.signal(number, partial(end, standing))
+
+
+def _allow_connections(count: int) -> None:
+    """Let the process open as many files as connections need, as far as the system allows."""
+    if sys.platform != "win32":
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        needed = 2 * count + 200
+        if soft != resource.RLIM_INFINITY and soft < needed:
+            most = needed if hard == resource.RLIM_INFINITY else min(hard, needed)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _freeze_garbage() -> None:

@@ -1,35 +1,58 @@
-"""One question over HTTP. `Session` answers it; this adds the caller's name, quota and idempotency key.
+"""One question over HTTP or from an agent. `Session` answers it; this adds the caller's name, quota and key.
+
+A question is begun in the lane for small work. What was asked before is answered there at once; what takes much work
+goes on in the lane for it. Whoever has to wait for a thread is looked up meanwhile in the lane for reads, so that
+neither slow evaluations nor a ledger that is locked elsewhere hold up an answer that is there.
+
+Answers leave on a coarse clock: the time that an evaluation took, which may depend on the rows, is rounded up.
 
 A quota is one analyst's part of a dataset's budget, counted where the budget is, in the ledger, and in its currency:
 answers. The price of a question is reserved before anything is drawn, and the reservation ends after the answer is
 committed. A request reads other reservations first and the ledger second, so an answer in progress is counted at least
 once, by any process; between commit and end of the reservation it may be counted twice, and a retry then finds it
-counted once.
+counted once. The reservation of a draw that was called off never ends: the budget has paid for it.
 """
 
+import asyncio
 import secrets
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import delete, func, insert, select, update
 
 from holdfast.answer import AnyAnswer
-from holdfast.errors import HoldfastError, InvalidArgument, PlanConflict, QuotaExhausted
+from holdfast.cancel import Work
+from holdfast.errors import HoldfastError, InvalidArgument, LedgerUnavailable, PlanConflict, QuotaExhausted
+from holdfast.ledger import Ledger
+from holdfast.ledger.group_commit import duplicate
 from holdfast.questions.price import write_answers
 from holdfast.questions.question import Question
-from holdfast.service.database import TokenDatabase, reservations, write, write_transaction
-from holdfast.service.datasets import LEAST, ServedDataset, Usage
+from holdfast.service.database import TokenDatabase, read, reservations, write, write_transaction
+from holdfast.service.datasets import LEAST, Datasets, ServedDataset, Usage
+from holdfast.service.errors import ProtocolError, error_payload
 from holdfast.service.idempotency import IdempotencyKeys, check_key
+from holdfast.service.lanes import Lane, Lanes, Unfinished, WritingLane
 from holdfast.service.monitoring import Metrics
 from holdfast.service.schemas import MAX_ROWS, AskIn
+from holdfast.service.settings import Settings
 from holdfast.service.tokens import Token
-from holdfast.session import Session
+from holdfast.session import Session, Unwritten
 
 RESERVATION_SECONDS = 120.0  # after which a reservation must belong to a process that died
+FOREVER = 1e12  # seconds since 1970: the reservation of a draw that was called off
+SMALL_WORK = 20_000_000  # steps; a tenth of a second at most
+PATIENCE = 0.5  # seconds to wait for an answer before looking whether it is there, and whether the caller still is
+
+Response = dict[str, Any]
+Wanted = tuple[Session, Question] | None
+Steps = Generator[Wanted, AnyAnswer, Response]
+Outcome = Response | Callable[[], Response] | Unfinished | None
+Asked = Callable[[ServedDataset], AskIn]  # reads the question, which a form does with the dataset's declared bounds
+Gone = Callable[[], Awaitable[bool]]  # whether the caller has left
 
 
 class Quotas:
@@ -39,17 +62,19 @@ class Quotas:
         self._engine = database.relaxed
 
     @contextmanager
-    def reserve(self, usage: Usage, *, analyst: str, dataset: str, quota: int, answers: int) -> Iterator[None]:
+    def reserve(
+        self, usage: Usage, work: Work, *, analyst: str, dataset: str, quota: int, answers: int
+    ) -> Iterator[None]:
         """Hold this many answers of the quota during the block; refuse if fewer are left."""
         reservation = {"id": secrets.token_hex(16), "analyst": analyst, "dataset": dataset, "answers": answers}
-        same = (reservations.c.analyst == analyst) & (reservations.c.dataset == dataset)
-        now = time.time()
+        this, now = reservations.c.id == reservation["id"], time.time()
         with write_transaction(self._engine) as connection:
             if self._engine.dialect.name == "postgresql":
                 connection.execute(select(func.pg_advisory_xact_lock(func.hashtext(f"holdfast {dataset} {analyst}"))))
             connection.execute(delete(reservations).where(reservations.c.expires <= now))
-            reserved = connection.scalar(select(func.coalesce(func.sum(reservations.c.answers), 0)).where(same))
+            reserved = connection.scalar(_reserved(analyst, dataset))
             connection.execute(insert(reservations).values(reservation | {"expires": now + RESERVATION_SECONDS}))
+        kept = False
         try:
             left = max(0, quota - usage.by_analyst()[analyst] - int(reserved or 0))
             if answers > left:
@@ -59,100 +84,322 @@ class Quotas:
                 )
                 raise QuotaExhausted(message, cost=answers, left=left, total=quota, unit="answers")
             yield
+        except BaseException as error:
+            kept = work.begun and not isinstance(error, LedgerUnavailable)  # which may have written the answer
+            raise
         finally:
-            write(self._engine, delete(reservations).where(reservations.c.id == reservation["id"]))
+            if kept:
+                write(self._engine, update(reservations).where(this).values(expires=FOREVER))
+            else:
+                write(self._engine, delete(reservations).where(this))
+
+    def lost(self, analyst: str, dataset: str) -> int:
+        """Return how many answers went to draws that were called off."""
+        called_off = _reserved(analyst, dataset).where(reservations.c.expires >= FOREVER)
+        return int(read(self._engine, called_off)[0]["answers"])
 
 
-@dataclass(frozen=True)
+def _reserved(analyst: str, dataset: str) -> Any:
+    total = func.coalesce(func.sum(reservations.c.answers), 0).label("answers")
+    return select(total).where(reservations.c.analyst == analyst, reservations.c.dataset == dataset)
+
+
 class AskService:
     """Asks, prices and tries out questions on behalf of a token."""
 
-    quotas: Quotas
-    idempotency: IdempotencyKeys
-    metrics: Metrics
+    def __init__(
+        self,
+        settings: Settings,
+        datasets: Datasets,
+        quotas: Quotas,
+        idempotency: IdempotencyKeys,
+        metrics: Metrics,
+        lanes: Lanes,
+    ) -> None:
+        self.quotas, self.idempotency, self.metrics = quotas, idempotency, metrics
+        self._datasets, self._lanes = datasets, lanes
+        self._most_work, self._tick = settings.max_work, settings.tick
 
-    def ask(self, served: ServedDataset, token: Token, ask: AskIn, key: str | None = None) -> dict[str, Any]:
+    # -- asking, in the event loop --------------------------------------------------------------------------------
+
+    async def ask(
+        self, name: str, token: Token, asked: Asked, key: str | None = None, *, gone: Gone | None = None
+    ) -> Response:
         """Answer one question; with a key, once."""
-        if key is None:
-            return self._ask(served, token, ask, None)
-        check_key(key)
-        request = _digest("ask", served.name, ask.canonical())
-        before = self.idempotency.find(token.id, key, request)
-        if before is not None:
-            return before
-        response = self._ask(served, token, ask, _digest(token.id, key, request))
-        self.idempotency.store(token.id, key, request, response)
-        return response
+        return await self._on_the_clock(self._ask(name, token, asked, key, gone))
 
-    def batch(self, served: ServedDataset, token: Token, asks: list[AskIn], key: str | None = None) -> dict[str, Any]:
+    async def batch(self, name: str, token: Token, asks: list[AskIn], key: str | None, *, gone: Gone) -> Response:
         """Answer several questions in order. An error is one result among others; earlier answers stand."""
         check_key(key)
-        for ask in asks:
-            if ask.problem is not None:  # refused as a whole, before anything is asked
-                ask.call(served.session.prepare)
+        await self._lanes.reads.run(token.name, partial(self._check_batch, name, token, asks))
+        return await self._on_the_clock(self._batch(name, token, asks, key, gone))
+
+    async def _batch(self, name: str, token: Token, asks: list[AskIn], key: str | None, gone: Gone) -> Response:
         results = []
         for number, ask in enumerate(asks):
+            one = None if key is None else _digest(key, str(number))
             try:
-                results.append(self.ask(served, token, ask, None if key is None else _digest(key, str(number))))
+                results.append(await self._ask(name, token, lambda _, ask=ask: ask, one, gone))  # type: ignore[misc]
             except HoldfastError as error:
-                results.append(error.to_dict())
+                results.append(error_payload(error))
         return {"ok": True, "results": results}
 
-    def price(self, served: ServedDataset, token: Token, ask: AskIn) -> dict[str, Any]:
+    async def _ask(self, name: str, token: Token, asked: Asked, key: str | None, gone: Gone | None) -> Response:
+        work = Work()
+        steps = partial(self._steps, name, token, asked, key, work)
+        try:
+            outcome = await self._done(self._lanes.asks, token, work, partial(_begin, steps), steps, gone)
+            if callable(outcome):
+                outcome = await self._done(self._lanes.heavy, token, work, outcome, steps, gone)
+        except (asyncio.CancelledError, ProtocolError):
+            if key is None:  # with a key the caller may come back for the answer
+                work.cancel()
+            raise
+        assert isinstance(outcome, dict)
+        return outcome
+
+    async def _done(
+        self,
+        lane: Lane | WritingLane,
+        token: Token,
+        work: Work,
+        act: Callable[..., Outcome],
+        steps: Callable[[int], Steps],
+        gone: Gone | None,
+    ) -> Outcome:
+        """Return what `act` does in the lane; while that waits for a thread, look for the answer and the caller."""
+        begun = False
+
+        def run(*again: Callable[[], None]) -> Outcome:
+            nonlocal begun
+            begun = True
+            return work.run(partial(act, *again))
+
+        result = lane.submit(token.name, run)
+        looked = False
+        try:
+            while not (await asyncio.wait({result}, timeout=PATIENCE))[0]:
+                if gone is not None and await gone():
+                    raise ProtocolError(499)
+                if not begun and not looked:
+                    looked = True
+                    with suppress(HoldfastError):  # what is refused here is refused there
+                        stored = await self._lanes.reads.run(token.name, partial(_look_up, steps))
+                        if stored is not None and not begun:
+                            return stored
+            return result.result()
+        finally:
+            if not result.cancel() and not result.cancelled():
+                result.exception()  # nobody else looks at it
+
+    async def _on_the_clock(self, answering: Coroutine[Any, Any, Response]) -> Response:
+        """Return the answer at the next tick after its arrival; what was stored says nothing by its time."""
+        start = time.monotonic()
+        try:
+            response = await answering
+        except HoldfastError:
+            await self._next_tick(start)
+            raise
+        if not _stored(response):
+            await self._next_tick(start)
+        return response
+
+    async def _next_tick(self, start: float) -> None:
+        if self._tick > 0:
+            await asyncio.sleep((start - time.monotonic()) % self._tick)
+
+    # -- in a thread ----------------------------------------------------------------------------------------------
+
+    def price(self, served: ServedDataset, token: Token, ask: AskIn) -> Response:
         """Return what a question costs."""
-        price = served.session.price_of(_prepare(served.session, ask))
+        price = served.session.price_of(self._prepare(served.session, ask))
         priced = {"price": price.to_dict(), "text": str(price), "left": self.left(served, token)}
         return {"ok": True, "dataset": served.name} | priced
 
-    def dry_run(self, served: ServedDataset, token: Token, ask: AskIn) -> dict[str, Any]:
+    def dry_run(self, served: ServedDataset, token: Token, ask: AskIn) -> Response:
         """Answer from made-up rows."""
-        _prepare(served.session, ask)
+        self._prepare(served.session, ask)
         return self._response(served, token, ask.call(served.session.dry_run))
 
     def left(self, served: ServedDataset, token: Token) -> dict[str, Any]:
         """Return the answers left in the budget and in the token's quota."""
         answers, quota = served.session.budget.answers_left, token.quota
         if quota is not None:
-            quota = max(0, quota - served.usage.by_analyst()[token.name])
+            used = served.usage.by_analyst()[token.name] + self.quotas.lost(token.name, served.name)
+            quota = max(0, quota - used)
         return {"answers": answers, "quota": quota}
 
-    def _ask(self, served: ServedDataset, token: Token, ask: AskIn, key: str | None) -> dict[str, Any]:
+    def _check_batch(self, name: str, token: Token, asks: list[AskIn]) -> None:
+        """Refuse a batch as a whole if a question in it cannot be read, before anything is asked."""
+        served = self._datasets.get(name, token)
+        for ask in asks:
+            if ask.problem is not None:
+                ask.call(served.session.prepare)
+
+    def _steps(self, name: str, token: Token, asked: Asked, key: str | None, work: Work, most_work: int) -> Steps:
+        """Yield the question, to be sent its answer, and return the response.
+
+        Before that, yield None if it takes more than `most_work`: the rest may go on in another thread.
+        """
+        served = self._datasets.get(name, token)
+        with served.naming():
+            return (yield from self._steps_on(served, token, asked(served), key, work, most_work))
+
+    def _steps_on(
+        self, served: ServedDataset, token: Token, ask: AskIn, key: str | None, work: Work, most_work: int
+    ) -> Steps:
+        request = ""
+        if key is not None:
+            check_key(key)
+            request = _digest("ask", served.name, ask.canonical())
+            before = self.idempotency.find(token.id, key, request)
+            if before is not None:
+                return before
+        ledger_key = None if key is None else _digest(token.id, key, request)
         session = served.session.for_analyst(token.name)
+        question = self._prepare(session, ask, ledger_key)
+        if question.work > most_work and not session.price_of(question).cached:
+            yield None
         plan = session.plan
         try:
-            answer = self._answer(served, token, session, _prepare(session, ask, key))
+            answer = yield from self._within_quota(served, token, session, question, work)
         except PlanConflict:
             if session.plan is plan:
                 raise
             # Another process began the ledger this moment, under its plan; the question is built for that one.
-            answer = self._answer(served, token, session, _prepare(session, ask, key))
+            question = self._prepare(session, ask, ledger_key)
+            answer = yield from self._within_quota(served, token, session, question, work)
         self.metrics.count_answer(served.name, cached=answer.cached)
-        return self._response(served, token, answer)
+        response = self._response(served, token, answer)
+        if key is not None:
+            self.idempotency.store(token.id, key, request, response)
+        return response
 
-    def _answer(self, served: ServedDataset, token: Token, session: Session, question: Question) -> AnyAnswer:
-        """Answer within the quota."""
+    def _within_quota(
+        self, served: ServedDataset, token: Token, session: Session, question: Question, work: Work
+    ) -> Generator[Wanted, AnyAnswer, AnyAnswer]:
         reservation: AbstractContextManager[None] = nullcontext()
         if token.quota is not None:
             price = session.price_of(question)
             if not price.cached:
+                held = {"analyst": token.name, "dataset": served.name, "quota": token.quota}
                 answers = max(LEAST, price.answers)
-                reservation = self.quotas.reserve(
-                    served.usage, analyst=token.name, dataset=served.name, quota=token.quota, answers=answers
-                )
+                reservation = self.quotas.reserve(served.usage, work, **held, answers=answers)  # type: ignore[arg-type]
         with reservation:
-            return session.answer(question)
+            return (yield session, question)
 
-    def _response(self, served: ServedDataset, token: Token, answer: AnyAnswer) -> dict[str, Any]:
+    def _response(self, served: ServedDataset, token: Token, answer: AnyAnswer) -> Response:
         return {"ok": True, "dataset": served.name, "answer": answer.to_dict(), "left": self.left(served, token)}
 
+    def _prepare(self, session: Session, ask: AskIn, key: str | None = None) -> Question:
+        """Check and price a question; refuse one that would occupy a thread for long."""
+        question = ask.call(session.prepare, idempotency_key=key)
+        if question.rows_read > MAX_ROWS:
+            rows = f"{question.rows_read:,}"
+            raise InvalidArgument(f"A question over HTTP must read at most {MAX_ROWS:,} rows; this one reads {rows}.")
+        work = max(question.work, question.rows_read)
+        if work > self._most_work:
+            raise InvalidArgument(
+                f"A question over HTTP must take at most {self._most_work:,} steps (rows, times what a row takes);"
+                f" this one takes {work:,}. Read fewer rows, or ask something simpler: text takes more than numbers,"
+                " and more the longer it can get.",
+                work=work,
+                max_work=self._most_work,
+            )
+        return question
 
-def _prepare(session: Session, ask: AskIn, key: str | None = None) -> Question:
-    """Check and price a question; refuse one that would occupy a thread for long."""
-    question = ask.call(session.prepare, idempotency_key=key)
-    if question.rows_read > MAX_ROWS:
-        rows = f"{question.rows_read:,}"
-        raise InvalidArgument(f"A question over HTTP must read at most {MAX_ROWS:,} rows; this one reads {rows}.")
-    return question
+
+class _Answering(Unfinished):
+    """A request whose answer is drawn and not written yet."""
+
+    def __init__(self, steps: Steps, answer: Unwritten) -> None:
+        self.steps, self.answer = steps, answer
+
+
+def _begin(new_steps: Callable[[int], Steps], again: Callable[[], None]) -> Outcome:
+    """Take the steps up to the commit; return what is left to do if that is much, None if somebody else is at it."""
+    steps = new_steps(SMALL_WORK)
+    try:
+        wanted = next(steps)
+        while wanted is not None:
+            session, question = wanted
+            try:
+                answer = session.draw(question, again)
+            except Exception as error:  # noqa: BLE001  the steps decide what to make of it
+                wanted = steps.throw(error)
+                continue
+            if answer is None:
+                steps.close()
+                return None
+            if isinstance(answer, Unwritten):
+                return _Answering(steps, answer)
+            wanted = steps.send(answer)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+    return partial(_finish, steps)
+
+
+def _finish(steps: Steps) -> Response:
+    """Take all steps that are left, in this thread."""
+    try:
+        wanted = next(steps)
+        while True:
+            assert wanted is not None
+            session, question = wanted
+            try:
+                answer = session.answer(question)
+            except Exception as error:  # noqa: BLE001  the steps decide what to make of it
+                wanted = steps.throw(error)
+            else:
+                wanted = steps.send(answer)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+
+
+def _look_up(new_steps: Callable[[int], Steps]) -> Response | None:
+    """Return the response if the question was answered before; draw nothing."""
+    steps = new_steps(-1)
+    try:
+        wanted = next(steps)
+        if wanted is None:
+            steps.close()
+            return None
+        session, question = wanted
+        steps.send(session.answer(question))
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+    raise AssertionError("one answer is enough")
+
+
+def write_together(requests: list[_Answering]) -> list[object]:
+    """Commit the answers of these requests, in one transaction for each ledger; return responses and errors."""
+    results: dict[_Answering, object] = {}
+    by_ledger: dict[Ledger, list[_Answering]] = {}
+    for one in requests:
+        by_ledger.setdefault(one.answer.session.ledger, []).append(one)
+    for together in by_ledger.values():
+        outcomes: Sequence[AnyAnswer | Exception]
+        try:
+            outcomes = Session.write_all([one.answer for one in together])
+        except Exception as error:  # noqa: BLE001  each of them learns of it
+            outcomes = [duplicate(error) for _ in together]
+        for one, outcome in zip(together, outcomes, strict=True):
+            try:
+                if isinstance(outcome, Exception):
+                    one.steps.throw(outcome)
+                else:
+                    one.steps.send(outcome)
+            except StopIteration as done:
+                results[one] = done.value
+            except Exception as error:  # noqa: BLE001
+                results[one] = error
+    return [results[one] for one in requests]
+
+
+def _stored(response: Response) -> bool:
+    """Whether everything in a response was answered before."""
+    results = response.get("results", [response])
+    return all(one["ok"] and one["answer"]["cached"] for one in results)
 
 
 def _digest(*parts: str) -> str:

@@ -105,7 +105,13 @@ def token_of(request: Request) -> Token:
 async def on_dataset(request: Request, name: str, act: Callable[[ServedDataset], Result]) -> Result:
     """Return what `act` does, in a thread, with a dataset that the caller's token allows."""
     state, token = state_of(request), token_of(request)
-    return await in_thread(state, lambda: act(state.datasets.get(name, token)))
+
+    def work() -> Result:
+        served = state.datasets.get(name, token)
+        with served.naming():
+            return act(served)
+
+    return await in_thread(request, work)
 
 
 async def authorize(request: Request, role: Role) -> None:

@@ -1,10 +1,12 @@
 """Small SVG charts. Colors come from the style sheet, so they follow dark mode; labels say what they show."""
 
 from collections.abc import Mapping, Sequence
+from math import ceil, floor
 from typing import Any
 
 from markupsafe import Markup
 
+from holdfast.answer import pixels, write_end
 from holdfast.guarantees.plan import write_margin
 
 WIDTH, HEIGHT, EDGE = 640, 220, 34
@@ -15,18 +17,28 @@ def number(x: float) -> str:
     return f"{x:,.0f}" if abs(x) >= 10_000 else f"{x:.4g}"
 
 
+def low_end(x: float) -> str:
+    """Format the lower end of an interval, rounded down."""
+    return f"{floor(x):,}" if abs(x) >= 10_000 else write_end(x, 4, up=False)
+
+
+def high_end(x: float) -> str:
+    """Format the upper end of an interval, rounded up."""
+    return f"{ceil(x):,}" if abs(x) >= 10_000 else write_end(x, 4, up=True)
+
+
 def interval_bar(answer: Mapping[str, Any]) -> Markup:
     """Draw an interval inside its declared bounds."""
     first, last = answer["bounds"]
     span = (last - first) or 1.0
     low, value, high = (300 * (answer[name] - first) / span for name in ("low", "value", "high"))
-    label = f"{number(answer['value'])}, between {number(answer['low'])} and {number(answer['high'])}"
+    label = f"{number(answer['value'])}, between {low_end(answer['low'])} and {high_end(answer['high'])}"
     return Markup(
         '<svg class="bar" viewBox="-2 0 304 16" preserveAspectRatio="none" role="img" aria-label="{}">'
         '<rect class="track" x="0" y="7" width="300" height="2"/>'
-        '<rect class="range" x="{:.2f}" y="3" width="{:.2f}" height="10" rx="2"/>'
+        '<rect class="range" x="{}" y="3" width="{}" height="10" rx="2"/>'
         '<rect class="value" x="{:.2f}" y="0" width="2" height="16"/></svg>'
-    ).format(label, low, max(1.5, high - low), value - 1)
+    ).format(label, *pixels(low, max(high, low + 1.5), 2), value - 1)
 
 
 def gauge(left: int, total: int) -> Markup:
@@ -53,8 +65,8 @@ def answers_over_time(points: Sequence[Mapping[str, Any]]) -> Markup:
             '<g><title>#{p[seq]}: {p[question]} = {} [{}, {}]</title><line class="range" x1="{x:.1f}" x2="{x:.1f}"'
             ' y1="{low:.1f}" y2="{high:.1f}"/><circle class="value" cx="{x:.1f}" cy="{value:.1f}" r="2.5"/></g>'
         ).format(
-            *(number(point[name]) for name in ("value", "low", "high")),
-            **dict(zip(("value", "low", "high"), map(y, point["shares"]), strict=True)),
+            *(number(point["value"]), low_end(point["low"]), high_end(point["high"])),
+            **_heights(*map(y, point["shares"])),
             p=point,
             x=EDGE + step * (place + 0.5),
         )
@@ -73,6 +85,11 @@ def answers_over_time(points: Sequence[Mapping[str, Any]]) -> Markup:
     ).format(
         *(WIDTH, HEIGHT, grid, marks, EDGE, WIDTH - EDGE), y=HEIGHT - 10, first=points[0]["seq"], last=points[-1]["seq"]
     )
+
+
+def _heights(value: float, low: float, high: float) -> dict[str, float]:
+    """Return where value and ends are drawn; downwards is positive, and ends are rounded outwards."""
+    return {"value": value, "low": ceil(10 * low) / 10, "high": floor(10 * high) / 10}
 
 
 def margins(alternatives: Sequence[Mapping[str, Any]]) -> Markup:

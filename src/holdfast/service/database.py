@@ -5,16 +5,20 @@ stays revoked. `relaxed` does not: what it writes (idempotency keys, reservation
 it in a power failure is harmless, since the answers themselves are in the ledger.
 """
 
+import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 
-from holdfast.errors import InvalidArgument, LedgerUnavailable, MissingExtra
+from holdfast.errors import InvalidArgument, MissingExtra, ServiceUnavailable
+from holdfast.ledger.sqlite import open_private
 
 UNREACHABLE = "The token database is unavailable. Check that it exists and is writable, then try again."
+LOCK_TIMEOUT = 10.0  # seconds to wait for a busy file
 metadata = sa.MetaData()
 
 
@@ -56,6 +60,11 @@ reservations = _table(
     sa.Column("answers", sa.BigInteger, nullable=False),
     sa.Column("expires", sa.Float, nullable=False),
 )
+clock = _table(  # one row: the latest time that a server has seen
+    "clock",
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("latest", sa.Float, nullable=False),
+)
 registered_datasets = _table(
     "registered_datasets",
     sa.Column("name", sa.String(100), primary_key=True),
@@ -86,11 +95,18 @@ class TokenDatabase:
         except ImportError:
             message = "A server on PostgreSQL needs psycopg. Install it with: pip install 'holdfast[postgres]'."
             raise MissingExtra(message, extra="postgres") from None
+        if parsed.get_backend_name() == "sqlite" and parsed.database:
+            _make_private(Path(parsed.database))
         with translate_errors():
             try:
                 metadata.create_all(self.durable)
             except SQLAlchemyError:  # another process created them at the same moment; if not, this raises why
                 metadata.create_all(self.durable)
+
+    def probe(self) -> None:
+        """Raise if nothing could be written now; writes nothing."""
+        with write_transaction(self.durable):
+            pass
 
     def close(self) -> None:
         """Close every connection."""
@@ -98,9 +114,15 @@ class TokenDatabase:
         self.relaxed.dispose()
 
 
+def _make_private(path: Path) -> None:
+    """Create the file, for its owner alone; SQLite gives its log the same permissions."""
+    with suppress(OSError):  # which SQLite then reports
+        os.close(open_private(path))
+
+
 def _engine(url: sa.URL, *, durable: bool) -> sa.Engine:
     if url.get_backend_name() == "sqlite":
-        engine = sa.create_engine(url, connect_args={"timeout": 60, "check_same_thread": False})
+        engine = sa.create_engine(url, connect_args={"timeout": LOCK_TIMEOUT, "check_same_thread": False})
         statements = ["PRAGMA journal_mode=WAL", f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}"]
     else:
         engine = sa.create_engine(url, pool_pre_ping=True, pool_size=5, max_overflow=20)
@@ -146,4 +168,4 @@ def translate_errors() -> Iterator[None]:
     try:
         yield
     except OperationalError as error:
-        raise LedgerUnavailable(UNREACHABLE) from error
+        raise ServiceUnavailable(UNREACHABLE) from error

@@ -5,6 +5,7 @@ import threading
 import warnings
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from holdfast.ledger import Head, Receipt, content_of
 from holdfast.questions.price import cost_in_answers
 from holdfast.rows.open import open_rows
 from holdfast.service.database import TokenDatabase, read, registered_datasets, write
+from holdfast.service.errors import naming
 from holdfast.service.settings import DatasetSettings, Settings, check_name
 from holdfast.service.tokens import Token
 from holdfast.service.witness import DatabaseWitness
@@ -61,6 +63,11 @@ class ServedDataset:
     session: Session
     usage: Usage
     bounds: Mapping[str, tuple[float, float]]
+    places: tuple[str, ...] = ()  # where its data and its ledger are: not for analysts
+
+    def naming(self) -> AbstractContextManager[None]:
+        """Have errors name the dataset, not where it is."""
+        return naming(self.name, *self.places)
 
     @property
     def plan(self) -> Plan:
@@ -126,7 +133,8 @@ class Datasets:
 
     def get(self, name: str, token: Token) -> ServedDataset:
         """Return a dataset; one the token does not allow is refused like one that does not exist."""
-        served = self._get(name) if token.allows(name) else None
+        with naming(name):
+            served = self._get(name) if token.allows(name) else None
         if served is None:
             message = f"No dataset {name!r} for your token. GET /api/v1/datasets lists those it allows."
             raise UnknownName(message, name=name)
@@ -142,7 +150,7 @@ class Datasets:
         try:
             served = self._open_once(name, settings)
         except RowSourceError as error:  # the caller chose the file, so it is the caller's mistake
-            raise InvalidArgument(error.message, name="file") from error
+            raise InvalidArgument(error.message.replace(settings.path, repr(file)), name="file") from error
         try:
             row = {"name": name, "settings": json.dumps(asdict(settings))}
             write(self._engine, insert(registered_datasets).values(row))
@@ -223,4 +231,5 @@ def _open(name: str, settings: DatasetSettings, database: str | None) -> ServedD
     for unknown in sorted(set(settings.bounds) - set(session.schema.names)):
         session.close()
         raise InvalidArgument(f"bounds must name columns of {name}; it has no {unknown!r}.", name="bounds")
-    return ServedDataset(name, session, Usage(session), settings.bounds)
+    places = {session.ledger.location, settings.path, str(Path(settings.path).absolute())} - {"in memory"}
+    return ServedDataset(name, session, Usage(session), settings.bounds, tuple(places))

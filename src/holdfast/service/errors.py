@@ -3,10 +3,19 @@
 API, pages, agent tools, middleware and the client use this module, so it needs no web framework.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from holdfast.errors import HoldfastError, InvalidArgument, ServiceUnavailable, error_json
+from holdfast.errors import (
+    HoldfastError,
+    InvalidArgument,
+    LedgerDamaged,
+    LedgerUnavailable,
+    RowSourceError,
+    ServiceUnavailable,
+    error_json,
+)
 
 # Errors of HTTP itself, raised before anything of ours is reached.
 _HTTP = {
@@ -17,8 +26,23 @@ _HTTP = {
     408: ("request_timeout", "The request took too long to arrive. Send it again."),
     413: ("too_large", "The request is too large. Send less at a time."),
     415: ("unsupported_media_type", "The request must be JSON: Content-Type: application/json."),
+    421: ("misdirected", "This server does not answer to that host name. The admin can add it to `hosts`."),
+    431: (
+        "headers_too_large",
+        "The first line and the headers of the request are too large. Send fewer and shorter ones.",
+    ),
+    499: ("caller_gone", "The caller has left."),
     500: ("internal", "Internal server error. Answers already given are safe in the ledger. Try again."),
 }
+
+
+# What is wrong behind the server: its own words name paths, users and hosts, which are for the log.
+_BEHIND: dict[type[HoldfastError], str] = {
+    RowSourceError: "The data of {dataset} cannot be read, or is not what it was, so nothing is answered from it.",
+    LedgerDamaged: "The ledger of {dataset} is damaged, so nothing is answered from it.",
+    LedgerUnavailable: "The ledger of {dataset} is out of reach or locked at the moment. Try again.",
+}
+_WHY = " The reason is in the server's log, for the admin."
 
 
 class ProtocolError(Exception):
@@ -35,10 +59,31 @@ class ProtocolError(Exception):
 
 def error_payload(error: BaseException) -> dict[str, Any]:
     """Return the JSON of an error; the text of an unexpected one is withheld, because it might quote data."""
+    sentence = _BEHIND.get(type(error))  # type: ignore[arg-type]
+    if isinstance(error, HoldfastError) and sentence is not None:
+        details = {name: value for name, value in error.fields.items() if name == "dataset"}
+        message = sentence.format(dataset=details.get("dataset", "a dataset")) + _WHY
+        return error_json(message, kind=error.kind, status=error.status, details=details)
     if isinstance(error, HoldfastError):
         return error.to_dict()
     known = error if isinstance(error, ProtocolError) else ProtocolError(500)
     return error_json(known.message, kind=known.kind, status=known.status, details=known.details)
+
+
+@contextmanager
+def naming(dataset: str, *places: str) -> Iterator[None]:
+    """Have errors name the dataset, and none of the places where it and its ledger are."""
+    try:
+        yield
+    except HoldfastError as error:
+        if type(error) in _BEHIND:
+            error.fields["dataset"] = dataset
+        elif any(place in error.message for place in places):
+            message = error.message
+            for place in sorted(places, key=len, reverse=True):
+                message = message.replace(place, dataset)
+            raise type(error)(message, **error.fields) from error
+        raise
 
 
 def error_headers(error: BaseException) -> dict[str, str]:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
-from holdfast.errors import InvalidArgument, LedgerUnavailable
+from holdfast.errors import InvalidArgument, ServiceUnavailable
 from holdfast.service.database import UNREACHABLE, TokenDatabase, idempotency_keys, translate_errors
 
 KEEP_SECONDS = 86_400.0
@@ -111,7 +111,7 @@ class IdempotencyKeys:
             self._pending.clear()
             try:
                 self.write()
-            except LedgerUnavailable:  # the next request reports it; nothing is lost meanwhile
+            except ServiceUnavailable:  # the next request reports it; nothing is lost meanwhile
                 self._pending.set()
 
     @contextmanager
@@ -128,7 +128,7 @@ class IdempotencyKeys:
             connection.invalidate()
             connection.close()
             self._close_idle()
-            raise LedgerUnavailable(UNREACHABLE) from error
+            raise ServiceUnavailable(UNREACHABLE) from error
         self._idle.append(connection)
 
     def _close_idle(self) -> None:

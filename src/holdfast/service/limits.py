@@ -69,6 +69,7 @@ class RequestLimits:
     def __init__(self, app: ASGIApp, *, settings: Settings, metrics: Metrics, handle_error: ErrorHandler) -> None:
         self._app, self._settings, self._metrics, self._handle_error = app, settings, metrics, handle_error
         self._process, self._numbers = secrets.token_hex(6), count(1)  # request ids: unique, cheap, not secret
+        self._hosts = settings.known_hosts
         extra = dict(HEADERS)
         if (settings.public_url or "").startswith("https:"):
             extra["Strict-Transport-Security"] = "max-age=31536000"
@@ -96,6 +97,7 @@ class RequestLimits:
         arrived = False
         try:
             async with asyncio.timeout(self._settings.timeout):
+                self._check_host(scope)
                 body = await self._body(scope, receive)
                 arrived = True
                 await self._app(scope, _replay(body, receive), response)
@@ -113,6 +115,15 @@ class RequestLimits:
             return ProtocolError(408, seconds=seconds)
         again = "Send the request again with the same Idempotency-Key; it is not charged twice."
         return ServiceUnavailable(f"No answer within {seconds:g} s. {again}")
+
+    def _check_host(self, scope: Scope) -> None:
+        """Refuse a request that was sent to another name: a page elsewhere may have made it point here."""
+        if self._hosts is None:
+            return
+        sent = next((value for name, value in scope["headers"] if name == b"host"), b"").decode("latin-1").lower()
+        name = sent.rpartition("]")[0].lstrip("[") if sent.startswith("[") else sent.partition(":")[0]
+        if name not in self._hosts:
+            raise ProtocolError(421)
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
         limit = self._settings.max_body_bytes

@@ -8,10 +8,12 @@ structured: the answer, its cost and what is left; errors have the one shape of 
 
 import hmac
 import json
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import anyio
 import mcp_types as types
@@ -27,22 +29,23 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.answer import AnyAnswer
-from holdfast.errors import NotSignedIn, UnknownName
+from holdfast.errors import InvalidArgument, NotSignedIn, UnknownName
 from holdfast.guarantees.plan import DEFAULT_CONFIDENCE, Plan
 from holdfast.guarantees.plan import plan as make_plan
 from holdfast.questions import kind_named
 from holdfast.questions.price import Budget, Price
+from holdfast.questions.question import Question
 from holdfast.schema import Schema
 from holdfast.service.client import RemoteSession, read_answer
 from holdfast.service.errors import error_payload
 from holdfast.service.monitoring import log_error
 from holdfast.service.schemas import DEFAULT_KIND, AskIn, QuestionModels, RequestModel, validate
+from holdfast.session import Session
 
 if TYPE_CHECKING:  # the server's own packages are not needed for `holdfast mcp`
     from holdfast.service.datasets import ServedDataset
     from holdfast.service.state import ServerState
     from holdfast.service.tokens import Token
-    from holdfast.session import Session
 
 INSTRUCTIONS = (
     "Ask questions about a dataset without seeing its rows. Every answer is an interval for the population, and all of"
@@ -51,6 +54,8 @@ INSTRUCTIONS = (
     " row, such as: dep_delay > 15 AND carrier = 'UA'. Numbers need declared bounds: within=[low, high]."
 )
 PATH = "/mcp"
+TICK = 0.01  # seconds
+T = TypeVar("T")
 Arguments = dict[str, Any]
 Context = ServerRequestContext[Any]
 Askable: TypeAlias = "Session | RemoteSession | TokenSession"
@@ -75,8 +80,8 @@ class PlanArguments(DatasetArguments):
 class Tools:
     """The tools on these datasets: each has a description, a schema of its arguments, and what it does."""
 
-    def __init__(self, sessions: Sessions) -> None:
-        self._sessions = sessions
+    def __init__(self, sessions: Sessions, threads: "Threads | None" = None) -> None:
+        self._sessions, self._threads = sessions, threads or Threads()
         self._questions = QuestionModels()
         question = self._questions.tool_schema()
         question["properties"] |= {"dataset": {"type": "string", "description": "Needed if there are several."}}
@@ -87,7 +92,7 @@ class Tools:
             for kind in self._questions.kinds
         )
         dataset = DatasetArguments.model_json_schema()
-        self._tools = {
+        self._tools: dict[str, tuple[Callable[[Arguments], Any], dict[str, Any]]] = {
             "ask": (self.ask, once),
             "price": (self.price, question),
             "budget": (self.budget, dataset),
@@ -113,7 +118,7 @@ class Tools:
         try:
             if name not in self._tools:
                 raise UnknownName(f"No tool {name!r}. There are: {', '.join(self._tools)}.", name=name)
-            payload = {"ok": True} | await run_sync(self._tools[name][0], arguments)
+            payload = {"ok": True} | await self._run(name, arguments)
         except Exception as error:  # noqa: BLE001  the last boundary: an unexpected error's message might quote data
             payload = error_payload(error)
             if payload["status"] >= 500:
@@ -123,14 +128,26 @@ class Tools:
         content: list[types.ContentBlock] = [types.TextContent(type="text", text=text)]
         return types.CallToolResult(content=content, structured_content=plain, is_error=not payload["ok"])
 
-    def ask(self, arguments: Arguments) -> dict[str, Any]:
+    async def _run(self, name: str, arguments: Arguments) -> dict[str, Any]:
+        if name == "ask":
+            return await self.ask(arguments)
+        return await self._threads.run(partial(self._tools[name][0], arguments))
+
+    async def ask(self, arguments: Arguments) -> dict[str, Any]:
         """Ask one question and spend its price; repeating it is free. Returns the answer and what is left."""
         key = arguments.pop("idempotency_key", None)
-        session, ask = self._session(arguments.pop("dataset", None)), self._questions.read(arguments)
-        if ask.problem is not None:
-            ask.call(session.price)  # refuses, without asking
-        answer = ask.call(session.ask, idempotency_key=key)
-        return {"answer": answer.to_dict(), "text": repr(answer), **_budget(session)}
+
+        def look() -> tuple[Askable, AskIn]:
+            session, ask = self._session(arguments.pop("dataset", None)), self._questions.read(arguments)
+            if ask.problem is not None:
+                ask.call(session.price)  # refuses, without asking
+            if key is None and isinstance(session, Session | TokenSession):
+                _check_repeatable(ask.call(session.prepare))
+            return session, ask
+
+        session, ask = await self._threads.run(look)
+        answer = await self._threads.ask(session, ask, key)
+        return await self._threads.run(lambda: {"answer": answer.to_dict(), "text": repr(answer), **_budget(session)})
 
     def price(self, arguments: Arguments) -> dict[str, Any]:
         """Return what a question would cost, with the arguments of ask. Reads nothing, spends nothing."""
@@ -167,13 +184,37 @@ class Tools:
         return self._sessions[dataset]
 
 
+class Threads:
+    """Where tools work and how they ask: here in any thread, on a coarse clock; at a server in the caller's turn."""
+
+    async def run(self, act: Callable[[], T]) -> T:
+        """Return what `act` does, in a thread."""
+        return await run_sync(act)
+
+    async def ask(self, session: "Askable", ask: AskIn, key: str | None) -> AnyAnswer:
+        """Ask, and return at the next tick: how long an evaluation took may depend on the rows."""
+        assert not isinstance(session, TokenSession)
+        start = time.monotonic()
+        try:
+            return await run_sync(partial(ask.call, session.ask, idempotency_key=key))
+        finally:
+            await anyio.sleep((start - time.monotonic()) % TICK)
+
+
+def _check_repeatable(question: Question) -> None:
+    """Refuse a question that is new each time and carries no key: sent again by mistake, it would be paid twice."""
+    if question.identity is None:
+        message = f"{question.kind} is new each time: send an idempotency_key, and with it again to get it again."
+        raise InvalidArgument(message, name="idempotency_key")
+
+
 def _budget(session: Askable) -> dict[str, Any]:
     return {"budget": session.budget.to_dict()}
 
 
-def build_server(sessions: Sessions) -> Server[Any]:
+def build_server(sessions: Sessions, threads: Threads | None = None) -> Server[Any]:
     """Return the MCP server of these datasets."""
-    tools = Tools(sessions)
+    tools = Tools(sessions, threads)
 
     async def list_tools(_: Context, __: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         return types.ListToolsResult(tools=tools.described())
@@ -208,13 +249,13 @@ def http_app(sessions: Sessions, token: str) -> ASGIApp:
     return protected
 
 
-def _unprotected_app(sessions: Sessions) -> Starlette:
+def _unprotected_app(sessions: Sessions, threads: Threads | None = None) -> Starlette:
     """Return the application for streamable HTTP, to be protected by a token.
 
     No page of another site can send a token, so host names need no check.
     """
     any_host = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-    server = build_server(sessions)
+    server = build_server(sessions, threads)
     return server.streamable_http_app(stateless_http=True, json_response=True, transport_security=any_host)
 
 
@@ -233,12 +274,14 @@ class TokenSession:
     def __init__(self, state: "ServerState", served: "ServedDataset", token: "Token") -> None:
         self._state, self._served, self._token = state, served, token
 
-    def ask(
-        self, query: Any, kind: str = DEFAULT_KIND, *, idempotency_key: str | None = None, **options: object
-    ) -> AnyAnswer:
-        """Ask, within the token's quota."""
-        ask = self._question(query, kind, options)
-        return read_answer(self._state.service.ask(self._served, self._token, ask, idempotency_key)["answer"])
+    async def asked(self, ask: AskIn, key: str | None) -> AnyAnswer:
+        """Ask, within the token's quota and in its turn."""
+        response = await self._state.service.ask(self._served.name, self._token, lambda _: ask, key)
+        return read_answer(response["answer"])
+
+    def prepare(self, query: Any, kind: str = DEFAULT_KIND, **options: object) -> Question:
+        """Return the question, checked but not asked."""
+        return self._served.session.prepare(query, kind, **options)  # type: ignore[arg-type]
 
     def price(self, query: Any, kind: str = DEFAULT_KIND, **options: object) -> Price:
         """Return what a question would cost."""
@@ -282,11 +325,25 @@ class TokenSessions(Mapping[str, Askable]):
         return sum(1 for _ in self)
 
 
+class _TokenThreads(Threads):
+    """The server's lanes, in the turn of whoever sends the current request."""
+
+    def __init__(self, state: "ServerState") -> None:
+        self._state = state
+
+    async def run(self, act: Callable[[], T]) -> T:
+        return await self._state.lanes.reads.run(_current.get().name, act)
+
+    async def ask(self, session: Askable, ask: AskIn, key: str | None) -> AnyAnswer:
+        assert isinstance(session, TokenSession)
+        return await session.asked(ask, key)
+
+
 class McpEndpoint:
     """The route /mcp of the server. An agent sends its token with every request; a cookie is not accepted here."""
 
     def __init__(self, state: "ServerState") -> None:
-        self._app = _unprotected_app(TokenSessions(state))
+        self._app = _unprotected_app(TokenSessions(state), _TokenThreads(state))
 
     def open(self) -> AbstractAsyncContextManager[Any]:
         """Return the context in which requests can be served."""

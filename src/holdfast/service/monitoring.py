@@ -21,6 +21,8 @@ from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Any
 
+from holdfast.errors import HoldfastError
+
 BATCH_SECONDS = 0.1
 LATENCY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 _METHODS = ("GET", "HEAD", "POST", "PATCH", "PUT", "DELETE", "OPTIONS")
@@ -91,9 +93,11 @@ def log_event(event: str, **facts: Any) -> None:
 
 
 def log_error(event: str, error: BaseException, **facts: Any) -> None:
-    """Log where an unexpected error happened: its class and the lines of code, not its message."""
+    """Log where an error happened: its class and the lines of code; its message only if we have written it."""
     frames = traceback.extract_tb(error.__traceback__)[-12:]
     where = [f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno} {frame.name}" for frame in frames]
+    if isinstance(error, HoldfastError):  # quotes no data, and says which file or server is meant
+        facts["reason"] = error.message
     _log.error(event, extra={"facts": facts | {"error": type(error).__name__, "where": where}})
 
 

@@ -2,7 +2,6 @@
 
 import re
 import secrets
-from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -24,7 +23,6 @@ from holdfast.service.client import read_answer
 from holdfast.service.datasets import ServedDataset
 from holdfast.service.schemas import AskIn
 from holdfast.service.state import in_thread, state_of
-from holdfast.service.tokens import Token
 
 PAGE_SIZE = 50  # entries
 RECENT = 8
@@ -46,7 +44,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     functions = (
-        *(charts.interval_bar, charts.gauge, charts.answers_over_time, charts.margins, charts.number),
+        *(charts.interval_bar, charts.gauge, charts.answers_over_time, charts.margins),
+        *(charts.number, charts.low_end, charts.high_end),
         *(write_margin, read_answer, lines),
     )
     pages.globals |= {one.__name__: one for one in functions}
@@ -108,7 +107,7 @@ async def sign_in(request: Request) -> Response:
         return tokens.sign_in(token)
 
     try:
-        cookie = await in_thread(state, exchange)
+        cookie = await in_thread(request, exchange)
     except NotSignedIn as error:
         if not wants_page(request):
             raise
@@ -124,7 +123,7 @@ async def sign_in(request: Request) -> Response:
 async def sign_out(request: Request) -> Response:
     """Delete the cookie."""
     state = state_of(request)
-    await in_thread(state, lambda: state.tokens.sign_out(request.cookies.get(COOKIE, "")))
+    await in_thread(request, lambda: state.tokens.sign_out(request.cookies.get(COOKIE, "")))
     response = RedirectResponse("/sign-in", status_code=303)
     response.delete_cookie(COOKIE, httponly=True, samesite="strict")
     return response
@@ -166,29 +165,27 @@ def _asked(request: Request, form: forms.Entered, served: ServedDataset) -> AskI
     return state_of(request).questions.read(kind.to_json(values))
 
 
-async def _answer(
-    request: Request, name: str, form: forms.Entered, act: Callable[[ServedDataset, Token, AskIn], dict[str, Any]]
-) -> Response:
-    """Show what `act` answers to the question of a form."""
-
-    def work(served: ServedDataset) -> dict[str, Any]:
-        response = act(served, token_of(request), _asked(request, form, served))
-        return response | {"budget": served.session.budget.to_dict()}
-
-    return show(request, "answer.html", await on_dataset(request, name, work))
-
-
 @routes.page("analyst", "POST", "/datasets/{name}/ask")
 async def ask(request: Request, name: NameInPath) -> Response:
     """Ask, from the form."""
-    form = await forms.fields(request)
-    return await _answer(request, name, form, partial(state_of(request).service.ask, key=form.get("key")))
+    state, form = state_of(request), await forms.fields(request)
+    response = await state.service.ask(
+        name, token_of(request), partial(_asked, request, form), form.get("key"), gone=request.is_disconnected
+    )
+    budget = await on_dataset(request, name, lambda served: served.session.budget.to_dict())
+    return show(request, "answer.html", response | {"budget": budget})
 
 
 @routes.page("analyst", "POST", "/datasets/{name}/dry-run")
 async def dry_run(request: Request, name: NameInPath) -> Response:
     """Try the question on made-up rows."""
-    return await _answer(request, name, await forms.fields(request), state_of(request).service.dry_run)
+    service, token, form = state_of(request).service, token_of(request), await forms.fields(request)
+
+    def work(served: ServedDataset) -> dict[str, Any]:
+        response = service.dry_run(served, token, _asked(request, form, served))
+        return response | {"budget": served.session.budget.to_dict()}
+
+    return show(request, "answer.html", await on_dataset(request, name, work))
 
 
 @routes.page("analyst", "POST", "/datasets/{name}/price")
@@ -241,7 +238,7 @@ async def plan(request: Request) -> Response:
         goal: dict[str, Any] = {key: None if key == solve else value for key, value in asked.items()}
         return {"asked": asked, "solve": solve} | compare_plans(**goal)
 
-    found = await in_thread(state_of(request), look)
+    found = await in_thread(request, look)
     return show(request, "plan_part.html" if "hx-request" in request.headers else "plan.html", found)
 
 

@@ -9,7 +9,8 @@
     bounds = { dep_delay = [-60, 600] }  # shown to analysts; declared, never computed from the data
     complete = ["dep_delay"]             # never missing: a mean costs 1 answer instead of 2
 
-Environment variables use the same names in capitals, prefixed with HOLDFAST_: HOLDFAST_PORT=8765.
+Environment variables use the same names in capitals, prefixed with HOLDFAST_: HOLDFAST_PORT=8765. A secret may also be
+in a file that the environment names: HOLDFAST_DATABASE_FILE, HOLDFAST_ADMIN_TOKEN_FILE.
 """
 
 import json
@@ -26,9 +27,11 @@ from holdfast.errors import InvalidArgument
 from holdfast.guarantees.plan import BEST, Queries
 
 PREFIX = "HOLDFAST_"
+SECRETS = ("database", "admin_token")
 TRUE = ("1", "true", "yes", "on")
 READ: dict[type, Callable[[str], Any]] = {int: int, float: float, bool: lambda text: text.lower() in TRUE}
 MAX_NAME_LENGTH = 100
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 T = TypeVar("T", "DatasetSettings", "Settings")
 
 
@@ -41,7 +44,7 @@ class DatasetSettings:
     margin: float | None = None
     confidence: float | None = None
     guarantee: str = BEST
-    ledger: str | None = None
+    ledger: str | None = field(default=None, repr=False)  # may hold a password
     seed: int | None = None  # for tests
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     complete: Sequence[str] = ()
@@ -49,6 +52,7 @@ class DatasetSettings:
     def __post_init__(self) -> None:
         declared = {column: check.interval(f"bounds.{column}", pair) for column, pair in self.bounds.items()}
         object.__setattr__(self, "bounds", declared)
+        object.__setattr__(self, "complete", _names("complete", self.complete))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,22 +63,42 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8765
     workers: int = 1
-    database: str | None = None
+    database: str | None = field(default=None, repr=False)  # may hold a password
+    admin_token: str | None = field(default=None, repr=False)
     data_folder: str | None = None  # where the admin may register files from; None: nowhere
     token_file: str | None = None
     public_url: str | None = None  # the public address, behind a proxy
+    hosts: tuple[str, ...] = ()  # names that the server answers to, or "*"; empty: see `known_hosts`
     open_metrics: bool = False
     rate: float = 50.0  # requests per second and token, on average
     burst: int = 200
+    max_connections: int = 1_000
+    connections_per_address: int = 256  # not behind a proxy, which has one address
+    max_header_bytes: int = 32_768
     max_body_bytes: int = 1_000_000
+    header_timeout: float = 10.0  # seconds for the headers of a request, and for the first request of a connection
+    idle_timeout: float = 30.0  # seconds that a connection may do nothing between requests
     timeout: float = 30.0  # seconds for a request, from its first byte to the answer
+    grace: float = 10.0  # seconds in which the server ends when it is told to, whatever is held
     sign_in_hours: float = 12.0
+    asks_at_once: int = 4  # of one person, in work at the same time; others wait
+    asks_waiting: int = 100  # of one person; more are refused
+    max_work: int = 1_000_000_000  # steps that one question may take: rows, times what a row takes
+    tick: float = 0.01  # seconds: new answers leave a multiple of this after the question arrived
 
     def __post_init__(self) -> None:
         check.whole(1, workers=self.workers, burst=self.burst, max_body_bytes=self.max_body_bytes)
+        check.whole(1, asks_at_once=self.asks_at_once, asks_waiting=self.asks_waiting, max_work=self.max_work)
+        check.whole(1, max_connections=self.max_connections, connections_per_address=self.connections_per_address)
+        check.whole(1_000, max_header_bytes=self.max_header_bytes)
         check.whole(0, port=self.port)
+        check.number(tick=self.tick)
+        if self.tick < 0:
+            raise InvalidArgument(f"tick must be at least 0 seconds; got {self.tick}.", name="tick")
         check.at_most("the largest port", 65_535, port=self.port)
         check.positive(rate=self.rate, timeout=self.timeout, sign_in_hours=self.sign_in_hours)
+        check.positive(header_timeout=self.header_timeout, idle_timeout=self.idle_timeout, grace=self.grace)
+        object.__setattr__(self, "hosts", _names("hosts", self.hosts))
         for name in self.datasets:
             check_name("dataset", name)
         if self.public_url is not None:
@@ -87,6 +111,21 @@ class Settings:
     def origin(self) -> str | None:
         """The origin that browsers send from our own pages, if declared."""
         return None if self.public_url is None else self.public_url.rstrip("/").lower()
+
+    @property
+    def known_hosts(self) -> frozenset[str] | None:
+        """The host names that requests may be sent to; None: any.
+
+        If none are declared: that of the public address, and those of this machine if the server listens there alone.
+        """
+        if "*" in self.hosts:
+            return None
+        names = {host.lower() for host in self.hosts}
+        if not names and self.public_url is not None:
+            names.add((urlsplit(self.public_url).hostname or "").lower())
+        if not names and self.host not in LOOPBACK:
+            return None
+        return frozenset(names | LOOPBACK)
 
     @property
     def token_database(self) -> str:
@@ -104,6 +143,14 @@ class Settings:
     def from_json(cls, text: str) -> "Settings":
         """Read what `to_json` wrote."""
         return _build(json.loads(text))
+
+
+def _names(setting: str, given: Any) -> tuple[str, ...]:
+    """Return names from a list, or from text with commas, as the environment has it."""
+    listed = given.split(",") if isinstance(given, str) else given
+    if not isinstance(listed, list | tuple) or not all(isinstance(one, str) for one in listed):
+        raise InvalidArgument(f"{setting} must be a list of names; got {given!r}.", name=setting)
+    return tuple(one.strip() for one in listed if one.strip())
 
 
 def check_name(what: str, name: Any) -> str:
@@ -148,6 +195,8 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for one in fields(Settings):
         text, kind = environment.get(variable := PREFIX + one.name.upper()), type(one.default)
+        if one.name in SECRETS and (path := environment.get(f"{variable}_FILE")) is not None:
+            text = _secret_in(Path(path), f"{variable}_FILE")
         if text is None or one.name == "datasets":
             continue
         try:
@@ -155,6 +204,14 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
         except ValueError:
             raise InvalidArgument(f"{variable} must be a number; got {text!r}.", name=one.name) from None
     return found
+
+
+def _secret_in(path: Path, variable: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise InvalidArgument(f"{variable} must be a file that can be read; {reason}.", name=variable) from None
 
 
 def _build(given: Mapping[str, Any]) -> Settings:

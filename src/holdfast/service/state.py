@@ -1,25 +1,28 @@
 """What every request can reach: settings, tokens, datasets, and the service that asks them."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from starlette.requests import Request
 
-from holdfast.service.ask import AskService, Quotas
+from holdfast.errors import HoldfastError, ServiceUnavailable
+from holdfast.service.ask import AskService, Quotas, write_together
 from holdfast.service.database import TokenDatabase
 from holdfast.service.datasets import Datasets
 from holdfast.service.idempotency import IdempotencyKeys
+from holdfast.service.lanes import Lanes
 from holdfast.service.limits import RateLimiter
 from holdfast.service.monitoring import Metrics
 from holdfast.service.schemas import QuestionModels
 from holdfast.service.settings import Settings
 from holdfast.service.tokens import Token, TokenStore
 
-# As many answers as wait for one disk sync together; with more threads requests would only queue elsewhere.
-THREADS = 8
 FAILED_SIGN_IN_RATE, FAILED_SIGN_IN_BURST = 10.0, 100  # per second, and at once, from one address
+READY_SECONDS = 1.0  # how long a look stands
+MOST_READY_SECONDS = 3.0  # how long it may take
 
 Result = TypeVar("Result")
 
@@ -31,14 +34,17 @@ class ServerState:
         self.settings = settings
         self.database = TokenDatabase(settings.token_database)
         self.tokens = TokenStore(self.database, sign_in_seconds=settings.sign_in_hours * 3_600)
-        self.admin: Token = self.tokens.admin(settings.token_file)
+        self.admin: Token = self.tokens.admin(settings.token_file, settings.admin_token)
         self.datasets = Datasets(settings, self.database)
         self.questions = QuestionModels()
         self.metrics = Metrics()
-        self.service = AskService(Quotas(self.database), IdempotencyKeys(self.database), self.metrics)
+        self.lanes = Lanes(each=settings.asks_at_once, waiting=settings.asks_waiting, write=write_together)
+        self.service = AskService(
+            settings, self.datasets, Quotas(self.database), IdempotencyKeys(self.database), self.metrics, self.lanes
+        )
         self.rate_limits = RateLimiter(settings.rate, settings.burst)
+        self.readiness = Readiness(self.probe)
         self.failed_sign_ins = RateLimiter(FAILED_SIGN_IN_RATE, FAILED_SIGN_IN_BURST)
-        self.threads = ThreadPoolExecutor(THREADS, "holdfast")
         self.datasets.open_all()
 
     def budgets(self) -> list[tuple[str, int, int]]:
@@ -46,17 +52,45 @@ class ServerState:
         found = [(served.name, served.session.budget) for served in self.datasets.visible(self.admin)]
         return [(name, budget.answers_left, budget.answers_total) for name, budget in found]
 
-    def check_ready(self) -> None:
-        """Raise if a ledger or the token database cannot be reached."""
-        self.tokens.all()
-        self.budgets()
+    def probe(self) -> None:
+        """Raise if no answer could be committed now; writes nothing."""
+        self.database.probe()
+        for served in self.datasets.visible(self.admin):
+            served.session.ledger.probe()
 
     def close(self) -> None:
         """Close everything."""
-        self.threads.shutdown(wait=False, cancel_futures=True)
+        self.lanes.close()
+        self.readiness.close()
         self.datasets.close()
         self.service.idempotency.close()
         self.database.close()
+
+
+class Readiness:
+    """Whether an answer could be committed, as found a moment ago; one look at a time, in a thread of its own."""
+
+    def __init__(self, probe: Callable[[], None]) -> None:
+        self._probe = probe
+        self._thread = ThreadPoolExecutor(1, "holdfast ready")
+        self._look: asyncio.Future[None] | None = None
+        self._at = 0.0
+
+    async def check(self) -> None:
+        """Raise if no answer could be committed."""
+        now = time.monotonic()
+        if self._look is None or (self._look.done() and now - self._at > READY_SECONDS):
+            self._look, self._at = asyncio.get_running_loop().run_in_executor(self._thread, self._probe), now
+        done, _ = await asyncio.wait({self._look}, timeout=MOST_READY_SECONDS)
+        error = self._look.exception() if done else None
+        if error is not None and not isinstance(error, HoldfastError):
+            raise error
+        if error is not None or not done:  # without names: anyone may ask this
+            raise ServiceUnavailable("Not ready: no answer could be written at the moment.") from error
+
+    def close(self) -> None:
+        """Look no more."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
 
 def state_of(request: Request) -> ServerState:
@@ -65,6 +99,8 @@ def state_of(request: Request) -> ServerState:
     return state
 
 
-async def in_thread(state: ServerState, work: Callable[[], Result]) -> Result:
-    """Run blocking work outside the event loop. After a timeout the caller leaves; the work still finishes."""
-    return await asyncio.get_running_loop().run_in_executor(state.threads, work)
+async def in_thread(request: Request, work: Callable[[], Result]) -> Result:
+    """Run a read outside the event loop: in the lane for reads, in the turn of the caller or of their address."""
+    token: Token | None = getattr(request.state, "token", None)
+    person = token.name if token is not None else f"at {request.client.host if request.client else 'unknown'}"
+    return await state_of(request).lanes.reads.run(person, work)

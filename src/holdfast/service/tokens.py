@@ -7,24 +7,29 @@ first used.
 """
 
 import json
+import os
 import secrets
 import threading
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import Engine, delete, func, insert, select, update
+from sqlalchemy.exc import SQLAlchemyError
 
 from holdfast import check
-from holdfast.errors import InvalidArgument, NotSignedIn, UnknownName
-from holdfast.service.database import TokenDatabase, read, sign_ins, tokens, write, write_transaction
+from holdfast.errors import InvalidArgument, NotSignedIn, ServiceUnavailable, UnknownName
+from holdfast.ledger.sqlite import open_private
+from holdfast.service.database import TokenDatabase, clock, read, sign_ins, tokens, write, write_transaction
 from holdfast.service.settings import check_name
 
 PREFIX = "hf_"
 CACHE_SECONDS = 1.0  # a token revoked by another process is refused after at most this long
 LINK_SECONDS = 3_600
+REMEMBER_SECONDS = 60.0  # how much of the time the database may not know of yet
 MAX_CACHED = 10_000
 MAX_LOOKUPS = 500  # tokens looked up by one query
 
@@ -46,14 +51,44 @@ class Token:
         """Whether the token gives access to this dataset."""
         return self.datasets is None or dataset in self.datasets
 
-    @property
-    def active(self) -> bool:
-        """Whether the token is neither revoked nor expired."""
-        return self.revoked is None and (self.expires is None or time.time() < self.expires)
-
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values; nothing secret."""
         return asdict(self) | {"datasets": None if self.datasets is None else list(self.datasets)}
+
+
+class Clock:
+    """The time, which never goes back: neither in a process, nor, but for a minute, from one process to the next.
+
+    Otherwise what has expired would be good again after the machine's clock is set back.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        stored = read(engine, select(func.max(clock.c.latest).label("latest")))[0]["latest"]
+        self._stored: float = stored or 0.0
+        self._latest, self._at = max(time.time(), self._stored), time.monotonic()
+        self._lock = threading.Lock()
+
+    def now(self) -> float:
+        """Return seconds since 1970."""
+        with self._lock:
+            at = time.monotonic()
+            now = max(time.time(), self._latest + max(0.0, at - self._at))
+            self._latest, self._at = now, at
+            remember = now > self._stored + REMEMBER_SECONDS
+            if remember:
+                self._stored = now
+        if remember:  # nobody waits for it
+            threading.Thread(target=self._remember, args=(now,), daemon=True).start()
+        return now
+
+    def _remember(self, latest: float) -> None:
+        later, none = update(clock).where(clock.c.latest < latest), select(func.count()).select_from(clock)
+        # Another process may write the first row at this moment: then this is remembered the next time.
+        with suppress(ServiceUnavailable, SQLAlchemyError), write_transaction(self._engine) as connection:
+            connection.execute(later.values(latest=latest))
+            if connection.scalar(none) == 0:
+                connection.execute(insert(clock).values(id=1, latest=latest))
 
 
 class TokenStore:
@@ -61,6 +96,7 @@ class TokenStore:
 
     def __init__(self, database: TokenDatabase, *, sign_in_seconds: float = 12 * 3_600) -> None:
         self._engine = database.durable
+        self._clock = Clock(database.relaxed)
         self._sign_in_seconds = sign_in_seconds
         self._cache: dict[str, tuple[float, Token]] = {}
         self._used: set[str] = set()  # digests presented since the last lookup
@@ -87,7 +123,7 @@ class TokenStore:
             check.positive(days=days)
             check.at_most("a century", 36_525, days=days)
         secret = PREFIX + secrets.token_urlsafe(32) if secret is None else secret
-        now = time.time()
+        now = self._clock.now()
         allowed = None if datasets is None else tuple(sorted(set(datasets)))
         expires = None if days is None else now + days * 86_400
         token = Token(secrets.token_hex(8), name, admin, allowed, quota, created=now, expires=expires, revoked=None)
@@ -99,12 +135,21 @@ class TokenStore:
         """Return the token with this secret, or refuse."""
         digest = _digest(secret)
         with self._lookup_lock:  # threads that wait here are served by the first one's query, through the cache
-            return _require_active(self._cached(digest) or self._look_up(digest))
+            return self._require_active(self._cached(digest) or self._look_up(digest))
 
     def cached(self, secret: str) -> Token | None:
         """Return the token with this secret if it was looked up a moment ago; never blocks."""
         token = self._cached(_digest(secret))
-        return token if token is not None and token.active else None
+        return token if token is not None and self.is_active(token) else None
+
+    def is_active(self, token: Token) -> bool:
+        """Return whether the token is neither revoked nor expired."""
+        return token.revoked is None and (token.expires is None or self._clock.now() < token.expires)
+
+    def _require_active(self, token: Token | None) -> Token:
+        if token is None or not self.is_active(token):
+            raise NotSignedIn("This token is unknown, revoked or expired. Ask the admin for a new one.")
+        return token
 
     def all(self) -> list[Token]:
         """Return every token ever created, newest first."""
@@ -112,7 +157,7 @@ class TokenStore:
 
     def revoke(self, id: str) -> Token:
         """Refuse this token from now on."""
-        return self._update(id, {"revoked": time.time()})
+        return self._update(id, {"revoked": self._clock.now()})
 
     def set_quota(self, id: str, quota: int | None) -> Token:
         """Set how many answers of each dataset may be used under the token's name."""
@@ -132,12 +177,16 @@ class TokenStore:
 
     # -- the admin ----------------------------------------------------------------------------------------------
 
-    def admin(self, token_file: str | None = None) -> Token:
+    def admin(self, token_file: str | None = None, secret: str | None = None) -> Token:
         """Return the admin's token, created at the first start; `token_file` holds or receives its secret."""
         if token_file is not None:
             secret = _secret_from_file(Path(token_file))
+        if secret is not None:
+            if len(secret) < 20:
+                rule = f"admin_token must be at least 20 characters; got {len(secret)}."
+                raise InvalidArgument(f"{rule} Leave it out to have one made.", name="admin_token")
             return self._look_up(_digest(secret)) or self.create("admin", admin=True, secret=secret)[1]
-        active = [token for token in self.all() if token.admin and token.active]
+        active = [token for token in self.all() if token.admin and self.is_active(token)]
         return active[-1] if active else self.create("admin", admin=True)[1]
 
     # -- sign-ins -----------------------------------------------------------------------------------------------
@@ -152,7 +201,7 @@ class TokenStore:
 
     def redeem(self, code: str) -> Token:
         """Use up a one-time link."""
-        now = time.time()
+        now = self._clock.now()
         with write_transaction(self._engine) as connection:
             this = (sign_ins.c.digest == _digest(code)) & sign_ins.c.once
             row = connection.execute(select(sign_ins).where(this)).mappings().first()
@@ -162,7 +211,7 @@ class TokenStore:
             message = "This link was already used or has expired. Restart the server for a new one, or use a token."
             raise NotSignedIn(message)
         found = read(self._engine, select(tokens).where(tokens.c.id == row["token"]))
-        return _require_active(_token(found[0]) if found else None)
+        return self._require_active(_token(found[0]) if found else None)
 
     def by_cookie(self, secret: str) -> Token:
         """Return the token signed in by this cookie, or refuse."""
@@ -172,11 +221,11 @@ class TokenStore:
             before = self._version()
             both = select(tokens, sign_ins.c.expires.label("until")).join(sign_ins, sign_ins.c.token == tokens.c.id)
             found = read(self._engine, both.where(sign_ins.c.digest == digest, sign_ins.c.once.is_(False)))
-            if not found or found[0]["until"] <= time.time():
+            if not found or found[0]["until"] <= self._clock.now():
                 raise NotSignedIn("This sign-in has expired. Sign in again.")
             token = _token(found[0])
             self._store(before, {digest: token})
-        return _require_active(token)
+        return self._require_active(token)
 
     def sign_out(self, secret: str) -> None:
         """Delete a cookie."""
@@ -184,7 +233,7 @@ class TokenStore:
         self._clear_cache()
 
     def _create_sign_in(self, token: str, *, once: bool, seconds: float) -> str:
-        secret, now = secrets.token_urlsafe(32), time.time()
+        secret, now = secrets.token_urlsafe(32), self._clock.now()
         row = {"digest": _digest(secret), "token": token, "once": once, "expires": now + seconds}
         write(self._engine, delete(sign_ins).where(sign_ins.c.expires <= now), insert(sign_ins).values(row))
         return secret
@@ -224,12 +273,6 @@ class TokenStore:
         return found.get(digest)
 
 
-def _require_active(token: Token | None) -> Token:
-    if token is None or not token.active:
-        raise NotSignedIn("This token is unknown, revoked or expired. Ask the admin for a new one.")
-    return token
-
-
 def _digest(secret: str) -> str:
     return sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -248,6 +291,6 @@ def _secret_from_file(path: Path) -> str:
             raise InvalidArgument(f"{rule} Delete it to get a new one.", name="token_file")
         return secret
     secret = PREFIX + secrets.token_urlsafe(32)
-    path.touch(mode=0o600, exist_ok=False)
-    path.write_text(secret + "\n", encoding="utf-8")
+    with os.fdopen(open_private(path), "w", encoding="utf-8") as file:
+        file.write(secret + "\n")
     return secret

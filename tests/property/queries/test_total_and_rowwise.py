@@ -96,7 +96,7 @@ def test_the_steps_that_polars_takes_are_counted_when_operations_nest(text):
             assert "steps" in str(refusal) or "deep" in str(refusal) or "parts" in str(refusal)  # noqa: PT017
             return
         steps = compiled(tree(text, SCHEMA), SCHEMA.names)
-        parts = [steps.value, *(value for step in steps.before for value in step.values)]
+        parts = [steps.value, *(part for step in steps.before for part in step.parts)]
         serialized = "".join(part.meta.serialize(format="json") for part in parts)
         leaves = serialized.count('"Column"') + serialized.count('"Literal"')
         assert leaves <= 5 * work(tree(text, SCHEMA))  # a few constants of its own for every step

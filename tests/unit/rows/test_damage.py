@@ -33,10 +33,10 @@ def path(tmp_path: Path) -> Path:
     rng = np.random.default_rng(1)
     flag = rng.random(ROWS) < 0.5
     word = np.array(["red", "green", "blue"])[rng.integers(0, 3, ROWS)]
-    pl.DataFrame({"flag": flag, "x": rng.random(ROWS), "word": word}).write_parquet(tmp_path / "t.parquet")
-    open_rows(tmp_path / "t.parquet").close()  # type: ignore[attr-defined]
+    pl.DataFrame({"flag": flag, "x": rng.random(ROWS), "word": word}).write_parquet(tmp_path / "frail.parquet")
+    open_rows(tmp_path / "frail.parquet").close()  # type: ignore[attr-defined]
     finish_check()
-    return tmp_path / "t.parquet"
+    return tmp_path / "frail.parquet"
 
 
 @pytest.fixture
@@ -56,7 +56,8 @@ def no_threads_left() -> Iterator[None]:
 
 
 def checks() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("holdfast check")]
+    """The checks of this file's data: those of other tests may go on."""
+    return [thread for thread in threading.enumerate() if thread.name == "holdfast check frail"]
 
 
 def folder_of(path: Path) -> Path:
@@ -80,7 +81,7 @@ def finish_check() -> None:
 
 def test_damage_in_a_small_folder_is_refused_when_it_is_opened(path: Path) -> None:
     zero(path, "00000.values.npy")
-    with pytest.raises(RowSourceError, match=r"t is damaged: 00000\.values\.npy does not hold what was written"):
+    with pytest.raises(RowSourceError, match=r"frail is damaged: 00000\.values\.npy does not hold what was written"):
         hf.Session(folder_of(path), queries=10)
     with hf.Session(path, queries=10) as session:  # written anew from its file
         assert 0.4 < session.mean("flag").value < 0.6
@@ -95,6 +96,7 @@ def test_damage_in_a_large_folder_is_found_in_the_background_and_refuses_every_q
             with pytest.raises(RowSourceError, match="is damaged"):
                 session.mean(question)
         assert session.budget.answers_given == 0
+        assert not session.ledger.begun
         with pytest.raises(RowSourceError, match="is damaged"):
             session.verify_data()
 
@@ -105,11 +107,13 @@ def test_an_intact_folder_passes_and_is_checked_again_now_and_then(path: Path, m
     with hf.Session(folder_of(path), queries=10) as session:
         assert 0.4 < session.mean("flag").value < 0.6
         assert checks()
+        left = session.budget.answers_left
         zero(path, "00001.values.npy")  # after any number of passes
         finish_check()
         with pytest.raises(RowSourceError, match=r"00001\.values\.npy"):
             session.mean("NOT flag")
         assert session.mean("flag").cached  # an answer of before stands in the ledger
+        assert session.budget.answers_left == left  # and nothing was charged for what was refused
 
 
 @pytest.mark.usefixtures("large")

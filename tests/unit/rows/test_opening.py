@@ -245,6 +245,13 @@ def test_a_csv_value_that_does_not_fit_is_refused_by_place_never_by_value(
         open_rows(path, types={column: type_})
 
 
+@pytest.mark.parametrize("name", ["*", "^a.*$", "a' (column number 9)", "it's"])
+def test_odd_names_do_not_confuse_the_refusal_of_a_value(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path / "t.csv", f"a,{name}\n".encode() + b"x,5\n" * 10_000 + b"y,z\n")
+    with pytest.raises(RowSourceError, match=r"row 10,001: the value of .* is not of type integer"):
+        open_rows(path)
+
+
 def test_the_types_of_a_csv_file_are_shown_while_it_is_read(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     open_rows(write(tmp_path / "t.csv", b"a,[b]\n1,x\n"), progress=True)
     assert "Types, as declared or from the first 10,000 rows: a integer, [b] text" in capfd.readouterr().err

@@ -11,6 +11,7 @@ import holdfast as hf
 from holdfast.service import tokens
 from holdfast.service.database import TokenDatabase
 from holdfast.service.tokens import TokenStore
+from serving import wait_until
 
 
 @pytest.fixture
@@ -61,3 +62,69 @@ def test_a_token_revoked_during_its_lookup_is_not_cached(
     assert store.cached(secret) is None
     with pytest.raises(hf.NotSignedIn):
         store.authenticate(secret)
+
+
+# -- the clock --------------------------------------------------------------------------------------------------------
+
+DAY = 86_400.0
+
+
+class Machine:
+    """A clock that somebody sets."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.wall, self.steady = 1.8e9, 1_000.0
+        monkeypatch.setattr(tokens.time, "time", lambda: self.wall)
+        monkeypatch.setattr(tokens.time, "monotonic", lambda: self.steady)
+
+    def passes(self, seconds: float) -> None:
+        self.wall += seconds
+        self.steady += seconds
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    return Machine(monkeypatch)
+
+
+def test_what_has_expired_stays_so_when_the_clock_goes_back(database: TokenDatabase, machine: Machine) -> None:
+    store = TokenStore(database, sign_in_seconds=DAY)
+    secret, token = store.create("ana", days=2)
+    cookie, link = store.sign_in(token), store.sign_in_link(token)
+    machine.passes(3 * DAY)
+    for _ in range(2):
+        with pytest.raises(hf.NotSignedIn):
+            store.authenticate(secret)
+        for look, code in ((store.by_cookie, cookie), (store.redeem, link)):
+            with pytest.raises(hf.NotSignedIn):
+                look(code)
+        machine.wall -= 10 * DAY  # and once more, with the clock set back
+    assert not store.is_active(store.all()[0])
+
+
+def test_also_for_the_next_process(database: TokenDatabase, machine: Machine) -> None:
+    store = TokenStore(database)
+    secret, _ = store.create("ana", days=2)
+    machine.passes(3 * DAY)
+    with pytest.raises(hf.NotSignedIn):
+        store.authenticate(secret)
+    wait_until(lambda: _stored(database) >= machine.wall)
+    machine.wall -= 10 * DAY
+    with pytest.raises(hf.NotSignedIn):
+        TokenStore(database).authenticate(secret)
+
+
+def test_time_goes_on_while_the_clock_is_behind(database: TokenDatabase, machine: Machine) -> None:
+    store = TokenStore(database)
+    secret, _ = store.create("ana", days=1)
+    machine.wall -= 100 * DAY
+    assert store.authenticate(secret).name == "ana"
+    machine.steady += 2 * DAY
+    with pytest.raises(hf.NotSignedIn):
+        store.authenticate(secret)
+    assert store.authenticate(store.create("bob", days=1)[0]).name == "bob"
+
+
+def _stored(database: TokenDatabase) -> float:
+    with database.relaxed.connect() as connection:
+        return connection.exec_driver_sql("SELECT coalesce(max(latest), 0) FROM holdfast_clock").scalar_one()

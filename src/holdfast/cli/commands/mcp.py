@@ -64,7 +64,9 @@ def command(
 
     app = http_app(sessions, token)
     note(f"Tools for agents at http://{host}:{port}/mcp")
-    uvicorn.run(app, host=host, port=port, log_level="warning", server_header=False)
+    from holdfast.service.connections import GuardedProtocol
+
+    uvicorn.run(app, host=host, port=port, http=GuardedProtocol, ws="none", log_level="error", server_header=False)
 
 
 def _token(token_file: str | None) -> str:

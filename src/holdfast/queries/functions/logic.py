@@ -10,6 +10,7 @@ import polars as pl
 from holdfast.queries.functions.operation import PHYSICAL, Operation, common_type
 from holdfast.queries.functions.times import within_years
 from holdfast.queries.node import Node
+from holdfast.queries.steps import Choice
 from holdfast.schema import Type
 
 _TRUE_WORDS, _FALSE_WORDS = ["true", "t", "yes", "y", "on", "1"], ["false", "f", "no", "n", "off", "0"]
@@ -35,11 +36,13 @@ def _in(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
     return args[0].cast(dtype, strict=False).is_in(listed.implode())
 
 
-def _case(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
-    chain = pl.when(args[0]).then(args[1])
-    for when, then in zip(args[2:-1:2], args[3:-1:2], strict=True):
-        chain = chain.when(when).then(then)  # type: ignore[assignment]
-    return chain.otherwise(args[-1])
+def _case(node: Node, args: Sequence[pl.Expr]) -> Choice:
+    return Choice(tuple(zip(args[:-1:2], args[1:-1:2], strict=True)), args[-1])
+
+
+def _null_if(node: Node, args: Sequence[pl.Expr]) -> Choice:
+    null = pl.lit(None, dtype=PHYSICAL[node.type or Type.STRING])
+    return Choice(((args[0] == args[1], null),), args[0])
 
 
 def _cast(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
@@ -101,17 +104,16 @@ OPERATIONS: dict[str, Operation] = {
     "AND": Operation(("boolean",), Type.BOOL, lambda _, args: reduce(and_, args), more=True, on_arrays=True),
     "OR": Operation(("boolean",), Type.BOOL, lambda _, args: reduce(or_, args), more=True, on_arrays=True),
     "NOT": Operation(("boolean",), Type.BOOL, lambda _, args: ~args[0], on_arrays=True),
-    "CASE": Operation(("value",), None, _case, more=True, copies=(2,), chooses=True),
+    "CASE": Operation(("value",), None, _case, more=True),
     "COALESCE": Operation(("value",), None, lambda _, args: pl.coalesce(*args), null="all", more=True),
     "NULLIF": Operation(
         ("value", "value"),
         None,
-        lambda _, args: pl.when(args[0] == args[1]).then(None).otherwise(args[0]),
+        _null_if,
         null="may",
         copies=(2, 1),
-        chooses=True,
     ),
     "GREATEST": Operation(("value",), None, lambda _, args: pl.max_horizontal(*args), null="all", more=True),
     "LEAST": Operation(("value",), None, lambda _, args: pl.min_horizontal(*args), null="all", more=True),
-    "CAST": Operation(("value",), Type.STRING, _cast, copies=(5,)),
+    "CAST": Operation(("value",), Type.STRING, _cast, may_be_nan=True, copies=(5,)),
 }

@@ -7,9 +7,12 @@ from collections.abc import Callable, Sequence
 
 import polars as pl
 
-from holdfast.queries.functions.operation import Build, Operation
+from holdfast.queries.functions.operation import PHYSICAL, Build, Operation
 from holdfast.queries.node import Node
+from holdfast.queries.steps import Choice
 from holdfast.schema import Type
+
+_FLOAT = PHYSICAL[Type.FLOAT]
 
 
 def as_floats(node: Node, args: Sequence[pl.Expr]) -> list[pl.Expr]:
@@ -37,29 +40,36 @@ def _spread(constant: pl.Expr) -> pl.Expr:
     return constant + pl.int_range(pl.len()).cast(pl.Float64) * 0.0
 
 
-def _quotient(left: pl.Expr, right: pl.Expr, *, constant: bool) -> pl.Expr:
-    """Divide; by zero gives NULL."""
-    right = _spread(right) if constant else right
-    return left / pl.when(right != 0.0).then(right)
+def _where(condition: pl.Expr, value: pl.Expr, dtype: pl.DataType = _FLOAT) -> Choice:
+    """Return the value where the condition is true, else NULL."""
+    return Choice(((condition, value),), pl.lit(None, dtype=dtype))
+
+
+def _divisor(node: Node, args: Sequence[pl.Expr]) -> pl.Expr | Choice:
+    """Return what is divided by, NULL for zero."""
+    whole = node.type is Type.INT
+    right = args[-1] if whole else as_floats(node, args)[-1]
+    if not node.args[1].is_constant:
+        return _where(right != 0, right, PHYSICAL[Type.INT] if whole else _FLOAT)
+    right = right if whole else _spread(right)
+    return pl.when(right != 0).then(right)  # no row takes part in this
 
 
 def _divide(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
-    left, right = as_floats(node, args)
-    return _quotient(left, right, constant=node.args[1].is_constant)
+    divisor, *given = args
+    return as_floats(node, given)[0] / divisor
 
 
 def _floored(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
-    """Return the remainder with the sign of the divisor, as Polars has it; by zero NULL."""
-    whole = node.type is Type.INT
-    left, right = args if whole else as_floats(node, args)
-    right = _spread(right) if node.args[1].is_constant and not whole else right
-    return left % pl.when(right != 0).then(right)
+    """Return the remainder with the sign of the divisor, as Polars has it."""
+    divisor, *given = args
+    return (given if node.type is Type.INT else as_floats(node, given))[0] % divisor
 
 
 def _remainder(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
     """Return the remainder with the sign of the dividend, as SQL has it."""
     whole = node.type is Type.INT
-    floored, *given = args
+    floored, _, *given = args
     left, right = given if whole else as_floats(node, given)
     other_side = (floored != 0) & ((left < 0) != (right < 0))
     remainder = floored - right * other_side.cast(pl.Int64 if whole else pl.Float64)
@@ -78,28 +88,26 @@ def _unless_whole(function: Callable[[pl.Expr], pl.Expr]) -> Build:
     return lambda node, args: args[0] if node.args[0].type is Type.INT else function(args[0])
 
 
-def _logarithm_of_base(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
-    base, _ = as_floats(node, args)
-    return pl.when((base > 0.0) & (base != 1.0)).then(base).log()
+def _positive(node: Node, args: Sequence[pl.Expr]) -> Choice:
+    """Return the last argument, NULL unless it has a logarithm."""
+    of = as_floats(node, args[-len(node.args) :])[-1]
+    return _where(of > 0.0, of)
+
+
+def _base(node: Node, args: Sequence[pl.Expr]) -> Choice:
+    base = as_floats(node, args)[0]
+    return _where((base > 0.0) & (base != 1.0), base)
 
 
 def _quotient_of_logarithms(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
-    of_base, *given = args
-    return _quotient(_positive_log(as_floats(node, given)[1]), of_base, constant=False)
+    of, base = args[:2]
+    return of.log() / base.log()
 
 
-def _nearest_whole(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
-    return args[0].round(0)
-
-
-def _logarithm(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
+def _logarithm(node: Node, args: Sequence[pl.Expr]) -> Choice:
     """Round powers of the base, which come out slightly off (log10(1000) = 2.9999999999999996), to the whole number."""
-    near, quotient = args[:2]
-    return pl.when((quotient - near).abs() < 1e-13).then(near).otherwise(quotient)
-
-
-def _positive_log(of: pl.Expr) -> pl.Expr:
-    return pl.when(of > 0.0).then(of).log()
+    quotient, near = args[0], args[0].round(0)
+    return Choice((((quotient - near).abs() < 1e-13, near),), quotient)
 
 
 def _arithmetic(function: Callable[[pl.Expr, pl.Expr], pl.Expr], *, null: bool = False) -> Operation:
@@ -131,7 +139,7 @@ OPERATIONS: dict[str, Operation] = {
         may_be_nan=True,
         passes_nan=True,
         copies=(1, 2),
-        chooses=True,
+        before=(_divisor,),
     ),
     "%": Operation(
         ("number", "number"),
@@ -139,8 +147,8 @@ OPERATIONS: dict[str, Operation] = {
         _remainder,
         null="may",
         may_be_nan=True,
-        copies=(3, 5),
-        before=(_floored,),
+        copies=(2, 4),
+        before=(_divisor, _floored),
     ),
     "NEG": _smooth(lambda a: -a),
     "ABS": _smooth(lambda a: a.abs()),
@@ -154,12 +162,12 @@ OPERATIONS: dict[str, Operation] = {
     "LN": Operation(
         ("number",),
         Type.FLOAT,
-        _of_floats(_positive_log),
+        lambda _, args: args[0].log(),
         null="may",
         may_be_nan=True,
         passes_nan=True,
         copies=(2,),
-        chooses=True,
+        before=(_positive,),
     ),
     "LOG": Operation(
         ("number", "number"),
@@ -168,8 +176,7 @@ OPERATIONS: dict[str, Operation] = {
         null="may",
         may_be_nan=True,
         copies=(3, 2),
-        before=(_logarithm_of_base, _quotient_of_logarithms, _nearest_whole),
-        chooses=True,
+        before=(_base, _positive, _quotient_of_logarithms),
     ),
     "POWER": _arithmetic(lambda a, b: a**b, null=True),
     "SIN": _smooth(lambda a: a.sin()),

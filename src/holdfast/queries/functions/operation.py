@@ -9,10 +9,11 @@ import polars as pl
 
 from holdfast.errors import InvalidQuery
 from holdfast.queries.node import COMPARISONS, Node
+from holdfast.queries.steps import Choice
 from holdfast.schema import Type
 
 NullRule = Literal["any", "all", "may", "never"]
-Build = Callable[[Node, Sequence[pl.Expr]], pl.Expr]
+Build = Callable[[Node, Sequence[pl.Expr]], pl.Expr | Choice]
 
 PHYSICAL: dict[Type, pl.DataType] = {  # how values of each type are stored when an operation sees them
     Type.BOOL: pl.Boolean(),
@@ -42,9 +43,9 @@ class Operation:
     to every operation but those with `passes_nan` (arithmetic, where NaN stays NaN), so it is turned into NULL
     once, where it matters. `copies` says how often each argument is mentioned in what Polars evaluates (the last one
     repeats): what is mentioned more than once is evaluated apart, once. `before` are parts of the operation itself that
-    are evaluated apart; each finds what it gave, and those before it, in front of the arguments. `chooses` marks
-    operations that take one value or another by row, which Polars may cut short (see `steps`). `on_arrays` marks
-    operations whose `build` uses operators alone, so that it also works on series and on numpy arrays.
+    are evaluated apart: what each gives stands in front of the arguments of the next. Whatever takes one value or
+    another by row is a `Choice`, never Polars' own (see `steps`). `on_arrays` marks operations whose `build` uses
+    operators alone, so that it also works on series and on numpy arrays.
     """
 
     takes: tuple[str, ...]
@@ -57,7 +58,6 @@ class Operation:
     passes_nan: bool = False
     copies: tuple[int, ...] = (1,)
     before: tuple[Build, ...] = ()
-    chooses: bool = False
     on_arrays: bool = False
 
     def argument(self, place: int) -> str:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from holdfast.errors import InvalidQuery, UnknownName
-from holdfast.queries.evaluate import Expression, compiled, on_columns, work
+from holdfast.queries.evaluate import Expression, compiled, on_columns, text_weight, work
 from holdfast.queries.node import Node, SchemaKey
 from holdfast.queries.sql.grammar import Translator, too_deep
 from holdfast.queries.sql.tokens import checked_tokens, dialect
@@ -61,6 +61,7 @@ def _from_text(text: str, key: SchemaKey) -> Expression:
         identity=written,
         reads={name: key.schema[name] for name in columns},
         compiled=on_columns(node) or compiled(node, columns),
+        work=work(node, text_weight),
     )
 
 

@@ -1,0 +1,48 @@
+"""Work that can be called off from another thread: it ends before the next block of rows.
+
+Whatever was taken from the budget for it stays taken, as for every draw that nobody gets to see.
+"""
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import TypeVar
+
+from holdfast.errors import ServiceUnavailable
+
+T = TypeVar("T")
+
+
+class Work:
+    """The evaluation of one question. `begun`: whether it has come to the rows; by then the budget has paid."""
+
+    def __init__(self) -> None:
+        self.begun = False
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """Call it off."""
+        self._cancelled = True
+
+    def run(self, act: Callable[[], T]) -> T:
+        """Return what `act` does; a checkpoint on its way ends it once this is called off."""
+        before = _current.set(self)
+        try:
+            return act()
+        finally:
+            _current.reset(before)
+
+    def check(self) -> None:
+        """Raise if this was called off."""
+        self.begun = True
+        if self._cancelled:
+            raise ServiceUnavailable("Nobody waits for this answer any more, so it was called off.")
+
+
+_current: ContextVar[Work | None] = ContextVar("work", default=None)
+
+
+def checkpoint() -> None:
+    """End the work of this thread here if it was called off. Row sources call this before they draw a block."""
+    work = _current.get()
+    if work is not None:
+        work.check()

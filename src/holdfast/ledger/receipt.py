@@ -1,0 +1,152 @@
+"""A receipt proves one entry to somebody who has neither the data nor the ledger, only a published head.
+
+    1  the entry's text, the hash before it and the root before it give the entry's hash
+    2  the entry's hash and the path give the root that the head contains
+    3  that root, the digest of the head's text and the hash before the head give the head's hash
+
+The size of a receipt is that of the text plus 64 characters for each doubling of the ledger. Receipts of ledgers of
+format 2 list the digests of all later entries instead; they are still checked.
+"""
+
+import json
+import re
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass, fields
+from hashlib import sha256
+from typing import Any
+
+from holdfast import check
+from holdfast.errors import InvalidArgument, LedgerDamaged
+from holdfast.ledger import chain, tree
+from holdfast.ledger.entry import Head
+
+_HASH = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt(ABC):
+    """Proof that an entry is in the ledger: its text, and hashes that lead from it to the head.
+
+    Parameters
+    ----------
+    seq
+        The number of the entry.
+    body
+        Its text.
+    previous
+        The hash of the entry before it.
+    head
+        The newest entry when the receipt was made.
+    """
+
+    seq: int
+    body: str
+    previous: str
+    head: Head
+
+    def __post_init__(self) -> None:
+        check.whole(0, seq=self.seq, head_seq=self.head.seq)
+        if not isinstance(self.body, str):
+            raise InvalidArgument("receipt must have a text as its body; got another type.", name="receipt")
+        for text in (self.previous, self.head.hash, *self._hashes()):
+            # Nothing of another length can be hashed as if it were two fields, or half of one.
+            if not isinstance(text, str) or _HASH.fullmatch(text) is None:
+                message = f"receipt must have hashes of 64 lower-case hexadecimal characters; got {text!r:.100}."
+                raise InvalidArgument(message, name="receipt")
+
+    @abstractmethod
+    def _hashes(self) -> tuple[str, ...]:
+        """Return the hashes that lead to the head."""
+
+    @abstractmethod
+    def leads_to(self, head_hash: str) -> bool:
+        """Whether the text is under the head that has the stated number and the hash `head_hash`."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the receipt as plain JSON values."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, value: dict[str, Any]) -> "Receipt":
+        """Rebuild the receipt from the `value` that `to_dict` wrote."""
+        try:
+            kind = ChainReceipt if "later" in value else TreeReceipt
+            given = {field.name: value[field.name] for field in fields(kind)}
+            for name in {"path", "later"} & given.keys():
+                given[name] = tuple(given[name])
+            given["head"] = Head(seq=given["head"]["seq"], hash=given["head"]["hash"])
+        except (KeyError, TypeError):
+            raise InvalidArgument(
+                f"receipt must be a dict of {', '.join(field.name for field in fields(TreeReceipt))}; got another.",
+                name="receipt",
+            ) from None
+        return kind(**given)
+
+
+@dataclass(frozen=True, slots=True)
+class TreeReceipt(Receipt):
+    """Leads to the head by a path in the tree over all entries before the head.
+
+    Parameters
+    ----------
+    root
+        The root over all entries before this one.
+    path
+        The hashes beside the way from the entry up to the root over all entries before the head; none for the head.
+    head_previous, head_digest
+        The hash of the entry before the head, and the digest of the head's text.
+    """
+
+    root: str
+    path: tuple[str, ...]
+    head_previous: str
+    head_digest: str
+
+    def _hashes(self) -> tuple[str, ...]:
+        return (self.root, self.head_previous, self.head_digest, *self.path)
+
+    def leads_to(self, head_hash: str) -> bool:
+        """Whether the path leads there."""
+        own = (self.previous, chain.digest(self.body))
+        reached = chain.link(self.seq, *own, self.root)
+        if self.seq == self.head.seq:
+            return reached == head_hash and own == (self.head_previous, self.head_digest) and not self.path
+        root = tree.root_of_path(reached, self.seq, self.head.seq, self.path)
+        return root is not None and head_hash == chain.link(self.head.seq, self.head_previous, self.head_digest, root)
+
+
+@dataclass(frozen=True, slots=True)
+class ChainReceipt(Receipt):
+    """Of a ledger of format 2: leads to the head through `later`, the digests of all entries after it."""
+
+    later: tuple[str, ...]
+
+    def _hashes(self) -> tuple[str, ...]:
+        return self.later
+
+    def leads_to(self, head_hash: str) -> bool:
+        """Whether the chain leads there."""
+        reached = self.previous
+        for body_digest in (chain.digest(self.body), *self.later):
+            reached = sha256((reached + body_digest).encode()).hexdigest()
+        return reached == head_hash and self.seq + len(self.later) == self.head.seq
+
+
+def check_receipt(receipt: Receipt, head_hash: str) -> None:
+    """Raise LedgerDamaged unless the receipt leads to the published head with the hash `head_hash`. Needs no ledger."""
+    if receipt.head.hash != head_hash or not receipt.leads_to(head_hash):
+        raise LedgerDamaged(
+            f"The receipt of entry {receipt.seq} does not lead to the head {head_hash}. "
+            "Ask the ledger's administrator for a receipt against this head.",
+            entry=receipt.seq,
+        )
+    try:
+        body = json.loads(receipt.body)
+    except (ValueError, RecursionError):
+        body = None
+    if not isinstance(body, dict) or body.get("seq") != receipt.seq:
+        raise LedgerDamaged(
+            f"The receipt of entry {receipt.seq} carries another number inside. "
+            "Ask the ledger's administrator for a new one.",
+            entry=receipt.seq,
+        )

@@ -1,0 +1,205 @@
+"""Connections before anybody has said who they are: how many there are, how long and how much they may say first.
+
+A connection without a request in progress is idle. When there is no room for a new one, the one that has been idle
+longest makes room, among those of the same address first: idle connections lock nobody out. Only if all are busy is the
+new one refused. The first line and the headers of a request are limited in bytes, in number and in time.
+"""
+
+import asyncio
+import json
+from collections import OrderedDict
+from http import HTTPStatus
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from holdfast.errors import ServiceUnavailable, TooManyRequests
+from holdfast.service.errors import ProtocolError, error_headers, error_payload
+
+RETRY_SECONDS = 1.0
+
+
+class Connections:
+    """All connections of a server process, those that did nothing longest first. `each`: the most of one address."""
+
+    def __init__(
+        self,
+        *,
+        most: int = 1_000,
+        each: int | None = 256,
+        header_bytes: int = 32_768,
+        headers: int = 100,
+        header_seconds: float = 10.0,
+    ) -> None:
+        self._most, self._each = most, each
+        self.header_bytes, self.headers, self.header_seconds = header_bytes, headers, header_seconds
+        self._open: OrderedDict[GuardedProtocol, None] = OrderedDict()
+        self._by_address: dict[str, OrderedDict[GuardedProtocol, None]] = {}
+
+    def admit(self, connection: "GuardedProtocol") -> Exception | None:
+        """Make room for a connection; return why there is none."""
+        mine = self._by_address.get(connection.address, OrderedDict())
+        if self._each is not None and len(mine) >= self._each and not _close_idle(mine):
+            message = f"At most {self._each:,} connections from one address may be busy. Close some, then try again."
+            return TooManyRequests(message, retry_after=RETRY_SECONDS)
+        if len(self._open) >= self._most and not _close_idle(self._open):
+            return ServiceUnavailable("All connections of the server are busy. Try again in a moment.")
+        self._by_address.setdefault(connection.address, mine)[connection] = None
+        self._open[connection] = None
+        return None
+
+    def active(self, connection: "GuardedProtocol") -> None:
+        """Move a connection that does something to the end."""
+        if connection in self._open:
+            self._open.move_to_end(connection)
+            self._by_address[connection.address].move_to_end(connection)
+
+    def remove(self, connection: "GuardedProtocol") -> None:
+        """Forget a connection that was closed."""
+        if self._open.pop(connection, 0) is None:
+            mine = self._by_address[connection.address]
+            del mine[connection]
+            if not mine:
+                del self._by_address[connection.address]
+
+
+def _close_idle(connections: OrderedDict["GuardedProtocol", None]) -> bool:
+    """Close the connection that has been idle longest; False if there is none."""
+    idle = next((one for one in connections if one.idle), None)
+    if idle is not None:
+        idle.abort()
+    return idle is not None
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """HTTP as uvicorn speaks it, within limits; the application's lifespan may hold `Connections` of its own."""
+
+    def __init__(self, config: Any, server_state: Any, app_state: dict[str, Any], _loop: Any = None) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._all: Connections = app_state.setdefault("connections", Connections())
+        self.address = "unknown"
+        self._in_head = False
+        self._raw_bytes = self._head_bytes = 0  # as received since the head began, and as parsed by now
+        self._late: asyncio.TimerHandle | None = None
+        self._problem: Exception | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request is in progress."""
+        return (self.cycle is None or self.cycle.response_complete) and not self.pipeline
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._all.remove(self)
+        self.transport.abort()
+
+    # -- what the transport says ----------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Admit the connection, and wait for its first request."""
+        super().connection_made(transport)
+        self.address = self.client[0] if self.client else "unknown"
+        refusal = self._all.admit(self)
+        if refusal is not None:
+            self._refuse(refusal)
+        else:
+            self._wait_for_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._all.remove(self)
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what arrived; a head that does not end is refused by what arrived of it."""
+        if self.transport.is_closing():  # the rest of a request that was refused
+            return
+        self._all.active(self)
+        went_on = self._in_head
+        super().data_received(data)
+        if self.transport.is_closing():
+            return
+        self._raw_bytes = self._raw_bytes + len(data) if went_on and self._in_head else 0
+        if self._raw_bytes > self._all.header_bytes:
+            self._refuse(ProtocolError(431, max_header_bytes=self._all.header_bytes))
+        elif self.idle and self._late is None:
+            self._wait_for_head()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close an idle connection, even if its other end does not read."""
+        self.abort()
+
+    # -- what the parser says -------------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        """Begin to count."""
+        super().on_message_begin()
+        self._in_head, self._head_bytes = True, 0
+
+    def on_url(self, url: bytes) -> None:
+        """Count a piece of the address."""
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Count a header."""
+        if len(self.headers) >= self._all.headers:
+            self._stop(ProtocolError(431, max_headers=self._all.headers))
+        self._count(len(name) + len(value))
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Let the request begin."""
+        self._in_head = False
+        self._stop_waiting()
+        super().on_headers_complete()
+
+    def _count(self, size: int) -> None:
+        self._head_bytes += size
+        if self._head_bytes > self._all.header_bytes:
+            self._stop(ProtocolError(431, max_header_bytes=self._all.header_bytes))
+
+    def _stop(self, problem: Exception) -> None:
+        """Stop the parser, which then calls `send_400_response`."""
+        self._problem = problem
+        raise problem
+
+    # -- time, and refusals ---------------------------------------------------------------------------------------
+
+    def _wait_for_head(self) -> None:
+        self._late = self.loop.call_later(self._all.header_seconds, self._is_late)
+
+    def _stop_waiting(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _is_late(self) -> None:
+        if self._in_head:
+            self._refuse(ProtocolError(408, seconds=self._all.header_seconds))
+        else:
+            self.abort()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what could not be parsed, or what the parser was stopped for."""
+        self._refuse(self._problem or ProtocolError(400))
+
+    def _refuse(self, error: Exception) -> None:
+        """Say why, in the one shape of all errors, and close; in the middle of an answer, close."""
+        if not self.idle:
+            self.abort()
+            return
+        self._stop_waiting()
+        payload = error_payload(error)
+        body, status = json.dumps(payload).encode(), payload["status"]
+        headers = error_headers(error) | {
+            "Content-Type": "application/json",
+            "Content-Length": str(len(body)),
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+            "Connection": "close",
+        }
+        lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", *(f"{name}: {headers[name]}" for name in headers)]
+        self.transport.write("\r\n".join([*lines, "", ""]).encode() + body)
+        self.transport.close()

@@ -1,0 +1,329 @@
+"""Who works when: lanes of threads, in which everybody has a turn.
+
+    reads    pages, prices, sign-ins: nothing here waits for an evaluation or for the ledger's lock
+    asks     answers whose work is small; what is drawn one after another is written to the ledger together
+    heavy    answers whose work is large, in few threads: however many are asked, the others go on
+
+In each lane one person may fill a part of the threads only. Who asks for more waits, in the order of asking; who has
+too many waiting is refused. Free threads go to the persons in turn.
+"""
+
+import asyncio
+import threading
+import time
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import Context, copy_context
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, NamedTuple, TypeVar
+
+from holdfast.errors import TooManyRequests
+
+T = TypeVar("T")
+RETRY_SECONDS = 1.0
+STALL = 0.02  # seconds at one piece of work after which another thread goes on with the rest
+MOST_TOGETHER, LONGEST_TOGETHER = 32, 0.02  # answers, and seconds since the first, that one write waits for
+
+
+class _Waiting(NamedTuple):
+    work: Callable[[], object]
+    result: "asyncio.Future[object]"
+
+
+class Lane:
+    """Some threads, used by one event loop. A thread is free again when its work ends, not when its caller leaves."""
+
+    def __init__(self, name: str, threads: int, *, each: int, waiting: int) -> None:
+        self._pool = ThreadPoolExecutor(threads, f"holdfast {name}")
+        self._free, self._each, self._most_waiting = threads, each, waiting
+        self._running: Counter[str] = Counter()
+        self._waiting: OrderedDict[str, deque[_Waiting]] = OrderedDict()  # persons in turn
+
+    async def run(self, person: str, work: Callable[[], T]) -> T:
+        """Return what `work` returns, in a thread, when it is this person's turn."""
+        return await self.submit(person, work)
+
+    def submit(self, person: str, work: Callable[[], T]) -> "asyncio.Future[T]":
+        """Have the work done when it is this person's turn. Cancelled before, it is never begun."""
+        asked = _Waiting(partial(copy_context().run, work), asyncio.get_running_loop().create_future())
+        if self._may_run(person):
+            self._start(person, asked)
+        else:
+            self._wait(person, asked)
+        return asked.result  # type: ignore[return-value]
+
+    def close(self) -> None:
+        """Start nothing more; what runs is not waited for."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _may_run(self, person: str) -> bool:
+        return self._free > 0 and self._running[person] < self._each
+
+    def _wait(self, person: str, asked: _Waiting) -> None:
+        queue = deque(one for one in self._waiting.get(person, ()) if not one.result.done())
+        if len(queue) >= self._most_waiting:
+            raise _too_many(self._most_waiting)
+        queue.append(asked)
+        self._waiting[person] = queue
+
+    def _start(self, person: str, asked: _Waiting) -> None:
+        running = asyncio.get_running_loop().run_in_executor(self._pool, asked.work)
+        self._free -= 1
+        self._running[person] += 1
+        running.add_done_callback(partial(self._finish, person, asked))
+
+    def _finish(self, person: str, asked: _Waiting, done: "asyncio.Future[object]") -> None:
+        """Hand over the result, if somebody waits for it, and give the thread to the next person in turn."""
+        self._free += 1
+        self._running[person] -= 1
+        if not self._running[person]:
+            del self._running[person]
+        error = None if done.cancelled() else done.exception()
+        if done.cancelled() or asked.result.done():
+            asked.result.cancel()
+        elif error is not None:
+            asked.result.set_exception(error)
+        else:
+            asked.result.set_result(done.result())
+        self._start_next()
+
+    def _start_next(self) -> None:
+        for person in list(self._waiting):
+            queue = self._waiting[person]
+            while queue and self._may_run(person):
+                asked = queue.popleft()
+                if not asked.result.done():
+                    self._waiting.move_to_end(person)
+                    self._start(person, asked)
+                    break
+            if not queue:
+                del self._waiting[person]
+            if not self._free:
+                return
+
+
+class Unfinished:
+    """What a piece of work returns whose result is there when it has been written."""
+
+
+class WritingLane:
+    """Threads whose works end in a write, which they share.
+
+    One of them works at a time: under the interpreter lock a second one would only be in its way. It goes from one
+    piece of work to the next, writes what has come together, and hands all results to the event loop at once. If it has
+    been at one piece for long (cold data, a slow disk, a locked ledger), the next thread goes on with the rest.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        threads: int,
+        *,
+        each: int,
+        waiting: int,
+        write: Callable[[list[Any]], list[object]],
+    ) -> None:
+        self._name, self._threads, self._each, self._most_waiting, self._write = name, threads, each, waiting, write
+        self._lock = threading.Lock()  # for everything below
+        self._waiting: OrderedDict[str, deque[_Asked]] = OrderedDict()  # persons in turn
+        self._running: Counter[str] = Counter()
+        self._unwritten: list[tuple[_Asked, Unfinished]] = []
+        self._oldest = 0.0  # when the first of these came
+        self._writing = self._closed = self._watched = False
+        self._since: dict[int, float] = {}  # when each thread that works began its present piece
+        self._woken = float("-inf")  # when a thread was woken that has not begun yet
+        self._started = self._idle = 0
+        self._wakeups: SimpleQueue[None] = SimpleQueue()
+
+    def submit(self, person: str, work: Callable[[Callable[[], None]], object]) -> "asyncio.Future[Any]":
+        """Have the work done when it is this person's turn. Cancelled before, it is never begun.
+
+        `work` returns a result, or something `Unfinished` that `write` turns into one, or None if it is to be done once
+        more when the function that it is given has been called.
+        """
+        loop = asyncio.get_running_loop()
+        asked = _Asked(person, work, copy_context(), loop.create_future(), loop)
+        with self._lock:
+            room = self._most_waiting + self._each - self._running.get(person, 0)  # as if all that may had begun
+            if len(self._waiting.get(person, ())) >= room:
+                queue = deque(one for one in self._waiting[person] if not one.result.done())
+                self._waiting[person] = queue
+                if len(queue) >= room:
+                    raise _too_many(self._most_waiting)
+            self._waiting.setdefault(person, deque()).append(asked)
+        self._look(loop)
+        return asked.result
+
+    def close(self) -> None:
+        """Start nothing more; what runs is not waited for."""
+        with self._lock:
+            self._closed = True
+            for _ in range(self._started):
+                self._wakeups.put(None)
+
+    def _again(self, asked: "_Asked") -> None:
+        """Put back, in front, what had to wait for somebody else's answer."""
+        with self._lock:
+            self._waiting.setdefault(asked.person, deque()).appendleft(asked)
+        self._look(asked.loop)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        """See to it that a thread is at work, now and as long as there is something to do."""
+        with self._lock:
+            todo = bool(self._waiting or self._unwritten) and not self._closed
+            lately = time.monotonic() - STALL
+            if todo and self._woken < lately and all(since < lately for since in self._since.values()):
+                self._wake()
+            watch, self._watched = todo and not self._watched, todo
+        if watch:
+            loop.call_later(STALL, self._watch, loop)
+
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._watched = False
+        self._look(loop)
+
+    def _wake(self) -> None:
+        self._woken = time.monotonic()
+        if self._idle:
+            self._idle -= 1
+            self._wakeups.put(None)
+        elif self._started < self._threads:
+            self._started += 1
+            threading.Thread(target=self._serve, name=f"holdfast {self._name}", daemon=True).start()
+
+    # -- in the threads -------------------------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        me = threading.get_ident()
+        while True:
+            with self._lock:
+                self._woken = float("-inf")
+                step = self._next()
+                if step is None:
+                    self._since.pop(me, None)
+                    self._idle += 1
+                else:
+                    self._since[me] = time.monotonic()
+            if step is None:
+                self._wakeups.get()
+                if self._closed:
+                    return
+            elif isinstance(step, _Asked):
+                self._do(step)
+            else:
+                self._write_together(step)
+
+    def _next(self) -> "_Asked | list[tuple[_Asked, Unfinished]] | None":
+        """Return the next in turn, or all that is to be written."""
+        late = self._unwritten and time.monotonic() - self._oldest > LONGEST_TOGETHER
+        full = len(self._unwritten) >= MOST_TOGETHER
+        asked = None if late or full or self._closed else self._take()
+        if asked is not None or self._writing or not self._unwritten:
+            return asked
+        together, self._unwritten, self._writing = self._unwritten, [], True
+        return together
+
+    def _take(self) -> "_Asked | None":
+        for person in list(self._waiting):
+            queue = self._waiting[person]
+            asked = None
+            while queue and asked is None and self._running[person] < self._each:
+                asked = queue.popleft()
+                if asked.result.done():  # cancelled
+                    asked = None
+            if queue:
+                self._waiting.move_to_end(person)
+            else:
+                del self._waiting[person]
+            if asked is not None:
+                self._running[person] += 1
+                return asked
+        return None
+
+    def _do(self, asked: "_Asked") -> None:
+        def again() -> None:
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                asked.loop.call_soon_threadsafe(self._again, asked)
+
+        try:
+            result = asked.variables.run(asked.work, again)
+        except BaseException as error:  # noqa: BLE001  raised where it is waited for
+            result = error
+        if isinstance(result, Unfinished):
+            with self._lock:
+                if not self._unwritten:
+                    self._oldest = time.monotonic()
+                self._unwritten.append((asked, result))
+            return
+        self._end([asked])
+        if result is not None:
+            _hand_over([(asked, result)])
+
+    def _write_together(self, together: "list[tuple[_Asked, Unfinished]]") -> None:
+        asked = [one for one, _ in together]
+        try:
+            results = self._write([unfinished for _, unfinished in together])
+        except BaseException as error:  # noqa: BLE001  raised where it is waited for
+            results = [error] * len(asked)
+        with self._lock:
+            self._writing = False
+        self._end(asked)
+        _hand_over(list(zip(asked, results, strict=True)))
+
+    def _end(self, ended: "list[_Asked]") -> None:
+        with self._lock:
+            for one in ended:
+                self._running[one.person] -= 1
+                if not self._running[one.person]:
+                    del self._running[one.person]
+
+
+class _Asked(NamedTuple):
+    person: str
+    work: Callable[[Callable[[], None]], object]
+    variables: Context
+    result: "asyncio.Future[Any]"
+    loop: asyncio.AbstractEventLoop
+
+
+def _hand_over(results: list[tuple[_Asked, object]]) -> None:
+    """Wake the event loop once for all of these."""
+    with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        results[0][0].loop.call_soon_threadsafe(_resolve, results)
+
+
+def _resolve(results: list[tuple[_Asked, object]]) -> None:
+    for asked, result in results:
+        if asked.result.done():  # the caller has left
+            continue
+        if isinstance(result, BaseException):
+            asked.result.set_exception(result)
+        else:
+            asked.result.set_result(result)
+
+
+def _too_many(most: int) -> TooManyRequests:
+    return TooManyRequests(
+        f"At most {most:,} requests of one person may wait; the earlier ones come first."
+        f" Wait {RETRY_SECONDS:g} s, then try again.",
+        retry_after=RETRY_SECONDS,
+    )
+
+
+class Lanes:
+    """The three lanes of a process."""
+
+    def __init__(self, *, each: int, waiting: int, write: Callable[[list[Any]], list[object]]) -> None:
+        most = max(1, min(each, 6))
+        self.reads = Lane("reads", 8, each=most, waiting=waiting)
+        self.asks = WritingLane("asks", 8, each=most, waiting=waiting, write=write)
+        self.heavy = Lane("heavy", 2, each=1, waiting=waiting)
+
+    def close(self) -> None:
+        """Start nothing more."""
+        self.reads.close()
+        self.asks.close()
+        self.heavy.close()

@@ -1,0 +1,191 @@
+"""What others may do to a ledger while it is in use: hold its lock, remove its log, begin it, look at its files."""
+
+import fcntl
+import os
+import stat
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from holdfast.errors import LedgerUnavailable
+from holdfast.ledger import Cost, open_ledger
+from holdfast.ledger.database import DatabaseTransaction
+from ledger_writer import DATASET, FINGERPRINT, begun, commit, terms
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "x.ledger"
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock as a process does that was stopped in the middle of a write."""
+    with path.with_name(path.name + "-lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def test_a_lock_that_is_held_for_too_long_refuses_writers_and_nobody_else(path, monkeypatch):
+    monkeypatch.setattr("holdfast.ledger.sqlite.LOCK_TIMEOUT", 0.2)
+    with begun(path) as ledger:
+        for number in range(3):
+            commit(ledger, f"k{number}")  # known to be the only writer
+        spent = ledger.spent
+        with locked(path):
+            for attempt in (lambda: ledger.reserve(Cost(10**6, 1)), lambda: commit(ledger, "new", charge=10**6)):
+                with pytest.raises(LedgerUnavailable, match="held its lock for too long"):
+                    attempt()
+            assert ledger.find("k1").seq == 2
+            assert (ledger.spent, ledger.verify().seq) == (spent, 3)
+            with open_ledger(path, dataset=DATASET, fingerprint=FINGERPRINT) as other:
+                assert other.head == ledger.head
+        assert commit(ledger, "new").seq == 4
+
+
+def test_who_waits_for_a_lock_gets_it_when_it_is_free(path):
+    with begun(path) as ledger:
+        commit(ledger, "k1")
+        with locked(path):
+            writer = threading.Thread(target=commit, args=(ledger, "k2"))
+            writer.start()
+            writer.join(0.2)
+            assert writer.is_alive()
+        writer.join(60)
+        assert ledger.find("k2").seq == 2
+
+
+def test_closing_does_not_wait_for_a_lock_that_somebody_else_holds(path, monkeypatch):
+    monkeypatch.setattr("holdfast.ledger.ledger.CLOSING", 0.1)
+    ledger = begun(path)
+    for _ in range(20):
+        commit(ledger)
+    assert ledger._held.now.total.charge > 0
+    failures: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            ledger.reserve(Cost(10**6, 1))
+        except LedgerUnavailable as error:
+            failures.append(error)
+
+    with locked(path):
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        while not ledger._store.store._committer and ledger._store.store._writer is None:
+            time.sleep(0.001)
+        ledger.close()
+        waiting.join(30)
+        assert len(failures) == 1
+    with begun(path) as again:
+        assert again.head.seq == 20 < again.spent.charge  # what was ahead stays taken
+        assert again.reserve(Cost(1, 1)).charge == again.spent.charge - 1
+
+
+def test_closing_does_not_wait_for_a_lock_in_postgresql_either(postgres_url, monkeypatch):
+    monkeypatch.setattr("holdfast.ledger.ledger.CLOSING", 0.1)
+    dataset = uuid.uuid4().hex
+    ledger = begun(postgres_url, dataset=dataset)
+    for _ in range(20):
+        commit(ledger)
+    with psycopg.connect(postgres_url.replace("+psycopg", "")) as other:
+        other.execute("SELECT 1 FROM holdfast_ledgers WHERE dataset = %s FOR UPDATE", (dataset,))
+        ledger.close()  # a minute is the longest wait: the test would be slow, and the places given back
+    with begun(postgres_url, dataset=dataset) as again:
+        assert again.head.seq == 20 < again.spent.charge
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_log_removed_under_a_writer_is_noticed(path, together):
+    """Else answers go to a file without a name: shown, and gone when the process ends."""
+    with begun(path) as ledger:
+        for _ in range(3):
+            commit(ledger)
+        path.with_name("x.ledger-wal").unlink()
+        if together:
+            ledger._store.store._last_thread = None  # hand over
+        for _ in range(2):  # for good: what was in it is gone
+            with pytest.raises(LedgerUnavailable, match=r"x\.ledger-wal was removed while it was in use"):
+                commit(ledger, "new", charge=10**6)
+
+
+def test_a_log_removed_in_the_middle_of_a_write_shows_nobody_an_answer(path, monkeypatch):
+    finish = DatabaseTransaction.finish
+
+    def remove(self: Any) -> None:
+        finish(self)
+        path.with_name("x.ledger-wal").unlink()
+
+    with begun(path) as ledger:
+        commit(ledger)
+        place = ledger.reserve(Cost(1, 1))
+        monkeypatch.setattr(DatabaseTransaction, "finish", remove)
+        with pytest.raises(LedgerUnavailable, match="removed"):
+            ledger.commit(place=place, key=None, question={}, answer={}, cost=Cost(1, 1), rows_read=1)
+
+
+def test_a_log_that_is_emptied_and_begun_anew_is_no_trouble(path):
+    import sqlite3
+
+    with begun(path) as ledger:
+        for number in range(50):
+            commit(ledger)
+            if number % 10 == 0:
+                other = sqlite3.connect(path)
+                other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                other.close()
+        assert ledger.verify().seq == 50
+
+
+@pytest.mark.parametrize("location", ["x.ledger", "sqlite:///{}/x.ledger"])
+def test_files_are_their_owners_alone(tmp_path, path, location):
+    before = os.umask(0)
+    try:
+        place = location.format(tmp_path) if "{}" in location else tmp_path / location
+        with begun(place) as ledger:
+            commit(ledger)
+            modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
+    finally:
+        os.umask(before)
+    assert {"x.ledger", "x.ledger-wal", "x.ledger-lock"} <= set(modes)
+    assert set(modes.values()) == {0o600}
+
+
+@pytest.mark.parametrize("location", ["x.ledger", "sqlite:///{}/x.ledger"])
+def test_only_one_can_begin_a_ledger_even_without_the_lock_file(tmp_path, path, location, monkeypatch):
+    """An admin tidies up lock files; two processes then begin at once, each with a lock of its own."""
+    place = location.format(tmp_path) if "{}" in location else tmp_path / location
+    names = {"dataset": DATASET, "fingerprint": FINGERPRINT}
+    link, began = os.link, []
+
+    def late(*args: Any) -> None:
+        monkeypatch.setattr(os, "link", link)
+        path.with_name("x.ledger-lock").unlink()
+        with open_ledger(place, **names) as other:
+            began.append(other.begin(terms(charge=77)))
+            commit(other, "k1")
+        link(*args)
+
+    monkeypatch.setattr(os, "link", late)
+    with open_ledger(place, **names) as ledger:
+        assert not ledger.begin(terms(charge=99))
+        assert began == [True]
+        assert ledger.caps.charge == 77
+        assert ledger.find("k1") is not None
+    assert not list(tmp_path.glob("*-new*"))
+
+
+def test_what_a_process_left_that_died_while_it_began_a_ledger_is_removed(path):
+    dead, busy = path.with_name("x.ledger-0123abcd-new"), path.with_name("x.ledger-89abcdef-new")
+    for file in (dead, busy):
+        file.write_bytes(b"half a ledger")
+    os.utime(dead, (0, 0))
+    begun(path).close()
+    assert (dead.exists(), busy.exists()) == (False, True)

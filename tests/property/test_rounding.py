@@ -1,0 +1,131 @@
+"""Intervals are never rounded inwards, wherever they are printed or drawn."""
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from examples import examples
+from holdfast.answer import Answer, Estimate, Record, interval_bar, write_end, write_estimate
+from holdfast.cli.output import bar, written
+from holdfast.guarantees.plan import write_margin
+from holdfast.questions.histogram import HistogramAnswer
+from holdfast.questions.minimize import MinimumAnswer
+from holdfast.service import charts
+
+RECORD = Record("mean", "share of x > 0", "posterior", 0.95)
+NUMBER = r"-?[\d,]*\.?\d+(?:e[-+]?\d+)?"
+SOME = settings(max_examples=examples(200), deadline=None)
+
+scales = st.integers(-12, 12).map(lambda power: 10.0**power)
+ends = st.tuples(st.floats(-1, 1), st.floats(0, 1), st.floats(0, 1), scales)
+
+
+def estimate_of(end: tuple[float, float, float, float]) -> Estimate:
+    low, up, further, scale = end
+    first, middle = low * scale, (low + up) * scale
+    middle = max(first, middle)
+    return Estimate(middle, first, max(middle, (low + up + further) * scale))
+
+
+def numbers(text: str) -> list[float]:
+    return [float(found.replace(",", "")) for found in re.findall(NUMBER, text)]
+
+
+def covers(text: str, estimate: Estimate) -> bool:
+    """Whether the last two numbers of a text are an interval that holds this one."""
+    low, high = numbers(text)[-2:]
+    return low <= estimate.low and estimate.high <= high
+
+
+@SOME
+@given(ends)
+def test_every_text_of_an_interval_holds_it(end: Any) -> None:
+    estimate = estimate_of(end)
+    answer = Answer(estimate.value, estimate.low, estimate.high, RECORD, (estimate.low, estimate.high))
+    histogram = HistogramAnswer((("a", answer),), RECORD)
+    point = {"value": estimate.value, "low": estimate.low, "high": estimate.high, "seq": 1, "question": "q"}
+    label = re.compile(r'aria-label="([^"]*)"')
+    texts = [
+        " ".join(estimate.rounded()),
+        " ".join(write_estimate(estimate, 4)),
+        repr(answer).partition("]")[0],
+        str(answer).partition("]")[0],
+        f"{answer}".partition("]")[0],
+        label.findall(interval_bar(answer, answer.bounds))[0],
+        answer._repr_html_().rpartition("<small>")[2].partition("]")[0],
+        repr(histogram).partition("]")[0],
+        histogram._repr_html_().partition("]")[0],
+        " ".join(written(estimate)),
+        f"{charts.low_end(estimate.low)} {charts.high_end(estimate.high)}",
+        label.findall(str(charts.interval_bar(point | {"bounds": (estimate.low, estimate.high)})))[0],
+        re.findall(r"<title>(.*)\]</title>", str(charts.answers_over_time([point | {"shares": (0.5, 0.2, 0.7)}])))[0],
+    ]
+    assert [text for text in texts if not covers(text, estimate)] == []
+
+
+@SOME
+@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1))
+def test_every_drawing_of_an_interval_holds_it(one: float, two: float, three: float) -> None:
+    low, value, high = sorted((one, two, three))
+    estimate = Estimate(value, low, high)
+    found = re.findall(r'<rect x="([\d.]+)" y="3" width="([\d.]+)"', interval_bar(estimate))[0]
+    start, length = map(float, found)
+    assert start <= 160 * low + 1 + 1e-9
+    assert start + length >= 160 * high + 1 - 1e-9
+    drawn = str(charts.interval_bar({"value": value, "low": low, "high": high, "bounds": (0.0, 1.0)}))
+    start, length = map(float, re.findall(r'class="range" x="([\d.]+)" y="3" width="([\d.]+)"', drawn)[0])
+    assert start <= 300 * low + 1e-9
+    assert start + length >= 300 * high - 1e-9
+    point = {"value": value, "low": low, "high": high, "seq": 1, "question": "q", "shares": (value, low, high)}
+    bottom, top = map(
+        float, re.findall(r'y1="([\d.]+)" y2="([\d.]+)"/><circle', str(charts.answers_over_time([point])))[0]
+    )
+    tall = charts.HEIGHT - 2 * charts.EDGE
+    assert bottom >= charts.HEIGHT - charts.EDGE - low * tall - 1e-9
+    assert top <= charts.HEIGHT - charts.EDGE - high * tall + 1e-9
+    marks = bar(estimate, width=20).split()[1]
+    filled = [place for place, mark in enumerate(marks) if mark != "─"]
+    assert filled[0] <= 20 * low
+    assert filled[-1] + 1 >= 20 * high
+
+
+@SOME
+@given(st.floats(1e-9, 1), st.integers(1, 6), st.booleans(), scales)
+def test_an_end_is_written_outwards(x: float, digits: int, up: bool, scale: float) -> None:
+    for number in (x * scale, -x * scale):
+        shown = float(write_end(number, digits, up=up))
+        assert shown >= number if up else shown <= number
+        assert abs(shown - number) <= 2 * 10.0 ** (1 - digits) * abs(number)  # and not far outwards
+
+
+@SOME
+@given(st.floats(0, 1))
+def test_a_margin_and_a_bound_are_rounded_up(x: float) -> None:
+    assert float(write_margin(x)[1:]) >= x
+    loss = Answer(0.5, 0.4, 0.6, RECORD)
+    shown = MinimumAnswer.read(
+        {
+            "names": ["a"],
+            "point": [0.0],
+            "coefficients": None,
+            "loss": loss.result(),
+            "excess_bound": x,
+            "expected_excess_bound": x,
+            "iterations": 1,
+            "gradient_evaluations": 1,
+        },
+        RECORD,
+    )
+    assert numbers(repr(shown).splitlines()[-1])[0] >= x
+
+
+@pytest.mark.parametrize("confidence", [0.999999999, 0.99999999])
+def test_no_confidence_is_rounded_to_certainty(confidence: float) -> None:
+    from holdfast.guarantees.plan import PlanRequest
+
+    plan = PlanRequest(queries=5, margin=None, confidence=confidence, guarantee="best", mechanism="best").make(100_000)
+    assert "100 %" not in plan.sentence
+    assert f"{100 * confidence:.12g} %" in plan.sentence

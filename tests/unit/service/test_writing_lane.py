@@ -1,0 +1,223 @@
+"""A lane whose works share their writes: nothing is written twice, handed over unwritten, or held up by another."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+import holdfast as hf
+from holdfast.service import lanes
+from holdfast.service.lanes import Unfinished, WritingLane
+
+
+class Draft(Unfinished):
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class Writer:
+    """Writes drafts, and notes which together."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.go = threading.Event()
+        self.go.set()
+        self.fails: BaseException | None = None
+
+    def __call__(self, drafts: list[Draft]) -> list[object]:
+        self.batches.append([draft.name for draft in drafts])
+        assert self.go.wait(30)
+        if self.fails is not None:
+            raise self.fails
+        return [f"{draft.name}, written" for draft in drafts]
+
+
+def draft(name: str) -> Callable[[Any], object]:
+    return lambda again: Draft(name)
+
+
+def run(test: Callable[[WritingLane, Writer], Awaitable[None]], *, threads: int = 4, each: int = 2) -> Writer:
+    writer = Writer()
+
+    async def main() -> None:
+        lane = WritingLane("test", threads, each=each, waiting=100, write=writer)
+        try:
+            await asyncio.wait_for(test(lane, writer), 30)
+        finally:
+            lane.close()
+
+    asyncio.run(main())
+    return writer
+
+
+async def until(done: Callable[[], bool]) -> None:
+    while not done():  # the test's own timeout ends a hang
+        await asyncio.sleep(0.002)
+
+
+def test_everything_is_written_once_and_handed_over_afterwards() -> None:
+    async def test(lane: WritingLane, writer: Writer) -> None:
+        asked = [lane.submit(f"person {i % 7}", draft(f"draft {i}")) for i in range(200)]
+        assert await asyncio.gather(*asked) == [f"draft {i}, written" for i in range(200)]
+
+    writer = run(test)
+    written = [name for batch in writer.batches for name in batch]
+    assert sorted(written) == sorted(f"draft {i}" for i in range(200))
+    assert max(map(len, writer.batches)) <= lanes.MOST_TOGETHER
+
+
+def test_what_comes_during_a_write_is_written_together() -> None:
+    async def test(lane: WritingLane, writer: Writer) -> None:
+        writer.go.clear()
+        first = lane.submit("first", draft("first"))
+        await until(lambda: writer.batches == [["first"]])
+        others = [lane.submit(f"person {i}", draft(f"draft {i}")) for i in range(10)]
+        await until(lambda: len(lane._unwritten) == 10)
+        assert not first.done()
+        assert not any(one.done() for one in others)  # nothing is seen before it is written
+        writer.go.set()
+        assert await first == "first, written"
+        await asyncio.gather(*others)
+
+    assert [len(batch) for batch in run(test).batches] == [1, 10]
+
+
+def test_neither_work_nor_a_write_that_hangs_holds_up_the_others() -> None:
+    async def test(lane: WritingLane, writer: Writer) -> None:
+        go = threading.Event()
+        hung = [lane.submit("eve", lambda again, i=i: go.wait(30) and i) for i in range(5)]
+        assert await lane.submit("bob", draft("his")) == "his, written"
+        await until(lambda: lane._running["eve"] == 2)  # a part of the threads
+        writer.go.clear()
+        unwritten = lane.submit("carol", draft("hers"))
+        await until(lambda: writer.batches[-1] == ["hers"])
+        assert await lane.submit("dave", lambda again: "stored") == "stored"
+        assert not unwritten.done()
+        assert lane._running["eve"] == 2
+        writer.go.set()
+        go.set()
+        assert await asyncio.gather(unwritten, *hung) == ["hers, written", *range(5)]
+
+    run(test)
+
+
+def test_one_thread_is_enough_while_nothing_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "STALL", 60.0)
+
+    async def test(lane: WritingLane, writer: Writer) -> None:
+        for _ in range(20):
+            await asyncio.gather(*[lane.submit(f"person {i}", draft(f"draft {i}")) for i in range(10)])
+        assert lane._started == 1
+
+    run(test)
+
+
+def test_a_failed_write_is_told_to_each_of_its_drafts_and_to_nobody_else() -> None:
+    async def test(lane: WritingLane, writer: Writer) -> None:
+        writer.fails = hf.LedgerUnavailable("no room")
+        writer.go.clear()
+        failed = [lane.submit("ana", draft("a"))]
+        await until(lambda: writer.batches == [["a"]])
+        writer.go.set()
+        failed += [lane.submit("bob", draft("b"))]
+        for one in failed:
+            with pytest.raises(hf.LedgerUnavailable):
+                await one
+        writer.fails = None
+        assert await lane.submit("ana", draft("c")) == "c, written"
+        assert not lane._running
+
+    run(test)
+
+
+def test_what_goes_wrong_in_a_work_is_raised_where_it_is_waited_for() -> None:
+    async def test(lane: WritingLane, writer: Writer) -> None:
+        def wrong(again: object) -> object:
+            raise hf.InvalidArgument("no such column")
+
+        with pytest.raises(hf.InvalidArgument, match="no such column"):
+            await lane.submit("ana", wrong)
+        assert await lane.submit("ana", draft("c")) == "c, written"
+
+    run(test)
+
+
+def test_work_that_waits_for_somebody_else_is_done_again_when_told() -> None:
+    async def test(lane: WritingLane, writer: Writer) -> None:
+        told: list[Callable[[], None]] = []
+
+        def work(again: Callable[[], None]) -> object:
+            told.append(again)
+            return None if len(told) == 1 else "done"
+
+        result = lane.submit("ana", work)
+        await until(lambda: len(told) == 1)
+        await until(lambda: not lane._running)  # no thread waits meanwhile
+        assert await lane.submit("bob", draft("his")) == "his, written"
+        assert not result.done()
+        threading.Thread(target=told[0]).start()
+        assert await result == "done"
+
+    run(test, threads=1)
+
+
+def test_what_nobody_waits_for_is_never_begun_and_too_many_are_refused() -> None:
+    async def test(lane: WritingLane, writer: Writer) -> None:
+        go, begun = threading.Event(), []
+        hung = lane.submit("ana", lambda again: go.wait(30))
+        await until(lambda: lane._running["ana"] == 1)
+        left = [lane.submit("ana", lambda again, i=i: begun.append(i) or i) for i in range(100)]
+        with pytest.raises(hf.TooManyRequests):
+            lane.submit("ana", draft("one more"))
+        other = lane.submit("bob", draft("his"))  # is not refused
+        left[3].cancel()
+        again = lane.submit("ana", draft("now there is room"))
+        go.set()
+        await asyncio.gather(hung, again, other, *(one for one in left if not one.cancelled()))
+        assert begun == [i for i in range(100) if i != 3]
+
+    run(test, threads=1, each=1)
+
+
+def test_persons_take_turns() -> None:
+    async def test(lane: WritingLane, writer: Writer) -> None:
+        go, order = threading.Event(), []
+
+        def noted(name: str) -> Callable[[object], object]:
+            return lambda again: order.append(name) or go.wait(30)
+
+        first = lane.submit("first", noted("first"))
+        await until(lambda: order == ["first"])
+        rest = [lane.submit(name[0], noted(name)) for name in ("a1", "a2", "a3", "b1", "b2", "c1")]
+        go.set()
+        await asyncio.gather(first, *rest)
+        assert order == ["first", "a1", "b1", "c1", "a2", "b2", "a3"]
+
+    run(test, threads=1, each=1)
+
+
+def test_results_for_a_loop_that_has_ended_are_dropped() -> None:
+    writer, go = Writer(), threading.Event()
+    lane = WritingLane("test", 2, each=2, waiting=10, write=writer)
+    ended = threading.Event()
+
+    def work(again: object) -> object:
+        go.wait(30)
+        ended.set()
+        return Draft("too late")
+
+    async def main() -> None:
+        lane.submit("ana", work)
+        await until(lambda: lane._running["ana"] == 1)
+
+    asyncio.run(main())
+    go.set()
+    assert ended.wait(30)
+    for _ in range(1_000):
+        if writer.batches:
+            break
+        threading.Event().wait(0.01)
+    assert writer.batches == [["too late"]]  # it was paid for: it is there when it is asked again
+    lane.close()
