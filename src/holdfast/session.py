@@ -463,8 +463,9 @@ class Session:
             self._resume()
         return self._context
 
-    def explore(self, rows: RowSource) -> None:
-        """Take guesses that are left out from these rows, which anybody may look at."""
+    def explore(self, data: Table) -> None:
+        """Take the guesses that checks leave out from these `data`, which anybody may look at."""
+        rows = open_rows(data)
         self._explored = lambda: rows
         self._context = replace(self._context, explored=self._explored)
 

@@ -154,6 +154,13 @@ def test_refusals(options: dict[str, Any], words: str) -> None:
         hf.hold_back(table(), seed=1, **options)
 
 
+def test_rows_that_were_kept_aside_already_need_no_split() -> None:
+    train, test = table(seed=1), table(seed=2)
+    with hf.Session(test, guarantee="checks", seed=1) as session:
+        session.explore(train)
+        assert session.check("x < 0.5").guess == pytest.approx((train["x"] < 0.5).mean(), abs=1e-3)
+
+
 def test_confidence_and_analyst_are_passed_on() -> None:
     _, session = hf.hold_back(table(), id="id", seed=1, confidence=0.99, analyst="ada")
     assert session.plan.confidence == 0.99

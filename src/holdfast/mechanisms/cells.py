@@ -14,21 +14,21 @@ exact one, by which the guarantee widens the cell.
 """
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Self
 
-import numpy as np
 from numpy.random import Generator
 
 from holdfast import check
 from holdfast.guarantees.guarantee import Guarantee
-from holdfast.guarantees.release import HOLDS, TOO_FEW, TOO_HIGH, TOO_LOW, Cell
-from holdfast.guarantees.statistic import Statistic, Values
+from holdfast.guarantees.release import Cell
+from holdfast.guarantees.statistic import Statistic
 from holdfast.mechanisms import MECHANISMS
 from holdfast.queries.guess import Guess
 from holdfast.queries.query import Query
-from holdfast.rows.draws import AllRows, Order, WithReplacement
+from holdfast.rows.draws import Consecutive, Order, Selection, WithReplacement
 from holdfast.rows.source import RowSource
+
+PIECE = 1 << 17  # rows scanned at once: what they say stays in the cache until it is summed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,24 +57,14 @@ class Cells:
         if not isinstance(query, Guess):
             raise TypeError("A check is about a guess.")
         n = len(source)
-        selection = AllRows() if self.draws >= n else WithReplacement(self.draws)
-        outcome = outcome_of(query, source.sample(query, selection, rng))
-        return Cell((), min(self.draws, n), query.at_least if query.group else n, outcome)
-
-
-def outcome_of(query: Guess, values: Values) -> str:
-    """Return the cell that the mean of these values falls into."""
-    included = ~np.isnan(values) if query.group else None
-    count = values.size if included is None else int(np.count_nonzero(included))
-    if values.dtype == np.bool_:
-        total = float(np.count_nonzero(values))
-    else:
-        total = float(np.sum(values, where=True if included is None else included))
-    if count < query.at_least:
-        return TOO_FEW
-    low, high = query.holds
-    mean = Fraction(total) / count
-    return TOO_HIGH if mean < low else TOO_LOW if mean > high else HOLDS
+        selections: list[Selection] = [WithReplacement(self.draws)]
+        if self.draws >= n:
+            selections = [Consecutive(start, min(start + PIECE, n)) for start in range(0, n, PIECE)]
+        count, total = 0, 0.0
+        for selection in selections:
+            more, amount = query.totals(source.sample(query, selection, rng))
+            count, total = count + more, total + amount
+        return Cell((), min(self.draws, n), query.at_least if query.group else n, query.outcome(count, total))
 
 
 MECHANISMS.register("cells", Cells)

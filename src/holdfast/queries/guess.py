@@ -4,10 +4,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import inf, nextafter
 
+import numpy as np
 import polars as pl
 
+from holdfast.guarantees.release import HOLDS, TOO_FEW, TOO_HIGH, TOO_LOW
 from holdfast.guarantees.statistic import GroupMean, Statistic
-from holdfast.queries.measures import Measure
+from holdfast.queries.evaluate import booleans
+from holdfast.queries.measures import Measure, Share
 from holdfast.queries.query import Direct, Query, Values
 
 Interval = tuple[float, float]
@@ -73,8 +76,37 @@ class Guess(Query):
     @property
     def direct(self) -> Direct | None:
         """The same on arrays."""
-        return self.measure.direct
+        return None if self._counts_a_group else self.measure.direct
 
     def evaluate(self, rows: pl.DataFrame) -> Values:
-        """Return what each of these rows says."""
-        return self.measure.evaluate(rows)
+        """Return what each of these rows says; of a share in a group 0 outside, 1 for no and 2 for yes."""
+        where = self.measure.where
+        if where is None or not self._counts_a_group:
+            return self.measure.evaluate(rows)
+        inside, yes = booleans(where.series(rows)), booleans(self.measure.value.series(rows))
+        codes: Values = np.add(inside, inside & yes, dtype=np.int8)
+        return codes
+
+    @property
+    def _counts_a_group(self) -> bool:
+        return isinstance(self.measure, Share) and self.measure.where is not None
+
+    def totals(self, values: Values) -> tuple[int, float]:
+        """Return how many of these rows count, and the sum of what they say."""
+        if values.dtype == np.bool_:
+            return values.size, float(np.count_nonzero(values))
+        if self._counts_a_group:
+            return int(np.count_nonzero(values)), float(np.count_nonzero(values == 2))
+        if not self.group:
+            return values.size, float(np.sum(values))
+        missing = np.isnan(values)
+        known = np.where(missing, 0.0, values)  # for all of them, lest the time tell how many are missing
+        return values.size - int(np.count_nonzero(missing)), float(np.sum(known))
+
+    def outcome(self, count: int, total: float) -> str:
+        """Return the cell of a mean: so many rows count, and this is their sum."""
+        if count < self.at_least:
+            return TOO_FEW
+        low, high = self.holds
+        mean = Fraction(total) / count
+        return TOO_HIGH if mean < low else TOO_LOW if mean > high else HOLDS

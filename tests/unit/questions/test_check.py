@@ -22,7 +22,6 @@ from holdfast.guarantees.mathematics.checks import full_range, guess_nats, sampl
 from holdfast.guarantees.plan import plan
 from holdfast.guarantees.release import HOLDS, OUTCOMES, TOO_FEW, TOO_HIGH, TOO_LOW
 from holdfast.ledger import Cost
-from holdfast.mechanisms.cells import outcome_of
 from holdfast.queries.build import build_mean
 from holdfast.queries.guess import Guess
 from holdfast.questions.check import CheckAnswer
@@ -59,10 +58,10 @@ def test_both_ends_of_the_cell_belong_to_it_exactly(margin: Fraction) -> None:
     low, high = guess.holds
     assert (low, high) == (Fraction(1, 2) - Fraction(width), Fraction(1, 2) + Fraction(width))
     last = int(high * ROWS)
-    cells = [outcome_of(guess, np.arange(ROWS) < count) for count in (last, last + 1)]
+    cells = [guess.outcome(*guess.totals(np.arange(ROWS) < count)) for count in (last, last + 1)]
     assert cells == [HOLDS, TOO_LOW]
     first = -int(-low * ROWS // 1)
-    cells = [outcome_of(guess, np.arange(ROWS) < count) for count in (first, first - 1)]
+    cells = [guess.outcome(*guess.totals(np.arange(ROWS) < count)) for count in (first, first - 1)]
     assert cells == [HOLDS, TOO_HIGH]
 
 
@@ -76,7 +75,7 @@ def test_both_ends_of_the_cell_belong_to_it_exactly(margin: Fraction) -> None:
 def test_there_is_exactly_one_cell(values: list[float], guess: float, margin: float, at_least: int) -> None:
     schema = open_rows(pl.DataFrame({"x": [0.5, None]})).schema
     guessed = Guess(build_mean("x", schema, within=(0.0, 1.0)), guess, margin, at_least)
-    outcome = outcome_of(guessed, np.array(values))
+    outcome = guessed.outcome(*guessed.totals(np.array(values)))
     known = [Fraction(value) for value in values if value == value]
     low, high = guessed.holds
     assert 0 <= low <= high <= 1
