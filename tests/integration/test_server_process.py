@@ -21,7 +21,6 @@ from holdfast.service.settings import Settings, load
 from serving import Running, process, settings, table
 
 ANALYSTS = 50
-LOST = 8 + 3  # answers, by a kill: what the threads were drawing, and a hundredth of the budget taken ahead
 
 
 def free_port() -> int:
