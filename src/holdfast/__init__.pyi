@@ -33,7 +33,9 @@ from holdfast.ledger.backup import restore as restore
 from holdfast.mechanisms import MECHANISMS as MECHANISMS
 from holdfast.mechanisms.mechanism import Mechanism as Mechanism
 from holdfast.optimize import losses as losses
+from holdfast.parts import hold_back as hold_back
 from holdfast.questions import KINDS as KINDS
+from holdfast.questions.check import CheckAnswer as CheckAnswer
 from holdfast.questions.flips import FlipsAnswer as FlipsAnswer
 from holdfast.questions.histogram import HistogramAnswer as HistogramAnswer
 from holdfast.questions.minimize import MinimumAnswer as MinimumAnswer

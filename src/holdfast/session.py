@@ -19,7 +19,7 @@ import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar, cast
@@ -30,6 +30,7 @@ from holdfast.answer import AnyAnswer, Record
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict
 from holdfast.guarantees.plan import BEST, DefaultPlan, Plan, PlanRequest, Queries, VacuousPlan
 from holdfast.ledger import (
+    Cost,
     Drawn,
     Entry,
     FileWitness,
@@ -48,6 +49,7 @@ from holdfast.queries.build import QueryLike
 from holdfast.queries.silence import silence
 from holdfast.queries.synthetic import synthetic_rows
 from holdfast.questions import KINDS, kind_named
+from holdfast.questions.check import CHECK
 from holdfast.questions.flips import FLIPS
 from holdfast.questions.histogram import HISTOGRAM
 from holdfast.questions.history import answer_from, history_frame
@@ -69,6 +71,7 @@ MADE_UP_ROWS = 1_000
 NOTHING_SPENT = Spent(0, 0, 0)
 SHARES = "All sessions of this process on these rows share one budget:"
 ORDER = "order of rows"  # what the ledger's key for it is called
+HELD, EXPLORE = ".held.holdfast", ".explore.parquet"  # how the names of the two parts of a file end
 A = TypeVar("A", bound=AnyAnswer)
 
 
@@ -117,6 +120,7 @@ class Session:
         self._analyst = analyst
         self._randomness = Randomness(seed)
         self._rows: RowSource = open_rows(data, complete=complete)
+        self._explored = explored_beside(self._rows)
         # What was opened here is closed here; rows that the caller opened may serve other sessions.
         self._opened = self._rows if isinstance(self._rows, LocalRows) and self._rows is not data else None
         place = ledger_beside(self._rows) if ledger is None else ledger
@@ -135,7 +139,7 @@ class Session:
         except BaseException:
             self._ledger.close()
             raise
-        _warn(self.plan, default=self._request.is_open and not self._joined)
+        _warn(self.plan, default=self._request.is_open and not self._joined and self.plan.standing.answers)
         if self._shared:
             warnings.warn(f"{SHARES} {self.budget}.", SharedBudget, stacklevel=2)
 
@@ -146,6 +150,7 @@ class Session:
     quantile = verb(QUANTILE)
     flips = verb(FLIPS)
     minimize = verb(MINIMIZE)
+    check = verb(CHECK)
 
     def flip(self, query: QueryLike) -> int:
         """Return 0 or 1, with expectation near the share of rows for which `query` is true."""
@@ -290,6 +295,7 @@ class Session:
             cost=question.cost,
             rows_read=question.rows_read,
             analyst=self._analyst,
+            finish=None if question.finish is None else partial(question.finish, place.number),
         )
 
     def _require_sound(self) -> None:
@@ -334,6 +340,8 @@ class Session:
     def price_of(self, question: Question) -> Price:
         """Return what a question that `prepare` returned would cost."""
         cached = question.identity is not None and self._ledger.find(question.identity) is not None
+        if question.forecast is not None:
+            question = replace(question, margin=question.forecast(self._ledger.told))
         return Price.of(question, self.plan.terms, self._ledger.spent, cached=cached)
 
     def dry_run(self, query: QueryLike | Loss | LinearLoss, kind: str = MEAN.name, **options: object) -> AnyAnswer:
@@ -352,6 +360,8 @@ class Session:
         guarantee, order = self.plan.standing, Order(self._randomness.secret())
         with silence:
             result = question.run(Drawing(invented, rng, guarantee, order, most_draws=MADE_UP_ROWS))
+            if question.finish is not None:
+                result, _ = question.finish(1, result, Cost(0, 0))
         record = Record(question.kind, question.text, guarantee.name, terms.confidence)
         return cast(AnyAnswer, kind_named(question.kind).read(result, record))
 
@@ -360,7 +370,7 @@ class Session:
     @property
     def budget(self) -> Budget:
         """What is left to ask, for everyone together."""
-        return Budget.of(self._current().guarantee.terms, self._ledger.spent)
+        return Budget.of(self._current().guarantee, self._ledger.spent, self._ledger.told)
 
     @property
     def schema(self) -> Schema:
@@ -437,7 +447,7 @@ class Session:
 
     def _plan(self, plan: Plan) -> None:
         self.plan = plan
-        self._context = Context(plan.standing, self._rows.schema)
+        self._context = Context(plan.standing, self._rows.schema, self._explored)
 
     def _resume(self) -> None:
         """Take on the plan that the ledger records; refuse one that contradicts it."""
@@ -452,6 +462,18 @@ class Session:
         if not self._joined and self._ledger.begun:
             self._resume()
         return self._context
+
+    def explore(self, data: Table) -> None:
+        """Take the guesses that checks leave out from these `data`, which anybody may look at."""
+        rows = open_rows(data)
+        self._explored = lambda: rows
+        self._context = replace(self._context, explored=self._explored)
+
+    def begin(self) -> None:
+        """Begin the ledger now, not with the first answer; if it has begun, its plan stands."""
+        if not self._joined:
+            self._ledger.begin(self.plan.to_dict(), self._randomness.secret())
+            self._resume()
 
     def _begin(self, question: Question) -> None:
         """Begin the ledger with the first answer; if somebody else did meanwhile, their plan stands."""
@@ -475,6 +497,15 @@ class Unwritten(NamedTuple):
     session: Session
     drawn: Drawn
     end: Callable[[], None]
+
+
+def explored_beside(rows: RowSource) -> Callable[[], RowSource | None]:
+    """Return how to read the exploration part of held rows on disk, which lies beside them; it may be missing."""
+    folder = rows.location
+    if folder is None or not folder.name.endswith(HELD):
+        return lambda: None
+    path = folder.with_name(folder.name.removesuffix(HELD) + EXPLORE)
+    return cache(lambda: memory_rows(pl.read_parquet(path), name=path.name) if path.is_file() else None)
 
 
 def ledger_beside(rows: RowSource) -> Path | None:

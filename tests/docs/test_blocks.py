@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 import holdfast as hf
+from holdfast.guarantees.checks import Told
 from holdfast.lab import flights
 
 ROOT = Path(__file__).parents[2]
@@ -85,6 +86,22 @@ def test_the_page_about_data_runs(tmp_path, monkeypatch):
     assert never == {"distance", "hour"}
     assert [names["rows"].schema[name].type for name in ("flight", "dep_delay")] == ["text", "number"]
     names["s"].close()
+
+
+def test_the_page_about_checks_runs_and_says_how_wide_they_are(tmp_path, monkeypatch, capsys):
+    page = "docs/how-to/check.md"
+    monkeypatch.chdir(tmp_path)
+    flights.write(tmp_path / "flights.parquet", 100_000, np.random.default_rng(5), signals=0)
+    names: dict[str, object] = {}
+    for block in blocks(page):
+        exec(compile(block, page, "exec"), names)
+    names["s"].close()
+    said = capsys.readouterr().out
+    assert said.startswith("holds\n")
+    assert "checks have no end" in said
+    with hf.Session({"x": np.zeros(100_000, bool)}, guarantee="checks", seed=1) as session:
+        width = session.plan.standing.width(Told(1_000, 5, 0))
+    assert f"an interval is {width:.3f} wider" in " ".join((ROOT / page).read_text(encoding="utf-8").split())
 
 
 def test_prices_are_those_of_the_pages_about_kinds_and_charges():

@@ -7,6 +7,7 @@ registered, the toy of the page about extending included.
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from html import unescape
 from inspect import signature
 from pathlib import Path
@@ -42,9 +43,9 @@ ASKABLE: dict[str, dict[str, Any]] = {
 }
 
 
-def table(folder: Path) -> Path:
+def table(folder: Path, seed: int = 3) -> Path:
     """Write flights with the columns that the examples of options name."""
-    rng, rows = np.random.default_rng(3), 20_000
+    rng, rows = np.random.default_rng(seed), 20_000
     columns = {
         "dep_delay": rng.gamma(1.5, 12.0, rows) - 10,
         "distance": rng.integers(80, 5_000, rows),
@@ -67,6 +68,17 @@ def toys() -> Iterator[None]:
 def server(toys: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     plan = {"queries": {"mean": 500, "flip": 500}}
     with Running(settings(table(tmp_path_factory.mktemp("surfaces")), dataset=plan)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def checking_server(toys: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server for rows that were held back: they answer checks, and nothing else does."""
+    path = table(tmp_path_factory.mktemp("checks"), seed=4)
+    hf.hold_back(path)[1].close()
+    served = settings(path.with_name("flights.held.holdfast"), dataset={"queries": None})
+    (held,) = served.datasets.values()
+    with Running(replace(served, datasets={"flights": held})) as running:
         yield running
 
 
@@ -163,7 +175,8 @@ def test_the_command_line_has_the_options_of_the_kind(name: str) -> None:
 
 
 @ANY_KIND
-def test_every_surface_answers_the_kind(server: Running, name: str) -> None:
+def test_every_surface_answers_the_kind(server: Running, checking_server: Running, name: str) -> None:
+    server = checking_server if name == "check" else server
     kind = KINDS[name]
     question = askable(kind)
     subject = kind.subject.form.from_json(question[kind.subject.name])

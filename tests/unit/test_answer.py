@@ -10,6 +10,7 @@ import pytest
 
 from holdfast.answer import Answer, AnyAnswer, Estimate, Record, interval_bar, record_of
 from holdfast.questions import KINDS
+from holdfast.questions.check import CheckAnswer
 from holdfast.questions.flips import FlipsAnswer
 from holdfast.questions.histogram import HistogramAnswer
 from holdfast.questions.minimize import MinimumAnswer
@@ -44,6 +45,7 @@ def one_of_each() -> dict[str, AnyAnswer]:
         "histogram": HistogramAnswer(bars, histogram),
         "flips": FlipsAnswer((0, 1, 1, 0), answer(0.5, 0.1, 0.9, record=flips), flips),
         "minimize": fit,
+        "check": CheckAnswer("too low", 1.2, 2.0, 1.0, 0.25, replace(RECORD, kind="check"), (0.0, 2.0)),
     }
 
 

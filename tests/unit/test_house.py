@@ -37,6 +37,7 @@ ROOMS = (
     "answer",
     "questions",
     "session",
+    "parts",
     "sklearn",
     "lab",
     "service",

@@ -28,9 +28,9 @@ print(GUARANTEES.names(), MECHANISMS.names(), KINDS.names())
 def test_the_order_does_not_depend_on_what_was_imported_first(first: list[str]) -> None:
     command = [sys.executable, "-c", ORDER, *first]
     shown = subprocess.run(command, capture_output=True, text=True, check=True, env=environment()).stdout
-    guarantees = ("exchange", "posterior", "gaussian", "information", "dp", "paper", "split")
-    kinds = ("mean", "histogram", "quantile", "flips", "minimize")
-    assert shown.strip() == f"{guarantees} {('coins', 'laplace', 'gaussian', 'fresh_rows')} {kinds}"
+    guarantees = ("exchange", "posterior", "gaussian", "information", "dp", "paper", "split", "checks")
+    kinds = ("mean", "histogram", "quantile", "flips", "minimize", "check")
+    assert shown.strip() == f"{guarantees} {('coins', 'laplace', 'gaussian', 'fresh_rows', 'cells')} {kinds}"
 
 
 def filled(monkeypatch: pytest.MonkeyPatch, load: object) -> Registry[int]:

@@ -27,7 +27,7 @@ INTERRUPTED = 130
 
 def command_names() -> list[str]:
     """Return the names of all commands: the usual path first, then the rest."""
-    found = {path.stem for path in (Path(__file__).parent / "commands").glob("[a-z]*.py")}
+    found = {path.stem.replace("_", "-") for path in (Path(__file__).parent / "commands").glob("[a-z]*.py")}
     return [name for name in _FIRST if name in found] + sorted(found.difference(_FIRST))
 
 
@@ -57,7 +57,7 @@ class Commands(TyperGroup):
 
 
 def _module(name: str) -> Any:
-    return import_module(f"holdfast.cli.commands.{name}")
+    return import_module(f"holdfast.cli.commands.{name.replace('-', '_')}")
 
 
 app = typer.Typer(

@@ -5,6 +5,7 @@ statistic     what is asked of the population, as guarantees see it
 release       what leaves a mechanism
 plan          `holdfast.plan`: every guarantee compared
 exchange, posterior, gaussian, information, split, dp, paper    the guarantees
+checks        the one that says whether guesses hold
 coins         what exchange and posterior share
 mathematics/  theorems they share
 
@@ -20,7 +21,7 @@ from holdfast.registry import Registry
 if TYPE_CHECKING:
     from holdfast.guarantees.guarantee import Guarantee
 
-OWN = ("exchange", "posterior", "gaussian", "information", "dp", "paper", "split")
+OWN = ("exchange", "posterior", "gaussian", "information", "dp", "paper", "split", "checks")
 GUARANTEES: "Registry[type[Guarantee]]" = Registry("holdfast.guarantees", OWN)
 
 

@@ -147,6 +147,7 @@ class Guarantee(ABC):
     version: ClassVar[int] = 1
     mechanisms: ClassVar[tuple[str, ...]]  # those that can be planned with, the usual one first
     adaptive: ClassVar[bool] = True  # whether questions may depend on answers; "best" chooses only such guarantees
+    answers: ClassVar[bool] = True  # whether it answers questions; if it checks guesses, it is planned only by name
     scans: ClassVar[bool] = False  # whether every answer reads all rows; "best" chooses such a guarantee only if asked
     in_order: ClassVar[bool] = False  # whether releases must follow each other as they were charged (fresh rows)
     reads: ClassVar[type[Terms]]
@@ -219,6 +220,18 @@ class Guarantee(ABC):
         if self._margin(MOST_DRAWS) > margin:
             return None
         return fewest(lambda draws: self._margin(draws) <= margin, low=1, high=MOST_DRAWS)
+
+    def outlook(self, charge: int, intervals: int) -> tuple[tuple[int, float], ...]:
+        """Return how wide a check is after so many more wrong guesses; nothing where answers run out instead.
+
+        `charge` and `intervals` are what the answers given so far cost.
+        """
+        return ()
+
+    @property
+    def sentence(self) -> str | None:
+        """The promise in one sentence, where it is not the usual one of a plan."""
+        return None
 
     # -- fitting models: what descent needs ------------------------------------------------------------------------
 

@@ -134,6 +134,8 @@ class Plan:
     def sentence(self) -> str:
         """The plan in one sentence."""
         what = f"{self.queries:,} questions" if self.queries else f"{self.flips:,} flips"
+        if self.standing.sentence is not None:
+            return self.standing.sentence
         if self.vacuous:
             return (
                 f"{self.rows:,} rows are too few for {what}: answers would be within {write_margin(self.margin)},"
@@ -289,7 +291,8 @@ def plan(
             check.at_most("rows", rows, rows_per_query=rows_per_query)
         rows_per_query = int(rows_per_query)
     request = _Request(rows, answers, margin, float(confidence), rows_per_query, flips, guarantee, mechanism)
-    pairs = [(each.name, how) for each in GUARANTEES.all() for how in each.mechanisms]
+    compared = [each for each in GUARANTEES.all() if each.answers or each.name == guarantee]
+    pairs = [(each.name, how) for each in compared for how in each.mechanisms]
     solved = {pair: terms for pair in pairs if (terms := _solve(pair, request)) is not None}
     chosen = _choose(solved, request)
     alternatives = [_alternative(pair, solved.get(pair), chosen) for pair in pairs]

@@ -42,6 +42,20 @@ class NoisyMeans(Release):
     grid: float
 
 
+HOLDS, TOO_LOW, TOO_HIGH, TOO_FEW = OUTCOMES = ("holds", "too low", "too high", "too few rows")
+
+
+@dataclass(frozen=True)
+class Cell(Release):
+    """Whether a guess holds: its `outcome`, and no value.
+
+    `rows` is how many rows speak at least: all of them, or the declared number of a group.
+    """
+
+    rows: int
+    outcome: str
+
+
 @dataclass(frozen=True)
 class ExactMeans(Release):
     """Exact means of `draws` rows that nobody has asked before; `counts` where rows were counted, not averaged."""

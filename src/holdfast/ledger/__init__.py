@@ -20,9 +20,11 @@ from holdfast.ledger.entry import Cost, Entry, Head, Place, Spent
 from holdfast.ledger.ledger import Drawn, Ledger, check_analyst
 from holdfast.ledger.opening import SharedBudget, audit, exists, open_ledger
 from holdfast.ledger.receipt import Receipt, check_receipt
-from holdfast.ledger.witness import FileWitness, Seen, Witness, content_of
+from holdfast.ledger.store import Tip
+from holdfast.ledger.witness import SPLIT, FileWitness, ProcessWitness, Seen, Witness, content_of
 
 __all__ = [
+    "SPLIT",
     "Cost",
     "Drawn",
     "Entry",
@@ -30,10 +32,12 @@ __all__ = [
     "Head",
     "Ledger",
     "Place",
+    "ProcessWitness",
     "Receipt",
     "Seen",
     "SharedBudget",
     "Spent",
+    "Tip",
     "Witness",
     "audit",
     "check_analyst",

@@ -135,7 +135,12 @@ def restore(
         seen = [(witness.name, newest.tip) for witness in everyone if (newest := witness.newest()) is not None]
         missing = [each for _, each in seen if not contains(best, tip, each)]
         reached = _taken(tip, [each for _, each in seen])
-        entries = [_lost_row(tip, reached, max(missing, key=lambda lost: lost.seq))] if missing else []
+        entries = []
+        if missing:
+            lost = max(missing, key=lambda each: each.seq)
+            cost = max(0, lost.charge - tip.charge), max(0, lost.intervals - tip.intervals)
+            reached = _taken(reached, [tip.taking(tip.taken_charge + cost[0], tip.taken_intervals + cost[1], 0)])
+            entries = [_lost_row(tip, reached, lost, cost)]
         ends = _after(reached, entries)
         if ends == found:
             raise InvalidArgument(
@@ -242,9 +247,9 @@ def _taken(tip: Tip, seen: list[Tip]) -> Tip:
     return tip.taking(*(max(amounts) for amounts in zip(*(each.taken for each in (tip, *seen)), strict=True)))
 
 
-def _lost_row(tip: Tip, reached: Tip, lost: Tip) -> Row:
-    """Return the entry that records a restore: its place is all that was taken since the copy."""
-    charge, intervals = reached.taken_charge - tip.taken_charge, reached.taken_intervals - tip.taken_intervals
+def _lost_row(tip: Tip, reached: Tip, lost: Tip, cost: tuple[int, int]) -> Row:
+    """Return the entry that records a restore: it costs what the answers that were lost cost."""
+    charge, intervals = cost
     body = chain.canonical(
         {
             "analyst": None,

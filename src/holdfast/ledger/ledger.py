@@ -11,7 +11,7 @@ that an answer waits for the disk once, not twice.
 import atexit
 import hmac
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from types import TracebackType
@@ -41,6 +41,7 @@ from holdfast.ledger.witness import Witness
 READ_CHUNK = 2_000  # rows read at a time; keeps every read short
 MAX_ANALYST_NAME = 200  # characters
 SECRET_BYTES = 32
+Finish = Callable[[dict[str, Any], Cost], tuple[dict[str, Any], Cost]]
 CLOSING = 1.0  # seconds to wait for whoever else writes, when all there is to do is to give places back
 
 
@@ -50,6 +51,7 @@ class Drawn(NamedTuple):
     start: str  # its text up to the number and the time
     key_digest: str | None
     cost: Cost
+    finish: Callable[[Cost], tuple[str, Cost]] | None = None  # says both, if they depend on the answers before it
 
 
 class Ledger:
@@ -182,6 +184,12 @@ class Ledger:
         return Spent(tip.taken_charge - ahead.charge, tip.taken_intervals - ahead.intervals, tip.seq)
 
     @property
+    def told(self) -> Cost:
+        """What the answers given so far cost, without what is taken beside them: what `finish` starts from."""
+        self._check_open()
+        return Cost(0, 0) if self._look() is None else _told(self._tip())
+
+    @property
     def left(self) -> Cost:
         """What is left of the two caps."""
         caps, spent = self.caps, self.spent
@@ -223,8 +231,9 @@ class Ledger:
             nonlocal outcome
             restore()  # an earlier run did not count
             tip = self._present(transaction.tip())
-            used.append(held.take_all())
-            place, stock, after = grant(used[-1], tip, cost)
+            there = held.take_all()
+            used.append(there)
+            place, stock, after = grant(there, tip, cost)
             outcome = self._refusal(cost, place, after)
             if outcome is None:
                 ahead, after = (NOTHING, after) if wish is None else take_ahead(after, self._caps, cost, wish)
@@ -275,14 +284,26 @@ class Ledger:
         cost: Cost,
         rows_read: int,
         analyst: str | None = None,
+        finish: Finish | None = None,
     ) -> tuple[Entry, bool]:
         """Write the answer; return its entry, durable by then, and True. May be shown only after this returns.
 
         `place` is what `reserve` returned for the same `cost`. If the key is already there, the entry that stands is
         returned, and False; the answer given here must be forgotten, and stays paid for.
+
+        `finish` is for answers that depend on the answers committed before them: inside the transaction that writes the
+        entry, it turns `answer` and what the entries up to then cost into the answer and its own cost, at most `cost`.
+        It may be called more than once; only the last call counts.
         """
         given = self.drawn(
-            place=place, key=key, question=question, answer=answer, cost=cost, rows_read=rows_read, analyst=analyst
+            place=place,
+            key=key,
+            question=question,
+            answer=answer,
+            cost=cost,
+            rows_read=rows_read,
+            analyst=analyst,
+            finish=finish,
         )
         return self.commit_all([given])[0]
 
@@ -296,6 +317,7 @@ class Ledger:
         cost: Cost,
         rows_read: int,
         analyst: str | None = None,
+        finish: Finish | None = None,
     ) -> Drawn:
         """Return what `commit_all` writes: an answer that nobody may see yet. As for `commit`."""
         self._refuse_unbegun()
@@ -305,16 +327,22 @@ class Ledger:
         _check_analyst_length(analyst)
         body = {
             "analyst": analyst,
-            "answer": answer,
-            "cost": {"charge": cost.charge, "intervals": cost.intervals},
             "key": key,
             "place": {"charge": place.charge, "intervals": place.intervals, "number": place.number},
             "question": question,
             "rows_read": rows_read,
         }
-        # Everything but the number and the time is written out before the lock; both sort last.
-        start = chain.canonical(body, "question, answer, key and analyst")[:-1]
-        return Drawn(start, None if key is None else chain.digest(key), cost)
+        # Everything but the number and the time is written out before the lock, if it is known by then; both sort last.
+        key_digest = None if key is None else chain.digest(key)
+        if finish is None:
+            return Drawn(_start(body, answer, cost), key_digest, cost)
+        given = finish
+
+        def late(told: Cost) -> tuple[str, Cost]:
+            finished, price = given(answer, told)
+            return _start(body, finished, price), price
+
+        return Drawn("", key_digest, cost, late)
 
     def commit_all(self, answers: Sequence[Drawn]) -> list[tuple[Entry, bool]]:
         """Write the answers in one transaction: all of them, or none. Returns, for each, what `commit` does."""
@@ -411,8 +439,9 @@ class Ledger:
                 self._check_data(genesis, secret)
                 self._caps, self._secret, self._tree = Cost(**genesis["terms"]["caps"]), secret, verified.tree
                 if self._store.address is not None:  # else nobody else can open it
+                    (first,) = self._store.read(0, 1)  # anew: it may have been written since the look above
                     self._held, self.in_flight = _shared.setdefault(
-                        (self._store.address, rows[0].hash), (self._held, self.in_flight)
+                        (self._store.address, first.hash), (self._held, self.in_flight)
                     )
                 self._genesis = genesis  # last: other threads go by it
         return self._genesis
@@ -562,9 +591,20 @@ def _check_types(*, question: object, answer: object, key: object) -> None:
         raise InvalidArgument(f"key must be text or None; got {type(key).__name__}.", name="key")
 
 
+def _told(tip: Tip) -> Cost:
+    return Cost(tip.charge, tip.intervals)
+
+
+def _start(body: dict[str, Any], answer: dict[str, Any], cost: Cost) -> str:
+    """Write an entry up to its number."""
+    price = {"charge": cost.charge, "intervals": cost.intervals}
+    return chain.canonical(body | {"answer": answer, "cost": price}, "question, answer, key and analyst")[:-1]
+
+
 def _next_row(tip: Tip, drawn: Drawn) -> Row:
-    body = f'{drawn.start},"seq":{tip.seq + 1},"time":"{_now()}"}}'
-    return chain.row_after(tip, body, drawn.cost, drawn.key_digest)
+    start, cost = (drawn.start, drawn.cost) if drawn.finish is None else drawn.finish(_told(tip))
+    body = f'{start},"seq":{tip.seq + 1},"time":"{_now()}"}}'
+    return chain.row_after(tip, body, cost, drawn.key_digest)
 
 
 def _now() -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from holdfast.errors import HoldfastError, InvalidArgument, LedgerDamaged
 from holdfast.ledger.store import Row, Store, Tip, Transaction, second_ledger
-from holdfast.ledger.witness import Seen, Witness
+from holdfast.ledger.witness import SPLIT, Seen, Witness
 
 LOST = "lost"  # what the body of an entry holds that records a restore: the newest tip that was seen before
 _READ = 2_000  # rows read at a time
@@ -174,6 +174,12 @@ class WatchedStore:
     def _refusal(self, who: str, seen: Seen, tip: Tip | None) -> HoldfastError:
         here, there, count = self.location, seen.address, seen.tip.seq
         saw = f"{who} saw {count:,} answer{'' if count == 1 else 's'}"
+        if there.startswith(SPLIT):
+            return InvalidArgument(
+                f"These rows were {there}. Go on with the two parts: whoever asks all rows, or splits them again, sees"
+                " rows that checks are held on.",
+                name="data",
+            )
         if there != self._address:
             return self._elsewhere(f"{saw} at {there}", tip, ledger=there)
         advice = "Put the newest copy back with `holdfast restore BACKUP DATA`; what was spent since stays spent."

@@ -22,6 +22,7 @@ from holdfast.ledger.store import Tip
 
 _SLOT = 2_048  # bytes for one content; one page holds it, so that a write is whole or not there
 _CHECKSUM = 16  # characters
+SPLIT = "split into "  # how the address of rows begins whose ledger is that of a part of them
 
 
 def content_of(fingerprint: str) -> str:

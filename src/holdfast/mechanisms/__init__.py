@@ -5,6 +5,7 @@ coins         each drawn row says one outcome, sometimes replaced by a random on
 laplace       the mean of sampled rows plus noise
 gaussian      the mean of all rows plus noise
 fresh_rows    the mean of rows that nobody has asked before
+cells         whether a guess holds on all rows, and nothing else
 exponential   pick one of many candidates, better ones more likely
 
 To add one: a file with a `Mechanism`, and `MECHANISMS.register(name, cls)`.
@@ -18,5 +19,5 @@ if TYPE_CHECKING:
     from holdfast.mechanisms.mechanism import Mechanism
 
 MECHANISMS: "Registry[type[Mechanism]]" = Registry(
-    "holdfast.mechanisms", ("coins", "laplace", "gaussian", "fresh_rows")
+    "holdfast.mechanisms", ("coins", "laplace", "gaussian", "fresh_rows", "cells")
 )

@@ -4,13 +4,14 @@ A budget is kept in two amounts: intervals (statements about the population) and
 left" is how many ordinary answers both can still pay for, and the price of a question is by how much that number falls.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from math import ceil
 from typing import Any
 
 from holdfast.answer import write_end
 from holdfast.errors import BudgetExhausted
-from holdfast.guarantees.guarantee import Terms
+from holdfast.guarantees.guarantee import Guarantee, Terms
 from holdfast.guarantees.plan import write_margin
 from holdfast.ledger import Cost, Spent
 from holdfast.questions.question import Question
@@ -60,24 +61,50 @@ class Budget:
         How many questions have been answered.
     margin
         The margin of an ordinary answer.
+    outlook
+        Where checks never run out: pairs of a number of wrong guesses, from now on, and how wide a check is after them,
+        beyond the margin of its guess.
     """
 
     answers_left: int
     answers_total: int
     answers_given: int
     margin: float
+    outlook: tuple[tuple[int, float], ...] = ()
 
     @classmethod
-    def of(cls, terms: Terms, spent: Spent) -> "Budget":
-        """Return what is left of the `terms` when so much is `spent`."""
+    def of(cls, guarantee: Guarantee, spent: Spent, told: Cost) -> "Budget":
+        """Return what is left.
+
+        Parameters
+        ----------
+        guarantee
+            The one that stands.
+        spent
+            What was taken by all questions.
+        told
+            What the answers given cost.
+        """
+        terms, outlook = guarantee.terms, guarantee.outlook(told.charge, told.intervals)
         left = terms.answers_left(spent.charge, spent.intervals)
-        return cls(left, terms.answers, spent.answers, terms.margin)
+        margin = outlook[0][1] if outlook else terms.margin
+        return cls(left, terms.answers, spent.answers, margin, outlook)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        known = {field.name: getattr(self, field.name) for field in fields(self)}
+        return known | {"outlook": [list(pair) for pair in self.outlook]}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Budget":
+        """Read the `values` that `to_dict` wrote."""
+        return cls(**{**values, "outlook": tuple((more, width) for more, width in values["outlook"])})
 
     def __str__(self) -> str:
+        if self.outlook:
+            (_, now), *later = self.outlook
+            after = ", ".join(f"{write_margin(width)} after {more:,}" for more, width in later)
+            return f"checks have no end: {write_margin(now)} beyond the margin of a guess; with more wrong ones {after}"
         return f"{self.answers_left:,} of {self.answers_total:,} answers left at {write_margin(self.margin)}"
 
     __repr__ = __str__

@@ -104,6 +104,8 @@ class Question:
     work: int = 0  # steps of evaluation, from the question alone: rows times what one row takes
     terms: Terms | None = None  # those it was prepared under, if it was not asked at once
     cheaper: str | None = None  # what would make it cost less
+    finish: Callable[[int, Result, Cost], tuple[Result, Cost]] | None = None  # inside the commit: see `Ledger.commit`
+    forecast: Callable[[Cost], float] | None = None  # its margin, if that depends on the answers given so far
 
     def __post_init__(self) -> None:
         for text in (self.text, self.identity or ""):  # whatever the ledger could not write is refused here
@@ -125,10 +127,14 @@ class Question:
 
 @dataclass(frozen=True)
 class Context:
-    """What a question is built against: the guarantee that stands and the schema of the data."""
+    """What a question is built against: the guarantee that stands and the schema of the data.
+
+    `explored` returns the exploration part, which anybody may look at, if the data were split.
+    """
 
     guarantee: Guarantee
     schema: Schema
+    explored: Callable[[], RowSource | None] = lambda: None
 
     def price(self, query: Query, draws: int) -> tuple[Cost, int]:
         """Return what one release costs and how many rows it reads; refuses what the guarantee does not cover."""

@@ -5,6 +5,7 @@
     Fresh                 positions start, start+1, ... of one keyed shuffle of range(n): blocks that do not
                           overlap share no row, and nobody has to remember which rows were used
     AllRows               every row, in order
+    Consecutive           rows start to stop - 1, in order
 
 Each is a frozen value; `indices(n, rng)` says which rows of n it means.
 """
@@ -105,6 +106,18 @@ class AllRows:
     def indices(self, n: int, rng: Generator) -> Indices:
         """Count up; the generator is not used."""
         return np.arange(n)
+
+
+@dataclass(frozen=True)
+class Consecutive:
+    """Rows `start` to `stop - 1`, in order: a piece of a scan."""
+
+    start: int
+    stop: int
+
+    def indices(self, n: int, rng: Generator) -> Indices:
+        """Count up; the generator is not used."""
+        return np.arange(self.start, self.stop)
 
 
 def with_replacement(rng: Generator, n: int, count: int) -> Indices:

@@ -18,7 +18,7 @@ from holdfast.queries.query import Packed, Packing, Query, Values
 from holdfast.queries.silence import silence
 from holdfast.rows import draws as drawing
 from holdfast.rows.columns import BufferPool, CodedText, Storage, StoredColumn, take_into
-from holdfast.rows.draws import AllRows, Indices, Selection
+from holdfast.rows.draws import AllRows, Consecutive, Indices, Selection
 from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of
 from holdfast.rows.packs import Packs
 from holdfast.rows.randomize import randomized, tossed, tossed_parts
@@ -122,6 +122,11 @@ class LocalRows:
         values: NDArray[Any] = np.concatenate(blocks)
         return values if query.parts == 1 else values.reshape(query.parts, -1, *values.shape[1:])
 
+    def frame(self, rows: Indices) -> pl.DataFrame:
+        """Return these rows, all columns. Secret: only for who splits a table before anything is asked of it."""
+        _pool.reset()
+        return self._frame(rows, self._schema.names).clone()
+
     def verify(self) -> None:
         """Read and hash everything again; raise if it is not the data that was opened."""
         if self._hash_content() != self.fingerprint:
@@ -200,6 +205,11 @@ class LocalRows:
             for part in range(parts):
                 for start in range(0, n, size):
                     yield slice(start, min(start + size, n)), part * n + start, n
+            return
+        if isinstance(selection, Consecutive) and parts == 1 and 0 <= selection.start < selection.stop <= n:
+            for start in range(selection.start, selection.stop, size):
+                stop = min(start + size, selection.stop)
+                yield slice(start, stop), start - selection.start, selection.stop - selection.start
             return
         part, together = 0, 1
         while part < parts:

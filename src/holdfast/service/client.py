@@ -29,6 +29,7 @@ from holdfast.guarantees.plan import Plan
 from holdfast.ledger import Head, Receipt
 from holdfast.optimize.losses import LinearLoss
 from holdfast.questions import KINDS, kind_named
+from holdfast.questions.check import CHECK
 from holdfast.questions.flips import FLIPS
 from holdfast.questions.histogram import HISTOGRAM
 from holdfast.questions.history import SCHEMA
@@ -179,7 +180,7 @@ class _Calls:
 
     def _budget(self) -> Call[Budget]:
         """Return what is left to ask, for all analysts together."""
-        return Call("GET", self._path("budget"), lambda payload: Budget(**payload["budget"]))
+        return Call("GET", self._path("budget"), lambda payload: Budget.from_dict(payload["budget"]))
 
     def _plan(self) -> Call[Plan]:
         """Return the plan of the dataset."""
@@ -264,6 +265,7 @@ class RemoteSession(_Calls):
     quantile = verb(QUANTILE)
     flips = verb(FLIPS)
     minimize = verb(MINIMIZE)
+    check = verb(CHECK)
     ask = _sent(_Calls._ask)
     price = _sent(_Calls._price)
     dry_run = _sent(_Calls._dry_run)
@@ -338,6 +340,7 @@ class AsyncRemoteSession(_Calls):
     quantile = async_verb(QUANTILE)
     flips = async_verb(FLIPS)
     minimize = async_verb(MINIMIZE)
+    check = async_verb(CHECK)
     ask = _awaited(_Calls._ask)
     price = _awaited(_Calls._price)
     dry_run = _awaited(_Calls._dry_run)

@@ -16,6 +16,8 @@ from sqlalchemy.exc import IntegrityError
 from holdfast.errors import InvalidArgument, NotAllowed, RowSourceError, UnknownName
 from holdfast.guarantees.plan import DefaultPlan, Plan, VacuousPlan
 from holdfast.ledger import Head, Receipt, content_of
+from holdfast.questions.check import CHECK
+from holdfast.questions.mean import MEAN
 from holdfast.questions.price import cost_in_answers
 from holdfast.rows.open import open_rows
 from holdfast.service.database import TokenDatabase, read, registered_datasets, write
@@ -227,7 +229,8 @@ def _open(name: str, settings: DatasetSettings, database: str | None) -> ServedD
     # Made-up rows are asked once, so that lazy imports happen now, in one thread: two threads that first import a large
     # package at the same time can each see it half initialized.
     quoted = session.schema.names[0].replace('"', '""')
-    session.dry_run(f'"{quoted}" IS NULL')
+    kind, guess = (MEAN, {}) if session.plan.standing.answers else (CHECK, {"guess": 0.5, "margin": 0.5})
+    session.dry_run(f'"{quoted}" IS NULL', kind.name, **guess)
     for unknown in sorted(set(settings.bounds) - set(session.schema.names)):
         session.close()
         raise InvalidArgument(f"bounds must name columns of {name}; it has no {unknown!r}.", name="bounds")

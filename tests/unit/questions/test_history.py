@@ -52,13 +52,15 @@ ASKED: dict[str, tuple[Any, dict[str, Any]]] = {
     "quantile": ("x", {"q": 0.5, "within": (0, 2), "steps": 4}),
     "flips": ("b", {"count": 9}),
     "minimize": (hf.losses.Logistic({"x": (0, 1)}, "b"), {"radius": 1, "iterations": 2}),
+    "check": ("b", {"guess": 0.4, "margin": 0.01}),
 }
 
 
 @pytest.mark.parametrize("kind", ASKED)
 def test_the_ledger_and_the_wire_have_one_json(kind: str) -> None:
     query, options = ASKED[kind]
-    with Session(data(), seed=1, queries={"mean": 60, "flip": 50}) as session:
+    plan: dict[str, Any] = {"guarantee": "checks"} if kind == "check" else {"queries": {"mean": 60, "flip": 50}}
+    with Session(data(), seed=1, **plan) as session:
         given = session.ask(query, kind, **options)
         (entry,) = session.ledger.entries()
         assert entry.answer == given.result()

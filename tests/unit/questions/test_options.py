@@ -39,7 +39,11 @@ ASKED: list[tuple[str, dict[str, Any]]] = [
     ("minimize", {"loss": LOSS, "radius": 2, "iterations": 5}),
     ("minimize", {"loss": LOSS, "box": (-1, 1), "average": "uniform", "runs": 2, "select": "coins"}),
     ("minimize", {"loss": LOSS, "box": [(-1, 1), (0, 2)], "mechanism": "coins", "rows_per_coordinate": 3}),
+    ("check", {"query": "b", "guess": 0.5}),
+    ("check", {"query": "x", "guess": 1, "margin": 0.1, "within": (0, 2), "where": "g = 1", "at_least": np.int64(9)}),
+    ("check", {"query": "b", "guess": 0.5, "margin": 0.1, "rows_per_query": 1_000}),
 ]
+CHECKING = Context(plan(rows=10**6, queries=1, guarantee="checks").standing, SCHEMA)
 
 
 def test_every_kind_is_asked_here() -> None:
@@ -48,7 +52,7 @@ def test_every_kind_is_asked_here() -> None:
 
 @pytest.mark.parametrize(("name", "values"), ASKED, ids=lambda value: f"{value!s:.50}")
 def test_a_question_that_travels_is_the_same_question(context: Context, name: str, values: dict[str, Any]) -> None:
-    kind = KINDS[name]
+    kind, context = KINDS[name], CHECKING if name == "check" else context
     sent = json.loads(json.dumps(kind.to_json(values), allow_nan=False))
     assert sent.pop("kind") == name
     here, there = kind.question(context, **values), kind.question(context, **kind.from_json(sent))

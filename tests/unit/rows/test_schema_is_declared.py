@@ -15,7 +15,7 @@ import holdfast as hf
 from holdfast.errors import InvalidArgument, RowSourceError, UnknownName
 from holdfast.queries.build import build_mean
 from holdfast.rows.open import open_rows
-from holdfast.service.settings import DatasetSettings
+from holdfast.service.settings import load
 
 ROWS = 20_000
 
@@ -221,4 +221,6 @@ def test_direct_evaluation_gives_what_a_frame_gives_whether_or_not_columns_are_d
 
 
 def test_settings_of_a_server_declare_columns_complete(tmp_path: Path) -> None:
-    assert DatasetSettings(path="t.parquet", complete=["real"]).complete == ["real"]
+    (tmp_path / "server.toml").write_text('[datasets.t]\npath = "t.parquet"\ncomplete = ["real"]\n')
+    declared = load({}, config=tmp_path / "server.toml").datasets["t"]
+    assert list(declared.complete) == ["real"]

@@ -1,0 +1,51 @@
+"""`holdfast hold-back`."""
+
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.options import Confidence, Data, Json, Ledger, noting_warnings
+from holdfast.cli.output import note, say, show_json
+
+NO_ARGS_IS_HELP = True
+
+
+def command(
+    data: Data,
+    explore: Annotated[float, typer.Option(help="The share of rows to look at.")] = 0.5,
+    id: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Columns that name rows; the held part does not have them.")
+    ] = None,
+    confidence: Confidence = None,
+    ledger: Ledger = None,
+    json: Json = False,
+) -> None:
+    """Split a file: rows to look at, and rows kept aside to check on them what was found.
+
+    Chance decides which rows go where. The rows to look at are a Parquet file; the others are a folder that says
+    whether guesses hold, with an interval, and nothing else. A file is split once.
+
+    \b
+    holdfast hold-back flights.parquet
+    holdfast hold-back flights.parquet --explore 0.3 --id flight_id
+    holdfast ask flights.held.holdfast "dep_delay > 15" --kind check
+    """
+    from pathlib import Path
+
+    from holdfast.parts import hold_back, part_paths
+
+    with noting_warnings() as notes:
+        names = id.split(",") if id else ()
+        frame, session = hold_back(data, explore, id=names, confidence=confidence, ledger=ledger)
+    with session:
+        (shown, held), place = part_paths(Path(data)), session.ledger.location
+        if json:
+            rows = {"explore": frame.height, "held": session.plan.rows}
+            show_json(explore=shown, held=held, ledger=place, rows=rows, plan=session.plan.to_dict(), notes=notes)
+            return
+        for sentence in notes:
+            note(sentence)
+        say(f"{frame.height:,} rows to look at: {shown}", bold=True)
+        say(f"{session.plan.rows:,} rows kept aside: {held}", bold=True)
+        say(f"The plan: {session.plan.sentence}")
+        note(f"ledger {place}; the original file now holds both parts: keep it away from whoever checks")

@@ -1,0 +1,179 @@
+"""The checks guarantee: rows that are kept aside say whether a guess holds, and nothing else.
+
+A check releases one cell: the guess holds, is too low, is too high, or is about too few rows. Whoever asks knows the
+cells released so far; a string of cells in which nearly all guesses held is one of few, and so it costs little width.
+No number of checks is fixed, and none is ever refused: a wrong guess makes later intervals wider, for everybody.
+
+What entries of a ledger cost keeps the count: every check costs one interval; a guess that did not hold costs a charge,
+too. So the totals of a ledger say how many checks there were, and how many guesses were wrong.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import inf, log, nextafter
+from typing import NamedTuple
+
+from holdfast.errors import PlanConflict
+from holdfast.guarantees import GUARANTEES
+from holdfast.guarantees.guarantee import EVERYTHING, Goal, Guarantee, Terms
+from holdfast.guarantees.mathematics.checks import full_range, guess_nats, sampled_range, time_share
+from holdfast.guarantees.release import HOLDS, TOO_HIGH, TOO_LOW, Cell, Release
+from holdfast.guarantees.statistic import Interval, Statistic
+
+ENDLESS = 2**31  # checks: more than anybody asks
+OUTLOOK = (0, 1, 10, 100)  # more wrong guesses, after which a budget says how wide a check is
+_GROUP = 2**31  # added to the charge of a wrong guess that could have been wrong in three ways
+_SAMPLED = 0.2  # of beta, for the error of sampled rows: 0.2 nats for checks that read all rows, 1.6 for the others
+_ROUNDING = 2.0**-52
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckTerms(Terms):
+    """`beta1` is for the rows, in all checks; `beta2` for the sampling error of those that do not read all rows."""
+
+    beta1: float
+    beta2: float
+
+    def answers_left(self, charge: int, intervals: int) -> int:
+        """There is no end."""
+        return ENDLESS
+
+    @cached_property
+    def charge_per_answer(self) -> int:
+        """A wrong guess."""
+        return 1
+
+
+class Told(NamedTuple):
+    """What the checks so far have told: how many there were, and how many guesses did not hold.
+
+    `groups` are those of the wrong ones that could have been wrong in three ways: "too few rows" is the third.
+    """
+
+    checks: int
+    wrong: int
+    groups: int
+
+    @classmethod
+    def by(cls, charge: int, intervals: int) -> "Told":
+        """Read it off what the entries of a ledger cost."""
+        return cls(intervals, charge % _GROUP, charge // _GROUP)
+
+    @property
+    def nats(self) -> float:
+        """The description length of the responses so far."""
+        return guess_nats(self.checks + 1, self.wrong, (self.wrong - self.groups) * log(2) + self.groups * log(3))
+
+
+class Checks(Guarantee):
+    """Any number of checks, each with an interval whatever the response is."""
+
+    terms: CheckTerms
+    name = "checks"
+    mechanisms = ("cells",)
+    answers = False
+    scans = True
+    reads = CheckTerms
+
+    @classmethod
+    def plan(cls, goal: Goal, mechanism: str) -> CheckTerms | None:
+        """Return terms for these rows; there is nothing to choose."""
+        if goal.flips:
+            return None
+        beta1, each = goal.beta * (1 - _SAMPLED), goal.rows_per_query or goal.rows
+        caps = {"queries": ENDLESS, "charge": ENDLESS * _GROUP}
+        own = caps | {"rows_per_query": each, "beta1": beta1, "beta2": goal.beta - beta1}
+        terms = goal.met_by(CheckTerms, mechanism, margin=1.0, **own)
+        return replace(terms, margin=min(1.0, cls(terms).width(Told(0, 0, 0))))
+
+    # -- what may be asked ------------------------------------------------------------------------------------------
+
+    def supports(self, statistic: Statistic) -> None:
+        """Only checks."""
+        raise PlanConflict(
+            "This session checks guesses: it says whether one holds, and gives an interval, but no values. Ask with"
+            " check, or ask a session on other rows.",
+            guarantee=self.name,
+        )
+
+    def charge(self, statistic: Statistic, draws: int) -> int:
+        """Nothing but checks is asked."""
+        self.supports(statistic)
+        return 0
+
+    @staticmethod
+    def wrong_charge(*, group: bool) -> int:
+        """Return what a guess costs that does not hold: of a group, it may also be about too few rows."""
+        return 1 + _GROUP if group else 1
+
+    @property
+    def covers(self) -> tuple[str, ...]:
+        """No fits."""
+        return ()
+
+    def expected_excess_step(self, R: float) -> float | None:
+        """No fits."""
+        return None
+
+    # -- what may be believed ---------------------------------------------------------------------------------------
+
+    def certify(self, cell: Cell, holds: Interval, told: Told, number: int) -> Interval:
+        """Return where the population's value lies, in [0, 1].
+
+        Parameters
+        ----------
+        cell
+            What was released.
+        holds
+            The cell of a guess that holds, rounded outward.
+        told
+            What the checks committed before this one have told.
+        number
+            That of its place: whatever was drawn and dropped had a number, too.
+        """
+        cells = {HOLDS: holds, TOO_LOW: (holds[1], 1.0), TOO_HIGH: (0.0, holds[0])}
+        if cell.outcome not in cells:
+            return EVERYTHING
+        slack = _ROUNDING * self.terms.rows  # a mean of values in [0, 1] is no further from the exact one
+        first, last = cells[cell.outcome]
+        low, high = max(0.0, nextafter(first, -inf) - slack), min(1.0, nextafter(last, inf) + slack)
+        level = self.terms.beta1 * time_share(told.checks + 1)
+        if cell.draws >= cell.rows:
+            return full_range((low, high), n=cell.rows, level=level, nats=told.nats)
+        sample_level = self.terms.beta2 * time_share(number)
+        return sampled_range(
+            (low, high), n=cell.rows, draws=cell.draws, level=level, sample_level=sample_level, nats=told.nats
+        )
+
+    def width(self, told: Told) -> float:
+        """Return how far the population is from an even share whose guess holds, beyond the margin of the guess."""
+        rows, draws = self.terms.rows, self.terms.rows_per_query
+        cell = Cell((), min(draws, rows), rows, HOLDS)
+        return self.certify(cell, (0.5, 0.5), told, told.checks + 1)[1] - 0.5
+
+    def outlook(self, charge: int, intervals: int) -> tuple[tuple[int, float], ...]:
+        """Return how wide the next check is now, and after more wrong guesses."""
+        now = Told.by(charge, intervals)
+        later = [(more, now._replace(checks=now.checks + more, wrong=now.wrong + more)) for more in OUTLOOK]
+        return tuple((more, self.width(told)) for more, told in later)
+
+    def share(self, release: Release, part: int) -> Interval:
+        """No values are released."""
+        raise self.cannot_certify(type(release).__name__)
+
+    def group(self, release: Release) -> Interval:
+        """No values are released."""
+        raise self.cannot_certify(type(release).__name__)
+
+    @property
+    def sentence(self) -> str:
+        """The promise in one sentence."""
+        terms = self.terms
+        return (
+            f"{terms.rows:,} rows that nobody has seen check any number of guesses, each chosen after the earlier"
+            f" responses: a guess that holds is within its own margin and ±{terms.margin:.4f} of the population, more"
+            f" after wrong guesses; all at once, with probability {100 * terms.confidence:g} %."
+        )
+
+
+GUARANTEES.register(Checks.name, Checks)

@@ -1,0 +1,70 @@
+"""Check a guess against rows that are kept aside, and say only how it fares.
+
+The algorithm box:
+
+    scan      v = the mean of q(x_i) over all n rows, or over ell rows drawn with replacement      q(row) in [0, 1]
+    release   holds      if g - tau <= v <= g + tau
+              too low    if v > g + tau
+              too high   if v < g - tau
+              too few rows, whatever v is, if a group has fewer rows than were declared
+
+What v is never leaves: it is not logged, kept or shown. Every check reads all its rows, whatever they say, so that
+nothing can be told from the time it takes. Counts are compared exactly; a mean of numbers is within n roundings of the
+exact one, by which the guarantee widens the cell.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+from numpy.random import Generator
+
+from holdfast import check
+from holdfast.guarantees.guarantee import Guarantee
+from holdfast.guarantees.release import Cell
+from holdfast.guarantees.statistic import Statistic
+from holdfast.mechanisms import MECHANISMS
+from holdfast.queries.guess import Guess
+from holdfast.queries.query import Query
+from holdfast.rows.draws import Consecutive, Order, Selection, WithReplacement
+from holdfast.rows.source import RowSource
+
+PIECE = 1 << 17  # rows scanned at once: what they say stays in the cache until it is summed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cells:
+    """`draws` rows for each check; as many as there are, or more: all rows, once."""
+
+    draws: int
+
+    def __post_init__(self) -> None:
+        check.whole(draws=self.draws)
+
+    @classmethod
+    def under(cls, guarantee: Guarantee, draws: int, order: Order | None) -> Self:
+        """Return checks of this many rows, where guesses are checked."""
+        if guarantee.answers:
+            raise guarantee.cannot_certify("checks")
+        return cls(draws=draws)
+
+    @staticmethod
+    def rows_read(statistic: Statistic, draws: int) -> int:
+        """One pass."""
+        return draws
+
+    def release(self, query: Query, source: RowSource, rng: Generator) -> Cell:
+        """Scan or draw; release the cell."""
+        if not isinstance(query, Guess):
+            raise TypeError("A check is about a guess.")
+        n = len(source)
+        selections: list[Selection] = [WithReplacement(self.draws)]
+        if self.draws >= n:
+            selections = [Consecutive(start, min(start + PIECE, n)) for start in range(0, n, PIECE)]
+        count, total = 0, 0.0
+        for selection in selections:
+            more, amount = query.totals(source.sample(query, selection, rng))
+            count, total = count + more, total + amount
+        return Cell((), min(self.draws, n), query.at_least if query.group else n, query.outcome(count, total))
+
+
+MECHANISMS.register("cells", Cells)

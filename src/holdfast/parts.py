@@ -1,0 +1,191 @@
+"""`holdfast.hold_back`: some rows to look at as one likes, the others to check on them what one has found.
+
+Which rows go where is decided by chance alone. So whatever is done with the exploration part, fitted, searched or
+plotted, is independent of the held rows, and a guess made from it is as good as one made before the data were there.
+"""
+
+import os
+import warnings
+from collections.abc import Collection
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from holdfast import check
+from holdfast.errors import InvalidArgument, RowSourceError
+from holdfast.guarantees.checks import Checks
+from holdfast.ledger import SPLIT, ProcessWitness, Seen, Tip, Witness, content_of, exists
+from holdfast.randomness import Randomness
+from holdfast.rows.draws import Indices
+from holdfast.rows.ingest import ingest_file
+from holdfast.rows.local import LocalRows
+from holdfast.rows.memory import memory_rows
+from holdfast.rows.open import open_rows
+from holdfast.rows.source import RowSource, Table
+from holdfast.session import EXPLORE, HELD, Session, ledger_beside, witnesses_beside
+
+LEAST = 20  # rows of an exploration part that can tell whether a column names the rows
+
+
+class NamesRows(UserWarning):
+    """A column seems to name the rows: values seen in one part tell which rows are in the other."""
+
+
+def hold_back(
+    data: Table,
+    explore: float = 0.5,
+    *,
+    id: str | Collection[str] = (),
+    confidence: float | None = None,
+    ledger: str | Path | None = None,
+    seed: int | None = None,
+    analyst: str | None = None,
+    complete: Collection[str] = (),
+) -> tuple[pl.DataFrame, Session]:
+    """Split a table at random: return some rows to look at, and a session that checks guesses on the others.
+
+    A file is split on disk: the two parts lie beside it, for later sessions, as `<name>.explore.parquet` and
+    `<name>.held.holdfast`. One table is split once; a session on all of its rows is refused afterwards.
+
+    Parameters
+    ----------
+    data
+        A file, a frame, a dict of arrays or rows that were opened. Rows must be independent of each other.
+    explore
+        The share of rows to look at.
+    id
+        Columns that name rows. They are left out of the held part, since a list of those seen names the others.
+    confidence
+        The probability that the intervals of all checks hold at once; left out, 0.95.
+    ledger, seed, analyst, complete
+        As for `Session`.
+
+    Returns
+    -------
+    tuple[DataFrame, Session]
+        The exploration part, in random order, and the session on the held part.
+
+    Examples
+    --------
+    >>> explore, held = hold_back({"x": range(2_000)}, explore=0.25, id="x", seed=1)
+    Traceback (most recent call last):
+        ...
+    holdfast.errors.InvalidArgument: id must leave a column to ask about; got all of them.
+    """
+    check.probability(explore=explore)
+    rows = open_rows(data, complete=complete)
+    if not isinstance(rows, LocalRows):
+        raise InvalidArgument(
+            "data must be a file, a frame or arrays to be split; split this where it lies.", name="data"
+        )
+    names = _names(id, rows)
+    witnesses = [] if seed is not None else [ProcessWitness(content_of(rows.fingerprint)), *witnesses_beside(rows)]
+    _refuse_used(rows, witnesses)
+    looked_at, kept = _split(rows, explore, Randomness(seed))
+    frame, held_frame = rows.frame(looked_at), rows.frame(kept).drop(names)
+    _warn_of_names(frame.drop(names))
+    never = [column.name for column in rows.schema if not column.nullable and column.name not in names]
+    options = {"guarantee": Checks.name, "confidence": confidence, "ledger": ledger, "seed": seed, "analyst": analyst}
+    if rows.location is None:
+        held: RowSource = memory_rows(held_frame, name=f"{rows.name} held", complete=never)
+        session = Session(held, **options)  # type: ignore[arg-type]
+        session.explore(memory_rows(frame, name=f"{rows.name} explored"))
+        session.begin()
+        _remember(witnesses, session, "an exploration part and a held part, in memory")
+        return frame, session
+    shown, folder = part_paths(rows.location)
+    for path in (shown, folder):
+        if path.exists():
+            raise RowSourceError(f"{path} is there already: go on with it if these rows were split, or move it away.")
+    hidden = _write(frame, shown.with_name(f".{shown.name}"))
+    source = _write(held_frame, folder.with_suffix(".parquet"))
+    held = ingest_file(source, folder, progress=False, complete=never)
+    source.unlink()
+    session = Session(held, **options)  # type: ignore[arg-type]
+    session.begin()
+    _remember(witnesses, session, f"{shown.name} and {folder.name}")
+    hidden.replace(shown)  # last: until now nobody has seen a row
+    return frame, session
+
+
+def _names(id: str | Collection[str], rows: LocalRows) -> list[str]:
+    names = [id] if isinstance(id, str) else list(id)
+    for name in names:
+        rows.schema[name]  # raises, with a suggestion
+    if len(names) == len(rows.schema):
+        raise InvalidArgument("id must leave a column to ask about; got all of them.", name="id")
+    return names
+
+
+def _refuse_used(rows: LocalRows, witnesses: list[Witness]) -> None:
+    """Refuse rows that were split, or that have answered something, before."""
+    for witness in witnesses:
+        seen = witness.newest()
+        if seen is not None and seen.address.startswith(SPLIT):
+            raise InvalidArgument(
+                f"These rows were {seen.address} before. Go on with the two parts: a second split would show rows that"
+                " checks are held on.",
+                name="data",
+            )
+        if seen is not None:
+            raise _used(seen.address)
+    beside = ledger_beside(rows)
+    if exists(beside, rows.name):
+        raise _used(str(beside))
+
+
+def _used(where: str) -> InvalidArgument:
+    return InvalidArgument(
+        f"These rows have answered questions already (ledger {where}), so none of them can be held back. Split new"
+        " rows, or go on asking these.",
+        name="data",
+    )
+
+
+def _split(rows: LocalRows, explore: float, chance: Randomness) -> tuple[Indices, Indices]:
+    """Return which rows are shown, in random order, and which are kept, as they lie."""
+    n = len(rows)
+    count = round(n * explore)
+    if not 0 < count < n - 1:
+        raise InvalidArgument(
+            f"explore must leave a row to look at and two to hold back; {explore:g} of {n:,} rows does not.",
+            name="explore",
+        )
+    order = chance.generator().permutation(n)
+    return order[:count], np.sort(order[count:])
+
+
+def _warn_of_names(frame: pl.DataFrame) -> None:
+    for column in frame.get_columns():
+        kind = column.dtype
+        plain = kind.is_integer() or isinstance(kind, pl.String | pl.Datetime | pl.Categorical | pl.Enum)
+        if plain and column.len() >= LEAST and column.n_unique() == column.len():
+            warnings.warn(
+                f"Column {column.name!r} differs in every row. If it names rows, those seen tell which are held: then"
+                f" split with id={column.name!r}, and it cannot be asked about.",
+                NamesRows,
+                stacklevel=3,
+            )
+
+
+def part_paths(data: Path) -> tuple[Path, Path]:
+    """Return where the parts of a file, or of its folder, lie: those to look at, those kept aside."""
+    name = Path(data.name.removesuffix(".holdfast")).stem
+    return data.with_name(name + EXPLORE), data.with_name(name + HELD)
+
+
+def _write(frame: pl.DataFrame, path: Path) -> Path:
+    """Write a frame to a file that only its owner may read."""
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        frame.write_parquet(file)
+    return path
+
+
+def _remember(witnesses: list[Witness], session: Session, parts: str) -> None:
+    """Tell those who watch over the whole table that it was split."""
+    head = session.ledger.head
+    for witness in witnesses:
+        witness.saw(Seen(f"{SPLIT}{parts}", Tip(head.seq, head.hash, 0, 0)))
+        witness.close()

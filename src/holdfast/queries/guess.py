@@ -1,0 +1,112 @@
+"""A guess at a share or a mean, and the cells that tell how it fares."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import inf, nextafter
+
+import numpy as np
+import polars as pl
+
+from holdfast.guarantees.release import HOLDS, TOO_FEW, TOO_HIGH, TOO_LOW
+from holdfast.guarantees.statistic import GroupMean, Statistic
+from holdfast.queries.evaluate import booleans
+from holdfast.queries.measures import Measure, Share
+from holdfast.queries.query import Direct, Query, Values
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Guess(Query):
+    """That a measure lies within `margin` of `guess`, in its own units, on at least `at_least` rows.
+
+    Its ends are exact fractions of the declared range: which cell a count falls into does not depend on rounding.
+    """
+
+    measure: Measure
+    guess: float
+    margin: float
+    at_least: int
+
+    @property
+    def group(self) -> bool:
+        """Whether it is about a group, which may turn out to be too small."""
+        return isinstance(self.statistic, GroupMean)
+
+    @property
+    def holds(self) -> tuple[Fraction, Fraction]:
+        """The cell of a guess that holds, both ends included, in [0, 1]."""
+        low, high = map(Fraction, self.measure.bounds)
+        guess, margin = Fraction(self.guess), Fraction(self.margin)
+        first, last = ((end - low) / (high - low) for end in (guess - margin, guess + margin))
+        return max(Fraction(0), first), min(Fraction(1), last)
+
+    @property
+    def cell(self) -> Interval:
+        """The same as floating-point numbers, rounded outward."""
+        first, last = self.holds
+        return max(0.0, nextafter(float(first), -inf)), min(1.0, nextafter(float(last), inf))
+
+    @property
+    def bounds(self) -> Interval:
+        """The declared range."""
+        return self.measure.bounds
+
+    @property
+    def statistic(self) -> Statistic:
+        """What is guessed."""
+        return self.measure.statistic
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns it reads."""
+        return self.measure.columns
+
+    @property
+    def text(self) -> str:
+        """How it reads."""
+        rows = f", on at least {self.at_least:,} rows" if self.group else ""
+        return f"{self.measure.text} is {self.guess:.15g} ± {self.margin:.15g}{rows}"
+
+    @property
+    def identity(self) -> str | None:
+        """Canonical text of the measure; the numbers are the caller's to add."""
+        return self.measure.identity
+
+    @property
+    def direct(self) -> Direct | None:
+        """The same on arrays."""
+        return None if self._counts_a_group else self.measure.direct
+
+    def evaluate(self, rows: pl.DataFrame) -> Values:
+        """Return what each of these rows says; of a share in a group 0 outside, 1 for no and 2 for yes."""
+        where = self.measure.where
+        if where is None or not self._counts_a_group:
+            return self.measure.evaluate(rows)
+        inside, yes = booleans(where.series(rows)), booleans(self.measure.value.series(rows))
+        codes: Values = np.add(inside, inside & yes, dtype=np.int8)
+        return codes
+
+    @property
+    def _counts_a_group(self) -> bool:
+        return isinstance(self.measure, Share) and self.measure.where is not None
+
+    def totals(self, values: Values) -> tuple[int, float]:
+        """Return how many of these rows count, and the sum of what they say."""
+        if values.dtype == np.bool_:
+            return values.size, float(np.count_nonzero(values))
+        if self._counts_a_group:
+            return int(np.count_nonzero(values)), float(np.count_nonzero(values == 2))
+        if not self.group:
+            return values.size, float(np.sum(values))
+        missing = np.isnan(values)
+        known = np.where(missing, 0.0, values)  # for all of them, lest the time tell how many are missing
+        return values.size - int(np.count_nonzero(missing)), float(np.sum(known))
+
+    def outcome(self, count: int, total: float) -> str:
+        """Return the cell of a mean: so many rows count, and this is their sum."""
+        if count < self.at_least:
+            return TOO_FEW
+        low, high = self.holds
+        mean = Fraction(total) / count
+        return TOO_HIGH if mean < low else TOO_LOW if mean > high else HOLDS

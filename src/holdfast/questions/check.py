@@ -1,0 +1,296 @@
+"""Whether a guess holds on rows that are kept aside: a cell, and an interval for the population, but no value."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+from math import floor, log10, sqrt
+from typing import Annotated, Any
+
+import numpy as np
+
+from holdfast import check as valid
+from holdfast.answer import AnyAnswer, Estimate, Interval, Record, interval_bar
+from holdfast.errors import InvalidArgument, PlanConflict
+from holdfast.guarantees.checks import Checks, Told
+from holdfast.guarantees.release import HOLDS, TOO_FEW, TOO_HIGH, TOO_LOW, Cell
+from holdfast.ledger import Cost
+from holdfast.queries.build import build_mean
+from holdfast.queries.guess import Guess
+from holdfast.queries.measures import Measure
+from holdfast.queries.silence import silence
+from holdfast.questions import KINDS
+from holdfast.questions.options import About, Query, Real, RowsPerQuery, Where, Whole, Within
+from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode, kind_of
+from holdfast.rows.draws import AllRows
+from holdfast.rows.source import RowSource
+
+ERRORS = 4  # standard errors of the held estimate that a margin covers, where none is given
+SAYS = {
+    HOLDS: "the guess holds",
+    TOO_LOW: "the guess is too low",
+    TOO_HIGH: "the guess is too high",
+    TOO_FEW: "too few rows to say",
+}
+
+
+@dataclass(frozen=True, repr=False)
+class CheckAnswer(AnyAnswer):
+    """How a guess fares on rows that nobody has seen, and an interval for the population.
+
+    Parameters
+    ----------
+    outcome
+        "holds", "too low" or "too high" (the guess is), or "too few rows" (the group has fewer than were declared).
+    low, high
+        The ends of the population's interval. The intervals of all checks of a dataset hold at once, with probability
+        `confidence`.
+    guess, margin
+        What was guessed, and how far from it the held rows may be for it to hold.
+    record
+        Where the answer comes from.
+    bounds
+        The declared range.
+    """
+
+    outcome: str
+    low: float
+    high: float
+    guess: float
+    margin: float
+    record: Record
+    bounds: Interval = (0.0, 1.0)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the guess holds."""
+        return self.outcome == HOLDS
+
+    @property
+    def interval(self) -> Interval:
+        """Low and high."""
+        return self.low, self.high
+
+    def result(self) -> dict[str, Any]:
+        """Outcome, low, high, guess, margin and the declared bounds."""
+        numbers = {"low": self.low, "high": self.high, "guess": self.guess, "margin": self.margin}
+        return {"outcome": self.outcome} | numbers | {"bounds": list(self.bounds)}
+
+    @classmethod
+    def read(cls, result: Mapping[str, Any], record: Record) -> "CheckAnswer":
+        """Rebuild the answer from what `result` returned, and its `record`."""
+        low, high = result["bounds"]
+        names = ("outcome", "low", "high", "guess", "margin")
+        return cls(**{name: result[name] for name in names}, record=record, bounds=(low, high))
+
+    @property
+    def _estimate(self) -> Estimate:
+        """The guess, or the end of the interval that is nearest to it."""
+        return Estimate(min(max(self.guess, self.low), self.high), self.low, self.high)
+
+    def rows(self) -> list[tuple[str | None, Estimate]]:
+        """One interval; the outcome is its label."""
+        return [(self.outcome, self._estimate)]
+
+    def details(self) -> list[tuple[str, str]]:
+        """The outcome and the guess."""
+        return [("outcome", SAYS[self.outcome]), ("guess", f"{self.guess:.6g} ± {self.margin:.3g}")]
+
+    def __repr__(self) -> str:
+        _, low, high = self._estimate.rounded()
+        return f"{self.outcome}  [{low}, {high}]  {self.record.small_print}"
+
+    def _repr_html_(self) -> str:
+        return (
+            f'<div style="font-variant-numeric:tabular-nums"><div>{escape(self.question)}:'
+            f" <strong>{SAYS[self.outcome]}</strong></div>{interval_bar(self._estimate, self.bounds)}"
+            f"<small>{escape(repr(self))}</small></div>"
+        )
+
+
+def check(
+    context: Context,
+    query: Query,
+    guess: Annotated[
+        float | None, About(Real(None, None, "0.2"), "What is guessed; left out, what the exploration part says.")
+    ] = None,
+    margin: Annotated[
+        float | None, About(Real(0.0, None, "0.01"), "How far from the guess held rows may be for it to hold.")
+    ] = None,
+    *,
+    within: Within = None,
+    where: Where = None,
+    at_least: Annotated[
+        int | None, About(Whole(1, "1000"), "How many rows a group must have for anything to be said of it.")
+    ] = None,
+    rows_per_query: RowsPerQuery = None,
+) -> Question:
+    """Say whether a `guess` at a share or mean holds on rows kept aside, with an interval for the population.
+
+    Parameters
+    ----------
+    query
+        A condition (a share) or a number (a mean): SQL text, a Polars expression or a function of one row.
+    guess
+        The guess, in the units of the query; left out, the value of the exploration part.
+    margin
+        How far from the guess the held rows may be for it to hold; left out, about four standard errors.
+    within
+        The declared range of a number; values outside are clipped.
+    where
+        Only rows for which this is true count. Missing values are left out of a mean and count as false in a share.
+    at_least
+        The least number of held rows in a group; left out, what the exploration part lets expect, with some to spare.
+    rows_per_query
+        Held rows that are sampled; left out, all are read, which makes the interval narrowest.
+
+    Returns
+    -------
+    CheckAnswer
+        Whether the guess holds, and the interval for the population.
+    """
+    guarantee = context.guarantee
+    if not isinstance(guarantee, Checks):
+        raise PlanConflict(
+            f"A check needs rows that answer nothing else, and these answer questions under the {guarantee.name}"
+            " guarantee. Keep rows aside with holdfast.hold_back(data), or open rows that were kept aside with"
+            " guarantee='checks'.",
+            guarantee=guarantee.name,
+        )
+    measure = build_mean(query, context.schema, within=within, where=where)
+    guessed = _guessed(measure, context, guess, margin, at_least)
+    draws = _draws(guarantee, guessed, rows_per_query)
+
+    def run(drawing: Drawing) -> Result:
+        cell = drawing.release(guessed, draws)
+        assert isinstance(cell, Cell)
+        return {"outcome": cell.outcome, "draws": cell.draws, "rows": cell.rows}
+
+    def finish(number: int, drawn: Result, told: Cost) -> tuple[Result, Cost]:
+        cell = Cell((), drawn["draws"], drawn["rows"], drawn["outcome"])
+        found = guarantee.certify(cell, guessed.cell, Told.by(told.charge, told.intervals), number)
+        ends = Estimate.within(guessed.bounds, 0.0, found)
+        told_now = {"outcome": cell.outcome, "low": ends.low, "high": ends.high}
+        asked = {"guess": guessed.guess, "margin": guessed.margin, "bounds": list(guessed.bounds)}
+        return told_now | asked, Cost(0 if cell.outcome == HOLDS else cost.charge, 1)
+
+    def forecast(told: Cost) -> float:
+        rows = guessed.at_least if guessed.group else guarantee.terms.rows
+        answer, _ = finish(told.intervals + 1, {"outcome": HOLDS, "draws": draws, "rows": rows}, told)
+        return float(max(answer["high"] - guessed.guess, guessed.guess - answer["low"]))
+
+    cost = Cost(guarantee.wrong_charge(group=guessed.group), 1)
+    facts = {"check": measure.identity, "guess": guessed.guess, "margin": guessed.margin}
+    facts |= {"at_least": guessed.at_least, "draws": draws}
+    return Question(
+        kind=CHECK.name,
+        text=guessed.text,
+        identity=None if measure.identity is None else encode(facts),
+        cost=cost,
+        rows_read=draws,
+        work=RELEASE_WORK + draws * measure.work,
+        run=run,
+        finish=finish,
+        forecast=forecast,
+    )
+
+
+def _draws(guarantee: Checks, guessed: Guess, rows_per_query: int | None) -> int:
+    """Return how many rows the check reads: all, or fewer that are sampled."""
+    rows = guarantee.terms.rows
+    if rows_per_query is None and guessed.group:
+        return rows
+    if rows_per_query is not None:
+        valid.whole(rows_per_query=rows_per_query)
+    draws = min(rows, int(rows_per_query or guarantee.terms.rows_per_query))
+    if guessed.group and draws < rows:
+        raise InvalidArgument(
+            "rows_per_query must be left out for a group (also of the rows where a value is not missing): a check of a"
+            " group reads all rows.",
+            name="rows_per_query",
+        )
+    return draws
+
+
+# -- what was not given ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What the exploration part says: mean and deviation in the units of the query, the share of rows that count."""
+
+    mean: float
+    deviation: float
+    share: float
+    rows: int
+
+
+def _guessed(
+    measure: Measure, context: Context, guess: float | None, margin: float | None, at_least: int | None
+) -> Guess:
+    """Return the guess with all that was left out: from the exploration part, never from the held rows."""
+    low, high = measure.bounds
+    group, rows = Guess(measure, low, 0.0, 0).group, context.guarantee.terms.rows
+    found = None
+    if guess is None or margin is None or (group and at_least is None):
+        explored = context.explored()
+        found = None if explored is None else _explored(measure, explored)
+    if at_least is not None:
+        valid.whole(at_least=at_least)
+        valid.at_most("the rows that are kept aside", rows, at_least=at_least)
+        if not group:
+            raise InvalidArgument("at_least must be left out unless the check is about a group.", name="at_least")
+    elif group:
+        if found is None:
+            raise _missing("at_least", "how many rows count at least (all, if a column is declared complete)")
+        spare = ERRORS * sqrt(found.share * (1 - found.share) * (1 / rows + 1 / found.rows)) + ERRORS**2 / found.rows
+        at_least = max(1, floor(rows * (found.share - spare)))
+    if margin is not None:
+        valid.positive(margin=margin)
+    if guess is None:
+        if found is None:
+            raise _missing("guess", "the guess")
+        guess = found.mean
+    valid.number(guess=guess)
+    if not low <= guess <= high:
+        raise InvalidArgument(f"guess must be between {low:g} and {high:g}; got {guess:g}.", name="guess")
+    if margin is None:
+        # Known without looking: a value in [0, 1] whose mean is x has at most the deviation sqrt(x (1 - x)).
+        widest = sqrt((guess - low) * (high - guess))
+        deviation = widest if found is None else min(widest, found.deviation)
+        speak = at_least if group and at_least else rows
+        least = (high - low) / speak  # one row
+        margin = _rounded(max(least, ERRORS * deviation / sqrt(speak)))
+        if found is not None and guess == found.mean:
+            guess = min(high, max(low, round(guess, 2 - floor(log10(margin)))))  # in digits that matter
+    return Guess(measure, float(guess), float(margin), int(at_least or 0))
+
+
+def _missing(name: str, what: str) -> InvalidArgument:
+    return InvalidArgument(
+        f"{name} must be given: there is no exploration part here that could say it. Give {name}=, {what}; or split the"
+        " data with holdfast.hold_back(data), which leaves one.",
+        name=name,
+    )
+
+
+def _explored(measure: Measure, rows: RowSource) -> _Found:
+    with silence:
+        values = rows.sample(measure, AllRows(), np.random.default_rng(0)).astype(np.float64)
+    known = values[~np.isnan(values)]
+    if not known.size:
+        raise InvalidArgument(
+            "guess must be given: the exploration part has no row that counts here. Widen `where`.", name="guess"
+        )
+    low, high = measure.bounds
+    mean, deviation = low + (high - low) * float(known.mean()), (high - low) * float(known.std())
+    return _Found(min(high, max(low, mean)), deviation, known.size / values.size, values.size)
+
+
+def _rounded(x: float) -> float:
+    """Round up to two digits."""
+    digits = 1 - floor(log10(x))
+    return float(round(x + 0.5 * 10.0**-digits, digits))
+
+
+CHECK = kind_of(check, CheckAnswer)
+KINDS.register(CHECK.name, CHECK)

@@ -1,0 +1,288 @@
+"""Checks: the cell, the interval, what is filled in, what is refused, and that nothing else leaves."""
+
+import json
+from fractions import Fraction
+from html.parser import HTMLParser
+from itertools import pairwise
+from math import log
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import holdfast as hf
+from examples import examples
+from holdfast.errors import InvalidArgument, PlanConflict
+from holdfast.guarantees.checks import Checks, Told
+from holdfast.guarantees.guarantee import Goal
+from holdfast.guarantees.mathematics.checks import full_range, guess_nats, sampled_range, time_share
+from holdfast.guarantees.plan import plan
+from holdfast.guarantees.release import HOLDS, OUTCOMES, TOO_FEW, TOO_HIGH, TOO_LOW
+from holdfast.ledger import Cost
+from holdfast.queries.build import build_mean
+from holdfast.queries.guess import Guess
+from holdfast.questions.check import CheckAnswer
+from holdfast.rows.open import open_rows
+
+ROWS = 10_000
+YES = 2_345  # of the held rows
+BETA = 0.05
+
+
+def rows(yes: int = YES, count: int = ROWS) -> dict[str, Any]:
+    number = np.arange(count)
+    return {"yes": number < yes, "number": (number % 100) / 10, "group": number % 4}
+
+
+@pytest.fixture
+def session() -> hf.Session:
+    return hf.Session(rows(), guarantee="checks", seed=1, complete=["number"])
+
+
+def test_a_guess_holds_is_too_low_or_is_too_high(session: hf.Session) -> None:
+    assert session.check("yes", 0.24, 0.01).outcome == HOLDS
+    assert session.check("yes", 0.2, 0.01).outcome == TOO_LOW
+    assert session.check("yes", 0.3, 0.01).outcome == TOO_HIGH
+    assert session.check("yes", 0.24, 0.01).holds
+
+
+@pytest.mark.parametrize("margin", [Fraction(1, 1_000), Fraction(1, 3), Fraction(1, 7)])
+def test_both_ends_of_the_cell_belong_to_it_exactly(margin: Fraction) -> None:
+    """The ends are exact numbers: one row more or less decides, whatever doubles make of the bounds."""
+    measure = build_mean("yes", open_rows(rows()).schema)
+    width = float(margin)
+    guess = Guess(measure, 0.5, width, 0)
+    low, high = guess.holds
+    assert (low, high) == (Fraction(1, 2) - Fraction(width), Fraction(1, 2) + Fraction(width))
+    last = int(high * ROWS)
+    cells = [guess.outcome(*guess.totals(np.arange(ROWS) < count)) for count in (last, last + 1)]
+    assert cells == [HOLDS, TOO_LOW]
+    first = -int(-low * ROWS // 1)
+    cells = [guess.outcome(*guess.totals(np.arange(ROWS) < count)) for count in (first, first - 1)]
+    assert cells == [HOLDS, TOO_HIGH]
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(
+    values=st.lists(st.floats(0, 1) | st.just(float("nan")), min_size=1, max_size=30),
+    guess=st.floats(0, 1),
+    margin=st.floats(1e-9, 2),
+    at_least=st.integers(1, 30),
+)
+def test_there_is_exactly_one_cell(values: list[float], guess: float, margin: float, at_least: int) -> None:
+    schema = open_rows(pl.DataFrame({"x": [0.5, None]})).schema
+    guessed = Guess(build_mean("x", schema, within=(0.0, 1.0)), guess, margin, at_least)
+    outcome = guessed.outcome(*guessed.totals(np.array(values)))
+    known = [Fraction(value) for value in values if value == value]
+    low, high = guessed.holds
+    assert 0 <= low <= high <= 1
+    if len(known) < at_least:
+        assert outcome == TOO_FEW
+        return
+    mean, slack = sum(known) / len(known), Fraction(1, 10**12)
+    inside = {HOLDS: (low, high), TOO_LOW: (high, Fraction(1)), TOO_HIGH: (Fraction(0), low)}[outcome]
+    assert inside[0] - slack <= mean <= inside[1] + slack
+
+
+# -- intervals --------------------------------------------------------------------------------------------------------
+
+
+def nats(checks: int, wrong: int) -> float:
+    return guess_nats(checks + 1, wrong, wrong * log(2))
+
+
+def test_the_interval_is_that_of_the_theorem_for_the_responses_before_it(session: hf.Session) -> None:
+    beta1 = BETA * 0.8
+    guesses = [0.24, 0.3, 0.1, 0.23, 0.5, 0.24]  # the first, fourth and last hold
+    wrong = 0
+    for checks, guess in enumerate(guesses):
+        answer = session.check("yes", guess, 0.0101 + checks / 1e6)
+        cell = {HOLDS: (guess - answer.margin, guess + answer.margin)}.get(answer.outcome)
+        if cell is not None:
+            level = beta1 * time_share(checks + 1)
+            assert answer.interval == pytest.approx(
+                full_range(cell, n=ROWS, level=level, nats=nats(checks, wrong)), abs=1e-9
+            )
+        wrong += not answer.holds
+    assert wrong == 3
+    assert session.ledger.told == Cost(3, 6)
+
+
+def test_a_sampled_check_pays_for_the_sample_by_the_number_of_its_place(session: hf.Session) -> None:
+    for _ in range(3):
+        session.ledger.reserve(Cost(1, 1)) if session.ledger.begun else session.check("yes", 0.24, 0.01)
+    answer = session.check("yes", 0.24, 0.05, rows_per_query=2_000)
+    entry = list(session.ledger.entries())[-1]
+    assert (entry.seq, entry.place.number) == (2, 4)  # two draws were dropped, and one check was committed before
+    expected = sampled_range(
+        (0.24 - 0.05, 0.24 + 0.05),
+        n=ROWS,
+        draws=2_000,
+        level=BETA * 0.8 * time_share(2),
+        sample_level=BETA * 0.2 * time_share(4),
+        nats=nats(1, 0),
+    )
+    assert answer.holds
+    assert answer.interval == pytest.approx(expected, abs=1e-9)
+    assert answer.rows_read == 2_000
+
+
+def test_of_a_group_only_the_declared_rows_speak(session: hf.Session) -> None:
+    answer = session.check("yes", 0.24, 0.02, where='"group" = 1', at_least=2_000)
+    level = BETA * 0.8 * time_share(1)
+    assert answer.holds
+    assert answer.interval == pytest.approx(full_range((0.22, 0.26), n=2_000, level=level, nats=0.0), abs=1e-9)
+    few = session.check("yes", 0.24, 0.02, where='"group" = 1', at_least=2_501)
+    assert (few.outcome, few.interval) == (TOO_FEW, (0.0, 1.0))
+    told = Told.by(*(session.ledger.told.charge, session.ledger.told.intervals))
+    assert told == Told(checks=2, wrong=1, groups=1)
+    assert told.nats == guess_nats(3, 1, log(3))
+
+
+def test_means_have_intervals_in_their_own_units(session: hf.Session) -> None:
+    answer = session.check("number", 5.0, 0.2, within=(0.0, 10.0))
+    assert answer.holds
+    assert answer.low < 4.8 < 5.2 < answer.high
+    assert answer.bounds == (0.0, 10.0)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(checks=st.integers(0, 10**6), share=st.floats(0, 0.5), more=st.integers(1, 100), rows=st.integers(2, 10**9))
+def test_intervals_only_widen_with_wrong_guesses_and_with_checks(
+    checks: int, share: float, more: int, rows: int
+) -> None:
+    terms = Checks.plan(Goal(rows, 1, 1 - BETA), "cells")
+    assert terms is not None
+    guarantee = Checks(terms)
+    wrong = int(share * checks)
+    now = guarantee.width(Told(checks, wrong, 0))
+    assert now <= guarantee.width(Told(checks + more, wrong, 0))
+    assert now <= guarantee.width(Told(checks + more, wrong + more, 0))
+
+
+def test_the_budget_has_no_end_and_says_how_wide_checks_will_be(session: hf.Session) -> None:
+    before = session.budget
+    assert [more for more, _ in before.outlook] == [0, 1, 10, 100]
+    widths = [width for _, width in before.outlook]
+    assert all(narrow < wide for narrow, wide in pairwise(widths))
+    for number in range(1, 12):
+        session.check("yes", 0.9, 0.01 + number / 1e6)
+    after = session.budget
+    assert after.margin > widths[2]
+    assert after.answers_left == before.answers_left
+    assert "no end" in str(after)
+    assert hf.Budget.from_dict(json.loads(json.dumps(after.to_dict()))) == after
+
+
+def test_a_price_shows_the_guess_and_the_width_before_anything_is_read(session: hf.Session) -> None:
+    price = session.price("yes", "check", guess=0.24, margin=0.01)
+    assert "share of yes is 0.24 ± 0.01" in str(price)
+    answer = session.check("yes", 0.24, 0.01)
+    assert price.margin == pytest.approx(max(answer.high - 0.24, 0.24 - answer.low))
+    assert (price.answers, price.affordable, answer.cost) == (0, True, 0)
+
+
+# -- what is filled in ------------------------------------------------------------------------------------------------
+
+
+def test_what_is_left_out_comes_from_the_exploration_part_and_not_from_held_rows() -> None:
+    frame, held = hf.hold_back(pl.DataFrame(rows()), 0.5, seed=3)
+    answer = held.check("yes")
+    share = float(frame["yes"].mean())  # type: ignore[arg-type]
+    assert answer.guess == pytest.approx(share, abs=1e-4)
+    assert answer.margin == pytest.approx(4 * (share * (1 - share) / (ROWS / 2)) ** 0.5, rel=0.1)
+    group = held.check("yes", where='"group" = 2')
+    inside = frame.filter(pl.col("group") == 2)
+    assert group.guess == pytest.approx(float(inside["yes"].mean()), abs=1e-3)  # type: ignore[arg-type]
+    assert "on at least" in group.question
+    mean = held.check("number", within=(0.0, 1_000.0))
+    assert mean.margin < 0.5  # by the deviation seen, not by the widest possible
+
+
+def test_without_an_exploration_part_it_must_be_said(session: hf.Session) -> None:
+    with pytest.raises(InvalidArgument, match=r"guess must be given.*hold_back"):
+        session.check("yes")
+    with pytest.raises(InvalidArgument, match=r"at_least must be given.*hold_back"):
+        session.check("yes", 0.2, where='"group" = 1')
+    assert session.check("yes", 0.25).margin == pytest.approx(4 * (0.25 * 0.75 / ROWS) ** 0.5, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"guess": 1.5, "margin": 0.1}, "guess must be between 0 and 1"),
+        ({"guess": 0.5, "margin": 0.0}, "margin must be positive"),
+        ({"guess": 0.5, "margin": float("nan")}, "margin must be a finite number"),
+        ({"guess": 0.5, "margin": 0.1, "at_least": 10}, "at_least must be left out"),
+        ({"guess": 0.5, "where": '"group" = 1', "at_least": ROWS + 1}, "at_least must be at most"),
+        ({"guess": 0.5, "where": '"group" = 1', "at_least": 9, "rows_per_query": 5}, "must be left out for a group"),
+    ],
+)
+def test_refusals(session: hf.Session, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidArgument, match=words):
+        session.check("yes", **options)
+    assert session.ledger.told == Cost(0, 0)
+
+
+def test_checks_and_answers_never_share_rows() -> None:
+    coins = hf.Session(rows(), queries=100, seed=1)
+    with pytest.raises(PlanConflict, match="needs rows that answer nothing else"):
+        coins.check("yes", 0.2, 0.1)
+    checks = hf.Session(rows(), guarantee="checks", seed=1)
+    for ask in (lambda: checks.mean("yes"), lambda: checks.flips("yes", 3)):
+        with pytest.raises(PlanConflict, match="checks guesses"):
+            ask()
+    assert "checks" not in {each.guarantee for each in plan(rows=ROWS, queries=100).alternatives}
+
+
+def test_the_same_check_is_free_and_another_margin_is_another_check(session: hf.Session) -> None:
+    first = session.check("yes", 0.24, 0.01)
+    again = session.check("yes", 0.24, 0.01)
+    assert (again.cached, again.interval, again.seq) == (True, first.interval, first.seq)
+    assert not session.check("yes", 0.24, 0.02).cached
+    assert not session.check("yes", 0.24, 0.01, rows_per_query=100).cached
+
+
+# -- what leaves ------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_but_the_cell_leaves(tmp_path: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Two tables that differ in the estimate, but not in the cell, leave the same traces but for hashes and times."""
+    traces = []
+    for number, yes in enumerate((YES, YES + 7)):
+        place = tmp_path / f"{number}.ledger"
+        with hf.Session(rows(yes), guarantee="checks", seed=1, ledger=place) as session, caplog.at_level(0):
+            said = [session.check("yes", guess, 0.02) for guess in (0.24, 0.3, 0.1)]
+            said.append(session.check("yes", 0.24, 0.2, rows_per_query=500))
+            bodies = [[e.question, e.answer, e.cost, e.place, e.rows_read, e.key] for e in session.ledger.entries()]
+            shown = [[repr(one), one.to_dict()["low"], one.details(), one.rows()] for one in said]
+        traces.append((bodies, shown, str(session.plan)))
+        for text in (f"{yes / ROWS:.4f}", f"{yes}"):
+            assert text.encode() not in place.read_bytes()
+            assert text not in caplog.text
+    assert traces[0] == traces[1]
+
+
+def test_an_answer_prints_and_travels(session: hf.Session) -> None:
+    answer = session.check("yes", 0.3, 0.01)
+    assert isinstance(answer, CheckAnswer)
+    assert repr(answer).startswith("too high  [0.0")
+    HTMLParser().feed(answer._repr_html_())
+    assert "the guess is too high" in answer._repr_html_()
+    ((label, estimate),) = answer.rows()
+    assert label == TOO_HIGH
+    assert estimate.low <= estimate.value <= estimate.high
+    history = session.history()
+    assert history["category"].to_list() == [TOO_HIGH]
+    dry = session.dry_run("yes", "check", guess=0.5, margin=0.1)
+    assert dry.made_up
+    assert dry.outcome in OUTCOMES  # type: ignore[attr-defined]
+
+
+def test_a_quantile_statement_is_a_check_with_one_side(session: hf.Session) -> None:
+    """The median is at most 6: at least half of the rows are."""
+    assert session.check("number <= 6", 0.75, 0.25).holds
+    assert session.check("number <= 3", 0.75, 0.25).outcome == TOO_HIGH
