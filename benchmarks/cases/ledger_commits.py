@@ -38,7 +38,8 @@ ANSWER = {"value": 0.123456, "low": 0.1, "high": 0.15, "counts": [8_766, 1_234]}
 
 
 def opened(location: str | None, dataset: str = "bench") -> Ledger:
-    ledger = open_ledger(location, dataset=dataset, fingerprint=f"{location} {dataset}")
+    content = dataset if "://" in str(location) else str(location)  # one content has one ledger
+    ledger = open_ledger(location, dataset=dataset, fingerprint=content)
     ledger.begin(TERMS)
     return ledger
 
@@ -108,7 +109,7 @@ def one_writer(folder: Path, count: int) -> dict[str, float]:
 
     narrow = connected(folder / "bare.db", "CREATE TABLE t (seq INTEGER PRIMARY KEY, key TEXT UNIQUE, body TEXT)")
     wide = connected(folder / "wide.db", *SQL.tables)
-    wide.execute(SQL.begin, ("bench", *START, ""))
+    wide.execute(SQL.begin, ("bench", *START, "", None))
     with opened(str(folder / "one.ledger")) as ledger:
         contenders = {
             "bare sqlite3, one writer": lambda: bare(narrow, BLOCK),

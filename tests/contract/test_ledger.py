@@ -499,6 +499,23 @@ def test_a_ledger_that_somebody_else_begins_is_noticed(lasting):
         early.close()
 
 
+def test_a_ledger_begun_between_two_looks_is_noticed(lasting):
+    opened = lasting[2]
+    with opened() as early:
+        read, reads = early._store.read, []
+
+        def late(start: int, limit: int) -> Any:
+            rows = read(start, limit)
+            if not reads:
+                opened(terms(charge=10)).close()
+            reads.append(start)
+            return rows
+
+        early._store.read = late
+        assert early.begun
+        assert early.reserve(Cost(1, 1)) == Place(1, 0, 0)
+
+
 def test_who_begins_second_gets_the_terms_that_stand(lasting):
     opened = lasting[2]
     with opened() as one, opened() as two:

@@ -17,6 +17,7 @@ import pytest
 
 from holdfast.errors import BudgetExhausted, LedgerDamaged
 from holdfast.ledger import Cost, Ledger
+from holdfast.ledger.opening import forget_all
 from holdfast.ledger.places import MOST_AHEAD
 from ledger_writer import DATASET, WriterPool, begun, terms
 
@@ -24,6 +25,7 @@ pytestmark = pytest.mark.slow
 
 
 def reopen(location: str | Path, dataset: str = DATASET) -> Ledger:
+    forget_all()  # every copy is what another process would find
     return begun(location, dataset=dataset)
 
 

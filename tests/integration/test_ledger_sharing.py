@@ -109,10 +109,10 @@ def test_a_forked_child_does_not_hand_out_what_its_parent_has_taken_ahead(place)
 
 UNCLOSED = """
 import sys
-from ledger_writer import FINGERPRINT, commit
+from ledger_writer import commit, fingerprint_of
 from holdfast.ledger import open_ledger
 
-ledger = open_ledger(sys.argv[1], dataset=sys.argv[2], fingerprint=FINGERPRINT)
+ledger = open_ledger(sys.argv[1], dataset=sys.argv[2], fingerprint=fingerprint_of(sys.argv[2]))
 for _ in range(100):
     commit(ledger)
 assert ledger._held.now.total.charge > 20

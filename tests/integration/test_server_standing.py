@@ -1,6 +1,7 @@
 """The service stands: locks held elsewhere, signals, private files, errors without places, secrets, agents' retries."""
 
 import fcntl
+import json
 import os
 import stat
 import threading
@@ -104,6 +105,7 @@ def test_a_signal_ends_the_server_whatever_is_held(tmp_path: Path, workers: int)
                     thread.join()
     with hf.Session(data) as session:
         assert session.ledger.verify().seq == 1
+    assert {json.loads(line)["level"] for line in server.log.read_text().splitlines()} <= {"info", "error"}
 
 
 # -- files ------------------------------------------------------------------------------------------------------------

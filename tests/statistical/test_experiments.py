@@ -165,13 +165,19 @@ def test_certified_rows_are_ordered_and_above_what_is_needed(results):
 def test_the_default_margin_holds_and_is_near_what_the_attack_reaches(results):
     """At 20,000 rows and 200 questions; at a million and 10,000 it is nearer."""
     found = results["looseness"]["margin"]
-    assert max(found["attacked"]) <= found["certified"] <= 2.5 * np.median(found["attacked"])
+    assert max(found["attacked"]) <= found["certified"] <= 2.5 * looseness.surely_reached(found["attacked"], 0.05)
+
+
+def test_an_error_is_surely_reached_if_too_many_worlds_saw_it():
+    """P(Bin(20, .05) >= 5) = .0026 and >= 4: .016; of three worlds two are needed."""
+    assert looseness.surely_reached(list(range(20)), 0.05) == 15
+    assert looseness.surely_reached([1.0, 3.0, 2.0], 0.05) == 2.0
 
 
 def test_the_margin_in_the_docs_is_less_than_17_tenths_of_what_the_attack_reaches():
     found = json.loads((DOCS / FOLDER / "looseness.json").read_text(encoding="utf-8"))["margin"]
     assert (found["rows"], found["queries"]) == (10**6, 10**4)
-    assert max(found["attacked"]) <= found["certified"] <= 1.7 * np.median(found["attacked"])
+    assert max(found["attacked"]) <= found["certified"] <= 1.7 * looseness.surely_reached(found["attacked"], 0.05)
 
 
 def test_slopes_are_slopes():

@@ -230,8 +230,9 @@ class Ledger:
             nonlocal outcome
             restore()  # an earlier run did not count
             tip = self._present(transaction.tip())
-            used.append(held.take_all())
-            place, stock, after = grant(used[-1], tip, cost)
+            there = held.take_all()
+            used.append(there)
+            place, stock, after = grant(there, tip, cost)
             outcome = self._refusal(cost, place, after)
             if outcome is None:
                 ahead, after = (NOTHING, after) if wish is None else take_ahead(after, self._caps, cost, wish)
@@ -436,8 +437,9 @@ class Ledger:
                 self._check_data(genesis, secret)
                 self._caps, self._secret, self._tree = Cost(**genesis["terms"]["caps"]), secret, verified.tree
                 if self._store.address is not None:  # else nobody else can open it
+                    (first,) = self._store.read(0, 1)  # anew: it may have been written since the look above
                     self._held, self.in_flight = _shared.setdefault(
-                        (self._store.address, rows[0].hash), (self._held, self.in_flight)
+                        (self._store.address, first.hash), (self._held, self.in_flight)
                     )
                 self._genesis = genesis  # last: other threads go by it
         return self._genesis

@@ -339,16 +339,16 @@ class SqliteStore(Database):
         self._check_log()
 
     def _seq_in_file(self) -> int | None:
-        """Return the newest entry that the file alone holds; None if it cannot be told just now."""
+        """Return the newest entry that the file alone holds, -1 for none; None if it cannot be told just now."""
         try:
             connection = sqlite3.connect(f"file:{quote(self._name)}?mode=ro&immutable=1", uri=True)
             try:
                 found = connection.execute(self.sql.tip, (self.dataset,)).fetchone()
             finally:
                 connection.close()
-        except sqlite3.Error:  # somebody is moving the log into it
-            return None
-        return None if found is None else Tip._make(found).seq
+        except sqlite3.Error as error:  # else somebody is moving the log into it
+            return -1 if self.tables_missing(error) else None
+        return -1 if found is None else Tip._make(found).seq
 
     def _check_log(self) -> None:
         """Refuse to go on once the write-ahead log was removed: it holds answers, and nobody else sees new ones."""

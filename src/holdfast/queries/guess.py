@@ -70,6 +70,11 @@ class Guess(Query):
         return self.measure.columns
 
     @property
+    def work(self) -> int:  # type: ignore[override]
+        """The steps that one row takes."""
+        return self.measure.work
+
+    @property
     def text(self) -> str:
         """How it reads."""
         rows = f", on at least {self.at_least:,} rows" if self.group else ""
@@ -160,6 +165,11 @@ class DifferenceGuess(Guess):
     def columns(self) -> tuple[str, ...]:
         """The columns of both."""
         return tuple(dict.fromkeys((*self.measure.columns, *self.other.columns)))
+
+    @property
+    def work(self) -> int:  # type: ignore[override]
+        """The steps of both."""
+        return self.measure.work + self.other.work
 
     @property
     def _subject(self) -> str:

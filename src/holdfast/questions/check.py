@@ -19,7 +19,7 @@ from holdfast.queries.guess import DifferenceGuess, Guess
 from holdfast.queries.silence import silence
 from holdfast.questions import KINDS
 from holdfast.questions.options import About, Query, Real, RowsPerQuery, Text, Where, Whole, Within
-from holdfast.questions.question import Context, Drawing, Question, Result, encode, kind_of
+from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode, kind_of
 from holdfast.rows.draws import AllRows
 from holdfast.rows.source import RowSource
 
@@ -193,6 +193,7 @@ def check(
         identity=None if guessed.identity is None else encode(facts),
         cost=cost,
         rows_read=draws,
+        work=RELEASE_WORK + draws * guessed.work,
         run=run,
         finish=finish,
         forecast=forecast,

@@ -177,7 +177,7 @@ def uvicorn_options(settings: Settings) -> dict[str, Any]:
         "http": GuardedProtocol,
         "ws": "none",
         "access_log": False,
-        "log_level": "error",  # requests that cannot be parsed are answered, not logged
+        "log_level": "critical",  # the log has lines of ours alone
         "timeout_graceful_shutdown": max(1, int(FINISHING * settings.grace)),
         "timeout_keep_alive": settings.idle_timeout,
         "server_header": False,

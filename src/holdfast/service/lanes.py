@@ -317,9 +317,8 @@ class Lanes:
     """The three lanes of a process."""
 
     def __init__(self, *, each: int, waiting: int, write: Callable[[list[Any]], list[object]]) -> None:
-        most = max(1, min(each, 6))
-        self.reads = Lane("reads", 8, each=most, waiting=waiting)
-        self.asks = WritingLane("asks", 8, each=most, waiting=waiting, write=write)
+        self.reads = Lane("reads", 8, each=each, waiting=waiting)
+        self.asks = WritingLane("asks", 8, each=each, waiting=waiting, write=write)
         self.heavy = Lane("heavy", 2, each=1, waiting=waiting)
 
     def close(self) -> None:

@@ -104,6 +104,9 @@ class RequestLimits:
         except (TimeoutError, ProtocolError) as error:
             refusal = error if isinstance(error, ProtocolError) else self._timeout_error(arrived)
             await self._refuse(refusal, scope, receive, response)
+        except asyncio.CancelledError:  # the server is being stopped, and has waited for as long as it may
+            closing = "The server is closing. Send the request again with the same Idempotency-Key when it is back."
+            await self._refuse(ServiceUnavailable(closing), scope, receive, response)
         except Exception as error:  # noqa: BLE001  the last boundary: beyond it the message would be printed
             page = await self._handle_error(Request(scope), error)
             if not response.started:

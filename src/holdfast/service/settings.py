@@ -81,7 +81,7 @@ class Settings:
     timeout: float = 30.0  # seconds for a request, from its first byte to the answer
     grace: float = 10.0  # seconds in which the server ends when it is told to, whatever is held
     sign_in_hours: float = 12.0
-    asks_at_once: int = 4  # of one person, in work at the same time; others wait
+    asks_at_once: int = 4  # of one person, in work at the same time, of eight; more wait
     asks_waiting: int = 100  # of one person; more are refused
     max_work: int = 1_000_000_000  # steps that one question may take: rows, times what a row takes
     tick: float = 0.01  # seconds: new answers leave a multiple of this after the question arrived

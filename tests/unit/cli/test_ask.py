@@ -135,7 +135,7 @@ def without_spelling(text: str, subject_name: str = "QUESTION") -> str:
         (["--within", "1"], "--within must be 2 numbers"),
         (["--rows-per-query", "9", "--margin", "0.1"], "Give --rows-per-query or --margin, not both."),
         (["--margin", "0"], "--margin must be positive"),
-        (["--margin", "0.1", "--where", "even"], "Use --rows-per-query to spend more or less."),
+        (["--margin", "0.1", "--where", "even"], "Use --rows-per-query to spend more or less, or declare"),
         (["--plan-margin", "0"], "--plan-margin must be strictly between 0 and 1"),
         (["--plan-margin", "0.1", "--queries", "9"], "Give --queries or --plan-margin, not both"),
         (["--guarantee", "hope"], "--guarantee must be one of 'best', "),

@@ -263,6 +263,7 @@ def test_checks_and_answers_never_share_rows() -> None:
         with pytest.raises(PlanConflict, match="checks guesses"):
             ask()
     assert "checks" not in {each.guarantee for each in plan(rows=ROWS, queries=100).alternatives}
+    assert plan(rows=ROWS, queries=100, guarantee="checks").alternatives == ()
 
 
 def test_the_same_check_is_free_and_another_margin_is_another_check(session: hf.Session) -> None:
