@@ -205,6 +205,29 @@ def test_one_step_is_proved_and_never_wider_than_two(cell: Interval, n: int, dra
             assert np.trapezoid(integrand(z, b, d), z) <= exp(-total) * 1.001  # the rule's own error
 
 
+# -- two groups -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("population", [(0.2, 0.3, 0.4, 0.1), (0.05, 0.45, 0.25, 0.25), (0.1, 0.1, 0.1, 0.7)])
+@pytest.mark.parametrize("least", [1, 2, 3])
+def test_a_difference_of_groups_strays_no_further_than_a_mean_of_twice_the_rows(
+    population: tuple[float, ...], least: int
+) -> None:
+    """Points: 0 and 1 in the first group, 0 and 1 in the second. All samples of nine rows; every level that matters."""
+    a0, a1, b0, b1 = population
+    truth = (1 + a1 / (a0 + a1) - b1 / (b0 + b1)) / 2
+    strays = []
+    for (x0, x1, y0, y1), chance in samples(population, 9):
+        if min(x0 + x1, y0 + y1) >= least:
+            mean = (1 + x1 / (x0 + x1) - y1 / (y0 + y1)) / 2
+            strays.append((2 * least * kl(mean, truth), mean > truth, chance))
+    for above in (True, False):
+        for length, side, _ in strays:
+            if side is above:
+                tail = sum(chance for other, same, chance in strays if same is above and other >= length)
+                assert tail <= exp(-length) * (1 + 1e-9)
+
+
 # -- weights ----------------------------------------------------------------------------------------------------------
 
 

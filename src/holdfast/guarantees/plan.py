@@ -295,8 +295,10 @@ def plan(
     pairs = [(each.name, how) for each in compared for how in each.mechanisms]
     solved = {pair: terms for pair in pairs if (terms := _solve(pair, request)) is not None}
     chosen = _choose(solved, request)
-    alternatives = [_alternative(pair, solved.get(pair), chosen) for pair in pairs]
     standing = GUARANTEES[chosen[0]](solved[chosen])
+    if not standing.answers:
+        return Plan(standing)  # how wide a check is says nothing about answers
+    alternatives = [_alternative(pair, solved.get(pair), chosen) for pair in pairs]
     return Plan(standing, (*alternatives, _full_scan(standing.terms)))
 
 

@@ -60,11 +60,8 @@ class Cells:
         selections: list[Selection] = [WithReplacement(self.draws)]
         if self.draws >= n:
             selections = [Consecutive(start, min(start + PIECE, n)) for start in range(0, n, PIECE)]
-        count, total = 0, 0.0
-        for selection in selections:
-            more, amount = query.totals(source.sample(query, selection, rng))
-            count, total = count + more, total + amount
-        return Cell((), min(self.draws, n), query.at_least if query.group else n, query.outcome(count, total))
+        pieces = [query.totals(source.sample(query, selection, rng)) for selection in selections]
+        return Cell((), min(self.draws, n), query.speaking(n), query.outcome(sum(pieces[1:], pieces[0])))
 
 
 MECHANISMS.register("cells", Cells)

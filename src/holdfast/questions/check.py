@@ -1,7 +1,7 @@
 """Whether a guess holds on rows that are kept aside: a cell, and an interval for the population, but no value."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from math import floor, log10, sqrt
 from typing import Annotated, Any
@@ -14,12 +14,11 @@ from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees.checks import Checks, Told
 from holdfast.guarantees.release import HOLDS, TOO_FEW, TOO_HIGH, TOO_LOW, Cell
 from holdfast.ledger import Cost
-from holdfast.queries.build import build_mean
-from holdfast.queries.guess import Guess
-from holdfast.queries.measures import Measure
+from holdfast.queries.build import QueryLike, build_mean
+from holdfast.queries.guess import DifferenceGuess, Guess
 from holdfast.queries.silence import silence
 from holdfast.questions import KINDS
-from holdfast.questions.options import About, Query, Real, RowsPerQuery, Where, Whole, Within
+from holdfast.questions.options import About, Query, Real, RowsPerQuery, Text, Where, Whole, Within
 from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode, kind_of
 from holdfast.rows.draws import AllRows
 from holdfast.rows.source import RowSource
@@ -119,6 +118,9 @@ def check(
     *,
     within: Within = None,
     where: Where = None,
+    versus: Annotated[
+        QueryLike | None, About(Text("carrier = 'AA'"), "Another group: the guess is the difference to it.")
+    ] = None,
     at_least: Annotated[
         int | None, About(Whole(1, "1000"), "How many rows a group must have for anything to be said of it.")
     ] = None,
@@ -138,8 +140,12 @@ def check(
         The declared range of a number; values outside are clipped.
     where
         Only rows for which this is true count. Missing values are left out of a mean and count as false in a share.
+    versus
+        A condition that gives another group: then it is about the difference, `where` less `versus`. Rows for which
+        both are true count in the first.
     at_least
-        The least number of held rows in a group; left out, what the exploration part lets expect, with some to spare.
+        The least number of held rows in a group, or in each of two; left out, what the exploration part lets expect,
+        with some to spare.
     rows_per_query
         Held rows that are sampled; left out, all are read, which makes the interval narrowest.
 
@@ -156,8 +162,8 @@ def check(
             " guarantee='checks'.",
             guarantee=guarantee.name,
         )
-    measure = build_mean(query, context.schema, within=within, where=where)
-    guessed = _guessed(measure, context, guess, margin, at_least)
+    asked = _asked(query, context, within, where, versus)
+    guessed = _guessed(asked, context, guess, margin, at_least)
     draws = _draws(guarantee, guessed, rows_per_query)
 
     def run(drawing: Drawing) -> Result:
@@ -174,24 +180,43 @@ def check(
         return told_now | asked, Cost(0 if cell.outcome == HOLDS else cost.charge, 1)
 
     def forecast(told: Cost) -> float:
-        rows = guessed.at_least if guessed.group else guarantee.terms.rows
+        rows = guessed.speaking(guarantee.terms.rows)
         answer, _ = finish(told.intervals + 1, {"outcome": HOLDS, "draws": draws, "rows": rows}, told)
         return float(max(answer["high"] - guessed.guess, guessed.guess - answer["low"]))
 
     cost = Cost(guarantee.wrong_charge(group=guessed.group), 1)
-    facts = {"check": measure.identity, "guess": guessed.guess, "margin": guessed.margin}
+    facts = {"check": guessed.identity, "guess": guessed.guess, "margin": guessed.margin}
     facts |= {"at_least": guessed.at_least, "draws": draws}
     return Question(
         kind=CHECK.name,
         text=guessed.text,
-        identity=None if measure.identity is None else encode(facts),
+        identity=None if guessed.identity is None else encode(facts),
         cost=cost,
         rows_read=draws,
-        work=RELEASE_WORK + draws * measure.work,
+        work=RELEASE_WORK + draws * guessed.work,
         run=run,
         finish=finish,
         forecast=forecast,
     )
+
+
+def _asked(
+    query: QueryLike,
+    context: Context,
+    within: tuple[float, float] | None,
+    where: QueryLike | None,
+    versus: QueryLike | None,
+) -> Guess:
+    """Return what is asked, its numbers still to be filled in."""
+    measure = build_mean(query, context.schema, within=within, where=where)
+    if versus is None:
+        return Guess(measure, 0.0, 0.0, 0)
+    if where is None:
+        raise InvalidArgument(
+            "where must be given with versus: the difference is that of the two groups.", name="where"
+        )
+    other = build_mean(query, context.schema, within=within, where=versus)
+    return DifferenceGuess(measure, 0.0, 0.0, 0, other)
 
 
 def _draws(guarantee: Checks, guessed: Guess, rows_per_query: int | None) -> int:
@@ -224,19 +249,21 @@ class _Found:
     rows: int
 
 
-def _guessed(
-    measure: Measure, context: Context, guess: float | None, margin: float | None, at_least: int | None
-) -> Guess:
+def _guessed(asked: Guess, context: Context, guess: float | None, margin: float | None, at_least: int | None) -> Guess:
     """Return the guess with all that was left out: from the exploration part, never from the held rows."""
-    low, high = measure.bounds
-    group, rows = Guess(measure, low, 0.0, 0).group, context.guarantee.terms.rows
+    low, high = asked.bounds
+    group, rows = asked.group, context.guarantee.terms.rows
     found = None
     if guess is None or margin is None or (group and at_least is None):
         explored = context.explored()
-        found = None if explored is None else _explored(measure, explored)
+        found = None if explored is None else _explored(asked, explored)
     if at_least is not None:
         valid.whole(at_least=at_least)
-        valid.at_most("the rows that are kept aside", rows, at_least=at_least)
+        if group and replace(asked, at_least=int(at_least)).speaking(rows) > rows:
+            raise InvalidArgument(
+                f"at_least must be no more than there are rows ({rows:,} are kept aside); got {at_least:,}.",
+                name="at_least",
+            )
         if not group:
             raise InvalidArgument("at_least must be left out unless the check is about a group.", name="at_least")
     elif group:
@@ -257,12 +284,12 @@ def _guessed(
         # Known without looking: a value in [0, 1] whose mean is x has at most the deviation sqrt(x (1 - x)).
         widest = sqrt((guess - low) * (high - guess))
         deviation = widest if found is None else min(widest, found.deviation)
-        speak = at_least if group and at_least else rows
+        speak = replace(asked, at_least=int(at_least or 0)).speaking(rows)
         least = (high - low) / speak  # one row
         margin = _rounded(max(least, ERRORS * deviation / sqrt(speak)))
         if found is not None and guess == found.mean:
             guess = min(high, max(low, round(guess, 2 - floor(log10(margin)))))  # in digits that matter
-    return Guess(measure, float(guess), float(margin), int(at_least or 0))
+    return replace(asked, guess=float(guess), margin=float(margin), at_least=int(at_least or 0))
 
 
 def _missing(name: str, what: str) -> InvalidArgument:
@@ -273,17 +300,23 @@ def _missing(name: str, what: str) -> InvalidArgument:
     )
 
 
-def _explored(measure: Measure, rows: RowSource) -> _Found:
+def _explored(asked: Guess, rows: RowSource) -> _Found:
+    query = asked if isinstance(asked, DifferenceGuess) else asked.measure
     with silence:
-        values = rows.sample(measure, AllRows(), np.random.default_rng(0)).astype(np.float64)
-    known = values[~np.isnan(values)]
-    if not known.size:
+        values = rows.sample(query, AllRows(), np.random.default_rng(0)).astype(np.float64)
+    columns = values.reshape(len(values), -1).T
+    known = [column[~np.isnan(column)] for column in columns]
+    fewest = min(part.size for part in known)
+    if not fewest:
         raise InvalidArgument(
-            "guess must be given: the exploration part has no row that counts here. Widen `where`.", name="guess"
+            "guess must be given: the exploration part has no row that counts here. Widen the group.", name="guess"
         )
-    low, high = measure.bounds
-    mean, deviation = low + (high - low) * float(known.mean()), (high - low) * float(known.std())
-    return _Found(min(high, max(low, mean)), deviation, known.size / values.size, values.size)
+    low, high = asked.bounds
+    first, *others = (float(part.mean()) for part in known)
+    mean = first if not others else (1 + first - others[0]) / 2
+    # Of two groups, half of the rows that speak say the one thing, half the other.
+    deviation = sqrt(sum(float(part.var()) for part in known) / len(known))
+    return _Found(low + (high - low) * mean, (high - low) * deviation, fewest / len(values), len(values))
 
 
 def _rounded(x: float) -> float:

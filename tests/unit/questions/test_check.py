@@ -58,10 +58,10 @@ def test_both_ends_of_the_cell_belong_to_it_exactly(margin: Fraction) -> None:
     low, high = guess.holds
     assert (low, high) == (Fraction(1, 2) - Fraction(width), Fraction(1, 2) + Fraction(width))
     last = int(high * ROWS)
-    cells = [guess.outcome(*guess.totals(np.arange(ROWS) < count)) for count in (last, last + 1)]
+    cells = [guess.outcome(guess.totals(np.arange(ROWS) < count)) for count in (last, last + 1)]
     assert cells == [HOLDS, TOO_LOW]
     first = -int(-low * ROWS // 1)
-    cells = [guess.outcome(*guess.totals(np.arange(ROWS) < count)) for count in (first, first - 1)]
+    cells = [guess.outcome(guess.totals(np.arange(ROWS) < count)) for count in (first, first - 1)]
     assert cells == [HOLDS, TOO_HIGH]
 
 
@@ -75,7 +75,7 @@ def test_both_ends_of_the_cell_belong_to_it_exactly(margin: Fraction) -> None:
 def test_there_is_exactly_one_cell(values: list[float], guess: float, margin: float, at_least: int) -> None:
     schema = open_rows(pl.DataFrame({"x": [0.5, None]})).schema
     guessed = Guess(build_mean("x", schema, within=(0.0, 1.0)), guess, margin, at_least)
-    outcome = guessed.outcome(*guessed.totals(np.array(values)))
+    outcome = guessed.outcome(guessed.totals(np.array(values)))
     known = [Fraction(value) for value in values if value == value]
     low, high = guessed.holds
     assert 0 <= low <= high <= 1
@@ -140,6 +140,33 @@ def test_of_a_group_only_the_declared_rows_speak(session: hf.Session) -> None:
     told = Told.by(*(session.ledger.told.charge, session.ledger.told.intervals))
     assert told == Told(checks=2, wrong=1, groups=1)
     assert told.nats == guess_nats(3, 1, log(3))
+
+
+def test_of_two_groups_the_difference_is_guessed(session: hf.Session) -> None:
+    first, second = '"group" = 1', '"group" in (1, 2)'  # rows in both count in the first: the second is group 2
+    answer = session.check("number", 0.0, 0.2, within=(0.0, 10.0), where=first, versus=second, at_least=2_400)
+    level = BETA * 0.8 * time_share(1)
+    low, high = full_range((0.49, 0.51), n=4_800, level=level, nats=0.0)
+    assert answer.holds
+    assert answer.bounds == (-10.0, 10.0)
+    assert answer.interval == pytest.approx((20 * low - 10, 20 * high - 10), abs=1e-9)
+    values = pl.DataFrame(rows()).with_columns(pl.col("group") % 4)
+    means = [float(values.filter(pl.col("group") == number)["number"].mean()) for number in (1, 2)]  # type: ignore[arg-type]
+    exact = means[0] - means[1]
+    inside = session.check("number", exact, 1e-9, within=(0.0, 10.0), where=first, versus=second, at_least=2_400)
+    assert inside.holds
+    few = session.check("number", 0.0, 0.2, within=(0.0, 10.0), where=first, versus=second, at_least=2_501)
+    assert few.outcome == TOO_FEW
+
+
+def test_the_difference_comes_from_the_exploration_part_too() -> None:
+    frame, held = hf.hold_back(pl.DataFrame(rows()), 0.5, seed=3)
+    answer = held.check("yes", where='"group" = 1', versus='"group" = 2')
+    means = [float(frame.filter(pl.col("group") == number)["yes"].mean()) for number in (1, 2)]  # type: ignore[arg-type]
+    assert answer.guess == pytest.approx(means[0] - means[1], abs=1e-3)
+    assert answer.holds
+    with pytest.raises(InvalidArgument, match="where must be given with versus"):
+        held.check("yes", versus='"group" = 2')
 
 
 def test_means_have_intervals_in_their_own_units(session: hf.Session) -> None:
@@ -217,7 +244,7 @@ def test_without_an_exploration_part_it_must_be_said(session: hf.Session) -> Non
         ({"guess": 0.5, "margin": 0.0}, "margin must be positive"),
         ({"guess": 0.5, "margin": float("nan")}, "margin must be a finite number"),
         ({"guess": 0.5, "margin": 0.1, "at_least": 10}, "at_least must be left out"),
-        ({"guess": 0.5, "where": '"group" = 1', "at_least": ROWS + 1}, "at_least must be at most"),
+        ({"guess": 0.5, "where": '"group" = 1', "at_least": ROWS + 1}, "at_least must be no more"),
         ({"guess": 0.5, "where": '"group" = 1', "at_least": 9, "rows_per_query": 5}, "must be left out for a group"),
     ],
 )
@@ -236,6 +263,7 @@ def test_checks_and_answers_never_share_rows() -> None:
         with pytest.raises(PlanConflict, match="checks guesses"):
             ask()
     assert "checks" not in {each.guarantee for each in plan(rows=ROWS, queries=100).alternatives}
+    assert plan(rows=ROWS, queries=100, guarantee="checks").alternatives == ()
 
 
 def test_the_same_check_is_free_and_another_margin_is_another_check(session: hf.Session) -> None:
