@@ -22,6 +22,7 @@ from holdfast.schema import Schema
 from holdfast.session import Session
 
 FALSE_ALARM = 1e-6
+COMPLETE = ("x", "e")  # numbers of `one_of_everything` that are never missing
 WORD = 48  # features in one integer column: six bytes
 
 Asked = Iterator[tuple[Answer, float]]
@@ -35,7 +36,7 @@ class Sampled:
     _schemas: dict[tuple[Any, ...], Schema] = {}  # noqa: RUF012 - shared on purpose
 
     def __init__(self, data: dict[str, Any]) -> None:
-        self._rows = memory_rows(data, name=self.name)
+        self._rows = memory_rows(data, name=self.name, complete=[name for name in COMPLETE if name in data])
         own = self._rows.schema
         self.schema = self._schemas.setdefault(own.columns, own)
 
