@@ -355,14 +355,15 @@ class Ledger:
         def decide(transaction: Transaction) -> None:
             nonlocal ahead
             written.clear()  # an earlier run did not count
-            ahead = NOTHING
+            ahead, fresh = NOTHING, False
             for one in answers:
                 standing = None if one.key_digest is None else transaction.find(one.key_digest)
                 row = standing or _next_row(self._present(transaction.tip()), one)
                 if standing is None:
                     transaction.append(row)
+                    fresh = True
                 written.append((row, standing is None))
-            if wish is not None and any(fresh for _, fresh in written):
+            if wish is not None and fresh:
                 ahead, tip = take_ahead(self._present(transaction.tip()), self._caps, dearest, wish)
                 transaction.take(tip)
 
