@@ -140,7 +140,7 @@ def test_a_model_is_fitted_from_the_form(browser: Chrome, server: Running) -> No
     assert fitted == ["distance", "weekend", "intercept", "loss", "iterations"]
     is_sound(browser)
     # Too expensive: shown with the price, and refused before anything is spent.
-    fill(browser, iterations="90000")
+    fill(browser, iterations="9000")
     wait(browser, lambda b: "more than is left" in text(b, "#price .problem"))
     left = text(browser, "#budget")
     press(browser, "Ask")
