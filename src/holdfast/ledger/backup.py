@@ -43,6 +43,7 @@ def backup(location: str | Path, to: str | Path, *, dataset: str | None = None) 
         verify_store(source)
         tip, new = _tip(source), path.with_name(f"{path.name}-copy")
         if path.exists():
+            _require_another(path, source)
             _require_older(path, source, tip)
         _unlink(new)
         copy = store_at(new, source.dataset)
@@ -184,6 +185,13 @@ def _tip(store: Store) -> Tip:
     tip = store.tip()
     assert tip is not None
     return tip
+
+
+def _require_another(path: Path, source: Store) -> None:
+    """Refuse to replace the ledger by its copy: others have it open, and its log would lie beside the copy."""
+    ledger = Path(source.location)
+    if ledger.exists() and path.samefile(ledger):
+        raise InvalidArgument(f"The copy must be another file than the ledger itself; {path} is the ledger.", name="to")
 
 
 def _require_older(path: Path, source: Store, tip: Tip) -> None:

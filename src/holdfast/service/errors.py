@@ -78,6 +78,9 @@ def naming(dataset: str, *places: str) -> Iterator[None]:
     except HoldfastError as error:
         if type(error) in _BEHIND:
             error.fields["dataset"] = dataset
+        elif isinstance(error, InvalidArgument) and error.fields.get("name") in ("ledger", "dataset"):
+            # Another ledger has these rows. No caller chose either: where they are is for the log.
+            raise LedgerUnavailable(error.message, dataset=dataset) from error
         elif any(place in error.message for place in places):
             message = error.message
             for place in sorted(places, key=len, reverse=True):
