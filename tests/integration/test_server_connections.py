@@ -1,7 +1,9 @@
 """Before anybody has said who they are: large heads, slow heads, idle connections, other host names."""
 
+import asyncio
 import json
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -186,7 +188,16 @@ def test_idle_connections_of_many_addresses_lock_nobody_out(patient: Running) ->
 def test_busy_connections_are_never_closed_and_more_are_refused(
     patient: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    busy = b"POST /sign-in HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n"
+    go, plain = threading.Event(), patient.state.lanes.reads.run
+
+    async def held(*args: Any) -> Any:
+        while not go.is_set():
+            await asyncio.sleep(0.01)
+        return await plain(*args)
+
+    monkeypatch.setattr(patient.state.lanes.reads, "run", held)
+    token = patient.token("ana")
+    busy = f"GET /api/v1/datasets HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n".encode()
     with ExitStack() as stack:
         mine = [stack.enter_context(closing(connected(patient))) for _ in range(8)]
         for line in mine:
@@ -201,11 +212,22 @@ def test_busy_connections_are_never_closed_and_more_are_refused(
         wait_until(lambda: sum(not one.idle for one in connections) == 12)
         with closing(connected(patient, "127.0.0.9")) as one_more:
             is_refused(received(one_more), 503, "service_unavailable")
+        go.set()
         for line in (*mine, *others):
-            line.sendall(b"a" * 10)
-            assert line.recv(65_536).startswith(b"HTTP/1.1 ")
+            assert line.recv(65_536).startswith(b"HTTP/1.1 200 ")
     wait_until(lambda: not patient._server.server_state.connections)
     is_served(patient)
+
+
+def test_half_sent_requests_lock_nobody_out(patient: Running) -> None:
+    half = b"POST /sign-in HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n"
+    with ExitStack() as stack:
+        lines = [stack.enter_context(closing(connected(patient, f"127.0.0.{2 + number % 2}"))) for number in range(12)]
+        for line in lines:
+            line.sendall(half)
+        connections = patient._server.server_state.connections
+        wait_until(lambda: sum(one.half_sent for one in connections) == 12)
+        is_served(patient)
 
 
 def test_what_cannot_be_parsed_is_refused_in_the_one_shape(patient: Running) -> None:

@@ -271,7 +271,7 @@ class AskService:
             answer = yield from self._within_quota(served, token, session, question, work)
         self.metrics.count_answer(served.name, cached=answer.cached)
         response = self._response(served, token, answer)
-        if key is not None:
+        if key is not None and not answer.cached:  # what the ledger has is found there again, free
             self.idempotency.store(token.id, key, request, response)
         return response
 

@@ -1,7 +1,8 @@
 """Connections before anybody has said who they are: how many there are, how long and how much they may say first.
 
 A connection without a request in progress is idle. When there is no room for a new one, the one that has been idle
-longest makes room, among those of the same address first: idle connections lock nobody out. Only if all are busy is the
+longest makes room, among those of the same address first; if none is idle, the one that has waited longest for the rest
+of its request. So neither idle connections nor half-sent requests lock anybody out. Only if all are busy is the
 new one refused. The first line and the headers of a request are limited in bytes, in number and in time.
 """
 
@@ -64,11 +65,12 @@ class Connections:
 
 
 def _close_idle(connections: OrderedDict["GuardedProtocol", None]) -> bool:
-    """Close the connection that has been idle longest; False if there is none."""
-    idle = next((one for one in connections if one.idle), None)
-    if idle is not None:
-        idle.abort()
-    return idle is not None
+    """Close the connection that has been idle longest, or waits for the rest of a request; False if there is none."""
+    waiting = (one for one in connections if one.half_sent)
+    closed = next((one for one in connections if one.idle), None) or next(waiting, None)
+    if closed is not None:
+        closed.abort()
+    return closed is not None
 
 
 class GuardedProtocol(HttpToolsProtocol):
@@ -87,6 +89,12 @@ class GuardedProtocol(HttpToolsProtocol):
     def idle(self) -> bool:
         """Whether no request is in progress."""
         return (self.cycle is None or self.cycle.response_complete) and not self.pipeline
+
+    @property
+    def half_sent(self) -> bool:
+        """Whether the rest of a request is still to come: nobody works for it yet."""
+        cycle = self.cycle
+        return cycle is not None and cycle.more_body and not cycle.response_started and not self.pipeline
 
     def abort(self) -> None:
         """Close at once."""
