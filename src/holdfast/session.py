@@ -15,7 +15,6 @@ Whoever asks, from Python, the command line, over HTTP or as an agent, asks thro
 """
 
 import json
-import os
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
@@ -28,7 +27,7 @@ from typing import Any, NamedTuple, Self, TypeVar, cast
 import polars as pl
 
 from holdfast.answer import AnyAnswer, Record
-from holdfast.errors import BudgetExhausted, InvalidArgument, LedgerUnavailable, PlanConflict
+from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict
 from holdfast.guarantees.plan import BEST, DefaultPlan, Plan, PlanRequest, Queries, VacuousPlan
 from holdfast.ledger import (
     Cost,
@@ -285,11 +284,9 @@ class Session:
         if entry is not None:
             return self._read(entry, cached=True)
         self._require_sound()
-        process, place = os.getpid(), self._reserve(question)
+        place = self._reserve(question)
         with silence:
             result = question.run(self._drawing(place))
-        if os.getpid() != process:  # the place, and the generator as it was, are the parent's
-            raise LedgerUnavailable("The process was forked while it answered: the answer is the parent's. Ask again.")
         return self._ledger.drawn(
             place=place,
             key=question.identity,

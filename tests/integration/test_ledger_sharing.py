@@ -11,7 +11,7 @@ import pytest
 from holdfast.errors import BudgetExhausted, LedgerUnavailable
 from holdfast.ledger import Cost, Place, Spent
 from holdfast.ledger.places import Held
-from ledger_writer import begun, commit, environment, terms
+from ledger_writer import ANSWER, QUESTION, begun, commit, environment, terms
 
 CAP, THREADS, PROCESSES = 1_000, 8, 2
 
@@ -141,6 +141,24 @@ def in_child(work) -> int:
         finally:
             os._exit(code)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")  # the runner has threads
+def test_a_place_is_for_the_process_that_reserved_it(place):
+    location, dataset = place
+    values = {"key": None, "question": QUESTION, "answer": ANSWER, "cost": Cost(1, 1), "rows_read": 1}
+    with begun(location, dataset=dataset) as ledger:
+        mine = ledger.reserve(Cost(1, 1))
+
+        def child() -> None:
+            with pytest.raises(LedgerUnavailable, match="the process was forked while it was drawn"):
+                ledger.commit(place=mine, **values)
+            commit(ledger)  # a place of its own
+
+        assert in_child(child) == 0
+        ledger.commit(place=mine, **values)
+        ledger.verify()
+        assert ledger.spent.answers == 2
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")  # the runner has threads

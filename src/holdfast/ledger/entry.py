@@ -1,6 +1,7 @@
 """What a ledger holds, as frozen values."""
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.errors import InvalidArgument
@@ -33,12 +34,13 @@ class Place:
     """What the ledger gives a question before any row is drawn for it: taken for good, whatever becomes of it.
 
     `number` counts the questions of a ledger from 1 on; `charge` and `intervals` are where its share of the two caps
-    begins. No two questions share a number, or any part of the caps.
+    begins. No two questions share a number, or any part of the caps. `process` may use it: not a forked child of it.
     """
 
     number: int
     charge: int
     intervals: int
+    process: int = field(default_factory=os.getpid, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ that an answer waits for the disk once, not twice.
 
 import atexit
 import hmac
+import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -25,6 +26,7 @@ from holdfast.errors import (
     HoldfastError,
     InvalidArgument,
     LedgerDamaged,
+    LedgerUnavailable,
     PlanConflict,
     RowSourceError,
     UnknownName,
@@ -51,6 +53,7 @@ class Drawn(NamedTuple):
     start: str  # its text up to the number and the time
     key_digest: str | None
     cost: Cost
+    process: int  # that reserved its place
     finish: Callable[[Cost], tuple[str, Cost]] | None = None  # says both, if they depend on the answers before it
 
 
@@ -335,14 +338,14 @@ class Ledger:
         # Everything but the number and the time is written out before the lock, if it is known by then; both sort last.
         key_digest = None if key is None else chain.digest(key)
         if finish is None:
-            return Drawn(_start(body, answer, cost), key_digest, cost)
+            return Drawn(_start(body, answer, cost), key_digest, cost, place.process)
         given = finish
 
         def late(told: Cost) -> tuple[str, Cost]:
             finished, price = given(answer, told)
             return _start(body, finished, price), price
 
-        return Drawn("", key_digest, cost, late)
+        return Drawn("", key_digest, cost, place.process, late)
 
     def commit_all(self, answers: Sequence[Drawn]) -> list[tuple[Entry, bool]]:
         """Write the answers in one transaction: all of them, or none. Returns, for each, what `commit` does."""
@@ -357,6 +360,7 @@ class Ledger:
             written.clear()  # an earlier run did not count
             ahead, fresh = NOTHING, False
             for one in answers:
+                self._refuse_forked(one)
                 standing = None if one.key_digest is None else transaction.find(one.key_digest)
                 row = standing or _next_row(self._present(transaction.tip()), one)
                 if standing is None:
@@ -372,6 +376,15 @@ class Ledger:
             self._held.put(ahead)
             self._held.asked(dearest)
         return [(chain.entry_of(row), fresh) for row, fresh in written]
+
+    def _refuse_forked(self, drawn: Drawn) -> None:
+        """Refuse a child's answer to a question that its parent reserved: a place is for one answer."""
+        if drawn.process != os.getpid():
+            raise LedgerUnavailable(
+                f"Ledger {self.location} does not take this answer: the process was forked while it was drawn, and its"
+                " place is the parent's. Ask again.",
+                location=self.location,
+            )
 
     # -- reading and re-checking ----------------------------------------------------------------------------------
 
