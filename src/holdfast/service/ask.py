@@ -391,7 +391,7 @@ def write_together(requests: list[_Answering]) -> list[object]:
                     one.steps.send(outcome)
             except StopIteration as done:
                 results[one] = done.value
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:  # noqa: BLE001  raised for its own caller alone
                 results[one] = error
     return [results[one] for one in requests]
 
