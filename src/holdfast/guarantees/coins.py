@@ -8,6 +8,7 @@ ledger begins with one of them, and stays with it.
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from math import e
 
 from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, Terms, refuse_noise
 from holdfast.guarantees.mathematics import cost, descent, posterior_means
@@ -30,9 +31,9 @@ class CoinGuarantee(Guarantee):
     terms: CoinTerms
     mechanisms = ("coins",)
 
-    def __init__(self, terms: CoinTerms) -> None:
+    def __init__(self, terms: CoinTerms, level: float) -> None:
         super().__init__(terms)
-        self._level = posterior_means.level(terms.beta2, k=terms.statements)
+        self._level = level  # of every interval
 
     @property
     @abstractmethod
@@ -86,8 +87,8 @@ class CoinGuarantee(Guarantee):
 
     @property
     def statement_level(self) -> float:
-        """An equal part of beta2."""
-        return self.terms.beta2 / self.terms.statements
+        """What one interval uses; other statements need no factor e."""
+        return e * self._level
 
     def excess(self, on_rows: float, *, R: float, lipschitz: float, curvature: float) -> float | None:
         """By `posterior_excess`."""

@@ -14,7 +14,7 @@ from sqlalchemy import insert, select
 from sqlalchemy.exc import IntegrityError
 
 from holdfast.errors import InvalidArgument, NotAllowed, RowSourceError, UnknownName
-from holdfast.guarantees.plan import DefaultPlan, Plan, VacuousPlan
+from holdfast.guarantees.plan import Plan, VacuousPlan
 from holdfast.ledger import Head, Receipt, content_of
 from holdfast.questions.check import CHECK
 from holdfast.questions.mean import MEAN
@@ -29,6 +29,7 @@ from holdfast.session import Session
 
 LEAST = 1  # answers of a quota that a question takes, also if it takes less than one of the budget
 NOT_BEGUN = "No question has been answered yet; the ledger begins with the first answer."
+PLAN = ("queries", "margin", "confidence", "guarantee", "rows_per_query", "end", "rows", "seed")  # of a session
 
 
 class Usage:
@@ -222,10 +223,8 @@ class Datasets:
 def _open(name: str, settings: DatasetSettings, database: str | None) -> ServedDataset:
     rows = open_rows(settings.path, name=name, complete=settings.complete)
     with warnings.catch_warnings():
-        for known in (DefaultPlan, VacuousPlan):  # the plan's sentence is on every page
-            warnings.simplefilter("ignore", known)
-        plan = {name: getattr(settings, name) for name in ("queries", "margin", "confidence", "guarantee", "seed")}
-        session = Session(rows, ledger=settings.ledger or database, **plan)
+        warnings.simplefilter("ignore", VacuousPlan)  # the plan's sentence is on every page
+        session = Session(rows, ledger=settings.ledger or database, **{each: getattr(settings, each) for each in PLAN})
     # Made-up rows are asked once, so that lazy imports happen now, in one thread: two threads that first import a large
     # package at the same time can each see it half initialized.
     quoted = session.schema.names[0].replace('"', '""')
