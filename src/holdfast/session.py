@@ -276,7 +276,7 @@ class Session:
         drawn = self._find_or_draw(question)
         if isinstance(drawn, AnyAnswer):
             return drawn
-        ((entry, fresh),) = self._ledger.commit_all([drawn])
+        entry, fresh = self._ledger.commit(drawn)
         return self._read(entry, cached=not fresh)
 
     def _find_or_draw(self, question: Question) -> AnyAnswer | Drawn:
@@ -287,8 +287,8 @@ class Session:
         place = self._reserve(question)
         with silence:
             result = question.run(self._drawing(place))
-        return self._ledger.drawn(
-            place=place,
+        return Drawn(
+            place,
             key=question.identity,
             question=question.to_json(),
             answer=result,
