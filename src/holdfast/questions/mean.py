@@ -23,7 +23,7 @@ def mean(
     query
         A condition (a share) or a number (a mean): SQL text, a Polars expression or a function of one row.
     within
-        The declared range of a number; values outside are clipped.
+        The declared range of a number, where none was declared with the data; values outside are clipped.
     where
         Only rows for which this is true count. Missing values are left out of a mean and count as false in a share.
     rows_per_query, margin
