@@ -15,11 +15,11 @@ A query may have several parts, each asked of draws of its own (the coordinates 
 told which part and which of its draws every row answers.
 
 A query whose rows say the same numbers again and again (the features of a model, at every step of a fit) names them as
-its `packing`. A row source may compute them once for all rows and hand over lines of numbers instead of frames.
+its `packings`. A row source may compute them once for all rows and hand over lines of numbers instead of frames.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
@@ -65,7 +65,7 @@ class Query(ABC):
     parts: int = 1
     work: int = 1  # steps that one row takes, from the checked tree alone
     numbered: ClassVar[bool] = False  # whether it matters which draw of which part a row answers
-    packing: Packing | None = None  # what `evaluate_packed` can be handed instead of rows
+    packings: tuple[Packing, ...] = ()  # what `evaluate_packed` can be handed instead of rows; none: rows only
 
     @property
     @abstractmethod
@@ -115,6 +115,6 @@ class Query(ABC):
         """Return what row i says for draw `draw[i]` of part `part[i]`; the same for all where there is one part."""
         return self.evaluate(rows)
 
-    def evaluate_packed(self, lines: Packed, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
-        """Return what `evaluate_parts` would, from the lines that `packing` has for the rows."""
-        raise NotImplementedError  # queries with a packing say it
+    def evaluate_packed(self, lines: Sequence[Packed], part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
+        """Return what `evaluate_parts` would, from the lines that each of `packings` has for the rows."""
+        raise NotImplementedError  # queries with packings say it
