@@ -204,6 +204,10 @@ RowsPerQuery = Annotated[
 Margin = Annotated[
     float | None, About(Real(0.0, None, "0.01"), "The margin this one answer should have, in its own units.")
 ]
+By = Annotated[
+    str | None,
+    About(Choice(("coins", "gaussian")), "How this one answer is made; gaussian reads all rows once and adds noise."),
+]
 LossLike = Annotated[Loss | LinearLoss, About(LossForm(), "The loss to minimize.")]
 
 
