@@ -61,6 +61,7 @@ class LocalRows:
         self._hashing = threading.Lock()
         self._location = location
         self._packs = Packs(rows, self._compute_lines, packs)
+        self._ids: dict[str, pl.Series] = {}
 
     @property
     def name(self) -> str:
@@ -128,6 +129,12 @@ class LocalRows:
         """Return these rows, all columns. Secret: only for who splits a table before anything is asked of it."""
         _pool.reset()
         return self._frame(rows, self._schema.names).clone()
+
+    def ids(self, column: str) -> pl.Series:
+        """Return the column that names the rows of a board, in order. Public: whoever submits to it has them."""
+        if column not in self._ids:
+            self._ids[column] = self._column(column).part(column, 0, self._rows).clone()
+        return self._ids[column]
 
     def verify(self) -> None:
         """Read and hash everything again; raise if it is not the data that was opened."""
@@ -259,6 +266,13 @@ class LocalRows:
                 digest.add(stored.part(name, start, min(start + _PIECE, self._rows)))
             digests.append(digest)
         return fingerprint_of(digests)
+
+
+def ids_of(source: object, column: str) -> pl.Series:
+    """Return the ids of the rows of a board, which lie on this machine."""
+    if not isinstance(source, LocalRows):
+        raise RowSourceError("A board's rows must lie on this machine, in memory or in a folder.")
+    return source.ids(column)
 
 
 def _counted(count: int, noun: str) -> str:
