@@ -1,9 +1,21 @@
 """A share, a bounded mean, or either of them in a group."""
 
 from holdfast.answer import Answer
-from holdfast.queries.build import build_mean
+from holdfast.queries.units import build_counted
 from holdfast.questions import KINDS
-from holdfast.questions.options import Margin, Query, RowsPerQuery, Where, Within
+from holdfast.questions.options import (
+    AtLeast,
+    Cap,
+    LargestWeight,
+    Margin,
+    Per,
+    Query,
+    RowsPerQuery,
+    RowsPerUnit,
+    Weight,
+    Where,
+    Within,
+)
 from holdfast.questions.question import Context, Drawing, Question, Result, kind_of
 
 
@@ -13,10 +25,18 @@ def mean(
     *,
     within: Within = None,
     where: Where = None,
+    per: Per = None,
+    at_least: AtLeast = None,
+    cap: Cap = None,
+    rows_per_unit: RowsPerUnit = None,
+    weight: Weight = None,
+    largest_weight: LargestWeight = None,
     rows_per_query: RowsPerQuery = None,
     margin: Margin = None,
 ) -> Question:
     """Return the share of rows for which `query` is true, or the mean of a number declared `within` bounds.
+
+    Of data of units, it is that of a random row of a random unit: every unit counts alike.
 
     Parameters
     ----------
@@ -26,6 +46,16 @@ def mean(
         The declared range of a number; values outside are clipped.
     where
         Only rows for which this is true count. Missing values are left out of a mean and count as false in a share.
+    per, at_least
+        Of data of units: the share of units with "any" row such that, with "all" of their rows, or with so many at
+        least.
+    cap
+        Of data of units: the mean over units of the sum of a number, or of the count of a condition, up to this.
+    rows_per_unit
+        Of data of units: every row counts alike, and this is the most that a unit has; the rows of a larger one count
+        as so many together.
+    weight, largest_weight
+        Rows count in proportion to this number, such as a survey weight; larger ones count as the largest.
     rows_per_query, margin
         Spend more or less on this one answer: the rows it reads, or the margin it should have, in its own units.
 
@@ -34,7 +64,18 @@ def mean(
     Answer
         The value and its interval for the population.
     """
-    built = build_mean(query, context.schema, within=within, where=where)
+    built = build_counted(
+        query,
+        context.schema,
+        within=within,
+        where=where,
+        per=per,
+        at_least=at_least,
+        cap=cap,
+        rows_per_unit=rows_per_unit,
+        weight=weight,
+        largest_weight=largest_weight,
+    )
     draws = context.draws(built, rows_per_query, margin)
 
     def run(drawing: Drawing) -> Result:

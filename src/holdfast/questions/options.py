@@ -15,6 +15,7 @@ from typing import Annotated, Any, get_type_hints
 from holdfast.errors import InvalidArgument
 from holdfast.optimize.losses import LinearLoss, Loss, read_loss, write_loss
 from holdfast.queries.build import QueryLike
+from holdfast.queries.units import PER
 
 Category = str | int | float | bool | date | datetime
 
@@ -200,6 +201,21 @@ RowsPerQuery = Annotated[
 Margin = Annotated[
     float | None, About(Real(0.0, None, "0.01"), "The margin this one answer should have, in its own units.")
 ]
+Per = Annotated[
+    str | None, About(Choice(PER), "Of data of units: the share of units with any row such that, or with all of them.")
+]
+AtLeast = Annotated[
+    int | None, About(Whole(1, "3"), "Of data of units: the share of units with at least so many rows such that.")
+]
+Cap = Annotated[
+    float | None, About(Real(0.0, None, "20"), "Of data of units: the mean sum per unit, each counted up to this.")
+]
+RowsPerUnit = Annotated[
+    int | None,
+    About(Whole(1, "50"), "Of data of units: the most rows of one; then every row counts alike, not every unit."),
+]
+Weight = Annotated[QueryLike | None, About(Text("survey_weight"), "A number per row: how much it counts.")]
+LargestWeight = Annotated[float | None, About(Real(0.0, None, "8"), "The largest weight; larger ones count as this.")]
 LossLike = Annotated[Loss | LinearLoss, About(LossForm(), "The loss to minimize.")]
 
 

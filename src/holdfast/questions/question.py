@@ -10,7 +10,7 @@ agents are all made from its signature.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache, lru_cache
 from inspect import signature
@@ -105,6 +105,7 @@ class Question:
     terms: Terms | None = None  # those it was prepared under, if it was not asked at once
     cheaper: str | None = None  # what would make it cost less
     finish: Callable[[int, Result, Cost], tuple[Result, Cost]] | None = None  # inside the commit: see `Ledger.commit`
+    whole: bool = False  # of data of units: whether the text says how much each counts; else every unit counts alike
     forecast: Callable[[Cost], float] | None = None  # its margin, if that depends on the answers given so far
 
     def __post_init__(self) -> None:
@@ -146,7 +147,18 @@ class Context:
         """Return the question that one release of the query answers."""
         cost, rows_read = self.price(query, draws)
         identity, work = identity_of(query, draws), RELEASE_WORK + rows_read * query.work
-        return Question(kind, query.text, identity, cost, rows_read, run, margin, work=work, cheaper=query.cheaper)
+        return Question(
+            kind,
+            query.text,
+            identity,
+            cost,
+            rows_read,
+            run,
+            margin,
+            work=work,
+            cheaper=query.cheaper,
+            whole=query.speaks_of_units,
+        )
 
     def margin(self, query: Query, draws: int) -> float | None:
         """Return the margin of the answer in the question's units; None where it depends on the data (groups)."""
@@ -240,10 +252,14 @@ class Kind(Generic[P, A]):
             The subject and the options of the kind; options that it does not have are refused in words.
         """
         try:
-            return self.build(context, *args, **options)
+            question = self.build(context, *args, **options)
         except TypeError:
             self.check_options(args, options)
             raise
+        unit = context.schema.unit
+        if unit is None or question.whole:
+            return question
+        return replace(question, text=f"{question.text}, every unit ({unit}) alike")
 
     def check_options(
         self, args: Sequence[object], options: Mapping[str, object], spell: Callable[[str], str] | None = None
