@@ -5,6 +5,7 @@ from holdfast.queries.units import build_counted
 from holdfast.questions import KINDS
 from holdfast.questions.options import (
     AtLeast,
+    By,
     Cap,
     LargestWeight,
     Margin,
@@ -33,6 +34,7 @@ def mean(
     largest_weight: LargestWeight = None,
     rows_per_query: RowsPerQuery = None,
     margin: Margin = None,
+    mechanism: By = None,
 ) -> Question:
     """Return the share of rows for which `query` is true, or the mean of a number declared `within` bounds.
 
@@ -43,7 +45,7 @@ def mean(
     query
         A condition (a share) or a number (a mean): SQL text, a Polars expression or a function of one row.
     within
-        The declared range of a number; values outside are clipped.
+        The declared range of a number, where none was declared with the data; values outside are clipped.
     where
         Only rows for which this is true count. Missing values are left out of a mean and count as false in a share.
     per, at_least
@@ -58,12 +60,16 @@ def mean(
         Rows count in proportion to this number, such as a survey weight; larger ones count as the largest.
     rows_per_query, margin
         Spend more or less on this one answer: the rows it reads, or the margin it should have, in its own units.
+    mechanism
+        How this one answer is made, left out: as planned. In a session of coins "gaussian" reads all rows once and adds
+        noise, for the same price; worth it where an answer so narrow is wanted that coins would read more rows.
 
     Returns
     -------
     Answer
         The value and its interval for the population.
     """
+    context = context.by(mechanism)
     built = build_counted(
         query,
         context.schema,
@@ -79,7 +85,7 @@ def mean(
     draws = context.draws(built, rows_per_query, margin)
 
     def run(drawing: Drawing) -> Result:
-        (estimate,) = drawing.estimates(built, draws)
+        (estimate,) = drawing.under(context.guarantee).estimates(built, draws)
         return estimate.to_json() | {"bounds": list(built.bounds)}
 
     return context.question(MEAN.name, built, draws, run, context.margin(built, draws))

@@ -1,27 +1,18 @@
 """A folder with one array file per column, mapped into memory: opening it is cheap, however many rows.
 
 `manifest.json` says what the folder holds and which file it was made from. It is written last, so it vouches for
-everything else; it ends with a hash of itself.
-
-What the operating system is told about the files: rows are drawn all over a file, so read-ahead is switched off. A file
-that fits into memory comfortably is mapped page by page in the background when it is first drawn from; after that a
-draw costs no page fault. Of a file larger than memory, the pages of one question are requested all at once before they
-are read one by one: three to four times faster from disk, but a microsecond a row wasted on a page that was there
-already.
+everything else; it ends with a hash of itself. `pack_files` keeps what fits made of the columns beside them.
 """
 
 import json
-import mmap
 import os
-import threading
 import weakref
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
-from math import inf
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -30,20 +21,18 @@ from polars.exceptions import PanicException, PolarsError
 
 from holdfast.errors import RowSourceError
 from holdfast.queries.query import Query, Values
-from holdfast.rows.blocks import DataCheck, FileEntry
+from holdfast.rows.array_files import MappedArray, populate_in_background, spare_memory
+from holdfast.rows.blocks import AT_ONCE, DataCheck, FileEntry
 from holdfast.rows.columns import CodedText, Numbers, PackedText, StoredColumn, refuse_missing, storage_named
 from holdfast.rows.draws import Indices, Selection
 from holdfast.rows.local import LocalRows
+from holdfast.rows.pack_files import PackFiles
 from holdfast.rows.units import Units
 from holdfast.schema import Column, Schema
 
 MANIFEST = "manifest.json"
 _FORMAT = "holdfast column folder"
 _VERSION = 4
-_POPULATE_READ = 22  # MADV_POPULATE_READ, Linux 5.14; Python has no name for it
-_STEP = 4 << 20  # a few milliseconds each: the interpreter is held during the call
-_CHECKED_AT_ONCE = 64 << 20  # bytes of a folder that are compared with their hashes before the first answer
-_FITS = 0.5  # of the memory available: other programs want some too
 
 
 def file_name(position: int, what: str) -> str:
@@ -174,99 +163,6 @@ def _damaged(folder: Path) -> RowSourceError:
     return RowSourceError(f"{folder / MANIFEST} is damaged; remove the folder and open again.")
 
 
-class MappedArray:
-    """One `.npy` file, one-dimensional, read-only."""
-
-    def __init__(self, path: Path, dtype: np.dtype[np.generic], length: int) -> None:
-        self.name = path.name
-        with _opened(path) as file:
-            try:
-                version = np.lib.format.read_magic(file)
-                read = {(1, 0): np.lib.format.read_array_header_1_0}.get(version, np.lib.format.read_array_header_2_0)
-                shape, _, found = read(file)
-            except ValueError:
-                raise RowSourceError(f"{path} is not an array file; remove the folder and open again.") from None
-            start = self._start = file.tell()
-            if found != dtype or shape != (length,) or path.stat().st_size != start + length * dtype.itemsize:
-                raise RowSourceError(f"{path} does not match its manifest; remove the folder and open again.")
-            self._map: mmap.mmap | None = None
-            self.array: NDArray[Any] = np.empty(0, dtype)
-            if length:  # an empty mapping is not allowed
-                self._map = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
-                self.array = np.frombuffer(self._map, dtype, length, start)
-        if self._map is not None:
-            self._map.madvise(mmap.MADV_RANDOM)
-
-    @property
-    def size(self) -> int:
-        """Bytes mapped."""
-        return 0 if self._map is None else len(self._map)
-
-    def populate(self) -> None:
-        """Map every page now."""
-        for start in range(0, self.size, _STEP):
-            assert self._map is not None
-            self._map.madvise(_POPULATE_READ, start, min(_STEP, self.size - start))
-
-    @property
-    def cut_off(self) -> bool:
-        """Whether the file is shorter now than when it was mapped: reading past its end would kill the process."""
-        return self._map is not None and self._map.size() < len(self._map)
-
-    @property
-    def larger_than_memory(self) -> bool:
-        """Whether the file can never be in memory as a whole."""
-        return self.size > _memory("MemTotal")
-
-    def request(self, indices: NDArray[np.int64]) -> None:
-        """Ask for the pages of these elements; reading them does not wait for this."""
-        if self._map is None:
-            return
-        pages = (self._start + indices * self.array.itemsize) // mmap.PAGESIZE * mmap.PAGESIZE
-        for page in pages.tolist():
-            self._map.madvise(mmap.MADV_WILLNEED, page, mmap.PAGESIZE)
-
-
-def _opened(path: Path) -> BinaryIO:
-    try:
-        return path.open("rb")
-    except OSError as problem:
-        raise RowSourceError(f"Cannot read {path}: {problem.strerror}.") from None
-
-
-def spare_memory() -> float:
-    """Return how many bytes may be kept in memory comfortably."""
-    return _FITS * _memory("MemAvailable")
-
-
-def populate_in_background(arrays: Sequence[MappedArray], spare: float) -> float:
-    """Map every page of those that fit into `spare` bytes; return how many bytes are left."""
-    chosen = []
-    for mapped in arrays:
-        if mapped.size <= spare:
-            spare -= mapped.size
-            chosen.append(mapped)
-    threading.Thread(target=_populate, args=(chosen,), daemon=True).start()
-    return spare
-
-
-def _populate(arrays: Sequence[MappedArray]) -> None:
-    with suppress(OSError):  # an older kernel: pages are mapped as they are drawn
-        for mapped in arrays:
-            mapped.populate()
-
-
-def _memory(which: str) -> float:
-    """Return bytes of memory, or infinity where the system does not say."""
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith(f"{which}:"):
-                return float(line.split()[1]) * 1024
-    except OSError:
-        return inf
-    return inf
-
-
 class FolderRows(LocalRows):
     """The rows of a column folder. Opening checks the manifest, all file sizes, and the content of a small folder.
 
@@ -281,7 +177,7 @@ class FolderRows(LocalRows):
         manifest = found.declared(complete)
         name = name or Path(manifest.source.name).stem
         check = self._check = DataCheck(name, folder, manifest.files)
-        small = sum(entry.size for entry in manifest.files.values()) <= _CHECKED_AT_ONCE
+        small = sum(entry.size for entry in manifest.files.values()) <= AT_ONCE
         check.now(None if small else [file for file in manifest.files if _read_at_once(file)])
         if manifest != found:
             with suppress(OSError):  # in a folder that cannot be written, a declaration is for this time
@@ -290,6 +186,7 @@ class FolderRows(LocalRows):
         self._mapped: dict[str | None, list[MappedArray]] = {}  # by column; None: where units begin
         self._unpopulated: dict[str | None, list[MappedArray]] = {}
         self._requested: dict[str, list[MappedArray]] = {}
+        self._packed: list[MappedArray] = []
         super().__init__(
             name,
             [
@@ -299,6 +196,7 @@ class FolderRows(LocalRows):
             manifest.rows,
             fingerprint=manifest.fingerprint,
             location=folder,
+            packs=PackFiles(folder, manifest.rows, manifest.fingerprint, check, self._map_pack),
             unit=manifest.unit,
             units=self._open_units(folder, manifest),
         )
@@ -368,6 +266,16 @@ class FolderRows(LocalRows):
         starts = MappedArray(folder / file_name(len(manifest.columns), "units"), np.dtype(np.int64), manifest.units + 1)
         self._mapped[None] = self._unpopulated[None] = [starts]
         return Units(starts.array)
+
+    def _map_pack(self, pack: MappedArray) -> None:
+        self._packed.append(pack)
+        self._spare_memory = populate_in_background([pack], self._spare_memory)
+
+    def _about_to_read_lines(self) -> None:
+        for pack in self._packed:
+            if pack.cut_off:
+                self._check.report(pack.name)
+        self._check.require_sound()
 
     def _open(self, folder: Path, position: int, entry: ColumnEntry, rows: int) -> StoredColumn:
         mapped: list[MappedArray] = []

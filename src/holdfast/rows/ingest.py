@@ -51,7 +51,7 @@ _BATCH = 1 << 18
 # Distinct texts a dictionary may hold. While a table is ingested all dictionaries are in memory at once.
 _MOST_DISTINCT = 1 << 18
 _MOST_DISTINCT_IN_ALL = 1 << 21
-_OURS = re.compile(r"\d{5,}\.[a-z.]+\.npy|" + re.escape(MANIFEST) + r"(\.new)?")
+_OURS = re.compile(r"\d{5,}\.[a-z.]+\.npy|pack-[0-9a-f]+\.[a-z.]+|" + re.escape(MANIFEST) + r"(\.new)?")
 # How the values of a declared type are read from CSV text.
 _READ_AS: dict[Type, pl.DataType] = {
     Type.BOOL: pl.Boolean(),

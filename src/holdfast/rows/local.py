@@ -21,13 +21,14 @@ from holdfast.rows import draws as drawing
 from holdfast.rows.columns import BufferPool, CodedText, Storage, StoredColumn, take_into
 from holdfast.rows.draws import AllRows, Consecutive, Indices, Selection
 from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of
-from holdfast.rows.packs import Packs
+from holdfast.rows.packs import KeptElsewhere, Packs
 from holdfast.rows.randomize import accepted, randomized, tossed, tossed_parts
 from holdfast.rows.units import Units
 from holdfast.schema import Column, Schema
 
 _BLOCK = 1 << 17  # rows evaluated at once: enough to forget the overhead, little enough to stay in cache
 _BLOCK_BYTES = 256 << 20  # fewer if values are long
+_LINES_BYTES = 1 << 20  # of packed lines, which are read again and again: what a core has for itself
 _PIECE = 1 << 18  # rows hashed at once
 _SHOWN = 30  # columns in a printout
 
@@ -45,6 +46,7 @@ class LocalRows:
         *,
         fingerprint: str | None = None,
         location: Path | None = None,
+        packs: KeptElsewhere | None = None,
         unit: str | None = None,
         units: Units | None = None,
     ) -> None:
@@ -64,7 +66,7 @@ class LocalRows:
         self._fingerprint = fingerprint
         self._hashing = threading.Lock()
         self._location = location
-        self._packs = Packs(rows, self._compute_lines)
+        self._packs = Packs(rows, self._compute_lines, packs)
 
     @property
     def name(self) -> str:
@@ -98,7 +100,7 @@ class LocalRows:
         if type(draws) is not int or draws < 1:
             check.whole(draws=draws)
         outcomes, parts = query.statistic.outcomes, query.parts
-        size, total = self._block(query.columns), parts * draws
+        size, total = self._block(query), parts * draws
         counts = np.zeros(outcomes if parts == 1 else (parts, outcomes), np.int64)
         for first in range(0, total, size):
             checkpoint()
@@ -201,7 +203,7 @@ class LocalRows:
         direct = query.said_directly
         if not all(name in self._plain for name in query.columns):
             direct = None
-        for rows, unit in units.all_rows(distinct, self._block(query.columns)):
+        for rows, unit in units.all_rows(distinct, self._block(query)):
             checkpoint()
             _pool.reset()
             if direct is None:
@@ -227,7 +229,7 @@ class LocalRows:
             places, texts = coded.distinct(columns[0], _values_at(coded.codes, rows))
             values: Values = query.evaluate(texts.to_frame()).take(places, axis=0)
             return values
-        if not query.numbered and query.packing is None:
+        if not query.numbered and not query.packings:
             return query.evaluate(self._frame(rows, columns))
         draw = np.arange(first, first + _height(rows))
         return self._evaluate_parts(query, rows, np.zeros_like(draw), draw)
@@ -235,11 +237,11 @@ class LocalRows:
     def _evaluate_parts(
         self, query: Query, rows: Indices | slice, part: NDArray[np.int64], draw: NDArray[np.int64]
     ) -> Values:
-        packing = query.packing
-        if packing is None or isinstance(rows, slice):
+        if not query.packings:
             return query.evaluate_parts(self._frame(rows, query.columns), part, draw)
-        self._about_to_read(slice(0, 0), query.columns)  # lines that are kept are refused, too, where rows are damaged
-        return query.evaluate_packed(self._packs.lines(packing, rows, _floats), part, draw)
+        self._about_to_read_lines()
+        lines = [self._packs.lines(packing, rows, _floats) for packing in query.packings]
+        return query.evaluate_packed(lines, part, draw)
 
     def _compute_lines(self, packing: Packing, rows: Indices | slice) -> Packed:
         return packing.of(self._frame(rows, packing.columns))
@@ -251,7 +253,7 @@ class LocalRows:
 
         Numbers go on from one part to the next; small parts share a block.
         """
-        size, parts, n = self._block(query.columns), query.parts, self._count
+        size, parts, n = self._block(query), query.parts, self._count
         if isinstance(selection, AllRows):  # sliced: a list of all their numbers can be longer than the columns
             for part in range(parts):
                 for start in range(0, n, size):
@@ -289,8 +291,15 @@ class LocalRows:
     def _about_to_read(self, rows: Indices | slice, columns: Sequence[str]) -> None:
         """Hear which rows are about to be read: a chance to refuse, or to make reading them faster."""
 
-    def _block(self, columns: Sequence[str]) -> int:
-        row_bytes = sum(self._column(name).row_bytes for name in columns)
+    def _about_to_read_lines(self) -> None:
+        """Hear that packed lines are about to be read: a chance to refuse."""
+
+    def _block(self, query: Query) -> int:
+        """Return how many rows are evaluated at once."""
+        if query.packings:
+            width = sum(packing.width for packing in query.packings)
+            return max(1, _LINES_BYTES // (width * np.dtype(np.float32).itemsize))
+        row_bytes = sum(self._column(name).row_bytes for name in query.columns)
         return int(max(1, min(_BLOCK, _BLOCK_BYTES // max(1.0, row_bytes))))
 
     def _hash_content(self) -> str:
@@ -323,7 +332,7 @@ def _floats(count: int) -> Packed:
     return _pool(np.dtype(np.float32), count)
 
 
-@lru_cache(8)
+@lru_cache(64)
 def _numbers(first: int, count: int, draws: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return part and draw of so many rows from number `first` on; the same for every step of a fit."""
     part, draw = np.divmod(np.arange(first, first + count), draws)
