@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from holdfast import check
 from holdfast.errors import InvalidArgument, InvalidQuery
 from holdfast.guarantees.statistic import GroupMean, OneMean, OneShare, Statistic
-from holdfast.queries.build import QueryLike, build_mean, condition, rowwise
+from holdfast.queries.build import QueryLike, condition, rowwise
 from holdfast.queries.evaluate import RowFunction, booleans, floats
 from holdfast.queries.functions.operation import with_article
 from holdfast.queries.measures import Measure
@@ -29,7 +29,7 @@ from holdfast.queries.query import Direct, Query, Values
 from holdfast.schema import Schema, Type
 
 Numbers = NDArray[np.float64]
-PER = ("any", "all")
+HAVING = ("any", "all")
 _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -275,83 +275,91 @@ class Accepted(Query):
         return np.column_stack([accepted - ones, ones])
 
 
-def build_counted(
+def build_whole_unit(
     query: QueryLike,
     schema: Schema,
     *,
-    within: tuple[float, float] | None = None,
-    where: QueryLike | None = None,
-    per: str | None = None,
+    having: str | None = None,
     at_least: int | None = None,
     cap: float | None = None,
-    rows_per_unit: int | None = None,
-    weight: QueryLike | None = None,
-    largest_weight: float | None = None,
-) -> Query:
-    """Return a share or a mean, of units or rows as the options say; without options, that of `build_mean`.
+    where: QueryLike | None = None,
+) -> WholeUnit:
+    """Return what all rows of a unit say together.
 
     Parameters
     ----------
-    query, within, where
-        As in `build_mean`.
+    query
+        A condition; with `cap`, also a number.
     schema
         What columns there are, and which one names the units.
-    per, at_least, cap
-        What all rows of a unit say together: "any" or "all" of them, at least so many, their sum up to a cap.
-    rows_per_unit
-        Rows count alike whatever the size of their unit, of which this is the largest.
-    weight, largest_weight
-        A number per row that says how much it counts, and the largest it may be.
+    having, at_least, cap
+        At most one of them: "any" (if all are left out) or "all" of the rows, at least so many, their sum up to a cap.
+    where
+        Only rows for which this is true count.
     """
-    asked = {"per": per, "at_least": at_least, "cap": cap, "rows_per_unit": rows_per_unit}
+    asked = {"having": having, "at_least": at_least, "cap": cap}
     given = [name for name, value in asked.items() if value is not None]
     if len(given) > 1:
         raise InvalidArgument(f"Give at most one of {', '.join(asked)}; got {' and '.join(given)}.", name=given[1])
-    if given and schema.unit is None:
-        raise InvalidArgument(
-            f"{given[0]} is for data of units, and {schema.dataset} has none. Say which column names them where the"
-            " data are opened: unit='patient'.",
-            name=given[0],
-        )
-    if not given and weight is None and largest_weight is None:
-        return build_mean(query, schema, within=within, where=where)
-    if given and rows_per_unit is None:
-        for name, value in (("within", within), ("weight", weight), ("largest_weight", largest_weight)):
-            if value is not None:
-                raise InvalidArgument(f"{name} must be left out with {given[0]}.", name=name)
-        return _whole_unit(query, schema, where, per, at_least, cap)
-    measure = build_mean(query, schema, within=within, where=where)
-    if rows_per_unit is not None:
-        check.whole(rows_per_unit=rows_per_unit)
-        rows_per_unit = int(rows_per_unit)
-    number, largest = _weight(weight, largest_weight, schema)
-    return Accepted(measure, number, largest, rows_per_unit, schema.unit)
-
-
-def _whole_unit(
-    query: QueryLike,
-    schema: Schema,
-    where: QueryLike | None,
-    per: str | None,
-    at_least: int | None,
-    cap: float | None,
-) -> WholeUnit:
-    fold: Fold
+    unit = _unit_of(schema, "This question")
+    fold: Fold = AtLeast(1)
     if cap is not None:
         check.positive(cap=cap)
         fold = SumUpTo(float(cap))
     elif at_least is not None:
         check.whole(at_least=at_least)
         fold = AtLeast(int(at_least))
-    elif per in PER:
-        fold = AtLeast(1) if per == "any" else Every()
-    else:
-        raise InvalidArgument(f"per must be one of {', '.join(PER)}; got {per!r}.", name="per")
+    elif having not in (None, *HAVING):
+        raise InvalidArgument(f"having must be one of {', '.join(HAVING)}; got {having!r}.", name="having")
+    elif having == "all":
+        fold = Every()
     value = rowwise(query, schema)
     if value.type is not Type.BOOL and (cap is None or not value.type.is_number):
-        needed = "A number of rows needs a condition" if cap is None else "A sum needs numbers or a condition"
-        raise InvalidQuery(f"{needed}; '{value.text}' is {with_article(value.type)}.")
-    return WholeUnit(value, condition(where, schema), fold, schema.unit or "unit")
+        needed = "A share of units needs a condition" if cap is None else "A sum needs numbers or a condition"
+        hint = "; give cap= for the mean of their sums" if cap is None and value.type.is_number else ""
+        raise InvalidQuery(f"{needed}; '{value.text}' is {with_article(value.type)}{hint}.")
+    return WholeUnit(value, condition(where, schema), fold, unit)
+
+
+def build_accepted(
+    measure: Measure,
+    schema: Schema,
+    *,
+    rows_per_unit: int | None = None,
+    weight: QueryLike | None = None,
+    largest_weight: float | None = None,
+) -> Query:
+    """Return a share or a mean with rows that count by weights, or alike in units of any size; without options, itself.
+
+    Parameters
+    ----------
+    measure
+        The share or the mean.
+    schema
+        What columns there are, and which one names the units.
+    rows_per_unit
+        Rows count alike, and this is the most that a unit has.
+    weight, largest_weight
+        A number per row that says how much it counts, and the largest it may be.
+    """
+    if rows_per_unit is None and weight is None and largest_weight is None:
+        return measure
+    if rows_per_unit is not None:
+        _unit_of(schema, "rows_per_unit")
+        check.whole(rows_per_unit=rows_per_unit)
+        rows_per_unit = int(rows_per_unit)
+    number, largest = _weight(weight, largest_weight, schema)
+    return Accepted(measure, number, largest, rows_per_unit, schema.unit)
+
+
+def _unit_of(schema: Schema, what: str) -> str:
+    if schema.unit is None:
+        raise InvalidArgument(
+            f"{what} is for data of units, and {schema.dataset} has none. Say which column names them where the data"
+            " are opened: unit='patient'.",
+            name="unit",
+        )
+    return schema.unit
 
 
 def _weight(weight: QueryLike | None, largest_weight: float | None, schema: Schema) -> tuple[RowFunction | None, float]:

@@ -1,15 +1,13 @@
 """A share, a bounded mean, or either of them in a group."""
 
 from holdfast.answer import Answer
-from holdfast.queries.units import build_counted
+from holdfast.queries.build import build_mean
+from holdfast.queries.units import build_accepted
 from holdfast.questions import KINDS
 from holdfast.questions.options import (
-    AtLeast,
     By,
-    Cap,
     LargestWeight,
     Margin,
-    Per,
     Query,
     RowsPerQuery,
     RowsPerUnit,
@@ -26,9 +24,6 @@ def mean(
     *,
     within: Within = None,
     where: Where = None,
-    per: Per = None,
-    at_least: AtLeast = None,
-    cap: Cap = None,
     rows_per_unit: RowsPerUnit = None,
     weight: Weight = None,
     largest_weight: LargestWeight = None,
@@ -48,11 +43,6 @@ def mean(
         The declared range of a number, where none was declared with the data; values outside are clipped.
     where
         Only rows for which this is true count. Missing values are left out of a mean and count as false in a share.
-    per, at_least
-        Of data of units: the share of units with "any" row such that, with "all" of their rows, or with so many at
-        least.
-    cap
-        Of data of units: the mean over units of the sum of a number, or of the count of a condition, up to this.
     rows_per_unit
         Of data of units: every row counts alike, and this is the most that a unit has; the rows of a larger one count
         as so many together.
@@ -70,17 +60,9 @@ def mean(
         The value and its interval for the population.
     """
     context = context.by(mechanism)
-    built = build_counted(
-        query,
-        context.schema,
-        within=within,
-        where=where,
-        per=per,
-        at_least=at_least,
-        cap=cap,
-        rows_per_unit=rows_per_unit,
-        weight=weight,
-        largest_weight=largest_weight,
+    plain = build_mean(query, context.schema, within=within, where=where)
+    built = build_accepted(
+        plain, context.schema, rows_per_unit=rows_per_unit, weight=weight, largest_weight=largest_weight
     )
     draws = context.draws(built, rows_per_query, margin)
 

@@ -15,7 +15,6 @@ from typing import Annotated, Any, get_type_hints
 from holdfast.errors import InvalidArgument
 from holdfast.optimize.losses import LinearLoss, Loss, read_loss, write_loss
 from holdfast.queries.build import QueryLike
-from holdfast.queries.units import PER
 
 Category = str | int | float | bool | date | datetime
 
@@ -204,15 +203,6 @@ RowsPerQuery = Annotated[
 ]
 Margin = Annotated[
     float | None, About(Real(0.0, None, "0.01"), "The margin this one answer should have, in its own units.")
-]
-Per = Annotated[
-    str | None, About(Choice(PER), "Of data of units: the share of units with any row such that, or with all of them.")
-]
-AtLeast = Annotated[
-    int | None, About(Whole(1, "3"), "Of data of units: the share of units with at least so many rows such that.")
-]
-Cap = Annotated[
-    float | None, About(Real(0.0, None, "20"), "Of data of units: the mean sum per unit, each counted up to this.")
 ]
 RowsPerUnit = Annotated[
     int | None,
