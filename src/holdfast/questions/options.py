@@ -215,6 +215,12 @@ RowsPerQuery = Annotated[
 Margin = Annotated[
     float | None, About(Real(0.0, None, "0.01"), "The margin this one answer should have, in its own units.")
 ]
+RowsPerUnit = Annotated[
+    int | None,
+    About(Whole(1, "50"), "Of data of units: the most rows of one; then every row counts alike, not every unit."),
+]
+Weight = Annotated[QueryLike | None, About(Text("survey_weight"), "A number per row: how much it counts.")]
+LargestWeight = Annotated[float | None, About(Real(0.0, None, "8"), "The largest weight; larger ones count as this.")]
 By = Annotated[
     str | None,
     About(Choice(("coins", "gaussian")), "How this one answer is made; gaussian reads all rows once and adds noise."),

@@ -40,6 +40,7 @@ from holdfast.questions.price import Budget, Price
 from holdfast.questions.quantile import QUANTILE
 from holdfast.questions.question import Kind
 from holdfast.questions.submit import SUBMIT
+from holdfast.questions.units import UNITS
 from holdfast.questions.verbs import async_verb, verb
 from holdfast.schema import Column, Schema
 from holdfast.service.errors import not_holdfast, unreachable
@@ -276,6 +277,7 @@ class RemoteSession(_Calls):
     minimize = verb(MINIMIZE)
     check = verb(CHECK)
     submit = verb(SUBMIT)
+    units = verb(UNITS)
     ask = _sent(_Calls._ask)
     price = _sent(_Calls._price)
     dry_run = _sent(_Calls._dry_run)
@@ -353,6 +355,7 @@ class AsyncRemoteSession(_Calls):
     minimize = async_verb(MINIMIZE)
     check = async_verb(CHECK)
     submit = async_verb(SUBMIT)
+    units = async_verb(UNITS)
     ask = _awaited(_Calls._ask)
     price = _awaited(_Calls._price)
     dry_run = _awaited(_Calls._dry_run)

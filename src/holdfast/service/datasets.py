@@ -101,6 +101,7 @@ class ServedDataset:
         return {
             "name": self.name,
             "rows": plan.rows,
+            "unit": self.session.schema.unit,
             "guarantee": plan.sentence,
             "plan": plan.to_dict(),
             "budget": budget.to_dict(),
@@ -220,7 +221,7 @@ class Datasets:
 
 
 def _open(name: str, settings: DatasetSettings, database: str | None) -> ServedDataset:
-    rows = open_rows(settings.path, name=name, complete=settings.complete)
+    rows = open_rows(settings.path, name=name, complete=settings.complete, unit=settings.unit)
     with warnings.catch_warnings():
         for known in (DefaultPlan, VacuousPlan):  # the plan's sentence is on every page
             warnings.simplefilter("ignore", known)
