@@ -1,9 +1,9 @@
 """Sessions without an end, on sessions small enough to write down completely (docs/proofs/endless.md).
 
 Every prefix of random adaptive sessions is looked at, not only the end: samples, ghosts, exchanges and transcripts are
-enumerated (tests/ghost_worlds.py). Levels and looks are computed from binomial laws. Wrong versions of a step (the first
-answer's step kept, no share for the number of a statement, one level for all looks, formulas of identical rows for others)
-are put through the same functions and must fail.
+enumerated (tests/ghost_worlds.py). Levels and looks are computed from binomial laws. Wrong versions of a step (the
+first answer's step kept, no share for the number of a statement, one level for all looks, formulas of identical rows
+for others) are put through the same functions and must fail.
 """
 
 import math
@@ -105,8 +105,8 @@ def test_the_terms_add_up_and_the_step_is_the_smallest_of_them(terms: ExchangeTe
     last = 0.0
     for charge in (1, 10**4, 10**6, 10**8, 10**10, 10**12):
         each = []
-        for om2, L in zip(terms.om2, terms.L, strict=True):
-            fixed = (terms.kap, float(exchange.good_s(terms.rows, charge, om2, L)), L, terms.L2)
+        for om2, nats in zip(terms.om2, terms.L, strict=True):
+            fixed = (terms.kap, float(exchange.good_s(terms.rows, charge, om2, nats)), nats, terms.L2)
             ibar = exchange.ibar(terms.rows, charge, terms.mass, om2, *fixed, rho=terms.rho, identical=terms.identical)
             each.append(exchange.j(terms.rows, float(ibar)))
         assert terms.j_at(charge) == min(each)

@@ -71,6 +71,7 @@ class Checks(Guarantee):
     mechanisms = ("cells",)
     answers = False
     goes_on = True
+    asks = "check"
     scans = True
     reads = CheckTerms
 

@@ -180,6 +180,7 @@ class Guarantee(ABC):
     mechanisms: ClassVar[tuple[str, ...]]  # those that can be planned with, the usual one first
     adaptive: ClassVar[bool] = True  # whether questions may depend on answers; "best" chooses only such guarantees
     answers: ClassVar[bool] = True  # whether it answers questions; if it checks guesses, it is planned only by name
+    asks: ClassVar[str | None] = None  # the one kind of question that it takes; None: those that ask for values
     scans: ClassVar[bool] = False  # whether every answer reads all rows; "best" chooses such a guarantee only if asked
     goes_on: ClassVar[bool] = False  # whether questions beyond the plan, or without one, can be answered, wider
     independent: ClassVar[bool] = False  # whether it also holds for rows that are not identically distributed
@@ -272,13 +273,25 @@ class Guarantee(ABC):
         `charge` and `intervals` have been spent before.
         """
         self.require_flexible()
-        if self.best_margin(charge, intervals) > margin:
+        best = self._best_draws(charge, intervals)
+        if self._margin_from(best, charge, intervals) > margin:
             return None
-        return fewest(lambda draws: self._margin(draws) <= margin, low=1, high=MOST_DRAWS)
+        return fewest(lambda draws: self._margin_from(draws, charge, intervals) <= margin, low=1, high=best)
 
     def best_margin(self, charge: int, intervals: int) -> float:
         """Return the smallest margin that one answer can have, from any number of draws, when so much was spent."""
-        return self._margin(MOST_DRAWS)
+        return self._margin_from(self._best_draws(charge, intervals), charge, intervals)
+
+    def _best_draws(self, charge: int, intervals: int) -> int:
+        """Return the best number of draws: in a session that goes on, more of them also make the step larger."""
+        if self.terms.ends:
+            return MOST_DRAWS
+        tried = {round(10 ** (power / 8)) for power in range(8 * len(str(self.terms.rows)) + 16)}
+        return min(tried, key=lambda draws: self._margin_from(draws, charge, intervals))
+
+    def _margin_from(self, draws: int, charge: int, intervals: int) -> float:
+        standing = self if self.terms.ends else self.at(charge + draws, intervals + 1, intervals + 1)
+        return standing._margin(draws)
 
     def margin_after(self, more: int, charge: int = 0, intervals: int = 0) -> float:
         """Return the margin of an ordinary answer after so many `more` of them, when so much has been spent."""
@@ -295,6 +308,17 @@ class Guarantee(ABC):
     def sentence(self) -> str | None:
         """The promise in one sentence, where it is not the usual one of a plan."""
         return None
+
+    def by(self, mechanism: str) -> "Guarantee":
+        """Return the same promise for one answer that another `mechanism` gives; refuses what it does not cover."""
+        if mechanism == self.terms.mechanism:
+            return self
+        raise PlanConflict(
+            f"This session runs under the {self.name} guarantee with {self.terms.mechanism}, which does not cover"
+            f" single answers by {mechanism!r}; leave mechanism out. Sessions under the exchange guarantee take both"
+            " coins and gaussian.",
+            guarantee=self.name,
+        )
 
     # -- fitting models: what descent needs ------------------------------------------------------------------------
 
