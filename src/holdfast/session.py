@@ -60,11 +60,12 @@ from holdfast.questions.minimize import MINIMIZE
 from holdfast.questions.price import Budget, Price, require_affordable, too_dear
 from holdfast.questions.quantile import QUANTILE
 from holdfast.questions.question import Context, Drawing, Kind, Question
+from holdfast.questions.submit import SUBMIT
 from holdfast.questions.units import UNITS
 from holdfast.questions.verbs import verb
 from holdfast.randomness import Randomness
 from holdfast.rows.draws import Order
-from holdfast.rows.local import LocalRows
+from holdfast.rows.local import LocalRows, ids_of
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.open import open_rows
 from holdfast.rows.source import RowSource, RowVerbs, Table
@@ -165,6 +166,7 @@ class Session:
     flips = verb(FLIPS)
     minimize = verb(MINIMIZE)
     check = verb(CHECK)
+    submit = verb(SUBMIT)
     units = verb(UNITS)
 
     def flip(self, query: QueryLike) -> int:
@@ -463,7 +465,7 @@ class Session:
 
     def _plan(self, plan: Plan) -> None:
         self.plan = plan
-        self._context = Context(plan.standing, self._schema, self._explored)
+        self._context = Context(plan.standing, self._schema, self._explored, partial(ids_of, self._rows))
 
     def _resume(self) -> None:
         """Take on the plan that the ledger records; refuse one that contradicts it."""

@@ -109,6 +109,10 @@ class Command(TyperCommand):
 
 
 def _with_registered(text: str) -> str:
+    if "{metrics}" in text:
+        from holdfast.queries.metrics import METRICS
+
+        return text.format(metrics=", ".join(METRICS))
     if "{guarantees}" not in text and "{mechanisms}" not in text:
         return text
     from holdfast.guarantees import GUARANTEES

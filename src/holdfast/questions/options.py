@@ -28,6 +28,10 @@ class Form:
         """Read the value from what a person typed; InvalidArgument says what was expected."""
         return text
 
+    def argument(self, name: str, text: str) -> Any:
+        """Read the value from a command line, where a text may also name a file."""
+        return self.parse(name, text)
+
     def from_json(self, value: Any) -> Any:
         """Read the value from JSON."""
         return value
@@ -52,6 +56,13 @@ class Text(Form):
                 name=name,
             )
         return value
+
+
+@dataclass(frozen=True)
+class ShortText(Form):
+    """A short text in one line."""
+
+    example: str = "baseline"
 
 
 @dataclass(frozen=True)

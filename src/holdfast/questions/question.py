@@ -18,6 +18,7 @@ from itertools import repeat
 from re import sub
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
+import polars as pl
 from numpy.random import Generator
 
 from holdfast import check
@@ -137,12 +138,14 @@ class Context:
     """What a question is built against: the guarantee that stands and the schema of the data.
 
     `explored` returns the exploration part, which anybody may look at, if the data were split. `mechanism` is set where
-    an answer is not given by the plan's own.
+    an answer is not given by the plan's own. `ids` returns the column that names the rows of a board, which everybody has
+    to know who submits to it.
     """
 
     guarantee: Guarantee
     schema: Schema
     explored: Callable[[], RowSource | None] = lambda: None
+    ids: Callable[[str], pl.Series] = lambda column: pl.Series(column, [], pl.Int64)
     mechanism: str | None = None
 
     def by(self, mechanism: str | None) -> "Context":

@@ -67,6 +67,7 @@ class LocalRows:
         self._hashing = threading.Lock()
         self._location = location
         self._packs = Packs(rows, self._compute_lines, packs)
+        self._ids: dict[str, pl.Series] = {}
 
     @property
     def name(self) -> str:
@@ -143,6 +144,12 @@ class LocalRows:
         if self._units is not None:
             ((rows, _, _),) = self._units.all_rows(chosen, self._rows)
         return self._frame(rows, tuple(self._stored)).clone()
+
+    def ids(self, column: str) -> pl.Series:
+        """Return the column that names the rows of a board, in order. Public: whoever submits to it has them."""
+        if column not in self._ids:
+            self._ids[column] = self._column(column).part(column, 0, self._rows).clone()
+        return self._ids[column]
 
     def verify(self) -> None:
         """Read and hash everything again; raise if it is not the data that was opened."""
@@ -318,6 +325,13 @@ class LocalRows:
                 digest.add(part)
             digests.append(digest)
         return fingerprint_of(digests)
+
+
+def ids_of(source: object, column: str) -> pl.Series:
+    """Return the ids of the rows of a board, which lie on this machine."""
+    if not isinstance(source, LocalRows):
+        raise RowSourceError("A board's rows must lie on this machine, in memory or in a folder.")
+    return source.ids(column)
 
 
 def _counted(count: int, noun: str) -> str:

@@ -12,12 +12,14 @@ from typing import Any
 from sqlalchemy import insert, select
 from sqlalchemy.exc import IntegrityError
 
+from holdfast.board import standings, standings_rows
 from holdfast.errors import InvalidArgument, NotAllowed, RowSourceError, UnknownName
 from holdfast.guarantees.plan import DefaultPlan, Plan, VacuousPlan
 from holdfast.ledger import Head, Receipt, content_of
 from holdfast.questions.check import CHECK
 from holdfast.questions.mean import MEAN
 from holdfast.questions.price import cost_in_answers
+from holdfast.questions.submit import SUBMIT
 from holdfast.rows.open import open_rows
 from holdfast.service.database import TokenDatabase, read, registered_datasets, write
 from holdfast.service.errors import naming
@@ -84,6 +86,10 @@ class ServedDataset:
         if not self.session.ledger.begun:
             raise UnknownName(f"No entry {seq}. {NOT_BEGUN}", name=seq)
         return self.session.receipt(seq)
+
+    def standings(self) -> list[dict[str, Any]]:
+        """Return the submissions to a board, the best first."""
+        return standings_rows(standings(self.session))
 
     def schema(self) -> list[dict[str, Any]]:
         """Return names, types and what else is declared. Never what the rows hold."""
@@ -225,7 +231,9 @@ def _open(name: str, settings: DatasetSettings, database: str | None) -> ServedD
     # Made-up rows are asked once, so that lazy imports happen now, in one thread: two threads that first import a large
     # package at the same time can each see it half initialized.
     quoted = session.schema.names[0].replace('"', '""')
-    kind, guess = (MEAN, {}) if session.plan.standing.answers else (CHECK, {"guess": 0.5, "margin": 0.5})
-    session.dry_run(f'"{quoted}" IS NULL', kind.name, **guess)
+    asks = session.plan.standing.asks
+    if asks != SUBMIT.name:
+        guess = {"guess": 0.5, "margin": 0.5} if asks == CHECK.name else {}
+        session.dry_run(f'"{quoted}" IS NULL', asks or MEAN.name, **guess)
     places = {session.ledger.location, settings.path, str(Path(settings.path).absolute())} - {"in memory"}
     return ServedDataset(name, session, Usage(session), tuple(places))

@@ -102,7 +102,7 @@ def _read(kind: "Kind[..., Any]", question: str, texts: Mapping[str, str | None]
     kind.check_options((question,), given, lambda name: flags.get(name, _flag(name)))
     forms = {option.name: option.form for option in kind.options}
     options = {name: forms[name].parse(name, text) for name, text in given.items()}
-    return kind.subject.form.parse(kind.subject.name, question), options
+    return kind.subject.form.argument(kind.subject.name, question), options
 
 
 def _show(answer: "AnyAnswer") -> None:
