@@ -70,8 +70,8 @@ class Checks(Guarantee):
     name = "checks"
     mechanisms = ("cells",)
     answers = False
-    goes_on = True
     asks = "check"
+    goes_on = True
     scans = True
     reads = CheckTerms
 

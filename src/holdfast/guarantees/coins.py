@@ -33,7 +33,7 @@ class CoinGuarantee(Guarantee):
 
     def __init__(self, terms: CoinTerms, level: float) -> None:
         super().__init__(terms)
-        self._level = level  # of every interval
+        self.level = level  # of every interval
 
     @property
     @abstractmethod
@@ -63,21 +63,21 @@ class CoinGuarantee(Guarantee):
         return True
 
     def _margin(self, draws: int) -> float:
-        width = float(clopper_pearson_width(draws, self._level))
+        width = float(clopper_pearson_width(draws, self.level))
         return min(1.0, width / (1 - 2 * self.terms.mass) + self.step)
 
     def share(self, release: Release, part: int) -> Interval:
         """The exact binomial interval, debiased and widened."""
         tally, mass = self.tally(release), self.terms.mass
         count, outcomes = tally.count(part), len(tally.counts)
-        mean = posterior_means.outcome_mean(count, tally.draws, outcomes=outcomes, mass=mass, level=self._level)
+        mean = posterior_means.outcome_mean(count, tally.draws, outcomes=outcomes, mass=mass, level=self.level)
         return self.widen(mean)
 
     def group(self, release: Release) -> Interval:
         """The interval for the group's posterior mean, widened."""
         _, zeros, ones = self.tally(release).counts
         included, mass = zeros + ones, self.terms.mass
-        mean, share = posterior_means.group_mean(ones, included, release.draws, mass=mass, level=self._level)
+        mean, share = posterior_means.group_mean(ones, included, release.draws, mass=mass, level=self.level)
         return self.widen_group(mean, share) if share > 0 else EVERYTHING
 
     @cached_property
@@ -88,7 +88,7 @@ class CoinGuarantee(Guarantee):
     @property
     def statement_level(self) -> float:
         """What one interval uses; other statements need no factor e."""
-        return e * self._level
+        return e * self.level
 
     def excess(self, on_rows: float, *, R: float, lipschitz: float, curvature: float) -> float | None:
         """By `posterior_excess`."""

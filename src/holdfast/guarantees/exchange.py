@@ -186,7 +186,7 @@ class Exchange(CoinGuarantee):
 
     @cached_property
     def _scans(self) -> ScansBesideCoins:
-        return ScansBesideCoins(self, J=self._j, level=self._level)
+        return ScansBesideCoins(self)
 
 
 @lru_cache(maxsize=4096)

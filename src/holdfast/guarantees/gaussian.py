@@ -18,6 +18,7 @@ import numpy as np
 from scipy.special import expit, ndtri
 
 from holdfast.guarantees import GUARANTEES
+from holdfast.guarantees.coins import CoinGuarantee
 from holdfast.guarantees.guarantee import EVERYTHING, Goal, Guarantee, Terms, around, ratio
 from holdfast.guarantees.mathematics import cost, exchange
 from holdfast.guarantees.mathematics.concentration import SAFE
@@ -51,9 +52,8 @@ class GaussianTerms(Terms):
     def j(self) -> float:
         """J = 2 Ibar/n; inf: no promise."""
         constants = (self.om2, self.s, self.L)
-        return exchange.j(
-            self.rows, exchange.gaussian_ibar(self.rows, self.charge, *constants, identical=self.identical)
-        )
+        ibar = exchange.gaussian_ibar(self.rows, self.charge, *constants, identical=self.identical)
+        return exchange.j(self.rows, ibar)
 
     @property
     def level(self) -> float:
@@ -71,13 +71,19 @@ class Scans(Guarantee):
 
     mechanisms = ("gaussian",)
     scans = True
-    independent = True
-    J: float
     level: float
 
     @abstractmethod
     def sigma(self, draws: int) -> float:
         """Return the deviation of the noise of an answer of so many `draws`."""
+
+    @abstractmethod
+    def widen(self, mean: Interval) -> Interval:
+        """Return the interval for the population's mean from that of the posterior `mean`."""
+
+    @abstractmethod
+    def widen_group(self, mean: Interval, share: float) -> Interval:
+        """Return the same for a group whose posterior share is at least `share`, which is positive."""
 
     def supports(self, statistic: Statistic) -> None:
         """Anything but single flips."""
@@ -85,20 +91,14 @@ class Scans(Guarantee):
 
     def share(self, release: Release, part: int) -> Interval:
         """The noise's interval for the posterior mean, widened; rounding to the grid counted twice, outward."""
-        low, high = self._mean(release, part)
-        J, identical = self.J, self.terms.identical
-        ends = exchange.lo(low, J, identical=identical), exchange.hi(high, J, identical=identical)
-        return _outward(ends, self._noisy(release).grid)
+        return _outward(self.widen(self._mean(release, part)), self._noisy(release).grid)
 
     def group(self, release: Release) -> Interval:
         """The range of the ratio of two posterior means, widened for a group."""
         share, total = self._mean(release, 0), self._mean(release, 1)
         if share[0] <= 0:
             return EVERYTHING
-        (low, high), grid = ratio(total, share), self._noisy(release).grid
-        J, identical = self.J, self.terms.identical
-        lower = exchange.group_lower(low, share[0], J, identical=identical)
-        return _outward((lower, exchange.group_upper(high, share[0], J, identical=identical)), grid)
+        return _outward(self.widen_group(ratio(total, share), share[0]), self._noisy(release).grid)
 
     def _mean(self, release: Release, part: int) -> Interval:
         noisy = self._noisy(release)
@@ -124,11 +124,12 @@ class Gaussian(Scans):
 
     terms: GaussianTerms
     name = "gaussian"
+    independent = True
     reads = GaussianTerms
 
     def __init__(self, terms: GaussianTerms) -> None:
         super().__init__(terms)
-        self.J, self.level = terms.j, terms.level
+        self._j, self.level = terms.j, terms.level
 
     @classmethod
     def plan(cls, goal: Goal, mechanism: str) -> GaussianTerms | None:
@@ -140,6 +141,17 @@ class Gaussian(Scans):
         """The planned noise."""
         return self.terms.sigma
 
+    def widen(self, mean: Interval) -> Interval:
+        """By `lo` and `hi`."""
+        J, identical = self._j, self.terms.identical
+        return exchange.lo(mean[0], J, identical=identical), exchange.hi(mean[1], J, identical=identical)
+
+    def widen_group(self, mean: Interval, share: float) -> Interval:
+        """By `group_lower` and `group_upper`."""
+        J, identical = self._j, self.terms.identical
+        lower = exchange.group_lower(mean[0], share, J, identical=identical)
+        return lower, exchange.group_upper(mean[1], share, J, identical=identical)
+
     def charge(self, statistic: Statistic, draws: int) -> int:
         """The same for every noisy mean."""
         return statistic.intervals * self.terms.charge_per_answer
@@ -149,20 +161,28 @@ class ScansBesideCoins(Scans):
     """Single answers that read all rows, in a session of coins by the exchange theorem.
 
     An answer of so many "draws" has noise of deviation 1/(2 sqrt(draws)), that of as many fair coins, and is charged
-    like them. The theorem's constants for coins cover it: a noisy mean says no more about the exchanges.
+    like them. The theorem's constants for coins cover it: a noisy mean says no more about the exchanges. So levels and
+    widening are those of `coins` at the same place.
     """
 
-    def __init__(self, coins: Guarantee, *, J: float, level: float) -> None:
+    def __init__(self, coins: CoinGuarantee) -> None:
         super().__init__(replace(coins.terms, mechanism=self.mechanisms[0]))
-        self._coins, self.J, self.level = coins, J, level
-        self.name = coins.name  # type: ignore[misc]
+        self._coins, self.name, self.level = coins, coins.name, coins.level  # type: ignore[misc]
 
     def at(self, charge: int, first: int, last: int) -> Guarantee:
         """Beside the coins at that place."""
-        return self._coins.at(charge, first, last).by(self.mechanisms[0])
+        return self._coins.at(charge, first, last).by(self.terms.mechanism)
+
+    def widen(self, mean: Interval) -> Interval:
+        """As coins are."""
+        return self._coins.widen(mean)
+
+    def widen_group(self, mean: Interval, share: float) -> Interval:
+        """As coins are."""
+        return self._coins.widen_group(mean, share)
 
     def rows_at(self, intervals: int) -> int:
-        """As many as coins, counted in coins."""
+        """As noisy as an ordinary answer."""
         return self._coins.rows_at(intervals)
 
     @classmethod
@@ -189,8 +209,7 @@ class ScansBesideCoins(Scans):
 
     def _margin(self, draws: int) -> float:
         grid = 2 * 2.0 ** -grid_bits(self.terms.rows)
-        step = float(exchange.worst_case(self.J, identical=self.terms.identical))
-        return min(1.0, self.sigma(draws) * _quantile(self.level) + step + grid)
+        return min(1.0, self.sigma(draws) * _quantile(self.level) + self._coins.step + grid)
 
 
 def _quantile(level: float) -> float:

@@ -90,6 +90,7 @@ class Ladder(Guarantee):
     answers = False
     goes_on = True
     asks = "submit"
+    goes_on = True
     scans = True
     reads = LadderTerms
 

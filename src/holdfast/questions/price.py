@@ -19,12 +19,11 @@ from holdfast.guarantees.plan import write_margin
 from holdfast.ledger import Cost, Spent
 from holdfast.questions.question import Question
 
-MORE = 100  # ordinary answers: how far a price looks ahead
-NO_END = {  # by the one kind of question that a guarantee without an end takes; None: those that ask for values
-    None: "answers have no end: {now} now, {after} more",
+NO_END = {  # by the kind of question that a guarantee without an end takes
     "check": "checks have no end: {now} beyond the margin of a guess; with more wrong ones {after}",
     "submit": "submissions have no end: {now} around what the grid tells; with more improvements {after}",
 }
+MORE = 100  # ordinary answers: how far a price looks ahead
 
 
 def cost_in_answers(terms: Terms, charge: int, intervals: int, cost: Cost) -> int:
@@ -80,12 +79,12 @@ class Budget:
         The margin of an ordinary answer now.
     outlook
         Where there is no end: pairs of a number of answers, from now on, and the margin of an ordinary answer after
-        them. Of checks: of a number of wrong guesses, and how wide a check is after them, beyond the margin of its
-        guess. Of a board: of improvements, and how wide intervals are around what the grid tells.
-    ends
-        Whether questions are refused when no answers are left.
+        them. In a session that checks: of a number of wrong guesses, and how wide a check is after them, beyond the
+        margin of its guess. Of a board: of improvements, and how wide intervals are around what the grid tells.
     asks
         The one kind of question that is taken, "check" or "submit"; None: those that ask for values.
+    ends
+        Whether questions are refused when no answers are left.
     """
 
     answers_left: int | None
@@ -93,8 +92,8 @@ class Budget:
     answers_given: int
     margin: float
     outlook: tuple[tuple[int, float], ...] = ()
-    ends: bool = True
     asks: str | None = None
+    ends: bool = True
 
     @classmethod
     def of(cls, guarantee: Guarantee, spent: Spent, told: Cost) -> "Budget":
@@ -112,10 +111,10 @@ class Budget:
         terms = guarantee.terms
         outlook = guarantee.outlook((spent.charge, spent.intervals), (told.charge, told.intervals))
         margin = outlook[0][1] if outlook else terms.margin
-        planned = terms.statements > 0 and guarantee.asks is None
+        planned = terms.statements > 0 and guarantee.answers
         left = terms.answers_left(spent.charge, spent.intervals) if planned else None
         total = terms.answers if planned else None
-        return cls(left, total, spent.answers, margin, outlook, terms.ends, guarantee.asks)
+        return cls(left, total, spent.answers, margin, outlook, guarantee.asks, terms.ends)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -131,8 +130,10 @@ class Budget:
         _, *later = self.outlook or ((0, self.margin),)
         after = ", ".join(f"{write_margin(width)} after {more:,}" for more, width in later)
         now = write_margin(self.margin)
-        if self.outlook and not self.answers_left:
+        if self.asks is not None:
             return NO_END[self.asks].format(now=now, after=after)
+        if not self.answers_left and not self.ends:
+            return f"answers have no end: {now} now, {after} more"
         left = f"{self.answers_left or 0:,} of {self.answers_total or 0:,} answers left at {now}"
         return left if self.ends else f"{left}, then wider: {after} more"
 

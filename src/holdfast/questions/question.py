@@ -151,6 +151,13 @@ class Context:
     mechanism: str | None = None
     spent: Cost = NOTHING
 
+    def by(self, mechanism: str | None) -> "Context":
+        """Return the context of an answer that this `mechanism` gives, not the plan's; None: the plan's."""
+        if mechanism is None or mechanism == self.guarantee.terms.mechanism:
+            return self
+        check.one_of("mechanism", mechanism, MECHANISMS.names())
+        return replace(self, guarantee=self.guarantee.by(mechanism), mechanism=mechanism)
+
     @property
     def rows_per_query(self) -> int:
         """Rows that an ordinary answer reads now."""
@@ -159,13 +166,6 @@ class Context:
     def standing(self, cost: Cost) -> Guarantee:
         """Return the guarantee as it would certify a question of this cost, if it were asked now."""
         return standing_at(self.guarantee, self.spent.charge + cost.charge, self.spent.intervals, cost)
-
-    def by(self, mechanism: str | None) -> "Context":
-        """Return the context of an answer that this `mechanism` gives, not the plan's; None: the plan's."""
-        if mechanism is None or mechanism == self.guarantee.terms.mechanism:
-            return self
-        check.one_of("mechanism", mechanism, MECHANISMS.names())
-        return replace(self, guarantee=self.guarantee.by(mechanism), mechanism=mechanism)
 
     def price(self, query: Query, draws: int) -> tuple[Cost, int]:
         """Return what one release costs and how many rows it reads; refuses what the guarantee does not cover."""
@@ -195,8 +195,8 @@ class Context:
         """
         cost, rows_read = self.price(query, draws)
         ordinary = wanted is None and draws == self.rows_per_query
-        asked = None if ordinary else draws if wanted is None else f"margin {wanted!r}"
-        identity, work = identity_of(query, asked, self.mechanism), RELEASE_WORK + rows_read * query.work
+        reads = None if ordinary else draws if wanted is None else f"margin {wanted!r}"
+        identity, work = identity_of(query, reads, self.mechanism), RELEASE_WORK + rows_read * query.work
         return Question(
             kind,
             query.text,
@@ -375,13 +375,14 @@ def kind_of(build: Callable[Concatenate[Context, P], Question], answer: type[A])
 
 
 def identity_of(query: Query, draws: int | str | None, mechanism: str | None = None) -> str | None:
-    """Return canonical JSON of the question and the rows it reads; written by hand, because every answer needs it.
+    """Return canonical JSON of the question and the rows it reads: a number, a wanted margin, or None if as usual.
 
-    `draws` are a number, a wanted margin, or None if as usual; `mechanism` is given where it is not the plan's own.
+    `mechanism` is given where it is not the plan's own.
     """
-    identity = query.identity
-    by = "" if mechanism is None else f'"by": {encode(mechanism)}, '
-    return None if identity is None else f'{{{by}"draws": {encode(draws)}, "query": {encode(identity)}}}'
+    if query.identity is None:
+        return None
+    by = {} if mechanism is None else {"by": mechanism}
+    return encode(by | {"draws": draws, "query": query.identity})
 
 
 def standing_at(guarantee: Guarantee, charge: int, intervals: int, cost: Cost) -> Guarantee:

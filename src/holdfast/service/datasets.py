@@ -31,7 +31,6 @@ from holdfast.session import Session
 LEAST = 1  # answers of a quota that a question takes, also if it takes less than one of the budget
 NOT_BEGUN = "No question has been answered yet; the ledger begins with the first answer."
 PLAN = ("queries", "margin", "confidence", "guarantee", "rows_per_query", "end", "rows", "seed")  # of a session
-DECLARED = ("bounds", "categories", "labels")
 
 
 class Usage:
@@ -226,8 +225,9 @@ def _open(name: str, settings: DatasetSettings, database: str | None) -> ServedD
     rows = open_rows(settings.path, name=name, complete=settings.complete, unit=settings.unit)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", VacuousPlan)  # the plan's sentence is on every page
-        chosen = {each: getattr(settings, each) for each in PLAN + DECLARED}
-        session = Session(rows, ledger=settings.ledger or database, **chosen)
+        plan = {each: getattr(settings, each) for each in PLAN}
+        declared = {name: getattr(settings, name) for name in ("bounds", "categories", "labels")}
+        session = Session(rows, ledger=settings.ledger or database, **plan, **declared)
     # Made-up rows are asked once, so that lazy imports happen now, in one thread: two threads that first import a large
     # package at the same time can each see it half initialized.
     quoted = session.schema.names[0].replace('"', '""')
