@@ -421,8 +421,8 @@ def unlike_ratios(count: int) -> tuple[float, float, float]:
 def test_theorem_n_for_every_transcript_and_the_formula_of_identical_rows_is_wrong() -> None:
     means, groups, like = unlike_ratios(150)
     assert 0.3 < means <= 1 + SLACK
-    assert 0.3 < groups <= 1 + SLACK
-    assert like > 10
+    assert 0.2 < groups <= 1 + SLACK
+    assert like > 2  # as much, with Theorem 1's chi mu (1-mu)
 
 
 def test_the_interval_of_theorem_n() -> None:
