@@ -34,7 +34,7 @@ from holdfast.errors import (
 from holdfast.ledger import chain, tree
 from holdfast.ledger.entry import Cost, Entry, Head, Place, Spent
 from holdfast.ledger.in_flight import InFlight
-from holdfast.ledger.places import NOTHING, Grant, Held, Stock, give_back, grant, take_ahead
+from holdfast.ledger.places import NOTHING, Held, Stock, Wish, give_back, grant, take_ahead
 from holdfast.ledger.receipt import Receipt, TreeReceipt
 from holdfast.ledger.store import START, Row, Store, Tip, Transaction, closed_error
 from holdfast.ledger.watched import WatchedStore, is_restore
@@ -218,13 +218,20 @@ class Ledger:
         """
         self._refuse_unbegun()
         place = self._held.take(cost)
-        return self._reserve(cost) if place is None else place
+        return self._reserve([cost], self._held.wish(cost))[0] if place is None else place
 
-    def _reserve(self, cost: Cost) -> Place:
+    def reserve_all(self, costs: Sequence[Cost]) -> list[Place]:
+        """Take these costs for good in one transaction, all or none of them; return a place for each. As `reserve`."""
+        self._refuse_unbegun()
+        return self._reserve(costs, None) if costs else []
+
+    def _reserve(self, costs: Sequence[Cost], wish: Wish | None) -> list[Place]:
         """Reserve in the store."""
-        held, wish = self._held, self._held.wish(cost)
+        held = self._held
+        total = Cost(sum(cost.charge for cost in costs), sum(cost.intervals for cost in costs))
         used: list[Stock] = []  # of the stock, by the last run of `decide`; whoever takes it out may put it back
-        outcome: Grant | BudgetExhausted | None = None
+        places: list[Place] = []  # by the last run, too
+        outcome: Stock | BudgetExhausted | None = None
 
         def restore() -> None:
             with suppress(IndexError):
@@ -233,14 +240,17 @@ class Ledger:
         def decide(transaction: Transaction) -> None:
             nonlocal outcome
             restore()  # an earlier run did not count
-            tip = self._present(transaction.tip())
-            there = held.take_all()
-            used.append(there)
-            place, stock, after = grant(there, tip, cost)
-            outcome = self._refusal(cost, place, after)
+            places.clear()
+            after = self._present(transaction.tip())
+            stock = held.take_all()
+            used.append(stock)
+            for cost in costs:
+                place, stock, after = grant(stock, after, cost)
+                places.append(place)
+            outcome = self._refusal(total, places[0], after)
             if outcome is None:
-                ahead, after = (NOTHING, after) if wish is None else take_ahead(after, self._caps, cost, wish)
-                outcome = Grant(place, stock + ahead, after)
+                ahead, after = (NOTHING, after) if wish is None else take_ahead(after, self._caps, costs[0], wish)
+                outcome = stock + ahead
                 transaction.take(after)
 
         about_to_wait()
@@ -249,14 +259,14 @@ class Ledger:
         except BaseException:
             restore()
             raise
-        if not isinstance(outcome, Grant):
+        if not isinstance(outcome, Stock):
             restore()
             assert outcome is not None
             raise outcome
-        held.put(outcome.stock)
+        held.put(outcome)
         if wish is not None:
-            held.asked(cost)
-        return outcome.place
+            held.asked(costs[0])
+        return places
 
     def probe(self) -> None:
         """Raise if no answer could be written now; writes nothing."""

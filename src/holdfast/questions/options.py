@@ -171,6 +171,19 @@ class LossForm(Form):
 
 
 @dataclass(frozen=True)
+class QuestionList(Form):
+    """Several questions: texts, or objects with their kind and options."""
+
+    example: str = "dep_delay > 15"
+
+    def parse(self, name: str, text: str) -> list[Any]:
+        """A JSON list, or a question on each line."""
+        if text.lstrip().startswith("["):
+            return _json_list(name, text, "a JSON list of questions")
+        return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+@dataclass(frozen=True)
 class About:
     """What an annotation says of a parameter: its form, and what it means in one line."""
 

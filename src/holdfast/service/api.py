@@ -236,7 +236,8 @@ async def history(
         ledger = served.session.ledger
         entries, newest = list(ledger.entries(start, limit)), ledger.spent.answers
         following = entries[-1].seq + 1 if entries and entries[-1].seq < newest else None
-        return {"rows": history_frame(entries, served.plan.standing).to_dicts(), "next": following, "entries": newest}
+        frame = history_frame(entries, served.plan.standing, served.session.registered)
+        return {"rows": frame.to_dicts(), "next": following, "entries": newest}
 
     return await _look(request, name, look)
 

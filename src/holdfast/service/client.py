@@ -38,6 +38,7 @@ from holdfast.questions.minimize import MINIMIZE
 from holdfast.questions.price import Budget, Price
 from holdfast.questions.quantile import QUANTILE
 from holdfast.questions.question import Kind
+from holdfast.questions.register import REGISTER
 from holdfast.questions.verbs import async_verb, verb
 from holdfast.schema import Column, Schema
 from holdfast.service.errors import not_holdfast, unreachable
@@ -265,6 +266,7 @@ class RemoteSession(_Calls):
     flips = verb(FLIPS)
     minimize = verb(MINIMIZE)
     check = verb(CHECK)
+    register = verb(REGISTER)
     ask = _sent(_Calls._ask)
     price = _sent(_Calls._price)
     dry_run = _sent(_Calls._dry_run)
@@ -340,6 +342,7 @@ class AsyncRemoteSession(_Calls):
     flips = async_verb(FLIPS)
     minimize = async_verb(MINIMIZE)
     check = async_verb(CHECK)
+    register = async_verb(REGISTER)
     ask = _awaited(_Calls._ask)
     price = _awaited(_Calls._price)
     dry_run = _awaited(_Calls._dry_run)

@@ -19,7 +19,19 @@ from holdfast.optimize.features import Bounds
 from holdfast.optimize.losses import BUILT_IN
 from holdfast.questions import KINDS, kind_named
 from holdfast.questions.mean import MEAN
-from holdfast.questions.options import BoxForm, Categories, Choice, Form, LossForm, Option, Real, Reals, Text, Whole
+from holdfast.questions.options import (
+    BoxForm,
+    Categories,
+    Choice,
+    Form,
+    LossForm,
+    Option,
+    QuestionList,
+    Real,
+    Reals,
+    Text,
+    Whole,
+)
 from holdfast.questions.price import Price
 from holdfast.questions.question import Kind
 from holdfast.service.errors import invalid_request
@@ -118,6 +130,8 @@ def json_type(form: Form) -> Any:
             return Pair | Annotated[list[Pair], Sized]
         case LossForm():
             return QueryText | _loss_model()
+        case QuestionList():
+            return Annotated[list[QueryText | dict[str, Any]], Field(min_length=1, max_length=MAX_BATCH)]
     return Any
 
 
