@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, Self, TypeVar, cast
 
 import polars as pl
 
-from holdfast.answer import AnyAnswer, Record
+from holdfast.answer import Answer, AnyAnswer, Record
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict
 from holdfast.guarantees.plan import BEST, DefaultPlan, Plan, PlanRequest, Queries, VacuousPlan
 from holdfast.ledger import (
@@ -52,10 +52,12 @@ from holdfast.queries.synthetic import synthetic_rows
 from holdfast.questions import KINDS, kind_named
 from holdfast.questions.batch import MOST_TOGETHER, Answers, Asked, Prices, Questions, build_all, together_of
 from holdfast.questions.check import CHECK
+from holdfast.questions.difference import DIFFERENCE
 from holdfast.questions.flips import FLIPS
+from holdfast.questions.groups import GroupsAnswer
 from holdfast.questions.histogram import HISTOGRAM
 from holdfast.questions.history import answer_from, history_frame
-from holdfast.questions.mean import MEAN
+from holdfast.questions.mean import MEAN, AskMean
 from holdfast.questions.minimize import MINIMIZE
 from holdfast.questions.price import Budget, Price, require_affordable, too_dear
 from holdfast.questions.quantile import QUANTILE
@@ -157,7 +159,8 @@ class Session:
 
     # -- asking -------------------------------------------------------------------------------------------------
 
-    mean = verb(MEAN)
+    mean = cast(AskMean[Answer, GroupsAnswer], verb(MEAN))
+    difference = verb(DIFFERENCE)
     histogram = verb(HISTOGRAM)
     quantile = verb(QUANTILE)
     flips = verb(FLIPS)
@@ -479,7 +482,7 @@ class Session:
             if question.finish is not None:
                 result, _ = question.finish(1, result, Cost(0, 0))
         record = Record(question.kind, question.text, guarantee.name, terms.confidence)
-        return cast(AnyAnswer, kind_named(question.kind).read(result, record))
+        return kind_named(question.kind).read(result, record)
 
     # -- what stands --------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from scipy.special import expit
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.coins import CoinGuarantee, CoinTerms
 from holdfast.guarantees.guarantee import Goal
-from holdfast.guarantees.mathematics import exchange
+from holdfast.guarantees.mathematics import exchange, groups
 from holdfast.guarantees.mathematics.concentration import clopper_pearson_width
 from holdfast.guarantees.mathematics.posterior_means import level
 from holdfast.guarantees.mathematics.search import Vector, zoom
@@ -79,6 +79,10 @@ class Exchange(CoinGuarantee):
         """By `group_lower` and `group_upper`."""
         low, high = mean
         return exchange.group_lower(low, share, self._J), exchange.group_upper(high, share, self._J)
+
+    def step_of_difference(self, both: tuple[groups.Known, groups.Known]) -> float:
+        """By `exchange_step`."""
+        return groups.exchange_step(both, self._J)
 
 
 @lru_cache(maxsize=4096)

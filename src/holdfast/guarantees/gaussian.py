@@ -85,9 +85,9 @@ class Gaussian(Guarantee):
         low, high = self._mean(release, part)
         return _outward((exchange.lo(low, self._J), exchange.hi(high, self._J)), self._noisy(release).grid)
 
-    def group(self, release: Release) -> Interval:
+    def group(self, release: Release, part: int = 0) -> Interval:
         """The range of the ratio of two posterior means, widened for a group."""
-        share, total = self._mean(release, 0), self._mean(release, 1)
+        share, total = self._mean(release, 2 * part), self._mean(release, 2 * part + 1)
         if share[0] <= 0:
             return EVERYTHING
         (low, high), grid = ratio(total, share), self._noisy(release).grid

@@ -41,9 +41,8 @@ class HistogramAnswer(AnyAnswer, Mapping[str, Answer]):
     @classmethod
     def read(cls, result: Mapping[str, Any], record: Record) -> "HistogramAnswer":
         """Rebuild the answer from what `result` returned, and its `record`."""
-        bars = result["categories"]
-        answers = ((bar["category"], Answer(bar["value"], bar["low"], bar["high"], record)) for bar in bars)
-        return cls(tuple(answers), record)
+        bars = [(bar["category"], Estimate.from_json(bar)) for bar in result["categories"]]
+        return cls(tuple((label, Answer(one.value, one.low, one.high, record)) for label, one in bars), record)
 
     def rows(self) -> list[tuple[str | None, Estimate]]:
         """One interval for each category."""

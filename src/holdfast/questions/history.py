@@ -50,8 +50,7 @@ def answer_from(entry: Entry, guarantee: Guarantee, *, cached: bool) -> AnyAnswe
         receipt=f"{entry.seq}:{entry.hash}",
         cached=cached,
     )
-    answer: AnyAnswer = kind.answer.read(entry.answer, record)
-    return answer
+    return kind.read(entry.answer, record)
 
 
 def history_frame(entries: Iterable[Entry], guarantee: Guarantee, registered: Registered) -> pl.DataFrame:
@@ -64,6 +63,6 @@ def history_frame(entries: Iterable[Entry], guarantee: Guarantee, registered: Re
         answer = answer_from(entry, guarantee, cached=False)
         for label, estimate in answer.rows():
             place = (entry.seq, entry.time, entry.analyst, answer.kind, answer.question, label)
-            numbers = (estimate.value, estimate.low, estimate.high, answer.cost, answer.rows_read)
+            numbers = (*estimate.to_json().values(), answer.cost, answer.rows_read)
             lines.append((*place, *numbers, registered.of(entry)))
     return pl.DataFrame(lines, schema=SCHEMA, orient="row")

@@ -14,7 +14,7 @@ from holdfast.errors import BudgetExhausted
 from holdfast.guarantees.guarantee import Guarantee, Terms
 from holdfast.guarantees.plan import write_margin
 from holdfast.ledger import Cost, Spent
-from holdfast.questions.question import Question
+from holdfast.questions.question import Question, Widths
 
 
 def cost_in_answers(terms: Terms, charge: int, intervals: int, cost: Cost) -> int:
@@ -130,6 +130,9 @@ class Price:
         Whether it was asked before, and so is free; whether the budget can pay for it.
     cheaper
         What would make it cost less, where something can be done about it.
+    widths
+        For groups, whose margin depends on their size: pairs of a share of the rows and the margin that a group of that
+        size will have, in the units of the answer, if its mean is middling.
     """
 
     question: str
@@ -140,6 +143,7 @@ class Price:
     cached: bool
     affordable: bool
     cheaper: str | None = None
+    widths: Widths = ()
 
     @classmethod
     def of(cls, question: Question, terms: Terms, spent: Spent, *, cached: bool) -> "Price":
@@ -162,11 +166,18 @@ class Price:
             cached=cached,
             affordable=cached or (charge <= terms.charge and intervals <= terms.statements),
             cheaper=None if cached else question.cheaper,
+            widths=() if cached or question.widths is None else question.widths(),
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        known = {field.name: getattr(self, field.name) for field in fields(self)}
+        return known | {"widths": [list(pair) for pair in self.widths]}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Price":
+        """Read the `values` that `to_dict` wrote."""
+        return cls(**{**values, "widths": tuple((share, margin) for share, margin in values["widths"])})
 
     def __str__(self) -> str:
         if self.cached:
@@ -174,6 +185,9 @@ class Price:
         promise = ""
         if self.margin is not None:
             promise = f", margin ±{write_end(self.margin, 3, up=True)}"
+        elif self.widths:
+            parts = ", ".join(f"±{write_end(margin, 3, up=True)} for {share:.0%}" for share, margin in self.widths)
+            promise = f", a group is wider the smaller it is ({parts} of the rows)"
         elif self.excess_bound is not None:
             promise = f", loss at most {write_end(self.excess_bound, 3, up=True)} above the smallest"
         short = "" if self.affordable else "; more than is left"

@@ -36,7 +36,7 @@ class _Column:
 
     name: str
     values: tuple[Any, ...] | None = None
-    answers: tuple[int | None, ...] = ()  # for each line the number of its question; None: every row is counted
+    answers: tuple[tuple[int, int] | None, ...] = ()  # which interval of which question; None: every row is counted
 
 
 @dataclass(frozen=True)
@@ -56,16 +56,11 @@ class Selected:
                 made[column.name] = list(column.values)
                 continue
             every = Estimate(self.rows, self.rows, self.rows)
-            found = [every if place is None else _estimate(answers[place]) for place in column.answers]
-            made[column.name] = [one.value for one in found]
+            found = [every if place is None else answers[place[0]].rows()[place[1]][1] for place in column.answers]
+            made[column.name] = [None if one.too_few else one.value for one in found]
             made[f"{column.name}_low"] = [one.low for one in found]
             made[f"{column.name}_high"] = [one.high for one in found]
         return pl.DataFrame(made)
-
-
-def _estimate(answer: AnyAnswer) -> Estimate:
-    ((_, estimate),) = answer.rows()
-    return estimate
 
 
 def select(text: str, schema: Schema, rows: int) -> Selected:
@@ -123,14 +118,15 @@ class _Compiler:
                     return _Column(item.name, tuple(group[place] for group in self.groups))
             raise InvalidQuery(f"{item.text} must be inside an aggregate, such as AVG({item.text}), or in GROUP BY.")
         make = _AGGREGATES[item.aggregate]
-        counts = item.aggregate in ("COUNT", "COUNT_IF")
-        answers: list[int | None] = []
+        if item.aggregate == "COUNT" and item.arguments == ("*",) and not self.by and self.statement.where is None:
+            return _Column(item.name, answers=(None,))
+        if item.aggregate == "AVG" and self.by:  # one question serves all groups
+            question = make(item, self.statement.where, self.schema) | {"by": [by.text for by in self.by]}
+            place = self._ask(question, item.text)
+            return _Column(item.name, answers=tuple((place, line) for line in range(len(self.groups))))
+        answers = []
         for group in self.groups:
-            condition = self._condition(group)
-            if item.arguments == ("*",) and counts and condition is None:
-                answers.append(None)
-                continue
-            answers.append(self._ask(make(item, condition, self.schema), item.text))
+            answers.append((self._ask(make(item, self._condition(group), self.schema), item.text), 0))
         return _Column(item.name, answers=tuple(answers))
 
     def _condition(self, group: Group) -> str | None:

@@ -23,17 +23,19 @@ from urllib.parse import quote
 
 import polars as pl
 
-from holdfast.answer import AnyAnswer, record_of
+from holdfast.answer import Answer, AnyAnswer, record_of
 from holdfast.errors import HoldfastError, InvalidArgument, MissingExtra, UnknownName
 from holdfast.guarantees.plan import Plan
 from holdfast.ledger import Head, Receipt
 from holdfast.optimize.losses import LinearLoss
 from holdfast.questions import KINDS, kind_named
 from holdfast.questions.check import CHECK
+from holdfast.questions.difference import DIFFERENCE
 from holdfast.questions.flips import FLIPS
+from holdfast.questions.groups import GroupsAnswer
 from holdfast.questions.histogram import HISTOGRAM
 from holdfast.questions.history import SCHEMA
-from holdfast.questions.mean import MEAN
+from holdfast.questions.mean import MEAN, AskMean
 from holdfast.questions.minimize import MINIMIZE
 from holdfast.questions.price import Budget, Price
 from holdfast.questions.quantile import QUANTILE
@@ -167,7 +169,7 @@ class _Calls:
             As for `ask`.
         """
         body = _question(kind_named(kind), (query,), options)
-        return Call("POST", self._path("price"), lambda payload: Price(**payload["price"]), body)
+        return Call("POST", self._path("price"), lambda payload: Price.from_dict(payload["price"]), body)
 
     def _dry_run(self, /, query: Sendable, kind: str = MEAN.name, **options: object) -> Call[AnyAnswer]:
         """Answer from made-up rows. Reads nothing, spends nothing.
@@ -260,7 +262,8 @@ class RemoteSession(_Calls):
         super().__init__(dataset)
         self._http = http
 
-    mean = verb(MEAN)
+    mean = cast(AskMean[Answer, GroupsAnswer], verb(MEAN))
+    difference = verb(DIFFERENCE)
     histogram = verb(HISTOGRAM)
     quantile = verb(QUANTILE)
     flips = verb(FLIPS)
@@ -336,7 +339,8 @@ class AsyncRemoteSession(_Calls):
         super().__init__(dataset)
         self._http = http
 
-    mean = async_verb(MEAN)
+    mean = cast(AskMean[Coroutine[Any, Any, Answer], Coroutine[Any, Any, GroupsAnswer]], async_verb(MEAN))
+    difference = async_verb(DIFFERENCE)
     histogram = async_verb(HISTOGRAM)
     quantile = async_verb(QUANTILE)
     flips = async_verb(FLIPS)

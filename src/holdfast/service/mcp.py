@@ -287,7 +287,7 @@ class TokenSession:
     def price(self, query: Any, kind: str = DEFAULT_KIND, **options: object) -> Price:
         """Return what a question would cost."""
         ask = self._question(query, kind, options)
-        return Price(**self._state.service.price(self._served, self._token, ask)["price"])
+        return Price.from_dict(self._state.service.price(self._served, self._token, ask)["price"])
 
     def _question(self, query: object, kind: str, options: Mapping[str, object]) -> AskIn:
         asked = kind_named(kind)

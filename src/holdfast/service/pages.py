@@ -255,7 +255,9 @@ def _points(row: dict[str, Any]) -> list[dict[str, Any]]:
     points = []
     for line in row["lines"]:
         first, last = line["bounds"]
-        shares = [(line[name] - first) / ((last - first) or 1.0) for name in ("value", "low", "high")]
+        span = (last - first) or 1.0
+        known = (line[name] for name in ("value", "low", "high"))
+        shares = [None if number is None else (number - first) / span for number in known]
         label = f"{row['question']}, {line['category']}" if line["category"] is not None else row["question"]
         points.append({**line, "seq": row["seq"], "question": label, "shares": shares})
     return points

@@ -93,6 +93,12 @@ def _read(kind: "Kind[..., Any]", question: str, texts: Mapping[str, str | None]
     return kind.subject.form.parse(kind.subject.name, question), options
 
 
+def _heading(answer: "AnyAnswer") -> str:
+    from holdfast.questions.groups import GroupsAnswer
+
+    return ", ".join(answer.by) if isinstance(answer, GroupsAnswer) else "category"
+
+
 def _show(answer: "AnyAnswer") -> None:
     from holdfast.answer import Answer
 
@@ -102,7 +108,7 @@ def _show(answer: "AnyAnswer") -> None:
         say(bar(answer, answer.bounds))
     elif isinstance(answer, Mapping):
         lines = [(label, *written(each), bar(each, each.bounds, SHORT_BAR)) for label, each in answer.items()]
-        table(("category", "share", "interval", ""), lines, right=(1,))
+        table((_heading(answer), "value", "interval", ""), lines, right=(1,))
     elif isinstance(answer, Iterable):  # a series, which `repr` would shorten
         say("".join(map(str, answer)), bold=True)
         for _, estimate in answer.rows():

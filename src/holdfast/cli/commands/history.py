@@ -42,7 +42,7 @@ def command(
     for row in answers:
         when, who = row["time"][:19].replace("T", " "), row["analyst"] or ""
         question = row["question"] + ("" if row["category"] is None else f" = {row['category']}")
-        estimate = written(Estimate(row["value"], row["low"], row["high"]))
+        estimate = written(Estimate.from_json(row))
         lines.append((str(row["seq"]), when, who, question, *estimate, f"{row['rows_read']:,}"))
     table(("no.", "time (UTC)", "analyst", "question", "answer", "interval", "rows read"), lines, right=(0, 4, 6))
     if total > limit:
