@@ -5,7 +5,7 @@ keeps and what travels; `to_dict()` is the same with the record beside it.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from html import escape
 from math import ceil, floor, isnan, log10, nan
@@ -60,12 +60,17 @@ class Estimate:
         """Read what `to_json` wrote."""
         return cls(nan if values["value"] is None else values["value"], values["low"], values["high"])
 
-    def rounded(self) -> tuple[str, str, str]:
-        """Return value, low and high as text, with as many decimals as the interval deserves, ends outwards."""
+    @property
+    def decimals(self) -> int:
+        """As many decimals as the interval deserves."""
         width, digits = self.high - self.low, 4
         while digits > 0 and width > 10.0 ** (2 - digits) * 5:
             digits -= 1
-        return write_estimate(self, digits)
+        return digits
+
+    def rounded(self) -> tuple[str, str, str]:
+        """Return value, low and high as text, with as many decimals as the interval deserves, ends outwards."""
+        return write_estimate(self, self.decimals)
 
 
 @dataclass(frozen=True)
@@ -306,6 +311,16 @@ def write_estimate(estimate: Estimate | Answer, digits: int) -> tuple[str, str, 
     if float(high) < estimate.high:
         high = f"{estimate.high + 10.0**-digits:.{digits}f}"
     return value, low, high
+
+
+def rounded_alike(estimates: Sequence[Estimate]) -> list[tuple[str, str, str]]:
+    """Write value, low and high of every line of a table, all with the decimals that the narrowest deserves.
+
+    >>> rounded_alike([Estimate(0.25, 0.2, 0.3), Estimate(0.5, 0.0, 1.0)])
+    [('0.250', '0.200', '0.300'), ('0.500', '0.000', '1.000')]
+    """
+    digits = max((one.decimals for one in estimates), default=0)
+    return [write_estimate(one, digits) for one in estimates]
 
 
 def write_end(x: float, digits: int, *, up: bool) -> str:

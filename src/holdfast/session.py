@@ -247,7 +247,7 @@ class Session:
 
     def _answer_many(self, questions: Iterable[Asked], names: Sequence[str] = ()) -> list[AnyAnswer]:
         context = self._current()
-        listed = questions if isinstance(questions, str) else list(questions)
+        listed = questions if isinstance(questions, str | Mapping) else list(questions)
         try:
             return self.answer_all(build_all(listed, context, names))
         except PlanConflict:
@@ -451,7 +451,24 @@ class Session:
         questions
             As for `ask_many`.
         """
-        return Prices.of(build_all(questions, self._current()), self.plan.terms, self._ledger.spent, self._is_answered)
+        return self.prices_of(build_all(questions, self._current()))
+
+    def price_sql(self, text: str) -> Prices:
+        """Return what a SELECT would cost. Reads nothing, spends nothing.
+
+        Parameters
+        ----------
+        text
+            The statement, as for `sql`.
+        """
+        selected = self.select(text)
+        return self.prices_of(
+            build_all(selected.questions, self._current(), selected.names) if selected.questions else []
+        )
+
+    def prices_of(self, questions: Sequence[Question]) -> Prices:
+        """Return what questions that `prepare` returned would cost together."""
+        return Prices.of(questions, self.plan.terms, self._ledger.spent, self._is_answered)
 
     def _is_answered(self, question: Question) -> bool:
         return question.identity is not None and self._ledger.find(question.identity) is not None

@@ -119,13 +119,17 @@ def range_within(value: RowFunction, within: tuple[float, float] | None, what: s
         return check.interval("within", within)
     if value.range is not None:
         return value.range
-    undeclared = [column.name for column in value.reads.values() if column.bounds is None and column.type.is_number]
-    once = f" {declare_once(undeclared)}" if undeclared else ""
     raise InvalidArgument(
-        f"within must be the range (low, high) of '{value.text}' for its {what}; got None. It is declared, never read"
-        f" from the data; values outside are clipped.{once}",
+        f"within must be the range (low, high) of '{value.text}' for its {what}; got None. {undeclared(value)}",
         name="within",
     )
+
+
+def undeclared(value: RowFunction) -> str:
+    """Say why a number needs a range, and how to declare that of its columns."""
+    names = [column.name for column in value.reads.values() if column.bounds is None and column.type.is_number]
+    why = "It is declared, never read from the data; values outside are clipped."
+    return f"{why} {declare_once(names)}" if names else why
 
 
 def declare_once(columns: Sequence[str], what: str = "bounds") -> str:

@@ -21,7 +21,7 @@ from holdfast.errors import HoldfastError, InvalidArgument, MissingExtra
 from holdfast.guarantees.guarantee import Terms
 from holdfast.ledger import Cost, Spent
 from holdfast.questions import kind_named
-from holdfast.questions.price import Price, write_answers
+from holdfast.questions.price import Price, needed_for, write_answers
 from holdfast.questions.question import Context, Question
 
 MOST_TOGETHER = 200  # questions that share a reservation and a transaction
@@ -197,8 +197,10 @@ class Prices:
             if not cached:
                 now = Spent(now.charge + one.cost.charge, now.intervals + one.cost.intervals, now.answers + 1)
                 seen.add(one.identity or "")
-        totals = (sum(price.answers for price in each), sum(price.rows_read for price in each))
-        return cls(tuple(each), *totals, all(price.affordable for price in each))
+        affordable, answers = all(price.affordable for price in each), sum(price.answers for price in each)
+        if not affordable:
+            answers = needed_for(Cost(now.charge - spent.charge, now.intervals - spent.intervals), terms)
+        return cls(tuple(each), answers, sum(price.rows_read for price in each), affordable)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -208,7 +210,7 @@ class Prices:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Prices":
         """Read the `values` that `to_dict` wrote."""
-        each = tuple(Price(**price) for price in values["prices"])
+        each = tuple(Price.from_dict(price) for price in values["prices"])
         return cls(each, values["answers"], values["rows_read"], values["affordable"])
 
     def __str__(self) -> str:

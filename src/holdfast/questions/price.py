@@ -29,10 +29,14 @@ def require_affordable(question: Question, terms: Terms, spent: Spent) -> None:
         raise too_dear(question, terms, spent)
 
 
+def needed_for(cost: Cost, terms: Terms) -> int:
+    """Return how many answers a cost is, however many are left."""
+    return max(cost.intervals, ceil(cost.charge / terms.charge_per_answer))
+
+
 def too_dear(question: Question, terms: Terms, spent: Spent) -> BudgetExhausted:
     """Word the refusal of a question that costs more than is left."""
-    cost = question.cost
-    needed = max(cost.intervals, ceil(cost.charge / terms.charge_per_answer))
+    needed = needed_for(question.cost, terms)
     left = terms.answers_left(spent.charge, spent.intervals)
     return BudgetExhausted(
         f"The budget cannot pay for this question: it costs {write_answers(needed)}, and {left:,} of"

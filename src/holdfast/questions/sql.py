@@ -9,13 +9,14 @@ A group is asked for by the values that are declared of a column, never by those
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import nan
 from typing import Any
 
 import polars as pl
 
-from holdfast.answer import AnyAnswer, Estimate
-from holdfast.errors import InvalidQuery, UnknownName
-from holdfast.queries.build import declare_once, declared_categories
+from holdfast.answer import AnyAnswer, Estimate, rounded_alike
+from holdfast.errors import InvalidArgument, InvalidQuery, UnknownName
+from holdfast.queries.build import declare_once, declared_categories, undeclared
 from holdfast.queries.evaluate import Expression
 from holdfast.queries.node import literal_text
 from holdfast.queries.sql.parse import from_text
@@ -61,6 +62,27 @@ class Selected:
             made[f"{column.name}_low"] = [one.low for one in found]
             made[f"{column.name}_high"] = [one.high for one in found]
         return pl.DataFrame(made)
+
+
+def written_table(frame: pl.DataFrame) -> tuple[list[str], list[list[str]], list[int]]:
+    """Write the frame of a SELECT for people: headings, lines, and which columns are numbers.
+
+    An interval stands beside its value, its ends rounded outwards.
+    """
+    names, headings, columns, numbers = frame.columns, [], [], []
+    for name in names:
+        if any(name == f"{other}{end}" for other in names for end in ("_low", "_high")):
+            continue
+        if f"{name}_low" not in names:
+            headings.append(name)
+            columns.append([str(value) for value in frame[name]])
+            continue
+        lines = frame.select(name, f"{name}_low", f"{name}_high").rows()
+        texts = rounded_alike([Estimate(nan if value is None else value, low, high) for value, low, high in lines])
+        numbers.append(len(headings))
+        headings += [name, ""]
+        columns += [[value for value, _, _ in texts], [f"[{low}, {high}]" for _, low, high in texts]]
+    return headings, [list(line) for line in zip(*columns, strict=True)], numbers
 
 
 def select(text: str, schema: Schema, rows: int) -> Selected:
@@ -121,7 +143,8 @@ class _Compiler:
         if item.aggregate == "COUNT" and item.arguments == ("*",) and not self.by and self.statement.where is None:
             return _Column(item.name, answers=(None,))
         if item.aggregate == "AVG" and self.by:  # one question serves all groups
-            question = make(item, self.statement.where, self.schema) | {"by": [by.text for by in self.by]}
+            texts = [by.text for by in self.by]
+            question = make(item, self.statement.where, self.schema) | {"by": texts[0] if len(texts) == 1 else texts}
             place = self._ask(question, item.text)
             return _Column(item.name, answers=tuple((place, line) for line in range(len(self.groups))))
         answers = []
@@ -152,7 +175,7 @@ class _Compiler:
 
 def _average(item: Item, condition: str | None, schema: Schema) -> Question:
     (value,) = _texts(item, 1)
-    checked = from_text(value, schema)
+    checked = _ranged(item, value, schema)
     if checked.type is Type.BOOL and checked.nullable:
         condition = _all_of([*_listed(condition), f"{_bracketed(value)} IS NOT NULL"])
     return {"kind": "mean", "query": value, "where": condition}
@@ -171,20 +194,22 @@ def _count_if(item: Item, condition: str | None, schema: Schema) -> Question:
 
 def _sum(item: Item, condition: str | None, schema: Schema) -> Question:
     (value,) = _texts(item, 1)
-    if from_text(value, schema).type is Type.BOOL:
+    if _ranged(item, value, schema).type is Type.BOOL:
         return {"kind": "count", "query": _all_of([*_listed(condition), value])}
     return {"kind": "total", "query": value, "where": condition}
 
 
 def _quantile(item: Item, condition: str | None, schema: Schema) -> Question:
     value, *given = _texts(item, 1 if item.aggregate == "MEDIAN" else 2)
-    q = Real().parse("The share of a quantile", given[0]) if given else 0.5
+    q = Real().parse(f"the share in {item.text}", given[0]) if given else 0.5
+    _ranged(item, value, schema)
     return {"kind": "quantile", "query": value, "q": q, "where": condition}
 
 
 def _of_one(kind: str) -> "Callable[[Item, str | None, Schema], Question]":
     def make(item: Item, condition: str | None, schema: Schema) -> Question:
         (value,) = _texts(item, 1)
+        _ranged(item, value, schema)
         return {"kind": kind, "query": value, "where": condition}
 
     return make
@@ -193,6 +218,8 @@ def _of_one(kind: str) -> "Callable[[Item, str | None, Schema], Question]":
 def _of_two(kind: str, first: str, second: str) -> "Callable[[Item, str | None, Schema], Question]":
     def make(item: Item, condition: str | None, schema: Schema) -> Question:
         one, other = _texts(item, 2)
+        for each in (one, other):
+            _ranged(item, each, schema)
         return {"kind": kind, first: one, second: other, "where": condition}
 
     return make
@@ -212,6 +239,14 @@ _AGGREGATES: Mapping[str, "Callable[[Item, str | None, Schema], Question]"] = {
     "COVAR": _of_two("covariance", "x", "y"),
     "SLOPE": _of_two("slope", "y", "x"),
 }
+
+
+def _ranged(item: Item, text: str, schema: Schema) -> Expression:
+    """Return what an aggregate works on; refuse a number whose range nothing declares, since SQL cannot say it."""
+    value = from_text(text, schema)
+    if value.type.is_number and value.range is None:
+        raise InvalidArgument(f"{item.text} needs the range of {text}. {undeclared(value)}", name="within")
+    return value
 
 
 def _texts(item: Item, count: int) -> tuple[str, ...]:

@@ -162,6 +162,8 @@ def _refuse_elsewhere(tokens: "list[Token]") -> None:
         got = f"; got {words[0]}" if words and words[0] in _STATEMENTS else ""
         raise InvalidQuery(f"A statement must be a SELECT{got}, such as: {_EXAMPLE}.")
     for place, word in enumerate(words):
+        if word in ("UNION", "INTERSECT", "EXCEPT"):
+            raise InvalidQuery(f"{_CLAUSES[word]}.")
         if word == "SELECT" and place > 0:
             raise InvalidQuery("A SELECT inside another is not available: write the expression itself.")
         if word == "OVER":
