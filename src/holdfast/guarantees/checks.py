@@ -161,7 +161,7 @@ class Checks(Guarantee):
         """No values are released."""
         raise self.cannot_certify(type(release).__name__)
 
-    def group(self, release: Release) -> Interval:
+    def group(self, release: Release, part: int = 0) -> Interval:
         """No values are released."""
         raise self.cannot_certify(type(release).__name__)
 

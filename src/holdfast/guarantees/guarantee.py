@@ -7,7 +7,8 @@ under the guarantee's name and version, and read back from there; nobody certifi
     supports(statistic)        or a refusal in words
     charge(statistic, draws)   what one release takes of the terms' capacity, in the guarantee's own units
     share(release, part)       the interval for a share or mean, in [0, 1]
-    group(release)             the interval for the mean of a group, in [0, 1]
+    group(release, part)       the interval for the mean of a group, in [0, 1]
+    difference(release)        those of two groups and of their difference
     margin(draws)              how far such a share is from the population's, at most
     at(charge, first, last)    the same guarantee at a question's place, where intervals depend on it
 """
@@ -26,11 +27,12 @@ from holdfast.guarantees.mathematics import cost, descent
 from holdfast.guarantees.mathematics.concentration import hoeffding_radius
 from holdfast.guarantees.mathematics.search import fewest
 from holdfast.guarantees.release import Release, Tally
-from holdfast.guarantees.statistic import Interval, SingleFlips, Statistic, clip
+from holdfast.guarantees.statistic import GroupMean, Interval, SingleFlips, Statistic, clip
 
 NO_CAP = 2**62  # what a ledger can count to: a session that goes on has no other end
 MOST_DRAWS = 10**15  # rows that one answer can read: more would not make it better
 JSON = str | int | float | bool | None | list["JSON"] | dict[str, "JSON"]
+MOST_AT_ONCE = 1_000  # outcomes of one draw
 EVERYTHING: Interval = (0.0, 1.0)  # the interval that promises nothing
 
 
@@ -253,9 +255,34 @@ class Guarantee(ABC):
     def share(self, release: Release, part: int) -> Interval:
         """Return the interval for share (or mean) number `part` of the `release`, in [0, 1]."""
 
+    def shares(self, release: Release, count: int) -> list[Interval]:
+        """Return the intervals of the first so many shares of the `release`."""
+        return [self.share(release, part) for part in range(count)]
+
     @abstractmethod
-    def group(self, release: Release) -> Interval:
-        """Return the interval for the mean of a group from its `release`, in [0, 1]."""
+    def group(self, release: Release, part: int = 0) -> Interval:
+        """Return the interval for the mean of group number `part` of the `release`, in [0, 1]."""
+
+    def member(self, release: Release, part: int) -> Interval:
+        """Return the interval for the share of rows in group number `part`: a statement that `group` makes, too."""
+        return self.share(release, 2 * part)
+
+    def groups(self, release: Release, count: int) -> list[tuple[Interval, Interval]]:
+        """Return the intervals for the mean and the share of each of the first so many groups of the `release`."""
+        return [(self.group(release, part), self.member(release, part)) for part in range(count)]
+
+    def difference(self, release: Release) -> tuple[Interval, Interval, Interval]:
+        """Return the intervals of the two groups of a `release`, and of the first mean less the second, in [-1, 1].
+
+        All groups hold at once, so their ends may be subtracted; a guarantee that knows better says it.
+        """
+        first, second = self.group(release, 0), self.group(release, 1)
+        return first, second, (first[0] - second[1], first[1] - second[0])
+
+    @property
+    def most_at_once(self) -> int:
+        """How many outcomes one draw may have with little more noise than it has with two."""
+        return MOST_AT_ONCE
 
     def margin(self, draws: int) -> float:
         """Return the margin of a share answered from so many `draws`."""
@@ -263,6 +290,27 @@ class Guarantee(ABC):
             return self.terms.margin
         self.require_flexible()
         return self._margin(draws)
+
+    def group_margin(self, statistic: GroupMean, draws: int, share: float) -> float | None:
+        """Return the margin of a group with this `share` of the rows, if its mean is middling; None: not known before.
+
+        Parameters
+        ----------
+        statistic
+            What is asked in one pass, of this group and others.
+        draws
+            Those of the pass.
+        share
+            The group's share of the rows.
+        """
+        return None
+
+    def expected_group_margin(self, statistic: GroupMean, draws: int, share: float, *, mass: float) -> float:
+        """Return half the width of a group's interval, if its counts are as expected (coins)."""
+        each = round(draws * (mass + (1 - statistic.outcomes * mass) * share / 2))
+        counts = (max(0, draws - 2 * each), each, each, *(0,) * (statistic.outcomes - 3))
+        low, high = self.group(Tally((0.5,) * statistic.groups, draws, counts, ()))
+        return (high - low) / 2
 
     def _margin(self, draws: int) -> float:
         raise NotImplementedError  # a guarantee that is flexible says it

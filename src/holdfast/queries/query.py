@@ -1,12 +1,13 @@
 """What every query is: a function of one row, with finitely many outcomes.
 
 A query never sees the table. It is handed a small frame of drawn rows and says, for each of them, the law of one
-outcome. Three forms are enough:
+outcome. Few forms are enough:
 
     boolean array    outcomes 0 and 1                        shares
     float array      in [0, 1]: the bias of a coin           means, rescaled from [low, high] to [0, 1]
                      NaN: this row is outside the group      outcomes "excluded", 0, 1
-    integer array    the outcome itself, 0 .. outcomes-1     histograms
+    integer array    the outcome itself, 0 .. outcomes-1     histograms, shares of several groups
+    lines of two     a group's number and a coin's bias      means of several groups
 
 A query with weights (`weighs`) gives two columns instead, the probabilities of 0 and of 1; the rest is "excluded".
 
@@ -31,9 +32,11 @@ from numpy.typing import NDArray
 
 from holdfast.guarantees.statistic import Statistic, Values
 
-__all__ = ["Direct", "Packed", "Packing", "Query", "Values"]
+__all__ = ["Direct", "Lookup", "Packed", "Packing", "Query", "Values"]
 
 Direct = Callable[[Mapping[str, NDArray[Any]]], NDArray[Any]]  # from columns by name to one value per row
+
+Lookup = Callable[[pl.Series], NDArray[np.int64]]  # from texts to one whole number each
 
 Packed = NDArray[np.float32]  # one line of numbers for each row
 
@@ -71,6 +74,7 @@ class Query(ABC):
     rows_per_unit: int | None = None  # places that a unit has at least, of which a draw takes one; see `rows.units`
     speaks_of_units: bool = False  # whether its text says how much units or their rows count
     packings: tuple[Packing, ...] = ()  # what `evaluate_packed` can be handed instead of rows; none: rows only
+    lookups: Mapping[str, Lookup] = {}
 
     @property
     @abstractmethod

@@ -17,7 +17,7 @@ from holdfast.errors import BudgetExhausted
 from holdfast.guarantees.guarantee import Guarantee, Terms
 from holdfast.guarantees.plan import write_margin
 from holdfast.ledger import Cost, Spent
-from holdfast.questions.question import Question
+from holdfast.questions.question import Question, Widths
 
 NO_END = {  # by the kind of question that a guarantee without an end takes
     "check": "checks have no end: {now} beyond the margin of a guess; with more wrong ones {after}",
@@ -42,6 +42,11 @@ def require_affordable(question: Question, terms: Terms, spent: Spent) -> None:
 def _fits(cost: Cost, terms: Terms, spent: Spent) -> bool:
     enough = spent.charge + cost.charge <= terms.charge and spent.intervals + cost.intervals <= terms.statements
     return enough or not terms.ends
+
+
+def needed_for(cost: Cost, terms: Terms) -> int:
+    """Return how many answers a cost is, however many are left."""
+    return max(cost.intervals, ceil(cost.charge / terms.charge_per_answer))
 
 
 def too_dear(question: Question, terms: Terms, spent: Spent) -> BudgetExhausted:
@@ -163,6 +168,9 @@ class Price:
     later
         Where there is no end: the margin of an ordinary answer after 100 more of them, without this question and with
         it.
+    widths
+        For groups, whose margin depends on their size: pairs of a share of the rows and the margin that a group of that
+        size will have, in the units of the answer, if its mean is middling.
     """
 
     question: str
@@ -174,6 +182,7 @@ class Price:
     affordable: bool
     cheaper: str | None = None
     later: tuple[float, float] | None = None
+    widths: Widths = ()
 
     @classmethod
     def of(cls, question: Question, guarantee: Guarantee, spent: Spent, *, cached: bool) -> "Price":
@@ -202,12 +211,21 @@ class Price:
             affordable=cached or _fits(cost, terms, spent),
             cheaper=None if cached else question.cheaper,
             later=later,
+            widths=() if cached or question.widths is None else question.widths(),
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         known = {field.name: getattr(self, field.name) for field in fields(self)}
-        return known | {"later": None if self.later is None else list(self.later)}
+        later = None if self.later is None else list(self.later)
+        return known | {"later": later, "widths": [list(pair) for pair in self.widths]}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Price":
+        """Read the `values` that `to_dict` wrote."""
+        later = None if values["later"] is None else tuple(values["later"])
+        widths = tuple((share, margin) for share, margin in values["widths"])
+        return cls(**{**values, "later": later, "widths": widths})
 
     def __str__(self) -> str:
         if self.cached:
@@ -215,6 +233,9 @@ class Price:
         promise = ""
         if self.margin is not None:
             promise = f", margin ±{write_end(self.margin, 3, up=True)}"
+        elif self.widths:
+            parts = ", ".join(f"±{write_end(margin, 3, up=True)} for {share:.0%}" for share, margin in self.widths)
+            promise = f", a group is wider the smaller it is ({parts} of the rows)"
         elif self.excess_bound is not None:
             promise = f", loss at most {write_end(self.excess_bound, 3, up=True)} above the smallest"
         short = "" if self.affordable else "; more than is left"

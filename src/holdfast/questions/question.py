@@ -39,10 +39,12 @@ from holdfast.schema import Schema
 LONGEST_QUESTION = 1_000_000  # characters, with all categories
 RELEASE_WORK = 100_000  # steps that a release takes beside those on its rows
 NOTHING = Cost(0, 0)
+SHOWN_SHARES = (0.01, 0.05, 0.2)  # of the rows in a group, for which a price says how wide its answer will be
 MOST_REMEMBERED = 4_096  # prices and margins, of all datasets
 
 P = ParamSpec("P")
 A = TypeVar("A", bound=AnyAnswer)
+Widths = tuple[tuple[float, float], ...]  # pairs of a group's share of the rows, and the margin that it would have
 Result = dict[str, Any]  # plain JSON: what `AnyAnswer.result` returns
 
 encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False).encode
@@ -114,6 +116,7 @@ class Question:
     cheaper: str | None = None  # what would make it cost less
     finish: Callable[[int, Result, Cost], tuple[Result, Cost]] | None = None  # inside the commit: see `Ledger.commit`
     whole: bool = False  # of data of units: whether the text says how much each counts; else every unit counts alike
+    widths: Callable[[], Widths] | None = None  # of groups; worked out for a price only
     forecast: Callable[[Cost], float] | None = None  # its margin, if that depends on the answers given so far
 
     def __post_init__(self) -> None:
@@ -207,6 +210,7 @@ class Context:
             work=work,
             cheaper=query.cheaper,
             whole=query.speaks_of_units,
+            widths=self.group_widths(query, draws) if isinstance(query.statistic, GroupMean) else None,
         )
 
     def margin(self, query: Query, draws: int) -> float | None:
@@ -220,6 +224,16 @@ class Context:
         cost, _ = _price(self.guarantee, statistic, draws)
         standing = self.standing(cost)
         return _margin(standing, draws) if standing is self.guarantee else standing.margin(draws)
+
+    def group_widths(self, query: Query, draws: int) -> Callable[[], Widths]:
+        """Return what tells how wide groups will be, in the question's units, if their means are middling."""
+
+        def widths() -> Widths:
+            low, high = query.bounds
+            found = [(share, self.guarantee.group_margin(query.statistic, draws, share)) for share in SHOWN_SHARES]
+            return tuple((share, (high - low) * margin) for share, margin in found if margin is not None)
+
+        return widths
 
     def draws(self, query: Query, rows_per_query: int | None, margin: float | None = None) -> int:
         """Return how many rows one answer reads: the plan's number, or what the caller wants for this one."""
@@ -285,12 +299,15 @@ class Kind(Generic[P, A]):
         The class of its answers.
     options
         What may be given; the first is the subject, what is asked about.
+    grouped
+        The class of its answers for several groups, whose results have `groups`; None if it has no such.
     """
 
     name: str
     build: Callable[Concatenate[Context, P], Question]
     answer: type[A]
     options: tuple[Option, ...]
+    grouped: type[AnyAnswer] | None = None
 
     @property
     def subject(self) -> Option:
@@ -347,9 +364,10 @@ class Kind(Generic[P, A]):
             reason = sub(r"'(\w+)'", lambda match: quote(match[1]), str(wrong))
             raise InvalidArgument(f"{self.name} cannot be asked this way: {reason}.", name="options") from None
 
-    def read(self, result: Mapping[str, Any], record: Record) -> A:
+    def read(self, result: Mapping[str, Any], record: Record) -> AnyAnswer:
         """Rebuild an answer from what its `result` returned, and its `record`."""
-        return self.answer.read(result, record)
+        several = self.grouped is not None and "groups" in result
+        return (self.grouped if several and self.grouped is not None else self.answer).read(result, record)
 
     def to_json(self, values: Mapping[str, object]) -> dict[str, Any]:
         """Write `values`, subject and options by name, as JSON: None is left out, what does not travel is refused."""
@@ -368,9 +386,11 @@ class Kind(Generic[P, A]):
         return [option for option in named if option.required or values[option.name] is not None]
 
 
-def kind_of(build: Callable[Concatenate[Context, P], Question], answer: type[A]) -> Kind[P, A]:
-    """Return the kind that a function and its answer class make."""
-    return Kind(build.__name__, build, answer, options_of(build))
+def kind_of(
+    build: Callable[Concatenate[Context, P], Question], answer: type[A], grouped: type[AnyAnswer] | None = None
+) -> Kind[P, A]:
+    """Return the kind that a function and its answer class make, and the class of answers for several groups."""
+    return Kind(build.__name__, build, answer, options_of(build), grouped)
 
 
 def identity_of(query: Query, draws: int | str | None, mechanism: str | None = None) -> str | None:

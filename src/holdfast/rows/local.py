@@ -125,8 +125,7 @@ class LocalRows:
             checkpoint()
             _pool.reset()
             if query.parts == 1:
-                values = self._ask(query, chosen, first, rng)
-                blocks.append(accepted(values, rng) if query.weighs else values)
+                blocks.append(self._ask(query, chosen, first, rng))
             else:
                 part, draw = _numbers(first, _height(chosen), count)
                 blocks.append(self._evaluate_parts(query, self._speaking(chosen, rng), part, draw))
@@ -189,6 +188,10 @@ class LocalRows:
 
     def _ask(self, query: Query, chosen: Indices | slice, first: int, rng: Generator) -> Values:
         """Return what is chosen, rows or units, says to a query of one part."""
+        values = self._said(query, chosen, first, rng)
+        return accepted(values, rng) if query.weighs else values
+
+    def _said(self, query: Query, chosen: Indices | slice, first: int, rng: Generator) -> Values:
         if self._units is None:
             return self._evaluate(query, chosen, first)
         if isinstance(query, WholeUnit):
@@ -229,9 +232,9 @@ class LocalRows:
     def _evaluate(self, query: Query, rows: Indices | slice, first: int) -> Values:
         """Evaluate a query of one part on these rows, which are its draws number `first` and so on."""
         columns, direct = query.columns, query.direct
-        if direct is not None and all(name in self._plain for name in columns):
+        if direct is not None and all(name in self._plain or self._looks_up(query, name, rows) for name in columns):
             self._about_to_read(rows, columns)
-            return direct({name: _values_at(self._plain[name], rows) for name in columns})
+            return direct({name: self._array(query, name, rows) for name in columns})
         coded = self._coded.get(columns[0]) if len(columns) == 1 and query.identity is not None else None
         if coded is not None and coded.dictionary.len() <= _height(rows):
             # What a row says is what its text says, so every text that was drawn is asked once: no other, whose length
@@ -244,6 +247,22 @@ class LocalRows:
             return query.evaluate(self._frame(rows, columns))
         draw = np.arange(first, first + _height(rows))
         return self._evaluate_parts(query, rows, np.zeros_like(draw), draw)
+
+    def _looks_up(self, query: Query, name: str, rows: Indices | slice) -> bool:
+        stored = self._stored.get(name)
+        return name in query.lookups and isinstance(stored, CodedText) and stored.dictionary.len() <= _height(rows)
+
+    def _array(self, query: Query, name: str, rows: Indices | slice) -> NDArray[Any]:
+        """Return a column's values, or the numbers that a query looks up for its texts: for those drawn, once each."""
+        stored = self._stored[name]
+        if not isinstance(stored, CodedText):
+            return _values_at(self._plain[name], rows)
+        places, texts = stored.distinct(name, _values_at(stored.codes, rows))
+        numbers = query.lookups[name](texts).take(places)
+        if stored.valid is None:
+            return numbers
+        (missing,) = query.lookups[name](pl.Series(name, [None], dtype=pl.String))
+        return np.where(_values_at(stored.valid, rows), numbers, missing)
 
     def _evaluate_parts(
         self, query: Query, rows: Indices | slice, part: NDArray[np.int64], draw: NDArray[np.int64]
