@@ -11,6 +11,7 @@ from numpy.random import Generator
 from holdfast import check
 from holdfast.errors import InvalidArgument, PlanConflict, PlanInfeasible
 from holdfast.guarantees.guarantee import Guarantee
+from holdfast.guarantees.mathematics import descent as theorems
 from holdfast.guarantees.mathematics.descent import AVERAGES
 from holdfast.optimize.boosting import SELECTORS, Choice, Contest
 from holdfast.optimize.descent import Descent, Run
@@ -48,6 +49,7 @@ class Fit:
     runs: int = 1
     choice: Choice | None = None
     select: str | None = None
+    searched: str | None = None  # how the domain is found, if it was not declared
 
     @classmethod
     def decide(
@@ -63,6 +65,7 @@ class Fit:
         mechanism: str | None,
         runs: int,
         select: str | None,
+        searched: str | None = None,
     ) -> "Fit":
         """Check what the caller chose and fill in the rest; refuses what the guarantee does not cover."""
         check.one_of("average", average, AVERAGES)
@@ -84,7 +87,8 @@ class Fit:
             choice = SELECTORS[by].under(guarantee, Contest(objective, domain), runs)
 
         def fit(count: int) -> Fit:
-            return cls(guarantee, Descent(objective, domain, gradient, count, average), chosen, runs, choice, by)
+            descent = Descent(objective, domain, gradient, count, average)
+            return cls(guarantee, descent, chosen, runs, choice, by, searched)
 
         if excess is not None:
             check.positive(excess=excess)
@@ -99,7 +103,7 @@ class Fit:
     def settings(self) -> dict[str, object]:
         """What makes two fits of one loss the same question."""
         return {
-            "domain": repr(self.descent.domain),
+            "domain": self.searched or repr(self.descent.domain),
             "iterations": self.descent.iterations,
             "rows_per_coordinate": self.descent.gradient.ell,
             "average": self.descent.average,
@@ -161,6 +165,9 @@ class Fit:
         if on_rows < inf:
             bound = guarantee.excess(on_rows, R=apart, lipschitz=ranges.lipschitz, curvature=ranges.curvature)
             likely = None if bound is None else min(most, bound)
+        if regret == inf and likely is not None:  # it fails with probability beta, and by no more than `most`
+            whole = theorems.expected_from_likely(likely, beta=1 - guarantee.terms.confidence, most=most)
+            expected = min(whole, inf if expected is None else expected)
         return Excess(expected, likely)
 
     def _on_rows(self, beta: float, regret: float) -> float:

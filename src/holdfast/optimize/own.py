@@ -117,6 +117,10 @@ class OwnObjective:
         """Only its author knows what the coordinates mean."""
         return None
 
+    def slack(self, distance: float) -> dict[str, float] | None:
+        """Likewise."""
+        return None
+
     @silence
     def _try(self, schema: Schema, domain: Domain) -> None:
         rng = Randomness(0).generator()

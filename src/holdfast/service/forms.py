@@ -6,7 +6,7 @@ from urllib.parse import parse_qs
 from starlette.requests import Request
 
 from holdfast.questions import kind_named
-from holdfast.questions.options import Choice, Option, Real, Reals, Text, Whole, plain
+from holdfast.questions.options import Choice, Option, Real, RealOrWord, Reals, Text, Whole, plain
 from holdfast.questions.question import Kind
 from holdfast.service.datasets import ServedDataset
 from holdfast.service.errors import ProtocolError
@@ -64,7 +64,7 @@ def _field(kind: Kind[..., Any], option: Option, form: Entered) -> dict[str, Any
         "words": list(option.form.words) if isinstance(option.form, Choice) else None,
         "subject": option is kind.subject,
         "wide": option is kind.subject or isinstance(option.form, Text),
-        "numeric": isinstance(option.form, Whole | Real),
+        "numeric": isinstance(option.form, Whole | Real) and not isinstance(option.form, RealOrWord),
     }
 
 

@@ -19,7 +19,19 @@ from holdfast.optimize.features import Bounds
 from holdfast.optimize.losses import BUILT_IN
 from holdfast.questions import KINDS, kind_named
 from holdfast.questions.mean import MEAN
-from holdfast.questions.options import BoxForm, Categories, Choice, Form, LossForm, Option, Real, Reals, Text, Whole
+from holdfast.questions.options import (
+    BoxForm,
+    Categories,
+    Choice,
+    Form,
+    LossForm,
+    Option,
+    Real,
+    RealOrWord,
+    Reals,
+    Text,
+    Whole,
+)
 from holdfast.questions.price import Price
 from holdfast.questions.question import Kind
 from holdfast.service.errors import invalid_request
@@ -106,6 +118,8 @@ def json_type(form: Form) -> Any:
             return Literal[form.words]
         case Whole():
             return Annotated[int, Field(ge=form.least, le=MAX_ROWS), AsInteger]
+        case RealOrWord():
+            return Literal[form.word] | Annotated[Number, Field(ge=form.least, le=form.most)]
         case Real():
             return Annotated[Number, Field(ge=form.least, le=form.most)]
         case Reals(count=None):
