@@ -46,6 +46,7 @@ from holdfast.ledger import (
 )
 from holdfast.optimize.losses import LinearLoss, Loss
 from holdfast.queries.build import QueryLike
+from holdfast.queries.declared import Declarations, beside
 from holdfast.queries.silence import silence
 from holdfast.queries.synthetic import synthetic_rows
 from holdfast.questions import KINDS, kind_named
@@ -98,6 +99,9 @@ class Session:
         Whose name goes on the answers.
     complete
         Columns of `data` whose values are never missing: see `holdfast.open`.
+    bounds, categories, labels
+        Declared once, by column: the range of its numbers, its values, what people call it. Then questions may leave
+        out `within` and lists of categories. A TOML file beside the data may say the same: see `queries.declared`.
     """
 
     def __init__(
@@ -114,12 +118,16 @@ class Session:
         seed: int | None = None,
         analyst: str | None = None,
         complete: Collection[str] = (),
+        bounds: Mapping[str, tuple[float, float]] | None = None,
+        categories: Mapping[str, Sequence[Any]] | None = None,
+        labels: Mapping[str, str] | None = None,
     ) -> None:
         self._request = PlanRequest(queries, margin, confidence, guarantee, mechanism, rows_per_query)
         check_analyst(analyst)
         self._analyst = analyst
         self._randomness = Randomness(seed)
         self._rows: RowSource = open_rows(data, complete=complete)
+        self._schema = declare(self._rows, bounds=bounds, categories=categories, labels=labels)
         self._explored = explored_beside(self._rows)
         # What was opened here is closed here; rows that the caller opened may serve other sessions.
         self._opened = self._rows if isinstance(self._rows, LocalRows) and self._rows is not data else None
@@ -276,7 +284,7 @@ class Session:
         drawn = self._find_or_draw(question)
         if isinstance(drawn, AnyAnswer):
             return drawn
-        ((entry, fresh),) = self._ledger.commit_all([drawn])
+        entry, fresh = self._ledger.commit(drawn)
         return self._read(entry, cached=not fresh)
 
     def _find_or_draw(self, question: Question) -> AnyAnswer | Drawn:
@@ -287,8 +295,8 @@ class Session:
         place = self._reserve(question)
         with silence:
             result = question.run(self._drawing(place))
-        return self._ledger.drawn(
-            place=place,
+        return Drawn(
+            place,
             key=question.identity,
             question=question.to_json(),
             answer=result,
@@ -356,7 +364,7 @@ class Session:
         terms = self.plan.terms
         require_affordable(question, terms, NOTHING_SPENT)  # what could never be asked
         rng = self._randomness.generator()
-        invented = memory_rows(synthetic_rows(self._rows.schema, MADE_UP_ROWS, rng), name="made up")
+        invented = memory_rows(synthetic_rows(self._schema, MADE_UP_ROWS, rng), name="made up")
         guarantee, order = self.plan.standing, Order(self._randomness.secret())
         with silence:
             result = question.run(Drawing(invented, rng, guarantee, order, most_draws=MADE_UP_ROWS))
@@ -374,8 +382,8 @@ class Session:
 
     @property
     def schema(self) -> Schema:
-        """Column names and types. Never values."""
-        return self._rows.schema
+        """Column names, types, and what else is declared. Never what the rows hold."""
+        return self._schema
 
     @property
     def dataset(self) -> str:
@@ -447,7 +455,7 @@ class Session:
 
     def _plan(self, plan: Plan) -> None:
         self.plan = plan
-        self._context = Context(plan.standing, self._rows.schema, self._explored)
+        self._context = Context(plan.standing, self._schema, self._explored)
 
     def _resume(self) -> None:
         """Take on the plan that the ledger records; refuse one that contradicts it."""
@@ -497,6 +505,11 @@ class Unwritten(NamedTuple):
     session: Session
     drawn: Drawn
     end: Callable[[], None]
+
+
+def declare(rows: RowSource, **declared: Any) -> Schema:
+    """Return the schema of rows with what is declared: in the file beside them, and in arguments, which come first."""
+    return Declarations(**declared).on(beside(rows.location).on(rows.schema))
 
 
 def explored_beside(rows: RowSource) -> Callable[[], RowSource | None]:

@@ -180,6 +180,14 @@ _ARGUMENTS = {
 }
 
 
+_TOML = {"bounds": "[low, high]", "categories": '["A", "B"]'}
+
+
+def _in_toml(declaration: re.Match[str]) -> str:
+    what, column = declaration.groups()
+    return f"write {column} = {_TOML[what]} under [{what}] in a TOML file beside the data"
+
+
 def spell(message: str, flags: Mapping[str, str]) -> str:
     """Write options as flags, where a message of the library clearly means an option.
 
@@ -192,6 +200,7 @@ def spell(message: str, flags: Mapping[str, str]) -> str:
     """
     for argument, flag in _ARGUMENTS.items():
         message = message.replace(argument, flag)
+    message = re.sub(r"open the data with (bounds|categories)=\{'(.*?)': .*\}", _in_toml, message)
     message = re.sub(r"\btypes=\{'(.*)': '(\w+)'\}", r"holdfast open --types '\1=\2'", message)
     # Only as the library words it: a question that a message quotes may compare a column of that name.
     plan = rf"\bwith ({'|'.join(PLAN_FLAGS)})='(\w+)'"

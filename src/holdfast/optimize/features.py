@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from holdfast import check
 from holdfast.errors import InvalidArgument
-from holdfast.queries.build import build_mean
+from holdfast.queries.build import build_mean, declare_once
 from holdfast.queries.query import Packed, Query
 from holdfast.rows.columns import BufferPool
 from holdfast.schema import Schema, Type
@@ -101,13 +101,16 @@ def number(name: str, bounds: Bounds, schema: Schema) -> Number:
     """Return a declared number, checked against the schema."""
     if name in schema:
         kind = schema[name].type
+        bounds = schema[name].bounds if bounds is None else bounds
         if kind is Type.BOOL and bounds in (None, (0.0, 1.0)):
             return Number(name, 0.0, 1.0, None)
         if kind.is_number and bounds is not None:
             return Number(name, *bounds, None)
         if kind.is_number:
             raise InvalidArgument(
-                f"The bounds of {name!r} must be declared as (low, high); values outside them are clipped.", name=name
+                f"The bounds of {name!r} must be declared as (low, high); values outside them are clipped."
+                f" {declare_once([name])}",
+                name=name,
             )
         raise InvalidArgument(
             f"{name!r} is {kind}; a model needs numbers or yes-or-no values. Use an expression such as"

@@ -3,7 +3,7 @@
 from holdfast.answer import Answer
 from holdfast.queries.build import build_mean
 from holdfast.questions import KINDS
-from holdfast.questions.options import Margin, Query, RowsPerQuery, Where, Within
+from holdfast.questions.options import By, Margin, Query, RowsPerQuery, Where, Within
 from holdfast.questions.question import Context, Drawing, Question, Result, kind_of
 
 
@@ -15,6 +15,7 @@ def mean(
     where: Where = None,
     rows_per_query: RowsPerQuery = None,
     margin: Margin = None,
+    mechanism: By = None,
 ) -> Question:
     """Return the share of rows for which `query` is true, or the mean of a number declared `within` bounds.
 
@@ -23,22 +24,26 @@ def mean(
     query
         A condition (a share) or a number (a mean): SQL text, a Polars expression or a function of one row.
     within
-        The declared range of a number; values outside are clipped.
+        The declared range of a number, where none was declared with the data; values outside are clipped.
     where
         Only rows for which this is true count. Missing values are left out of a mean and count as false in a share.
     rows_per_query, margin
         Spend more or less on this one answer: the rows it reads, or the margin it should have, in its own units.
+    mechanism
+        How this one answer is made, left out: as planned. In a session of coins "gaussian" reads all rows once and adds
+        noise, for the same price; worth it where an answer so narrow is wanted that coins would read more rows.
 
     Returns
     -------
     Answer
         The value and its interval for the population.
     """
+    context = context.by(mechanism)
     built = build_mean(query, context.schema, within=within, where=where)
     draws = context.draws(built, rows_per_query, margin)
 
     def run(drawing: Drawing) -> Result:
-        (estimate,) = drawing.estimates(built, draws)
+        (estimate,) = drawing.under(context.guarantee).estimates(built, draws)
         return estimate.to_json() | {"bounds": list(built.bounds)}
 
     return context.question(MEAN.name, built, draws, run, context.margin(built, draws))

@@ -10,7 +10,7 @@ agents are all made from its signature.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache, lru_cache
 from inspect import signature
@@ -69,6 +69,12 @@ class Drawing:
         elif guarantee.in_order and order is not None:
             self.order = order.after(guarantee.charge(query.statistic, draws))
         return mechanism_of(guarantee).under(guarantee, draws, order).release(query, self.source, self.rng)
+
+    def under(self, guarantee: Guarantee) -> "Drawing":
+        """Return the same drawing for an answer that another mechanism gives, under `Guarantee.by`."""
+        return (
+            self if guarantee.terms.mechanism == self.guarantee.terms.mechanism else replace(self, guarantee=guarantee)
+        )
 
     def certify(self, query: Query, release: Release) -> list[Estimate]:
         """Return every released value with its interval, in the question's units."""
@@ -129,12 +135,21 @@ class Question:
 class Context:
     """What a question is built against: the guarantee that stands and the schema of the data.
 
-    `explored` returns the exploration part, which anybody may look at, if the data were split.
+    `explored` returns the exploration part, which anybody may look at, if the data were split. `mechanism` is set where
+    an answer is not given by the plan's own.
     """
 
     guarantee: Guarantee
     schema: Schema
     explored: Callable[[], RowSource | None] = lambda: None
+    mechanism: str | None = None
+
+    def by(self, mechanism: str | None) -> "Context":
+        """Return the context of an answer that this `mechanism` gives, not the plan's; None: the plan's."""
+        if mechanism is None or mechanism == self.guarantee.terms.mechanism:
+            return self
+        check.one_of("mechanism", mechanism, MECHANISMS.names())
+        return replace(self, guarantee=self.guarantee.by(mechanism), mechanism=mechanism)
 
     def price(self, query: Query, draws: int) -> tuple[Cost, int]:
         """Return what one release costs and how many rows it reads; refuses what the guarantee does not cover."""
@@ -145,7 +160,7 @@ class Context:
     ) -> Question:
         """Return the question that one release of the query answers."""
         cost, rows_read = self.price(query, draws)
-        identity, work = identity_of(query, draws), RELEASE_WORK + rows_read * query.work
+        identity, work = identity_of(query, draws, self.mechanism), RELEASE_WORK + rows_read * query.work
         return Question(kind, query.text, identity, cost, rows_read, run, margin, work=work, cheaper=query.cheaper)
 
     def margin(self, query: Query, draws: int) -> float | None:
@@ -163,6 +178,12 @@ class Context:
         if rows_per_query is not None and margin is not None:
             raise InvalidArgument("Give rows_per_query or margin, not both.")
         self.guarantee.require_flexible()
+        if rows_per_query is not None and self.guarantee.scans:
+            raise InvalidArgument(
+                f"rows_per_query must be left out: with {self.mechanism} an answer reads all rows. Give margin to spend"
+                " more or less on it.",
+                name="rows_per_query",
+            )
         if rows_per_query is not None:
             check.whole(rows_per_query=rows_per_query)
             check.at_most("the most one answer can read", MOST_DRAWS, rows_per_query=rows_per_query)
@@ -190,7 +211,7 @@ class Context:
 def _price(guarantee: Guarantee, statistic: Statistic, draws: int) -> tuple[Cost, int]:
     guarantee.supports(statistic)
     cost = Cost(guarantee.charge(statistic, draws), statistic.intervals)
-    return cost, mechanism_of(guarantee).rows_read(statistic, draws)
+    return cost, mechanism_of(guarantee).rows_read(statistic, draws, guarantee.terms.rows)
 
 
 @lru_cache(MOST_REMEMBERED)
@@ -296,7 +317,11 @@ def kind_of(build: Callable[Concatenate[Context, P], Question], answer: type[A])
     return Kind(build.__name__, build, answer, options_of(build))
 
 
-def identity_of(query: Query, draws: int) -> str | None:
-    """Return canonical JSON of the question and the rows it reads; written by hand, because every answer needs it."""
+def identity_of(query: Query, draws: int, mechanism: str | None = None) -> str | None:
+    """Return canonical JSON of the question and the rows it reads; written by hand, because every answer needs it.
+
+    `mechanism` is given where it is not the plan's own.
+    """
     identity = query.identity
-    return None if identity is None else f'{{"draws": {draws}, "query": {encode(identity)}}}'
+    by = "" if mechanism is None else f'"by": {encode(mechanism)}, '
+    return None if identity is None else f'{{{by}"draws": {draws}, "query": {encode(identity)}}}'

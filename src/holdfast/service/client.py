@@ -39,7 +39,7 @@ from holdfast.questions.price import Budget, Price
 from holdfast.questions.quantile import QUANTILE
 from holdfast.questions.question import Kind
 from holdfast.questions.verbs import async_verb, verb
-from holdfast.schema import Column, Schema, Type
+from holdfast.schema import Column, Schema
 from holdfast.service.errors import not_holdfast, unreachable
 
 if TYPE_CHECKING:
@@ -187,11 +187,10 @@ class _Calls:
         return Call("GET", self._path("plan"), lambda payload: Plan.from_dict(payload["plan"]))
 
     def _schema(self) -> Call[Schema]:
-        """Return column names and types. Never values."""
+        """Return column names, types, and what else is declared. Never what the rows hold."""
 
         def read(payload: Payload) -> Schema:
-            columns = tuple(Column(one["name"], Type(one["type"]), one["nullable"]) for one in payload["columns"])
-            return Schema(columns, payload["dataset"])
+            return Schema(tuple(map(Column.from_json, payload["columns"])), payload["dataset"])
 
         return Call("GET", self._path("schema"), read)
 
@@ -289,7 +288,7 @@ class RemoteSession(_Calls):
 
     @property
     def schema(self) -> Schema:
-        """Column names and types. Never values."""
+        """Column names, types, and what else is declared. Never what the rows hold."""
         return self._send(self._schema())
 
     @property

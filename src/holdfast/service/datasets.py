@@ -4,7 +4,6 @@ import json
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -64,7 +63,6 @@ class ServedDataset:
     name: str
     session: Session
     usage: Usage
-    bounds: Mapping[str, tuple[float, float]]
     places: tuple[str, ...] = ()  # where its data and its ledger are: not for analysts
 
     def naming(self) -> AbstractContextManager[None]:
@@ -88,12 +86,8 @@ class ServedDataset:
         return self.session.receipt(seq)
 
     def schema(self) -> list[dict[str, Any]]:
-        """Return names, types and declared bounds. Never values."""
-        bounds = {column: list(pair) for column, pair in self.bounds.items()}
-        return [
-            {"name": one.name, "type": str(one.type), "nullable": one.nullable, "bounds": bounds.get(one.name)}
-            for one in self.session.schema
-        ]
+        """Return names, types and what else is declared. Never what the rows hold."""
+        return [column.to_json() for column in self.session.schema]
 
     def overview(self) -> dict[str, Any]:
         """Return everything public about the dataset."""
@@ -225,14 +219,12 @@ def _open(name: str, settings: DatasetSettings, database: str | None) -> ServedD
         for known in (DefaultPlan, VacuousPlan):  # the plan's sentence is on every page
             warnings.simplefilter("ignore", known)
         plan = {name: getattr(settings, name) for name in ("queries", "margin", "confidence", "guarantee", "seed")}
-        session = Session(rows, ledger=settings.ledger or database, **plan)
+        declared = {name: getattr(settings, name) for name in ("bounds", "categories", "labels")}
+        session = Session(rows, ledger=settings.ledger or database, **plan, **declared)
     # Made-up rows are asked once, so that lazy imports happen now, in one thread: two threads that first import a large
     # package at the same time can each see it half initialized.
     quoted = session.schema.names[0].replace('"', '""')
     kind, guess = (MEAN, {}) if session.plan.standing.answers else (CHECK, {"guess": 0.5, "margin": 0.5})
     session.dry_run(f'"{quoted}" IS NULL', kind.name, **guess)
-    for unknown in sorted(set(settings.bounds) - set(session.schema.names)):
-        session.close()
-        raise InvalidArgument(f"bounds must name columns of {name}; it has no {unknown!r}.", name="bounds")
     places = {session.ledger.location, settings.path, str(Path(settings.path).absolute())} - {"in memory"}
-    return ServedDataset(name, session, Usage(session), settings.bounds, tuple(places))
+    return ServedDataset(name, session, Usage(session), tuple(places))
