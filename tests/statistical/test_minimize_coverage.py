@@ -22,7 +22,7 @@ FALSE_ALARM, WORLDS, N, LOSSES = 1e-6, 200, 2_000, 20
 def every_bound_is_stated(monkeypatch):
     """Also those that say no more than the loss itself, which are usually left out."""
     located = questions.located
-    monkeypatch.setattr(questions, "located", lambda fit, found, _, expected: located(fit, found, np.inf, expected))
+    monkeypatch.setattr(questions, "located", lambda fit, found, _, guarantee: located(fit, found, np.inf, guarantee))
 
 
 def world(seed: int) -> bool:

@@ -86,6 +86,11 @@ class Objective(Protocol):
         ...
 
     @property
+    def classifies(self) -> bool:
+        """Whether its model says yes or no; then it has `right`, which says for which rows it is."""
+        ...
+
+    @property
     def packings(self) -> tuple[Packing, ...]:
         """The numbers of a row that everything it says depends on; none: it must see the rows."""
         ...
@@ -96,6 +101,10 @@ class Objective(Protocol):
 
     def gradients(self, rows: Rows, point: Vector) -> Vector:
         """Return each row's whole gradient, one line for each, l2 left out; not yet clipped."""
+        ...
+
+    def right(self, rows: Rows, point: Vector) -> NDArray[np.bool_]:
+        """Return for which rows the model is right."""
         ...
 
     def values(self, rows: Rows, point: Vector) -> Vector:
@@ -153,6 +162,11 @@ class LinearObjective:
     def work(self) -> int:
         """Steps that one row takes."""
         return sum(each.work for each in (*self.matrix.numbers, self.matrix.target.number))
+
+    @property
+    def classifies(self) -> bool:
+        """As the loss says."""
+        return self.loss.classifies
 
     @property
     def packings(self) -> tuple[Packing, ...]:
@@ -275,7 +289,7 @@ class ObjectiveQuery(Query):
 class AccuracyAt(ObjectiveQuery):
     """The share of rows that a linear classifier gets right; a row with a missing value counts as wrong."""
 
-    objective: LinearObjective
+    objective: Objective
     point: Vector
 
     def said(self, rows: Rows, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:

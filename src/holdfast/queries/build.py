@@ -91,7 +91,7 @@ def _mean(
     columns: Sequence[str] | None,
 ) -> Share | Mean:
     value = rowwise(query, schema, columns)
-    group = _condition(where, schema, columns)
+    group = condition(where, schema, columns)
     if value.type is Type.BOOL:
         if bounds not in (None, (0.0, 1.0)):
             raise InvalidArgument(f"within must be left out for a yes-or-no query; got {bounds}.", name="within")
@@ -156,7 +156,7 @@ def build_at_most(
     value = rowwise(query, schema, columns)
     if not value.type.is_number:
         raise InvalidQuery(f"A quantile needs numbers; '{value.text}' is {with_article(value.type)}.")
-    return AtMost(value, float(threshold), _condition(where, schema, columns))
+    return AtMost(value, float(threshold), condition(where, schema, columns))
 
 
 def build_histogram(
@@ -218,7 +218,8 @@ def declared_categories(value: RowFunction, schema: Schema) -> tuple[Any, ...] |
     return schema[name].categories if value.text in (identifier(name), str(pl.col(name))) else None
 
 
-def _condition(where: QueryLike | None, schema: Schema, columns: Sequence[str] | None) -> RowFunction | None:
+def condition(where: QueryLike | None, schema: Schema, columns: Sequence[str] | None = None) -> RowFunction | None:
+    """Return the group that `where` names, as a checked function of one row; None if it is left out."""
     if where is None:
         return None
     group = rowwise(where, schema, columns)

@@ -8,6 +8,8 @@ outcome. Three forms are enough:
                      NaN: this row is outside the group      outcomes "excluded", 0, 1
     integer array    the outcome itself, 0 .. outcomes-1     histograms
 
+A query with weights (`weighs`) gives two columns instead, the probabilities of 0 and of 1; the rest is "excluded".
+
 `evaluate` is total: no content of the rows may raise, and row i of the result depends on row i alone. A query that can
 say the same from a dict of arrays, without a frame, has that as `direct`.
 
@@ -65,6 +67,9 @@ class Query(ABC):
     parts: int = 1
     work: int = 1  # steps that one row takes, from the checked tree alone
     numbered: ClassVar[bool] = False  # whether it matters which draw of which part a row answers
+    weighs: bool = False  # whether it gives the probabilities of 0 and 1 for each row, which need not add up to one
+    rows_per_unit: int | None = None  # places that a unit has at least, of which a draw takes one; see `rows.units`
+    speaks_of_units: bool = False  # whether its text says how much units or their rows count
     packings: tuple[Packing, ...] = ()  # what `evaluate_packed` can be handed instead of rows; none: rows only
 
     @property

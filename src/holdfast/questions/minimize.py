@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from holdfast import check
 from holdfast.answer import Answer, AnyAnswer, Estimate, Interval, Record, write_end
 from holdfast.errors import InvalidArgument
+from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.mathematics.descent import AVERAGES, distance_from_minimizer
 from holdfast.ledger import Cost
 from holdfast.optimize.boosting import SELECTORS
@@ -16,7 +17,7 @@ from holdfast.optimize.domain import Domain, domain_of
 from holdfast.optimize.fit import Fit
 from holdfast.optimize.gradient import GRADIENTS
 from holdfast.optimize.losses import LinearLoss, Loss
-from holdfast.optimize.objective import AccuracyAt, LinearObjective, LossAt, Objective, Vector
+from holdfast.optimize.objective import AccuracyAt, LossAt, Objective, Vector
 from holdfast.optimize.own import OwnObjective
 from holdfast.optimize.radius import AUTO, FIRST, LOOKS, Search
 from holdfast.questions import KINDS
@@ -213,6 +214,8 @@ def minimize(
             context.guarantee,
             objective,
             domain,
+            spent=(context.spent.charge, context.spent.intervals),
+            answers=1 + objective.classifies + (LOOKS if isinstance(radius, str) else 0),
             excess=excess,
             iterations=iterations,
             rows_per_coordinate=rows_per_coordinate,
@@ -227,7 +230,6 @@ def minimize(
     fit = at(FIRST if isinstance(radius, str) else radius)
     objective = fit.descent.objective
     promise = fit.promise()
-    expected = promise.expected if search is None else None  # a domain chosen by answers has no range fixed before
     draws: int = context.guarantee.terms.rows_per_query
     asked = final_queries(fit, fit.descent.domain.center)
     prices = [context.price(query, draws) for query in asked + (LOOKS * asked[:1] if search else [])]
@@ -249,7 +251,7 @@ def minimize(
         lowest = ended.descent.objective.ranges.values[0]  # no loss is below this, so the loss itself is a bound
         return (
             {"loss": certified[0], "accuracy": certified[1] if len(certified) > 1 else None}
-            | located(ended, found, certified[0]["high"] - lowest, expected)
+            | located(ended, found, certified[0]["high"] - lowest, drawing.guarantee)
             | {"iterations": fit.descent.iterations, "gradient_evaluations": fit.gradient_evaluations}
         )
 
@@ -257,7 +259,6 @@ def minimize(
     if objective.identity is not None:
         identity = encode({"minimize": objective.identity} | fit.settings)
     where = fit.descent.domain.text if search is None else "in a ball found on the way"
-    likely = promise.likely if search is None else None
     return Question(
         kind=MINIMIZE.name,
         text=f"minimum of {objective.text}, {where}",
@@ -266,7 +267,7 @@ def minimize(
         rows_read=rows_read,
         work=(fit.steps + len(prices)) * RELEASE_WORK + rows_read * objective.work,
         run=run,
-        excess_bound=likely if likely is not None else expected,
+        excess_bound=None if search else (promise.likely if promise.likely is not None else promise.expected),
     )
 
 
@@ -274,15 +275,15 @@ def final_queries(fit: Fit, point: Vector) -> list[LossAt | AccuracyAt]:
     """Return what certifies the point: its loss, and its accuracy if the model says yes or no."""
     objective = fit.descent.objective
     queries: list[LossAt | AccuracyAt] = [LossAt(objective, point)]
-    if isinstance(objective, LinearObjective) and objective.loss.classifies:
+    if objective.classifies:
         queries.append(AccuracyAt(objective, point))
     return queries
 
 
-def located(fit: Fit, found: Run, trivial: float, expected: float | None) -> Result:
+def located(fit: Fit, found: Run, trivial: float, guarantee: Guarantee) -> Result:
     """Return the point and what is promised of it: only what says more than `trivial`, the loss itself."""
     objective, domain = fit.descent.objective, fit.descent.domain
-    likely = fit.promise(found.regret).likely
+    likely, expected = fit.promise(found.regret, guarantee).likely, fit.promise(at=guarantee).expected
     if likely is not None and likely >= trivial:
         likely = None
     if expected is not None and expected >= trivial:

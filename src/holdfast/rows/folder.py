@@ -27,11 +27,12 @@ from holdfast.rows.columns import CodedText, Numbers, PackedText, StoredColumn, 
 from holdfast.rows.draws import Indices, Selection
 from holdfast.rows.local import LocalRows
 from holdfast.rows.pack_files import PackFiles
+from holdfast.rows.units import Units
 from holdfast.schema import Column, Schema
 
 MANIFEST = "manifest.json"
 _FORMAT = "holdfast column folder"
-_VERSION = 3
+_VERSION = 4
 
 
 def file_name(position: int, what: str) -> str:
@@ -85,6 +86,8 @@ class Manifest:
     source: SourceFile
     columns: tuple[ColumnEntry, ...]
     files: dict[str, FileEntry]
+    unit: str | None = None  # the column that names units, if rows lie by unit
+    units: int = 0
 
     def declared(self, complete: Collection[str]) -> "Manifest":
         """Return the manifest with these columns declared complete; refuse those that are not."""
@@ -147,6 +150,8 @@ class Manifest:
                 str(name): FileEntry(int(entry["size"]), tuple(entry["blocks"]))
                 for name, entry in content["files"].items()
             },
+            unit=content["unit"],
+            units=int(content["units"]),
         )
 
 
@@ -178,8 +183,8 @@ class FolderRows(LocalRows):
             with suppress(OSError):  # in a folder that cannot be written, a declaration is for this time
                 manifest.write(folder)
         self._spare_memory = spare_memory()
-        self._mapped: dict[str, list[MappedArray]] = {}
-        self._unpopulated: dict[str, list[MappedArray]] = {}
+        self._mapped: dict[str | None, list[MappedArray]] = {}  # by column; None: where units begin
+        self._unpopulated: dict[str | None, list[MappedArray]] = {}
         self._requested: dict[str, list[MappedArray]] = {}
         self._packed: list[MappedArray] = []
         super().__init__(
@@ -192,6 +197,8 @@ class FolderRows(LocalRows):
             fingerprint=manifest.fingerprint,
             location=folder,
             packs=PackFiles(folder, manifest.rows, manifest.fingerprint, check, self._map_pack),
+            unit=manifest.unit,
+            units=self._open_units(folder, manifest),
         )
         check.start()
         weakref.finalize(self, check.stop)
@@ -214,7 +221,8 @@ class FolderRows(LocalRows):
         """Compare every file with its hashes, then hash everything again; raise if it is not the data opened."""
         self._check.now()
         self._require_whole(self.schema.names)
-        super().verify()
+        if self.schema.unit is None:  # else the rows came in another order than they lie in: the hashes of files do
+            super().verify()
 
     def require_sound(self) -> None:
         """Refuse if a check has found damage."""
@@ -234,15 +242,15 @@ class FolderRows(LocalRows):
             raise
 
     def _require_whole(self, columns: Sequence[str]) -> None:
-        for name in columns:
-            for mapped in self._mapped[name]:
+        for name in (None, *columns):
+            for mapped in self._mapped.get(name, ()):
                 if mapped.cut_off:
                     self._check.report(mapped.name)
         self._check.require_sound()
 
     def _about_to_read(self, rows: Indices | slice, columns: Sequence[str]) -> None:
         self._require_whole(columns)
-        new = [mapped for name in columns for mapped in self._unpopulated.pop(name, ())]
+        new = [mapped for name in (None, *columns) for mapped in self._unpopulated.pop(name, ())]
         if new:  # the first to draw from a column has it mapped, and checked before others
             self._check.hurry([mapped.name for mapped in new])
             self._spare_memory = populate_in_background(new, self._spare_memory)
@@ -251,6 +259,13 @@ class FolderRows(LocalRows):
         for name in columns:
             for mapped in self._requested.get(name, ()):
                 mapped.request(rows)
+
+    def _open_units(self, folder: Path, manifest: Manifest) -> Units | None:
+        if manifest.unit is None:
+            return None
+        starts = MappedArray(folder / file_name(len(manifest.columns), "units"), np.dtype(np.int64), manifest.units + 1)
+        self._mapped[None] = self._unpopulated[None] = [starts]
+        return Units(starts.array)
 
     def _map_pack(self, pack: MappedArray) -> None:
         self._packed.append(pack)

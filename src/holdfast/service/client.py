@@ -24,6 +24,7 @@ from urllib.parse import quote
 import polars as pl
 
 from holdfast.answer import AnyAnswer, record_of
+from holdfast.board import STANDINGS
 from holdfast.errors import HoldfastError, InvalidArgument, MissingExtra, UnknownName
 from holdfast.guarantees.plan import Plan
 from holdfast.ledger import Head, Receipt
@@ -38,6 +39,8 @@ from holdfast.questions.minimize import MINIMIZE
 from holdfast.questions.price import Budget, Price
 from holdfast.questions.quantile import QUANTILE
 from holdfast.questions.question import Kind
+from holdfast.questions.submit import SUBMIT
+from holdfast.questions.units import UNITS
 from holdfast.questions.verbs import async_verb, verb
 from holdfast.schema import Column, Schema
 from holdfast.service.errors import not_holdfast, unreachable
@@ -220,6 +223,14 @@ class _Calls:
 
         return Call("GET", self._path(f"history?start={start}&limit={PAGE_SIZE}"), read)
 
+    def _standings(self) -> Call[pl.DataFrame]:
+        """Return the submissions to a board, the best first, as a frame."""
+
+        def read(payload: Payload) -> pl.DataFrame:
+            return pl.DataFrame(payload["standings"], schema=STANDINGS)
+
+        return Call("GET", self._path("standings"), read)
+
     def _path(self, what: str) -> str:
         return f"datasets/{quote(self.dataset, safe='')}/{what}"
 
@@ -265,11 +276,14 @@ class RemoteSession(_Calls):
     flips = verb(FLIPS)
     minimize = verb(MINIMIZE)
     check = verb(CHECK)
+    submit = verb(SUBMIT)
+    units = verb(UNITS)
     ask = _sent(_Calls._ask)
     price = _sent(_Calls._price)
     dry_run = _sent(_Calls._dry_run)
     receipt = _sent(_Calls._receipt)
     history = _sent(_Calls._history)
+    standings = _sent(_Calls._standings)
     _ask_kind = _sent(_Calls._kind)
 
     def flip(self, query: str) -> int:
@@ -340,6 +354,8 @@ class AsyncRemoteSession(_Calls):
     flips = async_verb(FLIPS)
     minimize = async_verb(MINIMIZE)
     check = async_verb(CHECK)
+    submit = async_verb(SUBMIT)
+    units = async_verb(UNITS)
     ask = _awaited(_Calls._ask)
     price = _awaited(_Calls._price)
     dry_run = _awaited(_Calls._dry_run)
@@ -349,6 +365,7 @@ class AsyncRemoteSession(_Calls):
     head = _awaited(_Calls._head)
     receipt = _awaited(_Calls._receipt)
     history = _awaited(_Calls._history)
+    standings = _awaited(_Calls._standings)
     _ask_kind = _awaited(_Calls._kind)
 
     async def flip(self, query: str) -> int:
