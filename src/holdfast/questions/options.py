@@ -109,6 +109,17 @@ class Real(Form):
 
 
 @dataclass(frozen=True)
+class RealOrWord(Real):
+    """A number, or one word that means it is to be found."""
+
+    word: str = "auto"
+
+    def parse(self, name: str, text: str) -> float | str:  # type: ignore[override]
+        """The word, or a number."""
+        return self.word if text.strip() == self.word else super().parse(name, text)
+
+
+@dataclass(frozen=True)
 class Reals(Form):
     """Several numbers; `count` of them, if it matters."""
 

@@ -31,6 +31,7 @@ from holdfast.questions.options import (
     Option,
     QuestionList,
     Real,
+    RealOrWord,
     Reals,
     ShortText,
     Text,
@@ -135,6 +136,8 @@ def json_type(form: Form) -> Any:
             return Literal[form.words]
         case Whole():
             return Annotated[int, Field(ge=form.least, le=MAX_ROWS), AsInteger]
+        case RealOrWord():
+            return Literal[form.word] | Annotated[Number, Field(ge=form.least, le=form.most)]
         case Real():
             return Annotated[Number, Field(ge=form.least, le=form.most)]
         case Reals(count=None):
