@@ -19,9 +19,9 @@ its `packing`. A row source may compute them once for all rows and hand over lin
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import polars as pl
@@ -29,10 +29,14 @@ from numpy.typing import NDArray
 
 from holdfast.guarantees.statistic import Statistic, Values
 
-__all__ = ["Direct", "Packed", "Packing", "Query", "Values"]
+if TYPE_CHECKING:
+    from holdfast.queries.evaluate import RowFunction
+
+__all__ = ["Direct", "Folded", "Packed", "Packing", "Query", "Said", "Values"]
 
 Direct = Callable[[Mapping[str, NDArray[Any]]], NDArray[Any]]  # from columns by name to one value per row
 
+Said = pl.Series | NDArray[Any]  # what one function says of each row
 Packed = NDArray[np.float32]  # one line of numbers for each row
 
 
@@ -56,6 +60,24 @@ class Packing(Protocol):
 
     def of(self, rows: pl.DataFrame) -> Packed:
         """Return one line for each row; total, as `Query.evaluate` is."""
+        ...
+
+
+class Folded(Protocol):
+    """A query that asks all rows for totals alone, and says them from what several functions say of each row."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the functions read."""
+        ...
+
+    @property
+    def functions(self) -> "tuple[RowFunction, ...]":
+        """The functions of one row: a value, the conditions of groups."""
+        ...
+
+    def fold(self, said: Sequence[Said]) -> NDArray[np.float64]:
+        """Return the totals of some rows from what each function says of them, all in the same order; they add up."""
         ...
 
 
