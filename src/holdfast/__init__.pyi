@@ -1,5 +1,6 @@
 from holdfast.answer import Answer as Answer
 from holdfast.answer import AnyAnswer as AnyAnswer
+from holdfast.board import Board as Board
 from holdfast.errors import BudgetExhausted as BudgetExhausted
 from holdfast.errors import HoldfastError as HoldfastError
 from holdfast.errors import InvalidArgument as InvalidArgument
@@ -42,6 +43,7 @@ from holdfast.questions.minimize import MinimumAnswer as MinimumAnswer
 from holdfast.questions.price import Budget as Budget
 from holdfast.questions.price import Price as Price
 from holdfast.questions.question import Kind as Kind
+from holdfast.questions.submit import SubmitAnswer as SubmitAnswer
 from holdfast.rows.open import open_rows as _open_rows
 from holdfast.rows.source import RowSource as RowSource
 from holdfast.schema import Schema as Schema

@@ -72,6 +72,7 @@ class Checks(Guarantee):
     name = "checks"
     mechanisms = ("cells",)
     answers = False
+    asks = "check"
     scans = True
     reads = CheckTerms
 

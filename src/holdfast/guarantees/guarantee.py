@@ -148,6 +148,7 @@ class Guarantee(ABC):
     mechanisms: ClassVar[tuple[str, ...]]  # those that can be planned with, the usual one first
     adaptive: ClassVar[bool] = True  # whether questions may depend on answers; "best" chooses only such guarantees
     answers: ClassVar[bool] = True  # whether it answers questions; if it checks guesses, it is planned only by name
+    asks: ClassVar[str | None] = None  # the one kind of question that it takes; None: those that ask for values
     scans: ClassVar[bool] = False  # whether every answer reads all rows; "best" chooses such a guarantee only if asked
     in_order: ClassVar[bool] = False  # whether releases must follow each other as they were charged (fresh rows)
     reads: ClassVar[type[Terms]]

@@ -61,7 +61,7 @@ class Cells:
         if self.draws < n:
             totals = query.totals(source.sample(query, WithReplacement(self.draws), rng))
         elif isinstance(source, Folds):
-            totals = source.fold(query)
+            totals = source.fold(query, rng)
         else:
             pieces = [Consecutive(start, min(start + PIECE, n)) for start in range(0, n, PIECE)]
             totals = np.sum([query.totals(source.sample(query, piece, rng)) for piece in pieces], axis=0)

@@ -14,7 +14,7 @@ from holdfast.guarantees.release import HOLDS, TOO_FEW, TOO_HIGH, TOO_LOW
 from holdfast.guarantees.statistic import GroupMean, Statistic
 from holdfast.queries.evaluate import RowFunction, booleans, floats
 from holdfast.queries.measures import Mean, Share
-from holdfast.queries.query import Direct, Query, Said, Values
+from holdfast.queries.query import Direct, Folded, Said, Values
 from holdfast.schema import Type
 
 Interval = tuple[float, float]
@@ -23,7 +23,7 @@ CHUNK = 1 << 14  # numbers averaged at once, which stay in the cache
 
 
 @dataclass(frozen=True)
-class Guess(Query):
+class Guess(Folded):
     """That a measure lies within `margin` of `guess`, in its own units, on at least `at_least` rows.
 
     Its ends are exact fractions of the declared range: which cell a count falls into does not depend on rounding.

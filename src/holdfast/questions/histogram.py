@@ -71,7 +71,9 @@ def histogram(
     context: Context,
     query: Query,
     *,
-    categories: Annotated[Sequence[Category] | None, About(Categories(), "The values to count.")] = None,
+    categories: Annotated[
+        Sequence[Category] | None, About(Categories(), "The values to count, where none were declared with the data.")
+    ] = None,
     bins: Annotated[Sequence[float] | None, About(Reals(None), "The edges of right-open bins, increasing.")] = None,
     rows_per_query: RowsPerQuery = None,
     mechanism: By = None,
@@ -83,7 +85,7 @@ def histogram(
     query
         A column or an expression about one row.
     categories
-        The values to count; give either these or `bins`.
+        The values to count; left out, those that were declared with the data. Give either these or `bins`.
     bins
         The edges of right-open bins for numbers.
     rows_per_query

@@ -16,6 +16,11 @@ from holdfast.guarantees.plan import write_margin
 from holdfast.ledger import Cost, Spent
 from holdfast.questions.question import Question
 
+NO_END = {  # by the kind of question that a guarantee without an end takes
+    "check": "checks have no end: {now} beyond the margin of a guess; with more wrong ones {after}",
+    "submit": "submissions have no end: {now} around what the grid tells; with more improvements {after}",
+}
+
 
 def cost_in_answers(terms: Terms, charge: int, intervals: int, cost: Cost) -> int:
     """Return by how much the number of answers left falls, when so much is spent already."""
@@ -63,7 +68,10 @@ class Budget:
         The margin of an ordinary answer.
     outlook
         Where checks never run out: pairs of a number of wrong guesses, from now on, and how wide a check is after them,
-        beyond the margin of its guess.
+        beyond the margin of its guess. Of a board: of improvements, and how wide intervals are around what the grid
+        tells.
+    asks
+        The one kind of question that is taken, "check" or "submit"; None: those that ask for values.
     """
 
     answers_left: int
@@ -71,6 +79,7 @@ class Budget:
     answers_given: int
     margin: float
     outlook: tuple[tuple[int, float], ...] = ()
+    asks: str | None = None
 
     @classmethod
     def of(cls, guarantee: Guarantee, spent: Spent, told: Cost) -> "Budget":
@@ -88,7 +97,7 @@ class Budget:
         terms, outlook = guarantee.terms, guarantee.outlook(told.charge, told.intervals)
         left = terms.answers_left(spent.charge, spent.intervals)
         margin = outlook[0][1] if outlook else terms.margin
-        return cls(left, terms.answers, spent.answers, margin, outlook)
+        return cls(left, terms.answers, spent.answers, margin, outlook, guarantee.asks)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -104,7 +113,7 @@ class Budget:
         if self.outlook:
             (_, now), *later = self.outlook
             after = ", ".join(f"{write_margin(width)} after {more:,}" for more, width in later)
-            return f"checks have no end: {write_margin(now)} beyond the margin of a guess; with more wrong ones {after}"
+            return NO_END[self.asks or "check"].format(now=write_margin(now), after=after)
         return f"{self.answers_left:,} of {self.answers_total:,} answers left at {write_margin(self.margin)}"
 
     __repr__ = __str__

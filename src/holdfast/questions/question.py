@@ -18,6 +18,7 @@ from itertools import repeat
 from re import sub
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
+import polars as pl
 from numpy.random import Generator
 
 from holdfast import check
@@ -111,6 +112,7 @@ class Question:
     terms: Terms | None = None  # those it was prepared under, if it was not asked at once
     cheaper: str | None = None  # what would make it cost less
     finish: Callable[[int, Result, Cost], tuple[Result, Cost]] | None = None  # inside the commit: see `Ledger.commit`
+    whole: bool = False  # of data of units: whether the text says how much each counts; else every unit counts alike
     forecast: Callable[[Cost], float] | None = None  # its margin, if that depends on the answers given so far
 
     def __post_init__(self) -> None:
@@ -136,12 +138,14 @@ class Context:
     """What a question is built against: the guarantee that stands and the schema of the data.
 
     `explored` returns the exploration part, which anybody may look at, if the data were split. `mechanism` is set where
-    an answer is not given by the plan's own.
+    an answer is not given by the plan's own. `ids` returns the column that names the rows of a board, which everybody has
+    to know who submits to it.
     """
 
     guarantee: Guarantee
     schema: Schema
     explored: Callable[[], RowSource | None] = lambda: None
+    ids: Callable[[str], pl.Series] = lambda column: pl.Series(column, [], pl.Int64)
     mechanism: str | None = None
 
     def by(self, mechanism: str | None) -> "Context":
@@ -161,7 +165,18 @@ class Context:
         """Return the question that one release of the query answers."""
         cost, rows_read = self.price(query, draws)
         identity, work = identity_of(query, draws, self.mechanism), RELEASE_WORK + rows_read * query.work
-        return Question(kind, query.text, identity, cost, rows_read, run, margin, work=work, cheaper=query.cheaper)
+        return Question(
+            kind,
+            query.text,
+            identity,
+            cost,
+            rows_read,
+            run,
+            margin,
+            work=work,
+            cheaper=query.cheaper,
+            whole=query.speaks_of_units,
+        )
 
     def margin(self, query: Query, draws: int) -> float | None:
         """Return the margin of the answer in the question's units; None where it depends on the data (groups)."""
@@ -261,10 +276,14 @@ class Kind(Generic[P, A]):
             The subject and the options of the kind; options that it does not have are refused in words.
         """
         try:
-            return self.build(context, *args, **options)
+            question = self.build(context, *args, **options)
         except TypeError:
             self.check_options(args, options)
             raise
+        unit = context.schema.unit
+        if unit is None or question.whole:
+            return question
+        return replace(question, text=f"{question.text}, every unit ({unit}) alike")
 
     def check_options(
         self, args: Sequence[object], options: Mapping[str, object], spell: Callable[[str], str] | None = None

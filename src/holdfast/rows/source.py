@@ -106,8 +106,8 @@ class RowSource(RowVerbs, Protocol):
 class Folds(Protocol):
     """What a row source may do beside: `sample` of all rows for those who need no more than totals, in one pass."""
 
-    def fold(self, query: Folded) -> NDArray[np.float64]:
-        """Return the sum of what `query.fold` makes of all rows. Secret."""
+    def fold(self, query: Folded, rng: Generator) -> NDArray[np.float64]:
+        """Return the totals of all rows; `rng` is for units, of which a random row speaks. Secret."""
         ...
 
 

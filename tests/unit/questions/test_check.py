@@ -148,7 +148,7 @@ def test_one_pass_over_all_rows_counts_as_each_row_by_itself(name: str, tmp_path
             other = build_mean(query, source.schema, within=options.get("within"), where=versus)
             guess = DifferenceGuess(built, 0.5, 0.1, 1, other)
         by_row = guess.totals(source.sample(guess, AllRows(), rng))
-        for found in (source.fold(guess), by_row):
+        for found in (source.fold(guess, rng), by_row):
             assert found[0].tolist() == expected[0].tolist()
             assert found[1] == pytest.approx(expected[1], rel=1e-12)
 
