@@ -19,7 +19,6 @@ from holdfast.errors import TooManyRequests as TooManyRequests
 from holdfast.errors import UnknownName as UnknownName
 from holdfast.guarantees import GUARANTEES as GUARANTEES
 from holdfast.guarantees.guarantee import Guarantee as Guarantee
-from holdfast.guarantees.plan import DefaultPlan as DefaultPlan
 from holdfast.guarantees.plan import Plan as Plan
 from holdfast.guarantees.plan import VacuousPlan as VacuousPlan
 from holdfast.guarantees.plan import plan as plan

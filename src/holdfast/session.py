@@ -29,7 +29,7 @@ from numpy.random import Generator
 
 from holdfast.answer import AnyAnswer, Record
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict
-from holdfast.guarantees.plan import BEST, DefaultPlan, Plan, PlanRequest, Queries, VacuousPlan
+from holdfast.guarantees.plan import BEST, Plan, PlanRequest, Queries, RowsPerQuery, VacuousPlan
 from holdfast.ledger import (
     Cost,
     Drawn,
@@ -59,7 +59,7 @@ from holdfast.questions.mean import MEAN
 from holdfast.questions.minimize import MINIMIZE
 from holdfast.questions.price import Budget, Price, require_affordable, too_dear
 from holdfast.questions.quantile import QUANTILE
-from holdfast.questions.question import Context, Drawing, Kind, Question
+from holdfast.questions.question import Context, Drawing, Kind, Question, standing_at
 from holdfast.questions.submit import SUBMIT
 from holdfast.questions.units import UNITS
 from holdfast.questions.verbs import verb
@@ -88,14 +88,22 @@ class Session:
         A path, a frame, a dict of arrays or an opened row source.
     queries, margin, confidence
         The plan, if the ledger has not begun: how many questions, or the margin every answer should have, and the
-        probability that all answers hold at once. The ledger begins with the first answer; after that the plan stands.
+        probability that all answers hold at once. With neither, there is no plan: intervals widen slowly as questions
+        go by. With one of them the margin stays the same for as many questions, and widens after them. The ledger
+        begins with the first answer; after that the plan stands.
     ledger
         A path or a database URL; left out, it lies beside the data, or in memory for data in memory: then all sessions
         of this process on the same rows share it.
     guarantee, mechanism
         Names, or "best".
     rows_per_query
-        Rows that one answer reads; left out, the number with the smallest margin. `Plan.readings` shows others.
+        Rows that one answer reads: a number, "fast" (at most 12,000), "balanced" (at most 100,000; so if left out) or
+        "best" (the number with the smallest margin). `Plan.readings` shows others.
+    end
+        Whether questions beyond the plan are refused, instead of answered with wider margins.
+    rows
+        "independent" (so if left out): rows may follow different laws, and answers speak of their average.
+        "identical": all follow one law; rare events get narrower intervals. See the guide to data.
     seed
         For tests: draws become predictable, and the ledger says so. In memory, each such session has its own budget.
     analyst
@@ -120,7 +128,9 @@ class Session:
         ledger: str | Path | None = None,
         guarantee: str = BEST,
         mechanism: str = BEST,
-        rows_per_query: int | None = None,
+        rows_per_query: RowsPerQuery | None = None,
+        end: bool = False,
+        rows: str | None = None,
         seed: int | None = None,
         analyst: str | None = None,
         complete: Collection[str] = (),
@@ -129,7 +139,7 @@ class Session:
         categories: Mapping[str, Sequence[Any]] | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> None:
-        self._request = PlanRequest(queries, margin, confidence, guarantee, mechanism, rows_per_query)
+        self._request = PlanRequest(queries, margin, confidence, guarantee, mechanism, rows_per_query, end, rows)
         check_analyst(analyst)
         self._analyst = analyst
         self._randomness = Randomness(seed)
@@ -154,7 +164,8 @@ class Session:
         except BaseException:
             self._ledger.close()
             raise
-        _warn(self.plan, default=self._request.is_open and not self._joined and self.plan.standing.answers)
+        if self.plan.vacuous and self.plan.standing.answers:
+            warnings.warn(self.plan.sentence, VacuousPlan, stacklevel=2)
         if self._shared:
             warnings.warn(f"{SHARES} {self.budget}.", SharedBudget, stacklevel=2)
 
@@ -212,10 +223,10 @@ class Session:
         try:
             return self.answer(self._keyed(kind.question(context, *args, **options), key))
         except PlanConflict:
-            if self._context is context:
+            if self._context.guarantee is context.guarantee:
                 raise
         # Somebody began the ledger this moment: their plan stands.
-        return self.answer(self._keyed(kind.question(self._context, *args, **options), key))
+        return self.answer(self._keyed(kind.question(self._current(), *args, **options), key))
 
     def prepare(
         self,
@@ -303,7 +314,7 @@ class Session:
         self._require_sound()
         place = self._reserve(question)
         with silence:
-            result = question.run(self._drawing(place))
+            result = question.run(self._drawing(place, question.cost))
         return Drawn(
             place,
             key=question.identity,
@@ -326,9 +337,10 @@ class Session:
         except BudgetExhausted:  # says it in the guarantee's own units
             raise too_dear(question, self.plan.terms, self._ledger.spent) from None
 
-    def _drawing(self, place: Place) -> Drawing:
+    def _drawing(self, place: Place, cost: Cost) -> Drawing:
         order = Order(self._ledger.key(ORDER), place.charge)
-        return Drawing(self._rows, self._randomness.generator(place.number), self._context.guarantee, order)
+        guarantee = standing_at(self._context.guarantee, place.reached, place.intervals, cost)
+        return Drawing(self._rows, self._randomness.generator(place.number), guarantee, order)
 
     def _read(self, entry: Entry, *, cached: bool) -> AnyAnswer:
         return answer_from(entry, self._context.guarantee, cached=cached)
@@ -359,7 +371,7 @@ class Session:
         cached = question.identity is not None and self._ledger.find(question.identity) is not None
         if question.forecast is not None:
             question = replace(question, margin=question.forecast(self._ledger.told))
-        return Price.of(question, self.plan.terms, self._ledger.spent, cached=cached)
+        return Price.of(question, self.plan.standing, self._ledger.spent, cached=cached)
 
     def dry_run(self, query: QueryLike | Loss | LinearLoss, kind: str = MEAN.name, **options: object) -> AnyAnswer:
         """Answer from made-up rows: the same checks and the same shape, but nothing is read or spent.
@@ -369,12 +381,13 @@ class Session:
         query, kind, **options
             As for `ask`.
         """
-        question = kind_named(kind).question(self._current(), query, **options)
+        context = self._current()
+        question = kind_named(kind).question(context, query, **options)
         terms = self.plan.terms
         require_affordable(question, terms, NOTHING_SPENT)  # what could never be asked
         rng = self._randomness.generator()
         invented = made_up(self._schema, rng)
-        guarantee, order = self.plan.standing, Order(self._randomness.secret())
+        guarantee, order = context.standing(question.cost), Order(self._randomness.secret())
         with silence:
             result = question.run(Drawing(invented, rng, guarantee, order, most_draws=MADE_UP_ROWS))
             if question.finish is not None:
@@ -386,8 +399,9 @@ class Session:
 
     @property
     def budget(self) -> Budget:
-        """What is left to ask, for everyone together."""
-        return Budget.of(self._current().guarantee, self._ledger.spent, self._ledger.told)
+        """How wide answers are now and later on, and how many are left where there is an end; for everyone together."""
+        self._current()
+        return Budget.of(self._context.guarantee, self._ledger.spent, self._ledger.told)
 
     @property
     def schema(self) -> Schema:
@@ -485,7 +499,10 @@ class Session:
         """Return what questions are built against: the ledger's plan, if somebody else has begun it meanwhile."""
         if not self._joined and self._ledger.begun:
             self._resume()
-        return self._context
+        if self.plan.terms.ends:
+            return self._context
+        spent = self._ledger.spent
+        return replace(self._context, spent=Cost(spent.charge, spent.intervals))
 
     def explore(self, data: Table) -> None:
         """Take the guesses that checks leave out from these `data`, which anybody may look at."""
@@ -558,12 +575,3 @@ def witnesses_beside(rows: RowSource) -> list[Witness]:
     """Return who beside the data remembers how far its ledger had come."""
     ledger = ledger_beside(rows)
     return [] if ledger is None else [FileWitness(ledger.with_suffix(".witness"), content_of(rows.fingerprint))]
-
-
-def _warn(plan: Plan, *, default: bool) -> None:
-    """Say what the caller should know about a plan before the first answer."""
-    if default:
-        text = f"No plan was given, so this one is taken: {plan.sentence} Pass queries= or margin= to choose."
-        warnings.warn(text, DefaultPlan, stacklevel=3)
-    elif plan.vacuous:
-        warnings.warn(plan.sentence, VacuousPlan, stacklevel=3)

@@ -8,6 +8,7 @@ ledger begins with one of them, and stays with it.
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from math import e
 
 from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, Terms, refuse_noise
 from holdfast.guarantees.mathematics import cost, descent, posterior_means
@@ -30,9 +31,9 @@ class CoinGuarantee(Guarantee):
     terms: CoinTerms
     mechanisms = ("coins",)
 
-    def __init__(self, terms: CoinTerms) -> None:
+    def __init__(self, terms: CoinTerms, level: float) -> None:
         super().__init__(terms)
-        self._level = posterior_means.level(terms.beta2, k=terms.statements)
+        self.level = level  # of every interval
 
     @property
     @abstractmethod
@@ -62,21 +63,21 @@ class CoinGuarantee(Guarantee):
         return True
 
     def _margin(self, draws: int) -> float:
-        width = float(clopper_pearson_width(draws, self._level))
+        width = float(clopper_pearson_width(draws, self.level))
         return min(1.0, width / (1 - 2 * self.terms.mass) + self.step)
 
     def share(self, release: Release, part: int) -> Interval:
         """The exact binomial interval, debiased and widened."""
         tally, mass = self.tally(release), self.terms.mass
         count, outcomes = tally.count(part), len(tally.counts)
-        mean = posterior_means.outcome_mean(count, tally.draws, outcomes=outcomes, mass=mass, level=self._level)
+        mean = posterior_means.outcome_mean(count, tally.draws, outcomes=outcomes, mass=mass, level=self.level)
         return self.widen(mean)
 
     def group(self, release: Release) -> Interval:
         """The interval for the group's posterior mean, widened."""
         _, zeros, ones = self.tally(release).counts
         included, mass = zeros + ones, self.terms.mass
-        mean, share = posterior_means.group_mean(ones, included, release.draws, mass=mass, level=self._level)
+        mean, share = posterior_means.group_mean(ones, included, release.draws, mass=mass, level=self.level)
         return self.widen_group(mean, share) if share > 0 else EVERYTHING
 
     @cached_property
@@ -86,8 +87,8 @@ class CoinGuarantee(Guarantee):
 
     @property
     def statement_level(self) -> float:
-        """An equal part of beta2."""
-        return self.terms.beta2 / self.terms.statements
+        """What one interval uses; other statements need no factor e."""
+        return e * self.level
 
     def excess(self, on_rows: float, *, R: float, lipschitz: float, curvature: float) -> float | None:
         """By `posterior_excess`."""

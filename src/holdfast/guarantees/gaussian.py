@@ -18,6 +18,7 @@ import numpy as np
 from scipy.special import expit, ndtri
 
 from holdfast.guarantees import GUARANTEES
+from holdfast.guarantees.coins import CoinGuarantee
 from holdfast.guarantees.guarantee import EVERYTHING, Goal, Guarantee, Terms, around, ratio
 from holdfast.guarantees.mathematics import cost, exchange
 from holdfast.guarantees.mathematics.concentration import SAFE
@@ -68,12 +69,19 @@ class Scans(Guarantee):
 
     mechanisms = ("gaussian",)
     scans = True
-    J: float
     level: float
 
     @abstractmethod
     def sigma(self, draws: int) -> float:
         """Return the deviation of the noise of an answer of so many `draws`."""
+
+    @abstractmethod
+    def widen(self, mean: Interval) -> Interval:
+        """Return the interval for the population's mean from that of the posterior `mean`."""
+
+    @abstractmethod
+    def widen_group(self, mean: Interval, share: float) -> Interval:
+        """Return the same for a group whose posterior share is at least `share`, which is positive."""
 
     def supports(self, statistic: Statistic) -> None:
         """Anything but single flips."""
@@ -81,17 +89,14 @@ class Scans(Guarantee):
 
     def share(self, release: Release, part: int) -> Interval:
         """The noise's interval for the posterior mean, widened; rounding to the grid counted twice, outward."""
-        low, high = self._mean(release, part)
-        return _outward((exchange.lo(low, self.J), exchange.hi(high, self.J)), self._noisy(release).grid)
+        return _outward(self.widen(self._mean(release, part)), self._noisy(release).grid)
 
     def group(self, release: Release) -> Interval:
         """The range of the ratio of two posterior means, widened for a group."""
         share, total = self._mean(release, 0), self._mean(release, 1)
         if share[0] <= 0:
             return EVERYTHING
-        (low, high), grid = ratio(total, share), self._noisy(release).grid
-        ends = exchange.group_lower(low, share[0], self.J), exchange.group_upper(high, share[0], self.J)
-        return _outward(ends, grid)
+        return _outward(self.widen_group(ratio(total, share), share[0]), self._noisy(release).grid)
 
     def _mean(self, release: Release, part: int) -> Interval:
         noisy = self._noisy(release)
@@ -121,7 +126,7 @@ class Gaussian(Scans):
 
     def __init__(self, terms: GaussianTerms) -> None:
         super().__init__(terms)
-        self.J, self.level = terms.j, terms.level
+        self._j, self.level = terms.j, terms.level
 
     @classmethod
     def plan(cls, goal: Goal, mechanism: str) -> GaussianTerms | None:
@@ -133,6 +138,14 @@ class Gaussian(Scans):
         """The planned noise."""
         return self.terms.sigma
 
+    def widen(self, mean: Interval) -> Interval:
+        """By `lo` and `hi`."""
+        return exchange.lo(mean[0], self._j), exchange.hi(mean[1], self._j)
+
+    def widen_group(self, mean: Interval, share: float) -> Interval:
+        """By `group_lower` and `group_upper`."""
+        return exchange.group_lower(mean[0], share, self._j), exchange.group_upper(mean[1], share, self._j)
+
     def charge(self, statistic: Statistic, draws: int) -> int:
         """The same for every noisy mean."""
         return statistic.intervals * self.terms.charge_per_answer
@@ -142,12 +155,29 @@ class ScansBesideCoins(Scans):
     """Single answers that read all rows, in a session of coins by the exchange theorem.
 
     An answer of so many "draws" has noise of deviation 1/(2 sqrt(draws)), that of as many fair coins, and is charged
-    like them. The theorem's constants for coins cover it: a noisy mean says no more about the exchanges.
+    like them. The theorem's constants for coins cover it: a noisy mean says no more about the exchanges. So levels and
+    widening are those of `coins` at the same place.
     """
 
-    def __init__(self, terms: Terms, *, name: str, J: float, level: float) -> None:
-        super().__init__(replace(terms, mechanism=self.mechanisms[0]))
-        self.name, self.J, self.level = name, J, level  # type: ignore[misc]
+    def __init__(self, coins: CoinGuarantee) -> None:
+        super().__init__(replace(coins.terms, mechanism=self.mechanisms[0]))
+        self._coins, self.name, self.level = coins, coins.name, coins.level  # type: ignore[misc]
+
+    def at(self, charge: int, first: int, last: int) -> Guarantee:
+        """Beside the coins at that place."""
+        return self._coins.at(charge, first, last).by(self.terms.mechanism)
+
+    def widen(self, mean: Interval) -> Interval:
+        """As coins are."""
+        return self._coins.widen(mean)
+
+    def widen_group(self, mean: Interval, share: float) -> Interval:
+        """As coins are."""
+        return self._coins.widen_group(mean, share)
+
+    def rows_at(self, intervals: int) -> int:
+        """As noisy as an ordinary answer."""
+        return self._coins.rows_at(intervals)
 
     @classmethod
     def plan(cls, goal: Goal, mechanism: str) -> None:
@@ -173,7 +203,7 @@ class ScansBesideCoins(Scans):
 
     def _margin(self, draws: int) -> float:
         grid = 2 * 2.0 ** -grid_bits(self.terms.rows)
-        return min(1.0, self.sigma(draws) * _quantile(self.level) + float(exchange.worst_case(self.J)) + grid)
+        return min(1.0, self.sigma(draws) * _quantile(self.level) + self._coins.step + grid)
 
 
 def _quantile(level: float) -> float:

@@ -204,22 +204,26 @@ class Ledger:
         """
         self._refuse_unbegun()
         place = self._held.take(cost)
-        return self._reserve(cost) if place is None else place
+        if place is None:
+            return self._reserve(cost)
+        return self._held.begun(place, cost, self._tip().taken_charge)
 
     def _reserve(self, cost: Cost) -> Place:
         """Reserve in the store."""
         held, wish = self._held, self._held.wish(cost)
         used: list[Stock] = []  # of the stock, by the last run of `decide`; whoever takes it out may put it back
         outcome: Grant | BudgetExhausted | None = None
+        before = 0
 
         def restore() -> None:
             with suppress(IndexError):
                 held.put(used.pop())
 
         def decide(transaction: Transaction) -> None:
-            nonlocal outcome
+            nonlocal outcome, before
             restore()  # an earlier run did not count
             tip = self._present(transaction.tip())
+            before = tip.taken_charge
             there = held.take_all()
             used.append(there)
             place, stock, after = grant(there, tip, cost)
@@ -239,10 +243,11 @@ class Ledger:
             restore()
             assert outcome is not None
             raise outcome
+        held.took(before, outcome.tip.taken_charge)
         held.put(outcome.stock)
         if wish is not None:
             held.asked(cost)
-        return outcome.place
+        return held.begun(outcome.place, cost, outcome.tip.taken_charge)
 
     def probe(self) -> None:
         """Raise if no answer could be written now; writes nothing."""
@@ -259,6 +264,7 @@ class Ledger:
         def decide(transaction: Transaction) -> None:
             transaction.take(give_back(stock, self._present(transaction.tip())))
 
+        self._held.giving_back()
         self._store.patience = CLOSING
         with suppress(HoldfastError):  # then it stays taken
             self._store.write(decide)
@@ -278,9 +284,10 @@ class Ledger:
         wish = self._held.wish(dearest)
         written: list[tuple[Row, bool]] = []
         ahead = NOTHING
+        before = after = 0
 
         def decide(transaction: Transaction) -> None:
-            nonlocal ahead
+            nonlocal ahead, before, after
             written.clear()  # an earlier run did not count
             ahead, fresh = NOTHING, False
             for one in answers:
@@ -292,10 +299,14 @@ class Ledger:
                     fresh = True
                 written.append((row, standing is None))
             if wish is not None and fresh:
-                ahead, tip = take_ahead(self._present(transaction.tip()), self._caps, dearest, wish)
+                standing_tip = self._present(transaction.tip())
+                ahead, tip = take_ahead(standing_tip, self._caps, dearest, wish)
+                before, after = standing_tip.taken_charge, tip.taken_charge
                 transaction.take(tip)
 
         self._store.write(decide)
+        if ahead is not NOTHING:
+            self._held.took(before, after)
         if wish is not None:
             self._held.put(ahead)
             self._held.asked(dearest)

@@ -70,7 +70,7 @@ def mean(
         (estimate,) = drawing.under(context.guarantee).estimates(built, draws)
         return estimate.to_json() | {"bounds": list(built.bounds)}
 
-    return context.question(MEAN.name, built, draws, run, context.margin(built, draws))
+    return context.question(MEAN.name, built, draws, run, context.margin(built, draws), wanted=margin)
 
 
 MEAN = kind_of(mean, Answer)

@@ -157,7 +157,7 @@ class LocalRows:
         _pool.reset()
         rows = chosen
         if self._units is not None:
-            ((rows, _),) = self._units.all_rows(chosen, self._rows)
+            ((rows, _, _),) = self._units.all_rows(chosen, self._rows)
         return self._frame(rows, tuple(self._stored)).clone()
 
     def ids(self, column: str) -> pl.Series:
@@ -219,23 +219,27 @@ class LocalRows:
         return chosen if self._units is None else self._units.one_row(_indices(chosen), rng, None)[0]
 
     def _fold(self, query: WholeUnit, units: Units, chosen: Indices) -> Values:
-        """Read all rows of these units, each unit once, in blocks that fit in memory."""
-        distinct, places = np.unique(chosen, return_inverse=True)
-        counted, total = np.zeros(distinct.size), np.zeros(distinct.size)
+        """Read all rows of these units, in blocks that fit in memory; a unit once, if most are chosen several times."""
+        places = None
+        if chosen.size > len(units):
+            chosen, places = np.unique(chosen, return_inverse=True)
+        counted, total = np.zeros(chosen.size), np.zeros(chosen.size)
         direct = query.said_directly
         if not all(name in self._plain for name in query.columns):
             direct = None
-        for rows, unit in units.all_rows(distinct, self._block(query)):
+        for rows, begin, counts in units.all_rows(chosen, self._block(query)):
             checkpoint()
             _pool.reset()
             if direct is None:
-                counts, says = query.said(self._frame(rows, query.columns))
+                counting, says = query.said(self._frame(rows, query.columns))
             else:
                 self._about_to_read(rows, query.columns)
-                counts, says = direct({name: _values_at(self._plain[name], rows) for name in query.columns})
-            counted += np.bincount(unit, counts, distinct.size)
-            total += np.bincount(unit, says, distinct.size)
-        return query.folded(counted, total)[places]
+                counting, says = direct({name: _values_at(self._plain[name], rows) for name in query.columns})
+            edges, these = np.cumsum(counts) - counts, slice(begin, begin + counts.size)
+            counted[these] += counts if counting is None else np.add.reduceat(counting, edges)
+            total[these] += np.add.reduceat(says, edges)
+        values = query.folded(counted, total)
+        return values if places is None else values[places]
 
     def _evaluate(self, query: Query, rows: Indices | slice, first: int) -> Values:
         """Evaluate a query of one part on these rows, which are its draws number `first` and so on."""

@@ -56,21 +56,30 @@ class Units:
         first = self.starts.take(units)
         sizes = self.starts.take(units + 1) - first
         if places is None:
-            return first + rng.integers(0, sizes), None
-        place = rng.integers(0, np.maximum(sizes, places))
+            return first + _uniform(sizes, rng), None
+        place = _uniform(np.maximum(sizes, places), rng)
         empty = place >= sizes
         return first + np.where(empty, 0, place), empty
 
-    def all_rows(self, units: Indices, size: int) -> Iterator[tuple[Indices, Indices]]:
-        """Yield all rows of these units, at most `size` at once, each with the place of its unit in `units`."""
+    def all_rows(self, units: Indices, size: int) -> Iterator[tuple[Indices, int, Indices]]:
+        """Yield all rows of these units, at most `size` at once, with whose they are.
+
+        That is the place in `units` of the first unit, and how many rows there are of it and of those that follow.
+        """
         first = self.starts.take(units)
         ends = np.cumsum(self.starts.take(units + 1) - first)
         total = int(ends[-1]) if ends.size else 0
         shift = first - np.concatenate([[0], ends[:-1]])  # from a row's number among these rows to where it lies
         for start in range(0, total, size):
-            numbers = np.arange(start, min(start + size, total))
-            places = np.searchsorted(ends, numbers, side="right")
-            yield numbers + shift[places], places
+            stop = min(start + size, total)
+            begin, last = np.searchsorted(ends, [start, stop - 1], side="right").tolist()
+            counts = np.diff(np.minimum(ends[begin : last + 1], stop), prepend=start)
+            yield np.arange(start, stop) + np.repeat(shift[begin : last + 1], counts), begin, counts
+
+
+def _uniform(counts: Indices, rng: Generator) -> Indices:
+    """Return for each count a whole number below it, uniformly up to 2^-53: a quarter of the time of an exact one."""
+    return (rng.random(counts.size) * counts).astype(np.int64)
 
 
 def check_unit(unit: str, schema: Schema) -> None:

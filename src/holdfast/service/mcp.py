@@ -157,7 +157,7 @@ class Tools:
         return {"price": price.to_dict(), "text": str(price), **_budget(session)}
 
     def budget(self, arguments: Arguments) -> dict[str, Any]:
-        """Return how many answers are left, and the margin of each."""
+        """Return how wide answers are now and later on, and how many are left where there is an end."""
         session = self._session(validate(DatasetArguments, arguments).dataset)
         return _budget(session) | {"text": str(session.budget)}
 
@@ -169,7 +169,7 @@ class Tools:
         return {"columns": [column.to_json() for column in schema], "text": text, **_budget(session)}
 
     def plan(self, arguments: Arguments) -> dict[str, Any]:
-        """Return the dataset's plan; or plan from two of rows, queries and margin, solving for the third."""
+        """Return the dataset's plan; or plan from two of rows, queries and margin, or from rows alone."""
         goal = validate(PlanArguments, arguments)
         if goal.rows is goal.queries is goal.margin is None:
             session = self._session(goal.dataset)

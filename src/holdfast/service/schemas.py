@@ -92,6 +92,9 @@ class DatasetIn(RequestModel):
     queries: Count | Annotated[dict[Name, Count], Field(max_length=10)] | None = None
     margin: Annotated[Number, Field(gt=0, lt=1)] | None = None
     confidence: Annotated[Number, Field(gt=0, lt=1)] | None = None
+    rows_per_query: Count | Literal["fast", "balanced", "best"] | None = None
+    end: bool = False
+    rows: Literal["independent", "identical"] | None = None
     complete: Annotated[list[Annotated[str, StringConstraints(max_length=400)]], Field(max_length=10_000)] | None = None
     unit: Annotated[str, StringConstraints(min_length=1, max_length=400)] | None = None
 
@@ -331,9 +334,9 @@ AnswerOut = create_model(
 
 
 class LeftOut(BaseModel):
-    """The answers left in the dataset's budget, and in the token's quota if it has one."""
+    """The answers left in the dataset's budget, if it has an end, and in the token's quota if it has one."""
 
-    answers: int
+    answers: int | None
     quota: int | None
 
 
