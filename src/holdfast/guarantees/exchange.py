@@ -13,7 +13,7 @@ numbered, and the later one comes, the smaller its part of the failure probabili
 
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from math import e, exp, log, log10, sqrt
+from math import e, exp, log, sqrt
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from holdfast.guarantees.mathematics import exchange
 from holdfast.guarantees.mathematics.checks import time_share
 from holdfast.guarantees.mathematics.concentration import SAFE, clopper_pearson_width
 from holdfast.guarantees.mathematics.posterior_means import level
-from holdfast.guarantees.mathematics.search import Vector, fewest, zoom
+from holdfast.guarantees.mathematics.search import Vector, zoom
 from holdfast.guarantees.statistic import Interval
 
 MOST_MASS = 0.16  # so that a group, with three outcomes, is still at most half noise
@@ -152,29 +152,6 @@ class Exchange(CoinGuarantee):
         statement = intervals + more + 1
         drawn = charge + self.terms.drawn_by(intervals + 1, statement)
         return self.at(drawn, statement, statement).margin(self.terms.rows_at(statement))
-
-    def draws_for(self, margin: float, charge: int, intervals: int) -> int | None:
-        """More draws make the coins' interval narrower and J larger: the fewest, on the way to the best number."""
-        if self.terms.ends:
-            return super().draws_for(margin, charge, intervals)
-        best = self._best_draws(charge, intervals)
-        if self._margin_of(best, charge, intervals) > margin:
-            return None
-        return fewest(lambda draws: self._margin_of(draws, charge, intervals) <= margin, low=1, high=best)
-
-    def best_margin(self, charge: int, intervals: int) -> float:
-        """With the best number of draws."""
-        if self.terms.ends:
-            return super().best_margin(charge, intervals)
-        return self._margin_of(self._best_draws(charge, intervals), charge, intervals)
-
-    def _best_draws(self, charge: int, intervals: int) -> int:
-        tried = {round(10**power) for power in np.linspace(0, log10(100 * self.terms.rows), 40)}
-        best: int = min(tried, key=lambda draws: self._margin_of(draws, charge, intervals))
-        return best
-
-    def _margin_of(self, draws: int, charge: int, intervals: int) -> float:
-        return self.at(charge + draws, intervals + 1, intervals + 1)._margin(draws)
 
     # -- what may be believed ------------------------------------------------------------------------------------
 

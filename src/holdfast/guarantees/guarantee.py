@@ -273,13 +273,25 @@ class Guarantee(ABC):
         `charge` and `intervals` have been spent before.
         """
         self.require_flexible()
-        if self.best_margin(charge, intervals) > margin:
+        best = self._best_draws(charge, intervals)
+        if self._margin_from(best, charge, intervals) > margin:
             return None
-        return fewest(lambda draws: self._margin(draws) <= margin, low=1, high=MOST_DRAWS)
+        return fewest(lambda draws: self._margin_from(draws, charge, intervals) <= margin, low=1, high=best)
 
     def best_margin(self, charge: int, intervals: int) -> float:
         """Return the smallest margin that one answer can have, from any number of draws, when so much was spent."""
-        return self._margin(MOST_DRAWS)
+        return self._margin_from(self._best_draws(charge, intervals), charge, intervals)
+
+    def _best_draws(self, charge: int, intervals: int) -> int:
+        """Return the best number of draws: in a session that goes on, more of them also make the step larger."""
+        if self.terms.ends:
+            return MOST_DRAWS
+        tried = {round(10 ** (power / 8)) for power in range(8 * len(str(self.terms.rows)) + 16)}
+        return min(tried, key=lambda draws: self._margin_from(draws, charge, intervals))
+
+    def _margin_from(self, draws: int, charge: int, intervals: int) -> float:
+        standing = self if self.terms.ends else self.at(charge + draws, intervals + 1, intervals + 1)
+        return standing._margin(draws)
 
     def margin_after(self, more: int, charge: int = 0, intervals: int = 0) -> float:
         """Return the margin of an ordinary answer after so many `more` of them, when so much has been spent."""

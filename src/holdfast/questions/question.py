@@ -73,10 +73,11 @@ class Drawing:
         return mechanism_of(guarantee).under(guarantee, draws, order).release(query, self.source, self.rng)
 
     def under(self, guarantee: Guarantee) -> "Drawing":
-        """Return the same drawing for an answer that another mechanism gives, under `Guarantee.by`."""
-        return (
-            self if guarantee.terms.mechanism == self.guarantee.terms.mechanism else replace(self, guarantee=guarantee)
-        )
+        """Return the same drawing, at the same place, for an answer that the mechanism of this `guarantee` gives."""
+        mechanism = guarantee.terms.mechanism
+        if mechanism == self.guarantee.terms.mechanism:
+            return self
+        return replace(self, guarantee=self.guarantee.by(mechanism))
 
     def certify(self, query: Query, release: Release) -> list[Estimate]:
         """Return every released value with its interval, in the question's units."""
