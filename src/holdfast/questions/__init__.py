@@ -5,6 +5,7 @@ options      the options of questions: how each is written in JSON, on a command
 verbs        the methods of `Session` and of the client, made from kinds
 price        what a question would cost, what is left to ask
 history      every answer so far, as a frame
+standings    the submissions to a board, the best first
 predictions  what is submitted to a board: read from files and frames, matched with the rows by id
 mean, histogram, quantile, flips, minimize, check, submit    the kinds
 
