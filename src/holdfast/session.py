@@ -25,6 +25,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar, cast
 
 import polars as pl
+from numpy.random import Generator
 
 from holdfast.answer import AnyAnswer, Record
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict
@@ -46,6 +47,7 @@ from holdfast.ledger import (
 )
 from holdfast.optimize.losses import LinearLoss, Loss
 from holdfast.queries.build import QueryLike
+from holdfast.queries.declared import Declarations, beside
 from holdfast.queries.silence import silence
 from holdfast.queries.synthetic import synthetic_rows
 from holdfast.questions import KINDS, kind_named
@@ -60,13 +62,14 @@ from holdfast.questions.quantile import QUANTILE
 from holdfast.questions.question import Context, Drawing, Kind, Question
 from holdfast.questions.standings import Standings
 from holdfast.questions.submit import SUBMIT
+from holdfast.questions.units import UNITS
 from holdfast.questions.verbs import verb
 from holdfast.randomness import Randomness
 from holdfast.rows.draws import Order
 from holdfast.rows.local import LocalRows, ids_of
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.open import open_rows
-from holdfast.rows.source import RowSource, Table
+from holdfast.rows.source import RowSource, RowVerbs, Table
 from holdfast.schema import Schema
 
 MADE_UP_ROWS = 1_000
@@ -100,6 +103,12 @@ class Session:
         Whose name goes on the answers.
     complete
         Columns of `data` whose values are never missing: see `holdfast.open`.
+    unit
+        The column that says which rows belong together, such as "patient", if rows are not independent of each other
+        but those of different units are. Then n is the number of units, and one draw is one unit.
+    bounds, categories, labels
+        Declared once, by column: the range of its numbers, its values, what people call it. Then questions may leave
+        out `within` and lists of categories. A TOML file beside the data may say the same: see `queries.declared`.
     """
 
     def __init__(
@@ -116,12 +125,17 @@ class Session:
         seed: int | None = None,
         analyst: str | None = None,
         complete: Collection[str] = (),
+        unit: str | None = None,
+        bounds: Mapping[str, tuple[float, float]] | None = None,
+        categories: Mapping[str, Sequence[Any]] | None = None,
+        labels: Mapping[str, str] | None = None,
     ) -> None:
         self._request = PlanRequest(queries, margin, confidence, guarantee, mechanism, rows_per_query)
         check_analyst(analyst)
         self._analyst = analyst
         self._randomness = Randomness(seed)
-        self._rows: RowSource = open_rows(data, complete=complete)
+        self._rows: RowSource = open_rows(data, complete=complete, unit=unit)
+        self._schema = declare(self._rows, bounds=bounds, categories=categories, labels=labels)
         self._explored = explored_beside(self._rows)
         # What was opened here is closed here; rows that the caller opened may serve other sessions.
         self._opened = self._rows if isinstance(self._rows, LocalRows) and self._rows is not data else None
@@ -154,6 +168,7 @@ class Session:
     minimize = verb(MINIMIZE)
     check = verb(CHECK)
     submit = verb(SUBMIT)
+    units = verb(UNITS)
 
     def flip(self, query: QueryLike) -> int:
         """Return 0 or 1, with expectation near the share of rows for which `query` is true."""
@@ -279,7 +294,7 @@ class Session:
         drawn = self._find_or_draw(question)
         if isinstance(drawn, AnyAnswer):
             return drawn
-        ((entry, fresh),) = self._ledger.commit_all([drawn])
+        entry, fresh = self._ledger.commit(drawn)
         return self._read(entry, cached=not fresh)
 
     def _find_or_draw(self, question: Question) -> AnyAnswer | Drawn:
@@ -290,8 +305,8 @@ class Session:
         place = self._reserve(question)
         with silence:
             result = question.run(self._drawing(place))
-        return self._ledger.drawn(
-            place=place,
+        return Drawn(
+            place,
             key=question.identity,
             question=question.to_json(),
             answer=result,
@@ -359,7 +374,7 @@ class Session:
         terms = self.plan.terms
         require_affordable(question, terms, NOTHING_SPENT)  # what could never be asked
         rng = self._randomness.generator()
-        invented = memory_rows(synthetic_rows(self._rows.schema, MADE_UP_ROWS, rng), name="made up")
+        invented = made_up(self._schema, rng)
         guarantee, order = self.plan.standing, Order(self._randomness.secret())
         with silence:
             result = question.run(Drawing(invented, rng, guarantee, order, most_draws=MADE_UP_ROWS))
@@ -377,8 +392,8 @@ class Session:
 
     @property
     def schema(self) -> Schema:
-        """Column names and types. Never values."""
-        return self._rows.schema
+        """Column names, types, and what else is declared. Never what the rows hold."""
+        return self._schema
 
     @property
     def dataset(self) -> str:
@@ -448,18 +463,25 @@ class Session:
     def __repr__(self) -> str:
         seeded = " Seeded: reproducible, not for shared use." if self._randomness.reproducible else ""
         shared = f"\n{SHARES} {self.budget}." if self._shared else ""
-        return f"Session on {self._rows.name} ({len(self._rows):,} rows).{seeded}\n{self.plan.sentence}{shared}"
+        count = self.schema.units_of(len(self._rows))
+        return f"Session on {self._rows.name} ({count}).{seeded}\n{self.plan.sentence}{shared}"
 
     # -- how it begins ------------------------------------------------------------------------------------------
 
     def _plan(self, plan: Plan) -> None:
         self.plan = plan
-        self._context = Context(plan.standing, self._rows.schema, self._explored, partial(ids_of, self._rows))
+        self._context = Context(plan.standing, self._schema, self._explored, partial(ids_of, self._rows))
 
     def _resume(self) -> None:
         """Take on the plan that the ledger records; refuse one that contradicts it."""
         location = self._ledger.location
         plan = Plan.from_dict(self._ledger.terms or {}, location=f"The ledger {location}")
+        if plan.rows != len(self._rows):  # the same content, so the same rows, put together in another way
+            raise PlanConflict(
+                f"The ledger {location} was begun for {plan.rows:,} independent units; opened like this, the same rows"
+                f" are {self.schema.units_of(len(self._rows))}. Open them as they were then, by unit=.",
+                standing=plan.to_dict(),
+            )
         self._request.must_match(plan, location)
         self._plan(plan)
         self._joined = True
@@ -472,7 +494,7 @@ class Session:
 
     def explore(self, data: Table) -> None:
         """Take the guesses that checks leave out from these `data`, which anybody may look at."""
-        rows = open_rows(data)
+        rows = open_rows(data, unit=None if isinstance(data, RowVerbs) else self.schema.unit)
         self._explored = lambda: rows
         self._context = replace(self._context, explored=self._explored)
 
@@ -506,13 +528,27 @@ class Unwritten(NamedTuple):
     end: Callable[[], None]
 
 
+def made_up(schema: Schema, rng: Generator) -> LocalRows:
+    """Return invented rows; those of units are a few each."""
+    rows = synthetic_rows(schema, MADE_UP_ROWS, rng)
+    if schema.unit is not None:
+        rows = rows.with_columns(pl.Series(schema.unit, rng.integers(0, MADE_UP_ROWS // 3, MADE_UP_ROWS)))
+    return memory_rows(rows, name="made up", unit=schema.unit)
+
+
+def declare(rows: RowSource, **declared: Any) -> Schema:
+    """Return the schema of rows with what is declared: in the file beside them, and in arguments, which come first."""
+    return Declarations(**declared).on(beside(rows.location).on(rows.schema))
+
+
 def explored_beside(rows: RowSource) -> Callable[[], RowSource | None]:
     """Return how to read the exploration part of held rows on disk, which lies beside them; it may be missing."""
     folder = rows.location
     if folder is None or not folder.name.endswith(HELD):
         return lambda: None
     path = folder.with_name(folder.name.removesuffix(HELD) + EXPLORE)
-    return cache(lambda: memory_rows(pl.read_parquet(path), name=path.name) if path.is_file() else None)
+    unit = rows.schema.unit
+    return cache(lambda: memory_rows(pl.read_parquet(path), name=path.name, unit=unit) if path.is_file() else None)
 
 
 def ledger_beside(rows: RowSource) -> Path | None:

@@ -29,6 +29,10 @@ Json = Annotated[bool, typer.Option("--json", help="Write one JSON document to s
 Ledger = Annotated[
     str | None, typer.Option(metavar="PATH|URL", help="Where the ledger is; if left out, beside the data.")
 ]
+Unit = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="Which rows belong together, if rows are not independent; remembered."),
+]
 Target = Annotated[str, typer.Argument(metavar="DATA|LEDGER", help="A dataset, or a ledger's file or database URL.")]
 WhichDataset = Annotated[str | None, typer.Option("--dataset", help="Which dataset, in a database with several.")]
 Queries = Annotated[int | None, plan_option("How many questions to plan for.")]
@@ -117,12 +121,14 @@ def _with_registered(text: str) -> str:
     return text.format(guarantees=", ".join(GUARANTEES.names()), mechanisms=", ".join(mechanisms))
 
 
-def open_session(data: str, plan: Mapping[str, Any], *, ledger: str | None, analyst: str | None = None) -> "Session":
+def open_session(
+    data: str, plan: Mapping[str, Any], *, ledger: str | None, analyst: str | None = None, unit: str | None = None
+) -> "Session":
     """Open data under the plan whose options a command received."""
     from holdfast.session import Session
 
     with in_flags(PLAN_FLAGS):
-        return Session(data, **session_plan(**plan), ledger=ledger, analyst=analyst)
+        return Session(data, **session_plan(**plan), ledger=ledger, analyst=analyst, unit=unit)
 
 
 def is_data(target: str) -> bool:
@@ -181,7 +187,17 @@ _ARGUMENTS = {
     "{'mean': ..., 'flip': ...}": "--queries N --flips N",
     "folder=...": "holdfast open --folder",
     "Give ledger= a file": "Give --ledger a file",
+    "unit='patient'": "--unit patient",
+    "by unit=.": "by --unit.",
 }
+
+
+_TOML = {"bounds": "[low, high]", "categories": '["A", "B"]'}
+
+
+def _in_toml(declaration: re.Match[str]) -> str:
+    what, column = declaration.groups()
+    return f"write {column} = {_TOML[what]} under [{what}] in a TOML file beside the data"
 
 
 def spell(message: str, flags: Mapping[str, str]) -> str:
@@ -196,6 +212,7 @@ def spell(message: str, flags: Mapping[str, str]) -> str:
     """
     for argument, flag in _ARGUMENTS.items():
         message = message.replace(argument, flag)
+    message = re.sub(r"open the data with (bounds|categories)=\{'(.*?)': .*\}", _in_toml, message)
     message = re.sub(r"\btypes=\{'(.*)': '(\w+)'\}", r"holdfast open --types '\1=\2'", message)
     # Only as the library words it: a question that a message quotes may compare a column of that name.
     plan = rf"\bwith ({'|'.join(PLAN_FLAGS)})='(\w+)'"

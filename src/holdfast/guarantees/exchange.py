@@ -15,7 +15,8 @@ from scipy.special import expit
 
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.coins import CoinGuarantee, CoinTerms
-from holdfast.guarantees.guarantee import Goal
+from holdfast.guarantees.gaussian import ScansBesideCoins
+from holdfast.guarantees.guarantee import Goal, Guarantee
 from holdfast.guarantees.mathematics import exchange
 from holdfast.guarantees.mathematics.concentration import clopper_pearson_width
 from holdfast.guarantees.mathematics.posterior_means import level
@@ -79,6 +80,14 @@ class Exchange(CoinGuarantee):
         """By `group_lower` and `group_upper`."""
         low, high = mean
         return exchange.group_lower(low, share, self._J), exchange.group_upper(high, share, self._J)
+
+    def by(self, mechanism: str) -> Guarantee:
+        """Coins, or scans of all rows with Gaussian noise: one theorem, one failure event, one charge."""
+        return self._scans if mechanism in ScansBesideCoins.mechanisms else super().by(mechanism)
+
+    @cached_property
+    def _scans(self) -> ScansBesideCoins:
+        return ScansBesideCoins(self.terms, name=self.name, J=self._J, level=self._level)
 
 
 @lru_cache(maxsize=4096)

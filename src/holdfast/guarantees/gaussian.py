@@ -3,9 +3,13 @@
 For tables that are cheap to scan. Nothing is hidden by drawing rows: the noise alone keeps posterior means near the
 population. The noise is discrete, on the grid that holds the mean itself, so the theorem is exact for what a computer
 releases.
+
+In a session of coins by the exchange theorem, too, single answers may read all rows: each is charged like as many coins
+as would be as noisy (`ScansBesideCoins`).
 """
 
-from dataclasses import dataclass
+from abc import abstractmethod
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import ceil, e, exp, log, sqrt
 from typing import Any
@@ -17,6 +21,7 @@ from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.guarantee import EVERYTHING, Goal, Guarantee, Terms, around, ratio
 from holdfast.guarantees.mathematics import cost, exchange
 from holdfast.guarantees.mathematics.concentration import SAFE
+from holdfast.guarantees.mathematics.posterior_means import level
 from holdfast.guarantees.mathematics.search import Vector, zoom
 from holdfast.guarantees.release import NoisyMeans, Release, grid_bits
 from holdfast.guarantees.statistic import Interval, Statistic
@@ -47,43 +52,37 @@ class GaussianTerms(Terms):
         """J = 2 Ibar/n; inf: no promise."""
         return exchange.j(self.rows, exchange.gaussian_ibar(self.rows, self.charge, self.om2, self.s, self.L))
 
+    @property
+    def level(self) -> float:
+        """The failure probability of the interval of one posterior mean."""
+        return level(self.beta2, k=self.statements)
+
     @cached_property
     def radius(self) -> float:
         """How far a posterior mean can be from the noisy mean."""
-        return self.sigma * _quantile(self.beta2 / (e * self.statements))
+        return self.sigma * _quantile(self.level)
 
 
-class Gaussian(Guarantee):
-    """Every answer reads all rows; one margin for every noisy mean."""
+class Scans(Guarantee):
+    """Means of all rows plus Gaussian noise. A subclass says how much noise, at which level, and how far to widen."""
 
-    terms: GaussianTerms
-    name = "gaussian"
     mechanisms = ("gaussian",)
     scans = True
-    reads = GaussianTerms
+    J: float
+    level: float
 
-    def __init__(self, terms: GaussianTerms) -> None:
-        super().__init__(terms)
-        self._J = terms.j
-
-    @classmethod
-    def plan(cls, goal: Goal, mechanism: str) -> GaussianTerms | None:
-        """Return the best noise and split of beta; an answer reads all rows, or there is no plan."""
-        whole = goal.rows_per_query in (None, goal.rows)
-        return _planned(goal, mechanism) if whole and not goal.flips and goal.rows >= 2 else None
+    @abstractmethod
+    def sigma(self, draws: int) -> float:
+        """Return the deviation of the noise of an answer of so many `draws`."""
 
     def supports(self, statistic: Statistic) -> None:
         """Anything but single flips."""
         self.refuse_flips(statistic)
 
-    def charge(self, statistic: Statistic, draws: int) -> int:
-        """The same for every noisy mean."""
-        return statistic.intervals * self.terms.charge_per_answer
-
     def share(self, release: Release, part: int) -> Interval:
         """The noise's interval for the posterior mean, widened; rounding to the grid counted twice, outward."""
         low, high = self._mean(release, part)
-        return _outward((exchange.lo(low, self._J), exchange.hi(high, self._J)), self._noisy(release).grid)
+        return _outward((exchange.lo(low, self.J), exchange.hi(high, self.J)), self._noisy(release).grid)
 
     def group(self, release: Release) -> Interval:
         """The range of the ratio of two posterior means, widened for a group."""
@@ -91,12 +90,12 @@ class Gaussian(Guarantee):
         if share[0] <= 0:
             return EVERYTHING
         (low, high), grid = ratio(total, share), self._noisy(release).grid
-        ends = exchange.group_lower(low, share[0], self._J), exchange.group_upper(high, share[0], self._J)
+        ends = exchange.group_lower(low, share[0], self.J), exchange.group_upper(high, share[0], self.J)
         return _outward(ends, grid)
 
     def _mean(self, release: Release, part: int) -> Interval:
         noisy = self._noisy(release)
-        return around(noisy.means[part], self.terms.radius + noisy.grid)
+        return around(noisy.means[part], noisy.scale * _quantile(self.level) + noisy.grid)
 
     def _noisy(self, release: Release) -> NoisyMeans:
         if not isinstance(release, NoisyMeans):
@@ -111,6 +110,70 @@ class Gaussian(Guarantee):
     def expected_excess_step(self, R: float) -> float | None:
         """No fits."""
         return None
+
+
+class Gaussian(Scans):
+    """Every answer reads all rows; one margin for every noisy mean."""
+
+    terms: GaussianTerms
+    name = "gaussian"
+    reads = GaussianTerms
+
+    def __init__(self, terms: GaussianTerms) -> None:
+        super().__init__(terms)
+        self.J, self.level = terms.j, terms.level
+
+    @classmethod
+    def plan(cls, goal: Goal, mechanism: str) -> GaussianTerms | None:
+        """Return the best noise and split of beta; an answer reads all rows, or there is no plan."""
+        whole = goal.rows_per_query in (None, goal.rows)
+        return _planned(goal, mechanism) if whole and not goal.flips and goal.rows >= 2 else None
+
+    def sigma(self, draws: int) -> float:
+        """The planned noise."""
+        return self.terms.sigma
+
+    def charge(self, statistic: Statistic, draws: int) -> int:
+        """The same for every noisy mean."""
+        return statistic.intervals * self.terms.charge_per_answer
+
+
+class ScansBesideCoins(Scans):
+    """Single answers that read all rows, in a session of coins by the exchange theorem.
+
+    An answer of so many "draws" has noise of deviation 1/(2 sqrt(draws)), that of as many fair coins, and is charged
+    like them. The theorem's constants for coins cover it: a noisy mean says no more about the exchanges.
+    """
+
+    def __init__(self, terms: Terms, *, name: str, J: float, level: float) -> None:
+        super().__init__(replace(terms, mechanism=self.mechanisms[0]))
+        self.name, self.J, self.level = name, J, level  # type: ignore[misc]
+
+    @classmethod
+    def plan(cls, goal: Goal, mechanism: str) -> None:
+        """It stands beside another plan."""
+        return
+
+    def sigma(self, draws: int) -> float:
+        """As noisy as that many fair coins."""
+        return 1 / (2 * sqrt(draws))
+
+    def charge(self, statistic: Statistic, draws: int) -> int:
+        """Every noisy mean costs as much as that many coins."""
+        return statistic.intervals * draws
+
+    @property
+    def flexible(self) -> bool:
+        """Any noise has a margin."""
+        return True
+
+    def margin(self, draws: int) -> float:
+        """The noise, and the step to the population."""
+        return self._margin(draws)
+
+    def _margin(self, draws: int) -> float:
+        grid = 2 * 2.0 ** -grid_bits(self.terms.rows)
+        return min(1.0, self.sigma(draws) * _quantile(self.level) + float(exchange.worst_case(self.J)) + grid)
 
 
 def _quantile(level: float) -> float:

@@ -234,6 +234,17 @@ class Guarantee(ABC):
         """The promise in one sentence, where it is not the usual one of a plan."""
         return None
 
+    def by(self, mechanism: str) -> "Guarantee":
+        """Return the same promise for one answer that another `mechanism` gives; refuses what it does not cover."""
+        if mechanism == self.terms.mechanism:
+            return self
+        raise PlanConflict(
+            f"This session runs under the {self.name} guarantee with {self.terms.mechanism}, which does not cover"
+            f" single answers by {mechanism!r}; leave mechanism out. Sessions under the exchange guarantee take both"
+            " coins and gaussian.",
+            guarantee=self.name,
+        )
+
     # -- fitting models: what descent needs ------------------------------------------------------------------------
 
     @property

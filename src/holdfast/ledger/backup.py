@@ -18,8 +18,9 @@ from holdfast.errors import HoldfastError, InvalidArgument, LedgerDamaged, Ledge
 from holdfast.ledger import chain
 from holdfast.ledger.database import Connection, Database
 from holdfast.ledger.entry import Cost, Head
-from holdfast.ledger.ledger import READ_CHUNK, Ledger, verify_store
+from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.opening import address_of, store_at
+from holdfast.ledger.reading import READ_CHUNK, verify_store
 from holdfast.ledger.store import Row, Store, Tip
 from holdfast.ledger.watched import LOST, contains
 from holdfast.ledger.witness import ProcessWitness, Seen, Witness

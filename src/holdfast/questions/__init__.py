@@ -7,7 +7,7 @@ price        what a question would cost, what is left to ask
 history      every answer so far, as a frame
 standings    the submissions to a board, the best first
 predictions  what is submitted to a board: read from files and frames, matched with the rows by id
-mean, histogram, quantile, flips, minimize, check, submit    the kinds
+mean, histogram, quantile, flips, minimize, check, submit, units    the kinds
 
 To add one: a file with a function and an answer class, and `KINDS.register(name, kind_of(function, answer))`.
 """
@@ -20,7 +20,7 @@ from holdfast.registry import Registry
 if TYPE_CHECKING:
     from holdfast.questions.question import Kind
 
-OWN = ("mean", "histogram", "quantile", "flips", "minimize", "check", "submit")
+OWN = ("mean", "histogram", "quantile", "flips", "minimize", "check", "submit", "units")
 KINDS: "Registry[Kind[..., Any]]" = Registry("holdfast.questions", OWN)
 
 

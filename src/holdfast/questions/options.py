@@ -202,14 +202,28 @@ class Option:
 
 Query = Annotated[QueryLike, About(Text(), "A condition or a number about one row, in SQL.")]
 Where = Annotated[QueryLike | None, About(Text("carrier = 'UA'"), "Only rows for which this is true count.")]
-_RANGE = About(Reals(2, "0, 100"), "The declared range of a number, low and high; values outside are clipped.")
-Within = Annotated[tuple[float, float] | None, _RANGE]
-RequiredWithin = Annotated[tuple[float, float], _RANGE]
+Within = Annotated[
+    tuple[float, float] | None,
+    About(
+        Reals(2, "0, 100"),
+        "The range of a number, low and high; left out, the one declared with the data. Values outside are clipped.",
+    ),
+]
 RowsPerQuery = Annotated[
     int | None, About(Whole(), "Rows this one answer reads; more make it narrower and cost more answers.")
 ]
 Margin = Annotated[
     float | None, About(Real(0.0, None, "0.01"), "The margin this one answer should have, in its own units.")
+]
+RowsPerUnit = Annotated[
+    int | None,
+    About(Whole(1, "50"), "Of data of units: the most rows of one; then every row counts alike, not every unit."),
+]
+Weight = Annotated[QueryLike | None, About(Text("survey_weight"), "A number per row: how much it counts.")]
+LargestWeight = Annotated[float | None, About(Real(0.0, None, "8"), "The largest weight; larger ones count as this.")]
+By = Annotated[
+    str | None,
+    About(Choice(("coins", "gaussian")), "How this one answer is made; gaussian reads all rows once and adds noise."),
 ]
 LossLike = Annotated[Loss | LinearLoss, About(LossForm(), "The loss to minimize.")]
 

@@ -10,7 +10,7 @@ agents are all made from its signature.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache, lru_cache
 from inspect import signature
@@ -71,6 +71,12 @@ class Drawing:
             self.order = order.after(guarantee.charge(query.statistic, draws))
         return mechanism_of(guarantee).under(guarantee, draws, order).release(query, self.source, self.rng)
 
+    def under(self, guarantee: Guarantee) -> "Drawing":
+        """Return the same drawing for an answer that another mechanism gives, under `Guarantee.by`."""
+        return (
+            self if guarantee.terms.mechanism == self.guarantee.terms.mechanism else replace(self, guarantee=guarantee)
+        )
+
     def certify(self, query: Query, release: Release) -> list[Estimate]:
         """Return every released value with its interval, in the question's units."""
         intervals = query.statistic.certify(release, self.guarantee)
@@ -106,6 +112,7 @@ class Question:
     terms: Terms | None = None  # those it was prepared under, if it was not asked at once
     cheaper: str | None = None  # what would make it cost less
     finish: Callable[[int, Result, Cost], tuple[Result, Cost]] | None = None  # inside the commit: see `Ledger.commit`
+    whole: bool = False  # of data of units: whether the text says how much each counts; else every unit counts alike
     forecast: Callable[[Cost], float] | None = None  # its margin, if that depends on the answers given so far
 
     def __post_init__(self) -> None:
@@ -130,14 +137,23 @@ class Question:
 class Context:
     """What a question is built against: the guarantee that stands and the schema of the data.
 
-    `explored` returns the exploration part, which anybody may look at, if the data were split; `ids` returns the column
-    that names the rows of a board, which everybody has to know who submits to it.
+    `explored` returns the exploration part, which anybody may look at, if the data were split. `mechanism` is set where
+    an answer is not given by the plan's own. `ids` returns the column that names the rows of a board, which everybody has
+    to know who submits to it.
     """
 
     guarantee: Guarantee
     schema: Schema
     explored: Callable[[], RowSource | None] = lambda: None
     ids: Callable[[str], pl.Series] = lambda column: pl.Series(column, [], pl.Int64)
+    mechanism: str | None = None
+
+    def by(self, mechanism: str | None) -> "Context":
+        """Return the context of an answer that this `mechanism` gives, not the plan's; None: the plan's."""
+        if mechanism is None or mechanism == self.guarantee.terms.mechanism:
+            return self
+        check.one_of("mechanism", mechanism, MECHANISMS.names())
+        return replace(self, guarantee=self.guarantee.by(mechanism), mechanism=mechanism)
 
     def price(self, query: Query, draws: int) -> tuple[Cost, int]:
         """Return what one release costs and how many rows it reads; refuses what the guarantee does not cover."""
@@ -148,8 +164,19 @@ class Context:
     ) -> Question:
         """Return the question that one release of the query answers."""
         cost, rows_read = self.price(query, draws)
-        identity, work = identity_of(query, draws), RELEASE_WORK + rows_read * query.work
-        return Question(kind, query.text, identity, cost, rows_read, run, margin, work=work, cheaper=query.cheaper)
+        identity, work = identity_of(query, draws, self.mechanism), RELEASE_WORK + rows_read * query.work
+        return Question(
+            kind,
+            query.text,
+            identity,
+            cost,
+            rows_read,
+            run,
+            margin,
+            work=work,
+            cheaper=query.cheaper,
+            whole=query.speaks_of_units,
+        )
 
     def margin(self, query: Query, draws: int) -> float | None:
         """Return the margin of the answer in the question's units; None where it depends on the data (groups)."""
@@ -166,6 +193,12 @@ class Context:
         if rows_per_query is not None and margin is not None:
             raise InvalidArgument("Give rows_per_query or margin, not both.")
         self.guarantee.require_flexible()
+        if rows_per_query is not None and self.guarantee.scans:
+            raise InvalidArgument(
+                f"rows_per_query must be left out: with {self.mechanism} an answer reads all rows. Give margin to spend"
+                " more or less on it.",
+                name="rows_per_query",
+            )
         if rows_per_query is not None:
             check.whole(rows_per_query=rows_per_query)
             check.at_most("the most one answer can read", MOST_DRAWS, rows_per_query=rows_per_query)
@@ -193,7 +226,7 @@ class Context:
 def _price(guarantee: Guarantee, statistic: Statistic, draws: int) -> tuple[Cost, int]:
     guarantee.supports(statistic)
     cost = Cost(guarantee.charge(statistic, draws), statistic.intervals)
-    return cost, mechanism_of(guarantee).rows_read(statistic, draws)
+    return cost, mechanism_of(guarantee).rows_read(statistic, draws, guarantee.terms.rows)
 
 
 @lru_cache(MOST_REMEMBERED)
@@ -243,10 +276,14 @@ class Kind(Generic[P, A]):
             The subject and the options of the kind; options that it does not have are refused in words.
         """
         try:
-            return self.build(context, *args, **options)
+            question = self.build(context, *args, **options)
         except TypeError:
             self.check_options(args, options)
             raise
+        unit = context.schema.unit
+        if unit is None or question.whole:
+            return question
+        return replace(question, text=f"{question.text}, every unit ({unit}) alike")
 
     def check_options(
         self, args: Sequence[object], options: Mapping[str, object], spell: Callable[[str], str] | None = None
@@ -299,7 +336,11 @@ def kind_of(build: Callable[Concatenate[Context, P], Question], answer: type[A])
     return Kind(build.__name__, build, answer, options_of(build))
 
 
-def identity_of(query: Query, draws: int) -> str | None:
-    """Return canonical JSON of the question and the rows it reads; written by hand, because every answer needs it."""
+def identity_of(query: Query, draws: int, mechanism: str | None = None) -> str | None:
+    """Return canonical JSON of the question and the rows it reads; written by hand, because every answer needs it.
+
+    `mechanism` is given where it is not the plan's own.
+    """
     identity = query.identity
-    return None if identity is None else f'{{"draws": {draws}, "query": {encode(identity)}}}'
+    by = "" if mechanism is None else f'"by": {encode(mechanism)}, '
+    return None if identity is None else f'{{{by}"draws": {draws}, "query": {encode(identity)}}}'

@@ -40,8 +40,9 @@ from holdfast.questions.quantile import QUANTILE
 from holdfast.questions.question import Kind
 from holdfast.questions.standings import standings_frame
 from holdfast.questions.submit import SUBMIT
+from holdfast.questions.units import UNITS
 from holdfast.questions.verbs import async_verb, verb
-from holdfast.schema import Column, Schema, Type
+from holdfast.schema import Column, Schema
 from holdfast.service.errors import not_holdfast, unreachable
 
 if TYPE_CHECKING:
@@ -189,11 +190,10 @@ class _Calls:
         return Call("GET", self._path("plan"), lambda payload: Plan.from_dict(payload["plan"]))
 
     def _schema(self) -> Call[Schema]:
-        """Return column names and types. Never values."""
+        """Return column names, types, and what else is declared. Never what the rows hold."""
 
         def read(payload: Payload) -> Schema:
-            columns = tuple(Column(one["name"], Type(one["type"]), one["nullable"]) for one in payload["columns"])
-            return Schema(columns, payload["dataset"])
+            return Schema(tuple(map(Column.from_json, payload["columns"])), payload["dataset"])
 
         return Call("GET", self._path("schema"), read)
 
@@ -273,6 +273,7 @@ class RemoteSession(_Calls):
     minimize = verb(MINIMIZE)
     check = verb(CHECK)
     submit = verb(SUBMIT)
+    units = verb(UNITS)
     ask = _sent(_Calls._ask)
     price = _sent(_Calls._price)
     dry_run = _sent(_Calls._dry_run)
@@ -297,7 +298,7 @@ class RemoteSession(_Calls):
 
     @property
     def schema(self) -> Schema:
-        """Column names and types. Never values."""
+        """Column names, types, and what else is declared. Never what the rows hold."""
         return self._send(self._schema())
 
     @property
@@ -350,6 +351,7 @@ class AsyncRemoteSession(_Calls):
     minimize = async_verb(MINIMIZE)
     check = async_verb(CHECK)
     submit = async_verb(SUBMIT)
+    units = async_verb(UNITS)
     ask = _awaited(_Calls._ask)
     price = _awaited(_Calls._price)
     dry_run = _awaited(_Calls._dry_run)

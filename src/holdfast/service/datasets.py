@@ -4,7 +4,6 @@ import json
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -67,7 +66,6 @@ class ServedDataset:
     name: str
     session: Session
     usage: Usage
-    bounds: Mapping[str, tuple[float, float]]
     submissions: Standings
     places: tuple[str, ...] = ()  # where its data and its ledger are: not for analysts
 
@@ -101,12 +99,8 @@ class ServedDataset:
         return self.submissions.lines(MOST_STANDINGS)
 
     def schema(self) -> list[dict[str, Any]]:
-        """Return names, types and declared bounds. Never values."""
-        bounds = {column: list(pair) for column, pair in self.bounds.items()}
-        return [
-            {"name": one.name, "type": str(one.type), "nullable": one.nullable, "bounds": bounds.get(one.name)}
-            for one in self.session.schema
-        ]
+        """Return names, types and what else is declared. Never what the rows hold."""
+        return [column.to_json() for column in self.session.schema]
 
     def overview(self) -> dict[str, Any]:
         """Return everything public about the dataset."""
@@ -114,6 +108,7 @@ class ServedDataset:
         return {
             "name": self.name,
             "rows": plan.rows,
+            "unit": self.session.schema.unit,
             "guarantee": plan.sentence,
             "plan": plan.to_dict(),
             "budget": budget.to_dict(),
@@ -233,12 +228,13 @@ class Datasets:
 
 
 def _open(name: str, settings: DatasetSettings, database: str | None) -> ServedDataset:
-    rows = open_rows(settings.path, name=name, complete=settings.complete)
+    rows = open_rows(settings.path, name=name, complete=settings.complete, unit=settings.unit)
     with warnings.catch_warnings():
         for known in (DefaultPlan, VacuousPlan):  # the plan's sentence is on every page
             warnings.simplefilter("ignore", known)
         plan = {name: getattr(settings, name) for name in ("queries", "margin", "confidence", "guarantee", "seed")}
-        session = Session(rows, ledger=settings.ledger or database, **plan)
+        declared = {name: getattr(settings, name) for name in ("bounds", "categories", "labels")}
+        session = Session(rows, ledger=settings.ledger or database, **plan, **declared)
     # Made-up rows are asked once, so that lazy imports happen now, in one thread: two threads that first import a large
     # package at the same time can each see it half initialized.
     quoted = session.schema.names[0].replace('"', '""')
@@ -246,9 +242,6 @@ def _open(name: str, settings: DatasetSettings, database: str | None) -> ServedD
     if asks != SUBMIT.name:
         guess = {"guess": 0.5, "margin": 0.5} if asks == CHECK.name else {}
         session.dry_run(f'"{quoted}" IS NULL', asks or MEAN.name, **guess)
-    for unknown in sorted(set(settings.bounds) - set(session.schema.names)):
-        session.close()
-        raise InvalidArgument(f"bounds must name columns of {name}; it has no {unknown!r}.", name="bounds")
     places = {session.ledger.location, settings.path, str(Path(settings.path).absolute())} - {"in memory"}
     submissions = Standings(session.ledger, lambda: standing_plan(session).standing)
-    return ServedDataset(name, session, Usage(session), settings.bounds, submissions, tuple(places))
+    return ServedDataset(name, session, Usage(session), submissions, tuple(places))

@@ -151,7 +151,7 @@ async def dataset(request: Request, name: NameInPath) -> Response:
             return common | {"standings": _shown(served), "form": forms.describe(SUBMIT, form)}
         recent = list(served.session.ledger.entries(max(1, newest - RECENT + 1), RECENT))
         return common | {
-            "columns": served.schema(),
+            "columns": [one.to_json() | {"declared": one.declared} for one in served.session.schema],
             "recent": [_row(served, entry) for entry in reversed(recent)],
             "kinds": [{"name": kind.name, "label": forms.label(kind.name)} for kind in state.questions.kinds],
             "form": fields,
@@ -172,9 +172,9 @@ def _shown(served: ServedDataset) -> list[dict[str, Any]]:
     return shown
 
 
-def _asked(request: Request, form: forms.Entered, served: ServedDataset) -> AskIn:
+def _asked(request: Request, form: forms.Entered) -> AskIn:
     """Return the question of a form."""
-    kind, values = forms.question(form, served)
+    kind, values = forms.question(form)
     return state_of(request).questions.read(kind.to_json(values))
 
 
@@ -195,7 +195,7 @@ async def dry_run(request: Request, name: NameInPath) -> Response:
     service, token, form = state_of(request).service, token_of(request), await forms.fields(request)
 
     def work(served: ServedDataset) -> dict[str, Any]:
-        response = service.dry_run(served, token, _asked(request, form, served))
+        response = service.dry_run(served, token, _asked(request, form))
         return response | {"budget": served.session.budget.to_dict()}
 
     return show(request, "answer.html", await on_dataset(request, name, work))
@@ -207,9 +207,9 @@ async def price(request: Request, name: NameInPath) -> Response:
     service, token, form = state_of(request).service, token_of(request), await forms.fields(request)
 
     def work(served: ServedDataset) -> dict[str, Any]:
-        if not forms.is_filled(*forms.question(form, served)):
+        if not forms.is_filled(*forms.question(form)):
             return {"price": None, "left": None}
-        return service.price(served, token, _asked(request, form, served))
+        return service.price(served, token, _asked(request, form))
 
     return show(request, "price.html", await on_dataset(request, name, work))
 

@@ -93,6 +93,7 @@ class DatasetIn(RequestModel):
     margin: Annotated[Number, Field(gt=0, lt=1)] | None = None
     confidence: Annotated[Number, Field(gt=0, lt=1)] | None = None
     complete: Annotated[list[Annotated[str, StringConstraints(max_length=400)]], Field(max_length=10_000)] | None = None
+    unit: Annotated[str, StringConstraints(min_length=1, max_length=400)] | None = None
 
 
 # -- questions ----------------------------------------------------------------------------------------------------
