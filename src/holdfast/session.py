@@ -65,6 +65,7 @@ from holdfast.questions.quantile import QUANTILE
 from holdfast.questions.question import Context, Drawing, Kind, Question, standing_at
 from holdfast.questions.register import REGISTER, Registered
 from holdfast.questions.sql import Selected, select
+from holdfast.questions.standings import Standings
 from holdfast.questions.submit import SUBMIT
 from holdfast.questions.units import UNITS
 from holdfast.questions.verbs import verb
@@ -565,6 +566,10 @@ class Session:
     def history(self) -> pl.DataFrame:
         """Return every answer so far, whoever asked, as a frame."""
         return history_frame(self._ledger.entries(), self._context.guarantee, self.registered)
+
+    def standings(self) -> pl.DataFrame:
+        """Return the submissions to a board: improvements, the best first, then those that were no better."""
+        return Standings(self._ledger, lambda: self._current().guarantee).frame()
 
     def for_analyst(self, analyst: str | None) -> "Session":
         """Return this session as another analyst sees it: same data and ledger, their name on the answers.
