@@ -13,7 +13,7 @@ numbered, and the later one comes, the smaller its part of the failure probabili
 
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from math import e, exp, log, sqrt
+from math import e, exp, inf, log, sqrt
 from typing import Any
 
 import numpy as np
