@@ -545,6 +545,8 @@ def _solve(pair: tuple[str, str], request: _Request) -> Terms | None:
 
 def _choose(solved: Mapping[tuple[str, str], Terms], request: _Request) -> tuple[str, str]:
     allowed = {pair: terms for pair, terms in solved.items() if request.allows(pair)}
+    if request.identical is None:  # rows need only be independent, if any guarantee can promise that
+        allowed = {pair: terms for pair, terms in allowed.items() if not terms.identical} or allowed
     if not request.end:  # what goes on comes first, however narrow others are until they end; unless it says nothing
         going = {pair: terms for pair, terms in allowed.items() if not terms.ends and terms.margin < SAYS_NOTHING}
         allowed = going or allowed
