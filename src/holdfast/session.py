@@ -69,6 +69,7 @@ from holdfast.rows.local import LocalRows, ids_of
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.open import open_rows
 from holdfast.rows.source import RowSource, RowVerbs, Table
+from holdfast.rows.units import UnitColumn, likely_unit
 from holdfast.schema import Schema
 
 MADE_UP_ROWS = 1_000
@@ -155,6 +156,8 @@ class Session:
             self._ledger.close()
             raise
         _warn(self.plan, default=self._request.is_open and not self._joined and self.plan.standing.answers)
+        if not self._joined and self._schema.unit is None:
+            _warn_of_units(self._schema)
         if self._shared:
             warnings.warn(f"{SHARES} {self.budget}.", SharedBudget, stacklevel=2)
 
@@ -558,6 +561,18 @@ def witnesses_beside(rows: RowSource) -> list[Witness]:
     """Return who beside the data remembers how far its ledger had come."""
     ledger = ledger_beside(rows)
     return [] if ledger is None else [FileWitness(ledger.with_suffix(".witness"), content_of(rows.fingerprint))]
+
+
+def _warn_of_units(schema: Schema) -> None:
+    """Ask about a column that seems to name units, before the first answer."""
+    unit = likely_unit(schema)
+    if unit is not None:
+        warnings.warn(
+            f"Does every row have its own {unit!r}? If several rows share one, they are not independent, and intervals"
+            f" for rows would be wrong: open the data with unit={unit!r}. If not, leave that column out of the data.",
+            UnitColumn,
+            stacklevel=3,
+        )
 
 
 def _warn(plan: Plan, *, default: bool) -> None:
