@@ -49,7 +49,7 @@ class Grid:
         return cls(draws=draws, cells=guarantee.terms.cells, eta=guarantee.eta)
 
     @staticmethod
-    def rows_read(statistic: Statistic, draws: int) -> int:
+    def rows_read(statistic: Statistic, draws: int, rows: int) -> int:
         """Every row."""
         return draws
 

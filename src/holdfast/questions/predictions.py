@@ -59,7 +59,8 @@ def read_table(given: PredictionsLike, name: str = "predictions") -> pl.DataFram
             return pl.DataFrame({column: pl.Series(column, values, strict=True) for column, values in given.items()})
         import narwhals as nw
 
-        return nw.from_native(given, eager_only=True).to_polars()
+        frame: pl.DataFrame = nw.from_native(given, eager_only=True).to_polars()  # type: ignore[call-overload]
+        return frame
     except (TypeError, OverflowError, *_UNREADABLE):
         raise InvalidArgument(
             f"{name} must be a file, a frame or a mapping of columns of equal length and of one type each; got"

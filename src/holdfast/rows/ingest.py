@@ -28,8 +28,9 @@ import numpy as np
 import polars as pl
 
 from holdfast.errors import InvalidArgument, RowSourceError, UnknownName
+from holdfast.rows.array_files import ArrayFile
 from holdfast.rows.blocks import FileEntry
-from holdfast.rows.column_writer import ArrayFile, ColumnFiles, NumberFiles, TextFiles
+from holdfast.rows.column_writer import ColumnFiles, NumberFiles, TextFiles
 from holdfast.rows.columns import TEXT, Storage, keeps, refuse_contradiction, storage_of
 from holdfast.rows.fingerprint import fingerprint_of
 from holdfast.rows.folder import MANIFEST, FolderRows, Manifest, SourceFile, file_name

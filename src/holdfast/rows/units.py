@@ -11,6 +11,7 @@ is too large is partitioned again by another hash; one that is a single unit is 
 
 import io
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from itertools import chain
@@ -112,6 +113,19 @@ def likely_unit(schema: Schema) -> str | None:
     """
     found = (name for name in schema.names if _NAMES_UNITS.search(name) and schema[name].type is not Type.FLOAT)
     return next(found, None)
+
+
+def warn_of_units(schema: Schema) -> None:
+    """Ask about a column that seems to name units, where none is declared."""
+    unit = None if schema.unit is not None else likely_unit(schema)
+    if unit is not None:
+        warnings.warn(
+            f"Does every row have its own {unit!r}? If several rows share one, they are not independent, and intervals"
+            f" for rows are wrong: open the data with unit={unit!r}. If every row has its own, it names the rows: leave"
+            " it out of the data.",
+            UnitColumn,
+            stacklevel=3,
+        )
 
 
 def refuse_missing_unit(unit: str, missing: bool) -> None:
