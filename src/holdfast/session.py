@@ -75,6 +75,7 @@ from holdfast.rows.local import LocalRows, ids_of
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.open import open_rows
 from holdfast.rows.source import RowSource, RowVerbs, Table
+from holdfast.rows.units import warn_of_units
 from holdfast.schema import Schema
 
 MADE_UP_ROWS = 1_000
@@ -173,6 +174,8 @@ class Session:
             raise
         if self.plan.vacuous and self.plan.standing.answers:
             warnings.warn(self.plan.sentence, VacuousPlan, stacklevel=2)
+        if not self._joined:
+            warn_of_units(self._schema)
         if self._shared:
             warnings.warn(f"{SHARES} {self.budget}.", SharedBudget, stacklevel=2)
 
