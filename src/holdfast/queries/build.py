@@ -198,7 +198,7 @@ def build_groups(
         combinations are meant. None if all expressions are yes or no.
     """
     inner = build_mean(query, schema, within=within, where=where)
-    listed = list(by) if isinstance(by, list | tuple) else [by]
+    listed: list[Any] = list(by) if isinstance(by, list | tuple) else [by]
     if not listed:
         raise InvalidArgument("by must name at least one column.", name="by")
     keys = tuple(rowwise(one, schema) for one in listed)
@@ -283,8 +283,8 @@ def _groups(groups: Any, keys: tuple[RowFunction, ...]) -> tuple[tuple[Any, ...]
         if any(key.type is not Type.BOOL for key in keys):
             texts = ", ".join(key.text for key in keys)
             raise InvalidArgument(
-                f"groups must list the values of {texts} to answer for; got None. They are declared, never read from the"
-                " data.",
+                f"groups must list the values of {texts} to answer for; got None. They are declared, never read from"
+                " the data.",
                 name="groups",
             )
         return tuple(product((True, False), repeat=len(keys)))
@@ -304,9 +304,7 @@ def _groups(groups: Any, keys: tuple[RowFunction, ...]) -> tuple[tuple[Any, ...]
                 f"groups[{place}] must be a list of {len(keys)} values, one for each expression in by; got {group!r}.",
                 name="groups",
             )
-        found.append(
-            tuple(_category(f"groups[{place}]", one, key.type) for one, key in zip(group, keys, strict=True))
-        )
+        found.append(tuple(_category(f"groups[{place}]", one, key.type) for one, key in zip(group, keys, strict=True)))
     return _distinct("groups", found)
 
 
