@@ -127,7 +127,7 @@ def test_the_extra_factor_of_section_5_disappears(results):
     assert found["averaged coins (paper)"] == pytest.approx(-3, abs=0.2)
     assert found["A1 (paper)"] == pytest.approx(-2, abs=0.2)
     assert found["averaged coins (information)"] == pytest.approx(-2, abs=0.1)
-    assert found["averaged coins (posterior)"] == pytest.approx(-2, abs=0.2)
+    assert found["averaged coins (exchange)"] == pytest.approx(-2, abs=0.2)
     for row in results["counting"]["simulated"]:
         assert row["single coin"]["rows_read"] == 1
         assert row["noisy count, then a coin"]["rows_read"] == row["rows"]

@@ -170,7 +170,7 @@ class Posterior(CoinGuarantee):
     reads = PosteriorTerms
 
     def __init__(self, terms: PosteriorTerms) -> None:
-        super().__init__(terms)
+        super().__init__(terms, level(terms.beta2, k=terms.statements))
         self._chi = inf if terms.chi is None else terms.chi
 
     @classmethod

@@ -40,7 +40,10 @@ class Excess:
 
 @dataclass(frozen=True)
 class Fit:
-    """Everything about one fit that is decided beforehand."""
+    """Everything about one fit that is decided beforehand.
+
+    `spent` is what all questions before it have taken of the charge, and how many statements they made.
+    """
 
     guarantee: Guarantee
     descent: Descent
@@ -48,6 +51,7 @@ class Fit:
     runs: int = 1
     choice: Choice | None = None
     select: str | None = None
+    spent: tuple[int, int] = (0, 0)
 
     @classmethod
     def decide(
@@ -56,6 +60,7 @@ class Fit:
         objective: Objective,
         domain: Domain,
         *,
+        spent: tuple[int, int] = (0, 0),
         excess: float | None,
         iterations: int | None,
         rows_per_coordinate: int | None,
@@ -84,7 +89,8 @@ class Fit:
             choice = SELECTORS[by].under(guarantee, Contest(objective, domain), runs)
 
         def fit(count: int) -> Fit:
-            return cls(guarantee, Descent(objective, domain, gradient, count, average), chosen, runs, choice, by)
+            descent = Descent(objective, domain, gradient, count, average)
+            return cls(guarantee, descent, chosen, runs, choice, by, spent)
 
         if excess is not None:
             check.positive(excess=excess)
@@ -142,12 +148,17 @@ class Fit:
             return tried[0]
         return tried[self.choice.choose([each.point for each in tried], source, rng)]
 
-    def promise(self, regret: float = inf) -> Excess:
+    def promise(self, regret: float = inf, at: Guarantee | None = None) -> Excess:
         """Return both bounds; neither is larger than the largest excess there can be.
 
-        `regret` is that of the chosen run, once there was one.
+        Parameters
+        ----------
+        regret
+            That of the chosen run, once there was one.
+        at
+            The guarantee at the fit's place, once it has one.
         """
-        descent, guarantee = self.descent, self.guarantee
+        descent, guarantee = self.descent, at or self._standing
         ranges, domain = descent.objective.ranges, descent.domain
         apart = difference_range(descent)
         most = apart + descent.objective.l2 / 2 * domain.norm**2
@@ -162,6 +173,13 @@ class Fit:
             bound = guarantee.excess(on_rows, R=apart, lipschitz=ranges.lipschitz, curvature=ranges.curvature)
             likely = None if bound is None else min(most, bound)
         return Excess(expected, likely)
+
+    @property
+    def _standing(self) -> Guarantee:
+        """The guarantee as it would stand if the fit were asked now: with its own draws, and its loss and its bound."""
+        charge, intervals = self.spent
+        drawn = charge + self.charge + self.guarantee.terms.rows_per_query
+        return self.guarantee.at(drawn, intervals + 1, intervals + 2)
 
     def _on_rows(self, beta: float, regret: float) -> float:
         """Return a bound on the excess on the rows that fails with probability at most beta; inf if there is none."""

@@ -20,7 +20,17 @@ from scipy.special import expit
 from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.optimize.domain import Domain
-from holdfast.optimize.features import INTERCEPT, SCALES, Bounds, Matrix, declared, feature_ranges, number
+from holdfast.optimize.features import (
+    INTERCEPT,
+    SCALES,
+    Bounds,
+    FeatureLines,
+    Matrix,
+    TargetLines,
+    declared,
+    feature_ranges,
+    number,
+)
 from holdfast.optimize.objective import LinearObjective, Ranges, with_zero
 from holdfast.schema import Schema
 
@@ -115,7 +125,7 @@ class LinearLoss:
         numbers = tuple(number(name, bounds, schema) for name, bounds in declared(self.features, self.within))
         bounds = None if self.target_within is None else check.interval("target_within", self.target_within)
         target = number(self.target, bounds, schema)
-        matrix = Matrix(numbers, self.scale, self.intercept, target, self.target_range)
+        matrix = Matrix(FeatureLines(numbers, self.scale, self.intercept), TargetLines(target, self.target_range))
         return LinearObjective(self, matrix, self.ranges(domain))
 
     def ranges(self, domain: Domain) -> Ranges:

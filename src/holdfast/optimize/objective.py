@@ -9,8 +9,9 @@ term is exact and reads nothing.
 """
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 Vector = NDArray[np.float64]
 Interval = tuple[float, float]
-Rows = pl.DataFrame | Packed  # drawn rows, or the lines that the objective's packing has for them
+Rows = pl.DataFrame | Sequence[Packed]  # drawn rows, or the lines that the objective's packings have for them
 
 
 @dataclass(frozen=True)
@@ -85,12 +86,16 @@ class Objective(Protocol):
         ...
 
     @property
-    def packing(self) -> Packing | None:
-        """The numbers of a row that everything it says depends on; None: it must see the rows."""
+    def packings(self) -> tuple[Packing, ...]:
+        """The numbers of a row that everything it says depends on; none: it must see the rows."""
         ...
 
     def coordinates(self, rows: Rows, point: Vector, which: NDArray[np.int64]) -> Vector:
-        """Return coordinate which[i] of row i's gradient, within its range."""
+        """Return coordinate which[i] of row i's gradient, in a new array; not yet clipped."""
+        ...
+
+    def gradients(self, rows: Rows, point: Vector) -> Vector:
+        """Return each row's whole gradient, one line for each, l2 left out; not yet clipped."""
         ...
 
     def values(self, rows: Rows, point: Vector) -> Vector:
@@ -137,26 +142,33 @@ class LinearObjective:
     @property
     def identity(self) -> str | None:
         """Canonical text, from features, target and settings."""
-        parts = [each.identity for each in (*self.matrix.numbers, self.matrix.target)]
+        parts = [each.identity for each in (*self.matrix.numbers, self.matrix.target.number)]
         return None if None in parts else f"{self.loss.settings}; {'; '.join(map(str, parts))}"
 
     @property
     def work(self) -> int:
         """Steps that one row takes."""
-        return sum(each.work for each in (*self.matrix.numbers, self.matrix.target))
+        return sum(each.work for each in (*self.matrix.numbers, self.matrix.target.number))
 
     @property
-    def packing(self) -> Matrix:
+    def packings(self) -> tuple[Packing, ...]:
         """Features and target, scaled."""
-        return self.matrix
+        return self.matrix.packings
 
     def coordinates(self, rows: Rows, point: Vector, which: NDArray[np.int64]) -> Vector:
         """Slope times feature; a row with a missing value says zero."""
         features, target = self._numbers(rows)
         values = self.loss.slopes(features @ point, target)  # NaN marks what is missing
-        values *= features[np.arange(len(features)), which]
+        values *= features.ravel().take(line_starts(*features.shape) + which)
         values[np.isnan(values)] = 0.0
-        return np.clip(values, self.ranges.lows[which], self.ranges.highs[which])
+        return values
+
+    def gradients(self, rows: Rows, point: Vector) -> Vector:
+        """Slope times features."""
+        features, target = self._numbers(rows)
+        lines: Vector = self.loss.slopes(features @ point, target)[:, np.newaxis] * features
+        lines[np.isnan(lines)] = 0.0
+        return lines
 
     def values(self, rows: Rows, point: Vector) -> Vector:
         """Return each row's loss; zero where a value is missing."""
@@ -174,16 +186,16 @@ class LinearObjective:
 
     def coefficients(self, point: Vector) -> dict[str, float]:
         """Undo the stretching of features (and of the target, where the model predicts it)."""
-        (first, last), weights, offset = SCALES[self.matrix.scale], [], 0.0
+        (first, last), weights, offset = SCALES[self.matrix.features.scale], [], 0.0
         for each, weight in zip(self.matrix.numbers, point.tolist(), strict=False):
             factor = (last - first) / (each.high - each.low)
             weights.append(weight * factor)
             offset += weight * (first - factor * each.low)
-        if self.matrix.intercept:
+        if self.matrix.features.intercept:
             offset += float(point[-1])
         if self.loss.predicts_target:
             low, high = self.loss.target_range
-            target = self.matrix.target
+            target = self.matrix.target.number
             factor = (target.high - target.low) / (high - low)
             weights = [factor * weight for weight in weights]
             offset = target.low + factor * (offset - low)
@@ -192,7 +204,7 @@ class LinearObjective:
 
     def _numbers(self, rows: Rows) -> tuple[Vector, Vector]:
         """Return features (one line per row) and target; both were rounded to single precision, always."""
-        return self.matrix.split(self.matrix.of(rows) if isinstance(rows, pl.DataFrame) else rows)
+        return self.matrix.widened(self.matrix.of(rows) if isinstance(rows, pl.DataFrame) else rows)
 
 
 class ObjectiveQuery(Query):
@@ -216,9 +228,9 @@ class ObjectiveQuery(Query):
         return self.objective.text
 
     @property
-    def packing(self) -> Packing | None:  # type: ignore[override]
+    def packings(self) -> tuple[Packing, ...]:  # type: ignore[override]
         """What the objective needs of a row."""
-        return self.objective.packing
+        return self.objective.packings
 
     @abstractmethod
     def said(self, rows: Rows, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
@@ -233,7 +245,7 @@ class ObjectiveQuery(Query):
         """Return what these rows say."""
         return self.said(rows, part, draw)
 
-    def evaluate_packed(self, lines: Packed, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
+    def evaluate_packed(self, lines: Sequence[Packed], part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
         """Return the same from the numbers of the rows."""
         return self.said(lines, part, draw)
 
@@ -261,6 +273,14 @@ class LossAt(ObjectiveQuery):
         low, high = self.objective.values_at(self.point)
         values: Vector = np.clip((self.objective.values(rows, self.point) - low) / (high - low), 0.0, 1.0)
         return values
+
+
+@lru_cache(64)
+def line_starts(lines: int, width: int) -> NDArray[np.int64]:
+    """Return where each line begins; the same for every step of a fit."""
+    starts = np.arange(0, lines * width, width)
+    starts.flags.writeable = False  # shared
+    return starts
 
 
 def with_zero(values: Interval) -> Interval:

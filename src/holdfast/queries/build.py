@@ -12,11 +12,11 @@ import polars as pl
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, InvalidQuery
-from holdfast.queries.evaluate import RowFunction
+from holdfast.queries.evaluate import Expression, RowFunction
 from holdfast.queries.functions.operation import time_literal, with_article
 from holdfast.queries.groups import Between, Grouped
 from holdfast.queries.measures import AtMost, Bins, Category, Histogram, Mean, Share
-from holdfast.queries.node import SchemaKey
+from holdfast.queries.node import SchemaKey, identifier
 from holdfast.queries.polars_expression import from_polars
 from holdfast.queries.python_function import BatchFunction, from_function
 from holdfast.queries.sql.parse import from_text
@@ -93,20 +93,46 @@ def _mean(
     columns: Sequence[str] | None,
 ) -> Share | Mean:
     value = rowwise(query, schema, columns)
-    group = _condition(where, schema, columns)
+    group = condition(where, schema, columns)
     if value.type is Type.BOOL:
         if bounds not in (None, (0.0, 1.0)):
             raise InvalidArgument(f"within must be left out for a yes-or-no query; got {bounds}.", name="within")
         return Share(value, group).complete()
     if not value.type.is_number:
         raise InvalidQuery(f"A mean needs numbers or yes-or-no values; '{value.text}' is {with_article(value.type)}.")
-    if bounds is None:
-        raise InvalidArgument(
-            f"within must be a pair (low, high) for the mean of '{value.text}'; got None. Declare the range; "
-            "values outside it are clipped.",
-            name="within",
-        )
-    return Mean(value, bounds, group).complete()
+    return Mean(value, range_within(value, bounds, "mean"), group).complete()
+
+
+def range_within(value: RowFunction, within: tuple[float, float] | None, what: str) -> tuple[float, float]:
+    """Return the range of a number: the one given, or the one that follows from what is declared.
+
+    Parameters
+    ----------
+    value
+        A number of one row.
+    within
+        What the caller gave, or None.
+    what
+        What is asked for, such as "mean"; a refusal says it.
+    """
+    if within is not None:
+        return check.interval("within", within)
+    if value.range is not None:
+        return value.range
+    undeclared = [column.name for column in value.reads.values() if column.bounds is None and column.type.is_number]
+    once = f" {declare_once(undeclared)}" if undeclared else ""
+    raise InvalidArgument(
+        f"within must be the range (low, high) of '{value.text}' for its {what}; got None. It is declared, never read"
+        f" from the data; values outside are clipped.{once}",
+        name="within",
+    )
+
+
+def declare_once(columns: Sequence[str], what: str = "bounds") -> str:
+    """Say in Python how to declare bounds or categories once; other surfaces put their own words in place of these."""
+    example = {"bounds": "(low, high)", "categories": "[...]"}[what]
+    pairs = ", ".join(f"{name!r}: {example}" for name in columns)
+    return f"To declare it once, open the data with {what}={{{pairs}}}."
 
 
 def build_at_most(
@@ -132,7 +158,7 @@ def build_at_most(
     value = rowwise(query, schema, columns)
     if not value.type.is_number:
         raise InvalidQuery(f"A quantile needs numbers; '{value.text}' is {with_article(value.type)}.")
-    return AtMost(value, float(threshold), _condition(where, schema, columns))
+    return AtMost(value, float(threshold), condition(where, schema, columns))
 
 
 def build_histogram(
@@ -166,14 +192,22 @@ def build_histogram(
             "CASE WHEN <condition> THEN <value> END.",
             name="where",
         )
-    if (categories is None) == (bins is None):
-        raise InvalidArgument("A histogram needs either categories or bins, not both.", name="categories")
     value = rowwise(query, schema, columns)
+    if categories is None and bins is None:
+        categories = declared_categories(value, schema)
+    if categories is None and bins is None:
+        raise InvalidArgument(
+            f"A histogram needs either categories or bins: what is counted is declared, never read from the data."
+            f" {declare_once(value.columns, 'categories')}",
+            name="categories",
+        )
+    if categories is not None and bins is not None:
+        raise InvalidArgument("Give categories or bins, not both.", name="categories")
     if bins is not None:
         if not value.type.is_number:
             raise InvalidQuery(f"Bins need numbers; '{value.text}' is {with_article(value.type)}. Use categories.")
         return Bins(value, _edges(bins))
-    return Histogram(value, _categories(categories, value.type))
+    return Histogram(value, categories_of(categories, value.type))
 
 
 def build_groups(
@@ -195,14 +229,14 @@ def build_groups(
         One expression, or a list of several.
     groups
         The values of one expression; of several, a list of tuples, or a list of values for each, of which all
-        combinations are meant. None if all expressions are yes or no.
+        combinations are meant. None: the categories that were declared with the data.
     """
     inner = build_mean(query, schema, within=within, where=where)
     listed: list[Any] = list(by) if isinstance(by, list | tuple) else [by]
     if not listed:
         raise InvalidArgument("by must name at least one column.", name="by")
     keys = tuple(rowwise(one, schema) for one in listed)
-    return Grouped(inner, keys, _groups(groups, keys))
+    return Grouped(inner, keys, _groups(groups, keys, schema))
 
 
 def build_difference(
@@ -224,15 +258,26 @@ def build_difference(
         Conditions; None: all rows that are not in the first group.
     """
     inner = build_mean(query, schema, within=within, where=where)
-    first, second = (_condition(one, schema, None, name) for name, one in (("group", group), ("other", other)))
+    first, second = (condition(one, schema, name=name) for name, one in (("group", group), ("other", other)))
     if first is None:
         raise InvalidArgument("group must be a condition; got None.", name="group")
     return Between(inner, first, second)
 
 
-def _condition(
-    where: QueryLike | None, schema: Schema, columns: Sequence[str] | None, name: str = "where"
+def declared_categories(value: RowFunction, schema: Schema) -> tuple[Any, ...] | None:
+    """Return the declared categories of a column asked about as it is; yes and no need no declaration."""
+    if value.type is Type.BOOL:
+        return (True, False)
+    if len(value.columns) != 1 or not isinstance(value, Expression):
+        return None
+    (name,) = value.columns
+    return schema[name].categories if value.text in (identifier(name), str(pl.col(name))) else None
+
+
+def condition(
+    where: QueryLike | None, schema: Schema, columns: Sequence[str] | None = None, name: str = "where"
 ) -> RowFunction | None:
+    """Return the group that `where` names, as a checked function of one row; None if it is left out."""
     if where is None:
         return None
     group = rowwise(where, schema, columns)
@@ -261,7 +306,8 @@ def _listed(name: str, values: Any) -> list[Any]:
     return listed
 
 
-def _categories(categories: Any, type_: Type, name: str = "categories") -> tuple[Any, ...]:
+def categories_of(categories: Any, type_: Type, name: str = "categories") -> tuple[Any, ...]:
+    """Return a list of categories as distinct values of a type, or refuse it under its `name`."""
     listed = [_category(f"{name}[{place}]", value, type_) for place, value in enumerate(_listed(name, categories))]
     return _distinct(name, listed)
 
@@ -277,25 +323,26 @@ def _distinct(name: str, listed: list[Any]) -> tuple[Any, ...]:
     return tuple(listed)
 
 
-def _groups(groups: Any, keys: tuple[RowFunction, ...]) -> tuple[tuple[Any, ...], ...]:
+def _groups(groups: Any, keys: tuple[RowFunction, ...], schema: Schema) -> tuple[tuple[Any, ...], ...]:
     """Return groups as tuples with a value for every key."""
     if groups is None:
-        if any(key.type is not Type.BOOL for key in keys):
-            texts = ", ".join(key.text for key in keys)
+        declared = [declared_categories(key, schema) for key in keys]
+        unknown = [key.text for key, known in zip(keys, declared, strict=True) if known is None]
+        if unknown:
             raise InvalidArgument(
-                f"groups must list the values of {texts} to answer for; got None. They are declared, never read from"
-                " the data.",
+                f"groups must list the values of {', '.join(unknown)} to answer for; got None. They are declared, here"
+                " or once with the data as categories, never read from it.",
                 name="groups",
             )
-        return tuple(product((True, False), repeat=len(keys)))
+        return _distinct("groups", list(product(*(known or () for known in declared))))
     if len(keys) == 1:
-        return tuple((value,) for value in _categories(groups, keys[0].type, "groups"))
+        return tuple((value,) for value in categories_of(groups, keys[0].type, "groups"))
     if isinstance(groups, Mapping):
         if len(groups) != len(keys):
             raise InvalidArgument(
                 f"groups must have a list for each of {len(keys)} expressions; got {len(groups)}.", name="groups"
             )
-        every = [_categories(one, key.type, "groups") for one, key in zip(groups.values(), keys, strict=True)]
+        every = [categories_of(one, key.type, "groups") for one, key in zip(groups.values(), keys, strict=True)]
         return _distinct("groups", list(product(*every)))
     found = []
     for place, group in enumerate(_listed("groups", groups)):
@@ -308,8 +355,8 @@ def _groups(groups: Any, keys: tuple[RowFunction, ...]) -> tuple[tuple[Any, ...]
     return _distinct("groups", found)
 
 
-def _category(place: str, value: Any, type_: Type) -> Any:
-    """Return a category as a value of the expression's type; `place` is how it is called in a refusal."""
+def _category(name: str, value: Any, type_: Type) -> Any:
+    """Return a category as a value of the expression's type."""
     if hasattr(value, "item") and not isinstance(value, str):
         value = value.item()  # numpy scalars
     match type_:
@@ -318,17 +365,17 @@ def _category(place: str, value: Any, type_: Type) -> Any:
         case Type.STRING if isinstance(value, str):
             return value
         case Type.INT | Type.FLOAT if not isinstance(value, bool) and isinstance(value, Real) and isfinite(value):
-            return _number(place, value, type_)
+            return _number(name, value, type_)
         case Type.DATE if isinstance(value, str) or (isinstance(value, date) and not isinstance(value, datetime)):
             return time_literal(value, type_).value
         case Type.DATETIME if isinstance(value, str | date):
             return time_literal(value, type_).value
-    raise InvalidArgument(f"{place} must be {with_article(type_)}; got {value!r}.", name=place.partition("[")[0])
+    raise InvalidArgument(f"{name} must be {with_article(type_)}; got {value!r}.", name=name.partition("[")[0])
 
 
-def _number(place: str, value: Any, type_: Type) -> int | float:
+def _number(name: str, value: Any, type_: Type) -> int | float:
     if type_ is Type.FLOAT:
         return float(value) + 0.0  # -0.0 and 0.0 are one category
     if int(value) != value or not -(2**63) <= int(value) < 2**63:
-        raise InvalidArgument(f"{place} must be an integer; got {value!r}.", name=place.partition("[")[0])
+        raise InvalidArgument(f"{name} must be an integer; got {value!r}.", name=name.partition("[")[0])
     return int(value)

@@ -100,7 +100,7 @@ def flips(
     check.whole(count=count)
     check.at_most("the most one answer can read", MOST_DRAWS, count=count)
     count = int(count)
-    built = build_mean(query, context.schema, within=None, where=None)
+    built = build_mean(query, context.schema)
     if not isinstance(built, Share) or not isinstance(built.statistic, OneShare):
         raise InvalidArgument("A flip asks a yes-or-no question of one row; ask the mean of a number with `mean`.")
     flipped = Flipped(built.value)

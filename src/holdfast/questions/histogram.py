@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from holdfast.answer import Answer, AnyAnswer, Estimate, Record, interval_bar, write_estimate
 from holdfast.queries.build import build_histogram
 from holdfast.questions import KINDS
-from holdfast.questions.options import About, Categories, Category, Query, Reals, RowsPerQuery
+from holdfast.questions.options import About, By, Categories, Category, Query, Reals, RowsPerQuery
 from holdfast.questions.question import Context, Drawing, Question, Result, kind_of
 
 
@@ -70,9 +70,12 @@ def histogram(
     context: Context,
     query: Query,
     *,
-    categories: Annotated[Sequence[Category] | None, About(Categories(), "The values to count.")] = None,
+    categories: Annotated[
+        Sequence[Category] | None, About(Categories(), "The values to count, where none were declared with the data.")
+    ] = None,
     bins: Annotated[Sequence[float] | None, About(Reals(None), "The edges of right-open bins, increasing.")] = None,
     rows_per_query: RowsPerQuery = None,
+    mechanism: By = None,
 ) -> Question:
     """Return the share of each declared category (or bin) and of everything else, in one pass.
 
@@ -81,22 +84,25 @@ def histogram(
     query
         A column or an expression about one row.
     categories
-        The values to count; give either these or `bins`.
+        The values to count; left out, those that were declared with the data. Give either these or `bins`.
     bins
         The edges of right-open bins for numbers.
     rows_per_query
         Rows this one answer reads.
+    mechanism
+        How this one answer is made, as for `mean`.
 
     Returns
     -------
     HistogramAnswer
         One answer for each category, by its label.
     """
+    context = context.by(mechanism)
     built = build_histogram(query, context.schema, categories=categories, bins=bins)
     draws = context.draws(built, rows_per_query)
 
     def run(drawing: Drawing) -> Result:
-        pairs = zip(built.labels, drawing.estimates(built, draws), strict=True)
+        pairs = zip(built.labels, drawing.under(context.guarantee).estimates(built, draws), strict=True)
         return {"categories": [{"category": label} | estimate.to_json() for label, estimate in pairs]}
 
     return context.question(HISTOGRAM.name, built, draws, run)

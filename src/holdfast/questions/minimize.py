@@ -170,6 +170,7 @@ def minimize(
         context.guarantee,
         objective,
         domain,
+        spent=(context.spent.charge, context.spent.intervals),
         excess=excess,
         iterations=iterations,
         rows_per_coordinate=rows_per_coordinate,
@@ -192,8 +193,8 @@ def minimize(
             "point": found.point.tolist(),
             "coefficients": objective.coefficients(found.point),
             "loss": estimate.to_json() | {"bounds": list(query.bounds)},
-            "excess_bound": shown.promise(found.regret).likely,
-            "expected_excess_bound": promise.expected,
+            "excess_bound": shown.promise(found.regret, drawing.guarantee).likely,
+            "expected_excess_bound": fit.promise(at=drawing.guarantee).expected,
             "iterations": fit.descent.iterations,
             "gradient_evaluations": fit.gradient_evaluations,
         }

@@ -28,6 +28,10 @@ class Form:
         """Read the value from what a person typed; InvalidArgument says what was expected."""
         return text
 
+    def argument(self, name: str, text: str) -> Any:
+        """Read the value from a command line, where a text may also name a file."""
+        return self.parse(name, text)
+
     def from_json(self, value: Any) -> Any:
         """Read the value from JSON."""
         return value
@@ -52,6 +56,13 @@ class Text(Form):
                 name=name,
             )
         return value
+
+
+@dataclass(frozen=True)
+class ShortText(Form):
+    """A short text in one line."""
+
+    example: str = "baseline"
 
 
 @dataclass(frozen=True)
@@ -220,18 +231,32 @@ class Option:
 
 Query = Annotated[QueryLike, About(Text(), "A condition or a number about one row, in SQL.")]
 Where = Annotated[QueryLike | None, About(Text("carrier = 'UA'"), "Only rows for which this is true count.")]
-_RANGE = About(Reals(2, "0, 100"), "The declared range of a number, low and high; values outside are clipped.")
-Within = Annotated[tuple[float, float] | None, _RANGE]
-RequiredWithin = Annotated[tuple[float, float], _RANGE]
-By = Annotated[
+GroupedBy = Annotated[
     QueryLike | Sequence[QueryLike] | None,
     About(Expressions("carrier"), "Answer for each group of rows with the same value of this; several: a list."),
+]
+Within = Annotated[
+    tuple[float, float] | None,
+    About(
+        Reals(2, "0, 100"),
+        "The range of a number, low and high; left out, the one declared with the data. Values outside are clipped.",
+    ),
 ]
 RowsPerQuery = Annotated[
     int | None, About(Whole(), "Rows this one answer reads; more make it narrower and cost more answers.")
 ]
 Margin = Annotated[
     float | None, About(Real(0.0, None, "0.01"), "The margin this one answer should have, in its own units.")
+]
+RowsPerUnit = Annotated[
+    int | None,
+    About(Whole(1, "50"), "Of data of units: the most rows of one; then every row counts alike, not every unit."),
+]
+Weight = Annotated[QueryLike | None, About(Text("survey_weight"), "A number per row: how much it counts.")]
+LargestWeight = Annotated[float | None, About(Real(0.0, None, "8"), "The largest weight; larger ones count as this.")]
+By = Annotated[
+    str | None,
+    About(Choice(("coins", "gaussian")), "How this one answer is made; gaussian reads all rows once and adds noise."),
 ]
 LossLike = Annotated[Loss | LinearLoss, About(LossForm(), "The loss to minimize.")]
 

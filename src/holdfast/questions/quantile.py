@@ -13,9 +13,9 @@ import numpy as np
 from holdfast import check
 from holdfast.answer import SAYS_NOTHING, Answer, Estimate
 from holdfast.ledger import Cost
-from holdfast.queries.build import build_at_most
+from holdfast.queries.build import build_at_most, range_within
 from holdfast.questions import KINDS
-from holdfast.questions.options import About, Query, Real, RequiredWithin, Where, Whole
+from holdfast.questions.options import About, Query, Real, Where, Whole, Within
 from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode, kind_of
 
 STEPS = 10
@@ -27,7 +27,7 @@ def quantile(
     query: Query,
     q: Annotated[float, About(Real(0.0, 1.0, "0.9"), "Which quantile: 0.5 is the median.")],
     *,
-    within: RequiredWithin,
+    within: Within = None,
     where: Where = None,
     steps: Annotated[int, About(Whole(1, "10"), "Steps of the bisection; each costs one answer.")] = STEPS,
 ) -> Question:
@@ -40,7 +40,7 @@ def quantile(
     q
         Which quantile: 0.5 is the median.
     within
-        The declared range of the number.
+        The declared range of the number; left out, the one that was declared with the data.
     where
         Only rows for which this is true count.
     steps
@@ -54,8 +54,8 @@ def quantile(
     check.share(q=q)
     check.whole(steps=steps)
     check.at_most("the most that help", MOST_STEPS, steps=steps)
-    low, high = check.interval("within", within)
     at_most = build_at_most(query, 0.0, context.schema, where=where)
+    low, high = range_within(at_most.value, within, "quantile")
     draws = context.draws(at_most, None)
     each, rows_read = context.price(at_most, draws)
     steps = int(steps)
@@ -68,7 +68,7 @@ def quantile(
             search.learn(threshold, share)
         return search.estimate().to_json() | {"bounds": [low, high]}
 
-    facts = {"quantile": at_most.identity, "q": float(q), "within": [low, high], "steps": steps, "draws": draws}
+    facts = {"quantile": at_most.identity, "q": float(q), "within": [low, high], "steps": steps}
     condition = "" if at_most.where is None else f" where {at_most.where.text}"
     return Question(
         kind=QUANTILE.name,

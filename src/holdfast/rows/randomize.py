@@ -28,6 +28,8 @@ def outcomes_of(values: Values, outcomes: int, rng: Generator) -> NDArray[np.int
     A coin's bias that is NaN means outcome 0: the lower bound with two outcomes, "excluded" with three. So does a
     group's number that is NaN, beside a bias.
     """
+    if values.ndim == 2 and outcomes == 3:
+        values = accepted(values, rng)
     if values.dtype.kind != "f":
         return values.astype(np.int64)
     if values.ndim == 2:  # a group's number and a bias
@@ -41,8 +43,16 @@ def outcomes_of(values: Values, outcomes: int, rng: Generator) -> NDArray[np.int
     return np.where(np.isnan(values), 0, 1 + ones)
 
 
+def accepted(law: Values, rng: Generator) -> Values:
+    """Toss whether each row counts, from the probabilities of 0 and of 1; return the bias of its coin, or NaN."""
+    counts = law.sum(axis=1)
+    return np.where(rng.random(len(law)) < counts, law[:, 1] / np.where(counts > 0, counts, 1.0), np.nan)
+
+
 def tossed(values: Values, outcomes: int, rng: Generator) -> Counts:
     """Toss once per row; return how often each outcome came up."""
+    if values.ndim == 2 and outcomes == 3:
+        values = accepted(values, rng)
     size = len(values)
     if values.ndim == 2:
         return np.bincount(outcomes_of(values, outcomes, rng), minlength=outcomes)

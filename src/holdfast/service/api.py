@@ -33,7 +33,6 @@ from holdfast.service.schemas import (
     Name,
     OkOut,
     PriceOut,
-    QuestionModels,
 )
 from holdfast.service.state import in_thread, state_of
 from holdfast.service.tokens import Token
@@ -147,12 +146,8 @@ class AskFirst:
 async def ask(request: Request, name: NameInPath, key: KeyHeader = None) -> Response:
     """Ask one question. The answer is committed to the ledger before it is sent; a repeated question is free."""
     state, token, body = state_of(request), token_of(request), await _json_body(request)
-    asked = partial(_read_question, state.questions, body)
+    asked = partial(state.questions.read, body)
     return json_response(await state.service.ask(name, token, asked, key, gone=request.is_disconnected))
-
-
-def _read_question(questions: QuestionModels, body: Any, _: ServedDataset) -> AskIn:
-    return questions.read(body)
 
 
 async def overviews(request: Request) -> list[dict[str, Any]]:
@@ -185,7 +180,7 @@ async def dataset(request: Request, name: NameInPath) -> Response:
 
 @_get("/datasets/{name}/schema")
 async def schema(request: Request, name: NameInPath) -> Response:
-    """List the columns: names, types and declared bounds. Never values."""
+    """List the columns: names, types, and what else is declared. Never what the rows hold."""
     return await _look(request, name, lambda served: {"columns": served.schema()})
 
 
@@ -242,6 +237,16 @@ async def history(
         entries, newest = list(ledger.entries(start, limit)), ledger.spent.answers
         following = entries[-1].seq + 1 if entries and entries[-1].seq < newest else None
         return {"rows": history_frame(entries, served.plan.standing).to_dicts(), "next": following, "entries": newest}
+
+    return await _look(request, name, look)
+
+
+@_get("/datasets/{name}/standings")
+async def standings(request: Request, name: NameInPath) -> Response:
+    """Return the submissions to a board: improvements, the best first, then those that were no better."""
+
+    def look(served: ServedDataset) -> dict[str, Any]:
+        return {"standings": served.standings(), "about": served.plan.standing.sentence}
 
     return await _look(request, name, look)
 

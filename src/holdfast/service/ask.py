@@ -51,7 +51,7 @@ Response = dict[str, Any]
 Wanted = tuple[Session, Question] | None
 Steps = Generator[Wanted, AnyAnswer, Response]
 Outcome = Response | Callable[[], Response] | Unfinished | None
-Asked = Callable[[ServedDataset], AskIn]  # reads the question, which a form does with the dataset's declared bounds
+Asked = Callable[[], AskIn]  # reads the question
 Gone = Callable[[], Awaitable[bool]]  # whether the caller has left
 
 
@@ -139,7 +139,7 @@ class AskService:
         for number, ask in enumerate(asks):
             one = None if key is None else _digest(key, str(number))
             try:
-                results.append(await self._ask(name, token, lambda _, ask=ask: ask, one, gone))  # type: ignore[misc]
+                results.append(await self._ask(name, token, lambda ask=ask: ask, one, gone))  # type: ignore[misc]
             except HoldfastError as error:
                 results.append(error_payload(error))
         return {"ok": True, "results": results}
@@ -243,7 +243,7 @@ class AskService:
         """
         served = self._datasets.get(name, token)
         with served.naming():
-            return (yield from self._steps_on(served, token, asked(served), key, work, most_work))
+            return (yield from self._steps_on(served, token, asked(), key, work, most_work))
 
     def _steps_on(
         self, served: ServedDataset, token: Token, ask: AskIn, key: str | None, work: Work, most_work: int

@@ -24,6 +24,7 @@ from urllib.parse import quote
 import polars as pl
 
 from holdfast.answer import Answer, AnyAnswer, record_of
+from holdfast.board import STANDINGS
 from holdfast.errors import HoldfastError, InvalidArgument, MissingExtra, UnknownName
 from holdfast.guarantees.plan import Plan
 from holdfast.ledger import Head, Receipt
@@ -40,8 +41,10 @@ from holdfast.questions.minimize import MINIMIZE
 from holdfast.questions.price import Budget, Price
 from holdfast.questions.quantile import QUANTILE
 from holdfast.questions.question import Kind
+from holdfast.questions.submit import SUBMIT
+from holdfast.questions.units import UNITS
 from holdfast.questions.verbs import async_verb, verb
-from holdfast.schema import Column, Schema, Type
+from holdfast.schema import Column, Schema
 from holdfast.service.errors import not_holdfast, unreachable
 
 if TYPE_CHECKING:
@@ -189,11 +192,10 @@ class _Calls:
         return Call("GET", self._path("plan"), lambda payload: Plan.from_dict(payload["plan"]))
 
     def _schema(self) -> Call[Schema]:
-        """Return column names and types. Never values."""
+        """Return column names, types, and what else is declared. Never what the rows hold."""
 
         def read(payload: Payload) -> Schema:
-            columns = tuple(Column(one["name"], Type(one["type"]), one["nullable"]) for one in payload["columns"])
-            return Schema(columns, payload["dataset"])
+            return Schema(tuple(map(Column.from_json, payload["columns"])), payload["dataset"])
 
         return Call("GET", self._path("schema"), read)
 
@@ -222,6 +224,14 @@ class _Calls:
             return pl.DataFrame(list(rows), schema=SCHEMA, orient="row")
 
         return Call("GET", self._path(f"history?start={start}&limit={PAGE_SIZE}"), read)
+
+    def _standings(self) -> Call[pl.DataFrame]:
+        """Return the submissions to a board, the best first, as a frame."""
+
+        def read(payload: Payload) -> pl.DataFrame:
+            return pl.DataFrame(payload["standings"], schema=STANDINGS)
+
+        return Call("GET", self._path("standings"), read)
 
     def _path(self, what: str) -> str:
         return f"datasets/{quote(self.dataset, safe='')}/{what}"
@@ -269,11 +279,14 @@ class RemoteSession(_Calls):
     flips = verb(FLIPS)
     minimize = verb(MINIMIZE)
     check = verb(CHECK)
+    submit = verb(SUBMIT)
+    units = verb(UNITS)
     ask = _sent(_Calls._ask)
     price = _sent(_Calls._price)
     dry_run = _sent(_Calls._dry_run)
     receipt = _sent(_Calls._receipt)
     history = _sent(_Calls._history)
+    standings = _sent(_Calls._standings)
     _ask_kind = _sent(_Calls._kind)
 
     def flip(self, query: str) -> int:
@@ -292,7 +305,7 @@ class RemoteSession(_Calls):
 
     @property
     def schema(self) -> Schema:
-        """Column names and types. Never values."""
+        """Column names, types, and what else is declared. Never what the rows hold."""
         return self._send(self._schema())
 
     @property
@@ -345,6 +358,8 @@ class AsyncRemoteSession(_Calls):
     flips = async_verb(FLIPS)
     minimize = async_verb(MINIMIZE)
     check = async_verb(CHECK)
+    submit = async_verb(SUBMIT)
+    units = async_verb(UNITS)
     ask = _awaited(_Calls._ask)
     price = _awaited(_Calls._price)
     dry_run = _awaited(_Calls._dry_run)
@@ -354,6 +369,7 @@ class AsyncRemoteSession(_Calls):
     head = _awaited(_Calls._head)
     receipt = _awaited(_Calls._receipt)
     history = _awaited(_Calls._history)
+    standings = _awaited(_Calls._standings)
     _ask_kind = _awaited(_Calls._kind)
 
     async def flip(self, query: str) -> int:

@@ -51,7 +51,8 @@ INSTRUCTIONS = (
     "Ask questions about a dataset without seeing its rows. Every answer is an interval for the population, and all of"
     " them hold at once however you choose your questions. All answers share one budget: call budget before you plan"
     " questions, and price before an expensive one. Repeating a question is free. Queries are SQL expressions about one"
-    " row, such as: dep_delay > 15 AND carrier = 'UA'. Numbers need declared bounds: within=[low, high]."
+    " row, such as: dep_delay > 15 AND carrier = 'UA'. Numbers need a range: the bounds that schema lists, or"
+    " within=[low, high]."
 )
 PATH = "/mcp"
 TICK = 0.01  # seconds
@@ -156,19 +157,19 @@ class Tools:
         return {"price": price.to_dict(), "text": str(price), **_budget(session)}
 
     def budget(self, arguments: Arguments) -> dict[str, Any]:
-        """Return how many answers are left, and the margin of each."""
+        """Return how wide answers are now and later on, and how many are left where there is an end."""
         session = self._session(validate(DatasetArguments, arguments).dataset)
         return _budget(session) | {"text": str(session.budget)}
 
     def schema(self, arguments: Arguments) -> dict[str, Any]:
-        """List the columns: names and types, never values."""
+        """List the columns: names, types, declared bounds and categories. Never what the rows hold."""
         session = self._session(validate(DatasetArguments, arguments).dataset)
-        columns = [{"name": one.name, "type": str(one.type), "nullable": one.nullable} for one in session.schema]
-        text = ", ".join(f"{column['name']} ({column['type']})" for column in columns)
-        return {"columns": columns, "text": text, **_budget(session)}
+        schema = session.schema
+        text = ", ".join(f"{one.name} ({one.type}{one.declared and f': {one.declared}'})" for one in schema)
+        return {"columns": [column.to_json() for column in schema], "text": text, **_budget(session)}
 
     def plan(self, arguments: Arguments) -> dict[str, Any]:
-        """Return the dataset's plan; or plan from two of rows, queries and margin, solving for the third."""
+        """Return the dataset's plan; or plan from two of rows, queries and margin, or from rows alone."""
         goal = validate(PlanArguments, arguments)
         if goal.rows is goal.queries is goal.margin is None:
             session = self._session(goal.dataset)
@@ -276,7 +277,7 @@ class TokenSession:
 
     async def asked(self, ask: AskIn, key: str | None) -> AnyAnswer:
         """Ask, within the token's quota and in its turn."""
-        response = await self._state.service.ask(self._served.name, self._token, lambda _: ask, key)
+        response = await self._state.service.ask(self._served.name, self._token, lambda: ask, key)
         return read_answer(response["answer"])
 
     def prepare(self, query: Any, kind: str = DEFAULT_KIND, **options: object) -> Question:
@@ -304,7 +305,7 @@ class TokenSession:
 
     @property
     def schema(self) -> Schema:
-        """Column names and types. Never values."""
+        """Column names, types, and what else is declared. Never what the rows hold."""
         return self._served.session.schema
 
 

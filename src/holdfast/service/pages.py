@@ -148,7 +148,7 @@ async def dataset(request: Request, name: NameInPath) -> Response:
         recent = list(served.session.ledger.entries(max(1, newest - RECENT + 1), RECENT))
         return {
             "dataset": served.overview(),
-            "columns": served.schema(),
+            "columns": [one.to_json() | {"declared": one.declared} for one in served.session.schema],
             "left": state.service.left(served, token),
             "recent": [_row(served, entry) for entry in reversed(recent)],
             "answers": newest,
@@ -159,9 +159,9 @@ async def dataset(request: Request, name: NameInPath) -> Response:
     return show(request, "dataset.html", await on_dataset(request, name, look))
 
 
-def _asked(request: Request, form: forms.Entered, served: ServedDataset) -> AskIn:
+def _asked(request: Request, form: forms.Entered) -> AskIn:
     """Return the question of a form."""
-    kind, values = forms.question(form, served)
+    kind, values = forms.question(form)
     return state_of(request).questions.read(kind.to_json(values))
 
 
@@ -182,7 +182,7 @@ async def dry_run(request: Request, name: NameInPath) -> Response:
     service, token, form = state_of(request).service, token_of(request), await forms.fields(request)
 
     def work(served: ServedDataset) -> dict[str, Any]:
-        response = service.dry_run(served, token, _asked(request, form, served))
+        response = service.dry_run(served, token, _asked(request, form))
         return response | {"budget": served.session.budget.to_dict()}
 
     return show(request, "answer.html", await on_dataset(request, name, work))
@@ -194,9 +194,9 @@ async def price(request: Request, name: NameInPath) -> Response:
     service, token, form = state_of(request).service, token_of(request), await forms.fields(request)
 
     def work(served: ServedDataset) -> dict[str, Any]:
-        if not forms.is_filled(*forms.question(form, served)):
+        if not forms.is_filled(*forms.question(form)):
             return {"price": None, "left": None}
-        return service.price(served, token, _asked(request, form, served))
+        return service.price(served, token, _asked(request, form))
 
     return show(request, "price.html", await on_dataset(request, name, work))
 

@@ -107,7 +107,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         if len(X) < 2:
             raise InvalidArgument(f"fit must be given at least 2 rows; got n_samples = {len(X)}: 1 sample.", name="X")
         queries = self.fits * targets * (X.shape[1] + 2)
-        goal: dict[str, Any] = {"queries": queries, "confidence": self.confidence, "mechanism": "coins"}
+        goal: dict[str, Any] = {"queries": queries, "confidence": self.confidence, "mechanism": "coins", "end": True}
         # Where rows are too few for any promise, other plans would replace many coins by chance; this one does not.
         few = len(X) >= LEAST_ROWS and plan(rows=len(X), **goal).vacuous
         goal["guarantee"] = "information" if few else "best"

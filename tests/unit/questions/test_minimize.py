@@ -136,7 +136,6 @@ REFUSED = {
     "no runs": (lambda: logistic(), {"radius": 1, "runs": 0}),
     "noise in a posterior session": (lambda: logistic(), {"radius": 1, "mechanism": "laplace"}),
     "a private choice in a posterior session": (lambda: logistic(), {"radius": 1, "runs": 2, "select": "exponential"}),
-    "more coins than are left": (lambda: logistic(), {"radius": 1, "iterations": 10**6}),
     "counts below zero": (lambda: hf.losses.Poisson(LINEAR, "y", target_within=(-1, 2)), {"radius": 1}),
     "counts without bounds": (lambda: hf.losses.Poisson(LINEAR, "y"), {"radius": 1}),
     "no quantile": (lambda: hf.losses.Quantile(LINEAR, "y", target_within=(0, 1), q=1), {"radius": 1}),
@@ -178,9 +177,15 @@ def test_refused_before_any_row_is_read(rows, case):
     assert not s.ledger.begun
 
 
+def test_where_there_is_an_end_a_fit_that_takes_more_than_is_left_is_refused(rows):
+    with pytest.raises(hf.BudgetExhausted):
+        session(rows, end=True).minimize(logistic(), radius=1, iterations=10**6)
+    assert rows.rows_read == 0
+
+
 def test_splitting_cannot_descend(rows):
     """The planner splits for few questions by itself, so the refusal says how to open a session that can fit."""
-    few = session(rows, queries=3)
+    few = session(rows, queries=3, end=True)
     assert few.plan.guarantee == "split"
     with pytest.raises(hf.PlanConflict, match="guarantee='exchange'"):
         few.minimize(logistic(), radius=1)
@@ -313,7 +318,7 @@ def test_coefficients_are_in_the_features_own_units(rows, name, scale, intercept
     assert answer.to_dict()["coefficients"] == answer.coefficients
     frame = pl.DataFrame(table()).filter(pl.col("x0") >= -0.5, (pl.col("x1") * 10).is_between(-3, 7)).head(50)
     objective = loss.bind(rows.schema, domain_of(loss.dimension, 1.0, None))
-    features, _ = objective.matrix.split(objective.matrix.of(frame))
+    features, _ = objective.matrix.widened(objective.matrix.of(frame))
     scaled = features @ np.array(answer.point)
     if loss.predicts_target:
         scaled = -4 + (10 - -4) * (scaled + 1) / 2
