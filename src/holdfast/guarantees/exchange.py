@@ -13,7 +13,7 @@ numbered, and the later one comes, the smaller its part of the failure probabili
 
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from math import e, exp, inf, log, sqrt
+from math import e, exp, log, sqrt
 from typing import Any
 
 import numpy as np
@@ -189,8 +189,8 @@ class Exchange(CoinGuarantee):
         return ScansBesideCoins(self)
 
     def step_of_difference(self, both: tuple[groups.Known, groups.Known]) -> float:
-        """By `exchange_step`, whose proof needs identical rows; otherwise only the two groups' own intervals count."""
-        return groups.exchange_step(both, self._j) if self.terms.identical else inf
+        """By `exchange_step`."""
+        return groups.exchange_step(both, self._j, identical=self.terms.identical)
 
 
 @lru_cache(maxsize=4096)

@@ -215,7 +215,7 @@ class Posterior(CoinGuarantee):
     @property
     def step(self) -> float:
         """sqrt(chi)/2, or its like for rows that are not identical."""
-        return _step(self._widening, self.terms.identical)
+        return float(_step(self._widening, self.terms.identical))
 
     def widen(self, mean: Interval) -> Interval:
         """By Theorem 1 or N."""
@@ -229,13 +229,13 @@ class Posterior(CoinGuarantee):
             return widen_group(mean, share, chi=self._widening)
         return widen_unlike(mean, h=self._widening, share=share)
 
+    def step_of_difference(self, both: tuple[groups.Known, groups.Known]) -> float:
+        """By `posterior_step`, whose proof needs identical rows; otherwise the two groups' own intervals count."""
+        return groups.posterior_step(both, self._widening) if self.terms.identical else inf
+
 
 def _step(widening: Any, identical: bool) -> Any:
     return np.sqrt(widening) / 2 if identical else np.sqrt(widening * (0.25 + widening))
-
-    def step_of_difference(self, both: tuple[groups.Known, groups.Known]) -> float:
-        """By `posterior_step`."""
-        return groups.posterior_step(both, self._chi)
 
 
 @lru_cache(maxsize=4096)

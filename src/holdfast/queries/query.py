@@ -7,9 +7,10 @@ outcome. Few forms are enough:
     float array      in [0, 1]: the bias of a coin           means, rescaled from [low, high] to [0, 1]
                      NaN: this row is outside the group      outcomes "excluded", 0, 1
     integer array    the outcome itself, 0 .. outcomes-1     histograms, shares of several groups
-    lines of two     a group's number and a coin's bias      means of several groups
+    two columns      a group's number and a coin's bias      means of several groups
 
-A query with weights (`weighs`) gives two columns instead, the probabilities of 0 and of 1; the rest is "excluded".
+A query with weights (`weighs`), of one group, gives two columns instead, the probabilities of 0 and of 1; the rest is
+"excluded".
 
 `evaluate` is total: no content of the rows may raise, and row i of the result depends on row i alone. A query that can
 say the same from a dict of arrays, without a frame, has that as `direct`.

@@ -211,7 +211,7 @@ class Context:
             work=work,
             cheaper=query.cheaper,
             whole=query.speaks_of_units,
-            widths=self.group_widths(query, draws) if isinstance(query.statistic, GroupMean) else None,
+            widths=self.group_widths(query, draws),
         )
 
     def margin(self, query: Query, draws: int) -> float | None:
@@ -227,11 +227,20 @@ class Context:
         return _margin(standing, draws) if standing is self.guarantee else standing.margin(draws)
 
     def group_widths(self, query: Query, draws: int) -> Callable[[], Widths]:
-        """Return what tells how wide groups will be, in the question's units, if their means are middling."""
+        """Return what tells how wide groups will be, in the question's units, if their means are middling.
+
+        Parameters
+        ----------
+        query, draws
+            What is asked in one pass, and its draws.
+        """
 
         def widths() -> Widths:
-            low, high = query.bounds
-            found = [(share, self.guarantee.group_margin(query.statistic, draws, share)) for share in SHOWN_SHARES]
+            (low, high), statistic = query.bounds, query.statistic
+            if not isinstance(statistic, GroupMean):
+                return ()
+            standing = self.standing(self.price(query, draws)[0])
+            found = [(share, standing.group_margin(statistic, draws, share)) for share in SHOWN_SHARES]
             return tuple((share, (high - low) * margin) for share, margin in found if margin is not None)
 
         return widths
