@@ -7,6 +7,7 @@ price        what a question would cost, what is left to ask
 batch        several questions at once: lists of them, their price, their answers
 history      every answer so far, as a frame
 groups       a share or a mean in several groups, as `mean` asks it
+plot         pictures of answers and of frames
 sql          from a SELECT to questions, and from their answers to a frame
 mean, difference, histogram, quantile, flips, minimize, check, register    the kinds
 
