@@ -35,6 +35,11 @@ class Estimate:
         """Whether there were too few rows to tell: then there is no value."""
         return isnan(self.value)
 
+    @property
+    def guess(self) -> float:
+        """The value, or the middle of the interval where there is none: for those who must go on all the same."""
+        return (self.low + self.high) / 2 if self.too_few else self.value
+
     @classmethod
     def within(cls, bounds: Interval, value: float, interval: Interval) -> "Estimate":
         """Stretch from [0, 1] to the bounds, ends rounded outwards; the value is never outside its interval.
@@ -49,7 +54,7 @@ class Estimate:
             first, last = (low + (high - low) * x for x in interval)
             first, last = max(low, first - slack), min(high, last + slack)
             value = low + (high - low) * value
-        if last - first > SAYS_NOTHING * (high - low):
+        if interval[1] - interval[0] > SAYS_NOTHING:
             return cls(nan, first, last)
         return cls(min(max(value, first), last), first, last)
 

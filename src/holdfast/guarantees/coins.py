@@ -127,10 +127,9 @@ class CoinGuarantee(Guarantee):
         joint = groups.joint_region(
             tally.members(0), tally.members(1), tally.draws, outcomes=len(tally.counts), mass=mass, x=x
         )
-        pair = joint.one, joint.other
-        first, second = (self._group(one.mean, one.share) for one in pair)
-        known = tuple((one.mean, each, one.share[0]) for one, each in zip(pair, (first, second), strict=True))
-        step = self.step_of_difference(known)
+        one, other = joint.one, joint.other
+        first, second = self._group(one.mean, one.share), self._group(other.mean, other.share)
+        step = self.step_of_difference(((one.mean, first, one.share[0]), (other.mean, second, other.share[0])))
         low = max(first[0] - second[1], joint.difference[0] - step)
         high = min(first[1] - second[0], joint.difference[1] + step)
         return first, second, (low, high)

@@ -203,7 +203,7 @@ class Guarantee(ABC):
         """Return the interval for share (or mean) number `part` of the `release`, in [0, 1]."""
 
     def shares(self, release: Release, count: int) -> list[Interval]:
-        """Return the intervals of the first so many shares of the `release`."""
+        """Return the intervals of the first `count` shares of the `release`."""
         return [self.share(release, part) for part in range(count)]
 
     @abstractmethod
@@ -211,11 +211,11 @@ class Guarantee(ABC):
         """Return the interval for the mean of group number `part` of the `release`, in [0, 1]."""
 
     def member(self, release: Release, part: int) -> Interval:
-        """Return the interval for the share of rows in group number `part`: a statement that `group` makes, too."""
+        """Return the interval for the share of rows in group number `part` of the `release`; `group` states it, too."""
         return self.share(release, 2 * part)
 
     def groups(self, release: Release, count: int) -> list[tuple[Interval, Interval]]:
-        """Return the intervals for the mean and the share of each of the first so many groups of the `release`."""
+        """Return the intervals for the mean and the share of each of the first `count` groups of the `release`."""
         return [(self.group(release, part), self.member(release, part)) for part in range(count)]
 
     def difference(self, release: Release) -> tuple[Interval, Interval, Interval]:
@@ -253,7 +253,15 @@ class Guarantee(ABC):
         return None
 
     def expected_group_margin(self, statistic: GroupMean, draws: int, share: float, *, mass: float) -> float:
-        """Return half the width of a group's interval, if its counts are as expected (coins)."""
+        """Return half the width of a group's interval, if its counts are as expected (coins).
+
+        Parameters
+        ----------
+        statistic, draws, share
+            As for `group_margin`.
+        mass
+            The extra mass of every outcome.
+        """
         each = round(draws * (mass + (1 - statistic.outcomes * mass) * share / 2))
         counts = (max(0, draws - 2 * each), each, each, *(0,) * (statistic.outcomes - 3))
         low, high = self.group(Tally((0.5,) * statistic.groups, draws, counts, ()))

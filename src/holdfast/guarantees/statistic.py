@@ -132,12 +132,12 @@ class GroupMean(Statistic):
     groups: int = 1
 
     @cached_property
-    def outcomes(self) -> int:  # type: ignore[override]
+    def outcomes(self) -> int:
         """Outside, and 0 and 1 in each group."""
         return 2 * self.groups + 1
 
     @cached_property
-    def intervals(self) -> int:  # type: ignore[override]
+    def intervals(self) -> int:
         """The share and the mean of each group."""
         return 2 * self.groups
 

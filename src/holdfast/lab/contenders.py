@@ -124,7 +124,7 @@ class PlanOracle:
         """Draw, release, certify."""
         (estimate,) = self._drawing.estimates(question, self._draws)
         rows_read = mechanism_of(self._drawing.guarantee).rows_read(question.statistic, self._draws)
-        return Reply(estimate.value, estimate.low, estimate.high, rows_read)
+        return Reply(estimate.guess, estimate.low, estimate.high, rows_read)
 
 
 class SessionOracle:
@@ -136,7 +136,8 @@ class SessionOracle:
     def answer(self, question: RowQuestion) -> Reply:
         """Ask the session."""
         answer = self._session.mean(question.sql or question)
-        return Reply(answer.value, answer.low, answer.high, answer.rows_read)
+        (_, estimate), *_ = answer.rows()
+        return Reply(estimate.guess, estimate.low, estimate.high, answer.rows_read)
 
     def recall(self, question: RowQuestion, answer: float) -> None:
         """Do nothing: the state of a session is in its ledger."""

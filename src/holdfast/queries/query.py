@@ -68,7 +68,7 @@ class Query(ABC):
     parts: int = 1
     work: int = 1  # steps that one row takes, from the checked tree alone
     numbered: ClassVar[bool] = False  # whether it matters which draw of which part a row answers
-    lookups: Mapping[str, Lookup] = {}
+    lookups: Mapping[str, Lookup] = {}  # text columns that `direct` takes as the numbers that these give
     packing: Packing | None = None  # what `evaluate_packed` can be handed instead of rows
 
     @property

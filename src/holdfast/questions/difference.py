@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import nan
 from typing import Annotated, Any
 
 from holdfast.answer import Answer, Estimate, Interval, Record
-from holdfast.queries.build import build_difference
+from holdfast.queries.build import QueryLike, build_difference
 from holdfast.questions import KINDS
-from holdfast.questions.options import About, Query, QueryLike, RowsPerQuery, Text, Where, Within
+from holdfast.questions.options import About, Query, RowsPerQuery, Text, Where, Within
 from holdfast.questions.question import Context, Drawing, Question, Result, kind_of
+
+NOT_SAID = Estimate(nan, 0.0, 1.0)
 
 
 @dataclass(frozen=True, repr=False)
@@ -23,8 +26,8 @@ class DifferenceAnswer(Answer):
         The means of both groups, with their intervals. All intervals hold at once.
     """
 
-    first: Estimate = Estimate(0.0, 0.0, 0.0)
-    second: Estimate = Estimate(0.0, 0.0, 0.0)
+    first: Estimate = NOT_SAID
+    second: Estimate = NOT_SAID
 
     @property
     def lift(self) -> Interval | None:
@@ -63,8 +66,8 @@ def _corners(first: Estimate, second: Estimate, low: float, high: float) -> list
     return corners or [(first.low, second.high), (first.high, second.low)]
 
 
-_GROUP = About(Text("origin = 'EWR'"), "A condition: the first group.")
-_OTHER = About(Text("origin = 'LGA'"), "A condition: the second group; left out, all other rows.")
+_GROUP = About(Text("carrier = 'UA'"), "A condition: the first group.")
+_OTHER = About(Text("carrier = 'AA'"), "A condition: the second group; left out, all other rows.")
 
 
 def difference(

@@ -149,8 +149,7 @@ class Context:
         """Return the question that one release of the query answers."""
         cost, rows_read = self.price(query, draws)
         identity, work = identity_of(query, draws), RELEASE_WORK + rows_read * query.work
-        widths = self.group_widths(query, draws) if isinstance(query.statistic, GroupMean) else None
-        own: dict[str, Any] = {"work": work, "cheaper": query.cheaper, "widths": widths}
+        own: dict[str, Any] = {"work": work, "cheaper": query.cheaper, "widths": self.group_widths(query, draws)}
         return Question(kind, query.text, identity, cost, rows_read, run, margin, **own)
 
     def margin(self, query: Query, draws: int) -> float | None:
@@ -161,11 +160,19 @@ class Context:
         return (high - low) * _margin(self.guarantee, draws)
 
     def group_widths(self, query: Query, draws: int) -> Callable[[], Widths]:
-        """Return what tells how wide groups will be, in the question's units, if their means are middling."""
+        """Return what tells how wide groups will be, in the question's units, if their means are middling.
+
+        Parameters
+        ----------
+        query, draws
+            What is asked in one pass, and its draws.
+        """
 
         def widths() -> Widths:
-            low, high = query.bounds
-            found = [(share, self.guarantee.group_margin(query.statistic, draws, share)) for share in SHOWN_SHARES]
+            (low, high), statistic = query.bounds, query.statistic
+            if not isinstance(statistic, GroupMean):
+                return ()
+            found = [(share, self.guarantee.group_margin(statistic, draws, share)) for share in SHOWN_SHARES]
             return tuple((share, (high - low) * margin) for share, margin in found if margin is not None)
 
         return widths

@@ -1,7 +1,7 @@
 """Several groups in one pass of coins, and the difference of two of them.
 
-A draw has c outcomes: outside all groups, and zero or one in each of them. What a single group says is as if it had been
-asked alone (`group_means`). For the difference of two groups there is more: one joint region for the four counts
+A draw has c outcomes: outside all groups, and zero or one in each of them. What a single group says is as if it had
+been asked alone (`group_means`). For the difference of two groups there is more: one joint region for the four counts
 (`joint_region`), and one step from posterior means to the population for the difference itself, since a sample that
 speaks too well of one group has spent what it could say of the other (`exchange_step`, `posterior_step`).
 """
@@ -45,8 +45,8 @@ def group_means(zeros: Any, ones: Any, ell: int, *, outcomes: int, mass: float, 
         A group that may be empty: its mean is in [0, 1].
 
     >>> means, shares = group_means([0], [0], 100, outcomes=5, mass=0.01, level=0.01)
-    >>> means.tolist(), shares[0, 0]
-    ([[0.0, 1.0]], 0.0)
+    >>> means.tolist(), shares[:, 0].tolist()
+    ([[0.0, 1.0]], [0.0])
     """
     zeros, ones = np.asarray(zeros, dtype=float), np.asarray(ones, dtype=float)
     included = zeros + ones
