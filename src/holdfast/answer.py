@@ -11,6 +11,8 @@ from html import escape
 from math import ceil, floor, isnan, log10, nan
 from typing import TYPE_CHECKING, Any, Self
 
+from holdfast.pictures import Line, Panel, Picture
+
 if TYPE_CHECKING:
     import polars as pl
 
@@ -204,6 +206,11 @@ class AnyAnswer(ABC):
         """The range in which the intervals lie: shares, unless the kind declares another."""
         return 0.0, 1.0
 
+    def plot(self) -> Picture:
+        """Return a picture: a dot and a bar for every interval. A notebook shows it; `save(path)` writes it."""
+        lines = picture_lines([(label or "", estimate) for label, estimate in self.rows()])
+        return Picture([Panel(self.question, tuple(lines), self.bounds)], "made up" if self.made_up else "")
+
     def details(self) -> list[tuple[str, str]]:
         """Return what was learned besides the intervals, as names and texts: the second table of a page."""
         return []
@@ -326,6 +333,15 @@ def rounded_alike(estimates: Sequence[Estimate]) -> list[tuple[str, str, str]]:
     """
     digits = max((one.decimals for one in estimates), default=0)
     return [write_estimate(one, digits) for one in estimates]
+
+
+def picture_lines(labeled: Sequence[tuple[str, Estimate]]) -> list[Line]:
+    """Return intervals as lines of a picture, their numbers beside them rounded outwards, with equal digits."""
+    texts = rounded_alike([estimate for _, estimate in labeled])
+    return [
+        Line(label, one.value, one.low, one.high, f"{value}  [{low}, {high}]")
+        for (label, one), (value, low, high) in zip(labeled, texts, strict=True)
+    ]
 
 
 def write_end(x: float, digits: int, *, up: bool) -> str:

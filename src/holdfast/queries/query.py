@@ -79,7 +79,7 @@ class Query(ABC):
     rows_per_unit: int | None = None  # places that a unit has at least, of which a draw takes one; see `rows.units`
     speaks_of_units: bool = False  # whether its text says how much units or their rows count
     packings: tuple[Packing, ...] = ()  # what `evaluate_packed` can be handed instead of rows; none: rows only
-    lookups: Mapping[str, Lookup] = {}
+    lookups: Mapping[str, Lookup] = {}  # text columns that `direct` takes as the numbers that these give
 
     @property
     @abstractmethod

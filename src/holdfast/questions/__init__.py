@@ -9,6 +9,7 @@ history      every answer so far, as a frame
 standings    the submissions to a board, the best first
 predictions  what is submitted to a board: read from files and frames, matched with the rows by id
 groups       a share or a mean in several groups, as `mean` asks it
+plot         pictures of answers and of frames
 sql          from a SELECT to questions, and from their answers to a frame
 mean, difference, histogram, quantile, flips, minimize, check, register, submit, units    the kinds
 

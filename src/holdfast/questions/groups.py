@@ -108,9 +108,8 @@ class GroupsAnswer(AnyAnswer, Mapping[Any, Answer]):
         return "\n".join([*lines, self.record.small_print])
 
     def _repr_html_(self) -> str:
-        head = "".join(
-            f"<th>{escape(one)}</th>" for one in (", ".join(self.by), "value", "interval", "", "share of rows")
-        )
+        headings = (", ".join(self.by), "value", "interval", "", "share of rows")
+        head = "".join(f"<th>{escape(one)}</th>" for one in headings)
         rows = []
         texts = rounded_alike([estimate for _, estimate in self.rows()])
         for (label, one), share, (value, low, high) in zip(self.rows(), self.shares, texts, strict=True):
