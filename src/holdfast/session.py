@@ -60,6 +60,7 @@ from holdfast.questions.quantile import QUANTILE
 from holdfast.questions.question import Context, Drawing, Kind, Question
 from holdfast.questions.verbs import verb
 from holdfast.randomness import Randomness
+from holdfast.rows.deck import Deck, reserved
 from holdfast.rows.draws import Order
 from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
@@ -70,6 +71,7 @@ from holdfast.schema import Schema
 MADE_UP_ROWS = 1_000
 NOTHING_SPENT = Spent(0, 0, 0)
 SHARES = "All sessions of this process on these rows share one budget:"
+COINS = "coins"  # the mechanism that draws with replacement
 ORDER = "order of rows"  # what the ledger's key for it is called
 HELD, EXPLORE = ".held.holdfast", ".explore.parquet"  # how the names of the two parts of a file end
 A = TypeVar("A", bound=AnyAnswer)
@@ -122,7 +124,7 @@ class Session:
         self._rows: RowSource = open_rows(data, complete=complete)
         self._explored = explored_beside(self._rows)
         # What was opened here is closed here; rows that the caller opened may serve other sessions.
-        self._opened = self._rows if isinstance(self._rows, LocalRows) and self._rows is not data else None
+        self._opened = self._rows if isinstance(self._rows, LocalRows | Deck) and self._rows is not data else None
         place = ledger_beside(self._rows) if ledger is None else ledger
         self._ledger: Ledger = open_ledger(
             place,
@@ -135,7 +137,9 @@ class Session:
         self._owns_ledger = True
         self._joined = False  # whether the plan is the one that the ledger records
         try:
-            self._resume() if self._ledger.begun else self._plan(self._request.make(len(self._rows)))
+            if isinstance(self._rows, Deck):
+                self._rows.join(self._ledger.first, self._ledger.taken)
+            self._resume() if self._ledger.begun else self._plan(plan_for(self._rows, self._request))
         except BaseException:
             self._ledger.close()
             raise
@@ -286,7 +290,7 @@ class Session:
         self._require_sound()
         place = self._reserve(question)
         with silence:
-            result = question.run(self._drawing(place))
+            result = question.run(self._drawing(place, question))
         return self._ledger.drawn(
             place=place,
             key=question.identity,
@@ -300,18 +304,21 @@ class Session:
 
     def _require_sound(self) -> None:
         """Refuse, free of charge, if the data are known to be damaged; reading them would refuse as well."""
-        if isinstance(self._rows, LocalRows):
+        if isinstance(self._rows, LocalRows | Deck):
             self._rows.require_sound()
 
     def _reserve(self, question: Question) -> Place:
+        if isinstance(self._rows, Deck):
+            self._rows.require(self._ledger.spent.charge, question.cost.charge)
         try:
             return self._ledger.reserve(question.cost)
         except BudgetExhausted:  # says it in the guarantee's own units
             raise too_dear(question, self.plan.terms, self._ledger.spent) from None
 
-    def _drawing(self, place: Place) -> Drawing:
+    def _drawing(self, place: Place, question: Question) -> Drawing:
         order = Order(self._ledger.key(ORDER), place.charge)
-        return Drawing(self._rows, self._randomness.generator(place.number), self._context.guarantee, order)
+        rows = reserved(self._rows, self._ledger.first, place.charge, question.cost.charge)
+        return Drawing(rows, self._randomness.generator(place.number), self._context.guarantee, order)
 
     def _read(self, entry: Entry, *, cached: bool) -> AnyAnswer:
         return answer_from(entry, self._context.guarantee, cached=cached)
@@ -497,6 +504,21 @@ class Unwritten(NamedTuple):
     session: Session
     drawn: Drawn
     end: Callable[[], None]
+
+
+def plan_for(rows: RowSource, request: PlanRequest) -> Plan:
+    """Return the plan of a new ledger. A deck holds draws with replacement, and so many of them."""
+    if not isinstance(rows, Deck):
+        return request.make(len(rows))
+    if request.mechanism not in (BEST, COINS):
+        raise InvalidArgument(
+            f"mechanism must be {COINS!r} for a deck, which holds draws with replacement; got {request.mechanism!r}.",
+            name="mechanism",
+        )
+    plan = replace(request, mechanism=COINS).make(len(rows))
+    if request.rows_per_query is not None or request.margin is not None or plan.terms.charge <= rows.cards.stop:
+        return plan
+    return replace(request, mechanism=COINS, rows_per_query=max(1, rows.cards.stop // plan.statements)).make(len(rows))
 
 
 def explored_beside(rows: RowSource) -> Callable[[], RowSource | None]:

@@ -34,11 +34,12 @@ from holdfast.rows.blocks import DataCheck, FileEntry
 from holdfast.rows.columns import CodedText, Numbers, PackedText, StoredColumn, refuse_missing, storage_named
 from holdfast.rows.draws import Indices, Selection
 from holdfast.rows.local import LocalRows
+from holdfast.rows.scans.scan import Origin
 from holdfast.schema import Column, Schema
 
 MANIFEST = "manifest.json"
 _FORMAT = "holdfast column folder"
-_VERSION = 3
+_VERSION = 4
 _POPULATE_READ = 22  # MADV_POPULATE_READ, Linux 5.14; Python has no name for it
 _STEP = 4 << 20  # a few milliseconds each: the interpreter is held during the call
 _CHECKED_AT_ONCE = 64 << 20  # bytes of a folder that are compared with their hashes before the first answer
@@ -51,21 +52,23 @@ def file_name(position: int, what: str) -> str:
 
 
 @dataclass(frozen=True)
-class SourceFile:
-    """The file a folder was made from: unchanged if name, size and time of change are."""
+class Dealt:
+    """What a folder that holds the cards of a deck knows of the table they were dealt from.
 
-    name: str
-    size: int
-    mtime_ns: int
+    Parameters
+    ----------
+    rows, fingerprint
+        How many rows the table has, and the hash of its content.
+    first
+        How many cards were dealt before these.
+    slice
+        Which of several decks from one deal this is, for example "1 of 4".
+    """
 
-    @classmethod
-    def of(cls, path: Path) -> "SourceFile":
-        """Look at a file."""
-        try:
-            found = path.stat()
-        except OSError as problem:
-            raise RowSourceError(f"Cannot read {path}: {problem.strerror}.") from None
-        return cls(path.name, found.st_size, found.st_mtime_ns)
+    rows: int
+    fingerprint: str
+    first: int
+    slice: str
 
 
 @dataclass(frozen=True)
@@ -93,9 +96,10 @@ class Manifest:
 
     rows: int
     fingerprint: str
-    source: SourceFile
+    source: Origin
     columns: tuple[ColumnEntry, ...]
     files: dict[str, FileEntry]
+    dealt: Dealt | None = None  # if the rows are cards
 
     def declared(self, complete: Collection[str]) -> "Manifest":
         """Return the manifest with these columns declared complete; refuse those that are not."""
@@ -152,12 +156,13 @@ class Manifest:
         return cls(
             rows=int(content["rows"]),
             fingerprint=str(content["fingerprint"]),
-            source=SourceFile(**content["source"]),
+            source=Origin(**content["source"]),
             columns=tuple(ColumnEntry(**entry) for entry in content["columns"]),
             files={
                 str(name): FileEntry(int(entry["size"]), tuple(entry["blocks"]))
                 for name, entry in content["files"].items()
             },
+            dealt=None if content["dealt"] is None else Dealt(**content["dealt"]),
         )
 
 
@@ -172,7 +177,7 @@ def _damaged(folder: Path) -> RowSourceError:
 class MappedArray:
     """One `.npy` file, one-dimensional, read-only."""
 
-    def __init__(self, path: Path, dtype: np.dtype[np.generic], length: int) -> None:
+    def __init__(self, path: Path, dtype: np.dtype[np.generic], length: int, advice: int = mmap.MADV_RANDOM) -> None:
         self.name = path.name
         with _opened(path) as file:
             try:
@@ -190,7 +195,7 @@ class MappedArray:
                 self._map = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
                 self.array = np.frombuffer(self._map, dtype, length, start)
         if self._map is not None:
-            self._map.madvise(mmap.MADV_RANDOM)
+            self._map.madvise(advice)
 
     @property
     def size(self) -> int:
@@ -212,6 +217,15 @@ class MappedArray:
     def larger_than_memory(self) -> bool:
         """Whether the file can never be in memory as a whole."""
         return self.size > _memory("MemTotal")
+
+    def expect(self, start: int, stop: int) -> None:
+        """Ask for the pages of these consecutive elements, which are about to be read."""
+        if self._map is None or start >= stop:
+            return
+        first = (self._start + start * self.array.itemsize) // mmap.PAGESIZE * mmap.PAGESIZE
+        last = min(self.size, self._start + stop * self.array.itemsize)
+        if first < last:
+            self._map.madvise(mmap.MADV_WILLNEED, first, last - first)
 
     def request(self, indices: NDArray[np.int64]) -> None:
         """Ask for the pages of these elements; reading them does not wait for this."""
@@ -268,11 +282,14 @@ class FolderRows(LocalRows):
     The content of a larger one is checked in the background; see `blocks`.
     """
 
+    _advice = mmap.MADV_RANDOM
+
     def __init__(self, folder: Path, *, name: str | None = None, complete: Collection[str] = ()) -> None:
         folder = folder.absolute()  # so that it can be reopened from anywhere
         found = Manifest.read(folder)
         if found.rows < 1 or not found.columns:
             raise RowSourceError(f"{folder} holds no rows; remove it and open the original file again.")
+        self._refuse(found, folder)
         manifest = found.declared(complete)
         name = name or Path(manifest.source.name).stem
         check = self._check = DataCheck(name, folder, manifest.files)
@@ -297,6 +314,10 @@ class FolderRows(LocalRows):
         )
         check.start()
         weakref.finalize(self, check.stop)
+
+    def _refuse(self, manifest: Manifest, folder: Path) -> None:
+        if manifest.dealt is not None:
+            raise RowSourceError(f"{folder} holds cards of a deck, not rows; open the deck: {folder.parent}.")
 
     def __reduce__(self) -> tuple[Any, ...]:  # another process maps the files itself
         complete = tuple(column.name for column in self.schema if not column.nullable)
@@ -358,7 +379,7 @@ class FolderRows(LocalRows):
         mapped: list[MappedArray] = []
 
         def array(what: str, dtype: Any, length: int) -> Any:
-            mapped.append(MappedArray(folder / file_name(position, what), np.dtype(dtype), length))
+            mapped.append(MappedArray(folder / file_name(position, what), np.dtype(dtype), length, self._advice))
             return mapped[-1].array
 
         storage = storage_named(entry.type)

@@ -95,32 +95,41 @@ class LocalRows:
         size, total = self._block(query.columns), parts * draws
         counts = np.zeros(outcomes if parts == 1 else (parts, outcomes), np.int64)
         for first in range(0, total, size):
-            checkpoint()
-            _pool.reset()
             rows = drawing.with_replacement(rng, self._rows, min(size, total - first))
-            # What is evaluated gets no name: its memory must be free again when the next block is drawn.
-            if parts == 1:
-                counts += tossed(self._evaluate(query, rows, first), outcomes, rng)
-            else:
-                part, draw = _numbers(first, rows.size, draws)
-                counts += tossed_parts(self._evaluate_parts(query, rows, part, draw), outcomes, rng, part, parts)
+            counts += self._tossed(query, rows, first, draws, rng)
         return randomized(counts, mass, rng)
+
+    def _tossed(
+        self, query: Query, rows: Indices | slice, first: int, draws: int, rng: Generator
+    ) -> NDArray[np.int64]:
+        """Count the outcomes of these rows, which are draws number `first` and so on; not randomized yet."""
+        checkpoint()
+        _pool.reset()
+        outcomes, parts = query.statistic.outcomes, query.parts
+        # What is evaluated gets no name: its memory must be free again when the next block is drawn.
+        if parts == 1:
+            return tossed(self._evaluate(query, rows, first), outcomes, rng)
+        part, draw = _numbers(first, _height(rows), draws)
+        return tossed_parts(self._evaluate_parts(query, rows, part, draw), outcomes, rng, part, parts)
 
     @silence
     def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
         """Return what selected rows say, in order; selected anew for each part if there are several. Secret."""
         blocks = []
         for rows, first, count in self._selected(query, selection, rng):
-            checkpoint()
-            _pool.reset()
-            if query.parts == 1:
-                blocks.append(self._evaluate(query, rows, first))
-            else:
-                part, draw = _numbers(first, _height(rows), count)
-                blocks.append(self._evaluate_parts(query, rows, part, draw))
+            blocks.append(self._values(query, rows, first, count))
         # A copy, even of one block, which may lie in the pool or in the column itself.
         values: NDArray[Any] = np.concatenate(blocks)
         return values if query.parts == 1 else values.reshape(query.parts, -1, *values.shape[1:])
+
+    def _values(self, query: Query, rows: Indices | slice, first: int, count: int) -> Values:
+        """Return what these rows say, which are number `first` and so on of `count` in every part."""
+        checkpoint()
+        _pool.reset()
+        if query.parts == 1:
+            return self._evaluate(query, rows, first)
+        part, draw = _numbers(first, _height(rows), count)
+        return self._evaluate_parts(query, rows, part, draw)
 
     def frame(self, rows: Indices) -> pl.DataFrame:
         """Return these rows, all columns. Secret: only for who splits a table before anything is asked of it."""
