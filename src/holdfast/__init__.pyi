@@ -1,5 +1,6 @@
 from holdfast.answer import Answer as Answer
 from holdfast.answer import AnyAnswer as AnyAnswer
+from holdfast.board import Board as Board
 from holdfast.errors import BudgetExhausted as BudgetExhausted
 from holdfast.errors import HoldfastError as HoldfastError
 from holdfast.errors import InvalidArgument as InvalidArgument
@@ -18,7 +19,6 @@ from holdfast.errors import TooManyRequests as TooManyRequests
 from holdfast.errors import UnknownName as UnknownName
 from holdfast.guarantees import GUARANTEES as GUARANTEES
 from holdfast.guarantees.guarantee import Guarantee as Guarantee
-from holdfast.guarantees.plan import DefaultPlan as DefaultPlan
 from holdfast.guarantees.plan import Plan as Plan
 from holdfast.guarantees.plan import VacuousPlan as VacuousPlan
 from holdfast.guarantees.plan import plan as plan
@@ -35,6 +35,9 @@ from holdfast.mechanisms.mechanism import Mechanism as Mechanism
 from holdfast.optimize import losses as losses
 from holdfast.parts import hold_back as hold_back
 from holdfast.questions import KINDS as KINDS
+from holdfast.questions.batch import Answers as Answers
+from holdfast.questions.batch import Prices as Prices
+from holdfast.questions.batch import Questions as Questions
 from holdfast.questions.check import CheckAnswer as CheckAnswer
 from holdfast.questions.flips import FlipsAnswer as FlipsAnswer
 from holdfast.questions.histogram import HistogramAnswer as HistogramAnswer
@@ -42,6 +45,8 @@ from holdfast.questions.minimize import MinimumAnswer as MinimumAnswer
 from holdfast.questions.price import Budget as Budget
 from holdfast.questions.price import Price as Price
 from holdfast.questions.question import Kind as Kind
+from holdfast.questions.register import Registration as Registration
+from holdfast.questions.submit import SubmitAnswer as SubmitAnswer
 from holdfast.rows.deal import deal as deal
 from holdfast.rows.open import open_rows as _open_rows
 from holdfast.rows.source import RowSource as RowSource

@@ -1,15 +1,19 @@
-"""What a row looks like: column names, types and whether a value may be missing. Public; never values.
+"""What a row looks like: column names, types, whether a value may be missing, and what else is declared. Public.
 
 It is declared, or comes from the header of a file; it is never observed. What a sample happens to show (this column has
 missing values, that one has none) would be an answer about the sample that nobody paid for.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import date
 from difflib import get_close_matches
 from enum import StrEnum
+from typing import Any
 
 from holdfast.errors import UnknownName
+
+MOST_LISTED = 20  # categories of a column, where it is described
 
 
 class Type(StrEnum):
@@ -30,19 +34,75 @@ class Type(StrEnum):
 
 @dataclass(frozen=True)
 class Column:
-    """One column. `nullable` says that nothing declared rules out NULL or NaN; not that there are any."""
+    """One column.
+
+    Parameters
+    ----------
+    name, type
+        What it is called, and what it holds.
+    nullable
+        That nothing declared rules out NULL or NaN; not that there are any.
+    bounds
+        The declared range of its numbers: what `within` is, where it is left out. Values outside are clipped.
+    categories
+        Its declared values: what is counted, or grouped by, where no list is given. There may be others.
+    label
+        What people call it.
+    """
 
     name: str
     type: Type
     nullable: bool
+    bounds: tuple[float, float] | None = None
+    categories: tuple[Any, ...] | None = None
+    label: str | None = None
+
+    @property
+    def declared(self) -> str:
+        """What is declared of its values, in words; empty if nothing is."""
+        if self.bounds is not None:
+            return "{:.15g} to {:.15g}".format(*self.bounds)
+        if self.categories is None:
+            return ""
+        more = len(self.categories) - MOST_LISTED
+        listed = ", ".join(map(str, self.categories[:MOST_LISTED]))
+        return listed if more <= 0 else f"{listed} and {more} more"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        categories = None if self.categories is None else [_plain(value) for value in self.categories]
+        known = {"name": self.name, "type": str(self.type), "nullable": self.nullable}
+        bounds = None if self.bounds is None else list(self.bounds)
+        return known | {"bounds": bounds, "categories": categories, "label": self.label}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "Column":
+        """Read the `values` that `to_json` wrote; dates among categories stay the text that questions take."""
+        pairs = {name: None if values[name] is None else tuple(values[name]) for name in ("bounds", "categories")}
+        return cls(**{**values, **pairs, "type": Type(values["type"])})
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, date) else value
 
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns of a dataset, in order."""
+    """The columns of a dataset, in order.
+
+    Parameters
+    ----------
+    columns
+        Those that can be asked about.
+    dataset
+        What the dataset is called.
+    unit
+        The column that says which rows belong together, if one does. It names the units, so it is none of the others.
+    """
 
     columns: tuple[Column, ...]
     dataset: str = "data"
+    unit: str | None = None
 
     def __iter__(self) -> Iterator[Column]:
         return iter(self.columns)
@@ -58,6 +118,12 @@ class Schema:
         """Column names, in order."""
         return tuple(column.name for column in self.columns)
 
+    def units_of(self, count: int) -> str:
+        """Write a `count` of what is drawn: rows, or units with the column that names them."""
+        noun = "row" if self.unit is None else "unit"
+        named = "" if self.unit is None else f" ({self.unit})"
+        return f"{count:,} {noun}{'' if count == 1 else 's'}{named}"
+
     def declared(self, complete: Collection[str]) -> "Schema":
         """Return the schema with these columns declared complete; an unknown one is refused."""
         named = {self[name].name for name in complete}
@@ -69,6 +135,12 @@ class Schema:
         for column in self.columns:
             if column.name == name:
                 return column
+        if name == self.unit:
+            raise UnknownName(
+                f"Column {name!r} of {self.dataset} names the units, so it cannot be asked about. Ask about what their"
+                " rows say.",
+                name=name,
+            )
         near = get_close_matches(name, self.names, n=1) or get_close_matches(
             name.lower(), [known.lower() for known in self.names], n=1
         )

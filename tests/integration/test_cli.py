@@ -142,7 +142,8 @@ def test_a_slip_or_a_look_does_not_begin_the_ledger(fresh, words):
 def test_open_shows_the_schema_and_begins_no_ledger(fresh):
     read = document(fresh, "open", "flights.parquet")
     assert read["rows"] == 50_000
-    assert read["columns"][0] == {"name": "carrier", "type": "text", "nullable": True}
+    declared = {"bounds": None, "categories": None, "label": None}
+    assert read["columns"][0] == {"name": "carrier", "type": "text", "nullable": True, **declared}
     assert read["ledger_begun"] is False
     assert not Path(read["ledger"]).exists()
     assert read["fingerprint"] in succeed(fresh, "open", "flights.parquet")

@@ -185,7 +185,7 @@ def test_history_comes_in_pages(server: Running) -> None:
 def test_the_schema_has_declared_bounds_and_no_values(server: Running) -> None:
     with server.client(server.token()) as client:
         columns = client.get(f"{API}/schema").json()["columns"]
-    assert [set(column) for column in columns] == [{"name", "type", "nullable", "bounds"}] * 4
+    assert [set(column) for column in columns] == [{"name", "type", "nullable", "bounds", "categories", "label"}] * 4
     assert columns[0]["bounds"] == [-60, 600]
     assert columns[1]["bounds"] is None
 
@@ -300,7 +300,7 @@ def test_forms_ask_like_the_api(server: Running) -> None:
             refused = send(**form)
             assert refused.status_code == (404 if words == "no_such" else 422), (form, refused.text)
             assert words in unescape(refused.text), form
-        assert "The price appears here" in send("price", kind="quantile", query="distance", q="0.5").text
+        assert "The price appears here" in send("price", kind="quantile", query="distance").text
         # The file does not say that no delay is missing, so each of the three steps is about a group.
         price = send("price", kind="quantile", query="dep_delay", q="0.5", steps="3").text
         assert "6 answers of the budget; less, if dep_delay is declared complete" in price

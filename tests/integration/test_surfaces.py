@@ -52,6 +52,7 @@ def table(folder: Path, seed: int = 3) -> Path:
         "month": rng.integers(1, 13, rows),
         "carrier": rng.choice(["UA", "AA", "DL"], rows),
         "late": rng.random(rows) < 0.2,
+        "plane": rng.integers(0, 8_000, rows),
     }
     path = folder / "flights.parquet"
     pl.DataFrame(columns).write_parquet(path)
@@ -66,7 +67,7 @@ def toys() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def server(toys: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    plan = {"queries": {"mean": 500, "flip": 500}}
+    plan = {"queries": {"mean": 500, "flip": 500}, "unit": "plane"}  # the kind `units` is for data of units
     with Running(settings(table(tmp_path_factory.mktemp("surfaces")), dataset=plan)) as running:
         yield running
 

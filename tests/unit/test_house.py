@@ -38,6 +38,7 @@ ROOMS = (
     "questions",
     "session",
     "parts",
+    "board",
     "sklearn",
     "lab",
     "service",

@@ -17,6 +17,7 @@ from holdfast import check
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.coins import CoinGuarantee, CoinTerms
 from holdfast.guarantees.guarantee import Goal
+from holdfast.guarantees.mathematics import groups
 from holdfast.guarantees.mathematics.concentration import SAFE, clopper_pearson_width
 from holdfast.guarantees.mathematics.posterior_means import group_mean, level, outcome_mean
 from holdfast.guarantees.mathematics.search import Vector, zoom
@@ -169,7 +170,7 @@ class Posterior(CoinGuarantee):
     reads = PosteriorTerms
 
     def __init__(self, terms: PosteriorTerms) -> None:
-        super().__init__(terms)
+        super().__init__(terms, level(terms.beta2, k=terms.statements))
         self._chi = inf if terms.chi is None else terms.chi
 
     @classmethod
@@ -189,6 +190,10 @@ class Posterior(CoinGuarantee):
     def widen_group(self, mean: Interval, share: float) -> Interval:
         """By Theorem 1 for groups."""
         return widen_group(mean, share, chi=self._chi)
+
+    def step_of_difference(self, both: tuple[groups.Known, groups.Known]) -> float:
+        """By `posterior_step`."""
+        return groups.posterior_step(both, self._chi)
 
 
 @lru_cache(maxsize=4096)

@@ -1,9 +1,9 @@
 """From what the caller asks to a checked query. Everything is decided from the schema; no row is read."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, product
 from math import isfinite
 from numbers import Real
 from typing import Any, TypeAlias
@@ -12,16 +12,18 @@ import polars as pl
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, InvalidQuery
-from holdfast.queries.evaluate import RowFunction
+from holdfast.queries.evaluate import Expression, RowFunction
 from holdfast.queries.functions.operation import time_literal, with_article
+from holdfast.queries.groups import Between, Grouped
 from holdfast.queries.measures import AtMost, Bins, Category, Histogram, Mean, Share
-from holdfast.queries.node import SchemaKey
+from holdfast.queries.node import SchemaKey, identifier
 from holdfast.queries.polars_expression import from_polars
 from holdfast.queries.python_function import BatchFunction, from_function
 from holdfast.queries.sql.parse import from_text
 from holdfast.schema import Schema, Type
 
 QueryLike: TypeAlias = str | pl.Expr | BatchFunction  # SQL, a Polars expression, or a function of a frame of rows
+Groups: TypeAlias = Sequence[Any] | Mapping[str, Sequence[Any]]  # values, tuples of values, or values of each key
 
 MOST_CATEGORIES = 10_000
 
@@ -91,20 +93,50 @@ def _mean(
     columns: Sequence[str] | None,
 ) -> Share | Mean:
     value = rowwise(query, schema, columns)
-    group = _condition(where, schema, columns)
+    group = condition(where, schema, columns)
     if value.type is Type.BOOL:
         if bounds not in (None, (0.0, 1.0)):
             raise InvalidArgument(f"within must be left out for a yes-or-no query; got {bounds}.", name="within")
         return Share(value, group).complete()
     if not value.type.is_number:
         raise InvalidQuery(f"A mean needs numbers or yes-or-no values; '{value.text}' is {with_article(value.type)}.")
-    if bounds is None:
-        raise InvalidArgument(
-            f"within must be a pair (low, high) for the mean of '{value.text}'; got None. Declare the range; "
-            "values outside it are clipped.",
-            name="within",
-        )
-    return Mean(value, bounds, group).complete()
+    return Mean(value, range_within(value, bounds, "mean"), group).complete()
+
+
+def range_within(value: RowFunction, within: tuple[float, float] | None, what: str) -> tuple[float, float]:
+    """Return the range of a number: the one given, or the one that follows from what is declared.
+
+    Parameters
+    ----------
+    value
+        A number of one row.
+    within
+        What the caller gave, or None.
+    what
+        What is asked for, such as "mean"; a refusal says it.
+    """
+    if within is not None:
+        return check.interval("within", within)
+    if value.range is not None:
+        return value.range
+    raise InvalidArgument(
+        f"within must be the range (low, high) of '{value.text}' for its {what}; got None. {undeclared(value)}",
+        name="within",
+    )
+
+
+def undeclared(value: RowFunction) -> str:
+    """Say why a number needs a range, and how to declare that of its columns."""
+    names = [column.name for column in value.reads.values() if column.bounds is None and column.type.is_number]
+    why = "It is declared, never read from the data; values outside are clipped."
+    return f"{why} {declare_once(names)}" if names else why
+
+
+def declare_once(columns: Sequence[str], what: str = "bounds") -> str:
+    """Say in Python how to declare bounds or categories once; other surfaces put their own words in place of these."""
+    example = {"bounds": "(low, high)", "categories": "[...]"}[what]
+    pairs = ", ".join(f"{name!r}: {example}" for name in columns)
+    return f"To declare it once, open the data with {what}={{{pairs}}}."
 
 
 def build_at_most(
@@ -130,7 +162,7 @@ def build_at_most(
     value = rowwise(query, schema, columns)
     if not value.type.is_number:
         raise InvalidQuery(f"A quantile needs numbers; '{value.text}' is {with_article(value.type)}.")
-    return AtMost(value, float(threshold), _condition(where, schema, columns))
+    return AtMost(value, float(threshold), condition(where, schema, columns))
 
 
 def build_histogram(
@@ -164,22 +196,97 @@ def build_histogram(
             "CASE WHEN <condition> THEN <value> END.",
             name="where",
         )
-    if (categories is None) == (bins is None):
-        raise InvalidArgument("A histogram needs either categories or bins, not both.", name="categories")
     value = rowwise(query, schema, columns)
+    if categories is None and bins is None:
+        categories = declared_categories(value, schema)
+    if categories is None and bins is None:
+        raise InvalidArgument(
+            f"A histogram needs either categories or bins: what is counted is declared, never read from the data."
+            f" {declare_once(value.columns, 'categories')}",
+            name="categories",
+        )
+    if categories is not None and bins is not None:
+        raise InvalidArgument("Give categories or bins, not both.", name="categories")
     if bins is not None:
         if not value.type.is_number:
             raise InvalidQuery(f"Bins need numbers; '{value.text}' is {with_article(value.type)}. Use categories.")
         return Bins(value, _edges(bins))
-    return Histogram(value, _categories(categories, value.type))
+    return Histogram(value, categories_of(categories, value.type))
 
 
-def _condition(where: QueryLike | None, schema: Schema, columns: Sequence[str] | None) -> RowFunction | None:
+def declared_categories(value: RowFunction, schema: Schema) -> tuple[Any, ...] | None:
+    """Return the declared categories of a column asked about as it is; yes and no need no declaration."""
+    if value.type is Type.BOOL:
+        return (True, False)
+    if len(value.columns) != 1 or not isinstance(value, Expression):
+        return None
+    (name,) = value.columns
+    return schema[name].categories if value.text in (identifier(name), str(pl.col(name))) else None
+
+
+def build_groups(
+    query: QueryLike,
+    schema: Schema,
+    *,
+    by: QueryLike | Sequence[QueryLike],
+    groups: Groups | None,
+    within: tuple[float, float] | None = None,
+    where: QueryLike | None = None,
+) -> Grouped:
+    """Return a share or a mean in every declared group: rows with the same values of the expressions in `by`.
+
+    Parameters
+    ----------
+    query, schema, within, where
+        As in `build_mean`.
+    by
+        One expression, or a list of several.
+    groups
+        The values of one expression; of several, a list of tuples, or a list of values for each, of which all
+        combinations are meant. None: the declared categories, of all combinations.
+    """
+    inner = build_mean(query, schema, within=within, where=where)
+    listed = list(by) if isinstance(by, list | tuple) else [by]
+    if not listed:
+        raise InvalidArgument("by must name at least one column.", name="by")
+    keys = tuple(rowwise(one, schema) for one in listed)
+    return Grouped(inner, keys, _groups(groups, keys, schema))
+
+
+def build_difference(
+    query: QueryLike,
+    schema: Schema,
+    *,
+    group: QueryLike,
+    other: QueryLike | None,
+    within: tuple[float, float] | None = None,
+    where: QueryLike | None = None,
+) -> Between:
+    """Return a share or a mean in two groups.
+
+    Parameters
+    ----------
+    query, schema, within, where
+        As in `build_mean`.
+    group, other
+        Conditions; None: all rows that are not in the first group.
+    """
+    inner = build_mean(query, schema, within=within, where=where)
+    first, second = (condition(one, schema, name=name) for name, one in (("group", group), ("other", other)))
+    if first is None:
+        raise InvalidArgument("group must be a condition; got None.", name="group")
+    return Between(inner, first, second)
+
+
+def condition(
+    where: QueryLike | None, schema: Schema, columns: Sequence[str] | None = None, name: str = "where"
+) -> RowFunction | None:
+    """Return the group that a condition names, as a checked function of one row; None if it is left out."""
     if where is None:
         return None
     group = rowwise(where, schema, columns)
     if group.type is not Type.BOOL:
-        raise InvalidQuery(f"where must be a yes-or-no condition; '{group.text}' is {with_article(group.type)}.")
+        raise InvalidQuery(f"{name} must be a yes-or-no condition; '{group.text}' is {with_article(group.type)}.")
     return group
 
 
@@ -203,20 +310,59 @@ def _listed(name: str, values: Any) -> list[Any]:
     return listed
 
 
-def _categories(categories: Any, type_: Type) -> tuple[Any, ...]:
-    listed = [_category(place, value, type_) for place, value in enumerate(_listed("categories", categories))]
+def categories_of(categories: Any, type_: Type, name: str = "categories") -> tuple[Any, ...]:
+    """Return a list of categories as distinct values of a type, or refuse it under its `name`."""
+    listed = [_category(f"{name}[{place}]", value, type_) for place, value in enumerate(_listed(name, categories))]
+    return _distinct(name, listed)
+
+
+def _distinct(name: str, listed: list[Any]) -> tuple[Any, ...]:
     if len(listed) > MOST_CATEGORIES:
-        raise InvalidArgument(f"categories must be at most {MOST_CATEGORIES}; got {len(listed)}.", name="categories")
+        raise InvalidArgument(f"{name} must be at most {MOST_CATEGORIES}; got {len(listed)}.", name=name)
     seen: set[Any] = set()
     for value in listed:
         if value in seen:
-            raise InvalidArgument(f"categories must be distinct; got {value!r} twice.", name="categories")
+            raise InvalidArgument(f"{name} must be distinct; got {value!r} twice.", name=name)
         seen.add(value)
     return tuple(listed)
 
 
-def _category(place: int, value: Any, type_: Type) -> Any:
-    """Return a category as a value of the expression's type."""
+def _groups(groups: Any, keys: tuple[RowFunction, ...], schema: Schema) -> tuple[tuple[Any, ...], ...]:
+    """Return groups as tuples with a value for every key: those given, or all combinations of declared categories."""
+    if groups is None:
+        declared = []
+        for key in keys:
+            categories = declared_categories(key, schema)
+            if categories is None:
+                raise InvalidArgument(
+                    f"groups must list the values of {key.text} to answer for; got None. They are declared, never read"
+                    f" from the data. {declare_once(key.columns, 'categories')}",
+                    name="groups",
+                )
+            declared.append(categories)
+        return _distinct("groups", list(product(*declared)))
+    if len(keys) == 1:
+        return tuple((value,) for value in categories_of(groups, keys[0].type, "groups"))
+    if isinstance(groups, Mapping):
+        if len(groups) != len(keys):
+            raise InvalidArgument(
+                f"groups must have a list for each of {len(keys)} expressions; got {len(groups)}.", name="groups"
+            )
+        every = [categories_of(one, key.type, "groups") for one, key in zip(groups.values(), keys, strict=True)]
+        return _distinct("groups", list(product(*every)))
+    found = []
+    for place, group in enumerate(_listed("groups", groups)):
+        if isinstance(group, str) or not isinstance(group, Sequence) or len(group) != len(keys):
+            raise InvalidArgument(
+                f"groups[{place}] must be a list of {len(keys)} values, one for each expression in by; got {group!r}.",
+                name="groups",
+            )
+        found.append(tuple(_category(f"groups[{place}]", one, key.type) for one, key in zip(group, keys, strict=True)))
+    return _distinct("groups", found)
+
+
+def _category(place: str, value: Any, type_: Type) -> Any:
+    """Return a category as a value of the expression's type; `place` is how it is called in a refusal."""
     if hasattr(value, "item") and not isinstance(value, str):
         value = value.item()  # numpy scalars
     match type_:
@@ -230,12 +376,12 @@ def _category(place: int, value: Any, type_: Type) -> Any:
             return time_literal(value, type_).value
         case Type.DATETIME if isinstance(value, str | date):
             return time_literal(value, type_).value
-    raise InvalidArgument(f"categories[{place}] must be {with_article(type_)}; got {value!r}.", name="categories")
+    raise InvalidArgument(f"{place} must be {with_article(type_)}; got {value!r}.", name=place.partition("[")[0])
 
 
-def _number(place: int, value: Any, type_: Type) -> int | float:
+def _number(place: str, value: Any, type_: Type) -> int | float:
     if type_ is Type.FLOAT:
         return float(value) + 0.0  # -0.0 and 0.0 are one category
     if int(value) != value or not -(2**63) <= int(value) < 2**63:
-        raise InvalidArgument(f"categories[{place}] must be an integer; got {value!r}.", name="categories")
+        raise InvalidArgument(f"{place} must be an integer; got {value!r}.", name=place.partition("[")[0])
     return int(value)

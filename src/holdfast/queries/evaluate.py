@@ -58,6 +58,11 @@ class RowFunction(Protocol):
         ...
 
     @property
+    def reads(self) -> dict[str, Column]:
+        """The same with what is known of them."""
+        ...
+
+    @property
     def text(self) -> str:
         """How it reads, for people."""
         ...
@@ -65,6 +70,11 @@ class RowFunction(Protocol):
     @property
     def identity(self) -> str | None:
         """Canonical text; None where identity cannot be decided."""
+        ...
+
+    @property
+    def range(self) -> tuple[float, float] | None:
+        """The range of its numbers that follows from what is declared; None if none does."""
         ...
 
     @property
@@ -93,6 +103,7 @@ class Expression:
     reads: dict[str, Column]
     compiled: Steps | OnColumns
     work: int = 1
+    range: tuple[float, float] | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -92,6 +92,7 @@ def _checked(serialized: str, key: SchemaKey) -> Expression:
         identity=f"polars:{written}",
         reads=checker.reads,
         compiled=replace(steps, value=steps.value.cast(PHYSICAL[type_], strict=False)),
+        range=key.schema[tree["Column"]].bounds if isinstance(tree.get("Column"), str) else None,
     )
 
 

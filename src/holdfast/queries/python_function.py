@@ -34,6 +34,7 @@ class PythonFunction:
 
     identity = None
     direct = None
+    range = None
     work = 1
 
     @property

@@ -1,12 +1,15 @@
 """What every query is: a function of one row, with finitely many outcomes.
 
 A query never sees the table. It is handed a small frame of drawn rows and says, for each of them, the law of one
-outcome. Three forms are enough:
+outcome. Few forms are enough:
 
     boolean array    outcomes 0 and 1                        shares
     float array      in [0, 1]: the bias of a coin           means, rescaled from [low, high] to [0, 1]
                      NaN: this row is outside the group      outcomes "excluded", 0, 1
-    integer array    the outcome itself, 0 .. outcomes-1     histograms
+    integer array    the outcome itself, 0 .. outcomes-1     histograms, shares of several groups
+    lines of two     a group's number and a coin's bias      means of several groups
+
+A query with weights (`weighs`) gives two columns instead, the probabilities of 0 and of 1; the rest is "excluded".
 
 `evaluate` is total: no content of the rows may raise, and row i of the result depends on row i alone. A query that can
 say the same from a dict of arrays, without a frame, has that as `direct`.
@@ -15,11 +18,11 @@ A query may have several parts, each asked of draws of its own (the coordinates 
 told which part and which of its draws every row answers.
 
 A query whose rows say the same numbers again and again (the features of a model, at every step of a fit) names them as
-its `packing`. A row source may compute them once for all rows and hand over lines of numbers instead of frames.
+its `packings`. A row source may compute them once for all rows and hand over lines of numbers instead of frames.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
@@ -29,9 +32,11 @@ from numpy.typing import NDArray
 
 from holdfast.guarantees.statistic import Statistic, Values
 
-__all__ = ["Direct", "Packed", "Packing", "Query", "Values"]
+__all__ = ["Direct", "Lookup", "Packed", "Packing", "Query", "Values"]
 
 Direct = Callable[[Mapping[str, NDArray[Any]]], NDArray[Any]]  # from columns by name to one value per row
+
+Lookup = Callable[[pl.Series], NDArray[np.int64]]  # from texts to one whole number each
 
 Packed = NDArray[np.float32]  # one line of numbers for each row
 
@@ -65,7 +70,11 @@ class Query(ABC):
     parts: int = 1
     work: int = 1  # steps that one row takes, from the checked tree alone
     numbered: ClassVar[bool] = False  # whether it matters which draw of which part a row answers
-    packing: Packing | None = None  # what `evaluate_packed` can be handed instead of rows
+    weighs: bool = False  # whether it gives the probabilities of 0 and 1 for each row, which need not add up to one
+    rows_per_unit: int | None = None  # places that a unit has at least, of which a draw takes one; see `rows.units`
+    speaks_of_units: bool = False  # whether its text says how much units or their rows count
+    packings: tuple[Packing, ...] = ()  # what `evaluate_packed` can be handed instead of rows; none: rows only
+    lookups: Mapping[str, Lookup] = {}
 
     @property
     @abstractmethod
@@ -115,6 +124,6 @@ class Query(ABC):
         """Return what row i says for draw `draw[i]` of part `part[i]`; the same for all where there is one part."""
         return self.evaluate(rows)
 
-    def evaluate_packed(self, lines: Packed, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
-        """Return what `evaluate_parts` would, from the lines that `packing` has for the rows."""
-        raise NotImplementedError  # queries with a packing say it
+    def evaluate_packed(self, lines: Sequence[Packed], part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
+        """Return what `evaluate_parts` would, from the lines that each of `packings` has for the rows."""
+        raise NotImplementedError  # queries with packings say it

@@ -51,8 +51,8 @@ class FlipsAnswer(AnyAnswer):
     @classmethod
     def read(cls, result: Mapping[str, Any], record: Record) -> "FlipsAnswer":
         """Rebuild the answer from what `result` returned, and its `record`."""
-        share = result["average"]
-        average = Answer(share["value"], share["low"], share["high"], record)
+        share = Estimate.from_json(result["average"])
+        average = Answer(share.value, share.low, share.high, record)
         return cls(tuple(int(bit) for bit in result["bits"]), average, record)
 
     def rows(self) -> list[tuple[str | None, Estimate]]:
@@ -100,7 +100,7 @@ def flips(
     check.whole(count=count)
     check.at_most("the most one answer can read", MOST_DRAWS, count=count)
     count = int(count)
-    built = build_mean(query, context.schema, within=None, where=None)
+    built = build_mean(query, context.schema)
     if not isinstance(built, Share) or not isinstance(built.statistic, OneShare):
         raise InvalidArgument("A flip asks a yes-or-no question of one row; ask the mean of a number with `mean`.")
     flipped = Flipped(built.value)

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from html import escape
 from typing import Annotated, Any
 
-from holdfast.answer import Answer, AnyAnswer, Estimate, Record, interval_bar, write_estimate
+from holdfast.answer import Answer, AnyAnswer, Estimate, Record, interval_bar, rounded_alike
 from holdfast.queries.build import build_histogram
 from holdfast.questions import KINDS
-from holdfast.questions.options import About, Categories, Category, Query, Reals, RowsPerQuery
+from holdfast.questions.options import About, ByMechanism, Categories, Category, Query, Reals, RowsPerQuery
 from holdfast.questions.question import Context, Drawing, Question, Result, kind_of
 
 
@@ -41,9 +41,8 @@ class HistogramAnswer(AnyAnswer, Mapping[str, Answer]):
     @classmethod
     def read(cls, result: Mapping[str, Any], record: Record) -> "HistogramAnswer":
         """Rebuild the answer from what `result` returned, and its `record`."""
-        bars = result["categories"]
-        answers = ((bar["category"], Answer(bar["value"], bar["low"], bar["high"], record)) for bar in bars)
-        return cls(tuple(answers), record)
+        bars = [(bar["category"], Estimate.from_json(bar)) for bar in result["categories"]]
+        return cls(tuple((label, Answer(one.value, one.low, one.high, record)) for label, one in bars), record)
 
     def rows(self) -> list[tuple[str | None, Estimate]]:
         """One interval for each category."""
@@ -54,14 +53,13 @@ class HistogramAnswer(AnyAnswer, Mapping[str, Answer]):
 
     def __repr__(self) -> str:
         width = max(len(label) for label in self)
-        texts = [(label, *write_estimate(answer, 4)) for label, answer in self.answers]
-        rows = [f"{label.ljust(width)}  {value}  [{low}, {high}]" for label, value, low, high in texts]
+        texts = zip(self, rounded_alike([estimate for _, estimate in self._estimates()]), strict=True)
+        rows = [f"{label.ljust(width)}  {value}  [{low}, {high}]" for label, (value, low, high) in texts]
         return "\n".join([*rows, self.record.small_print])
 
     def _repr_html_(self) -> str:
-        rows = []
-        for label, answer in self.answers:
-            value, low, high = write_estimate(answer, 4)
+        rows, texts = [], rounded_alike([estimate for _, estimate in self._estimates()])
+        for (label, answer), (value, low, high) in zip(self.answers, texts, strict=True):
             cells = f"<td>{escape(label)}</td><td>{value}</td><td>[{low}, {high}]</td><td>{interval_bar(answer)}</td>"
             rows.append(f"<tr>{cells}</tr>")
         return f"<table>{''.join(rows)}</table><small>{escape(self.record.small_print)}</small>"
@@ -71,9 +69,12 @@ def histogram(
     context: Context,
     query: Query,
     *,
-    categories: Annotated[Sequence[Category] | None, About(Categories(), "The values to count.")] = None,
+    categories: Annotated[
+        Sequence[Category] | None, About(Categories(), "The values to count, where none were declared with the data.")
+    ] = None,
     bins: Annotated[Sequence[float] | None, About(Reals(None), "The edges of right-open bins, increasing.")] = None,
     rows_per_query: RowsPerQuery = None,
+    mechanism: ByMechanism = None,
 ) -> Question:
     """Return the share of each declared category (or bin) and of everything else, in one pass.
 
@@ -82,22 +83,25 @@ def histogram(
     query
         A column or an expression about one row.
     categories
-        The values to count; give either these or `bins`.
+        The values to count; left out, those that were declared with the data. Give either these or `bins`.
     bins
         The edges of right-open bins for numbers.
     rows_per_query
         Rows this one answer reads.
+    mechanism
+        How this one answer is made, as for `mean`.
 
     Returns
     -------
     HistogramAnswer
         One answer for each category, by its label.
     """
+    context = context.by(mechanism)
     built = build_histogram(query, context.schema, categories=categories, bins=bins)
     draws = context.draws(built, rows_per_query)
 
     def run(drawing: Drawing) -> Result:
-        pairs = zip(built.labels, drawing.estimates(built, draws), strict=True)
+        pairs = zip(built.labels, drawing.under(context.guarantee).estimates(built, draws), strict=True)
         return {"categories": [{"category": label} | estimate.to_json() for label, estimate in pairs]}
 
     return context.question(HISTOGRAM.name, built, draws, run)

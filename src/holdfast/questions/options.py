@@ -28,6 +28,10 @@ class Form:
         """Read the value from what a person typed; InvalidArgument says what was expected."""
         return text
 
+    def argument(self, name: str, text: str) -> Any:
+        """Read the value from a command line, where a text may also name a file."""
+        return self.parse(name, text)
+
     def from_json(self, value: Any) -> Any:
         """Read the value from JSON."""
         return value
@@ -52,6 +56,13 @@ class Text(Form):
                 name=name,
             )
         return value
+
+
+@dataclass(frozen=True)
+class ShortText(Form):
+    """A short text in one line."""
+
+    example: str = "baseline"
 
 
 @dataclass(frozen=True)
@@ -98,6 +109,17 @@ class Real(Form):
 
 
 @dataclass(frozen=True)
+class RealOrWord(Real):
+    """A number, or one word that means it is to be found."""
+
+    word: str = "auto"
+
+    def parse(self, name: str, text: str) -> float | str:  # type: ignore[override]
+        """The word, or a number."""
+        return self.word if text.strip() == self.word else super().parse(name, text)
+
+
+@dataclass(frozen=True)
 class Reals(Form):
     """Several numbers; `count` of them, if it matters."""
 
@@ -130,6 +152,35 @@ class Categories(Form):
         if text.lstrip().startswith("["):
             return _json_list(name, text, "a JSON list or words")
         return [_value(word.strip()) for word in text.split(",")]
+
+
+@dataclass(frozen=True)
+class Expressions(Text):
+    """One expression about one row, or a list of them."""
+
+    def parse(self, name: str, text: str) -> Any:
+        """A JSON list, or one expression."""
+        return _json_list(name, text, "a JSON list of texts") if text.lstrip().startswith("[") else text
+
+    def to_json(self, name: str, value: Any) -> Any:
+        """Only text travels."""
+        if isinstance(value, list | tuple):
+            return [super(Expressions, self).to_json(name, one) for one in value]
+        return super().to_json(name, value)
+
+
+@dataclass(frozen=True)
+class GroupsForm(Categories):
+    """Several values of one expression, or of several: lists of values, or an object with a list for each."""
+
+    def parse(self, name: str, text: str) -> Any:
+        """A JSON list or object, or words with commas between them."""
+        if not text.lstrip().startswith("{"):
+            return super().parse(name, text)
+        try:
+            return dict(json.loads(text))
+        except ValueError:
+            raise InvalidArgument(f"{name} must be a JSON list or object, or words; got {text!r}.", name=name) from None
 
 
 @dataclass(frozen=True)
@@ -171,6 +222,19 @@ class LossForm(Form):
 
 
 @dataclass(frozen=True)
+class QuestionList(Form):
+    """Several questions: texts, or objects with their kind and options."""
+
+    example: str = "dep_delay > 15"
+
+    def parse(self, name: str, text: str) -> list[Any]:
+        """A JSON list, or a question on each line."""
+        if text.lstrip().startswith("["):
+            return _json_list(name, text, "a JSON list of questions")
+        return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+@dataclass(frozen=True)
 class About:
     """What an annotation says of a parameter: its form, and what it means in one line."""
 
@@ -191,14 +255,32 @@ class Option:
 
 Query = Annotated[QueryLike, About(Text(), "A condition or a number about one row, in SQL.")]
 Where = Annotated[QueryLike | None, About(Text("carrier = 'UA'"), "Only rows for which this is true count.")]
-_RANGE = About(Reals(2, "0, 100"), "The declared range of a number, low and high; values outside are clipped.")
-Within = Annotated[tuple[float, float] | None, _RANGE]
-RequiredWithin = Annotated[tuple[float, float], _RANGE]
+Within = Annotated[
+    tuple[float, float] | None,
+    About(
+        Reals(2, "0, 100"),
+        "The range of a number, low and high; left out, the one declared with the data. Values outside are clipped.",
+    ),
+]
+By = Annotated[
+    QueryLike | Sequence[QueryLike] | None,
+    About(Expressions("carrier"), "Answer for each group of rows with the same value of this; several: a list."),
+]
 RowsPerQuery = Annotated[
     int | None, About(Whole(), "Rows this one answer reads; more make it narrower and cost more answers.")
 ]
 Margin = Annotated[
     float | None, About(Real(0.0, None, "0.01"), "The margin this one answer should have, in its own units.")
+]
+RowsPerUnit = Annotated[
+    int | None,
+    About(Whole(1, "50"), "Of data of units: the most rows of one; then every row counts alike, not every unit."),
+]
+Weight = Annotated[QueryLike | None, About(Text("survey_weight"), "A number per row: how much it counts.")]
+LargestWeight = Annotated[float | None, About(Real(0.0, None, "8"), "The largest weight; larger ones count as this.")]
+ByMechanism = Annotated[
+    str | None,
+    About(Choice(("coins", "gaussian")), "How this one answer is made; gaussian reads all rows once and adds noise."),
 ]
 LossLike = Annotated[Loss | LinearLoss, About(LossForm(), "The loss to minimize.")]
 

@@ -5,16 +5,17 @@ certainly not below the quantile bound it. `steps` questions are charged, whatev
 """
 
 from dataclasses import replace
+from math import nan
 from typing import Annotated
 
 import numpy as np
 
 from holdfast import check
-from holdfast.answer import Answer, Estimate
+from holdfast.answer import SAYS_NOTHING, Answer, Estimate
 from holdfast.ledger import Cost
-from holdfast.queries.build import build_at_most
+from holdfast.queries.build import build_at_most, range_within
 from holdfast.questions import KINDS
-from holdfast.questions.options import About, Query, Real, RequiredWithin, Where, Whole
+from holdfast.questions.options import About, Query, Real, Where, Whole, Within
 from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode, kind_of
 
 STEPS = 10
@@ -26,7 +27,7 @@ def quantile(
     query: Query,
     q: Annotated[float, About(Real(0.0, 1.0, "0.9"), "Which quantile: 0.5 is the median.")],
     *,
-    within: RequiredWithin,
+    within: Within = None,
     where: Where = None,
     steps: Annotated[int, About(Whole(1, "10"), "Steps of the bisection; each costs one answer.")] = STEPS,
 ) -> Question:
@@ -39,7 +40,7 @@ def quantile(
     q
         Which quantile: 0.5 is the median.
     within
-        The declared range of the number.
+        The declared range of the number; left out, the one that was declared with the data.
     where
         Only rows for which this is true count.
     steps
@@ -53,8 +54,8 @@ def quantile(
     check.share(q=q)
     check.whole(steps=steps)
     check.at_most("the most that help", MOST_STEPS, steps=steps)
-    low, high = check.interval("within", within)
     at_most = build_at_most(query, 0.0, context.schema, where=where)
+    low, high = range_within(at_most.value, within, "quantile")
     draws = context.draws(at_most, None)
     each, rows_read = context.price(at_most, draws)
     steps = int(steps)
@@ -67,7 +68,7 @@ def quantile(
             search.learn(threshold, share)
         return search.estimate().to_json() | {"bounds": [low, high]}
 
-    facts = {"quantile": at_most.identity, "q": float(q), "within": [low, high], "steps": steps, "draws": draws}
+    facts = {"quantile": at_most.identity, "q": float(q), "within": [low, high], "steps": steps}
     condition = "" if at_most.where is None else f" where {at_most.where.text}"
     return Question(
         kind=QUANTILE.name,
@@ -91,7 +92,7 @@ class Bisection:
         self.q, self.low, self.high = q, low, high
         self.doubt: tuple[float, float] | None = None
         self.seen: list[tuple[float, float]] = [(high, 1.0)]
-        self.start = low
+        self.start, self.width = low, high - low
 
     def next_threshold(self) -> float:
         """Return where to ask next: in the middle of the longer side that is still open."""
@@ -104,7 +105,8 @@ class Bisection:
 
     def learn(self, threshold: float, share: Estimate) -> None:
         """Take in the share of values at most `threshold`."""
-        self.seen.append((threshold, share.value))
+        if not share.too_few:
+            self.seen.append((threshold, share.value))
         if share.high < self.q:
             self.low = max(self.low, threshold)
         elif share.low >= self.q and share.low > 0:  # the 0 quantile is where values begin, not minus infinity
@@ -120,6 +122,8 @@ class Bisection:
         shares = np.maximum.accumulate(shares)
         thresholds, shares = np.concatenate([[self.start], thresholds]), np.concatenate([[0.0], shares])
         value = float(np.interp(self.q, shares, thresholds))
+        if self.high - self.low > SAYS_NOTHING * self.width:
+            return Estimate(nan, self.low, self.high)
         return Estimate(min(max(value, self.low), self.high), self.low, self.high)
 
 

@@ -81,14 +81,22 @@ class Cards(FolderRows):
         with self._explained(query.columns):
             return self._tossed(query, rows, first, draws, rng)
 
-    def values(self, query: Query, rows: slice, first: int, count: int) -> Values:
+    def values(self, query: Query, rows: slice, first: int, count: int, rng: Generator) -> Values:
         """Return what these cards say. Secret."""
         with self._explained(query.columns):
-            return self._values(query, rows, first, count)
+            return self._values(query, rows, first, count, rng)
 
     def block(self, query: Query) -> int:
         """Return how many cards are evaluated at once."""
-        return self._block(query.columns)
+        return self._block(query)
+
+    def _evaluate_parts(
+        self, query: Query, rows: Indices | slice, part: NDArray[np.int64], draw: NDArray[np.int64]
+    ) -> Values:
+        if not query.packings:
+            return super()._evaluate_parts(query, rows, part, draw)
+        # Lines are computed for the cards at hand: none of them is read again, so none is kept.
+        return query.evaluate_packed([self._compute_lines(each, rows) for each in query.packings], part, draw)
 
     def _about_to_read(self, rows: Indices | slice, columns: Sequence[str]) -> None:
         self._require_whole(columns)
@@ -300,7 +308,7 @@ class Hand:
         if not isinstance(selection, WithReplacement):
             raise InvalidArgument("A deck holds draws with replacement; plan with mechanism='coins'.", name="mechanism")
         taken = self._take(query, query.parts * selection.count)
-        blocks = [np.array(cards.values(query, rows, first, selection.count)) for cards, rows, first in taken]
+        blocks = [np.array(cards.values(query, rows, first, selection.count, rng)) for cards, rows, first in taken]
         values = np.concatenate(blocks)
         return values if query.parts == 1 else values.reshape(query.parts, -1, *values.shape[1:])
 

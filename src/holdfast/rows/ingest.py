@@ -17,40 +17,51 @@ import shutil
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial as partial_
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
-from holdfast.errors import RowSourceError
+from holdfast.errors import InvalidArgument, RowSourceError
+from holdfast.rows.array_files import ArrayFile
+from holdfast.rows.blocks import FileEntry
 from holdfast.rows.column_writer import ColumnFiles, NumberFiles, TextFiles
 from holdfast.rows.columns import TEXT, Storage, refuse_contradiction
 from holdfast.rows.fingerprint import fingerprint_of
-from holdfast.rows.folder import MANIFEST, Dealt, FolderRows, Manifest
+from holdfast.rows.folder import MANIFEST, Dealt, FolderRows, Manifest, file_name
 from holdfast.rows.scans.scan import Origin, Scan
+from holdfast.rows.units import Grouping
 
 # Distinct texts a dictionary may hold. While a table is ingested all dictionaries are in memory at once.
 _MOST_DISTINCT = 1 << 18
 _MOST_DISTINCT_IN_ALL = 1 << 21
-_OURS = re.compile(r"\d{5,}\.[a-z.]+\.npy|" + re.escape(MANIFEST) + r"(\.new)?")
+_OURS = re.compile(r"\d{5,}\.[a-z.]+\.npy|pack-[0-9a-f]+\.[a-z.]+|" + re.escape(MANIFEST) + r"(\.new)?")
 
 
 def ingest(
-    scan: Scan, folder: Path, *, name: str | None = None, progress: bool | None = None, complete: Collection[str] = ()
+    scan: Scan,
+    folder: Path,
+    *,
+    name: str | None = None,
+    progress: bool | None = None,
+    complete: Collection[str] = (),
+    unit: str | None = None,
 ) -> FolderRows:
     """Return the rows of a table from its column folder, written first if it is missing or out of date.
 
     A folder is up to date if the table is in the state that it was read in: for files, their names, sizes and times of
-    change. A file edited in place within one tick of the clock, to the same size, goes unnoticed. A stream has no
+    change; and if its rows lie by the unit that is declared, if one is. A file edited in place within one tick of the clock, to the same size, goes unnoticed. A stream has no
     state, and is never read into a folder that is there.
     """
-    rows = _up_to_date(folder, scan, name, complete)
+    rows = _up_to_date(folder, scan, name, complete, unit)
     if rows is not None:
         shutil.rmtree(_outdated(folder), ignore_errors=True)  # of somebody who died just after renaming
         return rows
     refuse_foreign(folder)
     try:
         with locked_partial(folder) as partial:
-            rows = _up_to_date(folder, scan, name, complete)  # by whoever held the lock before
+            rows = _up_to_date(folder, scan, name, complete, unit)  # by whoever held the lock before
             if rows is None:
                 origin = scan.origin()
                 if not origin.state and folder.exists():
@@ -58,7 +69,7 @@ def ingest(
                         f"{folder} is there already, and a stream cannot be compared with it; open the folder."
                     )
                 scan.open()
-                _write(scan, origin, partial, progress, complete)
+                _write(scan, origin, partial, progress, complete, unit)
                 swap_in(scan.path, partial, folder)
                 rows = FolderRows(folder, name=name)
             return rows
@@ -70,10 +81,13 @@ def ingest(
         ) from None
 
 
-def _up_to_date(folder: Path, scan: Scan, name: str | None, complete: Collection[str]) -> FolderRows | None:
+def _up_to_date(
+    folder: Path, scan: Scan, name: str | None, complete: Collection[str], unit: str | None
+) -> FolderRows | None:
     try:
         manifest = Manifest.read(folder)
-        if scan.agrees(manifest.source, {entry.name: entry.column.type for entry in manifest.columns}):
+        types = {entry.name: entry.column.type for entry in manifest.columns}
+        if unit in (None, manifest.unit) and scan.agrees(manifest.source, types):
             return FolderRows(folder, name=name, complete=complete)
     except RowSourceError:
         return None  # missing or damaged: written anew
@@ -154,12 +168,25 @@ def _sync(folder: Path) -> None:
         os.close(handle)
 
 
-def _write(scan: Scan, origin: Origin, partial: Path, progress: bool | None, complete: Collection[str]) -> None:
+def _write(
+    scan: Scan,
+    origin: Origin,
+    partial: Path,
+    progress: bool | None,
+    complete: Collection[str],
+    unit: str | None,
+) -> None:
+    batches, grouping = scan.batches, None
+    if unit is not None:
+        rows, grouping = scan.rows(), Grouping(unit, partial, scan.columns, origin.name)
+        if rows is None:
+            raise InvalidArgument("unit needs a table that can be counted; write the stream to a file first.", name="unit")
+        batches = partial_(grouping.batches, scan.batches(), rows)
     with reported(f"Preparing {scan.name}", "rows", scan.rows, progress, scan.note) as advance:
-        columns = _fill(scan.columns, scan.batches(), partial, advance)
+        columns = _fill(scan.columns, batches(), partial, advance)
     if scan.origin() != origin:
         raise RowSourceError(f"{scan.where} changed while it was read; open it again.")
-    vouch(scan, origin, columns, partial, complete)
+    vouch(scan, origin, columns, partial, complete, grouping=grouping)
 
 
 def vouch(
@@ -169,6 +196,7 @@ def vouch(
     partial: Path,
     complete: Collection[str],
     dealt: Dealt | None = None,
+    grouping: Grouping | None = None,
 ) -> None:
     """Write the manifest of columns that are complete and durable."""
     rows = columns[0].digest.rows
@@ -177,12 +205,25 @@ def vouch(
     refuse_contradiction(scan.where, scan.never_missing, [column.digest.name for column in columns if column.missing])
     Manifest(
         rows=rows,
-        fingerprint=fingerprint_of([column.digest for column in columns]),
+        fingerprint=fingerprint_of([column.digest for column in columns] if grouping is None else grouping.digests),
         source=origin,
         columns=tuple(column.entry(nullable=column.digest.name not in scan.never_missing) for column in columns),
-        files={name: entry for column in columns for name, entry in column.files().items()},
+        files={name: entry for column in columns for name, entry in column.files().items()}
+        | ({} if grouping is None else _write_starts(partial, len(columns), grouping)),
+        unit=None if grouping is None else grouping.unit,
+        units=0 if grouping is None else grouping.starts.size - 1,
         dealt=dealt,
     ).declared(complete).write(partial)
+
+
+def _write_starts(partial: Path, position: int, grouping: Grouping) -> dict[str, FileEntry]:
+    file = ArrayFile(partial / file_name(position, "units"), np.int64)
+    try:
+        file.append(grouping.starts)
+        file.close()
+    finally:
+        file.abandon()
+    return {file.path.name: file.entry()}
 
 
 def _fill(

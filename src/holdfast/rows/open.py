@@ -40,6 +40,7 @@ def open_rows(
     encoding: str = "utf-8",
     null_values: Collection[str] = (),
     version: int | None = None,
+    unit: str | None = None,
 ) -> RowSource:
     """Open a table: files, a column folder, a deck, a frame, a dict of arrays, a stream, or a row source of one's own.
 
@@ -73,6 +74,9 @@ def open_rows(
         that stand for missing values, beside the empty one.
     version
         Of a Delta table: which one; of an Iceberg table: the snapshot. Left out: the newest.
+    unit
+        The column that says which rows belong together, such as "patient". Then what is drawn and counted is a unit,
+        whose rows may depend on each other; the column itself cannot be asked about. A folder remembers it.
     """
     complete = _column_names(complete)
     dialect = Dialect(separator, encoding, _texts(null_values), tuple(_types(types).items()))
@@ -83,20 +87,21 @@ def open_rows(
     if own is not None:
         if given is not None:
             raise InvalidArgument(f"{given} must be left out when a holdfast folder is opened.", name=given)
-        return (Deck if is_deck(own) else FolderRows)(own, name=name, complete=complete)
+        return _open_own(own, name, complete, unit)
     scan = find_scan(data, dialect, version)
     if scan is not None:
-        return ingest(scan, _target(scan, folder), name=name or scan.name, progress=progress, complete=complete)
+        target, called = _target(scan, folder), name or scan.name
+        return ingest(scan, target, name=called, progress=progress, complete=complete, unit=unit)
     if given is not None:
         raise InvalidArgument(f"{given} must be left out unless a table is read from files or a stream.", name=given)
     if isinstance(data, RowVerbs):
-        _refuse_complete(complete)
+        _refuse_complete(complete, unit)
         return data
     if isinstance(data, Mapping) or _is_frame(data):
-        return memory_rows(data, name=name or "data", complete=complete)  # type: ignore[arg-type]
+        return memory_rows(data, name=name or "data", complete=complete, unit=unit)  # type: ignore[arg-type]
     found = next((found for opener in ROW_SOURCES.all() if (found := opener(data)) is not None), None)
     if found is not None:
-        _refuse_complete(complete)
+        _refuse_complete(complete, unit)
         return found
     if isinstance(data, str | Path):
         if Path(data).is_dir():
@@ -148,6 +153,21 @@ def _target(scan: Scan, folder: str | Path | None) -> Path:
     return Path(f"{scan.name}.holdfast")
 
 
+def _open_own(folder: Path, name: str | None, complete: Collection[str], unit: str | None) -> RowSource:
+    if is_deck(folder):
+        if unit is not None:
+            raise InvalidArgument("unit must be left out for a deck, whose cards are rows.", name="unit")
+        return Deck(folder, name=name, complete=complete)
+    rows = FolderRows(folder, name=name, complete=complete)
+    if unit not in (None, rows.schema.unit):
+        raise InvalidArgument(
+            f"unit must be left out when a holdfast folder is opened; open the original file with unit={unit!r},"
+            " which writes the folder anew.",
+            name="unit",
+        )
+    return rows
+
+
 def _is_own(path: Path) -> bool:
     """Whether a folder was written by holdfast, finished or not."""
     return path.is_dir() and (path.suffix == ".holdfast" or (path / MANIFEST).is_file() or is_deck(path))
@@ -184,9 +204,9 @@ def _types(types: Mapping[str, str] | None) -> dict[str, Type]:
         raise InvalidArgument(f"types must be of {known}; got {types!r}.", name="types") from None
 
 
-def _refuse_complete(complete: Collection[str]) -> None:
-    if complete:
-        raise InvalidArgument(
-            "complete must be left out for a row source, whose schema says it; declare it when opening.",
-            name="complete",
-        )
+def _refuse_complete(complete: Collection[str], unit: str | None) -> None:
+    for given, name in ((complete, "complete"), (unit, "unit")):
+        if given:
+            raise InvalidArgument(
+                f"{name} must be left out for a row source, whose schema says it; declare it when opening.", name=name
+            )

@@ -3,6 +3,7 @@
 API, pages, agent tools, middleware and the client use this module, so it needs no web framework.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -42,6 +43,7 @@ _BEHIND: dict[type[HoldfastError], str] = {
     LedgerDamaged: "The ledger of {dataset} is damaged, so nothing is answered from it.",
     LedgerUnavailable: "The ledger of {dataset} is out of reach or locked at the moment. Try again.",
 }
+_DECLARE = re.compile(r"To declare it once, open the data with (bounds|categories)=\{(.*?): .*\}\.")
 _WHY = " The reason is in the server's log, for the admin."
 
 
@@ -65,7 +67,8 @@ def error_payload(error: BaseException) -> dict[str, Any]:
         message = sentence.format(dataset=details.get("dataset", "a dataset")) + _WHY
         return error_json(message, kind=error.kind, status=error.status, details=details)
     if isinstance(error, HoldfastError):
-        return error.to_dict()
+        message = _DECLARE.sub(r"The admin can declare it once, in \1 of \2.", error.message)
+        return error_json(message, kind=error.kind, status=error.status, details=error.fields)
     known = error if isinstance(error, ProtocolError) else ProtocolError(500)
     return error_json(known.message, kind=known.kind, status=known.status, details=known.details)
 

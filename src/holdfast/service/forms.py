@@ -6,9 +6,8 @@ from urllib.parse import parse_qs
 from starlette.requests import Request
 
 from holdfast.questions import kind_named
-from holdfast.questions.options import Choice, Option, Real, Reals, Text, Whole, plain
+from holdfast.questions.options import Choice, Option, Real, RealOrWord, Text, Whole, plain
 from holdfast.questions.question import Kind
-from holdfast.service.datasets import ServedDataset
 from holdfast.service.errors import ProtocolError
 from holdfast.service.schemas import DEFAULT_KIND
 
@@ -64,7 +63,7 @@ def _field(kind: Kind[..., Any], option: Option, form: Entered) -> dict[str, Any
         "words": list(option.form.words) if isinstance(option.form, Choice) else None,
         "subject": option is kind.subject,
         "wide": option is kind.subject or isinstance(option.form, Text),
-        "numeric": isinstance(option.form, Whole | Real),
+        "numeric": isinstance(option.form, Whole | Real) and not isinstance(option.form, RealOrWord),
     }
 
 
@@ -79,18 +78,10 @@ def label(name: str) -> str:
     return name.replace("_", " ").capitalize()
 
 
-def question(form: Entered, served: ServedDataset) -> tuple[Kind[..., Any], dict[str, Any]]:
-    """Return the kind and the options that were entered; fields of other kinds are left out.
-
-    A range that was left empty is the one declared in the settings, if the question is about a column that has one.
-    """
+def question(form: Entered) -> tuple[Kind[..., Any], dict[str, Any]]:
+    """Return the kind and the options that were entered; fields of other kinds are left out."""
     kind = kind_of(form)
-    values = {one.name: one.form.parse(one.name, form[one.name]) for one in kind.options if one.name in form}
-    declared = served.bounds.get(form.get(kind.subject.name, ""))
-    ranges = [one.name for one in kind.options if isinstance(one.form, Reals) and one.form.count == 2]
-    if declared is not None:
-        values = dict.fromkeys(ranges, declared) | values
-    return kind, values
+    return kind, {one.name: one.form.parse(one.name, form[one.name]) for one in kind.options if one.name in form}
 
 
 def is_filled(kind: Kind[..., Any], values: dict[str, Any]) -> bool:

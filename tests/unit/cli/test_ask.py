@@ -129,7 +129,6 @@ def without_spelling(text: str, subject_name: str = "QUESTION") -> str:
     ("words", "message"),
     [
         (["--kind", "quantile"], "quantile cannot be asked this way: missing a required argument: --q."),
-        (["--kind", "quantile", "--q", "0.5"], "missing a required argument: --within."),
         (["--kind", "quantile", "--q", "half", "--within", "0,1"], "--q must be a number; got 'half'."),
         (["--kind", "quantile", "--q", "2", "--within", "0,1"], "--q must be between 0 and 1; got 2.0."),
         (["--within", "1"], "--within must be 2 numbers"),
@@ -148,6 +147,15 @@ def test_messages_speak_the_command_line(capsys, words, message):
     code, document = run(capsys, ROWS, "even", *words)
     assert code != 0
     assert message in document["error"]
+
+
+def test_a_missing_range_says_how_to_declare_it(capsys):
+    code, document = run(capsys, ROWS, "number", "--kind", "quantile", "--q", "0.5")
+    assert code != 0
+    assert document["error"].startswith(
+        "--within must be the range (low, high) of 'number' for its quantile; got None."
+    )
+    assert "write number = [low, high] under [bounds] in a TOML file beside the data" in document["error"]
     assert not re.search(r"\w=(?!=)", document["error"])
 
 

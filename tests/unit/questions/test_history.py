@@ -43,7 +43,9 @@ def test_every_kind_of_answer_has_its_lines() -> None:
 
 
 def test_no_answers_no_lines() -> None:
-    assert history_frame([], planned("posterior", "coins").standing).equals(pl.DataFrame(schema=SCHEMA))
+    with Session(data(), seed=1, queries=60) as session:
+        frame = history_frame([], planned("posterior", "coins").standing, session.registered)
+    assert frame.equals(pl.DataFrame(schema=SCHEMA))
 
 
 ASKED: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -53,6 +55,7 @@ ASKED: dict[str, tuple[Any, dict[str, Any]]] = {
     "flips": ("b", {"count": 9}),
     "minimize": (hf.losses.Logistic({"x": (0, 1)}, "b"), {"radius": 1, "iterations": 2}),
     "check": ("b", {"guess": 0.4, "margin": 0.01}),
+    "register": (["b", {"kind": "quantile", "query": "x", "q": 0.5, "within": [0, 2]}], {}),
 }
 
 

@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.options import Command, Data, Json, Ledger, in_flags, noting_warnings, open_session, spread, with_plan
+from holdfast.cli.options import (
+    Command,
+    Data,
+    Json,
+    Ledger,
+    Unit,
+    in_flags,
+    noting_warnings,
+    open_session,
+    spread,
+    with_plan,
+)
 from holdfast.cli.output import SHORT_BAR, bar, note, say, show_json, table, written
 
 if TYPE_CHECKING:
@@ -33,6 +44,7 @@ def command(
     texts: Mapping[str, str | None],
     plan: Mapping[str, Any],
     ledger: Ledger = None,
+    unit: Unit = None,
     analyst: Annotated[str | None, typer.Option(help="Your name, to be kept in the ledger.")] = None,
     price: Annotated[bool, typer.Option("--price", help="Show what the answer would cost; spend nothing.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Answer from made-up rows; spend nothing.")] = False,
@@ -65,7 +77,7 @@ def command(
     with in_flags(flags):
         subject, options = _read(asked, question, texts)
     with noting_warnings() as notes:
-        session = open_session(data, plan, ledger=ledger, analyst=analyst)
+        session = open_session(data, plan, ledger=ledger, analyst=analyst, unit=unit)
         with session, in_flags(flags):
             act: Callable[..., Any] = session.price if price else session.dry_run if dry_run else session.ask
             result = act(subject, asked.name, **options)
@@ -90,19 +102,29 @@ def _read(kind: "Kind[..., Any]", question: str, texts: Mapping[str, str | None]
     kind.check_options((question,), given, lambda name: flags.get(name, _flag(name)))
     forms = {option.name: option.form for option in kind.options}
     options = {name: forms[name].parse(name, text) for name, text in given.items()}
-    return kind.subject.form.parse(kind.subject.name, question), options
+    return kind.subject.form.argument(kind.subject.name, question), options
+
+
+def _heading(answer: "AnyAnswer") -> str:
+    from holdfast.questions.groups import GroupsAnswer
+
+    return ", ".join(answer.by) if isinstance(answer, GroupsAnswer) else "category"
 
 
 def _show(answer: "AnyAnswer") -> None:
-    from holdfast.answer import Answer
+    from holdfast.answer import Answer, rounded_alike
 
     say(answer.question, bold=True)
     if isinstance(answer, Answer):
         say("  ".join(written(answer)), bold=True)
         say(bar(answer, answer.bounds))
     elif isinstance(answer, Mapping):
-        lines = [(label, *written(each), bar(each, each.bounds, SHORT_BAR)) for label, each in answer.items()]
-        table(("category", "share", "interval", ""), lines, right=(1,))
+        texts = rounded_alike([estimate for _, estimate in answer.rows()])
+        lines = [
+            (label, value, f"[{low}, {high}]", bar(each, each.bounds, SHORT_BAR))
+            for (label, each), (value, low, high) in zip(answer.items(), texts, strict=True)
+        ]
+        table((_heading(answer), "value", "interval", ""), lines, right=(1,))
     elif isinstance(answer, Iterable):  # a series, which `repr` would shorten
         say("".join(map(str, answer)), bold=True)
         for _, estimate in answer.rows():

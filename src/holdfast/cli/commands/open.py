@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.options import Data, Json
+from holdfast.cli.options import Data, Json, Unit
 from holdfast.cli.output import say, show_json, table
 from holdfast.errors import InvalidArgument
 
@@ -20,35 +20,40 @@ def command(
     types: Annotated[
         str | None, typer.Option(metavar="A=number,B=text", help="Types of columns of a CSV file; remembered.")
     ] = None,
+    unit: Unit = None,
     json: Json = False,
 ) -> None:
     """Show the columns that can be asked about.
 
     Spends nothing. The first time, the file is copied into a folder of columns beside it. A mean of a column that may
-    have missing values costs 2 answers, of one that is declared complete 1.
+    have missing values costs 2 answers, of one that is declared complete 1. Bounds, categories and labels that a TOML
+    file beside the data declares (flights.toml for flights.parquet) are shown, too.
 
     \b
     holdfast open flights.parquet
     holdfast open flights.parquet --complete distance,air_time
+    holdfast open visits.parquet --unit patient
     holdfast open flights.csv --folder /fast/disk/flights.holdfast
     """
     from holdfast.ledger import exists
     from holdfast.rows.open import open_rows
-    from holdfast.session import ledger_beside
+    from holdfast.session import declare, ledger_beside
 
     named = tuple(complete.split(",")) if complete else ()
     declared = dict(_pair(part) for part in types.split(",")) if types else None
-    rows = open_rows(data, folder=folder, complete=named, types=declared)
-    ledger = ledger_beside(rows)
+    rows = open_rows(data, folder=folder, complete=named, types=declared, unit=unit)
+    schema, ledger = declare(rows), ledger_beside(rows)
     begun = exists(ledger, rows.name)
     if json:
-        columns = [{"name": c.name, "type": str(c.type), "nullable": c.nullable} for c in rows.schema]
-        where = {"folder": rows.location, "ledger": ledger, "ledger_begun": begun}
-        show_json(name=rows.name, rows=len(rows), columns=columns, fingerprint=rows.fingerprint, **where)
+        columns = [column.to_json() for column in schema]
+        what = {"rows": len(rows), "unit": schema.unit, "columns": columns, "fingerprint": rows.fingerprint}
+        show_json(name=rows.name, **what, folder=rows.location, ledger=ledger, ledger_begun=begun)
         return
-    say(f"{rows.name}: {len(rows):,} rows, {len(rows.schema)} columns", bold=True)
-    lines = [(c.name, str(c.type), "possible" if c.nullable else "never") for c in rows.schema]
-    table(("column", "type", "missing values"), lines)
+    say(f"{rows.name}: {schema.units_of(len(rows))}, {len(schema)} columns", bold=True)
+    lines = [(c.name, str(c.type), "possible" if c.nullable else "never", c.declared, c.label or "") for c in schema]
+    used = [place for place in range(5) if place < 3 or any(line[place] for line in lines)]
+    headings = ("column", "type", "missing values", "declared", "label")
+    table([headings[place] for place in used], [[line[place] for place in used] for line in lines])
     say(f"\nfingerprint  {rows.fingerprint}")
     if rows.location is not None:
         say(f"columns      {rows.location}")

@@ -1,0 +1,101 @@
+"""What is declared about columns, once, instead of with every question: bounds, categories, labels.
+
+Arguments of `Session`, or a TOML file beside the data, `flights.toml` for `flights.parquet`:
+
+    [bounds]
+    dep_delay = [-60, 600]                       # what `within` is, where it is left out
+
+    [categories]
+    carrier = ["UA", "AA", "DL"]                 # what is counted or grouped by, where no list is given
+
+    [labels]
+    dep_delay = "departure delay in minutes"
+
+Declarations are public, and nothing here looks at a row: whoever declares says what is known without the data. They may
+be changed at any time, since the range and the categories of a question are part of the question.
+"""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+from holdfast import check
+from holdfast.errors import InvalidArgument
+from holdfast.queries.build import categories_of
+from holdfast.queries.functions.operation import with_article
+from holdfast.schema import Column, Schema
+
+KINDS = ("bounds", "categories", "labels")
+LONGEST_LABEL = 200
+
+
+@dataclass(frozen=True)
+class Declarations:
+    """Declarations by column, as they were given."""
+
+    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    categories: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for kind in KINDS:
+            given = getattr(self, kind)
+            if given is None:
+                object.__setattr__(self, kind, {})
+            elif not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+                raise InvalidArgument(f"{kind} must be a dict by column names; got {given!r}.", name=kind)
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a TOML file."""
+        try:
+            found = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise InvalidArgument(f"{path} cannot be read as TOML: {reason}.", name="declarations") from None
+        for name in found:
+            if name not in KINDS:
+                raise InvalidArgument(
+                    f"{path} must have tables of declarations, [bounds], [categories] or [labels]; got {name!r}."
+                    " If it is something else, give it another name.",
+                    name="declarations",
+                )
+        return cls(**found)
+
+    def on(self, schema: Schema) -> Schema:
+        """Return the schema with what is declared here; declarations that do not fit are refused."""
+        columns = {column.name: column for column in schema}
+        for name, pair in self.bounds.items():
+            column = _declared(columns, schema, name)
+            if not column.type.is_number:
+                raise InvalidArgument(
+                    f"bounds must be of numbers; {name!r} is {with_article(column.type)}.", name="bounds"
+                )
+            columns[name] = replace(column, bounds=check.interval(f"bounds[{name!r}]", pair))
+        for name, values in self.categories.items():
+            column = _declared(columns, schema, name)
+            columns[name] = replace(column, categories=categories_of(values, column.type, f"categories[{name!r}]"))
+        for name, label in self.labels.items():
+            if not isinstance(label, str) or not 0 < len(label) <= LONGEST_LABEL or not label.isprintable():
+                raise InvalidArgument(
+                    f"labels[{name!r}] must be a line of at most {LONGEST_LABEL} characters; got {label!r}.",
+                    name="labels",
+                )
+            columns[name] = replace(_declared(columns, schema, name), label=label)
+        return replace(schema, columns=tuple(columns.values()))
+
+
+def _declared(columns: Mapping[str, Column], schema: Schema, name: str) -> Column:
+    return columns[schema[name].name]  # an unknown one is refused, with a suggestion
+
+
+def beside(location: Path | None) -> Declarations:
+    """Return what is declared in the TOML file beside the folder of columns at `location`, if there is one."""
+    if location is None:
+        return Declarations()
+    name = location.name.removesuffix(".holdfast").removesuffix(".held")
+    stem = Path(name).stem if Path(name).suffix else name
+    path = location.with_name(f"{stem}.toml")
+    return Declarations.read(path) if path.is_file() else Declarations()

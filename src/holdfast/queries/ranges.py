@@ -1,0 +1,95 @@
+"""The range of an expression that follows from what is declared: its constants, and the bounds of its columns.
+
+No promise rests on it: values are clipped to whatever range a question has. Where the arithmetic of an expression is
+not followed, or a column has no bounds, there is no range, and the caller gives one.
+"""
+
+from itertools import product
+from math import ceil, floor, inf, isfinite, isnan
+
+from holdfast.queries.node import Node
+from holdfast.schema import Schema, Type
+
+Range = tuple[float, float]
+
+_ANY: Range = (-inf, inf)
+_PARTS = {
+    "QUARTER": (1.0, 4.0), "MONTH": (1.0, 12.0), "WEEK": (1.0, 53.0), "DAY": (1.0, 31.0), "DOY": (1.0, 366.0),
+    "ISODOW": (1.0, 7.0), "DOW": (0.0, 6.0), "HOUR": (0.0, 23.0), "MINUTE": (0.0, 59.0), "SECOND": (0.0, 59.0),
+}  # fmt: skip
+
+
+def range_of(node: Node, schema: Schema) -> Range | None:
+    """Return the range of a checked tree whose value is a number; None if none is declared.
+
+    >>> from holdfast.queries.sql.parse import tree
+    >>> from holdfast.schema import Column
+    >>> flights = Schema((Column("delay", Type.FLOAT, True, (-60, 600)), Column("miles", Type.FLOAT, False)))
+    >>> range_of(tree("delay / 60", flights), flights), range_of(tree("LEAST(ABS(miles), 500)", flights), flights)
+    ((-1.0, 10.0), (0.0, 500.0))
+    >>> range_of(tree("miles", flights), flights)
+    """
+    low, high = _range(node, schema)
+    return (low, high) if low < high and isfinite(high - low) else None
+
+
+def _range(node: Node, schema: Schema) -> Range:
+    if node.type is Type.BOOL:
+        return 0.0, 1.0
+    match node.op:
+        case "column":
+            return schema[node.value].bounds or _ANY
+        case "literal":
+            return (float(node.value), float(node.value)) if isinstance(node.value, int | float) else _ANY
+        case "EXTRACT":
+            return _PARTS.get(node.value, _ANY)
+        case "CASE":
+            results = (*node.args[1:-1:2], node.args[-1])
+            return _either([_range(one, schema) for one in results if not (one.is_literal and one.value is None)])
+        case "LEAST":
+            return _least(node.args, schema)
+        case "GREATEST":
+            low, high = _least(
+                tuple(Node("NEG", (arg,), type=arg.type, nullable=arg.nullable) for arg in node.args), schema
+            )
+            return -high, -low
+    return _of_arithmetic(node.op, [_range(arg, schema) for arg in node.args])
+
+
+def _of_arithmetic(op: str, ranges: list[Range]) -> Range:
+    match op, ranges:
+        case "NEG", [(low, high)]:
+            return -high, -low
+        case "ABS", [(low, high)]:
+            return max(low, -high, 0.0), max(-low, high)
+        case "+", [(low, high), (other_low, other_high)]:
+            return low + other_low, high + other_high
+        case "-", [(low, high), (other_low, other_high)]:
+            return low - other_high, high - other_low
+        case "*", [one, other]:
+            return _extremes([x * y for x, y in product(one, other)])
+        case "/", [one, other] if other[0] > 0 or other[1] < 0:
+            return _extremes([x / y for x, y in product(one, other)])
+        case "COALESCE", _:
+            return _either(ranges)
+        case "FLOOR" | "CEIL" | "ROUND", [(low, high), *_] if isfinite(high - low):
+            return float(floor(low)), float(ceil(high))
+        case "CAST" | "NULLIF", [first, *_]:
+            return first
+    return _ANY
+
+
+def _least(args: tuple[Node, ...], schema: Schema) -> Range:
+    """Missing values are left out of LEAST, so it is at most what can never be missing, or else any of the others."""
+    ranges = [_range(arg, schema) for arg in args]
+    always = [high for arg, (_, high) in zip(args, ranges, strict=True) if not arg.nullable]
+    low, high = _either(ranges)
+    return low, min(always, default=high)
+
+
+def _either(ranges: list[Range]) -> Range:
+    return min((low for low, _ in ranges), default=-inf), max((high for _, high in ranges), default=inf)
+
+
+def _extremes(values: list[float]) -> Range:
+    return _ANY if any(map(isnan, values)) else (min(values), max(values))
