@@ -39,6 +39,7 @@ ROOMS = (
     "session",
     "parts",
     "board",
+    "evaluations",
     "sklearn",
     "lab",
     "service",

@@ -142,8 +142,8 @@ class Ladder(Guarantee):
     def supports(self, statistic: Statistic) -> None:
         """Only submissions."""
         raise PlanConflict(
-            "This is a board: it says whether a submission is better than the best so far, with an interval, and nothing"
-            " else. Ask with submit, or ask a session on other rows.",
+            "This is a board: it says whether a submission is better than the best so far, with an interval, and no"
+            " more. Ask with submit, or ask a session on other rows.",
             guarantee=self.name,
         )
 

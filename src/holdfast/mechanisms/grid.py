@@ -49,9 +49,9 @@ class Grid:
         return cls(draws=draws, cells=guarantee.terms.cells, eta=guarantee.eta)
 
     @staticmethod
-    def rows_read(statistic: Statistic, draws: int) -> int:
+    def rows_read(statistic: Statistic, draws: int, rows: int) -> int:
         """Every row."""
-        return draws
+        return rows
 
     def release(self, query: Query, source: RowSource, rng: Generator) -> GridCell:
         """Scan all rows; release the cell."""

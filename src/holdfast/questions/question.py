@@ -138,8 +138,8 @@ class Context:
     """What a question is built against: the guarantee that stands and the schema of the data.
 
     `explored` returns the exploration part, which anybody may look at, if the data were split. `mechanism` is set where
-    an answer is not given by the plan's own. `ids` returns the column that names the rows of a board, which everybody has
-    to know who submits to it.
+    an answer is not given by the plan's own. `ids` returns the column that names the rows of a board, which whoever
+    submits to it has to know.
     """
 
     guarantee: Guarantee
