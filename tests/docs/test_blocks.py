@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import warnings
 from pathlib import Path
 
@@ -44,6 +45,26 @@ def test_how_to_blocks_run_in_a_session(page):
     with hf.Session(rows, queries=planned) as session:
         for block in blocks(page):
             exec(compile(block, page, "exec"), {"s": session, "hf": hf})
+
+
+def test_the_page_about_boards_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rng, animals = np.random.default_rng(7), np.array(["cat", "dog", "owl"])
+    truth, ids = rng.integers(0, 3, 2_000), [f"q{number}" for number in range(2_000)]
+    pl.DataFrame({"id": ids, "label": animals[truth]}).write_csv("labels.csv")
+    for name, share in (("predictions.csv", 0.6), ("second.parquet", 0.55)):
+        said = np.where(rng.random(2_000) < share, truth, (truth + 1) % 3)
+        table = pl.DataFrame({"id": ids, "prediction": animals[said]})
+        table.write_csv(name) if name.endswith(".csv") else table.write_parquet(name)
+    shutil.copy(ROOT / "tests" / "data" / "evaluations" / "samples_demo.jsonl", tmp_path)
+    names: dict[str, object] = {}
+    for block in blocks("docs/how-to/board.md"):
+        exec(compile(block, "docs/how-to/board.md", "exec"), names)
+    shown = capsys.readouterr().out
+    assert "no improvement" in shown
+    assert "1,998 are missing" in shown
+    assert "submissions have no end" in shown
+    names["board"].close()
 
 
 def test_a_receipt_is_checked_by_the_plain_python_of_its_page(tmp_path, monkeypatch, capsys):
