@@ -4,13 +4,20 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test quick check format docs bench bench-small clean
+.PHONY: demo test test-package package quick check format docs bench bench-small clean
 
 demo: $(VENV)/demo.stamp  ## the first five minutes
 	$(BIN)/holdfast demo
 
 test: $(VENV)/dev.stamp $(VENV)/browser.stamp  ## everything, as CI runs it
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/package
+	@echo 'Left out: make test-package (built, installed by every interpreter, deployed).'
+
+test-package: $(VENV)/dev.stamp  ## the package as others get it: built, installed, deployed
+	$(BIN)/python -m pytest tests/package
+
+package: $(VENV)/dev.stamp  ## dist/: wheel and source archive
+	$(BIN)/python -m build
 
 quick: $(VENV)/dev.stamp  ## unit, property and contract tests: within a minute
 	HOLDFAST_QUICK=1 $(BIN)/python -m pytest -n 2 --dist worksteal -p no:schemathesis -m "not slow" tests/unit tests/property tests/contract

@@ -14,7 +14,7 @@ from typing import Any
 
 import holdfast
 from holdfast import errors
-from holdfast.cli import command_names
+from holdfast.cli import command_names, subcommands
 from holdfast.queries.functions import FUNCTION_NAMES, OPERATIONS
 from holdfast.queries.functions.operation import Operation
 from holdfast.questions import KINDS
@@ -25,7 +25,8 @@ HERE = Path(__file__).parent
 
 def cli() -> str:
     """The help of every command."""
-    parts = [("holdfast", help_of())] + [(f"holdfast {name}", help_of(name)) for name in command_names()]
+    paths = [path for name in command_names() for path in ((name,), *((name, own) for own in subcommands(name)))]
+    parts = [("holdfast", help_of()), *((f"holdfast {' '.join(path)}", help_of(*path)) for path in paths)]
     return "\n\n".join(f"## {title}\n\n```text\n{text}```" for title, text in parts) + "\n"
 
 

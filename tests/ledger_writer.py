@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from holdfast.errors import BudgetExhausted
-from holdfast.ledger import Cost, Entry, Ledger, open_ledger
+from holdfast.ledger import Cost, Drawn, Entry, Ledger, open_ledger
 
 DATASET, FINGERPRINT = "flights", "sha256:f00d"
 QUESTION = {"kind": "share", "text": "dep_delay > 15"}
@@ -58,7 +58,7 @@ def write(ledger: Ledger, key: str | None, **values: Any) -> tuple[Entry, bool]:
     standing = ledger.find(key) if isinstance(key, str) else None
     if standing is not None:
         return standing, False
-    return ledger.commit(place=ledger.reserve(values["cost"]), key=key, **values)
+    return ledger.commit(Drawn(ledger.reserve(values["cost"]), key=key, **values))
 
 
 def environment() -> dict[str, str]:

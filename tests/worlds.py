@@ -35,10 +35,10 @@ class Sampled:
     name, fingerprint, location = "world", "a sample of its own", None
     _schemas: dict[tuple[Any, ...], Schema] = {}  # noqa: RUF012 - shared on purpose
 
-    def __init__(self, data: dict[str, Any]) -> None:
-        self._rows = memory_rows(data, name=self.name, complete=[name for name in COMPLETE if name in data])
+    def __init__(self, data: dict[str, Any], unit: str | None = None) -> None:
+        self._rows = memory_rows(data, name=self.name, complete=[name for name in COMPLETE if name in data], unit=unit)
         own = self._rows.schema
-        self.schema = self._schemas.setdefault(own.columns, own)
+        self.schema = self._schemas.setdefault((unit, *own.columns), own)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -53,13 +53,20 @@ class Sampled:
         self._rows.verify()
 
 
-def misses(world: Callable[[Generator], tuple[dict[str, Any], Analyst]], *, worlds: int, seed: int, **plan: Any) -> int:
-    """Return in how many of so many independent worlds any interval misses."""
+def misses(
+    world: Callable[[Generator], tuple[dict[str, Any], Analyst]],
+    *,
+    worlds: int,
+    seed: int,
+    unit: str | None = None,
+    **plan: Any,
+) -> int:
+    """Return in how many of so many independent worlds, of rows or of units, any interval misses."""
     missed = 0
     for number in range(worlds):
         rng = np.random.default_rng([seed, number])
         data, analyst = world(rng)
-        with Session(Sampled(data), seed=int(rng.integers(2**62)), **plan) as session:
+        with Session(Sampled(data, unit), seed=int(rng.integers(2**62)), **plan) as session:
             missed += any(not answer.low <= truth <= answer.high for answer, truth in analyst(session, rng))
     return missed
 

@@ -26,7 +26,7 @@ from typing import Any
 
 from benchmarks.measure import Found, Table, alternate, main
 
-from holdfast.ledger import Cost, Ledger, open_ledger
+from holdfast.ledger import Cost, Drawn, Ledger, open_ledger
 
 WRITERS = 8
 BLOCK = 50  # commits; contenders take turns
@@ -51,7 +51,7 @@ def write(ledger: Ledger, count: int) -> list[float]:
         begin = time.perf_counter()
         key = uuid.uuid4().hex
         place = ledger.reserve(COST)
-        ledger.commit(place=place, key=key, question=QUESTION, answer=ANSWER, cost=COST, rows_read=10_000)
+        ledger.commit(Drawn(place, key=key, question=QUESTION, answer=ANSWER, cost=COST, rows_read=10_000))
         waits.append(time.perf_counter() - begin)
     return waits
 

@@ -1,5 +1,6 @@
 from holdfast.answer import Answer as Answer
 from holdfast.answer import AnyAnswer as AnyAnswer
+from holdfast.board import Board as Board
 from holdfast.errors import BudgetExhausted as BudgetExhausted
 from holdfast.errors import HoldfastError as HoldfastError
 from holdfast.errors import InvalidArgument as InvalidArgument
@@ -18,7 +19,6 @@ from holdfast.errors import TooManyRequests as TooManyRequests
 from holdfast.errors import UnknownName as UnknownName
 from holdfast.guarantees import GUARANTEES as GUARANTEES
 from holdfast.guarantees.guarantee import Guarantee as Guarantee
-from holdfast.guarantees.plan import DefaultPlan as DefaultPlan
 from holdfast.guarantees.plan import Plan as Plan
 from holdfast.guarantees.plan import VacuousPlan as VacuousPlan
 from holdfast.guarantees.plan import plan as plan
@@ -48,6 +48,7 @@ from holdfast.questions.price import Budget as Budget
 from holdfast.questions.price import Price as Price
 from holdfast.questions.question import Kind as Kind
 from holdfast.questions.register import Registration as Registration
+from holdfast.questions.submit import SubmitAnswer as SubmitAnswer
 from holdfast.rows.open import open_rows as _open_rows
 from holdfast.rows.source import RowSource as RowSource
 from holdfast.schema import Schema as Schema

@@ -42,6 +42,7 @@ def hold_back(
     seed: int | None = None,
     analyst: str | None = None,
     complete: Collection[str] = (),
+    unit: str | None = None,
 ) -> tuple[pl.DataFrame, Session]:
     """Split a table at random: return some rows to look at, and a session that checks guesses on the others.
 
@@ -51,7 +52,7 @@ def hold_back(
     Parameters
     ----------
     data
-        A file, a frame, a dict of arrays or rows that were opened. Rows must be independent of each other.
+        A file, a frame, a dict of arrays or rows that were opened. Rows must be independent of each other, or units be.
     explore
         The share of rows to look at.
     id
@@ -60,6 +61,8 @@ def hold_back(
         The probability that the intervals of all checks hold at once; left out, 0.95.
     ledger, seed, analyst, complete
         As for `Session`.
+    unit
+        The column that says which rows belong together; those of one unit go to one side.
 
     Returns
     -------
@@ -74,23 +77,23 @@ def hold_back(
     holdfast.errors.InvalidArgument: id must leave a column to ask about; got all of them.
     """
     check.probability(explore=explore)
-    rows = open_rows(data, complete=complete)
+    rows = open_rows(data, complete=complete, unit=unit)
     if not isinstance(rows, LocalRows):
         raise InvalidArgument(
             "data must be a file, a frame or arrays to be split; split this where it lies.", name="data"
         )
-    names = _names(id, rows)
+    names, unit = _names(id, rows), rows.schema.unit
     witnesses = [] if seed is not None else [ProcessWitness(content_of(rows.fingerprint)), *witnesses_beside(rows)]
     _refuse_used(rows, witnesses)
     looked_at, kept = _split(rows, explore, Randomness(seed))
     frame, held_frame = rows.frame(looked_at), rows.frame(kept).drop(names)
-    _warn_of_names(frame.drop(names))
+    _warn_of_names(frame.drop(names, *([] if unit is None else [unit])))
     never = [column.name for column in rows.schema if not column.nullable and column.name not in names]
     options = {"guarantee": Checks.name, "confidence": confidence, "ledger": ledger, "seed": seed, "analyst": analyst}
     if rows.location is None:
-        held: RowSource = memory_rows(held_frame, name=f"{rows.name} held", complete=never)
+        held: RowSource = memory_rows(held_frame, name=f"{rows.name} held", complete=never, unit=unit)
         session = Session(held, **options)  # type: ignore[arg-type]
-        session.explore(memory_rows(frame, name=f"{rows.name} explored"))
+        session.explore(memory_rows(frame, name=f"{rows.name} explored", unit=unit))
         session.begin()
         _remember(witnesses, session, "an exploration part and a held part, in memory")
         return frame, session
@@ -100,7 +103,7 @@ def hold_back(
             raise RowSourceError(f"{path} is there already: go on with it if these rows were split, or move it away.")
     hidden = _write(frame, shown.with_name(f".{shown.name}"))
     source = _write(held_frame, folder.with_suffix(".parquet"))
-    held = ingest_file(source, folder, progress=False, complete=never)
+    held = ingest_file(source, folder, progress=False, complete=never, unit=unit)
     source.unlink()
     session = Session(held, **options)  # type: ignore[arg-type]
     session.begin()

@@ -88,10 +88,21 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns of a dataset, in order."""
+    """The columns of a dataset, in order.
+
+    Parameters
+    ----------
+    columns
+        Those that can be asked about.
+    dataset
+        What the dataset is called.
+    unit
+        The column that says which rows belong together, if one does. It names the units, so it is none of the others.
+    """
 
     columns: tuple[Column, ...]
     dataset: str = "data"
+    unit: str | None = None
 
     def __iter__(self) -> Iterator[Column]:
         return iter(self.columns)
@@ -107,6 +118,12 @@ class Schema:
         """Column names, in order."""
         return tuple(column.name for column in self.columns)
 
+    def units_of(self, count: int) -> str:
+        """Write a `count` of what is drawn: rows, or units with the column that names them."""
+        noun = "row" if self.unit is None else "unit"
+        named = "" if self.unit is None else f" ({self.unit})"
+        return f"{count:,} {noun}{'' if count == 1 else 's'}{named}"
+
     def declared(self, complete: Collection[str]) -> "Schema":
         """Return the schema with these columns declared complete; an unknown one is refused."""
         named = {self[name].name for name in complete}
@@ -118,6 +135,12 @@ class Schema:
         for column in self.columns:
             if column.name == name:
                 return column
+        if name == self.unit:
+            raise UnknownName(
+                f"Column {name!r} of {self.dataset} names the units, so it cannot be asked about. Ask about what their"
+                " rows say.",
+                name=name,
+            )
         near = get_close_matches(name, self.names, n=1) or get_close_matches(
             name.lower(), [known.lower() for known in self.names], n=1
         )

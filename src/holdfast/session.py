@@ -25,10 +25,11 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar, cast
 
 import polars as pl
+from numpy.random import Generator
 
 from holdfast.answer import Answer, AnyAnswer, Record
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict
-from holdfast.guarantees.plan import BEST, DefaultPlan, Plan, PlanRequest, Queries, VacuousPlan
+from holdfast.guarantees.plan import BEST, Plan, PlanRequest, Queries, RowsPerQuery, VacuousPlan
 from holdfast.ledger import (
     Cost,
     Drawn,
@@ -61,16 +62,20 @@ from holdfast.questions.mean import MEAN, AskMean
 from holdfast.questions.minimize import MINIMIZE
 from holdfast.questions.price import Budget, Price, require_affordable, too_dear
 from holdfast.questions.quantile import QUANTILE
-from holdfast.questions.question import Context, Drawing, Kind, Question
+from holdfast.questions.question import Context, Drawing, Kind, Question, standing_at
 from holdfast.questions.register import REGISTER, Registered
 from holdfast.questions.sql import Selected, select
+from holdfast.questions.standings import Standings
+from holdfast.questions.submit import SUBMIT
+from holdfast.questions.units import UNITS
 from holdfast.questions.verbs import verb
 from holdfast.randomness import Randomness
 from holdfast.rows.draws import Order
-from holdfast.rows.local import LocalRows
+from holdfast.rows.local import LocalRows, ids_of
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.open import open_rows
-from holdfast.rows.source import RowSource, Table
+from holdfast.rows.source import RowSource, RowVerbs, Table
+from holdfast.rows.units import warn_of_units
 from holdfast.schema import Schema
 
 MADE_UP_ROWS = 1_000
@@ -90,20 +95,31 @@ class Session:
         A path, a frame, a dict of arrays or an opened row source.
     queries, margin, confidence
         The plan, if the ledger has not begun: how many questions, or the margin every answer should have, and the
-        probability that all answers hold at once. The ledger begins with the first answer; after that the plan stands.
+        probability that all answers hold at once. With neither, there is no plan: intervals widen slowly as questions
+        go by. With one of them the margin stays the same for as many questions, and widens after them. The ledger
+        begins with the first answer; after that the plan stands.
     ledger
         A path or a database URL; left out, it lies beside the data, or in memory for data in memory: then all sessions
         of this process on the same rows share it.
     guarantee, mechanism
         Names, or "best".
     rows_per_query
-        Rows that one answer reads; left out, the number with the smallest margin. `Plan.readings` shows others.
+        Rows that one answer reads: a number, "fast" (at most 12,000), "balanced" (at most 100,000; so if left out) or
+        "best" (the number with the smallest margin). `Plan.readings` shows others.
+    end
+        Whether questions beyond the plan are refused, instead of answered with wider margins.
+    rows
+        "independent" (so if left out): rows may follow different laws, and answers speak of their average.
+        "identical": all follow one law; rare events get narrower intervals. See the guide to data.
     seed
         For tests: draws become predictable, and the ledger says so. In memory, each such session has its own budget.
     analyst
         Whose name goes on the answers.
     complete
         Columns of `data` whose values are never missing: see `holdfast.open`.
+    unit
+        The column that says which rows belong together, such as "patient", if rows are not independent of each other
+        but those of different units are. Then n is the number of units, and one draw is one unit.
     bounds, categories, labels
         Declared once, by column: the range of its numbers, its values, what people call it. Then questions may leave
         out `within` and lists of categories. A TOML file beside the data may say the same: see `queries.declared`.
@@ -119,19 +135,22 @@ class Session:
         ledger: str | Path | None = None,
         guarantee: str = BEST,
         mechanism: str = BEST,
-        rows_per_query: int | None = None,
+        rows_per_query: RowsPerQuery | None = None,
+        end: bool = False,
+        rows: str | None = None,
         seed: int | None = None,
         analyst: str | None = None,
         complete: Collection[str] = (),
+        unit: str | None = None,
         bounds: Mapping[str, tuple[float, float]] | None = None,
         categories: Mapping[str, Sequence[Any]] | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> None:
-        self._request = PlanRequest(queries, margin, confidence, guarantee, mechanism, rows_per_query)
+        self._request = PlanRequest(queries, margin, confidence, guarantee, mechanism, rows_per_query, end, rows)
         check_analyst(analyst)
         self._analyst = analyst
         self._randomness = Randomness(seed)
-        self._rows: RowSource = open_rows(data, complete=complete)
+        self._rows: RowSource = open_rows(data, complete=complete, unit=unit)
         self._schema = declare(self._rows, bounds=bounds, categories=categories, labels=labels)
         self._explored = explored_beside(self._rows)
         # What was opened here is closed here; rows that the caller opened may serve other sessions.
@@ -153,7 +172,10 @@ class Session:
         except BaseException:
             self._ledger.close()
             raise
-        _warn(self.plan, default=self._request.is_open and not self._joined and self.plan.standing.answers)
+        if self.plan.vacuous and self.plan.standing.answers:
+            warnings.warn(self.plan.sentence, VacuousPlan, stacklevel=2)
+        if not self._joined:
+            warn_of_units(self._schema)
         if self._shared:
             warnings.warn(f"{SHARES} {self.budget}.", SharedBudget, stacklevel=2)
 
@@ -166,6 +188,8 @@ class Session:
     flips = verb(FLIPS)
     minimize = verb(MINIMIZE)
     check = verb(CHECK)
+    submit = verb(SUBMIT)
+    units = verb(UNITS)
     register = verb(REGISTER)
 
     def flip(self, query: QueryLike) -> int:
@@ -265,10 +289,10 @@ class Session:
         try:
             return self.answer(self._keyed(kind.question(context, *args, **options), key))
         except PlanConflict:
-            if self._context is context:
+            if self._context.guarantee is context.guarantee:
                 raise
         # Somebody began the ledger this moment: their plan stands.
-        return self.answer(self._keyed(kind.question(self._context, *args, **options), key))
+        return self.answer(self._keyed(kind.question(self._current(), *args, **options), key))
 
     def prepare(
         self,
@@ -358,7 +382,7 @@ class Session:
         drawn = self._find_or_draw(question)
         if isinstance(drawn, AnyAnswer):
             return drawn
-        ((entry, fresh),) = self._ledger.commit_all([drawn])
+        entry, fresh = self._ledger.commit(drawn)
         return self._read(entry, cached=not fresh)
 
     def _answer_all_once(self, questions: Sequence[Question]) -> list[AnyAnswer]:
@@ -392,9 +416,9 @@ class Session:
 
     def _draw(self, question: Question, place: Place) -> Drawn:
         with silence:
-            result = question.run(self._drawing(place))
-        return self._ledger.drawn(
-            place=place,
+            result = question.run(self._drawing(place, question.cost))
+        return Drawn(
+            place,
             key=question.identity,
             question=question.to_json(),
             answer=result,
@@ -415,9 +439,10 @@ class Session:
         except BudgetExhausted:  # says it in the guarantee's own units
             raise too_dear(question, self.plan.terms, self._ledger.spent) from None
 
-    def _drawing(self, place: Place) -> Drawing:
+    def _drawing(self, place: Place, cost: Cost) -> Drawing:
         order = Order(self._ledger.key(ORDER), place.charge)
-        return Drawing(self._rows, self._randomness.generator(place.number), self._context.guarantee, order)
+        guarantee = standing_at(self._context.guarantee, place.reached, place.intervals, cost)
+        return Drawing(self._rows, self._randomness.generator(place.number), guarantee, order)
 
     def _read(self, entry: Entry, *, cached: bool) -> AnyAnswer:
         return answer_from(entry, self._context.guarantee, cached=cached)
@@ -468,7 +493,7 @@ class Session:
 
     def prices_of(self, questions: Sequence[Question]) -> Prices:
         """Return what questions that `prepare` returned would cost together."""
-        return Prices.of(questions, self.plan.terms, self._ledger.spent, self._is_answered)
+        return Prices.of(questions, self.plan.standing, self._ledger.spent, self._is_answered)
 
     def _is_answered(self, question: Question) -> bool:
         return question.identity is not None and self._ledger.find(question.identity) is not None
@@ -478,7 +503,7 @@ class Session:
         cached = self._is_answered(question)
         if question.forecast is not None:
             question = replace(question, margin=question.forecast(self._ledger.told))
-        return Price.of(question, self.plan.terms, self._ledger.spent, cached=cached)
+        return Price.of(question, self.plan.standing, self._ledger.spent, cached=cached)
 
     def dry_run(self, query: QueryLike | Loss | LinearLoss, kind: str = MEAN.name, **options: object) -> AnyAnswer:
         """Answer from made-up rows: the same checks and the same shape, but nothing is read or spent.
@@ -488,12 +513,13 @@ class Session:
         query, kind, **options
             As for `ask`.
         """
-        question = kind_named(kind).question(self._current(), query, **options)
+        context = self._current()
+        question = kind_named(kind).question(context, query, **options)
         terms = self.plan.terms
         require_affordable(question, terms, NOTHING_SPENT)  # what could never be asked
         rng = self._randomness.generator()
-        invented = memory_rows(synthetic_rows(self._schema, MADE_UP_ROWS, rng), name="made up")
-        guarantee, order = self.plan.standing, Order(self._randomness.secret())
+        invented = made_up(self._schema, rng)
+        guarantee, order = context.standing(question.cost), Order(self._randomness.secret())
         with silence:
             result = question.run(Drawing(invented, rng, guarantee, order, most_draws=MADE_UP_ROWS))
             if question.finish is not None:
@@ -505,8 +531,9 @@ class Session:
 
     @property
     def budget(self) -> Budget:
-        """What is left to ask, for everyone together."""
-        return Budget.of(self._current().guarantee, self._ledger.spent, self._ledger.told)
+        """How wide answers are now and later on, and how many are left where there is an end; for everyone together."""
+        self._current()
+        return Budget.of(self._context.guarantee, self._ledger.spent, self._ledger.told)
 
     @property
     def schema(self) -> Schema:
@@ -543,6 +570,10 @@ class Session:
         """Return every answer so far, whoever asked, as a frame."""
         return history_frame(self._ledger.entries(), self._context.guarantee, self.registered)
 
+    def standings(self) -> pl.DataFrame:
+        """Return the submissions to a board: improvements, the best first, then those that were no better."""
+        return Standings(self._ledger, lambda: self._current().guarantee).frame()
+
     def for_analyst(self, analyst: str | None) -> "Session":
         """Return this session as another analyst sees it: same data and ledger, their name on the answers.
 
@@ -577,18 +608,25 @@ class Session:
     def __repr__(self) -> str:
         seeded = " Seeded: reproducible, not for shared use." if self._randomness.reproducible else ""
         shared = f"\n{SHARES} {self.budget}." if self._shared else ""
-        return f"Session on {self._rows.name} ({len(self._rows):,} rows).{seeded}\n{self.plan.sentence}{shared}"
+        count = self.schema.units_of(len(self._rows))
+        return f"Session on {self._rows.name} ({count}).{seeded}\n{self.plan.sentence}{shared}"
 
     # -- how it begins ------------------------------------------------------------------------------------------
 
     def _plan(self, plan: Plan) -> None:
         self.plan = plan
-        self._context = Context(plan.standing, self._schema, self._explored)
+        self._context = Context(plan.standing, self._schema, self._explored, partial(ids_of, self._rows))
 
     def _resume(self) -> None:
         """Take on the plan that the ledger records; refuse one that contradicts it."""
         location = self._ledger.location
         plan = Plan.from_dict(self._ledger.terms or {}, location=f"The ledger {location}")
+        if plan.rows != len(self._rows):  # the same content, so the same rows, put together in another way
+            raise PlanConflict(
+                f"The ledger {location} was begun for {plan.rows:,} independent units; opened like this, the same rows"
+                f" are {self.schema.units_of(len(self._rows))}. Open them as they were then, by unit=.",
+                standing=plan.to_dict(),
+            )
         self._request.must_match(plan, location)
         self._plan(plan)
         self._joined = True
@@ -597,11 +635,14 @@ class Session:
         """Return what questions are built against: the ledger's plan, if somebody else has begun it meanwhile."""
         if not self._joined and self._ledger.begun:
             self._resume()
-        return self._context
+        if self.plan.terms.ends:
+            return self._context
+        spent = self._ledger.spent
+        return replace(self._context, spent=Cost(spent.charge, spent.intervals))
 
     def explore(self, data: Table) -> None:
         """Take the guesses that checks leave out from these `data`, which anybody may look at."""
-        rows = open_rows(data)
+        rows = open_rows(data, unit=None if isinstance(data, RowVerbs) else self.schema.unit)
         self._explored = lambda: rows
         self._context = replace(self._context, explored=self._explored)
 
@@ -635,6 +676,14 @@ class Unwritten(NamedTuple):
     end: Callable[[], None]
 
 
+def made_up(schema: Schema, rng: Generator) -> LocalRows:
+    """Return invented rows; those of units are a few each."""
+    rows = synthetic_rows(schema, MADE_UP_ROWS, rng)
+    if schema.unit is not None:
+        rows = rows.with_columns(pl.Series(schema.unit, rng.integers(0, MADE_UP_ROWS // 3, MADE_UP_ROWS)))
+    return memory_rows(rows, name="made up", unit=schema.unit)
+
+
 def declare(rows: RowSource, **declared: Any) -> Schema:
     """Return the schema of rows with what is declared: in the file beside them, and in arguments, which come first."""
     return Declarations(**declared).on(beside(rows.location).on(rows.schema))
@@ -646,7 +695,8 @@ def explored_beside(rows: RowSource) -> Callable[[], RowSource | None]:
     if folder is None or not folder.name.endswith(HELD):
         return lambda: None
     path = folder.with_name(folder.name.removesuffix(HELD) + EXPLORE)
-    return cache(lambda: memory_rows(pl.read_parquet(path), name=path.name) if path.is_file() else None)
+    unit = rows.schema.unit
+    return cache(lambda: memory_rows(pl.read_parquet(path), name=path.name, unit=unit) if path.is_file() else None)
 
 
 def ledger_beside(rows: RowSource) -> Path | None:
@@ -661,12 +711,3 @@ def witnesses_beside(rows: RowSource) -> list[Witness]:
     """Return who beside the data remembers how far its ledger had come."""
     ledger = ledger_beside(rows)
     return [] if ledger is None else [FileWitness(ledger.with_suffix(".witness"), content_of(rows.fingerprint))]
-
-
-def _warn(plan: Plan, *, default: bool) -> None:
-    """Say what the caller should know about a plan before the first answer."""
-    if default:
-        text = f"No plan was given, so this one is taken: {plan.sentence} Pass queries= or margin= to choose."
-        warnings.warn(text, DefaultPlan, stacklevel=3)
-    elif plan.vacuous:
-        warnings.warn(plan.sentence, VacuousPlan, stacklevel=3)

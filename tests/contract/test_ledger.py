@@ -25,6 +25,7 @@ from holdfast.errors import (
 )
 from holdfast.ledger import (
     Cost,
+    Drawn,
     Head,
     Ledger,
     Place,
@@ -140,7 +141,7 @@ def test_a_budget_can_be_spent_to_the_last_unit(opened):
 
 
 def answered(ledger: Ledger, place: Place, cost: Cost, key: str | None = None) -> Any:
-    return ledger.commit(place=place, key=key, question=QUESTION, answer=ANSWER, cost=cost, rows_read=1)
+    return ledger.commit(Drawn(place, key=key, question=QUESTION, answer=ANSWER, cost=cost, rows_read=1))
 
 
 def test_a_place_is_taken_before_the_answer_and_stays_taken(opened):
@@ -283,7 +284,7 @@ def test_a_key_may_be_long(opened):
 
 
 def test_entries_come_in_order_and_in_part(opened, monkeypatch):
-    monkeypatch.setattr("holdfast.ledger.ledger.READ_CHUNK", 3)
+    monkeypatch.setattr("holdfast.ledger.reading.READ_CHUNK", 3)
     with opened(terms()) as ledger:
         written = [commit(ledger, f"k{i}") for i in range(10)]
         assert list(ledger.entries()) == written

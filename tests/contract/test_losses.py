@@ -94,7 +94,7 @@ def test_everything_stays_in_its_range(loss, domain):
         for low, high in (ranges.values, objective.values_at(point)):
             assert values.min() >= low - LOOSE
             assert values.max() <= high + LOOSE
-        features, target = objective.matrix.split(objective.matrix.of(batch))
+        features, target = objective.matrix.widened(objective.matrix.of(batch))
         raw = loss.slopes(features @ point, target)[:, None] * features  # before clipping
         assert (raw >= ranges.lows - LOOSE).all()
         assert (raw <= ranges.highs + LOOSE).all()

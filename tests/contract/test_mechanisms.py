@@ -79,7 +79,7 @@ def test_what_leaves_is_plain_and_within_range_whatever_the_rows_say(name, query
             release = mechanism.release(query, rows, rng)
             read = rows.rows_read - before
             scans = name in ALL_ROWS or name not in OF_SESSIONS
-            announced = len(rows) if scans else mechanism.rows_read(statistic, mechanism.draws)
+            announced = len(rows) if scans else mechanism.rows_read(statistic, mechanism.draws, len(rows))
             assert read == announced
             check_release(release, query, 1 if name == "coin from mean" else len(statistic.reported) or 1)
             assert type(release.draws) is int

@@ -135,6 +135,19 @@ def from_csv(scratch: Path) -> Case:
     return Case(open_rows(scratch / "rows.csv"), frame)
 
 
+def numbered(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.with_columns(pl.Series("unit", [f"unit {row}" for row in range(ROWS)]))
+
+
+def of_units(scratch: Path) -> Case:
+    return Case(open_rows(numbered(table()), unit="unit"), as_text(table()))
+
+
+def units_on_disk(scratch: Path) -> Case:
+    numbered(table()).write_parquet(scratch / "rows.parquet")
+    return Case(open_rows(scratch / "rows.parquet", unit="unit"), as_text(table()))
+
+
 def packed(scratch: Path) -> Case:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ingest, "_MOST_DISTINCT", 2)
@@ -159,6 +172,8 @@ LOCAL: list[Callable[[Path], Case]] = [
     from_ipc,
     from_csv,
     packed,
+    of_units,
+    units_on_disk,
 ]
 KINDS = [*LOCAL, counted, foreign]
 
@@ -442,7 +457,7 @@ def test_refusals_of_local_rows(case: Case, rng: Generator) -> None:
 @pytest.mark.parametrize("case", LOCAL, indirect=True)
 def test_the_printout_names_columns_and_no_values(case: Case) -> None:
     text = repr(case.source)
-    assert "6 rows" in text
+    assert "6 rows" in text or "6 units (unit)" in text
     assert "'word'" in text
     for secret in ("Ünïcode", str(2**63 - 1), "1.5"):
         assert secret not in text

@@ -2,6 +2,7 @@
 
 import json
 import re
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -110,6 +111,17 @@ def test_the_pages_about_declaring_sql_and_lists_run(tmp_path, monkeypatch, caps
     assert names["frame"].columns[1:4] == ["late", "late_low", "late_high"]  # type: ignore[attr-defined]
     session.close()  # type: ignore[attr-defined]
     assert "-60 to 600" in capsys.readouterr().out
+
+
+def test_the_page_about_units_runs_and_shows_what_it_says(capsys):
+    names: dict[str, object] = {}
+    with warnings.catch_warnings():
+        for block in blocks("docs/how-to/units.md"):
+            exec(compile(block, "docs/how-to/units.md", "exec"), names)
+    names["s"].close()
+    said = capsys.readouterr().out
+    assert "[True, True, True, True]\n[False, False, False, False]\n" in said
+    assert "20,000 units (patient)" in said
 
 
 def test_the_page_about_checks_runs_and_says_how_wide_they_are(tmp_path, monkeypatch, capsys):

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from holdfast.errors import LedgerUnavailable
-from holdfast.ledger import Cost, open_ledger
+from holdfast.ledger import Cost, Drawn, open_ledger
 from holdfast.ledger.database import DatabaseTransaction
 from ledger_writer import DATASET, FINGERPRINT, begun, commit, terms
 
@@ -128,7 +128,7 @@ def test_a_log_removed_in_the_middle_of_a_write_shows_nobody_an_answer(path, mon
         place = ledger.reserve(Cost(1, 1))
         monkeypatch.setattr(DatabaseTransaction, "finish", remove)
         with pytest.raises(LedgerUnavailable, match="removed"):
-            ledger.commit(place=place, key=None, question={}, answer={}, cost=Cost(1, 1), rows_read=1)
+            ledger.commit(Drawn(place, key=None, question={}, answer={}, cost=Cost(1, 1), rows_read=1))
 
 
 def test_a_log_that_is_emptied_and_begun_anew_is_no_trouble(path):

@@ -9,7 +9,7 @@ import uuid
 import pytest
 
 from holdfast.errors import BudgetExhausted, LedgerUnavailable
-from holdfast.ledger import Cost, Place, Spent
+from holdfast.ledger import Cost, Drawn, Place, Spent
 from holdfast.ledger.places import Held
 from ledger_writer import ANSWER, QUESTION, begun, commit, environment, terms
 
@@ -152,11 +152,11 @@ def test_a_place_is_for_the_process_that_reserved_it(place):
 
         def child() -> None:
             with pytest.raises(LedgerUnavailable, match="the process was forked while it was drawn"):
-                ledger.commit(place=mine, **values)
+                ledger.commit(Drawn(mine, **values))
             commit(ledger)  # a place of its own
 
         assert in_child(child) == 0
-        ledger.commit(place=mine, **values)
+        ledger.commit(Drawn(mine, **values))
         ledger.verify()
         assert ledger.spent.answers == 2
 

@@ -23,7 +23,7 @@ import psycopg
 import pytest
 
 from holdfast.errors import BudgetExhausted, HoldfastError, LedgerUnavailable
-from holdfast.ledger import Cost, Place, open_ledger
+from holdfast.ledger import Cost, Drawn, Place, open_ledger
 from holdfast.ledger.database import DatabaseTransaction
 from holdfast.ledger.group_commit import GroupCommitter, PendingWrite
 from holdfast.ledger.opening import forget_all
@@ -52,7 +52,7 @@ def begin(location, charge=1_000, dataset="d"):
 def commit(ledger, number, key=None, place=None):
     """Return the entry, and whether it is new; reserved before if there is a place."""
     values = {"question": {"n": number}, "answer": {"n": number}, "cost": Cost(10, 1), "rows_read": 1}
-    return write(ledger, key, **values) if place is None else ledger.commit(place=place, key=key, **values)
+    return write(ledger, key, **values) if place is None else ledger.commit(Drawn(place, key=key, **values))
 
 
 def reserved(ledger):

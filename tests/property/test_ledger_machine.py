@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from examples import examples
 from holdfast.errors import BudgetExhausted
-from holdfast.ledger import Cost, Entry, Ledger, Place, Spent, check_receipt, open_ledger
+from holdfast.ledger import Cost, Drawn, Entry, Ledger, Place, Spent, check_receipt, open_ledger
 from holdfast.ledger.opening import forget_all
 from ledger_writer import DATASET, FINGERPRINT, QUESTION, terms
 
@@ -78,7 +78,7 @@ class LedgerMachine(RuleBasedStateMachine):
         place, cost = self.waiting.pop(data.draw(st.integers(0, len(self.waiting) - 1)))
         standing = self.standing(key)
         entry, fresh = self.ledger.commit(
-            place=place, key=key, question=QUESTION, answer=answer, cost=cost, rows_read=cost.charge
+            Drawn(place, key=key, question=QUESTION, answer=answer, cost=cost, rows_read=cost.charge)
         )
         assert fresh == (standing is None)
         if standing is not None:

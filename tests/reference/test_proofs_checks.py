@@ -19,7 +19,6 @@ from tests.examples import QUICK
 from holdfast.guarantees.mathematics.checks import (
     full_range,
     guess_nats,
-    ladder_nats,
     sampled_range,
     time_share,
 )
@@ -247,16 +246,6 @@ def test_a_response_that_is_not_counted_breaks_the_weights() -> None:
     t, offered, counted = 21, 11, 10
     total = sum(comb(t - 1, j) * offered**j * exp(-guess_nats(t, j, j * log(counted))) for j in range(t))
     assert total > 1.2
-
-
-@pytest.mark.parametrize(("t", "grid"), [(1, 4), (3, 4), (6, 3), (9, 5)])
-def test_weights_of_all_ladders_sum_to_one(t: int, grid: int) -> None:
-    def total(at: int, best: int, improvements: int) -> float:
-        if at == t:
-            return exp(-ladder_nats(t, improvements, grid))
-        return total(at + 1, best, improvements) + sum(total(at + 1, cell, improvements + 1) for cell in range(best))
-
-    assert total(1, grid, 0) == pytest.approx(1, abs=1e-9)
 
 
 def test_shares_of_time_sum_to_at_most_one() -> None:

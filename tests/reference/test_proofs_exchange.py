@@ -28,6 +28,7 @@ from ghost_worlds import (
     play,
     rules,
     sessions,
+    vote,
 )
 from holdfast.guarantees.mathematics import exchange
 
@@ -864,6 +865,73 @@ def test_ibar_of_a_shared_session(om2: float, kap: float, s: float) -> None:
             assert information[t] <= bound + 1e-8
             finite += math.isfinite(bound)
     assert finite > 10
+
+
+def test_a_gaussian_answer_is_charged_like_coins_as_noisy_as_itself() -> None:
+    """Ibar of B coins covers every mix of coins and Gaussian answers with that charge, whatever the constants."""
+    rng = np.random.default_rng(14)
+    tried = 0
+    for _ in range(2_000):
+        n, a, om2 = 10 ** rng.uniform(0.5, 8), 10 ** rng.uniform(-2.5, math.log10(0.2)), 10 ** rng.uniform(-2, 1)
+        charge, kap, s = n * 10 ** rng.uniform(-2, 3), rng.uniform(0.01, 4), rng.uniform(0.05, 0.999)
+        first, second, rho = *rng.uniform(0.01, 12, 2), float(rng.choice([0.5, 0.3, 0.1]))
+        for c in (2, 3):
+            coins = float(exchange.ibar(n, charge, a, om2, kap, s, first, second, outcomes=c, rho=rho))
+            tried += math.isfinite(coins)
+            for part in (0.0, 0.3, 1.0):
+                scans = (1 - part) * charge / n
+                mixed = plain_ibar(n, part * charge, a, om2, kap, s, first, second, c=c, rho=rho, gaussian=scans)
+                assert mixed <= coins * (1 + 1e-9)  # two ways to write the same sum
+                alone = exchange.gaussian_ibar(n, (1 - part) * charge, om2, s, first)
+                assert float(alone) <= coins * (1 + 1e-9)
+    assert tried > 500
+
+
+@pytest.mark.parametrize("coin_first", [True, False])
+@pytest.mark.parametrize(("om2", "kap", "s"), [(0.05, 1.0, 0.9), (0.02, 2.0, 0.95)])
+def test_mixed_sessions_are_covered_by_one_charge(om2: float, kap: float, s: float, coin_first: bool) -> None:
+    """A coin and a scan in either order, the second a vote on the first: what code charges covers what was learned."""
+    rng, lam, a, finite = np.random.default_rng(15), math.sqrt(1 + om2), 0.2, 0
+    half_charged = math.inf
+    for _ in range(examples(30)):
+        n, sigma = int(rng.integers(1, 4)), float(rng.uniform(0.25, 0.8))
+        grid = np.arange(-math.ceil(7 * sigma * n) - n, math.ceil(7 * sigma * n) + 2 * n + 1) / n
+        population = np.broadcast_to(rng.dirichlet(np.full(2, rng.choice([0.3, 1.0]))), (n, 2))
+
+        def choose(
+            rng: np.random.Generator, world: World, depth: int, here: Array,
+            n: int = n, sigma: float = sigma, grid: Array = grid,
+        ) -> Coin | Noisy | None:  # fmt: skip
+            if depth == 2:
+                return None
+            rule = vote(world, here, 2, 2) if depth else np.broadcast_to(np.eye(2), (n, 2, 2))
+            return Coin(rule, a) if coin_first == (depth == 0) else Noisy(rule[..., 1:], sigma, grid)
+
+        world = play(rng, population, choose)
+        theta = kap * n * a**2
+
+        def excess(question: Asked, world: World = world, theta: float = theta) -> Array:
+            if isinstance(question.draw, Noisy):
+                return np.zeros((len(world.weight), 2**world.n, len(question.draw.grid)))
+            return np.asarray(theta * expected_length(world, question) - compensator(world, question, theta))
+
+        here = phi(world, lam)
+        assert expected_exponential(world, here) <= 1 + 1e-8
+        first, second = world.given_transcript(here), world.given_transcript(world.along(excess))
+        bound = exchange.ibar(n, 1 + 1 / (4 * sigma**2), a, om2, kap, s, first, second, outcomes=2)
+        ends = np.array(world.ends)
+        assert np.all(world.given_transcript(world.information)[ends] <= bound[ends] + 1e-8)
+        finite += int(np.isfinite(bound[ends]).sum())
+        # Mutant: half the charge. The noise of one scan alone would then cost more than is charged for it.
+        for question in filter(None, world.asked):
+            if isinstance(question.draw, Noisy):
+                far, near = world.far_law(question, lam), question.draw.law(question.means(world.exchanges))
+                cost = np.einsum("zy,ryc->rzc", channel(n, lam), np.log(np.maximum(far, 1e-300))) - np.log(near)
+                trace = (question.b**2).sum(axis=(1, 2)) / (n * sigma) ** 2
+                likely = near > 1e-6
+                half_charged = min(half_charged, float((cost + om2 / 4 * trace[:, None, None])[likely].min()))
+    assert finite > 10
+    assert half_charged < -om2 / 100
 
 
 def test_the_norm_of_a_discrete_gaussian_is_largest_on_its_grid() -> None:

@@ -16,7 +16,7 @@ from scipy.stats import norm
 import holdfast as hf
 from holdfast.optimize.boosting import CoinChoice, Contest, ExponentialChoice
 from holdfast.optimize.domain import Ball
-from holdfast.optimize.gradient import CoinGradient, GradientAt, LaplaceGradient
+from holdfast.optimize.gradient import CoinGradient, GradientAt, LaplaceGradient, Scales
 from holdfast.optimize.objective import LossAt
 from holdfast.rows import local
 from own_losses import uniform_table
@@ -95,7 +95,8 @@ class Unsliced(CoinGradient):
     """Every coin asks about the whole range: unbiased as well, but noisier."""
 
     def __call__(self, point, source, rng):
-        query, ranges = GradientAt(self.objective, point), self.objective.ranges
+        ranges = self.objective.ranges
+        query = GradientAt(self.objective, point, Scales(ranges))
         share = source.tally(query, draws=self.ell, mass=self.mass, rng=rng)[:, 1] / self.ell
         return ranges.lows + ranges.widths * (share - self.mass) / (1 - 2 * self.mass)
 
@@ -117,7 +118,7 @@ def test_coin_gradients_are_unbiased_and_scatter_as_stated(seed):
 
 
 def test_pieces_that_fit_in_memory_change_nothing(seed, monkeypatch):
-    monkeypatch.setattr(local, "_BLOCK", 50)
+    monkeypatch.setattr(local, "_LINES_BYTES", 800)
     assert scatter_is_as_stated(coins, seed)
 
 

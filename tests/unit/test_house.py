@@ -39,6 +39,7 @@ ROOMS = (
     "questions",
     "session",
     "parts",
+    "board",
     "sklearn",
     "lab",
     "service",

@@ -29,7 +29,7 @@ def test_the_order_does_not_depend_on_what_was_imported_first(first: list[str]) 
     command = [sys.executable, "-c", ORDER, *first]
     shown = subprocess.run(command, capture_output=True, text=True, check=True, env=environment()).stdout
     guarantees = ("exchange", "posterior", "gaussian", "information", "dp", "paper", "split", "checks")
-    kinds = ("mean", "histogram", "quantile", "flips", "minimize", "check")
+    kinds = ("mean", "histogram", "quantile", "flips", "minimize", "check", "units")
     assert shown.strip() == f"{guarantees} {('coins', 'laplace', 'gaussian', 'fresh_rows', 'cells')} {kinds}"
 
 

@@ -124,7 +124,6 @@ HANDFULS = pairwise(
 
 
 @pytest.mark.parametrize(("rows", "queries", "guarantee"), HANDFULS)
-@pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.DefaultPlan")
 @vacuous
 def test_a_handful_of_rows(rows: int, queries: Any, guarantee: str) -> None:
     try:
@@ -133,9 +132,13 @@ def test_a_handful_of_rows(rows: int, queries: Any, guarantee: str) -> None:
         assert isinstance(queries, dict)
         assert guarantee != "best" or rows < 20
         return
+    except InvalidArgument:  # only one guarantee goes without a plan
+        assert queries is None
+        assert guarantee in ("posterior", "dp")
+        return
     with session:
         assert sane(session.mean("b"))
-        if session.budget.answers_left > 12:
+        if session.budget.answers_left is None or session.budget.answers_left > 12:
             assert sane(session.quantile("x", 0.5, within=(0, 1), steps=3))
             assert sane(session.mean("x", within=(0, 1), where="b"))
             assert sane(session.histogram("s", categories=["a"]))

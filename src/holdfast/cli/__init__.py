@@ -2,7 +2,8 @@
 
 A command is a file in `commands/` with a function `command`; its name is the file's name, its help the function's
 docstring. It is imported only when it is run or described, so adding one is adding a file and costs the others nothing.
-A command whose options depend on what is registered has a function `build`, called only when the command is run.
+A command whose options depend on what is registered has a function `build`, called only when the command is run. One
+with `COMMANDS`, functions by name, has those as commands of its own: `holdfast board make`.
 """
 
 import json
@@ -31,6 +32,11 @@ def command_names() -> list[str]:
     return [name for name in _FIRST if name in found] + sorted(found.difference(_FIRST))
 
 
+def subcommands(name: str) -> list[str]:
+    """Return the names of a command's own commands."""
+    return list(getattr(_module(name), "COMMANDS", {}))
+
+
 class Commands(TyperGroup):
     """Finds commands by file name."""
 
@@ -43,6 +49,8 @@ class Commands(TyperGroup):
         if cmd_name not in command_names():
             return None
         module = _module(cmd_name)
+        if hasattr(module, "COMMANDS"):
+            return _group(cmd_name, module)
         function = module.build() if hasattr(module, "build") else module.command
         app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
         app.command(
@@ -54,6 +62,15 @@ class Commands(TyperGroup):
         """List the commands by their docstrings, without making them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, _module(name).command.__doc__.partition("\n")[0]) for name in command_names()])
+
+
+def _group(name: str, module: Any) -> Any:
+    """Return a command that has commands of its own."""
+    own = typer.Typer(name=name, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    own.callback(no_args_is_help=True)(module.command)
+    for each, function in module.COMMANDS.items():
+        own.command(each, cls=Command, no_args_is_help=True)(function)
+    return typer.main.get_command(own)
 
 
 def _module(name: str) -> Any:

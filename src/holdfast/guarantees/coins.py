@@ -8,6 +8,7 @@ ledger begins with one of them, and stays with it.
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from math import e
 
 import numpy as np
 
@@ -34,9 +35,9 @@ class CoinGuarantee(Guarantee):
     terms: CoinTerms
     mechanisms = ("coins",)
 
-    def __init__(self, terms: CoinTerms) -> None:
+    def __init__(self, terms: CoinTerms, level: float) -> None:
         super().__init__(terms)
-        self._level = posterior_means.level(terms.beta2, k=terms.statements)
+        self.level = level  # of every interval
 
     @property
     @abstractmethod
@@ -70,7 +71,7 @@ class CoinGuarantee(Guarantee):
         return True
 
     def _margin(self, draws: int) -> float:
-        width = float(clopper_pearson_width(draws, self._level))
+        width = float(clopper_pearson_width(draws, self.level))
         return min(1.0, width / (1 - 2 * self.terms.mass) + self.step)
 
     def group_margin(self, statistic: GroupMean, draws: int, share: float) -> float:
@@ -81,14 +82,14 @@ class CoinGuarantee(Guarantee):
         """The exact binomial interval, debiased and widened."""
         tally, mass = self.tally(release), self.terms.mass
         count, outcomes = tally.count(part), len(tally.counts)
-        mean = posterior_means.outcome_mean(count, tally.draws, outcomes=outcomes, mass=mass, level=self._level)
+        mean = posterior_means.outcome_mean(count, tally.draws, outcomes=outcomes, mass=mass, level=self.level)
         return self.widen(mean)
 
     def shares(self, release: Release, count: int) -> list[Interval]:
         """The same, for all outcomes at once."""
         tally, mass = self.tally(release), self.terms.mass
         counts = [tally.count(part) for part in range(count)]
-        means = np.stack(clopper_pearsons(counts, tally.draws, self._level), axis=1)
+        means = np.stack(clopper_pearsons(counts, tally.draws, self.level), axis=1)
         means = np.clip((means - mass) / (1 - len(tally.counts) * mass), 0.0, 1.0)
         return [self.widen((low, high)) for low, high in means.tolist()]
 
@@ -98,7 +99,7 @@ class CoinGuarantee(Guarantee):
         zeros, ones = tally.members(part)
         outcomes, draws = len(tally.counts), tally.draws
         mean, share = posterior_means.group_mean(
-            ones, zeros + ones, draws, mass=mass, level=self._level, outcomes=outcomes
+            ones, zeros + ones, draws, mass=mass, level=self.level, outcomes=outcomes
         )
         return self.widen_group(mean, share) if share > 0 else EVERYTHING
 
@@ -111,7 +112,7 @@ class CoinGuarantee(Guarantee):
         tally, mass = self.tally(release), self.terms.mass
         zeros, ones = zip(*map(tally.members, range(count)), strict=True)
         outcomes, draws = len(tally.counts), tally.draws
-        means, shares = groups.group_means(zeros, ones, draws, outcomes=outcomes, mass=mass, level=self._level)
+        means, shares = groups.group_means(zeros, ones, draws, outcomes=outcomes, mass=mass, level=self.level)
         found = []
         for (low, high), (least, most) in zip(means.tolist(), shares.tolist(), strict=True):
             found.append((self._group((low, high), (least, most)), self.widen((least, most))))
@@ -123,7 +124,7 @@ class CoinGuarantee(Guarantee):
     def difference(self, release: Release) -> tuple[Interval, Interval, Interval]:
         """By the joint region of both groups, and one step from posterior means to the population."""
         tally, mass = self.tally(release), self.terms.mass
-        x = groups.joint_exponent(groups.tail_of(self._level, intervals=4))
+        x = groups.joint_exponent(groups.tail_of(self.level, intervals=4))
         joint = groups.joint_region(
             tally.members(0), tally.members(1), tally.draws, outcomes=len(tally.counts), mass=mass, x=x
         )
@@ -146,8 +147,8 @@ class CoinGuarantee(Guarantee):
 
     @property
     def statement_level(self) -> float:
-        """An equal part of beta2."""
-        return self.terms.beta2 / self.terms.statements
+        """What one interval uses; other statements need no factor e."""
+        return e * self.level
 
     def excess(self, on_rows: float, *, R: float, lipschitz: float, curvature: float) -> float | None:
         """By `posterior_excess`."""

@@ -3,9 +3,13 @@
 For tables that are cheap to scan. Nothing is hidden by drawing rows: the noise alone keeps posterior means near the
 population. The noise is discrete, on the grid that holds the mean itself, so the theorem is exact for what a computer
 releases.
+
+In a session of coins by the exchange theorem, too, single answers may read all rows: each is charged like as many coins
+as would be as noisy (`ScansBesideCoins`).
 """
 
-from dataclasses import dataclass
+from abc import abstractmethod
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import ceil, e, exp, log, sqrt
 from typing import Any
@@ -14,9 +18,11 @@ import numpy as np
 from scipy.special import expit, ndtri
 
 from holdfast.guarantees import GUARANTEES
+from holdfast.guarantees.coins import CoinGuarantee
 from holdfast.guarantees.guarantee import EVERYTHING, Goal, Guarantee, Terms, around, ratio
 from holdfast.guarantees.mathematics import cost, exchange
 from holdfast.guarantees.mathematics.concentration import SAFE
+from holdfast.guarantees.mathematics.posterior_means import level
 from holdfast.guarantees.mathematics.search import Vector, zoom
 from holdfast.guarantees.release import NoisyMeans, Release, grid_bits
 from holdfast.guarantees.statistic import Interval, Statistic
@@ -45,58 +51,58 @@ class GaussianTerms(Terms):
     @cached_property
     def j(self) -> float:
         """J = 2 Ibar/n; inf: no promise."""
-        return exchange.j(self.rows, exchange.gaussian_ibar(self.rows, self.charge, self.om2, self.s, self.L))
+        constants = (self.om2, self.s, self.L)
+        ibar = exchange.gaussian_ibar(self.rows, self.charge, *constants, identical=self.identical)
+        return exchange.j(self.rows, ibar)
+
+    @property
+    def level(self) -> float:
+        """The failure probability of the interval of one posterior mean."""
+        return level(self.beta2, k=self.statements)
 
     @cached_property
     def radius(self) -> float:
         """How far a posterior mean can be from the noisy mean."""
-        return self.sigma * _quantile(self.beta2 / (e * self.statements))
+        return self.sigma * _quantile(self.level)
 
 
-class Gaussian(Guarantee):
-    """Every answer reads all rows; one margin for every noisy mean."""
+class Scans(Guarantee):
+    """Means of all rows plus Gaussian noise. A subclass says how much noise, at which level, and how far to widen."""
 
-    terms: GaussianTerms
-    name = "gaussian"
     mechanisms = ("gaussian",)
     scans = True
-    reads = GaussianTerms
+    level: float
 
-    def __init__(self, terms: GaussianTerms) -> None:
-        super().__init__(terms)
-        self._J = terms.j
+    @abstractmethod
+    def sigma(self, draws: int) -> float:
+        """Return the deviation of the noise of an answer of so many `draws`."""
 
-    @classmethod
-    def plan(cls, goal: Goal, mechanism: str) -> GaussianTerms | None:
-        """Return the best noise and split of beta; an answer reads all rows, or there is no plan."""
-        whole = goal.rows_per_query in (None, goal.rows)
-        return _planned(goal, mechanism) if whole and not goal.flips and goal.rows >= 2 else None
+    @abstractmethod
+    def widen(self, mean: Interval) -> Interval:
+        """Return the interval for the population's mean from that of the posterior `mean`."""
+
+    @abstractmethod
+    def widen_group(self, mean: Interval, share: float) -> Interval:
+        """Return the same for a group whose posterior share is at least `share`, which is positive."""
 
     def supports(self, statistic: Statistic) -> None:
         """Anything but single flips."""
         self.refuse_flips(statistic)
 
-    def charge(self, statistic: Statistic, draws: int) -> int:
-        """The same for every noisy mean."""
-        return statistic.intervals * self.terms.charge_per_answer
-
     def share(self, release: Release, part: int) -> Interval:
         """The noise's interval for the posterior mean, widened; rounding to the grid counted twice, outward."""
-        low, high = self._mean(release, part)
-        return _outward((exchange.lo(low, self._J), exchange.hi(high, self._J)), self._noisy(release).grid)
+        return _outward(self.widen(self._mean(release, part)), self._noisy(release).grid)
 
     def group(self, release: Release, part: int = 0) -> Interval:
         """The range of the ratio of two posterior means, widened for a group."""
         share, total = self._mean(release, 2 * part), self._mean(release, 2 * part + 1)
         if share[0] <= 0:
             return EVERYTHING
-        (low, high), grid = ratio(total, share), self._noisy(release).grid
-        ends = exchange.group_lower(low, share[0], self._J), exchange.group_upper(high, share[0], self._J)
-        return _outward(ends, grid)
+        return _outward(self.widen_group(ratio(total, share), share[0]), self._noisy(release).grid)
 
     def _mean(self, release: Release, part: int) -> Interval:
         noisy = self._noisy(release)
-        return around(noisy.means[part], self.terms.radius + noisy.grid)
+        return around(noisy.means[part], noisy.scale * _quantile(self.level) + noisy.grid)
 
     def _noisy(self, release: Release) -> NoisyMeans:
         if not isinstance(release, NoisyMeans):
@@ -113,6 +119,99 @@ class Gaussian(Guarantee):
         return None
 
 
+class Gaussian(Scans):
+    """Every answer reads all rows; one margin for every noisy mean."""
+
+    terms: GaussianTerms
+    name = "gaussian"
+    independent = True
+    reads = GaussianTerms
+
+    def __init__(self, terms: GaussianTerms) -> None:
+        super().__init__(terms)
+        self._j, self.level = terms.j, terms.level
+
+    @classmethod
+    def plan(cls, goal: Goal, mechanism: str) -> GaussianTerms | None:
+        """Return the best noise and split of beta; an answer reads all rows, or there is no plan."""
+        whole = goal.rows_per_query in (None, goal.rows)
+        return _planned(goal, mechanism) if whole and not goal.flips and goal.rows >= 2 else None
+
+    def sigma(self, draws: int) -> float:
+        """The planned noise."""
+        return self.terms.sigma
+
+    def widen(self, mean: Interval) -> Interval:
+        """By `lo` and `hi`."""
+        J, identical = self._j, self.terms.identical
+        return exchange.lo(mean[0], J, identical=identical), exchange.hi(mean[1], J, identical=identical)
+
+    def widen_group(self, mean: Interval, share: float) -> Interval:
+        """By `group_lower` and `group_upper`."""
+        J, identical = self._j, self.terms.identical
+        lower = exchange.group_lower(mean[0], share, J, identical=identical)
+        return lower, exchange.group_upper(mean[1], share, J, identical=identical)
+
+    def charge(self, statistic: Statistic, draws: int) -> int:
+        """The same for every noisy mean."""
+        return statistic.intervals * self.terms.charge_per_answer
+
+
+class ScansBesideCoins(Scans):
+    """Single answers that read all rows, in a session of coins by the exchange theorem.
+
+    An answer of so many "draws" has noise of deviation 1/(2 sqrt(draws)), that of as many fair coins, and is charged
+    like them. The theorem's constants for coins cover it: a noisy mean says no more about the exchanges. So levels and
+    widening are those of `coins` at the same place.
+    """
+
+    def __init__(self, coins: CoinGuarantee) -> None:
+        super().__init__(replace(coins.terms, mechanism=self.mechanisms[0]))
+        self._coins, self.name, self.level = coins, coins.name, coins.level  # type: ignore[misc]
+
+    def at(self, charge: int, first: int, last: int) -> Guarantee:
+        """Beside the coins at that place."""
+        return self._coins.at(charge, first, last).by(self.terms.mechanism)
+
+    def widen(self, mean: Interval) -> Interval:
+        """As coins are."""
+        return self._coins.widen(mean)
+
+    def widen_group(self, mean: Interval, share: float) -> Interval:
+        """As coins are."""
+        return self._coins.widen_group(mean, share)
+
+    def rows_at(self, intervals: int) -> int:
+        """As noisy as an ordinary answer."""
+        return self._coins.rows_at(intervals)
+
+    @classmethod
+    def plan(cls, goal: Goal, mechanism: str) -> None:
+        """It stands beside another plan."""
+        return
+
+    def sigma(self, draws: int) -> float:
+        """As noisy as that many fair coins."""
+        return 1 / (2 * sqrt(draws))
+
+    def charge(self, statistic: Statistic, draws: int) -> int:
+        """Every noisy mean costs as much as that many coins."""
+        return statistic.intervals * draws
+
+    @property
+    def flexible(self) -> bool:
+        """Any noise has a margin."""
+        return True
+
+    def margin(self, draws: int) -> float:
+        """The noise, and the step to the population."""
+        return self._margin(draws)
+
+    def _margin(self, draws: int) -> float:
+        grid = 2 * 2.0 ** -grid_bits(self.terms.rows)
+        return min(1.0, self.sigma(draws) * _quantile(self.level) + self._coins.step + grid)
+
+
 def _quantile(level: float) -> float:
     """Return z with P(|N(0,1)| > z) = level."""
     return float(-ndtri(level / 2)) * SAFE
@@ -124,18 +223,18 @@ def _outward(ends: Interval, grid: float) -> Interval:
 
 @lru_cache(maxsize=4096)
 def _planned(goal: Goal, mechanism: str) -> GaussianTerms:
-    n, k, beta = goal.rows, goal.queries, goal.beta
+    n, k, beta, identical = goal.rows, goal.queries, goal.beta, goal.identical
 
     def nats(charge: Any, om2: Any, beta1: Any) -> tuple[Any, Any]:
         about = (1 + om2) * (charge / (4 * n) - np.log(beta1) / om2)
         s = 1 - 1 / (2 * about + 2 + np.log(2 * about))
-        return exchange.gaussian_ibar(n, charge, om2, s, -np.log(beta1) * SAFE), s
+        return exchange.gaussian_ibar(n, charge, om2, s, -np.log(beta1) * SAFE, identical=identical), s
 
     def margin(log_sigma: Vector, logit: Vector, log_om2: Vector) -> Vector:
         sigma, split = np.exp(log_sigma), expit(logit)
         J = 2 * nats(k / (4 * sigma * sigma), np.exp(log_om2), split * beta)[0] / n
         width = -sigma * ndtri((1 - split) * beta / (2 * e * k))
-        total: Vector = width + np.where(J < 1, exchange.worst_case(J), np.sqrt(J))
+        total: Vector = width + np.where(J < 1, exchange.worst_case(J, identical=identical), np.sqrt(J))
         return total
 
     box = [(log(1e-3 / sqrt(n)), log(0.5)), (-6.0, 4.0), (log(1e-3), log(10.0))]
@@ -145,7 +244,7 @@ def _planned(goal: Goal, mechanism: str) -> GaussianTerms:
     _, s = nats(charge, om2, beta1)
     own = {"sigma": sigma, "om2": om2, "s": float(s), "L": -log(beta1) * SAFE, "beta2": beta - beta1}
     terms = goal.met_by(GaussianTerms, mechanism, margin=1.0, rows_per_query=n, charge=charge, **own)
-    reached = terms.radius + float(exchange.worst_case(terms.j)) + 2 * 2.0 ** -grid_bits(n)
+    reached = terms.radius + float(exchange.worst_case(terms.j, identical=identical)) + 2 * 2.0 ** -grid_bits(n)
     return goal.met_by(GaussianTerms, mechanism, margin=reached, rows_per_query=n, charge=charge, **own)
 
 

@@ -66,3 +66,10 @@ class ExactMeans(Release):
 
     means: tuple[float, ...]
     counts: tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class GridCell(Release):
+    """Which cell of a fixed grid a mean falls into, counted from 1. Shown only if it is better than all before."""
+
+    cell: int

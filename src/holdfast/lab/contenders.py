@@ -123,7 +123,9 @@ class PlanOracle:
     def answer(self, question: RowQuestion) -> Reply:
         """Draw, release, certify."""
         (estimate,) = self._drawing.estimates(question, self._draws)
-        rows_read = mechanism_of(self._drawing.guarantee).rows_read(question.statistic, self._draws)
+        drawing = self._drawing
+        rows = len(drawing.source)
+        rows_read = mechanism_of(drawing.guarantee).rows_read(question.statistic, self._draws, rows)
         return Reply(estimate.guess, estimate.low, estimate.high, rows_read)
 
 

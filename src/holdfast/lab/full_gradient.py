@@ -9,13 +9,16 @@ from math import ceil, inf
 
 import numpy as np
 from numpy.random import Generator
+from numpy.typing import NDArray
 
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics import cost
-from holdfast.optimize.gradient import GradientAt
-from holdfast.optimize.objective import Objective, Vector
-from holdfast.rows.draws import AllRows
+from holdfast.optimize.objective import Objective, ObjectiveQuery, Rows, Vector
+from holdfast.queries.query import Values
+from holdfast.rows.draws import Consecutive
 from holdfast.rows.source import RowSource
+
+AT_ONCE = 1 << 16  # rows
 
 
 @dataclass(frozen=True)
@@ -70,8 +73,25 @@ class FullGradient:
 
     def __call__(self, point: Vector, source: RowSource, rng: Generator) -> Vector:
         """Scan, average, add noise."""
-        ranges, d = self.objective.ranges, len(self.objective.ranges.lows)
-        shares = source.sample(GradientAt(self.objective, point), AllRows(), rng).reshape(d, -1)
-        mean = ranges.lows + ranges.widths * shares.mean(axis=1)
-        noisy: Vector = mean + self.sigma * ranges.widths * rng.normal(size=d)
+        query, ranges, n = WholeGradientAt(self.objective, point), self.objective.ranges, len(source)
+        shares = sum(
+            source.sample(query, Consecutive(start, min(start + AT_ONCE, n)), rng).sum(axis=0)
+            for start in range(0, n, AT_ONCE)
+        )
+        mean = ranges.lows + ranges.widths * np.asarray(shares) / n
+        noisy: Vector = mean + self.sigma * ranges.widths * rng.normal(size=len(mean))
         return noisy
+
+
+@dataclass(frozen=True, eq=False)
+class WholeGradientAt(ObjectiveQuery):
+    """All coordinates of each row's gradient, from 0 to 1. No release could pay for this: one row has 2^d outcomes."""
+
+    objective: Objective
+    point: Vector
+
+    def said(self, rows: Rows, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
+        """Return one line per row."""
+        ranges = self.objective.ranges
+        lines = (self.objective.gradients(rows, self.point) - ranges.lows) / ranges.widths
+        return np.clip(lines, 0.0, 1.0, out=lines)

@@ -10,14 +10,17 @@ database.py      a place: two tables in a database; sqlite.py (one file), postgr
 group_commit.py  one thread that writes for all that wait
 places.py        places that a process has taken ahead
 in_flight.py     one thread at a time answers a question
+drawn.py         an answer between its draw and the ledger
+reading.py       a ledger read back and re-checked
 ledger.py        the rules: begin, find, reserve, commit
 witness.py       who remembers how far a ledger had come; watched.py: comparing a ledger with what they saw
 opening.py       find a ledger at a location
 backup.py        copy a ledger, and put a copy back
 """
 
+from holdfast.ledger.drawn import Drawn, check_analyst
 from holdfast.ledger.entry import Cost, Entry, Head, Place, Spent
-from holdfast.ledger.ledger import Drawn, Ledger, check_analyst
+from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.opening import SharedBudget, audit, exists, open_ledger
 from holdfast.ledger.receipt import Receipt, check_receipt
 from holdfast.ledger.store import Tip

@@ -18,8 +18,9 @@ from holdfast.errors import HoldfastError, InvalidArgument, LedgerDamaged, Ledge
 from holdfast.ledger import chain
 from holdfast.ledger.database import Connection, Database
 from holdfast.ledger.entry import Cost, Head
-from holdfast.ledger.ledger import READ_CHUNK, Ledger, verify_store
+from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.opening import address_of, store_at
+from holdfast.ledger.reading import READ_CHUNK, verify_store
 from holdfast.ledger.store import Row, Store, Tip
 from holdfast.ledger.watched import LOST, contains
 from holdfast.ledger.witness import ProcessWitness, Seen, Witness
@@ -265,7 +266,12 @@ def _lost_row(tip: Tip, reached: Tip, lost: Tip, cost: tuple[int, int]) -> Row:
             "cost": {"charge": charge, "intervals": intervals},
             "key": None,
             LOST: reached._replace(seq=lost.seq, hash=lost.hash, peaks="")._asdict(),
-            "place": {"charge": tip.taken_charge, "intervals": tip.taken_intervals, "number": reached.places + 1},
+            "place": {
+                "charge": tip.taken_charge,
+                "intervals": tip.taken_intervals,
+                "number": reached.places + 1,
+                "reached": tip.taken_charge + charge,
+            },
             "question": {},
             "rows_read": 0,
             "seq": tip.seq + 1,

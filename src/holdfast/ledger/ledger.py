@@ -10,13 +10,11 @@ that an answer waits for the disk once, not twice.
 
 import atexit
 import hmac
-import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 from weakref import WeakSet
 
 from holdfast import check
@@ -26,35 +24,23 @@ from holdfast.errors import (
     HoldfastError,
     InvalidArgument,
     LedgerDamaged,
-    LedgerUnavailable,
     PlanConflict,
     RowSourceError,
     UnknownName,
 )
 from holdfast.ledger import chain, tree
+from holdfast.ledger.drawn import Drawn, now, told
 from holdfast.ledger.entry import Cost, Entry, Head, Place, Spent
 from holdfast.ledger.in_flight import InFlight
 from holdfast.ledger.places import NOTHING, Held, Stock, Wish, give_back, grant, take_ahead
-from holdfast.ledger.receipt import Receipt, TreeReceipt
+from holdfast.ledger.reading import receipt_under, rows_of, verify_store
+from holdfast.ledger.receipt import Receipt
 from holdfast.ledger.store import START, Row, Store, Tip, Transaction, closed_error
 from holdfast.ledger.watched import WatchedStore, is_restore
 from holdfast.ledger.witness import Witness
 
-READ_CHUNK = 2_000  # rows read at a time; keeps every read short
-MAX_ANALYST_NAME = 200  # characters
 SECRET_BYTES = 32
-Finish = Callable[[dict[str, Any], Cost], tuple[dict[str, Any], Cost]]
 CLOSING = 1.0  # seconds to wait for whoever else writes, when all there is to do is to give places back
-
-
-class Drawn(NamedTuple):
-    """An answer that is paid for and not written yet; nobody may see it."""
-
-    start: str  # its text up to the number and the time
-    key_digest: str | None
-    cost: Cost
-    process: int  # that reserved its place
-    finish: Callable[[Cost], tuple[str, Cost]] | None = None  # says both, if they depend on the answers before it
 
 
 class Ledger:
@@ -190,7 +176,7 @@ class Ledger:
     def told(self) -> Cost:
         """What the answers given so far cost, without what is taken beside them: what `finish` starts from."""
         self._check_open()
-        return Cost(0, 0) if self._look() is None else _told(self._tip())
+        return Cost(0, 0) if self._look() is None else told(self._tip())
 
     @property
     def left(self) -> Cost:
@@ -218,7 +204,9 @@ class Ledger:
         """
         self._refuse_unbegun()
         place = self._held.take(cost)
-        return self._reserve([cost], self._held.wish(cost))[0] if place is None else place
+        if place is None:
+            return self._reserve([cost], self._held.wish(cost))[0]
+        return self._held.begun(place, cost, self._tip().taken_charge)
 
     def reserve_all(self, costs: Sequence[Cost]) -> list[Place]:
         """Take these costs for good in one transaction, all or none of them; return a place for each. As `reserve`."""
@@ -232,16 +220,18 @@ class Ledger:
         used: list[Stock] = []  # of the stock, by the last run of `decide`; whoever takes it out may put it back
         places: list[Place] = []  # by the last run, too
         outcome: Stock | BudgetExhausted | None = None
+        before = end = 0  # of the charge that all have taken
 
         def restore() -> None:
             with suppress(IndexError):
                 held.put(used.pop())
 
         def decide(transaction: Transaction) -> None:
-            nonlocal outcome
+            nonlocal outcome, before, end
             restore()  # an earlier run did not count
             places.clear()
             after = self._present(transaction.tip())
+            before = after.taken_charge
             stock = held.take_all()
             used.append(stock)
             for cost in costs:
@@ -250,7 +240,7 @@ class Ledger:
             outcome = self._refusal(total, places[0], after)
             if outcome is None:
                 ahead, after = (NOTHING, after) if wish is None else take_ahead(after, self._caps, costs[0], wish)
-                outcome = stock + ahead
+                outcome, end = stock + ahead, after.taken_charge
                 transaction.take(after)
 
         about_to_wait()
@@ -263,10 +253,11 @@ class Ledger:
             restore()
             assert outcome is not None
             raise outcome
+        held.took(before, end)
         held.put(outcome)
         if wish is not None:
             held.asked(costs[0])
-        return places
+        return [held.begun(place, cost, end) for place, cost in zip(places, costs, strict=True)]
 
     def probe(self) -> None:
         """Raise if no answer could be written now; writes nothing."""
@@ -283,79 +274,18 @@ class Ledger:
         def decide(transaction: Transaction) -> None:
             transaction.take(give_back(stock, self._present(transaction.tip())))
 
+        self._held.giving_back()
         self._store.patience = CLOSING
         with suppress(HoldfastError):  # then it stays taken
             self._store.write(decide)
 
-    def commit(
-        self,
-        *,
-        place: Place,
-        key: str | None,
-        question: dict[str, Any],
-        answer: dict[str, Any],
-        cost: Cost,
-        rows_read: int,
-        analyst: str | None = None,
-        finish: Finish | None = None,
-    ) -> tuple[Entry, bool]:
+    def commit(self, drawn: Drawn) -> tuple[Entry, bool]:
         """Write the answer; return its entry, durable by then, and True. May be shown only after this returns.
 
-        `place` is what `reserve` returned for the same `cost`. If the key is already there, the entry that stands is
-        returned, and False; the answer given here must be forgotten, and stays paid for.
-
-        `finish` is for answers that depend on the answers committed before them: inside the transaction that writes the
-        entry, it turns `answer` and what the entries up to then cost into the answer and its own cost, at most `cost`.
-        It may be called more than once; only the last call counts.
+        If its key is already there, the entry that stands is returned, and False; the answer given here must be
+        forgotten, and stays paid for.
         """
-        given = self.drawn(
-            place=place,
-            key=key,
-            question=question,
-            answer=answer,
-            cost=cost,
-            rows_read=rows_read,
-            analyst=analyst,
-            finish=finish,
-        )
-        return self.commit_all([given])[0]
-
-    def drawn(
-        self,
-        *,
-        place: Place,
-        key: str | None,
-        question: dict[str, Any],
-        answer: dict[str, Any],
-        cost: Cost,
-        rows_read: int,
-        analyst: str | None = None,
-        finish: Finish | None = None,
-    ) -> Drawn:
-        """Return what `commit_all` writes: an answer that nobody may see yet. As for `commit`."""
-        self._refuse_unbegun()
-        if type(rows_read) is not int or rows_read < 0:
-            check.whole(0, rows_read=rows_read)
-        _check_types(question=question, answer=answer, key=key)
-        _check_analyst_length(analyst)
-        body = {
-            "analyst": analyst,
-            "key": key,
-            "place": {"charge": place.charge, "intervals": place.intervals, "number": place.number},
-            "question": question,
-            "rows_read": rows_read,
-        }
-        # Everything but the number and the time is written out before the lock, if it is known by then; both sort last.
-        key_digest = None if key is None else chain.digest(key)
-        if finish is None:
-            return Drawn(_start(body, answer, cost), key_digest, cost, place.process)
-        given = finish
-
-        def late(told: Cost) -> tuple[str, Cost]:
-            finished, price = given(answer, told)
-            return _start(body, finished, price), price
-
-        return Drawn("", key_digest, cost, place.process, late)
+        return self.commit_all([drawn])[0]
 
     def commit_all(self, answers: Sequence[Drawn]) -> list[tuple[Entry, bool]]:
         """Write the answers in one transaction: all of them, or none. Returns, for each, what `commit` does."""
@@ -364,37 +294,33 @@ class Ledger:
         wish = self._held.wish(dearest)
         written: list[tuple[Row, bool]] = []
         ahead = NOTHING
+        before = after = 0
 
         def decide(transaction: Transaction) -> None:
-            nonlocal ahead
+            nonlocal ahead, before, after
             written.clear()  # an earlier run did not count
             ahead, fresh = NOTHING, False
             for one in answers:
-                self._refuse_forked(one)
+                one.refuse_forked(self.location)
                 standing = None if one.key_digest is None else transaction.find(one.key_digest)
-                row = standing or _next_row(self._present(transaction.tip()), one)
+                row = standing or one.row_after(self._present(transaction.tip()))
                 if standing is None:
                     transaction.append(row)
                     fresh = True
                 written.append((row, standing is None))
             if wish is not None and fresh:
-                ahead, tip = take_ahead(self._present(transaction.tip()), self._caps, dearest, wish)
+                standing_tip = self._present(transaction.tip())
+                ahead, tip = take_ahead(standing_tip, self._caps, dearest, wish)
+                before, after = standing_tip.taken_charge, tip.taken_charge
                 transaction.take(tip)
 
         self._store.write(decide)
+        if ahead is not NOTHING:
+            self._held.took(before, after)
         if wish is not None:
             self._held.put(ahead)
             self._held.asked(dearest)
         return [(chain.entry_of(row), fresh) for row, fresh in written]
-
-    def _refuse_forked(self, drawn: Drawn) -> None:
-        """Refuse a child's answer to a question that its parent reserved: a place is for one answer."""
-        if drawn.process != os.getpid():
-            raise LedgerUnavailable(
-                f"Ledger {self.location} does not take this answer: the process was forked while it was drawn, and its"
-                " place is the parent's. Ask again.",
-                location=self.location,
-            )
 
     # -- reading and re-checking ----------------------------------------------------------------------------------
 
@@ -406,28 +332,12 @@ class Ledger:
         self._check_open()
         if self._look() is None:
             return iter(())
-        return (chain.entry_of(row) for row in self._rows(start, limit) if not is_restore(row))
+        return (chain.entry_of(row) for row in rows_of(self._store, start, limit) if not is_restore(row))
 
     def receipt(self, seq: int) -> Receipt:
         """Return the proof that entry `seq` lies under the present head."""
         check.whole(0, seq=seq)
-        head = self.head
-        if seq > head.seq:
-            raise UnknownName(f"No entry {seq} in ledger {self.location}. It has entries 0 to {head.seq}.", name=seq)
-        try:
-            known = self._tree
-            if known.size < head.seq:
-                known = known.grown(row.hash for row in self._rows(known.size, head.seq - known.size))
-            root, path = known.prove(seq, head.seq, self._block)
-            (own,), (newest,) = self._store.read(seq, 1), self._store.read(head.seq, 1)
-            newest_digest = chain.digest(newest.body)
-            receipt = TreeReceipt(seq, own.body, own.previous, head, root, path, newest.previous, newest_digest)
-            sound = receipt.leads_to(head.hash)
-        except (ValueError, IndexError):  # rows are missing, or no hashes are where they should be
-            sound = False
-        if not sound:
-            raise chain.damaged(self.location, seq, f"it does not lead to the head, entry {head.seq}")
-        self._tree = known
+        receipt, self._tree = receipt_under(self.head, self._store, seq, self._tree)
         return receipt
 
     def verify(self, head: str | None = None) -> Head:
@@ -436,19 +346,6 @@ class Ledger:
         self._begun()
         reached = verify_store(self._store, head).tip
         return Head(reached.seq, reached.hash)
-
-    def _block(self, number: int) -> list[str]:
-        return [row.hash for row in self._store.read(number * tree.BLOCK, tree.BLOCK)]
-
-    def _rows(self, start: int, limit: int | None) -> Iterator[Row]:
-        while limit is None or limit > 0:
-            rows = self._store.read(start, READ_CHUNK if limit is None else min(limit, READ_CHUNK))
-            yield from rows
-            if not rows:
-                return
-            start += len(rows)
-            if limit is not None:
-                limit -= len(rows)
 
     # -- checks ---------------------------------------------------------------------------------------------------
 
@@ -552,87 +449,11 @@ class Ledger:
                 "reproducible": self._reproducible,
                 "seq": 0,
                 "terms": dict(terms),
-                "time": _now(),
+                "time": now(),
             },
             "terms and fingerprint",
         )
         return chain.row_after(START, body, Cost(0, 0))
-
-
-def verify_store(store: Store, published: str | None = None) -> chain.Verification:
-    """Re-check the whole ledger, while others may be writing.
-
-    The tip and its row are written together, so whoever reads rows first and the tip afterwards never finds
-    fewer than were there; if the tip has moved on meanwhile, the rows up to it must be there by now.
-    """
-    verification = chain.Verification(store.location, published)
-    while True:
-        rows = store.read(verification.tip.seq + 1, READ_CHUNK)
-        verification.check_rows(rows)
-        if len(rows) == READ_CHUNK:
-            continue
-        tip = store.tip()
-        if tip is None:
-            raise LedgerDamaged(
-                f"Ledger {store.location} is damaged: it has entries of {store.dataset} but no head. "
-                "Restore the ledger.",
-                location=store.location,
-            )
-        if tip.seq <= verification.tip.seq or not rows:
-            break
-    verification.check_tip(tip)
-    if not verification.found:
-        raise LedgerDamaged(
-            f"Ledger {store.location} does not contain the published head {published}: entries were dropped or "
-            "rewritten since. Restore the ledger from a copy that has it.",
-            location=store.location,
-        )
-    return verification
-
-
-def check_analyst(analyst: str | None) -> None:
-    """Refuse an analyst's label that the ledger could not write."""
-    _check_analyst_length(analyst)
-    chain.canonical({"analyst": analyst}, "analyst")
-
-
-def _check_analyst_length(analyst: object) -> None:
-    if analyst is None:
-        return
-    if not isinstance(analyst, str):
-        raise InvalidArgument(f"analyst must be text or None; got {type(analyst).__name__}.", name="analyst")
-    if len(analyst) > MAX_ANALYST_NAME:
-        raise InvalidArgument(
-            f"analyst must be at most {MAX_ANALYST_NAME} characters; got {len(analyst)}.", name="analyst"
-        )
-
-
-def _check_types(*, question: object, answer: object, key: object) -> None:
-    for name, value in (("question", question), ("answer", answer)):
-        if not isinstance(value, dict):
-            raise InvalidArgument(f"{name} must be a dict; got {type(value).__name__}.", name=name)
-    if key is not None and not isinstance(key, str):
-        raise InvalidArgument(f"key must be text or None; got {type(key).__name__}.", name="key")
-
-
-def _told(tip: Tip) -> Cost:
-    return Cost(tip.charge, tip.intervals)
-
-
-def _start(body: dict[str, Any], answer: dict[str, Any], cost: Cost) -> str:
-    """Write an entry up to its number."""
-    price = {"charge": cost.charge, "intervals": cost.intervals}
-    return chain.canonical(body | {"answer": answer, "cost": price}, "question, answer, key and analyst")[:-1]
-
-
-def _next_row(tip: Tip, drawn: Drawn) -> Row:
-    start, cost = (drawn.start, drawn.cost) if drawn.finish is None else drawn.finish(_told(tip))
-    body = f'{start},"seq":{tip.seq + 1},"time":"{_now()}"}}'
-    return chain.row_after(tip, body, cost, drawn.key_digest)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def derive_key(secret: bytes, purpose: str) -> bytes:

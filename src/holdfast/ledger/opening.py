@@ -11,8 +11,9 @@ from typing import Any
 
 from holdfast.errors import InvalidArgument, MissingExtra, UnknownName
 from holdfast.ledger.entry import Head
-from holdfast.ledger.ledger import Ledger, verify_store
+from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.memory import MemoryStore
+from holdfast.ledger.reading import verify_store
 from holdfast.ledger.store import MAX_DATASET_NAME, Store
 from holdfast.ledger.watched import WatchedStore
 from holdfast.ledger.witness import FileWitness, ProcessWitness, Witness, content_of

@@ -6,6 +6,7 @@ laplace       the mean of sampled rows plus noise
 gaussian      the mean of all rows plus noise
 fresh_rows    the mean of rows that nobody has asked before
 cells         whether a guess holds on all rows, and nothing else
+grid          which cell of a fixed grid the score of a submission falls into
 exponential   pick one of many candidates, better ones more likely
 
 To add one: a file with a `Mechanism`, and `MECHANISMS.register(name, cls)`.
@@ -19,5 +20,5 @@ if TYPE_CHECKING:
     from holdfast.mechanisms.mechanism import Mechanism
 
 MECHANISMS: "Registry[type[Mechanism]]" = Registry(
-    "holdfast.mechanisms", ("coins", "laplace", "gaussian", "fresh_rows", "cells")
+    "holdfast.mechanisms", ("coins", "laplace", "gaussian", "fresh_rows", "cells", "grid")
 )

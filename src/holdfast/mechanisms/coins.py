@@ -46,7 +46,7 @@ class Coins:
         return _coins(draws, guarantee.coin_mass)
 
     @staticmethod
-    def rows_read(statistic: Statistic, draws: int) -> int:
+    def rows_read(statistic: Statistic, draws: int, rows: int) -> int:
         """One row a coin."""
         return draws
 

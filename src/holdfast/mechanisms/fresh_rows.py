@@ -40,7 +40,7 @@ class FreshRows:
         return cls(draws=draws, key=order.key, start=order.start)
 
     @staticmethod
-    def rows_read(statistic: Statistic, draws: int) -> int:
+    def rows_read(statistic: Statistic, draws: int, rows: int) -> int:
         """One pass over the fresh rows."""
         return draws
 

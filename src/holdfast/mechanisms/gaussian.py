@@ -14,7 +14,7 @@ from typing import Self
 from numpy.random import Generator
 
 from holdfast import check
-from holdfast.guarantees.gaussian import Gaussian as GaussianGuarantee
+from holdfast.guarantees.gaussian import Scans
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.release import NoisyMeans
 from holdfast.guarantees.statistic import Statistic
@@ -36,14 +36,14 @@ class Gaussian:
     @classmethod
     def under(cls, guarantee: Guarantee, draws: int, order: Order | None) -> Self:
         """Return answers with the guarantee's noise."""
-        if not isinstance(guarantee, GaussianGuarantee):
+        if not isinstance(guarantee, Scans):
             raise guarantee.cannot_certify("Gaussian answers")
-        return cls(sigma=guarantee.terms.sigma)
+        return cls(sigma=guarantee.sigma(draws))
 
     @staticmethod
-    def rows_read(statistic: Statistic, draws: int) -> int:
+    def rows_read(statistic: Statistic, draws: int, rows: int) -> int:
         """One pass over all rows."""
-        return draws
+        return rows
 
     def release(self, query: Query, source: RowSource, rng: Generator) -> NoisyMeans:
         """Scan, average, add noise."""

@@ -55,7 +55,7 @@ class Laplace:
         return 1 / (self.draws * self.epsilon_on_drawn(n))
 
     @staticmethod
-    def rows_read(statistic: Statistic, draws: int) -> int:
+    def rows_read(statistic: Statistic, draws: int, rows: int) -> int:
         """The rows of every statistical query."""
         return statistic.intervals * draws
 

@@ -37,8 +37,16 @@ class Mechanism(Protocol):
         ...
 
     @staticmethod
-    def rows_read(statistic: Statistic, draws: int) -> int:
-        """Return how many rows one release of the `statistic` with so many `draws` reads."""
+    def rows_read(statistic: Statistic, draws: int, rows: int) -> int:
+        """Return how many rows one release reads.
+
+        Parameters
+        ----------
+        statistic, draws
+            What is released, and from how many draws.
+        rows
+            How many rows there are.
+        """
         ...
 
     def release(self, query: Query, source: RowSource, rng: Generator) -> Release:

@@ -8,7 +8,7 @@ and gradient are zero.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -131,6 +131,65 @@ def feature_ranges(dimension: int, scale: str, intercept: bool) -> tuple[Array, 
 
 
 @dataclass(frozen=True)
+class FeatureLines:
+    """The features of a row, scaled, in single precision; shared by all losses with these features."""
+
+    numbers: tuple[Number, ...]
+    scale: str
+    intercept: bool
+
+    @cached_property
+    def identity(self) -> str | None:
+        """Canonical text."""
+        parts = [each.identity for each in self.numbers]
+        return None if None in parts else f"features, {self.scale}, {self.intercept}: {'; '.join(map(str, parts))}"
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read."""
+        return tuple(dict.fromkeys(column for each in self.numbers for column in each.columns))
+
+    @cached_property
+    def width(self) -> int:
+        """One number for each coordinate of a point: the features, then the intercept."""
+        return len(self.numbers) + self.intercept
+
+    def of(self, rows: pl.DataFrame) -> Packed:
+        """Return one line per row: its features, and 1 for the intercept; NaN where a value is missing."""
+        lines = np.ones((rows.height, self.width), dtype=np.float32)
+        for j, each in enumerate(self.numbers):
+            each.stretch(rows, *SCALES[self.scale], out=lines[:, j])
+        return lines
+
+
+@dataclass(frozen=True)
+class TargetLines:
+    """The target of a row, scaled, in single precision."""
+
+    number: Number
+    within: tuple[float, float]
+
+    width: ClassVar[int] = 1
+
+    @cached_property
+    def identity(self) -> str | None:
+        """Canonical text."""
+        named = self.number.identity
+        return None if named is None else f"target, {self.within}: {named}"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read."""
+        return self.number.columns
+
+    def of(self, rows: pl.DataFrame) -> Packed:
+        """Return one number per row; NaN where it is missing."""
+        lines = np.empty((rows.height, 1), dtype=np.float32)
+        self.number.stretch(rows, *self.within, out=lines[:, 0])
+        return lines
+
+
+@dataclass(frozen=True)
 class Matrix:
     """All that a linear model needs of a row: its features and its target, scaled, in single precision.
 
@@ -138,50 +197,37 @@ class Matrix:
     does not matter whether they were computed for the drawn rows or once for all.
     """
 
-    numbers: tuple[Number, ...]
-    scale: str
-    intercept: bool
-    target: Number
-    target_range: tuple[float, float]
+    features: FeatureLines
+    target: TargetLines
 
     @property
-    def dimension(self) -> int:
-        """Coordinates of a point: the features, then the intercept."""
-        return len(self.numbers) + self.intercept
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that are read."""
-        return tuple(dict.fromkeys(column for each in (*self.numbers, self.target) for column in each.columns))
+    def numbers(self) -> tuple[Number, ...]:
+        """The features."""
+        return self.features.numbers
 
     @cached_property
-    def identity(self) -> str | None:
-        """Canonical text."""
-        parts = [each.identity for each in (*self.numbers, self.target)]
-        named = f"{self.scale}, {self.intercept}, {self.target_range}: {'; '.join(map(str, parts))}"
-        return None if None in parts else named
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read."""
+        return tuple(dict.fromkeys((*self.features.columns, *self.target.columns)))
 
-    @property
-    def width(self) -> int:
-        """One number for each coordinate, and the target."""
-        return self.dimension + 1
+    @cached_property
+    def packings(self) -> tuple[FeatureLines, TargetLines]:
+        """Features and target apart: fits of several targets share the features."""
+        return self.features, self.target
 
     @property
     def ranges(self) -> tuple[Array, Array]:
         """The smallest and largest value of every coordinate's feature."""
-        return feature_ranges(self.dimension, self.scale, self.intercept)
+        return feature_ranges(self.features.width, self.features.scale, self.features.intercept)
 
-    def of(self, rows: pl.DataFrame) -> Packed:
-        """Return one line per row: its features, 1 for the intercept, and its target; NaN where a value is missing."""
-        lines = np.ones((rows.height, self.width), dtype=np.float32)
-        for j, each in enumerate(self.numbers):
-            each.stretch(rows, *SCALES[self.scale], out=lines[:, j])
-        self.target.stretch(rows, *self.target_range, out=lines[:, -1])
-        return lines
+    def of(self, rows: pl.DataFrame) -> tuple[Packed, Packed]:
+        """Return the features and the target of every row."""
+        return self.features.of(rows), self.target.of(rows)
 
-    def split(self, lines: Packed) -> tuple[Array, Array]:
+    def widened(self, lines: Sequence[Packed]) -> tuple[Array, Array]:
         """Return features and target in double precision, in which a fit computes."""
+        features, target = lines
         _pool.reset()
-        wide: Array = _pool(np.dtype(np.float64), lines.size).reshape(lines.shape)
-        np.copyto(wide, lines)
-        return wide[:, :-1], np.clip(wide[:, -1], *self.target_range)  # rounding may have left the range
+        wide: Array = _pool(np.dtype(np.float64), features.size).reshape(features.shape)
+        np.copyto(wide, features)
+        return wide, np.clip(target[:, 0].astype(np.float64), *self.target.within)  # rounding may have left the range

@@ -20,7 +20,17 @@ from scipy.special import expit
 from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.optimize.domain import Domain
-from holdfast.optimize.features import INTERCEPT, SCALES, Bounds, Matrix, declared, feature_ranges, number
+from holdfast.optimize.features import (
+    INTERCEPT,
+    SCALES,
+    Bounds,
+    FeatureLines,
+    Matrix,
+    TargetLines,
+    declared,
+    feature_ranges,
+    number,
+)
 from holdfast.optimize.objective import LinearObjective, Ranges, with_zero
 from holdfast.schema import Schema
 
@@ -72,6 +82,7 @@ class LinearLoss:
 
     target_range: ClassVar[Interval] = (-1.0, 1.0)  # what declared target bounds are stretched to
     predicts_target: ClassVar[bool] = True  # whether z estimates the stretched target itself
+    classifies: ClassVar[bool] = False  # whether z > 0 means yes
 
     def __post_init__(self) -> None:
         check.one_of("scale", self.scale, tuple(SCALES))
@@ -115,7 +126,7 @@ class LinearLoss:
         numbers = tuple(number(name, bounds, schema) for name, bounds in declared(self.features, self.within))
         bounds = None if self.target_within is None else check.interval("target_within", self.target_within)
         target = number(self.target, bounds, schema)
-        matrix = Matrix(numbers, self.scale, self.intercept, target, self.target_range)
+        matrix = Matrix(FeatureLines(numbers, self.scale, self.intercept), TargetLines(target, self.target_range))
         return LinearObjective(self, matrix, self.ranges(domain))
 
     def ranges(self, domain: Domain) -> Ranges:
@@ -173,6 +184,7 @@ class Squared(LinearLoss):
 class Logistic(LinearLoss):
     """log(1 + e^z) - y z: the target is yes or no, or a number with bounds stretched to [0, 1]."""
 
+    classifies: ClassVar[bool] = True
     predicts_target: ClassVar[bool] = False
     target_range: ClassVar[Interval] = (0.0, 1.0)
 
@@ -211,6 +223,7 @@ class Huber(LinearLoss):
 class SmoothedHinge(LinearLoss):
     """max(0, 1 - y z), its corner rounded over a width of `smoothing`; yes is y = 1 and no is y = -1."""
 
+    classifies: ClassVar[bool] = True
     predicts_target: ClassVar[bool] = False
     smoothing: float = 0.5
 

@@ -9,8 +9,9 @@ term is exact and reads nothing.
 """
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 Vector = NDArray[np.float64]
 Interval = tuple[float, float]
-Rows = pl.DataFrame | Packed  # drawn rows, or the lines that the objective's packing has for them
+Rows = pl.DataFrame | Sequence[Packed]  # drawn rows, or the lines that the objective's packings have for them
 
 
 @dataclass(frozen=True)
@@ -85,12 +86,25 @@ class Objective(Protocol):
         ...
 
     @property
-    def packing(self) -> Packing | None:
-        """The numbers of a row that everything it says depends on; None: it must see the rows."""
+    def classifies(self) -> bool:
+        """Whether its model says yes or no; then it has `right`, which says for which rows it is."""
+        ...
+
+    @property
+    def packings(self) -> tuple[Packing, ...]:
+        """The numbers of a row that everything it says depends on; none: it must see the rows."""
         ...
 
     def coordinates(self, rows: Rows, point: Vector, which: NDArray[np.int64]) -> Vector:
-        """Return coordinate which[i] of row i's gradient, within its range."""
+        """Return coordinate which[i] of row i's gradient, in a new array; not yet clipped."""
+        ...
+
+    def gradients(self, rows: Rows, point: Vector) -> Vector:
+        """Return each row's whole gradient, one line for each, l2 left out; not yet clipped."""
+        ...
+
+    def right(self, rows: Rows, point: Vector) -> NDArray[np.bool_]:
+        """Return for which rows the model is right."""
         ...
 
     def values(self, rows: Rows, point: Vector) -> Vector:
@@ -103,6 +117,10 @@ class Objective(Protocol):
 
     def coefficients(self, point: Vector) -> dict[str, float] | None:
         """Return the model at this point in the features' own units; None if there is no such thing."""
+        ...
+
+    def slack(self, distance: float) -> dict[str, float] | None:
+        """Return how far each coefficient can move if the point moves by `distance`; None as above."""
         ...
 
 
@@ -137,26 +155,38 @@ class LinearObjective:
     @property
     def identity(self) -> str | None:
         """Canonical text, from features, target and settings."""
-        parts = [each.identity for each in (*self.matrix.numbers, self.matrix.target)]
+        parts = [each.identity for each in (*self.matrix.numbers, self.matrix.target.number)]
         return None if None in parts else f"{self.loss.settings}; {'; '.join(map(str, parts))}"
 
     @property
     def work(self) -> int:
         """Steps that one row takes."""
-        return sum(each.work for each in (*self.matrix.numbers, self.matrix.target))
+        return sum(each.work for each in (*self.matrix.numbers, self.matrix.target.number))
 
     @property
-    def packing(self) -> Matrix:
+    def classifies(self) -> bool:
+        """As the loss says."""
+        return self.loss.classifies
+
+    @property
+    def packings(self) -> tuple[Packing, ...]:
         """Features and target, scaled."""
-        return self.matrix
+        return self.matrix.packings
 
     def coordinates(self, rows: Rows, point: Vector, which: NDArray[np.int64]) -> Vector:
         """Slope times feature; a row with a missing value says zero."""
         features, target = self._numbers(rows)
         values = self.loss.slopes(features @ point, target)  # NaN marks what is missing
-        values *= features[np.arange(len(features)), which]
+        values *= features.ravel().take(line_starts(*features.shape) + which)
         values[np.isnan(values)] = 0.0
-        return np.clip(values, self.ranges.lows[which], self.ranges.highs[which])
+        return values
+
+    def gradients(self, rows: Rows, point: Vector) -> Vector:
+        """Slope times features."""
+        features, target = self._numbers(rows)
+        lines: Vector = self.loss.slopes(features @ point, target)[:, np.newaxis] * features
+        lines[np.isnan(lines)] = 0.0
+        return lines
 
     def values(self, rows: Rows, point: Vector) -> Vector:
         """Return each row's loss; zero where a value is missing."""
@@ -164,6 +194,13 @@ class LinearObjective:
         values = self.loss.losses(features @ point, target)
         values[np.isnan(values)] = 0.0
         return values
+
+    def right(self, rows: Rows, point: Vector) -> NDArray[np.bool_]:
+        """Return whether the model predicts yes for a yes and no for a no; false where a value is missing."""
+        features, target = self._numbers(rows)
+        z, middle = features @ point, sum(self.matrix.target.within) / 2
+        known: NDArray[np.bool_] = ~np.isnan(z + target)
+        return known & ((z > 0) == (target > middle))
 
     def values_at(self, point: Vector) -> Interval:
         """Return the range that this point's own reach allows."""
@@ -174,25 +211,35 @@ class LinearObjective:
 
     def coefficients(self, point: Vector) -> dict[str, float]:
         """Undo the stretching of features (and of the target, where the model predicts it)."""
-        (first, last), weights, offset = SCALES[self.matrix.scale], [], 0.0
+        (first, last), weights, offset = SCALES[self.matrix.features.scale], [], 0.0
         for each, weight in zip(self.matrix.numbers, point.tolist(), strict=False):
             factor = (last - first) / (each.high - each.low)
             weights.append(weight * factor)
             offset += weight * (first - factor * each.low)
-        if self.matrix.intercept:
+        if self.matrix.features.intercept:
             offset += float(point[-1])
         if self.loss.predicts_target:
             low, high = self.loss.target_range
-            target = self.matrix.target
+            target = self.matrix.target.number
             factor = (target.high - target.low) / (high - low)
             weights = [factor * weight for weight in weights]
             offset = target.low + factor * (offset - low)
         names = (each.name for each in self.matrix.numbers)
         return dict(zip(names, weights, strict=True)) | {INTERCEPT: offset}
 
+    def slack(self, distance: float) -> dict[str, float]:
+        """Each weight is one coordinate times a factor; the intercept is a sum over all of them (Cauchy-Schwarz)."""
+        zero = np.zeros(self.matrix.features.width)
+        at_zero = self.coefficients(zero)
+        moved = [self.coefficients(line) for line in np.eye(len(zero))]  # the map is affine
+        return {
+            name: distance * float(np.linalg.norm([one[name] - start for one in moved]))
+            for name, start in at_zero.items()
+        }
+
     def _numbers(self, rows: Rows) -> tuple[Vector, Vector]:
         """Return features (one line per row) and target; both were rounded to single precision, always."""
-        return self.matrix.split(self.matrix.of(rows) if isinstance(rows, pl.DataFrame) else rows)
+        return self.matrix.widened(self.matrix.of(rows) if isinstance(rows, pl.DataFrame) else rows)
 
 
 class ObjectiveQuery(Query):
@@ -216,9 +263,9 @@ class ObjectiveQuery(Query):
         return self.objective.text
 
     @property
-    def packing(self) -> Packing | None:  # type: ignore[override]
+    def packings(self) -> tuple[Packing, ...]:  # type: ignore[override]
         """What the objective needs of a row."""
-        return self.objective.packing
+        return self.objective.packings
 
     @abstractmethod
     def said(self, rows: Rows, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
@@ -233,9 +280,21 @@ class ObjectiveQuery(Query):
         """Return what these rows say."""
         return self.said(rows, part, draw)
 
-    def evaluate_packed(self, lines: Packed, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
+    def evaluate_packed(self, lines: Sequence[Packed], part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
         """Return the same from the numbers of the rows."""
         return self.said(lines, part, draw)
+
+
+@dataclass(frozen=True, eq=False)
+class AccuracyAt(ObjectiveQuery):
+    """The share of rows that a linear classifier gets right; a row with a missing value counts as wrong."""
+
+    objective: Objective
+    point: Vector
+
+    def said(self, rows: Rows, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
+        """Return whether each row is on its side."""
+        return self.objective.right(rows, self.point)
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,6 +320,14 @@ class LossAt(ObjectiveQuery):
         low, high = self.objective.values_at(self.point)
         values: Vector = np.clip((self.objective.values(rows, self.point) - low) / (high - low), 0.0, 1.0)
         return values
+
+
+@lru_cache(64)
+def line_starts(lines: int, width: int) -> NDArray[np.int64]:
+    """Return where each line begins; the same for every step of a fit."""
+    starts = np.arange(0, lines * width, width)
+    starts.flags.writeable = False  # shared
+    return starts
 
 
 def with_zero(values: Interval) -> Interval:

@@ -92,13 +92,18 @@ class OwnObjective:
         """Steps that one row takes; what a caller's own code takes is not known."""
         return len(self.columns)
 
-    packing: ClassVar[None] = None  # it must see the rows
+    packings: ClassVar[tuple[()]] = ()  # it must see the rows
+    classifies: ClassVar[bool] = False
 
     def coordinates(self, rows: Rows, point: Vector, which: NDArray[np.int64]) -> Vector:
-        """One coordinate of each gradient, clipped to the declared range."""
+        """One coordinate of each gradient."""
+        values: Vector = self.gradients(rows, point)[np.arange(len(which)), which]
+        return values
+
+    def gradients(self, rows: Rows, point: Vector) -> Vector:
+        """What the loss says."""
         assert isinstance(rows, pl.DataFrame)
-        gradients = _evaluate(self.loss.gradients, rows, point, (self.loss.dimension,))
-        return np.clip(gradients[np.arange(rows.height), which], self.ranges.lows[which], self.ranges.highs[which])
+        return _evaluate(self.loss.gradients, rows, point, (self.loss.dimension,))
 
     def values(self, rows: Rows, point: Vector) -> Vector:
         """One loss per row."""
@@ -112,6 +117,14 @@ class OwnObjective:
     def coefficients(self, point: Vector) -> dict[str, float] | None:
         """Only its author knows what the coordinates mean."""
         return None
+
+    def slack(self, distance: float) -> dict[str, float] | None:
+        """Likewise."""
+        return None
+
+    def right(self, rows: Rows, point: Vector) -> NDArray[np.bool_]:
+        """It does not classify."""
+        raise NotImplementedError
 
     @silence
     def _try(self, schema: Schema, domain: Domain) -> None:

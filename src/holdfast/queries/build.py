@@ -93,7 +93,7 @@ def _mean(
     columns: Sequence[str] | None,
 ) -> Share | Mean:
     value = rowwise(query, schema, columns)
-    group = _condition(where, schema, columns)
+    group = condition(where, schema, columns)
     if value.type is Type.BOOL:
         if bounds not in (None, (0.0, 1.0)):
             raise InvalidArgument(f"within must be left out for a yes-or-no query; got {bounds}.", name="within")
@@ -162,7 +162,7 @@ def build_at_most(
     value = rowwise(query, schema, columns)
     if not value.type.is_number:
         raise InvalidQuery(f"A quantile needs numbers; '{value.text}' is {with_article(value.type)}.")
-    return AtMost(value, float(threshold), _condition(where, schema, columns))
+    return AtMost(value, float(threshold), condition(where, schema, columns))
 
 
 def build_histogram(
@@ -272,15 +272,16 @@ def build_difference(
         Conditions; None: all rows that are not in the first group.
     """
     inner = build_mean(query, schema, within=within, where=where)
-    first, second = (_condition(one, schema, None, name) for name, one in (("group", group), ("other", other)))
+    first, second = (condition(one, schema, name=name) for name, one in (("group", group), ("other", other)))
     if first is None:
         raise InvalidArgument("group must be a condition; got None.", name="group")
     return Between(inner, first, second)
 
 
-def _condition(
-    where: QueryLike | None, schema: Schema, columns: Sequence[str] | None, name: str = "where"
+def condition(
+    where: QueryLike | None, schema: Schema, columns: Sequence[str] | None = None, name: str = "where"
 ) -> RowFunction | None:
+    """Return the group that a condition names, as a checked function of one row; None if it is left out."""
     if where is None:
         return None
     group = rowwise(where, schema, columns)

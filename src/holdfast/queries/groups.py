@@ -87,6 +87,8 @@ class InGroups(Query):
                 numbers = np.where(np.isnan(values), -1, numbers)
                 values = values == 1
             return np.where(numbers < 0, 0, 2 * numbers + 1 + values.astype(np.int64))
+        if self.statistic.outcomes == 3:  # one group, as `Mean` says it
+            return np.where(numbers < 0, np.nan, values)
         group = np.where((numbers < 0) | np.isnan(values), np.nan, numbers)
         return np.stack([group, values], axis=1).astype(np.float64, copy=False)
 

@@ -7,7 +7,10 @@ outcome. Few forms are enough:
     float array      in [0, 1]: the bias of a coin           means, rescaled from [low, high] to [0, 1]
                      NaN: this row is outside the group      outcomes "excluded", 0, 1
     integer array    the outcome itself, 0 .. outcomes-1     histograms, shares of several groups
-    lines of two     a group's number and a coin's bias      means of several groups
+    two columns      a group's number and a coin's bias      means of several groups
+
+A query with weights (`weighs`), of one group, gives two columns instead, the probabilities of 0 and of 1; the rest is
+"excluded".
 
 `evaluate` is total: no content of the rows may raise, and row i of the result depends on row i alone. A query that can
 say the same from a dict of arrays, without a frame, has that as `direct`.
@@ -16,13 +19,13 @@ A query may have several parts, each asked of draws of its own (the coordinates 
 told which part and which of its draws every row answers.
 
 A query whose rows say the same numbers again and again (the features of a model, at every step of a fit) names them as
-its `packing`. A row source may compute them once for all rows and hand over lines of numbers instead of frames.
+its `packings`. A row source may compute them once for all rows and hand over lines of numbers instead of frames.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import polars as pl
@@ -30,12 +33,16 @@ from numpy.typing import NDArray
 
 from holdfast.guarantees.statistic import Statistic, Values
 
-__all__ = ["Direct", "Lookup", "Packed", "Packing", "Query", "Values"]
+if TYPE_CHECKING:
+    from holdfast.queries.evaluate import RowFunction
+
+__all__ = ["Direct", "Folded", "Lookup", "Packed", "Packing", "Query", "Said", "Values"]
 
 Direct = Callable[[Mapping[str, NDArray[Any]]], NDArray[Any]]  # from columns by name to one value per row
 
 Lookup = Callable[[pl.Series], NDArray[np.int64]]  # from texts to one whole number each
 
+Said = pl.Series | NDArray[Any]  # what one function says of each row
 Packed = NDArray[np.float32]  # one line of numbers for each row
 
 
@@ -68,8 +75,11 @@ class Query(ABC):
     parts: int = 1
     work: int = 1  # steps that one row takes, from the checked tree alone
     numbered: ClassVar[bool] = False  # whether it matters which draw of which part a row answers
+    weighs: bool = False  # whether it gives the probabilities of 0 and 1 for each row, which need not add up to one
+    rows_per_unit: int | None = None  # places that a unit has at least, of which a draw takes one; see `rows.units`
+    speaks_of_units: bool = False  # whether its text says how much units or their rows count
+    packings: tuple[Packing, ...] = ()  # what `evaluate_packed` can be handed instead of rows; none: rows only
     lookups: Mapping[str, Lookup] = {}  # text columns that `direct` takes as the numbers that these give
-    packing: Packing | None = None  # what `evaluate_packed` can be handed instead of rows
 
     @property
     @abstractmethod
@@ -119,6 +129,23 @@ class Query(ABC):
         """Return what row i says for draw `draw[i]` of part `part[i]`; the same for all where there is one part."""
         return self.evaluate(rows)
 
-    def evaluate_packed(self, lines: Packed, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
-        """Return what `evaluate_parts` would, from the lines that `packing` has for the rows."""
-        raise NotImplementedError  # queries with a packing say it
+    def evaluate_packed(self, lines: Sequence[Packed], part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
+        """Return what `evaluate_parts` would, from the lines that each of `packings` has for the rows."""
+        raise NotImplementedError  # queries with packings say it
+
+
+class Folded(Query):
+    """A query that asks rows for totals alone, and makes them from what several functions say of each row."""
+
+    @property
+    @abstractmethod
+    def functions(self) -> "tuple[RowFunction, ...]":
+        """The functions of one row: a value, the conditions of groups."""
+
+    @abstractmethod
+    def fold(self, said: Sequence[Said]) -> NDArray[np.float64]:
+        """Return the totals of some rows from what each function says of them, all in the same order; they add up."""
+
+    @abstractmethod
+    def totals(self, values: Values) -> NDArray[np.float64]:
+        """Return the same from what `evaluate` says of each row."""

@@ -18,11 +18,11 @@ import polars as pl
 
 from holdfast.answer import AnyAnswer, Estimate, picture_lines
 from holdfast.errors import HoldfastError, InvalidArgument, MissingExtra
-from holdfast.guarantees.guarantee import Terms
+from holdfast.guarantees.guarantee import Guarantee
 from holdfast.ledger import Cost, Spent
 from holdfast.pictures import Panel, Picture
 from holdfast.questions import kind_named
-from holdfast.questions.price import Price, needed_for, write_answers
+from holdfast.questions.price import Price, write_answers
 from holdfast.questions.question import Context, Question
 
 MOST_TOGETHER = 200  # questions that share a reservation and a transaction
@@ -178,14 +178,14 @@ class Prices:
 
     @classmethod
     def of(
-        cls, questions: Sequence[Question], terms: Terms, spent: Spent, answered: Callable[[Question], bool]
+        cls, questions: Sequence[Question], guarantee: Guarantee, spent: Spent, answered: Callable[[Question], bool]
     ) -> "Prices":
         """Return the prices of questions.
 
         Parameters
         ----------
-        questions, terms, spent
-            What is asked, under which terms, and what was spent before.
+        questions, guarantee, spent
+            What is asked, under which guarantee, and what was spent before.
         answered
             Whether a question was asked before.
         """
@@ -194,13 +194,13 @@ class Prices:
         now = spent
         for one in questions:
             cached = one.identity in seen or answered(one)
-            each.append(Price.of(one, terms, now, cached=cached))
+            each.append(Price.of(one, guarantee, now, cached=cached))
             if not cached:
                 now = Spent(now.charge + one.cost.charge, now.intervals + one.cost.intervals, now.answers + 1)
                 seen.add(one.identity or "")
         affordable, answers = all(price.affordable for price in each), sum(price.answers for price in each)
         if not affordable:
-            answers = needed_for(Cost(now.charge - spent.charge, now.intervals - spent.intervals), terms)
+            answers = guarantee.terms.worth(now.charge - spent.charge, now.intervals - spent.intervals)
         return cls(tuple(each), answers, sum(price.rows_read for price in each), affordable)
 
     def to_dict(self) -> dict[str, Any]:

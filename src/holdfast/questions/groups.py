@@ -145,7 +145,7 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
     rows_read = sum(rows for _, rows in prices)
 
     def run(drawing: Drawing) -> Result:
-        lines = []
+        drawing, lines = drawing.under(context.guarantee), []
         for part in parts:
             release = drawing.release(part, draws)
             known = drawing.guarantee.groups(release, len(part.groups))
@@ -159,7 +159,7 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
     return Question(
         kind=kind,
         text=grouped.text,
-        identity=identity_of(grouped, draws),
+        identity=identity_of(grouped, None if draws == context.rows_per_query else draws, context.mechanism),
         cost=cost,
         rows_read=rows_read,
         run=run,

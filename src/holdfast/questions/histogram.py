@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from holdfast.answer import Answer, AnyAnswer, Estimate, Record, interval_bar, rounded_alike
 from holdfast.queries.build import build_histogram
 from holdfast.questions import KINDS
-from holdfast.questions.options import About, Categories, Category, Query, Reals, RowsPerQuery
+from holdfast.questions.options import About, ByMechanism, Categories, Category, Query, Reals, RowsPerQuery
 from holdfast.questions.question import Context, Drawing, Question, Result, kind_of
 
 
@@ -74,6 +74,7 @@ def histogram(
     ] = None,
     bins: Annotated[Sequence[float] | None, About(Reals(None), "The edges of right-open bins, increasing.")] = None,
     rows_per_query: RowsPerQuery = None,
+    mechanism: ByMechanism = None,
 ) -> Question:
     """Return the share of each declared category (or bin) and of everything else, in one pass.
 
@@ -87,17 +88,20 @@ def histogram(
         The edges of right-open bins for numbers.
     rows_per_query
         Rows this one answer reads.
+    mechanism
+        How this one answer is made, as for `mean`.
 
     Returns
     -------
     HistogramAnswer
         One answer for each category, by its label.
     """
+    context = context.by(mechanism)
     built = build_histogram(query, context.schema, categories=categories, bins=bins)
     draws = context.draws(built, rows_per_query)
 
     def run(drawing: Drawing) -> Result:
-        pairs = zip(built.labels, drawing.estimates(built, draws), strict=True)
+        pairs = zip(built.labels, drawing.under(context.guarantee).estimates(built, draws), strict=True)
         return {"categories": [{"category": label} | estimate.to_json() for label, estimate in pairs]}
 
     return context.question(HISTOGRAM.name, built, draws, run)

@@ -28,6 +28,10 @@ class Form:
         """Read the value from what a person typed; InvalidArgument says what was expected."""
         return text
 
+    def argument(self, name: str, text: str) -> Any:
+        """Read the value from a command line, where a text may also name a file."""
+        return self.parse(name, text)
+
     def from_json(self, value: Any) -> Any:
         """Read the value from JSON."""
         return value
@@ -52,6 +56,13 @@ class Text(Form):
                 name=name,
             )
         return value
+
+
+@dataclass(frozen=True)
+class ShortText(Form):
+    """A short text in one line."""
+
+    example: str = "baseline"
 
 
 @dataclass(frozen=True)
@@ -95,6 +106,17 @@ class Real(Form):
             return float(text)
         except ValueError:
             raise InvalidArgument(f"{name} must be a number; got {text!r}.", name=name) from None
+
+
+@dataclass(frozen=True)
+class RealOrWord(Real):
+    """A number, or one word that means it is to be found."""
+
+    word: str = "auto"
+
+    def parse(self, name: str, text: str) -> float | str:  # type: ignore[override]
+        """The word, or a number."""
+        return self.word if text.strip() == self.word else super().parse(name, text)
 
 
 @dataclass(frozen=True)
@@ -249,6 +271,16 @@ RowsPerQuery = Annotated[
 ]
 Margin = Annotated[
     float | None, About(Real(0.0, None, "0.01"), "The margin this one answer should have, in its own units.")
+]
+RowsPerUnit = Annotated[
+    int | None,
+    About(Whole(1, "50"), "Of data of units: the most rows of one; then every row counts alike, not every unit."),
+]
+Weight = Annotated[QueryLike | None, About(Text("survey_weight"), "A number per row: how much it counts.")]
+LargestWeight = Annotated[float | None, About(Real(0.0, None, "8"), "The largest weight; larger ones count as this.")]
+ByMechanism = Annotated[
+    str | None,
+    About(Choice(("coins", "gaussian")), "How this one answer is made; gaussian reads all rows once and adds noise."),
 ]
 LossLike = Annotated[Loss | LinearLoss, About(LossForm(), "The loss to minimize.")]
 

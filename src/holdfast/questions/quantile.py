@@ -68,7 +68,7 @@ def quantile(
             search.learn(threshold, share)
         return search.estimate().to_json() | {"bounds": [low, high]}
 
-    facts = {"quantile": at_most.identity, "q": float(q), "within": [low, high], "steps": steps, "draws": draws}
+    facts = {"quantile": at_most.identity, "q": float(q), "within": [low, high], "steps": steps}
     condition = "" if at_most.where is None else f" where {at_most.where.text}"
     return Question(
         kind=QUANTILE.name,

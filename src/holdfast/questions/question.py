@@ -10,7 +10,7 @@ agents are all made from its signature.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache, lru_cache
 from inspect import signature
@@ -18,6 +18,7 @@ from itertools import repeat
 from re import sub
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
+import polars as pl
 from numpy.random import Generator
 
 from holdfast import check
@@ -37,6 +38,7 @@ from holdfast.schema import Schema
 
 LONGEST_QUESTION = 1_000_000  # characters, with all categories
 RELEASE_WORK = 100_000  # steps that a release takes beside those on its rows
+NOTHING = Cost(0, 0)
 SHOWN_SHARES = (0.01, 0.05, 0.2)  # of the rows in a group, for which a price says how wide its answer will be
 MOST_REMEMBERED = 4_096  # prices and margins, of all datasets
 
@@ -71,6 +73,13 @@ class Drawing:
         elif guarantee.in_order and order is not None:
             self.order = order.after(guarantee.charge(query.statistic, draws))
         return mechanism_of(guarantee).under(guarantee, draws, order).release(query, self.source, self.rng)
+
+    def under(self, guarantee: Guarantee) -> "Drawing":
+        """Return the same drawing, at the same place, for an answer that the mechanism of this `guarantee` gives."""
+        mechanism = guarantee.terms.mechanism
+        if mechanism == self.guarantee.terms.mechanism:
+            return self
+        return replace(self, guarantee=self.guarantee.by(mechanism))
 
     def certify(self, query: Query, release: Release) -> list[Estimate]:
         """Return every released value with its interval, in the question's units."""
@@ -107,6 +116,7 @@ class Question:
     terms: Terms | None = None  # those it was prepared under, if it was not asked at once
     cheaper: str | None = None  # what would make it cost less
     finish: Callable[[int, Result, Cost], tuple[Result, Cost]] | None = None  # inside the commit: see `Ledger.commit`
+    whole: bool = False  # of data of units: whether the text says how much each counts; else every unit counts alike
     widths: Callable[[], Widths] | None = None  # of groups; worked out for a price only
     forecast: Callable[[Cost], float] | None = None  # its margin, if that depends on the answers given so far
 
@@ -132,32 +142,89 @@ class Question:
 class Context:
     """What a question is built against: the guarantee that stands and the schema of the data.
 
-    `explored` returns the exploration part, which anybody may look at, if the data were split.
+    `explored` returns the exploration part, which anybody may look at, if the data were split. `mechanism` is set where
+    an answer is not given by the plan's own. `ids` returns the column that names the rows of a board, which everybody
+    has to know who submits to it. `spent` is what all questions so far have taken, where rows and margins depend on it.
     """
 
     guarantee: Guarantee
     schema: Schema
     explored: Callable[[], RowSource | None] = lambda: None
+    ids: Callable[[str], pl.Series] = lambda column: pl.Series(column, [], pl.Int64)
+    mechanism: str | None = None
+    spent: Cost = NOTHING
+
+    def by(self, mechanism: str | None) -> "Context":
+        """Return the context of an answer that this `mechanism` gives, not the plan's; None: the plan's."""
+        if mechanism is None or mechanism == self.guarantee.terms.mechanism:
+            return self
+        check.one_of("mechanism", mechanism, MECHANISMS.names())
+        return replace(self, guarantee=self.guarantee.by(mechanism), mechanism=mechanism)
+
+    @property
+    def rows_per_query(self) -> int:
+        """Rows that an ordinary answer reads now."""
+        return self.guarantee.rows_at(self.spent.intervals)
+
+    def standing(self, cost: Cost) -> Guarantee:
+        """Return the guarantee as it would certify a question of this cost, if it were asked now."""
+        return standing_at(self.guarantee, self.spent.charge + cost.charge, self.spent.intervals, cost)
 
     def price(self, query: Query, draws: int) -> tuple[Cost, int]:
         """Return what one release costs and how many rows it reads; refuses what the guarantee does not cover."""
         return _price(self.guarantee, query.statistic, draws)
 
     def question(
-        self, kind: str, query: Query, draws: int, run: Callable[[Drawing], Result], margin: float | None = None
+        self,
+        kind: str,
+        query: Query,
+        draws: int,
+        run: Callable[[Drawing], Result],
+        margin: float | None = None,
+        *,
+        wanted: float | None = None,
     ) -> Question:
-        """Return the question that one release of the query answers."""
+        """Return the question that one release of the query answers.
+
+        Parameters
+        ----------
+        kind, query, draws, run
+            What is asked, from how many draws, and how it is answered.
+        margin
+            The margin the answer will have.
+        wanted
+            The margin the caller asked for. Who asks for the same again gets the answer that is there, though it would
+            take more draws now.
+        """
         cost, rows_read = self.price(query, draws)
-        identity, work = identity_of(query, draws), RELEASE_WORK + rows_read * query.work
-        own: dict[str, Any] = {"work": work, "cheaper": query.cheaper, "widths": self.group_widths(query, draws)}
-        return Question(kind, query.text, identity, cost, rows_read, run, margin, **own)
+        ordinary = wanted is None and draws == self.rows_per_query
+        reads = None if ordinary else draws if wanted is None else f"margin {wanted!r}"
+        identity, work = identity_of(query, reads, self.mechanism), RELEASE_WORK + rows_read * query.work
+        return Question(
+            kind,
+            query.text,
+            identity,
+            cost,
+            rows_read,
+            run,
+            margin,
+            work=work,
+            cheaper=query.cheaper,
+            whole=query.speaks_of_units,
+            widths=self.group_widths(query, draws),
+        )
 
     def margin(self, query: Query, draws: int) -> float | None:
         """Return the margin of the answer in the question's units; None where it depends on the data (groups)."""
         if isinstance(query.statistic, GroupMean):
             return None
         low, high = query.bounds
-        return (high - low) * _margin(self.guarantee, draws)
+        return (high - low) * self._margin(query.statistic, draws)
+
+    def _margin(self, statistic: Statistic, draws: int) -> float:
+        cost, _ = _price(self.guarantee, statistic, draws)
+        standing = self.standing(cost)
+        return _margin(standing, draws) if standing is self.guarantee else standing.margin(draws)
 
     def group_widths(self, query: Query, draws: int) -> Callable[[], Widths]:
         """Return what tells how wide groups will be, in the question's units, if their means are middling.
@@ -172,19 +239,26 @@ class Context:
             (low, high), statistic = query.bounds, query.statistic
             if not isinstance(statistic, GroupMean):
                 return ()
-            found = [(share, self.guarantee.group_margin(statistic, draws, share)) for share in SHOWN_SHARES]
+            standing = self.standing(self.price(query, draws)[0])
+            found = [(share, standing.group_margin(statistic, draws, share)) for share in SHOWN_SHARES]
             return tuple((share, (high - low) * margin) for share, margin in found if margin is not None)
 
         return widths
 
     def draws(self, query: Query, rows_per_query: int | None, margin: float | None = None) -> int:
         """Return how many rows one answer reads: the plan's number, or what the caller wants for this one."""
-        planned: int = self.guarantee.terms.rows_per_query
+        planned = self.rows_per_query
         if rows_per_query is None and margin is None:
             return planned
         if rows_per_query is not None and margin is not None:
             raise InvalidArgument("Give rows_per_query or margin, not both.")
         self.guarantee.require_flexible()
+        if rows_per_query is not None and self.guarantee.scans:
+            raise InvalidArgument(
+                f"rows_per_query must be left out: with {self.mechanism} an answer reads all rows. Give margin to spend"
+                " more or less on it.",
+                name="rows_per_query",
+            )
         if rows_per_query is not None:
             check.whole(rows_per_query=rows_per_query)
             check.at_most("the most one answer can read", MOST_DRAWS, rows_per_query=rows_per_query)
@@ -196,12 +270,13 @@ class Context:
             )
         check.positive(margin=margin)
         low, high = query.bounds
-        draws = self.guarantee.draws_for(min(1.0, float(margin or 0) / (high - low)))
+        spent = self.spent.charge, self.spent.intervals
+        draws = self.guarantee.draws_for(min(1.0, float(margin or 0) / (high - low)), *spent)
         if draws is None:
-            best = (high - low) * self.guarantee.margin(MOST_DRAWS)
+            best = (high - low) * self.guarantee.best_margin(*spent)
             raise PlanInfeasible(
-                f"No number of rows gives one answer a margin of {margin:g} under this plan; its limit is"
-                f" {best:.3g}. Plan fewer questions to come closer.",
+                f"No number of rows gives one answer a margin of {margin:g} in this session; its limit now is"
+                f" {best:.3g}. A session planned for fewer questions comes closer.",
                 margin=margin,
                 best_margin=best,
             )
@@ -212,7 +287,7 @@ class Context:
 def _price(guarantee: Guarantee, statistic: Statistic, draws: int) -> tuple[Cost, int]:
     guarantee.supports(statistic)
     cost = Cost(guarantee.charge(statistic, draws), statistic.intervals)
-    return cost, mechanism_of(guarantee).rows_read(statistic, draws)
+    return cost, mechanism_of(guarantee).rows_read(statistic, draws, guarantee.terms.rows)
 
 
 @lru_cache(MOST_REMEMBERED)
@@ -265,10 +340,14 @@ class Kind(Generic[P, A]):
             The subject and the options of the kind; options that it does not have are refused in words.
         """
         try:
-            return self.build(context, *args, **options)
+            question = self.build(context, *args, **options)
         except TypeError:
             self.check_options(args, options)
             raise
+        unit = context.schema.unit
+        if unit is None or question.whole:
+            return question
+        return replace(question, text=f"{question.text}, every unit ({unit}) alike")
 
     def check_options(
         self, args: Sequence[object], options: Mapping[str, object], spell: Callable[[str], str] | None = None
@@ -324,7 +403,29 @@ def kind_of(
     return Kind(build.__name__, build, answer, options_of(build), grouped)
 
 
-def identity_of(query: Query, draws: int) -> str | None:
-    """Return canonical JSON of the question and the rows it reads; written by hand, because every answer needs it."""
-    identity = query.identity
-    return None if identity is None else f'{{"draws": {draws}, "query": {encode(identity)}}}'
+def identity_of(query: Query, draws: int | str | None, mechanism: str | None = None) -> str | None:
+    """Return canonical JSON of the question and the rows it reads: a number, a wanted margin, or None if as usual.
+
+    `mechanism` is given where it is not the plan's own.
+    """
+    if query.identity is None:
+        return None
+    by = {} if mechanism is None else {"by": mechanism}
+    return encode(by | {"draws": draws, "query": query.identity})
+
+
+def standing_at(guarantee: Guarantee, charge: int, intervals: int, cost: Cost) -> Guarantee:
+    """Return the guarantee as it certifies a question of this cost.
+
+    Parameters
+    ----------
+    guarantee
+        The one of the plan.
+    charge
+        What all questions begun so far take, this one included.
+    intervals
+        Statements before its own.
+    cost
+        Its own.
+    """
+    return guarantee.at(charge, intervals + 1, intervals + max(1, cost.intervals))

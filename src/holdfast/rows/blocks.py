@@ -22,6 +22,7 @@ from holdfast.errors import RowSourceError
 
 BLOCK = 4 << 20  # bytes
 HEADER = 128  # bytes of a .npy file before its values; all of it is checked whenever the file is opened
+AT_ONCE = 64 << 20  # bytes that are compared with their hashes before anything is answered from them
 _RESTS = 3  # times as long as it reads: a quarter of one core at most
 _AGAIN = 24 * 3600.0  # seconds from one reading of everything to the next
 
@@ -78,7 +79,7 @@ class DataCheck:
     """
 
     def __init__(self, dataset: str, folder: Path, files: Mapping[str, FileEntry]) -> None:
-        self._dataset, self._folder, self._files = dataset, folder, files
+        self._dataset, self._folder, self._files = dataset, folder, dict(files)
         self._opened = {name: _inode((folder / name).stat()) for name in files}
         self._first: list[str] = []  # files that rows are drawn from already
         self._stop = threading.Event()
@@ -102,7 +103,7 @@ class DataCheck:
 
     def now(self, names: Iterable[str] | None = None) -> None:
         """Compare these files, or all of them; raise if one differs."""
-        for name in self._files if names is None else names:
+        for name in list(self._files) if names is None else names:
             for _ in self._compared(name):
                 pass
             self.require_sound()
@@ -117,6 +118,23 @@ class DataCheck:
         """End the comparison in the background; it may finish the block it is reading."""
         self._process = 0
         self._stop.set()
+
+    def add(self, name: str, entry: FileEntry) -> bool:
+        """Compare one more file from now on, a small one at once; return whether it is what it should be so far."""
+        path = self._folder / name
+        if path.stat().st_size != entry.size:
+            return False
+        if entry.size <= AT_ONCE and file_hashes(path) != entry.blocks:
+            return False
+        self._opened[name], self._files[name] = _inode(path.stat()), entry
+        if entry.size > AT_ONCE:
+            threading.Thread(target=self._compare_one, args=(name,), daemon=True).start()
+        return True
+
+    def _compare_one(self, name: str) -> None:
+        for seconds in self._compared(name):
+            if self._stop.wait(_RESTS * seconds):
+                return
 
     def hurry(self, names: Sequence[str]) -> None:
         """Let the background look at these files next."""
@@ -164,6 +182,16 @@ class DataCheck:
             return  # likewise
         except OSError:  # the disk cannot read it
             self.report(name)
+
+
+def file_hashes(path: Path) -> tuple[str, ...]:
+    """Return the hashes of what a file holds behind its header."""
+    hashes, memory = BlockHashes(), bytearray(BLOCK)
+    with path.open("rb", buffering=0) as file:
+        file.seek(HEADER)
+        while done := _fill(file, memory):
+            hashes.update(memoryview(memory)[:done])
+    return hashes.digests
 
 
 def _fill(file: Any, memory: bytearray) -> int:

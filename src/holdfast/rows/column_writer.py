@@ -1,18 +1,15 @@
 """Column files that grow batch by batch while a table is ingested. Memory holds one batch, never a column."""
 
-import os
-import struct
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import DTypeLike, NDArray
 
+from holdfast.rows.array_files import ArrayFile
 from holdfast.rows.blocks import HEADER, BlockHashes, FileEntry
 from holdfast.rows.columns import Storage
 from holdfast.rows.fingerprint import ColumnDigest, physical, validity
@@ -21,56 +18,6 @@ from holdfast.schema import Type
 
 _PIECE = 1 << 18
 _DICTIONARY_BYTES = 32 << 20
-
-
-class ArrayFile:
-    """A one-dimensional `.npy` file under construction.
-
-    Parameters
-    ----------
-    path, dtype
-        Where it is, and what it holds.
-    hashed
-        The hashes of its blocks, if the caller computes them anyway.
-    """
-
-    def __init__(self, path: Path, dtype: DTypeLike, hashed: BlockHashes | None = None) -> None:
-        self.path, self.dtype, self.count = path, np.dtype(dtype), 0
-        self._hashes, self._hashing = hashed or BlockHashes(), hashed is None
-        self._file = path.open("wb", buffering=1 << 20)
-        self._file.write(bytes(HEADER))  # written at the end, when the length is known
-
-    def append(self, values: NDArray[Any]) -> None:
-        """Add values at the end."""
-        data = np.ascontiguousarray(values, self.dtype).data
-        self._file.write(data)
-        if self._hashing:
-            self._hashes.update(data)
-        self.count += values.size
-
-    def entry(self) -> FileEntry:
-        """Return what the manifest says about the file."""
-        return FileEntry(HEADER + self.count * self.dtype.itemsize, self._hashes.digests)
-
-    def flush(self) -> None:
-        """Let readers see what was appended."""
-        self._file.flush()
-
-    def close(self) -> None:
-        """Write the header and make the file durable."""
-        about = {"descr": self.dtype.str, "fortran_order": False, "shape": (self.count,)}
-        room = HEADER - 10
-        self._file.seek(0)
-        self._file.write(np.lib.format.magic(1, 0) + struct.pack("<H", room))
-        self._file.write(f"{about!r}".ljust(room - 1).encode() + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
-
-    def abandon(self) -> None:
-        """Let go of the file, finished or not."""
-        with suppress(OSError):  # a full disk was reported already
-            self._file.close()
 
 
 class ColumnFiles(ABC):

@@ -1,27 +1,18 @@
 """A folder with one array file per column, mapped into memory: opening it is cheap, however many rows.
 
 `manifest.json` says what the folder holds and which file it was made from. It is written last, so it vouches for
-everything else; it ends with a hash of itself.
-
-What the operating system is told about the files: rows are drawn all over a file, so read-ahead is switched off. A file
-that fits into memory comfortably is mapped page by page in the background when it is first drawn from; after that a
-draw costs no page fault. Of a file larger than memory, the pages of one question are requested all at once before they
-are read one by one: three to four times faster from disk, but a microsecond a row wasted on a page that was there
-already.
+everything else; it ends with a hash of itself. `pack_files` keeps what fits made of the columns beside them.
 """
 
 import json
-import mmap
 import os
-import threading
 import weakref
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
-from math import inf
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -29,20 +20,19 @@ from numpy.typing import NDArray
 from polars.exceptions import PanicException, PolarsError
 
 from holdfast.errors import RowSourceError
-from holdfast.queries.query import Query, Values
-from holdfast.rows.blocks import DataCheck, FileEntry
+from holdfast.queries.query import Folded, Query, Values
+from holdfast.rows.array_files import MappedArray, populate_in_background, spare_memory
+from holdfast.rows.blocks import AT_ONCE, DataCheck, FileEntry
 from holdfast.rows.columns import CodedText, Numbers, PackedText, StoredColumn, refuse_missing, storage_named
 from holdfast.rows.draws import Indices, Selection
 from holdfast.rows.local import LocalRows
+from holdfast.rows.pack_files import PackFiles
+from holdfast.rows.units import Units
 from holdfast.schema import Column, Schema
 
 MANIFEST = "manifest.json"
 _FORMAT = "holdfast column folder"
-_VERSION = 3
-_POPULATE_READ = 22  # MADV_POPULATE_READ, Linux 5.14; Python has no name for it
-_STEP = 4 << 20  # a few milliseconds each: the interpreter is held during the call
-_CHECKED_AT_ONCE = 64 << 20  # bytes of a folder that are compared with their hashes before the first answer
-_FITS = 0.5  # of the memory available: other programs want some too
+_VERSION = 4
 
 
 def file_name(position: int, what: str) -> str:
@@ -96,6 +86,8 @@ class Manifest:
     source: SourceFile
     columns: tuple[ColumnEntry, ...]
     files: dict[str, FileEntry]
+    unit: str | None = None  # the column that names units, if rows lie by unit
+    units: int = 0
 
     def declared(self, complete: Collection[str]) -> "Manifest":
         """Return the manifest with these columns declared complete; refuse those that are not."""
@@ -158,6 +150,8 @@ class Manifest:
                 str(name): FileEntry(int(entry["size"]), tuple(entry["blocks"]))
                 for name, entry in content["files"].items()
             },
+            unit=content["unit"],
+            units=int(content["units"]),
         )
 
 
@@ -167,99 +161,6 @@ def _hash(content: dict[str, Any]) -> str:
 
 def _damaged(folder: Path) -> RowSourceError:
     return RowSourceError(f"{folder / MANIFEST} is damaged; remove the folder and open again.")
-
-
-class MappedArray:
-    """One `.npy` file, one-dimensional, read-only."""
-
-    def __init__(self, path: Path, dtype: np.dtype[np.generic], length: int) -> None:
-        self.name = path.name
-        with _opened(path) as file:
-            try:
-                version = np.lib.format.read_magic(file)
-                read = {(1, 0): np.lib.format.read_array_header_1_0}.get(version, np.lib.format.read_array_header_2_0)
-                shape, _, found = read(file)
-            except ValueError:
-                raise RowSourceError(f"{path} is not an array file; remove the folder and open again.") from None
-            start = self._start = file.tell()
-            if found != dtype or shape != (length,) or path.stat().st_size != start + length * dtype.itemsize:
-                raise RowSourceError(f"{path} does not match its manifest; remove the folder and open again.")
-            self._map: mmap.mmap | None = None
-            self.array: NDArray[Any] = np.empty(0, dtype)
-            if length:  # an empty mapping is not allowed
-                self._map = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
-                self.array = np.frombuffer(self._map, dtype, length, start)
-        if self._map is not None:
-            self._map.madvise(mmap.MADV_RANDOM)
-
-    @property
-    def size(self) -> int:
-        """Bytes mapped."""
-        return 0 if self._map is None else len(self._map)
-
-    def populate(self) -> None:
-        """Map every page now."""
-        for start in range(0, self.size, _STEP):
-            assert self._map is not None
-            self._map.madvise(_POPULATE_READ, start, min(_STEP, self.size - start))
-
-    @property
-    def cut_off(self) -> bool:
-        """Whether the file is shorter now than when it was mapped: reading past its end would kill the process."""
-        return self._map is not None and self._map.size() < len(self._map)
-
-    @property
-    def larger_than_memory(self) -> bool:
-        """Whether the file can never be in memory as a whole."""
-        return self.size > _memory("MemTotal")
-
-    def request(self, indices: NDArray[np.int64]) -> None:
-        """Ask for the pages of these elements; reading them does not wait for this."""
-        if self._map is None:
-            return
-        pages = (self._start + indices * self.array.itemsize) // mmap.PAGESIZE * mmap.PAGESIZE
-        for page in pages.tolist():
-            self._map.madvise(mmap.MADV_WILLNEED, page, mmap.PAGESIZE)
-
-
-def _opened(path: Path) -> BinaryIO:
-    try:
-        return path.open("rb")
-    except OSError as problem:
-        raise RowSourceError(f"Cannot read {path}: {problem.strerror}.") from None
-
-
-def spare_memory() -> float:
-    """Return how many bytes may be kept in memory comfortably."""
-    return _FITS * _memory("MemAvailable")
-
-
-def populate_in_background(arrays: Sequence[MappedArray], spare: float) -> float:
-    """Map every page of those that fit into `spare` bytes; return how many bytes are left."""
-    chosen = []
-    for mapped in arrays:
-        if mapped.size <= spare:
-            spare -= mapped.size
-            chosen.append(mapped)
-    threading.Thread(target=_populate, args=(chosen,), daemon=True).start()
-    return spare
-
-
-def _populate(arrays: Sequence[MappedArray]) -> None:
-    with suppress(OSError):  # an older kernel: pages are mapped as they are drawn
-        for mapped in arrays:
-            mapped.populate()
-
-
-def _memory(which: str) -> float:
-    """Return bytes of memory, or infinity where the system does not say."""
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith(f"{which}:"):
-                return float(line.split()[1]) * 1024
-    except OSError:
-        return inf
-    return inf
 
 
 class FolderRows(LocalRows):
@@ -276,15 +177,16 @@ class FolderRows(LocalRows):
         manifest = found.declared(complete)
         name = name or Path(manifest.source.name).stem
         check = self._check = DataCheck(name, folder, manifest.files)
-        small = sum(entry.size for entry in manifest.files.values()) <= _CHECKED_AT_ONCE
+        small = sum(entry.size for entry in manifest.files.values()) <= AT_ONCE
         check.now(None if small else [file for file in manifest.files if _read_at_once(file)])
         if manifest != found:
             with suppress(OSError):  # in a folder that cannot be written, a declaration is for this time
                 manifest.write(folder)
         self._spare_memory = spare_memory()
-        self._mapped: dict[str, list[MappedArray]] = {}
-        self._unpopulated: dict[str, list[MappedArray]] = {}
+        self._mapped: dict[str | None, list[MappedArray]] = {}  # by column; None: where units begin
+        self._unpopulated: dict[str | None, list[MappedArray]] = {}
         self._requested: dict[str, list[MappedArray]] = {}
+        self._packed: list[MappedArray] = []
         super().__init__(
             name,
             [
@@ -294,6 +196,9 @@ class FolderRows(LocalRows):
             manifest.rows,
             fingerprint=manifest.fingerprint,
             location=folder,
+            packs=PackFiles(folder, manifest.rows, manifest.fingerprint, check, self._map_pack),
+            unit=manifest.unit,
+            units=self._open_units(folder, manifest),
         )
         check.start()
         weakref.finalize(self, check.stop)
@@ -312,11 +217,17 @@ class FolderRows(LocalRows):
         with self._explained(query.columns):
             return super().sample(query, selection, rng)
 
+    def fold(self, query: Folded, rng: Generator) -> NDArray[np.float64]:
+        """Return the totals of all rows. Secret."""
+        with self._explained(query.columns):
+            return super().fold(query, rng)
+
     def verify(self) -> None:
         """Compare every file with its hashes, then hash everything again; raise if it is not the data opened."""
         self._check.now()
         self._require_whole(self.schema.names)
-        super().verify()
+        if self.schema.unit is None:  # else the rows came in another order than they lie in: the hashes of files do
+            super().verify()
 
     def require_sound(self) -> None:
         """Refuse if a check has found damage."""
@@ -336,15 +247,15 @@ class FolderRows(LocalRows):
             raise
 
     def _require_whole(self, columns: Sequence[str]) -> None:
-        for name in columns:
-            for mapped in self._mapped[name]:
+        for name in (None, *columns):
+            for mapped in self._mapped.get(name, ()):
                 if mapped.cut_off:
                     self._check.report(mapped.name)
         self._check.require_sound()
 
     def _about_to_read(self, rows: Indices | slice, columns: Sequence[str]) -> None:
         self._require_whole(columns)
-        new = [mapped for name in columns for mapped in self._unpopulated.pop(name, ())]
+        new = [mapped for name in (None, *columns) for mapped in self._unpopulated.pop(name, ())]
         if new:  # the first to draw from a column has it mapped, and checked before others
             self._check.hurry([mapped.name for mapped in new])
             self._spare_memory = populate_in_background(new, self._spare_memory)
@@ -353,6 +264,23 @@ class FolderRows(LocalRows):
         for name in columns:
             for mapped in self._requested.get(name, ()):
                 mapped.request(rows)
+
+    def _open_units(self, folder: Path, manifest: Manifest) -> Units | None:
+        if manifest.unit is None:
+            return None
+        starts = MappedArray(folder / file_name(len(manifest.columns), "units"), np.dtype(np.int64), manifest.units + 1)
+        self._mapped[None] = self._unpopulated[None] = [starts]
+        return Units(starts.array)
+
+    def _map_pack(self, pack: MappedArray) -> None:
+        self._packed.append(pack)
+        self._spare_memory = populate_in_background([pack], self._spare_memory)
+
+    def _about_to_read_lines(self) -> None:
+        for pack in self._packed:
+            if pack.cut_off:
+                self._check.report(pack.name)
+        self._check.require_sound()
 
     def _open(self, folder: Path, position: int, entry: ColumnEntry, rows: int) -> StoredColumn:
         mapped: list[MappedArray] = []

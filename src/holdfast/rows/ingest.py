@@ -24,14 +24,18 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from holdfast.errors import InvalidArgument, RowSourceError, UnknownName
+from holdfast.rows.array_files import ArrayFile
+from holdfast.rows.blocks import FileEntry
 from holdfast.rows.column_writer import ColumnFiles, NumberFiles, TextFiles
 from holdfast.rows.columns import TEXT, Storage, keeps, refuse_contradiction, storage_of
 from holdfast.rows.fingerprint import fingerprint_of
-from holdfast.rows.folder import MANIFEST, FolderRows, Manifest, SourceFile
+from holdfast.rows.folder import MANIFEST, FolderRows, Manifest, SourceFile, file_name
 from holdfast.rows.header import required_columns
+from holdfast.rows.units import Grouping
 from holdfast.schema import Type
 
 FORMATS = {
@@ -48,7 +52,7 @@ _BATCH = 1 << 18
 # Distinct texts a dictionary may hold. While a table is ingested all dictionaries are in memory at once.
 _MOST_DISTINCT = 1 << 18
 _MOST_DISTINCT_IN_ALL = 1 << 21
-_OURS = re.compile(r"\d{5,}\.[a-z.]+\.npy|" + re.escape(MANIFEST) + r"(\.new)?")
+_OURS = re.compile(r"\d{5,}\.[a-z.]+\.npy|pack-[0-9a-f]+\.[a-z.]+|" + re.escape(MANIFEST) + r"(\.new)?")
 # How the values of a declared type are read from CSV text.
 _READ_AS: dict[Type, pl.DataType] = {
     Type.BOOL: pl.Boolean(),
@@ -69,16 +73,17 @@ def ingest_file(
     progress: bool | None = None,
     complete: Collection[str] = (),
     types: dict[str, Type] | None = None,
+    unit: str | None = None,
 ) -> FolderRows:
     """Return the rows of a file from its column folder, written first if it is missing or out of date.
 
-    A folder is up to date if the file still has the name, size and time of change it had when it was read, and its
-    columns have the declared types. A file edited in place within one tick of the clock, to the same size, goes
-    unnoticed.
+    A folder is up to date if the file still has the name, size and time of change it had when it was read, its columns
+    have the declared types, and its rows lie by the unit that is declared, if one is. A file edited in place within one
+    tick of the clock, to the same size, goes unnoticed.
     """
-    types = types or {}
+    types, unit = types or {}, unit or _remembered_unit(folder)
     source = SourceFile.of(path)
-    rows = _up_to_date(folder, source, name, complete, types)
+    rows = _up_to_date(folder, source, name, complete, types, unit)
     if rows is not None:
         shutil.rmtree(_outdated(folder), ignore_errors=True)  # of somebody who died just after renaming
         return rows
@@ -86,9 +91,9 @@ def ingest_file(
     try:
         with _locked_partial(folder) as partial:
             source = SourceFile.of(path)  # the file may have changed while we waited
-            rows = _up_to_date(folder, source, name, complete, types)  # by whoever held the lock before
+            rows = _up_to_date(folder, source, name, complete, types, unit)  # by whoever held the lock before
             if rows is None:
-                _write(Scan(path, types), source, partial, progress, complete)
+                _write(Scan(path, types), source, partial, progress, complete, unit)
                 _swap_in(path, partial, folder)
                 rows = FolderRows(folder, name=name)
             return rows
@@ -101,16 +106,29 @@ def ingest_file(
 
 
 def _up_to_date(
-    folder: Path, source: SourceFile, name: str | None, complete: Collection[str], types: dict[str, Type]
+    folder: Path,
+    source: SourceFile,
+    name: str | None,
+    complete: Collection[str],
+    types: dict[str, Type],
+    unit: str | None,
 ) -> FolderRows | None:
     try:
         manifest = Manifest.read(folder)
         found = {entry.name: entry.column.type for entry in manifest.columns}
-        if manifest.source == source and found == found | types:
+        if manifest.source == source and found == found | types and unit in (None, manifest.unit):
             return FolderRows(folder, name=name, complete=complete)
     except RowSourceError:
         return None  # missing or damaged: written anew
     return None
+
+
+def _remembered_unit(folder: Path) -> str | None:
+    """Return the unit of a folder that may be out of date: forgetting it would make intervals wrong, not just wide."""
+    try:
+        return Manifest.read(folder).unit
+    except RowSourceError:
+        return None
 
 
 def _refuse_foreign(folder: Path) -> None:
@@ -185,9 +203,17 @@ def _sync(folder: Path) -> None:
         os.close(handle)
 
 
-def _write(scan: "Scan", source: SourceFile, partial: Path, progress: bool | None, complete: Collection[str]) -> None:
+def _write(
+    scan: "Scan",
+    source: SourceFile,
+    partial: Path,
+    progress: bool | None,
+    complete: Collection[str],
+    unit: str | None,
+) -> None:
     path = scan.path
-    columns = _fill(scan, partial, progress)
+    grouping = None if unit is None else Grouping(unit, partial, scan.columns, path.name)
+    columns = _fill(scan, partial, progress, grouping)
     rows = columns[0].digest.rows
     if rows == 0:
         raise RowSourceError(f"{path} has no rows; holdfast needs at least one.")
@@ -196,14 +222,27 @@ def _write(scan: "Scan", source: SourceFile, partial: Path, progress: bool | Non
     refuse_contradiction(str(path), scan.never_missing, [column.digest.name for column in columns if column.missing])
     Manifest(
         rows=rows,
-        fingerprint=fingerprint_of([column.digest for column in columns]),
+        fingerprint=fingerprint_of([column.digest for column in columns] if grouping is None else grouping.digests),
         source=source,
         columns=tuple(column.entry(nullable=column.digest.name not in scan.never_missing) for column in columns),
-        files={name: entry for column in columns for name, entry in column.files().items()},
+        files={name: entry for column in columns for name, entry in column.files().items()}
+        | ({} if grouping is None else _write_starts(partial, len(columns), grouping)),
+        unit=unit,
+        units=0 if grouping is None else grouping.starts.size - 1,
     ).declared(complete).write(partial)
 
 
-def _fill(scan: "Scan", partial: Path, progress: bool | None) -> list[ColumnFiles]:
+def _write_starts(partial: Path, position: int, grouping: Grouping) -> dict[str, FileEntry]:
+    file = ArrayFile(partial / file_name(position, "units"), np.int64)
+    try:
+        file.append(grouping.starts)
+        file.close()
+    finally:
+        file.abandon()
+    return {file.path.name: file.entry()}
+
+
+def _fill(scan: "Scan", partial: Path, progress: bool | None, grouping: Grouping | None) -> list[ColumnFiles]:
     texts = sum(storage is TEXT for storage in scan.columns.values())
     distinct = min(_MOST_DISTINCT, _MOST_DISTINCT_IN_ALL // max(1, texts))
     columns: list[ColumnFiles] = []
@@ -215,7 +254,8 @@ def _fill(scan: "Scan", partial: Path, progress: bool | None) -> list[ColumnFile
                 else NumberFiles(partial, position, name, storage)
             )
         with _reported(scan, progress) as advance:
-            for batch in scan.batches():
+            batches = scan.batches() if grouping is None else grouping.batches(scan.batches(), scan.rows())
+            for batch in batches:
                 for column in columns:
                     column.append(batch[column.digest.name])
                 advance(batch.height)

@@ -14,18 +14,23 @@ from numpy.typing import NDArray
 from holdfast import check
 from holdfast.cancel import checkpoint
 from holdfast.errors import InvalidArgument, RowSourceError
-from holdfast.queries.query import Packed, Packing, Query, Values
+from holdfast.queries.evaluate import RowFunction, booleans, floats
+from holdfast.queries.query import Folded, Packed, Packing, Query, Said, Values
 from holdfast.queries.silence import silence
+from holdfast.queries.units import WholeUnit
 from holdfast.rows import draws as drawing
 from holdfast.rows.columns import BufferPool, CodedText, Storage, StoredColumn, take_into
 from holdfast.rows.draws import AllRows, Consecutive, Indices, Selection
 from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of
-from holdfast.rows.packs import Packs
-from holdfast.rows.randomize import randomized, tossed, tossed_parts
+from holdfast.rows.packs import KeptElsewhere, Packs
+from holdfast.rows.randomize import accepted, randomized, tossed, tossed_parts
+from holdfast.rows.units import Units
 from holdfast.schema import Column, Schema
 
 _BLOCK = 1 << 17  # rows evaluated at once: enough to forget the overhead, little enough to stay in cache
+_SCAN = 4  # blocks of consecutive rows that are folded at once, since nothing has to be gathered
 _BLOCK_BYTES = 256 << 20  # fewer if values are long
+_LINES_BYTES = 1 << 20  # of packed lines, which are read again and again: what a core has for itself
 _PIECE = 1 << 18  # rows hashed at once
 _SHOWN = 30  # columns in a printout
 
@@ -43,9 +48,14 @@ class LocalRows:
         *,
         fingerprint: str | None = None,
         location: Path | None = None,
+        packs: KeptElsewhere | None = None,
+        unit: str | None = None,
+        units: Units | None = None,
     ) -> None:
         self._name = name
         self._rows = rows
+        self._units = units
+        self._count = rows if units is None else len(units)  # of what is drawn
         self._storages = {column.name: storage for column, storage, _ in columns}
         self._stored = {column.name: stored for column, _, stored in columns}
         self._plain = {column.name: stored.plain for column, _, stored in columns if stored.plain is not None}
@@ -54,11 +64,12 @@ class LocalRows:
             for column, _, stored in columns
             if isinstance(stored, CodedText) and stored.valid is None
         }
-        self._schema = Schema(tuple(column for column, _, _ in columns), dataset=name)
+        self._schema = Schema(tuple(column for column, _, _ in columns if column.name != unit), name, unit)
         self._fingerprint = fingerprint
         self._hashing = threading.Lock()
         self._location = location
-        self._packs = Packs(rows, self._compute_lines)
+        self._packs = Packs(rows, self._compute_lines, packs)
+        self._ids: dict[str, pl.Series] = {}
 
     @property
     def name(self) -> str:
@@ -84,7 +95,7 @@ class LocalRows:
             return self._fingerprint
 
     def __len__(self) -> int:
-        return self._rows
+        return self._count
 
     @silence
     def tally(self, query: Query, *, draws: int, mass: float, rng: Generator) -> NDArray[np.int64]:
@@ -92,40 +103,67 @@ class LocalRows:
         if type(draws) is not int or draws < 1:
             check.whole(draws=draws)
         outcomes, parts = query.statistic.outcomes, query.parts
-        size, total = self._block(query.columns), parts * draws
+        size, total = self._block(query), parts * draws
         counts = np.zeros(outcomes if parts == 1 else (parts, outcomes), np.int64)
         for first in range(0, total, size):
             checkpoint()
             _pool.reset()
-            rows = drawing.with_replacement(rng, self._rows, min(size, total - first))
+            chosen = drawing.with_replacement(rng, self._count, min(size, total - first))
             # What is evaluated gets no name: its memory must be free again when the next block is drawn.
             if parts == 1:
-                counts += tossed(self._evaluate(query, rows, first), outcomes, rng)
+                counts += tossed(self._ask(query, chosen, first, rng), outcomes, rng)
             else:
-                part, draw = _numbers(first, rows.size, draws)
-                counts += tossed_parts(self._evaluate_parts(query, rows, part, draw), outcomes, rng, part, parts)
+                part, draw = _numbers(first, chosen.size, draws)
+                values = self._evaluate_parts(query, self._speaking(chosen, rng), part, draw)
+                counts += tossed_parts(values, outcomes, rng, part, parts)
+                del values
         return randomized(counts, mass, rng)
 
     @silence
     def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
         """Return what selected rows say, in order; selected anew for each part if there are several. Secret."""
         blocks = []
-        for rows, first, count in self._selected(query, selection, rng):
+        for chosen, first, count in self._selected(query, selection, rng):
             checkpoint()
             _pool.reset()
             if query.parts == 1:
-                blocks.append(self._evaluate(query, rows, first))
+                blocks.append(self._ask(query, chosen, first, rng))
             else:
-                part, draw = _numbers(first, _height(rows), count)
-                blocks.append(self._evaluate_parts(query, rows, part, draw))
+                part, draw = _numbers(first, _height(chosen), count)
+                blocks.append(self._evaluate_parts(query, self._speaking(chosen, rng), part, draw))
         # A copy, even of one block, which may lie in the pool or in the column itself.
-        values: NDArray[Any] = np.concatenate(blocks)
-        return values if query.parts == 1 else values.reshape(query.parts, -1, *values.shape[1:])
+        joined: NDArray[Any] = np.concatenate(blocks)
+        return joined if query.parts == 1 else joined.reshape(query.parts, -1, *joined.shape[1:])
 
-    def frame(self, rows: Indices) -> pl.DataFrame:
-        """Return these rows, all columns. Secret: only for who splits a table before anything is asked of it."""
+    @silence
+    def fold(self, query: Folded, rng: Generator) -> NDArray[np.float64]:
+        """Return the totals of all rows: `sample` of all of them, without a list of what each says. Secret."""
+        if self._units is not None:
+            return query.totals(self.sample(query, AllRows(), rng))
+        total, size = np.zeros(()), _SCAN * self._block(query)
+        for start in range(0, self._rows, size):
+            checkpoint()
+            rows = slice(start, min(start + size, self._rows))
+            self._about_to_read(rows, query.columns)
+            total = total + query.fold([self._said(function, rows) for function in query.functions])
+        return total
+
+    def frame(self, chosen: Indices) -> pl.DataFrame:
+        """Return these rows, or all rows of these units, and all columns.
+
+        Secret: only for who splits a table before anything is asked of it.
+        """
         _pool.reset()
-        return self._frame(rows, self._schema.names).clone()
+        rows = chosen
+        if self._units is not None:
+            ((rows, _, _),) = self._units.all_rows(chosen, self._rows)
+        return self._frame(rows, tuple(self._stored)).clone()
+
+    def ids(self, column: str) -> pl.Series:
+        """Return the column that names the rows of a board, in order. Public: whoever submits to it has them."""
+        if column not in self._ids:
+            self._ids[column] = self._column(column).part(column, 0, self._rows).clone()
+        return self._ids[column]
 
     def verify(self) -> None:
         """Read and hash everything again; raise if it is not the data that was opened."""
@@ -147,7 +185,8 @@ class LocalRows:
 
     def __repr__(self) -> str:
         count = len(self._schema)
-        lines = [f"{self._name}: {_counted(self._rows, 'row')}, {_counted(count, 'column')}"]
+        what = _counted(self._rows, "row") if self._units is None else self._schema.units_of(self._count)
+        lines = [f"{self._name}: {what}, {_counted(count, 'column')}"]
         shown = self._schema.columns[:_SHOWN]
         width = max(len(repr(column.name)) for column in shown)
         for column in shown:
@@ -161,6 +200,49 @@ class LocalRows:
         if name not in self._stored:
             self._schema[name]  # raises, with a suggestion
         return self._stored[name]
+
+    def _ask(self, query: Query, chosen: Indices | slice, first: int, rng: Generator) -> Values:
+        """Return what is chosen, rows or units, says to a query of one part."""
+        values = self._evaluate_chosen(query, chosen, first, rng)
+        return accepted(values, rng) if query.weighs else values
+
+    def _evaluate_chosen(self, query: Query, chosen: Indices | slice, first: int, rng: Generator) -> Values:
+        if self._units is None:
+            return self._evaluate(query, chosen, first)
+        if isinstance(query, WholeUnit):
+            return self._fold(query, self._units, _indices(chosen))
+        rows, empty = self._units.one_row(_indices(chosen), rng, query.rows_per_unit)
+        values = self._evaluate(query, rows, first)
+        if empty is not None:
+            values[empty] = 0.0 if query.weighs else np.nan
+        return values
+
+    def _speaking(self, chosen: Indices | slice, rng: Generator) -> Indices | slice:
+        """Return the rows that speak for what is chosen: a random one of each unit, if there are units."""
+        return chosen if self._units is None else self._units.one_row(_indices(chosen), rng, None)[0]
+
+    def _fold(self, query: WholeUnit, units: Units, chosen: Indices) -> Values:
+        """Read all rows of these units, in blocks that fit in memory; a unit once, if most are chosen several times."""
+        places = None
+        if chosen.size > len(units):
+            chosen, places = np.unique(chosen, return_inverse=True)
+        counted, total = np.zeros(chosen.size), np.zeros(chosen.size)
+        direct = query.said_directly
+        if not all(name in self._plain for name in query.columns):
+            direct = None
+        for rows, begin, counts in units.all_rows(chosen, self._block(query)):
+            checkpoint()
+            _pool.reset()
+            if direct is None:
+                counting, says = query.said(self._frame(rows, query.columns))
+            else:
+                self._about_to_read(rows, query.columns)
+                counting, says = direct({name: _values_at(self._plain[name], rows) for name in query.columns})
+            edges, these = np.cumsum(counts) - counts, slice(begin, begin + counts.size)
+            counted[these] += counts if counting is None else np.add.reduceat(counting, edges)
+            total[these] += np.add.reduceat(says, edges)
+        values = query.folded(counted, total)
+        return values if places is None else values[places]
 
     def _evaluate(self, query: Query, rows: Indices | slice, first: int) -> Values:
         """Evaluate a query of one part on these rows, which are its draws number `first` and so on."""
@@ -176,7 +258,7 @@ class LocalRows:
             places, texts = coded.distinct(columns[0], _values_at(coded.codes, rows))
             values: Values = query.evaluate(texts.to_frame()).take(places, axis=0)
             return values
-        if not query.numbered and query.packing is None:
+        if not query.numbered and not query.packings:
             return query.evaluate(self._frame(rows, columns))
         draw = np.arange(first, first + _height(rows))
         return self._evaluate_parts(query, rows, np.zeros_like(draw), draw)
@@ -197,14 +279,26 @@ class LocalRows:
         (missing,) = query.lookups[name](pl.Series(name, [None], dtype=pl.String))
         return np.where(_values_at(stored.valid, rows), numbers, missing)
 
+    def _said(self, function: RowFunction, rows: slice) -> Said:
+        """Return what a function says of consecutive rows; of a column with few distinct texts, each is asked once."""
+        columns, direct = function.columns, function.direct
+        if direct is not None and columns and all(name in self._plain for name in columns):
+            said: NDArray[Any] = direct({name: self._plain[name][rows] for name in columns})
+            return said
+        coded = self._coded.get(columns[0]) if len(columns) == 1 and function.identity is not None else None
+        if coded is None or coded.dictionary.len() > _height(rows):
+            return function.series(self._frame(rows, columns))
+        texts = function.series(coded.dictionary.alias(columns[0]).to_frame())
+        return (booleans if texts.dtype == pl.Boolean else floats)(texts).take(coded.codes[rows])
+
     def _evaluate_parts(
         self, query: Query, rows: Indices | slice, part: NDArray[np.int64], draw: NDArray[np.int64]
     ) -> Values:
-        packing = query.packing
-        if packing is None or isinstance(rows, slice):
+        if not query.packings:
             return query.evaluate_parts(self._frame(rows, query.columns), part, draw)
-        self._about_to_read(slice(0, 0), query.columns)  # lines that are kept are refused, too, where rows are damaged
-        return query.evaluate_packed(self._packs.lines(packing, rows, _floats), part, draw)
+        self._about_to_read_lines()
+        lines = [self._packs.lines(packing, rows, _floats) for packing in query.packings]
+        return query.evaluate_packed(lines, part, draw)
 
     def _compute_lines(self, packing: Packing, rows: Indices | slice) -> Packed:
         return packing.of(self._frame(rows, packing.columns))
@@ -216,7 +310,7 @@ class LocalRows:
 
         Numbers go on from one part to the next; small parts share a block.
         """
-        size, parts, n = self._block(query.columns), query.parts, self._rows
+        size, parts, n = self._block(query), query.parts, self._count
         if isinstance(selection, AllRows):  # sliced: a list of all their numbers can be longer than the columns
             for part in range(parts):
                 for start in range(0, n, size):
@@ -254,18 +348,36 @@ class LocalRows:
     def _about_to_read(self, rows: Indices | slice, columns: Sequence[str]) -> None:
         """Hear which rows are about to be read: a chance to refuse, or to make reading them faster."""
 
-    def _block(self, columns: Sequence[str]) -> int:
-        row_bytes = sum(self._column(name).row_bytes for name in columns)
+    def _about_to_read_lines(self) -> None:
+        """Hear that packed lines are about to be read: a chance to refuse."""
+
+    def _block(self, query: Query) -> int:
+        """Return how many rows are evaluated at once."""
+        if query.packings:
+            width = sum(packing.width for packing in query.packings)
+            return max(1, _LINES_BYTES // (width * np.dtype(np.float32).itemsize))
+        row_bytes = sum(self._column(name).row_bytes for name in query.columns)
         return int(max(1, min(_BLOCK, _BLOCK_BYTES // max(1.0, row_bytes))))
 
     def _hash_content(self) -> str:
         digests = []
+        moved = None if self._units is None else self._units.moved
         for name, stored in self._stored.items():
             digest = ColumnDigest(name, self._storages[name])
             for start in range(0, self._rows, _PIECE):
-                digest.add(stored.part(name, start, min(start + _PIECE, self._rows)))
+                stop = min(start + _PIECE, self._rows)
+                _pool.reset()
+                part = stored.part(name, start, stop) if moved is None else stored.take(name, moved[start:stop], _pool)
+                digest.add(part)
             digests.append(digest)
         return fingerprint_of(digests)
+
+
+def ids_of(source: object, column: str) -> pl.Series:
+    """Return the ids of the rows of a board, which lie on this machine."""
+    if not isinstance(source, LocalRows):
+        raise RowSourceError("A board's rows must lie on this machine, in memory or in a folder.")
+    return source.ids(column)
 
 
 def _counted(count: int, noun: str) -> str:
@@ -276,11 +388,15 @@ def _height(rows: Indices | slice) -> int:
     return int(rows.stop - rows.start) if isinstance(rows, slice) else rows.size
 
 
+def _indices(rows: Indices | slice) -> Indices:
+    return np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
+
+
 def _floats(count: int) -> Packed:
     return _pool(np.dtype(np.float32), count)
 
 
-@lru_cache(8)
+@lru_cache(64)
 def _numbers(first: int, count: int, draws: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return part and draw of so many rows from number `first` on; the same for every step of a fit."""
     part, draw = np.divmod(np.arange(first, first + count), draws)

@@ -21,25 +21,32 @@ from holdfast.rows.columns import (
 from holdfast.rows.fingerprint import physical
 from holdfast.rows.local import LocalRows
 from holdfast.rows.source import ColumnLike, FrameLike
+from holdfast.rows.units import check_unit, grouped
 from holdfast.schema import Column, Schema, Type
 
 _CONVERSION = (TypeError, ValueError, OverflowError, NotImplementedError, pl.exceptions.PolarsError)
 
 
 def memory_rows(
-    data: FrameLike | Mapping[str, ColumnLike], *, name: str = "data", complete: Collection[str] = ()
+    data: FrameLike | Mapping[str, ColumnLike],
+    *,
+    name: str = "data",
+    complete: Collection[str] = (),
+    unit: str | None = None,
 ) -> LocalRows:
     """Keep a frame or a mapping of arrays.
 
     Numbers and dates are copied, lest the data change under its ledger. Data too large to be copied belongs in a file.
-    Columns may have missing values unless their type rules it out or they are declared `complete`.
+    Columns may have missing values unless their type rules it out or they are declared `complete`. With `unit`, the
+    rows are put together by that column.
     """
-    return _from_arrays(data, name, complete) if isinstance(data, Mapping) else _from_frame(data, name, complete)
+    columns, never = _from_arrays(data) if isinstance(data, Mapping) else _from_frame(data, name)
+    return _rows(columns, name, complete, never, unit)
 
 
-def _from_frame(frame: Any, name: str, complete: Collection[str]) -> LocalRows:
+def _from_frame(frame: Any, name: str) -> tuple[Sequence[pl.Series], Collection[str]]:
     if isinstance(frame, pl.DataFrame):
-        return _rows(frame.get_columns(), name, complete, [])
+        return frame.get_columns(), []
     import narwhals as nw
 
     _names(frame.column_names if hasattr(frame, "column_names") else frame.columns)
@@ -60,13 +67,13 @@ def _from_frame(frame: Any, name: str, complete: Collection[str]) -> LocalRows:
     if hasattr(frame, "column_names"):  # PyArrow, whose schema says so; but a number may be NaN all the same
         floating = {each.name for each in series if each.dtype.is_float()}
         never |= {field.name for field in frame.schema if not field.nullable} - floating
-    return _rows(series, name, complete, never)
+    return series, never
 
 
-def _from_arrays(arrays: Mapping[str, ColumnLike], name: str, complete: Collection[str]) -> LocalRows:
+def _from_arrays(arrays: Mapping[str, ColumnLike]) -> tuple[Sequence[pl.Series], Collection[str]]:
     _names(arrays)
     columns = [_series(column, values) for column, values in arrays.items()]
-    return _rows(columns, name, complete, [column for column, values in arrays.items() if _never_missing(values)])
+    return columns, [column for column, values in arrays.items() if _never_missing(values)]
 
 
 def _never_missing(values: Any) -> bool:
@@ -75,7 +82,9 @@ def _never_missing(values: Any) -> bool:
     return isinstance(dtype, np.dtype) and dtype.kind in "biuU" and not isinstance(values, np.ma.MaskedArray)
 
 
-def _rows(columns: Sequence[pl.Series], name: str, complete: Collection[str], never: Collection[str]) -> LocalRows:
+def _rows(
+    columns: Sequence[pl.Series], name: str, complete: Collection[str], never: Collection[str], unit: str | None
+) -> LocalRows:
     if not columns:
         raise RowSourceError(f"{name} has no columns; holdfast needs at least one.")
     _names([series.name for series in columns])
@@ -95,12 +104,16 @@ def _rows(columns: Sequence[pl.Series], name: str, complete: Collection[str], ne
         ),
         name,
     ).declared(complete)
+    units = None
+    if unit is not None:
+        check_unit(unit, public)
+        columns, units = grouped(columns, unit)
     stored = [_stored(series, storage) for series, storage in zip(columns, storages, strict=True)]
     missing = [series.name for series, (_, some) in zip(columns, stored, strict=True) if some]
     refuse_contradiction(name, never, missing)
     refuse_missing(complete, missing)
     layouts = (layout for layout, _ in stored)
-    return LocalRows(name, list(zip(public, storages, layouts, strict=True)), rows)
+    return LocalRows(name, list(zip(public, storages, layouts, strict=True)), rows, unit=unit, units=units)
 
 
 def _stored(series: pl.Series, storage: Storage) -> tuple[StoredColumn, bool]:

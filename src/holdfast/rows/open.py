@@ -27,6 +27,7 @@ def open_rows(
     progress: bool | None = None,
     complete: Collection[str] = (),
     types: Mapping[str, str] | None = None,
+    unit: str | None = None,
 ) -> RowSource:
     """Open a table: a file, a column folder, a frame, a dict of arrays, or a row source of one's own.
 
@@ -52,28 +53,31 @@ def open_rows(
     types
         The types of columns of a CSV file: "boolean", "integer", "number", "text", "date" or "timestamp". Left out: the
         first 10,000 rows decide, and a value further down that does not fit is refused.
+    unit
+        The column that says which rows belong together, such as "patient". Then what is drawn and counted is a unit,
+        whose rows may depend on each other; the column itself cannot be asked about. A folder remembers it.
     """
     complete, declared = _column_names(complete), _types(types)
     if name is not None and (not isinstance(name, str) or not name.strip()):
         raise InvalidArgument(f"name must be a text that is not empty; got {name!r}.", name="name")
     if isinstance(data, str | Path):
-        return _open_path(data, name, folder, progress, complete, declared)
+        return _open_path(data, name, folder, progress, complete, declared, unit)
     if folder is not None:
         raise InvalidArgument("folder must be left out unless a file is opened; write the frame to Parquet first.")
     if declared:
         raise InvalidArgument("types must be left out unless a CSV file is opened; convert the columns.", name="types")
     if isinstance(data, RowVerbs):
-        _refuse_complete(complete)
+        _refuse_complete(complete, unit)
         return data
     if isinstance(data, Mapping):
-        return memory_rows(data, name=name or "data", complete=complete)
+        return memory_rows(data, name=name or "data", complete=complete, unit=unit)
     if hasattr(data, "collect_schema") and hasattr(data, "collect") and not hasattr(data, "get_columns"):
         raise InvalidArgument("data must be a table, not a lazy frame; collect() it first.", name="data")
     if hasattr(data, "columns") and hasattr(data, "shape") and len(data.shape) == 2:
-        return memory_rows(data, name=name or "data", complete=complete)
+        return memory_rows(data, name=name or "data", complete=complete, unit=unit)
     found = _registered(data)
     if found is not None:
-        _refuse_complete(complete)
+        _refuse_complete(complete, unit)
         return found
     raise InvalidArgument(
         "data must be a path, a Polars, pandas or PyArrow frame, a dict of arrays, or a row source;"
@@ -89,24 +93,33 @@ def _open_path(
     progress: bool | None,
     complete: Collection[str],
     types: dict[str, Type],
+    unit: str | None,
 ) -> RowSource:
     path = Path(data)
     if path.is_dir():
         if folder is not None or types:
             given = "types" if folder is None else "folder"
             raise InvalidArgument(f"{given} must be left out when a holdfast folder is opened.", name=given)
-        return FolderRows(path, name=name, complete=complete)
+        rows = FolderRows(path, name=name, complete=complete)
+        if unit not in (None, rows.schema.unit):
+            raise InvalidArgument(
+                f"unit must be left out when a holdfast folder is opened; open the original file with unit={unit!r},"
+                " which writes the folder anew.",
+                name="unit",
+            )
+        return rows
     if path.suffix.lower() not in FORMATS:
         found = _registered(data)
         if found is not None:
-            _refuse_complete(complete)
+            _refuse_complete(complete, unit)
             return found
         known = ", ".join(FORMATS)
         raise RowSourceError(f"{path} has no known ending; it must be one of {known}, or a holdfast folder.")
     if not path.is_file():
         raise RowSourceError(f"No file {path}.", path=str(path))
     target = Path(folder) if folder is not None else path.with_name(f"{path.name}.holdfast")
-    return ingest_file(path, target, name=name or path.stem, progress=progress, complete=complete, types=types)
+    stem = name or path.stem
+    return ingest_file(path, target, name=stem, progress=progress, complete=complete, types=types, unit=unit)
 
 
 def _column_names(complete: Collection[str]) -> tuple[str, ...]:
@@ -123,12 +136,12 @@ def _types(types: Mapping[str, str] | None) -> dict[str, Type]:
         raise InvalidArgument(f"types must be of {known}; got {types!r}.", name="types") from None
 
 
-def _refuse_complete(complete: Collection[str]) -> None:
-    if complete:
-        raise InvalidArgument(
-            "complete must be left out for a row source, whose schema says it; declare it when opening.",
-            name="complete",
-        )
+def _refuse_complete(complete: Collection[str], unit: str | None) -> None:
+    for given, name in ((complete, "complete"), (unit, "unit")):
+        if given:
+            raise InvalidArgument(
+                f"{name} must be left out for a row source, whose schema says it; declare it when opening.", name=name
+            )
 
 
 def _registered(data: object) -> RowSource | None:

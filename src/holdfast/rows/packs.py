@@ -1,35 +1,49 @@
 """Numbers that queries need of every row, kept side by side: one gather instead of one for every column.
 
 A pack is made when so many rows have been drawn for it that making it costs no more than has been spent without it.
-Making one reads all rows but releases nothing, so it is charged nowhere.
+Making one reads all rows once but releases nothing, so it is charged nowhere. Rows in a folder keep their packs there,
+as a group of columns that the next fit maps instead of making it again; see `pack_files`.
 """
 
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
 
 import numpy as np
 
+from holdfast.cancel import checkpoint
 from holdfast.queries.query import Packed, Packing
 from holdfast.rows.draws import Indices
 
-MOST_BYTES = 4 << 30  # of all packs of a dataset; beyond it rows are gathered column by column
+MOST_BYTES = 4 << 30  # of all packs of a dataset, in memory and in its folder; beyond it rows are gathered by column
 EARLY = 4  # a pack is made once 1/EARLY as many rows have been drawn for it as there are: a line costs as much as that
 PIECE = 1 << 15  # rows computed at once when a pack is made: columns are written into lines, which must stay in cache
 
 Compute = Callable[[Packing, Indices | slice], Packed]
 
 
+class KeptElsewhere(Protocol):
+    """Where packs outlive the process."""
+
+    def find(self, packing: Packing) -> Packed | None:
+        """Return the lines of all rows if they were kept."""
+        ...
+
+    def keep(self, packing: Packing, pieces: Iterator[Packed]) -> Packed | None:
+        """Write the lines of all rows; None, before the first piece is taken, if there is no room for them."""
+        ...
+
+
 class Packs:
     """The packs of one dataset of so many rows; `compute` makes lines from the rows themselves."""
 
-    def __init__(self, rows: int, compute: Compute) -> None:
-        self._rows, self._compute = rows, compute
+    def __init__(self, rows: int, compute: Compute, elsewhere: KeptElsewhere | None = None) -> None:
+        self._rows, self._compute, self._elsewhere = rows, compute, elsewhere
         self._kept: dict[str, Packed] = {}
         self._drawn: dict[str, int] = {}
         self._making = threading.Lock()
 
-    def lines(self, packing: Packing, rows: Indices, out: Callable[[int], Packed]) -> Packed:
+    def lines(self, packing: Packing, rows: Indices | slice, out: Callable[[int], Packed]) -> Packed:
         """Return the lines of these rows.
 
         Parameters
@@ -41,6 +55,9 @@ class Packs:
         out
             Gives memory for so many numbers.
         """
+        if isinstance(rows, slice):  # a scan
+            kept = self._kept.get(packing.identity or "")
+            return self._compute(packing, rows) if kept is None else kept[rows]
         kept = self._find(packing, rows.size)
         if kept is None:
             return self._compute(packing, rows)
@@ -51,38 +68,56 @@ class Packs:
         name = packing.identity
         if name is None or name in self._kept:
             return None if name is None else self._kept[name]
+        first = name not in self._drawn
         self._drawn[name] = self._drawn.get(name, 0) + drawn
-        if self._drawn[name] * EARLY < self._rows or self._bytes(packing) > MOST_BYTES:
+        ready = self._drawn[name] * EARLY >= self._rows and self._bytes(packing) <= MOST_BYTES
+        if not (ready or (first and self._elsewhere is not None)):
             return None
         if not self._making.acquire(blocking=False):
             return None  # another thread makes one; this one goes on meanwhile
         try:
             if name not in self._kept:
-                self._make_room(self._bytes(packing))
-                self._kept[name] = self._made(packing)
-            return self._kept[name]
+                made = self._elsewhere.find(packing) if self._elsewhere is not None else None
+                if made is None and ready:
+                    made = self._made(packing)
+                if made is not None:
+                    self._kept[name] = made
+            return self._kept.get(name)
         finally:
             self._making.release()
 
     def _made(self, packing: Packing) -> Packed:
+        if self._elsewhere is not None:
+            kept = self._elsewhere.keep(packing, self._pieces(packing))
+            if kept is not None:
+                return kept
+        self._make_room(self._bytes(packing))
         made: Packed = np.empty((self._rows, packing.width), dtype=np.float32)
-        for start in range(0, self._rows, PIECE):
-            part = slice(start, min(start + PIECE, self._rows))
-            made[part] = self._compute(packing, part)
+        start = 0
+        for piece in self._pieces(packing):
+            made[start : start + len(piece)] = piece
+            start += len(piece)
         return made
 
+    def _pieces(self, packing: Packing) -> Iterator[Packed]:
+        for start in range(0, self._rows, PIECE):
+            checkpoint()
+            yield self._compute(packing, slice(start, min(start + PIECE, self._rows)))
+
     def _make_room(self, needed: int) -> None:
-        """Drop the oldest packs; whoever is using one keeps it."""
-        while self._kept and needed + sum(one.nbytes for one in self._kept.values()) > MOST_BYTES:
-            oldest = next(iter(self._kept))
-            del self._kept[oldest], self._drawn[oldest]
+        """Drop the oldest packs in memory; whoever is using one keeps it, and mapped ones take none."""
+        held = {name: pack.nbytes for name, pack in self._kept.items() if pack.flags.owndata}
+        while held and needed + sum(held.values()) > MOST_BYTES:
+            oldest = next(iter(held))
+            del self._kept[oldest], self._drawn[oldest], held[oldest]
 
     def _bytes(self, packing: Packing) -> int:
         return self._rows * packing.width * np.dtype(np.float32).itemsize
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the packs behind: another process makes its own."""
-        return {"_rows": self._rows, "_compute": self._compute, "_kept": {}, "_drawn": {}}
+        state = {"_rows": self._rows, "_compute": self._compute, "_elsewhere": self._elsewhere}
+        return state | {"_kept": {}, "_drawn": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

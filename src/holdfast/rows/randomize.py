@@ -41,6 +41,12 @@ def outcomes_of(values: Values, outcomes: int, rng: Generator) -> NDArray[np.int
     return np.where(np.isnan(values), 0, 1 + ones)
 
 
+def accepted(law: Values, rng: Generator) -> Values:
+    """Toss whether each row counts, from the probabilities of 0 and of 1; return the bias of its coin, or NaN."""
+    counts = law.sum(axis=1)
+    return np.where(rng.random(len(law)) < counts, law[:, 1] / np.where(counts > 0, counts, 1.0), np.nan)
+
+
 def tossed(values: Values, outcomes: int, rng: Generator) -> Counts:
     """Toss once per row; return how often each outcome came up."""
     size = len(values)

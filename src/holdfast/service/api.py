@@ -246,6 +246,16 @@ async def history(
     return await _look(request, name, look)
 
 
+@_get("/datasets/{name}/standings")
+async def standings(request: Request, name: NameInPath) -> Response:
+    """Return the submissions to a board: improvements, the best first, then those that were no better."""
+
+    def look(served: ServedDataset) -> dict[str, Any]:
+        return {"standings": served.standings(), "about": served.plan.standing.sentence}
+
+    return await _look(request, name, look)
+
+
 @_post("price", PriceOut)
 async def price(request: Request, name: NameInPath) -> Response:
     """Return the price of a question. Reads nothing, spends nothing."""

@@ -42,6 +42,9 @@ from holdfast.questions.price import Budget, Price
 from holdfast.questions.quantile import QUANTILE
 from holdfast.questions.question import Kind
 from holdfast.questions.register import REGISTER
+from holdfast.questions.standings import standings_frame
+from holdfast.questions.submit import SUBMIT
+from holdfast.questions.units import UNITS
 from holdfast.questions.verbs import async_verb, verb
 from holdfast.schema import Column, Schema
 from holdfast.service.errors import not_holdfast, unreachable
@@ -275,6 +278,10 @@ class _Calls:
 
         return Call("GET", self._path(f"history?start={start}&limit={PAGE_SIZE}"), read)
 
+    def _standings(self) -> Call[pl.DataFrame]:
+        """Return the submissions to a board: improvements, the best first, then those that were no better."""
+        return Call("GET", self._path("standings"), lambda payload: standings_frame(payload["standings"]))
+
     def _path(self, what: str) -> str:
         return f"datasets/{quote(self.dataset, safe='')}/{what}"
 
@@ -321,6 +328,8 @@ class RemoteSession(_Calls):
     flips = verb(FLIPS)
     minimize = verb(MINIMIZE)
     check = verb(CHECK)
+    submit = verb(SUBMIT)
+    units = verb(UNITS)
     register = verb(REGISTER)
     ask = _sent(_Calls._ask)
     price = _sent(_Calls._price)
@@ -331,6 +340,7 @@ class RemoteSession(_Calls):
     price_sql = _sent(_Calls._price_sql)
     receipt = _sent(_Calls._receipt)
     history = _sent(_Calls._history)
+    standings = _sent(_Calls._standings)
     _ask_kind = _sent(_Calls._kind)
 
     def flip(self, query: str) -> int:
@@ -402,6 +412,8 @@ class AsyncRemoteSession(_Calls):
     flips = async_verb(FLIPS)
     minimize = async_verb(MINIMIZE)
     check = async_verb(CHECK)
+    submit = async_verb(SUBMIT)
+    units = async_verb(UNITS)
     register = async_verb(REGISTER)
     ask = _awaited(_Calls._ask)
     price = _awaited(_Calls._price)
@@ -416,6 +428,7 @@ class AsyncRemoteSession(_Calls):
     head = _awaited(_Calls._head)
     receipt = _awaited(_Calls._receipt)
     history = _awaited(_Calls._history)
+    standings = _awaited(_Calls._standings)
     _ask_kind = _awaited(_Calls._kind)
 
     async def flip(self, query: str) -> int:

@@ -13,11 +13,13 @@ from sqlalchemy import insert, select
 from sqlalchemy.exc import IntegrityError
 
 from holdfast.errors import InvalidArgument, NotAllowed, RowSourceError, UnknownName
-from holdfast.guarantees.plan import DefaultPlan, Plan, VacuousPlan
+from holdfast.guarantees.plan import Plan, VacuousPlan
 from holdfast.ledger import Head, Receipt, content_of
 from holdfast.questions.check import CHECK
 from holdfast.questions.mean import MEAN
 from holdfast.questions.price import cost_in_answers
+from holdfast.questions.standings import Standings
+from holdfast.questions.submit import SUBMIT
 from holdfast.rows.open import open_rows
 from holdfast.service.database import TokenDatabase, read, registered_datasets, write
 from holdfast.service.errors import naming
@@ -26,8 +28,10 @@ from holdfast.service.tokens import Token
 from holdfast.service.witness import DatabaseWitness
 from holdfast.session import Session
 
+MOST_STANDINGS = 1_000  # improvements, and others, that are shown
 LEAST = 1  # answers of a quota that a question takes, also if it takes less than one of the budget
 NOT_BEGUN = "No question has been answered yet; the ledger begins with the first answer."
+PLAN = ("queries", "margin", "confidence", "guarantee", "rows_per_query", "end", "rows", "seed")  # of a session
 
 
 class Usage:
@@ -63,11 +67,17 @@ class ServedDataset:
     name: str
     session: Session
     usage: Usage
+    submissions: Standings
     places: tuple[str, ...] = ()  # where its data and its ledger are: not for analysts
 
     def naming(self) -> AbstractContextManager[None]:
         """Have errors name the dataset, not where it is."""
         return naming(self.name, *self.places)
+
+    @property
+    def is_board(self) -> bool:
+        """Whether it takes submissions, and nothing else."""
+        return self.plan.standing.asks == SUBMIT.name
 
     @property
     def plan(self) -> Plan:
@@ -85,6 +95,10 @@ class ServedDataset:
             raise UnknownName(f"No entry {seq}. {NOT_BEGUN}", name=seq)
         return self.session.receipt(seq)
 
+    def standings(self) -> list[dict[str, Any]]:
+        """Return the submissions to a board, the best first; of the others the newest."""
+        return self.submissions.lines(MOST_STANDINGS)
+
     def schema(self) -> list[dict[str, Any]]:
         """Return names, types and what else is declared. Never what the rows hold."""
         return [column.to_json() for column in self.session.schema]
@@ -95,6 +109,7 @@ class ServedDataset:
         return {
             "name": self.name,
             "rows": plan.rows,
+            "unit": self.session.schema.unit,
             "guarantee": plan.sentence,
             "plan": plan.to_dict(),
             "budget": budget.to_dict(),
@@ -214,17 +229,19 @@ class Datasets:
 
 
 def _open(name: str, settings: DatasetSettings, database: str | None) -> ServedDataset:
-    rows = open_rows(settings.path, name=name, complete=settings.complete)
+    rows = open_rows(settings.path, name=name, complete=settings.complete, unit=settings.unit)
     with warnings.catch_warnings():
-        for known in (DefaultPlan, VacuousPlan):  # the plan's sentence is on every page
-            warnings.simplefilter("ignore", known)
-        plan = {name: getattr(settings, name) for name in ("queries", "margin", "confidence", "guarantee", "seed")}
+        warnings.simplefilter("ignore", VacuousPlan)  # the plan's sentence is on every page
+        plan = {each: getattr(settings, each) for each in PLAN}
         declared = {name: getattr(settings, name) for name in ("bounds", "categories", "labels")}
         session = Session(rows, ledger=settings.ledger or database, **plan, **declared)
     # Made-up rows are asked once, so that lazy imports happen now, in one thread: two threads that first import a large
     # package at the same time can each see it half initialized.
     quoted = session.schema.names[0].replace('"', '""')
-    kind, guess = (MEAN, {}) if session.plan.standing.answers else (CHECK, {"guess": 0.5, "margin": 0.5})
-    session.dry_run(f'"{quoted}" IS NULL', kind.name, **guess)
+    asks = session.plan.standing.asks
+    if asks != SUBMIT.name:
+        guess = {"guess": 0.5, "margin": 0.5} if asks == CHECK.name else {}
+        session.dry_run(f'"{quoted}" IS NULL', asks or MEAN.name, **guess)
     places = {session.ledger.location, settings.path, str(Path(settings.path).absolute())} - {"in memory"}
-    return ServedDataset(name, session, Usage(session), tuple(places))
+    submissions = Standings(session.ledger, lambda: standing_plan(session).standing)
+    return ServedDataset(name, session, Usage(session), submissions, tuple(places))

@@ -31,10 +31,13 @@ from holdfast.questions.options import (
     Option,
     QuestionList,
     Real,
+    RealOrWord,
     Reals,
+    ShortText,
     Text,
     Whole,
 )
+from holdfast.questions.predictions import PredictionsForm
 from holdfast.questions.price import Price
 from holdfast.questions.question import Kind
 from holdfast.service.errors import invalid_request
@@ -94,7 +97,11 @@ class DatasetIn(RequestModel):
     queries: Count | Annotated[dict[Name, Count], Field(max_length=10)] | None = None
     margin: Annotated[Number, Field(gt=0, lt=1)] | None = None
     confidence: Annotated[Number, Field(gt=0, lt=1)] | None = None
+    rows_per_query: Count | Literal["fast", "balanced", "best"] | None = None
+    end: bool = False
+    rows: Literal["independent", "identical"] | None = None
     complete: Annotated[list[Annotated[str, StringConstraints(max_length=400)]], Field(max_length=10_000)] | None = None
+    unit: Annotated[str, StringConstraints(min_length=1, max_length=400)] | None = None
 
 
 class SqlIn(RequestModel):
@@ -129,6 +136,8 @@ def json_type(form: Form) -> Any:
             return Literal[form.words]
         case Whole():
             return Annotated[int, Field(ge=form.least, le=MAX_ROWS), AsInteger]
+        case RealOrWord():
+            return Literal[form.word] | Annotated[Number, Field(ge=form.least, le=form.most)]
         case Real():
             return Annotated[Number, Field(ge=form.least, le=form.most)]
         case Reals(count=None):
@@ -144,6 +153,10 @@ def json_type(form: Form) -> Any:
             return Pair | Annotated[list[Pair], Sized]
         case LossForm():
             return QueryText | _loss_model()
+        case ShortText():
+            return Annotated[str, StringConstraints(min_length=1, max_length=MAX_ITEMS)]
+        case PredictionsForm():
+            return dict[str, list[Any]] | str  # as many as a request holds; the kind looks at each
         case QuestionList():
             return Annotated[list[QueryText | dict[str, Any]], Field(min_length=1, max_length=MAX_BATCH)]
     return Any
@@ -301,6 +314,8 @@ class QuestionModels:
 
 def _check_size(option: Option, value: Any) -> None:
     """Refuse what is too large before anybody else looks at it."""
+    if isinstance(option.form, PredictionsForm):
+        return  # a request is no larger than the server takes
     if isinstance(value, str):
         _check_limit(option, len(value), MAX_TEXT, " characters long")
     elif isinstance(value, list | dict):
@@ -340,9 +355,9 @@ AnswerOut = create_model(
 
 
 class LeftOut(BaseModel):
-    """The answers left in the dataset's budget, and in the token's quota if it has one."""
+    """The answers left in the dataset's budget, if it has an end, and in the token's quota if it has one."""
 
-    answers: int
+    answers: int | None
     quota: int | None
 
 

@@ -10,6 +10,7 @@
     categories = { carrier = ["UA", "AA", "DL"] }
     labels = { dep_delay = "departure delay in minutes" }
     complete = ["dep_delay"]             # never missing: a mean costs 1 answer instead of 2
+    unit = "passenger"                   # which rows belong together, if rows are not independent of each other
 
 Environment variables use the same names in capitals, prefixed with HOLDFAST_: HOLDFAST_PORT=8765. A secret may also be
 in a file that the environment names: HOLDFAST_DATABASE_FILE, HOLDFAST_ADMIN_TOKEN_FILE.
@@ -26,7 +27,7 @@ from urllib.parse import urlsplit
 
 from holdfast import check
 from holdfast.errors import InvalidArgument
-from holdfast.guarantees.plan import BEST, Queries
+from holdfast.guarantees.plan import BEST, Queries, RowsPerQuery
 from holdfast.queries.declared import Declarations
 
 PREFIX = "HOLDFAST_"
@@ -47,12 +48,16 @@ class DatasetSettings:
     margin: float | None = None
     confidence: float | None = None
     guarantee: str = BEST
+    rows_per_query: RowsPerQuery | None = None
+    end: bool = False
+    rows: str | None = None  # independent, or identical
     ledger: str | None = field(default=None, repr=False)  # may hold a password
     seed: int | None = None  # for tests
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     categories: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     complete: Sequence[str] = ()
+    unit: str | None = None
 
     def __post_init__(self) -> None:
         Declarations(self.bounds, self.categories, self.labels)  # refuses what no dataset could have

@@ -11,6 +11,7 @@ from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees import read
 from holdfast.guarantees.mathematics import exchange
 from holdfast.guarantees.plan import plan
+from holdfast.guarantees.release import NoisyMeans
 from planned import certified, expected_release, planned
 from toy_queries import Group, Share
 
@@ -62,7 +63,12 @@ def test_margins(rows, queries, margin):
 
 
 def test_rows_for_a_tenth_and_a_thousand_queries():
-    assert plan(queries=1000, margin=0.1, guarantee="gaussian").rows == pytest.approx(1.90e4, rel=0.005)
+    found = {
+        identical: plan(queries=1000, margin=0.1, guarantee="gaussian", identical=identical)
+        for identical in (True, False)
+    }
+    assert found[True].rows == pytest.approx(1.90e4, rel=0.005)
+    assert found[True].rows < found[False].rows < 1.04 * found[True].rows
 
 
 def test_scanning_everything_is_chosen_only_if_asked():
@@ -113,3 +119,73 @@ def test_other_releases_and_fits_are_refused():
         answer = session.mean("x > 0.5")
     assert answer.low <= 0.5 <= answer.high
     assert answer.rows_read == 500
+
+
+# Single answers that read all rows, in a session of coins.
+
+
+def test_a_scan_beside_coins_costs_what_as_many_coins_do():
+    coins = planned("exchange", "coins").standing
+    scans = coins.by("gaussian")
+    assert scans is coins.by("gaussian")
+    assert coins.by("coins") is coins
+    each = coins.terms.rows_per_query
+    for question in (Share(), Group()):
+        assert scans.charge(question.statistic, each) == coins.charge(question.statistic, each)
+    assert scans.sigma(each) == pytest.approx(1 / (2 * each**0.5))
+    assert scans.terms.charge == coins.terms.charge
+    assert scans.margin(each) < coins.margin(each) < 1.1 * scans.margin(each)
+    assert scans.margin(scans.draws_for(0.1, 0, 0)) <= 0.1 < scans.margin(scans.draws_for(0.1, 0, 0) - 1)
+
+
+def test_its_interval_is_the_noise_widened_by_the_step_of_coins():
+    coins = planned("exchange", "coins").standing
+    scans, each = coins.by("gaussian"), coins.terms.rows_per_query
+    radius = scans.sigma(each) * norm.isf(coins.terms.beta2 / (2 * e * coins.terms.queries))
+    release = NoisyMeans((0.3,), coins.terms.rows, (0.3,), scans.sigma(each), 0.0)
+    low, high = scans.share(release, 0)
+    step = {"J": coins.terms.j_at(0), "identical": False}
+    assert (low, high) == pytest.approx((exchange.lo(0.3 - radius, **step), exchange.hi(0.3 + radius, **step)))
+    assert max(high - 0.3, 0.3 - low) <= scans.margin(each)
+    with pytest.raises(PlanConflict, match="says nothing about Tally"):
+        scans.share(expected_release(coins, Share().statistic, 0.3), 0)
+    with pytest.raises(PlanConflict, match="says nothing about NoisyMeans"):
+        coins.share(release, 0)
+
+
+def test_coins_and_scans_share_one_budget():
+    data = {"x": np.linspace(0, 1, 20_000), "g": np.arange(20_000) % 4}
+    with hf.Session(data, queries=100, seed=1) as session:
+        left = session.budget.answers_left
+        drawn, scanned = session.mean("x > 0.5"), session.mean("x > 0.5", mechanism="gaussian")
+        assert session.budget.answers_left == left - 2
+        assert session.mean("x > 0.5", mechanism="gaussian").cached
+        assert session.mean("x > 0.5", mechanism="coins").seq == drawn.seq
+        assert (drawn.rows_read, scanned.rows_read) == (session.plan.rows_per_query, 20_000)
+        assert scanned.low <= 0.5 <= scanned.high
+        narrow = session.mean("x > 0.6", margin=0.95 * session.plan.margin, mechanism="gaussian")
+        assert narrow.high - narrow.low < scanned.high - scanned.low
+        assert narrow.rows_read == 20_000
+        bars = session.histogram("g", categories=[0, 1], mechanism="gaussian")
+        assert all(bar.low <= share <= bar.high for bar, share in zip(bars.values(), (0.25, 0.25, 0.5), strict=True))
+        group = session.mean("x", within=(0, 1), where="g < 2", mechanism="gaussian")
+        assert group.low <= 0.5 <= group.high
+        assert session.dry_run("x > 0.1", mechanism="gaussian").made_up
+        spent = session.ledger.spent
+        with pytest.raises(InvalidArgument, match=r"with gaussian an answer reads all rows\. Give margin"):
+            session.mean("x > 0.2", mechanism="gaussian", rows_per_query=100)
+        with pytest.raises(PlanConflict, match="does not cover single answers by 'laplace'; leave mechanism out"):
+            session.mean("x > 0.2", mechanism="laplace")
+        with pytest.raises(InvalidArgument, match="mechanism must be one of"):
+            session.mean("x > 0.2", mechanism="scan")
+        assert session.ledger.spent == spent
+
+
+@pytest.mark.parametrize("guarantee", ["gaussian", "posterior", "information", "split"])
+def test_other_sessions_refuse_another_mechanism(guarantee):
+    mechanism = {"gaussian": "coins"}.get(guarantee, "gaussian")
+    with (
+        hf.Session({"x": np.linspace(0, 1, 2_000)}, queries=5, guarantee=guarantee, seed=1) as session,
+        pytest.raises(PlanConflict, match="Sessions under the exchange guarantee take both"),
+    ):
+        session.mean("x > 0.5", mechanism=mechanism)

@@ -1,4 +1,4 @@
-"""A mean by groups and the difference of two: which rows count where, passes, prices, frames, and what cannot be told."""
+"""A mean by groups, and the difference of two: which rows count where, passes, prices, and what cannot be told."""
 
 import json
 from pathlib import Path

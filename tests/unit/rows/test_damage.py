@@ -42,7 +42,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every folder count as too large to be checked before its first answer, and the check take no rests."""
-    monkeypatch.setattr(folder_module, "_CHECKED_AT_ONCE", 0)
+    monkeypatch.setattr(folder_module, "AT_ONCE", 0)
     monkeypatch.setattr(blocks, "_RESTS", 0)
 
 
@@ -221,7 +221,7 @@ def test_the_check_does_not_hold_up_the_end_of_the_process(path: Path) -> None:
     program = (
         "import sys, holdfast.rows.blocks as b, holdfast as hf\n"
         "b._RESTS = 1e6\n"
-        "import holdfast.rows.folder as f; f._CHECKED_AT_ONCE = 0\n"
+        "import holdfast.rows.folder as f; f.AT_ONCE = 0\n"
         "rows = hf.open(sys.argv[1])"
     )
     done = subprocess.run([sys.executable, "-c", program, str(folder_of(path))], timeout=WAIT, capture_output=True)
@@ -232,7 +232,7 @@ def test_the_check_does_not_hold_up_the_end_of_the_process(path: Path) -> None:
 def test_a_forked_process_checks_for_itself(path: Path) -> None:
     program = """
 import os, sys, time, numpy as np, holdfast as hf
-import holdfast.rows.folder as f; f._CHECKED_AT_ONCE = 0
+import holdfast.rows.folder as f; f.AT_ONCE = 0
 import holdfast.rows.blocks as b; b._RESTS = 0; b._AGAIN = 0.01
 session = hf.Session(sys.argv[1], queries=100)
 session.mean("flag")

@@ -10,9 +10,9 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from holdfast.errors import RowSourceError
-from holdfast.rows import column_writer, ingest
-from holdfast.rows import folder as folder_module
-from holdfast.rows.folder import FolderRows, MappedArray, populate_in_background
+from holdfast.rows import array_files, column_writer, ingest
+from holdfast.rows.array_files import MappedArray, populate_in_background
+from holdfast.rows.folder import FolderRows
 from holdfast.rows.open import open_rows
 from plain_query import PlainQuery, rows_of
 
@@ -169,7 +169,7 @@ def test_a_folder_of_another_version_is_refused_and_written_anew_from_its_file(p
         with pytest.raises(RowSourceError, match="another version of holdfast; delete it and open the original file"):
             open_rows(folder_of(path))
         assert_frame_equal(everything(open_rows(path)), FRAME)
-        assert json.loads(manifest.read_text())["version"] == 3
+        assert json.loads(manifest.read_text())["version"] == 4
 
 
 def test_changed_bytes_are_found_by_verifying(path: Path) -> None:
@@ -235,7 +235,7 @@ def test_files_larger_than_memory_are_read_alike(path: Path, monkeypatch: pytest
         request(self, indices)
 
     monkeypatch.setattr(MappedArray, "request", watched)
-    monkeypatch.setattr(folder_module, "_memory", lambda which: 0.0)
+    monkeypatch.setattr(array_files, "_memory", lambda which: 0.0)
     rows = open_rows(path)
     assert_frame_equal(everything(rows), FRAME)
     assert not requested  # all rows are read in order

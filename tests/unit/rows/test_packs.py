@@ -8,7 +8,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.optimize.domain import domain_of
-from holdfast.optimize.gradient import GradientAt
+from holdfast.optimize.gradient import GradientAt, Scales
 from holdfast.optimize.objective import LossAt
 from holdfast.rows import packs
 from holdfast.rows.draws import WithReplacement
@@ -34,7 +34,9 @@ def asked(source, query, times=1):
 def query(request):
     objective = LOSS.bind(hf.open(table()).schema, domain_of(3, 1.0, None))
     point = np.array([0.3, -0.4, 0.2])
-    return GradientAt(objective, point, slices=4) if request.param == "gradient" else LossAt(objective, point)
+    if request.param == "gradient":
+        return GradientAt(objective, point, Scales(objective.ranges, slices=4))
+    return LossAt(objective, point)
 
 
 def kept(source) -> dict:
@@ -46,13 +48,13 @@ def test_a_pack_says_the_same(query):
     before = asked(source, query)
     assert not kept(source)
     after = asked(source, query, times=20)
-    assert len(kept(source)) == 1
+    assert list(kept(source)) == [packing.identity for packing in query.packings]
     assert (before == after).all()
     assert np.ptp(after) > 0
 
 
 def test_packs_stay_under_their_limit(query, monkeypatch):
-    monkeypatch.setattr(packs, "MOST_BYTES", ROWS * query.packing.width * 4 - 1)
+    monkeypatch.setattr(packs, "MOST_BYTES", ROWS * 4 - 1)
     source = hf.open(table())
     before, after = asked(source, query), asked(source, query, times=20)
     assert not kept(source)
@@ -66,11 +68,14 @@ def test_the_oldest_pack_makes_room(monkeypatch):
         )
         for high in (1.0, 2.0)
     ]
-    monkeypatch.setattr(packs, "MOST_BYTES", ROWS * objectives[0].packing.width * 4)
+    features, target = objectives[0].packings
+    monkeypatch.setattr(packs, "MOST_BYTES", ROWS * (features.width + target.width) * 4)
     source = hf.open(table())
     for objective in objectives:
         asked(source, LossAt(objective, np.zeros(2)), times=20)
-        assert list(kept(source)) == [objective.packing.identity]
+        assert objective.packings[0].identity in kept(source)
+        assert len(kept(source)) == 2
+    assert objectives[0].packings[0].identity not in kept(source)
 
 
 def test_packs_are_not_pickled(query):

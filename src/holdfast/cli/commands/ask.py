@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.options import Command, Data, Json, Ledger, in_flags, noting_warnings, open_session, spread, with_plan
+from holdfast.cli.options import (
+    Command,
+    Data,
+    Json,
+    Ledger,
+    Unit,
+    in_flags,
+    noting_warnings,
+    open_session,
+    spread,
+    with_plan,
+)
 from holdfast.cli.output import SHORT_BAR, bar, note, say, show_json, table, written
 
 if TYPE_CHECKING:
@@ -33,6 +44,7 @@ def command(
     texts: Mapping[str, str | None],
     plan: Mapping[str, Any],
     ledger: Ledger = None,
+    unit: Unit = None,
     analyst: Annotated[str | None, typer.Option(help="Your name, to be kept in the ledger.")] = None,
     price: Annotated[bool, typer.Option("--price", help="Show what the answer would cost; spend nothing.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Answer from made-up rows; spend nothing.")] = False,
@@ -65,7 +77,7 @@ def command(
     with in_flags(flags):
         subject, options = _read(asked, question, texts)
     with noting_warnings() as notes:
-        session = open_session(data, plan, ledger=ledger, analyst=analyst)
+        session = open_session(data, plan, ledger=ledger, analyst=analyst, unit=unit)
         with session, in_flags(flags):
             act: Callable[..., Any] = session.price if price else session.dry_run if dry_run else session.ask
             result = act(subject, asked.name, **options)
@@ -90,7 +102,7 @@ def _read(kind: "Kind[..., Any]", question: str, texts: Mapping[str, str | None]
     kind.check_options((question,), given, lambda name: flags.get(name, _flag(name)))
     forms = {option.name: option.form for option in kind.options}
     options = {name: forms[name].parse(name, text) for name, text in given.items()}
-    return kind.subject.form.parse(kind.subject.name, question), options
+    return kind.subject.form.argument(kind.subject.name, question), options
 
 
 def _heading(answer: "AnyAnswer") -> str:

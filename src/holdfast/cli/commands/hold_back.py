@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.options import Confidence, Data, Json, Ledger, noting_warnings
+from holdfast.cli.options import Confidence, Data, Json, Ledger, Unit, noting_warnings
 from holdfast.cli.output import note, say, show_json
 
 NO_ARGS_IS_HELP = True
@@ -18,6 +18,7 @@ def command(
     ] = None,
     confidence: Confidence = None,
     ledger: Ledger = None,
+    unit: Unit = None,
     json: Json = False,
 ) -> None:
     """Split a file: rows to look at, and rows kept aside to check on them what was found.
@@ -36,7 +37,7 @@ def command(
 
     with noting_warnings() as notes:
         names = id.split(",") if id else ()
-        frame, session = hold_back(data, explore, id=names, confidence=confidence, ledger=ledger)
+        frame, session = hold_back(data, explore, id=names, confidence=confidence, ledger=ledger, unit=unit)
     with session:
         (shown, held), place = part_paths(Path(data)), session.ledger.location
         if json:

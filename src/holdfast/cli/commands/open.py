@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.options import Data, Json
+from holdfast.cli.options import Data, Json, Unit
 from holdfast.cli.output import say, show_json, table
 from holdfast.errors import InvalidArgument
 
@@ -20,6 +20,7 @@ def command(
     types: Annotated[
         str | None, typer.Option(metavar="A=number,B=text", help="Types of columns of a CSV file; remembered.")
     ] = None,
+    unit: Unit = None,
     json: Json = False,
 ) -> None:
     """Show the columns that can be asked about.
@@ -31,6 +32,7 @@ def command(
     \b
     holdfast open flights.parquet
     holdfast open flights.parquet --complete distance,air_time
+    holdfast open visits.parquet --unit patient
     holdfast open flights.csv --folder /fast/disk/flights.holdfast
     """
     from holdfast.ledger import exists
@@ -39,15 +41,15 @@ def command(
 
     named = tuple(complete.split(",")) if complete else ()
     declared = dict(_pair(part) for part in types.split(",")) if types else None
-    rows = open_rows(data, folder=folder, complete=named, types=declared)
+    rows = open_rows(data, folder=folder, complete=named, types=declared, unit=unit)
     schema, ledger = declare(rows), ledger_beside(rows)
     begun = exists(ledger, rows.name)
     if json:
         columns = [column.to_json() for column in schema]
-        where = {"folder": rows.location, "ledger": ledger, "ledger_begun": begun}
-        show_json(name=rows.name, rows=len(rows), columns=columns, fingerprint=rows.fingerprint, **where)
+        what = {"rows": len(rows), "unit": schema.unit, "columns": columns, "fingerprint": rows.fingerprint}
+        show_json(name=rows.name, **what, folder=rows.location, ledger=ledger, ledger_begun=begun)
         return
-    say(f"{rows.name}: {len(rows):,} rows, {len(schema)} columns", bold=True)
+    say(f"{rows.name}: {schema.units_of(len(rows))}, {len(schema)} columns", bold=True)
     lines = [(c.name, str(c.type), "possible" if c.nullable else "never", c.declared, c.label or "") for c in schema]
     used = [place for place in range(5) if place < 3 or any(line[place] for line in lines)]
     headings = ("column", "type", "missing values", "declared", "label")

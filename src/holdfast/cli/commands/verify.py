@@ -40,7 +40,7 @@ def command(
     elif target is None:
         raise InvalidArgument("Say what to verify: a dataset, a ledger, or --receipt FILE --head HASH.", name="target")
     if target is not None:
-        checked |= _with_data(target, ledger, head) if is_data(target) else _alone(target, dataset, head)
+        checked |= with_data(target, ledger, head) if is_data(target) else _alone(target, dataset, head)
     if json:
         show_json(**checked)
         return
@@ -66,7 +66,8 @@ def _receipt(path: Path, head: str) -> dict[str, Any]:
     return {"entry": {"seq": proof.seq} | entry, "checks": [line]}
 
 
-def _with_data(target: str, ledger: str | None, head: str | None) -> dict[str, Any]:
+def with_data(target: str, ledger: str | None, head: str | None) -> dict[str, Any]:
+    """Check a ledger together with its data; return what was found, in words."""
     with looking(target, ledger) as session:
         location = session.ledger.location
         if session.ledger.begun:

@@ -75,33 +75,39 @@ def guess_nats(t: int, wrong: int, log_cells: float) -> float:
     return SAFE * (_log_count(wrong, t - 1) + _log_binomial(t - 1, wrong) + log_cells)
 
 
-@theorem("weights of a ladder", proof="checks.md")
+@theorem("weights of a ladder", proof="boards.md")
 def ladder_nats(t: int, improvements: int, cells: int) -> float:
     """Return the description length, in nats, of the responses before the t-th submission to a ladder.
 
     Statement
-        A fixed grid of J cells; every response is "no improvement" or a cell better than all cells released before.
-        Released cells only get better, so a string is named by when it improved and by which cells: with
-        w(y) = (m+2)/(m+1) / [(j+1)(j+2) C(t-1, j) C(J, j)], m = min(t-1, J), the weights sum to 1.
+        A fixed grid of J cells; every response is "no improvement" or a cell better than all cells released before,
+        and the first one is always a cell. Released cells only get better, so a string is named by when it improved and
+        by which cells: with w(y) = (m+1)/m / [j(j+1) C(t-2, j-1) C(J, j)], m = min(t-1, J), the weights of all strings
+        of t-1 >= 1 responses sum to 1. Nothing is told before the first: no nats.
 
     Not covered
         A grid that is changed, or cells released that are not better.
+
+    >>> ladder_nats(1, 0, 100), round(ladder_nats(2, 1, 100), 6) == round(log(100), 6)
+    (0.0, True)
 
     Parameters
     ----------
     t
         The number of the submission.
     improvements
-        How many earlier ones improved.
+        How many earlier ones improved; the first one did.
     cells
         The number J of cells of the grid.
     """
     check.whole(t=t, cells=cells)
-    check.whole(0, improvements=improvements)
+    check.whole(min(1, t - 1), improvements=improvements)
     check.at_most("the submissions before", t - 1, improvements=improvements)
     check.at_most("the cells of the grid", cells, improvements=improvements)
-    nats = _log_count(improvements, min(t - 1, cells))
-    return SAFE * (nats + _log_binomial(t - 1, improvements) + _log_binomial(cells, improvements))
+    if t == 1:
+        return 0.0
+    nats = _log_count(improvements - 1, min(t - 1, cells) - 1)
+    return SAFE * (nats + _log_binomial(t - 2, improvements - 1) + _log_binomial(cells, improvements))
 
 
 @theorem("Description length with Chernoff's bound", proof="checks.md")

@@ -20,11 +20,11 @@ from holdfast.mechanisms.laplace import Laplace
 from holdfast.rows.memory import memory_rows
 
 BETA, QUERIES = 0.05, 1_000
-COUNTS = ("A1 (paper)", "averaged coins (paper)", "averaged coins (information)", "averaged coins (posterior)")
+COUNTS = ("A1 (paper)", "averaged coins (paper)", "averaged coins (information)", "averaged coins (exchange)")
 FLIPS = ("A3 (paper)", "noisy count, then a coin (paper)", "flips (information)")
 AVERAGES, BITS = ("averaged coins", "A1"), ("single coin", "noisy count, then a coin")
 STYLE = {"A1 (paper)": "a1", "averaged coins (paper)": "naive", "averaged coins (information)": "coins",
-        "averaged coins (posterior)": "gaussian", "A3 (paper)": "a1", "noisy count, then a coin (paper)": "naive",
+        "averaged coins (exchange)": "gaussian", "A3 (paper)": "a1", "noisy count, then a coin (paper)": "naive",
         "flips (information)": "coins"}  # fmt: skip
 
 
@@ -33,13 +33,13 @@ def required(alpha: float) -> Results:
     a1, averaged = sizes.a1(alpha, BETA, QUERIES), sizes.cq_by_scq(alpha, BETA, QUERIES)
     a3, noisy = sizes.a3(alpha, BETA, QUERIES), sizes.scq_by_cq(alpha, BETA, QUERIES)
     by = {name: plan(margin=alpha, queries=QUERIES, guarantee=name, mechanism="coins", confidence=1 - BETA)
-          for name in ("information", "posterior")}  # fmt: skip
+          for name in ("information", "exchange")}  # fmt: skip
     flips = plan(margin=alpha, queries={"flip": QUERIES}, guarantee="information", confidence=1 - BETA)
     pairs = {
         "A1 (paper)": (a1.n, a1.ell),
         "averaged coins (paper)": (averaged.n, averaged.ell),
         "averaged coins (information)": (by["information"].rows, by["information"].rows_per_query),
-        "averaged coins (posterior)": (by["posterior"].rows, by["posterior"].rows_per_query),
+        "averaged coins (exchange)": (by["exchange"].rows, by["exchange"].rows_per_query),
         "A3 (paper)": (a3.n, a3.ell),
         "noisy count, then a coin (paper)": (noisy.n, noisy.ell),
         "flips (information)": (flips.rows, 1),
@@ -112,7 +112,7 @@ def section(results: Results) -> str:
     return (
         f"{table(head, lines)}\n\n"
         f"k = {QUERIES:,}, β = {BETA:g}. The paper's averaged coins need α^-3 rows, one factor 1/α more than A1; under"
-        " the information and the posterior guarantee the same coins need α^-2: the extra factor is gone. A coin from a"
+        " the information and the exchange guarantee the same coins need α^-2: the extra factor is gone. A coin from a"
         " noisy count reads every row for one bit.\n\n"
         f"Simulated on {first['rows']:,} rows, k = {first['queries']:,}, with a question whose population mean is"
         " 0.7:\n\n"

@@ -1,0 +1,196 @@
+"""`holdfast board`: make, submit, standings, verify."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.cli.commands.verify import with_data
+from holdfast.cli.options import Confidence, Json, Ledger
+from holdfast.cli.output import note, say, show_json, table
+from holdfast.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from holdfast.board import Board
+    from holdfast.service.client import RemoteSession
+
+BoardPlace = Annotated[
+    str, typer.Argument(metavar="BOARD", help="The folder of a board, or https://server/name, with HOLDFAST_TOKEN set.")
+]
+
+
+def command() -> None:
+    """Score submissions on labels that nobody sees: make a board, submit, show the standings, verify.
+
+    \b
+    holdfast board make labels.csv --metric accuracy
+    holdfast board submit labels.board.holdfast predictions.csv --by "team 7"
+    holdfast board standings labels.board.holdfast
+    """
+
+
+def make(
+    labels: Annotated[str, typer.Argument(metavar="LABELS", help="A CSV, JSON lines or Parquet file.")],
+    id: Annotated[str, typer.Option(help="The column of ids.")] = "id",
+    target: Annotated[str, typer.Option(help="The column of labels.")] = "label",
+    metric: Annotated[str, typer.Option(help="What is scored: {metrics}.")] = "accuracy",
+    within: Annotated[
+        tuple[float, float] | None, typer.Option(metavar="LOW HIGH", help="The range of labels or scores.")
+    ] = None,
+    clip: Annotated[float | None, typer.Option(help="The least probability that log loss takes.")] = None,
+    step: Annotated[float | None, typer.Option(help="The width of a cell of the grid, in units of the metric.")] = None,
+    about: Annotated[
+        str, typer.Option(help="What intervals are about: population, labels (of these cases) or rows.")
+    ] = "labels",
+    confidence: Confidence = None,
+    ledger: Ledger = None,
+    json: Json = False,
+) -> None:
+    """Seal labels: a folder that scores submissions, and says nothing else.
+
+    Say what intervals are about. population: new cases, if nobody who submits has seen these. labels: these cases with
+    labels drawn anew, if submitters know the cases. rows: these rows alone, if the cases decide the labels.
+
+    \b
+    holdfast board make labels.csv --metric accuracy
+    holdfast board make prices.parquet --target price --metric absolute_error --within 0 500
+    holdfast board make ids.csv --metric score --within 0 1 --about population
+    """
+    from holdfast.board import Board, board_path
+
+    options = {"metric": metric, "within": within, "clip": clip, "step": step, "about": about}
+    with Board(labels, id=id, target=target, confidence=confidence, ledger=ledger, **options) as board:  # type: ignore[arg-type]
+        folder, place, plan = board_path(Path(labels)), board.session.ledger.location, board.session.plan
+        if json:
+            show_json(board=folder, ledger=place, plan=plan.to_dict(), text=plan.sentence)
+            return
+        say(f"The board: {folder}", bold=True)
+        say(plan.sentence)
+        note(f"ledger {place}; keep {labels} away from whoever submits")
+
+
+def submit(
+    board: BoardPlace,
+    predictions: Annotated[
+        str, typer.Argument(metavar="PREDICTIONS", help="A CSV, JSON lines or Parquet file with ids and predictions.")
+    ],
+    by: Annotated[str | None, typer.Option(help="Who submits; at a server, the token says it.")] = None,
+    name: Annotated[str | None, typer.Option(help="What the submission is called in the standings.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the file; score and spend nothing.")] = False,
+    receipt: Annotated[Path | None, typer.Option(help="Write the receipt to this file.")] = None,
+    ledger: Ledger = None,
+    json: Json = False,
+) -> None:
+    """Score predictions: are they better than the best so far, and where is their score?
+
+    \b
+    holdfast board submit labels.board.holdfast predictions.csv --by "team 7" --name baseline
+    holdfast board submit https://boards.example.org/labels predictions.csv --receipt receipt.json
+    """
+    import json as jsonlib
+
+    with _opened(board, ledger) as opened:
+        session = _session(opened, by)
+        if dry_run:
+            session.dry_run(predictions, "submit", name=name)
+            say("The file is complete and fits the board. Nothing was scored or spent.")
+            return
+        answer = session.submit(predictions, name=name)
+        proof = session.receipt(answer).to_dict()
+        budget = session.budget
+    if receipt is not None:
+        receipt.write_text(jsonlib.dumps(proof, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    if json:
+        show_json(answer=answer.to_dict(), receipt=proof, budget=budget.to_dict())
+        return
+    say(f"{answer.question}: {answer.outcome}", bold=True)
+    _, low, high = answer.rows()[0][1].rounded()
+    for what, text in (("interval", f"[{low}, {high}]"), *answer.details()):
+        say(f"{what}: {text}")
+    say(f"{'submitted before: free' if answer.cached else 'scored'}, no. {answer.seq} in the ledger")
+    note(str(budget))
+
+
+def standings(board: BoardPlace, ledger: Ledger = None, json: Json = False) -> None:
+    """Show all submissions: improvements, the best first, then those that were no better.
+
+    \b
+    holdfast board standings labels.board.holdfast
+    """
+    from holdfast.answer import Estimate
+
+    with _opened(board, ledger) as opened:
+        rows = opened.standings().to_dicts()
+    if json:
+        show_json(standings=rows)
+        return
+    if not rows:
+        say("No submissions yet.")
+        return
+    lines = []
+    for row in rows:
+        _, low, high = Estimate(row["low"], row["low"], row["high"]).rounded()
+        rank, when = "" if row["rank"] is None else str(row["rank"]), row["time"][:19].replace("T", " ")
+        lines.append(
+            (rank, row["by"] or "", row["name"] or "", row["outcome"], f"[{low}, {high}]", str(row["seq"]), when)
+        )
+    table(("rank", "by", "name", "outcome", "interval", "no.", "time (UTC)"), lines, right=(0, 5))
+
+
+def verify(
+    board: Annotated[str, typer.Argument(metavar="BOARD", help="The folder of a board.")],
+    head: Annotated[str | None, typer.Option(help="A head published earlier, which the ledger must contain.")] = None,
+    ledger: Ledger = None,
+    json: Json = False,
+) -> None:
+    """Check the ledger of a board, and that its labels are those it began with.
+
+    \b
+    holdfast board verify labels.board.holdfast --head HASH
+    """
+    checked = with_data(board, ledger, head)
+    if json:
+        show_json(**checked)
+        return
+    for line in checked["checks"]:
+        say(line)
+
+
+COMMANDS = {"make": make, "submit": submit, "standings": standings, "verify": verify}
+
+
+@contextmanager
+def _opened(board: str, ledger: str | None) -> "Iterator[Board | RemoteSession]":
+    """Open a board in a folder, or one on a server."""
+    if "://" in board:
+        from holdfast.service.client import connect
+
+        url, _, name = board.rstrip("/").rpartition("/")
+        token = os.environ.get("HOLDFAST_TOKEN", "").strip()
+        if not token:
+            raise InvalidArgument("A server needs a token: set HOLDFAST_TOKEN.", name="token")
+        remote = connect(url, token, dataset=name)
+        try:
+            yield remote
+        finally:
+            remote.close()
+        return
+    from holdfast.board import Board
+
+    if not Path(board).is_dir():
+        raise InvalidArgument(f"BOARD must be a folder that `holdfast board make` wrote; got {board!r}.", name="board")
+    with Board(board, ledger=ledger) as opened:
+        yield opened
+
+
+def _session(opened: "Board | RemoteSession", by: str | None) -> Any:
+    from holdfast.board import Board
+
+    if isinstance(opened, Board):
+        return opened.session.for_analyst(by)
+    if by is not None:
+        raise InvalidArgument("by must be left out at a server: the token says who submits.", name="by")
+    return opened

@@ -1,0 +1,252 @@
+"""The ladder guarantee: submissions to a board, each told only whether it is better than the best so far, and where.
+
+A fixed grid lies over the score. A submission whose score falls into a better cell than every one before it is told the
+cell; any other is told "no improvement". Cells that were told only get better, so a whole history is named by few
+numbers, and costs little width. No number of submissions is fixed, and none is ever refused: an improvement makes later
+intervals wider, for everybody.
+
+What entries of a ledger cost keeps the count: every submission costs one interval; an improvement costs a charge that
+says by how many cells. So the totals of a ledger say how many submissions there were, how many of them improved, and
+which cell is the best.
+"""
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from math import ceil, log10, sqrt
+from typing import NamedTuple
+
+from holdfast import check
+from holdfast.errors import InvalidArgument, PlanConflict
+from holdfast.guarantees import GUARANTEES
+from holdfast.guarantees.guarantee import Goal, Guarantee, Terms
+from holdfast.guarantees.mathematics.checks import full_range, ladder_nats, time_share
+from holdfast.guarantees.release import GRID, Release
+from holdfast.guarantees.statistic import Interval, Statistic
+
+ENDLESS = 2**31  # submissions: more than anybody sends
+MOST_CELLS = 10**6
+OUTLOOK = (0, 1, 10, 100)  # more improvements, after which a budget says how wide an interval is
+_IMPROVED = 2**30  # added to the charge of an improvement, beside the cells by which it is better
+POPULATION, LABELS, ROWS = "population", "labels", "rows"
+ABOUT = {
+    POPULATION: "new cases of the population that these were drawn from; nobody who submits has seen them",
+    LABELS: "these cases, if their labels were drawn anew; not other cases",
+    ROWS: "the score on these rows alone; neither other cases nor other labels",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LadderTerms(Terms):
+    """The grid, and what is scored: all of it is fixed before the first submission.
+
+    `cells` of `step`, in units of the metric, whose values lie `scale` apart at most. `id` and `target` are columns;
+    `low`, `high` and `clip` are the metric's numbers; `about` says what intervals are about, one of `ABOUT`.
+    """
+
+    cells: int
+    step: float
+    scale: float
+    metric: str
+    id: str
+    target: str | None
+    low: float
+    high: float
+    clip: float
+    about: str
+
+    def answers_left(self, charge: int, intervals: int) -> int:
+        """There is no end."""
+        return ENDLESS
+
+    def worth(self, charge: int, intervals: int) -> int:
+        """Submissions are not paid for in answers."""
+        return 0
+
+
+class Climbed(NamedTuple):
+    """What the submissions so far have told: how many there were, how many improved, and the best cell; 0: none."""
+
+    submissions: int
+    improvements: int
+    best: int
+
+    @classmethod
+    def by(cls, charge: int, intervals: int) -> "Climbed":
+        """Read it off what the entries of a ledger cost."""
+        return cls(intervals, charge // _IMPROVED, charge % _IMPROVED)
+
+    def charge_of(self, cell: int) -> int:
+        """Return what a submission in this cell costs: nothing, unless it improves."""
+        return _IMPROVED + cell - self.best if cell > self.best else 0
+
+
+class Ladder(Guarantee):
+    """Any number of submissions; the best has a two-sided interval, every one an end that it is not better than."""
+
+    terms: LadderTerms
+    name = "ladder"
+    mechanisms = ("grid",)
+    answers = False
+    goes_on = True
+    asks = "submit"
+    goes_on = True
+    scans = True
+    reads = LadderTerms
+
+    @classmethod
+    def plan(cls, goal: Goal, mechanism: str) -> LadderTerms | None:
+        """A board is not planned from a number of questions."""
+        raise InvalidArgument(
+            "guarantee must be another one: a board is made by holdfast.Board, which knows what is scored and how.",
+            name="guarantee",
+        )
+
+    @classmethod
+    def grid(
+        cls, rows: int, *, confidence: float, step: float | None, scale: float, about: str, **scored: object
+    ) -> "Ladder":
+        """Return the guarantee of a board.
+
+        Parameters
+        ----------
+        rows
+            How many rows have a label.
+        confidence
+            The probability that all intervals hold at once.
+        step
+            How much better than the best a submission must be for sure to be told so; left out, about half the
+            deviation of a score of so many rows, as a round number.
+        scale
+            The largest value of the metric less the lowest.
+        about
+            What the intervals are about.
+        **scored
+            The other terms: what is scored, and how.
+        """
+        check.probability(confidence=confidence)
+        check.one_of("about", about, tuple(ABOUT))
+        if step is None:
+            step = _round_number(scale * 0.5 / sqrt(rows))
+        check.positive(step=step)
+        check.at_most("half the range of the metric", scale / 2, step=step)
+        cells = ceil(_exact(scale) / _exact(step))
+        check.at_most("the most a board handles", MOST_CELLS, **{"the number of steps": cells})
+        sizes = {"rows": rows, "queries": ENDLESS, "flips": 0, "rows_per_query": rows, "ends": False, "identical": True}
+        own = sizes | {"charge": ENDLESS * _IMPROVED, "cells": cells, "step": step, "scale": scale, "about": about}
+        mechanism = cls.mechanisms[0]
+        terms = LadderTerms(confidence=confidence, margin=1.0, mechanism=mechanism, **own, **scored)  # type: ignore[arg-type]
+        return cls(replace(terms, margin=min(1.0, cls(terms).width(Climbed(0, 0, 0)))))
+
+    # -- what may be asked ------------------------------------------------------------------------------------------
+
+    def supports(self, statistic: Statistic) -> None:
+        """Only submissions."""
+        raise PlanConflict(
+            "This is a board: it says whether a submission is better than the best so far, with an interval, and"
+            " nothing else. Ask with submit, or ask a session on other rows.",
+            guarantee=self.name,
+        )
+
+    def charge(self, statistic: Statistic, draws: int) -> int:
+        """Nothing but submissions is asked."""
+        self.supports(statistic)
+        return 0
+
+    @property
+    def most_charge(self) -> int:
+        """What one submission costs at most."""
+        return _IMPROVED + self.terms.cells
+
+    @property
+    def covers(self) -> tuple[str, ...]:
+        """No fits."""
+        return ()
+
+    def expected_excess_step(self, R: float) -> float | None:
+        """No fits."""
+        return None
+
+    # -- what may be believed ---------------------------------------------------------------------------------------
+
+    @cached_property
+    def eta(self) -> Fraction:
+        """The width of a cell, in [0, 1], exactly."""
+        return _exact(self.terms.step) / _exact(self.terms.scale)
+
+    def cell(self, cell: int) -> Interval:
+        """Return the ends of a cell, in [0, 1]."""
+        first, last = (min(Fraction(1), edge * self.eta) for edge in (cell - 1, cell))
+        return float(first), float(last)
+
+    def told(self, cell: int, climbed: Climbed) -> Interval:
+        """Return where the score on the rows lies, as far as it is told: in its cell, or not above the best one."""
+        return self.cell(cell) if cell > climbed.best else (0.0, self.cell(climbed.best)[1])
+
+    def certify(self, cell: int, climbed: Climbed) -> Interval:
+        """Return what the interval of a submission is, in [0, 1].
+
+        Parameters
+        ----------
+        cell
+            Where its score fell; used only as far as it is told.
+        climbed
+            What the submissions committed before it have told.
+        """
+        first, last = self.told(cell, climbed)
+        slack = 2.0**-GRID  # more than scores were rounded by to their units, and ends to floating-point numbers
+        told = max(0.0, first - slack), min(1.0, last + slack)
+        if self.terms.about == ROWS:
+            return told
+        t, terms = climbed.submissions + 1, self.terms
+        nats = ladder_nats(t, climbed.improvements, terms.cells)
+        return full_range(told, n=terms.rows, level=(1 - terms.confidence) * time_share(t), nats=nats)
+
+    def width(self, climbed: Climbed) -> float:
+        """Return how far from the ends of a cell in the middle an interval reaches, as a share of the range."""
+        middle = max(1, self.terms.cells // 2)
+        return max(0.0, self.certify(middle, climbed._replace(best=0))[1] - self.cell(middle)[1])
+
+    def outlook(self, spent: tuple[int, int], told: tuple[int, int]) -> tuple[tuple[int, float], ...]:
+        """Return how wide the next interval is now, and after more improvements, as many as the grid has room for."""
+        now = Climbed.by(*told)
+        later = []
+        for more in OUTLOOK:
+            improved = min(self.terms.cells, now.improvements + more)
+            then = now._replace(submissions=now.submissions + more, improvements=improved)
+            later.append((more, self.terms.scale * self.width(then)))
+        return tuple(later)
+
+    def share(self, release: Release, part: int) -> Interval:
+        """No values are released."""
+        raise self.cannot_certify(type(release).__name__)
+
+    def group(self, release: Release, part: int = 0) -> Interval:
+        """No values are released."""
+        raise self.cannot_certify(type(release).__name__)
+
+    @property
+    def sentence(self) -> str:
+        """The promise in one sentence."""
+        terms = self.terms
+        return (
+            f"{terms.rows:,} sealed rows score any number of submissions, each made after the earlier responses: it is"
+            f" told whether it is better than the best, on a grid of {terms.step:g}. With probability"
+            f" {100 * terms.confidence:g} % all intervals hold at once. They are about {ABOUT[terms.about]}."
+        )
+
+
+def _exact(x: float) -> Fraction:
+    """Return the decimal number that was written: a step of 0.005 is 1/200."""
+    return Fraction(repr(float(x)))
+
+
+def _round_number(x: float) -> float:
+    """Return the least 1, 2 or 5 times a power of ten that is not below."""
+    power = ceil(log10(x))
+    return next(
+        value for value in (float(f"{digit}e{power + shift}") for shift in (-1, 0) for digit in (1, 2, 5)) if value >= x
+    )
+
+
+GUARANTEES.register(Ladder.name, Ladder)

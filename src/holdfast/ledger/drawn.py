@@ -1,0 +1,123 @@
+"""An answer between its draw and the ledger: written out as far as it can be, seen by nobody."""
+
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from holdfast import check
+from holdfast.errors import InvalidArgument, LedgerUnavailable
+from holdfast.ledger import chain
+from holdfast.ledger.entry import Cost, Place
+from holdfast.ledger.store import Row, Tip
+
+MAX_ANALYST_NAME = 200  # characters
+Finish = Callable[[dict[str, Any], Cost], tuple[dict[str, Any], Cost]]
+
+
+class Drawn:
+    """An answer that is paid for and not written yet; nobody may see it.
+
+    Parameters
+    ----------
+    place
+        What `Ledger.reserve` returned for the same `cost`.
+    key
+        The question's canonical key, under which the answer is found again; None if it is new each time.
+    finish
+        For answers that depend on the answers committed before them: inside the transaction that writes the entry, it
+        turns `answer` and what the entries up to then cost into the answer and its own cost, at most `cost`. It may be
+        called more than once; only the last call counts.
+    """
+
+    __slots__ = ("_answer", "_body", "_finish", "_process", "_start", "cost", "key_digest")
+
+    def __init__(
+        self,
+        place: Place,
+        *,
+        key: str | None,
+        question: dict[str, Any],
+        answer: dict[str, Any],
+        cost: Cost,
+        rows_read: int,
+        analyst: str | None = None,
+        finish: Finish | None = None,
+    ) -> None:
+        if type(rows_read) is not int or rows_read < 0:
+            check.whole(0, rows_read=rows_read)
+        _check_types(question=question, answer=answer, key=key)
+        _check_analyst_length(analyst)
+        self.cost, self.key_digest = cost, None if key is None else chain.digest(key)
+        self._process, self._answer, self._finish = place.process, answer, finish
+        self._body = {
+            "analyst": analyst,
+            "key": key,
+            "place": {
+                "charge": place.charge,
+                "intervals": place.intervals,
+                "number": place.number,
+                "reached": place.reached,
+            },
+            "question": question,
+            "rows_read": rows_read,
+        }
+        # Everything but the number and the time is written out before the lock, if it is known by then; both sort last.
+        self._start = self._written(answer, cost) if finish is None else ""
+
+    def row_after(self, tip: Tip) -> Row:
+        """Return the row of this answer after that tip."""
+        start, cost = self._start, self.cost
+        if self._finish is not None:
+            answer, cost = self._finish(self._answer, told(tip))
+            start = self._written(answer, cost)
+        return chain.row_after(tip, f'{start},"seq":{tip.seq + 1},"time":"{now()}"}}', cost, self.key_digest)
+
+    def refuse_forked(self, location: str) -> None:
+        """Refuse a child's answer to a question that its parent reserved: a place is for one answer."""
+        if self._process != os.getpid():
+            raise LedgerUnavailable(
+                f"Ledger {location} does not take this answer: the process was forked while it was drawn, and its"
+                " place is the parent's. Ask again.",
+                location=location,
+            )
+
+    def _written(self, answer: dict[str, Any], cost: Cost) -> str:
+        """Return the entry up to its number."""
+        price = {"charge": cost.charge, "intervals": cost.intervals}
+        return chain.canonical(self._body | {"answer": answer, "cost": price}, "question, answer, key and analyst")[:-1]
+
+
+def told(tip: Tip) -> Cost:
+    """Return what the answers up to this tip cost, without what is taken beside them."""
+    return Cost(tip.charge, tip.intervals)
+
+
+def now() -> str:
+    """Return the time as entries write it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def check_analyst(analyst: str | None) -> None:
+    """Refuse an analyst's label that the ledger could not write."""
+    _check_analyst_length(analyst)
+    chain.canonical({"analyst": analyst}, "analyst")
+
+
+def _check_analyst_length(analyst: object) -> None:
+    if analyst is None:
+        return
+    if not isinstance(analyst, str):
+        raise InvalidArgument(f"analyst must be text or None; got {type(analyst).__name__}.", name="analyst")
+    if len(analyst) > MAX_ANALYST_NAME:
+        raise InvalidArgument(
+            f"analyst must be at most {MAX_ANALYST_NAME} characters; got {len(analyst)}.", name="analyst"
+        )
+
+
+def _check_types(*, question: object, answer: object, key: object) -> None:
+    for name, value in (("question", question), ("answer", answer)):
+        if not isinstance(value, dict):
+            raise InvalidArgument(f"{name} must be a dict; got {type(value).__name__}.", name=name)
+    if key is not None and not isinstance(key, str):
+        raise InvalidArgument(f"key must be text or None; got {type(key).__name__}.", name="key")

@@ -1,0 +1,54 @@
+"""A submission to a board: a prediction for every row, scored on the rows where the labels are."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from holdfast.guarantees.release import GRID
+from holdfast.guarantees.statistic import OneMean, Statistic
+from holdfast.queries.metrics import Metric
+from holdfast.queries.query import Query, Values
+
+
+@dataclass(frozen=True, eq=False)
+class Submission(Query):
+    """Predictions in the order of the rows. What row i says is its gain, in whole units of 2^-40, which add up exactly.
+
+    It is a question about row i and its number, which independent rows may be asked even if they are not identical.
+    """
+
+    metric: Metric
+    predictions: pl.Series
+    label: str  # the column that predictions are compared with; the ids, where scores are given
+    numbered: ClassVar[bool] = True
+
+    @property
+    def statistic(self) -> Statistic:
+        """The mean gain."""
+        return OneMean()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The labels."""
+        return (self.label,)
+
+    @property
+    def text(self) -> str:
+        """How it reads."""
+        return f"{self.metric.text} of a submission"
+
+    def evaluate(self, rows: pl.DataFrame) -> Values:
+        """Return what the first rows say."""
+        return self._units(rows, self.predictions[: rows.height])
+
+    def evaluate_parts(self, rows: pl.DataFrame, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
+        """Return what these rows say, of which the numbers are given, one after another."""
+        return self._units(rows, self.predictions[int(draw[0]) : int(draw[-1]) + 1])
+
+    def _units(self, rows: pl.DataFrame, predictions: pl.Series) -> Values:
+        gains = self.metric.gains(predictions, rows[self.label])
+        units: NDArray[np.int64] = np.rint(gains * 2.0**GRID).astype(np.int64)
+        return units

@@ -1,0 +1,386 @@
+"""What can be asked of units, and of rows that do not all count the same.
+
+A row source of units draws a unit, then lets one of its rows speak, chosen at random: every unit counts alike, whatever
+it is asked. Two sorts of queries ask for something else:
+
+    WholeUnit    all rows of the unit together: any, all, at least so many of them, their sum up to a cap
+    Accepted     a row counts with a probability: its weight over the largest, or so that all rows count alike,
+                 whatever the size of their unit; the mean is over what counts (docs/proofs/units.md, Theorem W)
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from holdfast import check
+from holdfast.errors import InvalidArgument, InvalidQuery
+from holdfast.guarantees.statistic import GroupMean, OneMean, OneShare, Statistic
+from holdfast.queries.build import QueryLike, condition, rowwise
+from holdfast.queries.evaluate import RowFunction, booleans, floats
+from holdfast.queries.functions.operation import with_article
+from holdfast.queries.measures import Measure
+from holdfast.queries.query import Direct, Query, Values
+from holdfast.schema import Schema, Type
+
+Numbers = NDArray[np.float64]
+HAVING = ("any", "all")
+_encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
+
+
+class Fold(Protocol):
+    """How the rows of a unit become one value: from how many of them count, and the sum of what those say."""
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The range of the value."""
+        ...
+
+    def text(self, value: str, unit: str) -> str:
+        """Say it of a value."""
+        ...
+
+    def __call__(self, counted: Numbers, total: Numbers) -> Values:
+        """Return one value for each unit, in [0, 1]."""
+        ...
+
+
+@dataclass(frozen=True)
+class AtLeast:
+    """Whether so many rows say yes."""
+
+    rows: int
+    bounds = (0.0, 1.0)
+
+    def text(self, value: str, unit: str) -> str:
+        """Say it."""
+        many = "a row" if self.rows == 1 else f"at least {self.rows:,} rows"
+        return f"share of units ({unit}) with {many} such that {value}"
+
+    def __call__(self, counted: Numbers, total: Numbers) -> Values:
+        """Count the yes."""
+        return total >= self.rows
+
+
+@dataclass(frozen=True)
+class Every:
+    """Whether all rows say yes."""
+
+    bounds = (0.0, 1.0)
+
+    def text(self, value: str, unit: str) -> str:
+        """Say it."""
+        return f"share of units ({unit}) with all rows such that {value}"
+
+    def __call__(self, counted: Numbers, total: Numbers) -> Values:
+        """Nobody says no."""
+        return total >= counted
+
+
+@dataclass(frozen=True)
+class SumUpTo:
+    """The sum of the rows' numbers, or the number of those that say yes; what is outside [0, cap] is moved there."""
+
+    cap: float
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """From nothing to the cap."""
+        return 0.0, self.cap
+
+    def text(self, value: str, unit: str) -> str:
+        """Say it."""
+        return f"mean over units ({unit}) of the sum of {value}, each up to {self.cap:.15g}"
+
+    def __call__(self, counted: Numbers, total: Numbers) -> Values:
+        """Rescale to [0, 1]; infinity minus infinity counts low."""
+        scaled: Values = np.nan_to_num(np.clip(total, 0.0, self.cap) / self.cap, nan=0.0)
+        return scaled
+
+
+@dataclass(frozen=True)
+class WholeUnit(Query):
+    """What all rows of a unit say together. With `where`, of the rows inside; a unit without any does not count."""
+
+    value: RowFunction
+    where: RowFunction | None
+    fold: Fold
+    unit: str
+
+    speaks_of_units = True
+
+    @cached_property
+    def statistic(self) -> Statistic:
+        """A share or a mean of all units, or of those with a row that counts."""
+        if not self._everybody_counts:
+            return GroupMean()
+        return OneMean() if isinstance(self.fold, SumUpTo) else OneShare()
+
+    @cached_property
+    def bounds(self) -> tuple[float, float]:
+        """Those of the fold."""
+        return self.fold.bounds
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The columns it reads."""
+        others = () if self.where is None else self.where.columns
+        return tuple(dict.fromkeys((*self.value.columns, *others)))
+
+    @cached_property
+    def text(self) -> str:
+        """How it reads."""
+        where = "" if self.where is None else f", among rows where {self.where.text}"
+        return self.fold.text(self.value.text, self.unit) + where
+
+    @cached_property
+    def work(self) -> int:  # type: ignore[override]
+        """Steps that one row takes."""
+        return self.value.work + (0 if self.where is None else self.where.work)
+
+    @cached_property
+    def identity(self) -> str | None:
+        """Canonical text."""
+        where = None if self.where is None else self.where.identity
+        if self.value.identity is None or (self.where is not None and where is None):
+            return None
+        return _encode({"unit": repr(self.fold), "value": self.value.identity, "where": where})
+
+    @property
+    def _is_number(self) -> bool:
+        return self.value.type is not Type.BOOL
+
+    @cached_property
+    def said_directly(self) -> Callable[[Any], tuple[Numbers | None, Numbers]] | None:
+        """What `said` does, on arrays, where that is possible."""
+        value, where = self.value.direct, None if self.where is None else self.where.direct
+        if value is None or (self.where is not None and where is None):
+            return None
+        return lambda arrays: self._said(value(arrays), None if where is None else where(arrays))
+
+    def said(self, rows: pl.DataFrame) -> tuple[Numbers | None, Numbers]:
+        """Return for each row whether it counts, as 0 or 1 (None: all do), and what it adds to the sum of its unit."""
+        return self._said(self.value.series(rows), None if self.where is None else self.where.series(rows))
+
+    def _said(self, values: Any, inside: Any) -> tuple[Numbers | None, Numbers]:
+        numbers = floats(values) if self._is_number else booleans(values).astype(np.float64)
+        if self._everybody_counts:
+            return None, numbers
+        counts = ~np.isnan(numbers)
+        if inside is not None:
+            counts &= booleans(inside)
+        return counts.astype(np.float64), np.where(counts, numbers, 0.0)
+
+    @cached_property
+    def _everybody_counts(self) -> bool:
+        return self.where is None and not (self._is_number and self.value.nullable)
+
+    def folded(self, counted: Numbers, total: Numbers) -> Values:
+        """Return what each unit says; NaN for one without a row that counts, where that matters."""
+        values = self.fold(counted, total)
+        return np.where(counted > 0, values, np.nan) if isinstance(self.statistic, GroupMean) else values
+
+    def evaluate(self, rows: pl.DataFrame) -> Values:
+        """Return what each row would say if it were a unit by itself."""
+        counts, says = self.said(rows)
+        return self.folded(np.ones(rows.height) if counts is None else counts, says)
+
+
+@dataclass(frozen=True)
+class Accepted(Query):
+    """A share or a mean in which a drawn row counts with a probability.
+
+    Parameters
+    ----------
+    measure
+        The share or the mean.
+    weight, largest
+        A number per row, and the largest it may be: a row counts with probability weight/largest. Larger ones count as
+        the largest, missing and negative ones as 0.
+    rows_per_unit, unit
+        The most rows of a unit; a draw counts with probability rows/rows_per_unit, so that all rows count alike.
+    """
+
+    measure: Measure
+    weight: RowFunction | None = None
+    largest: float = 1.0
+    rows_per_unit: int | None = None
+    unit: str | None = None
+
+    @property
+    def speaks_of_units(self) -> bool:  # type: ignore[override]
+        """Whether rows count alike."""
+        return self.rows_per_unit is not None
+
+    @property
+    def weighs(self) -> bool:  # type: ignore[override]
+        """Whether rows have weights."""
+        return self.weight is not None
+
+    @cached_property
+    def statistic(self) -> Statistic:
+        """A mean over what counts."""
+        return GroupMean()
+
+    @cached_property
+    def bounds(self) -> tuple[float, float]:
+        """Those of the measure."""
+        return self.measure.bounds
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The columns it reads."""
+        others = () if self.weight is None else self.weight.columns
+        return tuple(dict.fromkeys((*self.measure.columns, *others)))
+
+    @cached_property
+    def text(self) -> str:
+        """How it reads."""
+        weighted = "" if self.weight is None else f", weighted by {self.weight.text} up to {self.largest:.15g}"
+        alike = f", every row alike, at most {self.rows_per_unit:,} a unit ({self.unit})" if self.rows_per_unit else ""
+        return f"{self.measure.text}{weighted}{alike}"
+
+    @cached_property
+    def work(self) -> int:  # type: ignore[override]
+        """Steps that one row takes."""
+        return self.measure.work + (0 if self.weight is None else self.weight.work)
+
+    @cached_property
+    def identity(self) -> str | None:
+        """Canonical text."""
+        weight = None if self.weight is None else self.weight.identity
+        if self.measure.identity is None or (self.weight is not None and weight is None):
+            return None
+        facts = {"weight": weight, "largest": self.largest, "rows_per_unit": self.rows_per_unit}
+        return _encode(facts | {"accepted": self.measure.identity})
+
+    @cached_property
+    def direct(self) -> Direct | None:
+        """The same on arrays, where that is possible."""
+        value, weight = self.measure.direct, None if self.weight is None else self.weight.direct
+        if value is None or (self.weight is not None and weight is None):
+            return None
+        return lambda arrays: self._law(value(arrays), None if weight is None else weight(arrays))
+
+    def evaluate(self, rows: pl.DataFrame) -> Values:
+        """Return what each row says; with weights, the probabilities of 0 and of 1."""
+        return self._law(self.measure.evaluate(rows), None if self.weight is None else self.weight.series(rows))
+
+    def _law(self, values: Values, weights: Any) -> Values:
+        ones = values.astype(np.float64)
+        if weights is None:
+            return ones
+        accepted = np.nan_to_num(np.clip(floats(weights) / self.largest, 0.0, 1.0), nan=0.0)
+        accepted[np.isnan(ones)] = 0.0
+        ones = accepted * np.nan_to_num(ones, nan=0.0)
+        return np.column_stack([accepted - ones, ones])
+
+
+def build_whole_unit(
+    query: QueryLike,
+    schema: Schema,
+    *,
+    having: str | None = None,
+    at_least: int | None = None,
+    cap: float | None = None,
+    where: QueryLike | None = None,
+) -> WholeUnit:
+    """Return what all rows of a unit say together.
+
+    Parameters
+    ----------
+    query
+        A condition; with `cap`, also a number.
+    schema
+        What columns there are, and which one names the units.
+    having, at_least, cap
+        At most one of them: "any" (if all are left out) or "all" of the rows, at least so many, their sum up to a cap.
+    where
+        Only rows for which this is true count.
+    """
+    asked = {"having": having, "at_least": at_least, "cap": cap}
+    given = [name for name, value in asked.items() if value is not None]
+    if len(given) > 1:
+        raise InvalidArgument(f"Give at most one of {', '.join(asked)}; got {' and '.join(given)}.", name=given[1])
+    unit = _unit_of(schema, "This question")
+    fold: Fold = AtLeast(1)
+    if cap is not None:
+        check.positive(cap=cap)
+        fold = SumUpTo(float(cap))
+    elif at_least is not None:
+        check.whole(at_least=at_least)
+        fold = AtLeast(int(at_least))
+    elif having not in (None, *HAVING):
+        raise InvalidArgument(f"having must be one of {', '.join(HAVING)}; got {having!r}.", name="having")
+    elif having == "all":
+        fold = Every()
+    value = rowwise(query, schema)
+    if value.type is not Type.BOOL and (cap is None or not value.type.is_number):
+        needed = "A share of units needs a condition" if cap is None else "A sum needs numbers or a condition"
+        hint = "; give cap= for the mean of their sums" if cap is None and value.type.is_number else ""
+        raise InvalidQuery(f"{needed}; '{value.text}' is {with_article(value.type)}{hint}.")
+    return WholeUnit(value, condition(where, schema), fold, unit)
+
+
+def build_accepted(
+    measure: Measure,
+    schema: Schema,
+    *,
+    rows_per_unit: int | None = None,
+    weight: QueryLike | None = None,
+    largest_weight: float | None = None,
+) -> Query:
+    """Return a share or a mean with rows that count by weights, or alike in units of any size; without options, itself.
+
+    Parameters
+    ----------
+    measure
+        The share or the mean.
+    schema
+        What columns there are, and which one names the units.
+    rows_per_unit
+        Rows count alike, and this is the most that a unit has.
+    weight, largest_weight
+        A number per row that says how much it counts, and the largest it may be.
+    """
+    if rows_per_unit is None and weight is None and largest_weight is None:
+        return measure
+    if rows_per_unit is not None:
+        _unit_of(schema, "rows_per_unit")
+        check.whole(rows_per_unit=rows_per_unit)
+        rows_per_unit = int(rows_per_unit)
+    number, largest = _weight(weight, largest_weight, schema)
+    return Accepted(measure, number, largest, rows_per_unit, schema.unit)
+
+
+def _unit_of(schema: Schema, what: str) -> str:
+    if schema.unit is None:
+        raise InvalidArgument(
+            f"{what} is for data of units, and {schema.dataset} has none. Say which column names them where the data"
+            " are opened: unit='patient'.",
+            name="unit",
+        )
+    return schema.unit
+
+
+def _weight(weight: QueryLike | None, largest_weight: float | None, schema: Schema) -> tuple[RowFunction | None, float]:
+    if weight is None and largest_weight is None:
+        return None, 1.0
+    if weight is None:
+        raise InvalidArgument("largest_weight must be left out unless weight is given.", name="largest_weight")
+    if largest_weight is None:
+        raise InvalidArgument(
+            "largest_weight must be given with weight: the largest that you know of, without looking; larger ones count"
+            " as that.",
+            name="largest_weight",
+        )
+    check.positive(largest_weight=largest_weight)
+    number = rowwise(weight, schema)
+    if not number.type.is_number:
+        raise InvalidQuery(f"A weight must be a number; '{number.text}' is {with_article(number.type)}.")
+    return number, float(largest_weight)

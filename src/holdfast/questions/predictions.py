@@ -1,0 +1,236 @@
+"""Predictions for the rows of a board: read from a file or a frame, and matched with the rows by id.
+
+Whatever is wrong with them is refused here, before the labels are looked at and before anything is charged: an id that
+is missing, double or unknown, a value of another type, one that is missing or not finite.
+"""
+
+import json
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from holdfast.errors import InvalidArgument
+from holdfast.questions.options import Form
+from holdfast.rows.source import ColumnLike, FrameLike
+from holdfast.schema import Type
+
+PredictionsLike = str | Path | FrameLike | Mapping[str, ColumnLike]
+PREDICTION = "prediction"  # what the column is called, if the table has several beside the ids
+_UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, UnicodeDecodeError, ValueError)
+_BASE64 = "base64,"  # before the content of a file that is no text, as browsers write it
+_WORDS = {Type.BOOL: "true or false", Type.INT: "whole numbers", Type.FLOAT: "numbers", Type.STRING: "text"}
+_DTYPES = {Type.BOOL: pl.Boolean, Type.INT: pl.Int64, Type.FLOAT: pl.Float64, Type.STRING: pl.String}
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------
+
+
+def _csv(content: BytesIO) -> pl.DataFrame:
+    return pl.read_csv(content, infer_schema=False)
+
+
+def _lines(content: BytesIO) -> pl.DataFrame:
+    return pl.read_ndjson(content, infer_schema_length=None)
+
+
+READERS: dict[str, Callable[[BytesIO], pl.DataFrame]] = {
+    ".csv": _csv,
+    ".jsonl": _lines,
+    ".ndjson": _lines,
+    ".parquet": pl.read_parquet,
+}
+
+
+def read_table(given: PredictionsLike, name: str = "predictions") -> pl.DataFrame:
+    """Return a table from a file (CSV, JSON lines, Parquet), a frame or a mapping of columns."""
+    if isinstance(given, str | Path):
+        return read_file(Path(given), name)
+    try:
+        if isinstance(given, pl.DataFrame):
+            return given
+        if isinstance(given, Mapping):
+            return pl.DataFrame({column: pl.Series(column, values, strict=True) for column, values in given.items()})
+        import narwhals as nw
+
+        frame: pl.DataFrame = nw.from_native(given, eager_only=True).to_polars()  # type: ignore[call-overload]
+        return frame
+    except (TypeError, OverflowError, *_UNREADABLE):
+        raise InvalidArgument(
+            f"{name} must be a file, a frame or a mapping of columns of equal length and of one type each; got"
+            f" {type(given).__name__}.",
+            name=name,
+        ) from None
+
+
+def read_file(path: Path, name: str = "predictions") -> pl.DataFrame:
+    """Return the table in a file, by the ending of its name."""
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        raise InvalidArgument(f"{name} must be a file of {', '.join(READERS)}; got {path.name!r}.", name=name)
+    try:
+        content = path.read_bytes()
+    except OSError:
+        raise InvalidArgument(f"{name} must be a file that can be read; {path} cannot.", name=name) from None
+    return _read(reader, content, f"{path.name} cannot be read as {path.suffix[1:]}", name)
+
+
+def typed(table: pl.DataFrame, given: PredictionsLike) -> pl.DataFrame:
+    """Return labels with the types that a CSV file does not say: whole numbers, numbers, true or false, or text."""
+    if not isinstance(given, str | Path) or Path(given).suffix.lower() != ".csv":
+        return table
+    return table.with_columns(_guessed(column) for column in table.get_columns())
+
+
+def _guessed(texts: pl.Series) -> pl.Series:
+    for type_ in (Type.INT, Type.FLOAT, Type.BOOL):
+        with suppress(InvalidArgument):
+            return _cast(texts, type_, texts.name)
+    return texts
+
+
+def read_text(text: str, name: str = "predictions") -> pl.DataFrame:
+    """Return the table in the content of a file: CSV or JSON lines as they are, Parquet in base 64. Opens no file."""
+    if text.startswith("data:") and _BASE64 in text[:200]:
+        try:
+            content = b64decode(text.partition(_BASE64)[2], validate=True)
+        except ValueError:
+            raise InvalidArgument(f"{name} must be in base 64 after {_BASE64!r}.", name=name) from None
+        reader = pl.read_parquet if content[:4] == b"PAR1" else _lines if content[:1] == b"{" else _csv
+    else:
+        content, reader = text.encode(errors="surrogatepass"), _lines if text.lstrip()[:1] == "{" else _csv
+    return _read(reader, content, f"{name} must be CSV or JSON lines with ids, or a Parquet file in base 64", name)
+
+
+def _read(reader: Callable[[BytesIO], pl.DataFrame], content: bytes, problem: str, name: str) -> pl.DataFrame:
+    try:
+        return reader(BytesIO(content))
+    except _UNREADABLE:
+        raise InvalidArgument(f"{problem}. Give it a column of ids and one of predictions.", name=name) from None
+
+
+@dataclass(frozen=True)
+class PredictionsForm(Form):
+    """A table: a mapping of columns in JSON, the content of a file in a form, its name on a command line."""
+
+    example: str = "id,prediction\n1,true\n2,false"
+
+    def parse(self, name: str, text: str) -> pl.DataFrame:
+        """Read the content of a file. It names none: a form could name those of the server."""
+        return read_text(text, name)
+
+    def argument(self, name: str, text: str) -> pl.DataFrame:
+        """Read the file."""
+        return read_file(Path(text), name)
+
+    def from_json(self, value: Any) -> pl.DataFrame:
+        """Read columns by name, or the content of a file; never a file of the server."""
+        return read_text(value) if isinstance(value, str) else read_table(value)
+
+    def to_json(self, name: str, value: Any) -> dict[str, list[Any]]:
+        """Write columns by name."""
+        table = read_table(value, name)
+        return {column: [None if x != x else x for x in table[column].to_list()] for column in table.columns}
+
+
+# -- matching --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Matched:
+    """Predictions in the order of the rows, and their fingerprint."""
+
+    values: pl.Series
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the values in the order of sorted ids, as JSON: the same for the same submission."""
+        return sha256(json.dumps(self.values.to_list()).encode()).hexdigest()
+
+
+def match(table: pl.DataFrame, ids: pl.Series, *, target: str | None, type_: Type) -> Matched:
+    """Return the predictions of a table, one for each of the sorted `ids`, or say what is wrong with them.
+
+    Parameters
+    ----------
+    table
+        A column of ids, named as those of the board, and one of predictions.
+    ids
+        Those of the board.
+    target
+        What the labels are called, which predictions may be, too.
+    type_
+        What predictions must be.
+    """
+    if ids.name not in table.columns:
+        raise _wrong(f"must have a column {ids.name!r} of ids; it has: {', '.join(table.columns) or 'none'}")
+    column = _prediction_column(table, ids.name, target)
+    wanted = Type.STRING if ids.dtype == pl.String else Type.INT
+    given = _cast(table[ids.name], wanted, f"ids ({ids.name})")
+    order = given.arg_sort()
+    given = given.gather(order)
+    if given.len() != ids.len() or not (given == ids.rename(given.name)).all():
+        raise _unmatched(given, ids)
+    values = _cast(table[column], type_, f"predictions ({column})").gather(order)
+    if type_ is Type.FLOAT and not values.is_finite().all():
+        wrong = ids.filter(~values.is_finite())
+        raise _wrong(f"must be finite numbers; {_some(wrong, 'is not', 'are not')}")
+    return Matched(values)
+
+
+def _prediction_column(table: pl.DataFrame, id: str, target: str | None) -> str:
+    others = [column for column in table.columns if column != id]
+    for name in (PREDICTION, target):
+        if name in others:
+            return str(name)
+    if len(others) != 1:
+        raise _wrong(f"must have a column {PREDICTION!r} beside {id!r}; it has: {', '.join(table.columns)}")
+    return others[0]
+
+
+def _cast(values: pl.Series, type_: Type, what: str) -> pl.Series:
+    """Return the values as this type; text is read as it, anything else must be it."""
+    own, wanted = values.dtype, _DTYPES[type_]
+    if own.is_(pl.Categorical) or isinstance(own, pl.Enum):
+        values, own = values.cast(pl.String), pl.String()
+    fits = own == wanted or (own.is_integer() and type_ is Type.INT) or (own.is_numeric() and type_ is Type.FLOAT)
+    if not fits and own != pl.String and own != pl.Null:
+        raise _wrong(f"must be {_WORDS[type_]} in its {what}; it has {own}")
+    missing = values.null_count()
+    if missing:
+        raise _wrong(f"must be complete; {missing:,} of its {what} are missing")
+    if own == pl.String and type_ is Type.BOOL:
+        words = values.str.to_lowercase()
+        read = (words == "true").cast(pl.Boolean).set(~words.is_in(["true", "false"]), None)
+    else:
+        read = values.cast(wanted, strict=False)
+    if read.null_count():
+        raise _wrong(f"must be {_WORDS[type_]} in its {what}; {read.null_count():,} are not")
+    return read
+
+
+def _unmatched(given: pl.Series, ids: pl.Series) -> InvalidArgument:
+    double = given.filter(given.is_duplicated()).unique()
+    if double.len():
+        return _wrong(f"must have every id once; {_some(double, 'is there twice', 'are there twice or more')}")
+    unknown = given.filter(~given.is_in(ids.implode()))
+    if unknown.len():
+        return _wrong(f"must have the ids of the board; {_some(unknown, 'is not one', 'are not among them')}")
+    missing = ids.filter(~ids.is_in(given.implode()))
+    return _wrong(f"must have a row for every id of the board; {_some(missing, 'is missing', 'are missing')}")
+
+
+def _some(ids: pl.Series, one: str, many: str) -> str:
+    """Write which ids something is said of: all of them are public, or the caller's own."""
+    shown = ", ".join(repr(x) for x in ids.head(3).to_list())
+    return f"{shown} {one}" if ids.len() == 1 else f"{ids.len():,} {many}, such as {shown}"
+
+
+def _wrong(rule: str) -> InvalidArgument:
+    return InvalidArgument(f"predictions {rule}. Nothing was scored or charged.", name="predictions")

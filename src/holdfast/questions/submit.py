@@ -1,0 +1,214 @@
+"""Whether a submission to a board is better than the best so far, and where its score lies."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+from typing import Annotated, Any
+
+from holdfast.answer import AnyAnswer, Estimate, Interval, Record, interval_bar
+from holdfast.errors import InvalidArgument, PlanConflict
+from holdfast.guarantees.guarantee import Guarantee
+from holdfast.guarantees.ladder import ABOUT, Climbed, Ladder
+from holdfast.guarantees.release import GridCell
+from holdfast.ledger import Cost
+from holdfast.queries.metrics import Metric
+from holdfast.queries.submission import Submission
+from holdfast.questions import KINDS
+from holdfast.questions.options import About, ShortText
+from holdfast.questions.predictions import PredictionsForm, PredictionsLike, match, read_table
+from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode, kind_of
+
+LONGEST_NAME = 100  # characters
+
+
+@dataclass(frozen=True, repr=False)
+class SubmitAnswer(AnyAnswer):
+    """What a board says of a submission.
+
+    Parameters
+    ----------
+    improved
+        Whether it was better than all before it, on the board's grid.
+    low, high
+        The ends of its interval; on one side the end of the range, if it did not improve. The intervals of all
+        submissions of a board hold at once, with probability `confidence`.
+    cell
+        Where its score on the sealed rows lies, as far as it is told.
+    metric, higher
+        What was scored, and whether more of it is better.
+    about
+        What the interval is about: "population", "labels" or "rows".
+    name
+        What it was called.
+    record
+        Where the answer comes from.
+    bounds
+        The lowest and the highest value of the metric.
+    """
+
+    improved: bool
+    low: float
+    high: float
+    cell: Interval
+    metric: str
+    higher: bool
+    about: str
+    name: str | None
+    record: Record
+    bounds: Interval = (0.0, 1.0)
+
+    @property
+    def interval(self) -> Interval:
+        """Low and high."""
+        return self.low, self.high
+
+    @property
+    def outcome(self) -> str:
+        """In words."""
+        return "improvement" if self.improved else "no improvement"
+
+    def result(self) -> dict[str, Any]:
+        """Whether it improved, interval, cell, metric and what it is about."""
+        told = {"improved": self.improved, "low": self.low, "high": self.high, "cell": list(self.cell)}
+        scored = {"metric": self.metric, "higher": self.higher, "about": self.about, "name": self.name}
+        return told | scored | {"bounds": list(self.bounds)}
+
+    @classmethod
+    def read(cls, result: Mapping[str, Any], record: Record) -> "SubmitAnswer":
+        """Rebuild the answer from what `result` returned, and its `record`."""
+        names = ("improved", "low", "high", "metric", "higher", "about", "name")
+        first, last = result["cell"]
+        low, high = result["bounds"]
+        return cls(**{name: result[name] for name in names}, cell=(first, last), bounds=(low, high), record=record)
+
+    @property
+    def _estimate(self) -> Estimate:
+        """The middle of the cell; the end that it is not better than, if it did not improve."""
+        first, last = self.cell
+        value = (first + last) / 2 if self.improved else last if self.higher else first
+        return Estimate(min(max(value, self.low), self.high), self.low, self.high)
+
+    def rows(self) -> list[tuple[str | None, Estimate]]:
+        """One interval; the outcome is its label."""
+        return [(self.outcome, self._estimate)]
+
+    def details(self) -> list[tuple[str, str]]:
+        """Where the score is, and what the interval is about."""
+        first, last = self.cell
+        where = (
+            f"{first:.6g} to {last:.6g}" if self.improved else f"no better than {last if self.higher else first:.6g}"
+        )
+        return [("on the sealed rows", where), ("the interval is about", ABOUT[self.about])]
+
+    def __repr__(self) -> str:
+        _, low, high = self._estimate.rounded()
+        return f"{self.outcome}  [{low}, {high}]  {self.record.small_print}\nabout {ABOUT[self.about]}"
+
+    def _repr_html_(self) -> str:
+        return (
+            f'<div style="font-variant-numeric:tabular-nums"><div>{escape(self.question)}:'
+            f" <strong>{self.outcome}</strong></div>{interval_bar(self._estimate, self.bounds)}"
+            f"<small>{escape(repr(self))}</small></div>"
+        )
+
+
+def submit(
+    context: Context,
+    predictions: Annotated[
+        PredictionsLike, About(PredictionsForm(), "A table with a column of ids and one of predictions.")
+    ],
+    *,
+    name: Annotated[str | None, About(ShortText(), "What the submission is called in the standings.")] = None,
+) -> Question:
+    """Say whether `predictions` for the rows of a board are better than the best so far, with an interval.
+
+    Parameters
+    ----------
+    predictions
+        A file (CSV, JSON lines, Parquet), a frame or a mapping of columns, with the ids of the board, each once. The
+        other column is the prediction; if there are several, the one that is called "prediction" or as the labels are.
+    name
+        What the submission is called in the standings. The same predictions again get the first answer, free.
+    """
+    ladder = context.guarantee
+    if not isinstance(ladder, Ladder):
+        raise PlanConflict(
+            "This session is no board, so nothing can be submitted to it. Make one with holdfast.Board(labels).",
+            guarantee=ladder.name,
+        )
+    _check_name(name)
+    terms, metric = ladder.terms, metric_of(ladder)
+    type_ = metric.rule.predicts or context.schema[terms.target or ""].type
+    table = read_table(predictions)
+    matched = match(table, context.ids(terms.id), target=terms.target, type_=type_)
+    _check_range(metric, matched.values)
+    submission = Submission(metric, matched.values, terms.target or terms.id)
+    digest = matched.digest
+
+    def run(drawing: Drawing) -> Result:
+        released = drawing.release(submission, terms.rows)
+        assert isinstance(released, GridCell)
+        return {"cell": released.cell}  # in memory only: whether it may be told is decided when it is committed
+
+    def finish(number: int, result: Result, told: Cost) -> tuple[Result, Cost]:
+        cell, climbed = result["cell"], Climbed.by(told.charge, told.intervals)
+        ends, where = (_in_units(metric, part) for part in (ladder.certify(cell, climbed), ladder.told(cell, climbed)))
+        charge = climbed.charge_of(cell)
+        answer = {"improved": charge > 0, "low": ends.low, "high": ends.high, "cell": [where.low, where.high]}
+        scored = {"metric": metric.name, "higher": metric.rule.higher, "about": terms.about, "name": name}
+        return answer | scored | {"bounds": list(metric.bounds)}, Cost(charge, 1)
+
+    def forecast(told: Cost) -> float:
+        return terms.scale * ladder.width(Climbed.by(told.charge, told.intervals))
+
+    return Question(
+        kind=SUBMIT.name,
+        text=f"{metric.text} of {'submission ' + digest[:12] if name is None else name}",
+        identity=encode({"submission": digest}),
+        cost=Cost(ladder.most_charge, 1),
+        rows_read=terms.rows,
+        work=RELEASE_WORK + terms.rows,
+        run=run,
+        finish=finish,
+        forecast=forecast,
+    )
+
+
+def metric_of(standing: Guarantee) -> Metric:
+    """Return the metric of a board."""
+    assert isinstance(standing, Ladder)
+    terms = standing.terms
+    return Metric(terms.metric, (terms.low, terms.high), terms.clip)
+
+
+def _in_units(metric: Metric, gains: Interval) -> Estimate:
+    """Return the interval of a gain as one of the metric, rounded outward."""
+    first, last = gains
+    if not metric.rule.higher:
+        first, last = 1 - last, 1 - first  # rounded by less than intervals are widened by
+    return Estimate.within(metric.bounds, first, (first, last))
+
+
+def _check_name(name: object) -> None:
+    if name is None:
+        return
+    if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
+        raise InvalidArgument(f"name must be a text of 1 to {LONGEST_NAME} characters in one line.", name="name")
+
+
+def _check_range(metric: Metric, values: Any) -> None:
+    """Refuse probabilities and scores that are outside of their range; other predictions are clipped by the metric."""
+    rule = metric.rule
+    if not rule.probability and rule.targets:
+        return
+    low, high = (0.0, 1.0) if rule.probability else metric.within
+    outside = int((~values.is_between(low, high)).sum())
+    if outside:
+        raise InvalidArgument(
+            f"predictions must be between {low:g} and {high:g}; {outside:,} are not. Nothing was scored or charged.",
+            name="predictions",
+        )
+
+
+SUBMIT = kind_of(submit, SubmitAnswer)
+KINDS.register(SUBMIT.name, SUBMIT)

@@ -1,0 +1,62 @@
+"""What all rows of a unit say together: any of them, all, at least so many, their sum up to a cap."""
+
+from typing import Annotated
+
+from holdfast.answer import Answer
+from holdfast.queries.units import HAVING, build_whole_unit
+from holdfast.questions import KINDS
+from holdfast.questions.options import About, Choice, Margin, Query, Real, RowsPerQuery, Where, Whole
+from holdfast.questions.question import Context, Drawing, Question, Result, kind_of
+
+
+def units(
+    context: Context,
+    query: Query,
+    *,
+    having: Annotated[
+        str | None, About(Choice(HAVING), "Whether any row of a unit shall be such, or all of them.")
+    ] = None,
+    at_least: Annotated[int | None, About(Whole(1, "3"), "How many rows of a unit shall be such, at least.")] = None,
+    cap: Annotated[float | None, About(Real(0.0, None, "20"), "Sum up the rows of a unit, to this at most.")] = None,
+    where: Where = None,
+    rows_per_query: RowsPerQuery = None,
+    margin: Margin = None,
+) -> Question:
+    """Return the share of units with a row such that `query`, or the mean over units of a sum up to a `cap`.
+
+    For data that were opened with `unit=`. A unit is drawn and all its rows are read. About single rows of units, asks
+    `mean`.
+
+    Parameters
+    ----------
+    query
+        A condition of one row; with `cap`, also a number.
+    having
+        Whether "any" row of a unit shall be such (if left out), or "all" of them.
+    at_least
+        How many rows of a unit shall be such, at least.
+    cap
+        The mean over units of the sum of a number, or of how many rows are such: a sum above this counts as this, one
+        below 0 as 0.
+    where
+        Only rows for which this is true count, and only units with such a row.
+    rows_per_query, margin
+        Spend more or less on this one answer: the units it reads, or the margin it should have, in its own units.
+
+    Returns
+    -------
+    Answer
+        The value and its interval for the population.
+    """
+    built = build_whole_unit(query, context.schema, having=having, at_least=at_least, cap=cap, where=where)
+    draws = context.draws(built, rows_per_query, margin)
+
+    def run(drawing: Drawing) -> Result:
+        (estimate,) = drawing.estimates(built, draws)
+        return estimate.to_json() | {"bounds": list(built.bounds)}
+
+    return context.question(UNITS.name, built, draws, run, context.margin(built, draws))
+
+
+UNITS = kind_of(units, Answer)
+KINDS.register(UNITS.name, UNITS)

@@ -1,0 +1,171 @@
+"""One `.npy` file, one-dimensional: written piece by piece, or mapped into memory and read at random.
+
+What the operating system is told about mapped files: rows are drawn all over a file, so read-ahead is switched off. A
+file that fits into memory comfortably is mapped page by page in the background when it is first drawn from; after that a
+draw costs no page fault. Of a file larger than memory, the pages of one question are requested all at once before they
+are read one by one: three to four times faster from disk, but a microsecond a row wasted on a page that was there
+already.
+"""
+
+import mmap
+import os
+import struct
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from math import inf
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from holdfast.errors import RowSourceError
+from holdfast.rows.blocks import HEADER, BlockHashes, FileEntry
+
+_POPULATE_READ = 22  # MADV_POPULATE_READ, Linux 5.14; Python has no name for it
+_STEP = 4 << 20  # a few milliseconds each: the interpreter is held during the call
+_FITS = 0.5  # of the memory available: other programs want some too
+
+
+class ArrayFile:
+    """A one-dimensional `.npy` file under construction.
+
+    Parameters
+    ----------
+    path, dtype
+        Where it is, and what it holds.
+    hashed
+        The hashes of its blocks, if the caller computes them anyway.
+    """
+
+    def __init__(self, path: Path, dtype: DTypeLike, hashed: BlockHashes | None = None) -> None:
+        self.path, self.dtype, self.count = path, np.dtype(dtype), 0
+        self._hashes, self._hashing = hashed or BlockHashes(), hashed is None
+        self._file = path.open("wb", buffering=1 << 20)
+        self._file.write(bytes(HEADER))  # written at the end, when the length is known
+
+    def append(self, values: NDArray[Any]) -> None:
+        """Add values at the end."""
+        data = np.ascontiguousarray(values, self.dtype).data
+        self._file.write(data)
+        if self._hashing:
+            self._hashes.update(data)
+        self.count += values.size
+
+    def entry(self) -> FileEntry:
+        """Return what the manifest says about the file."""
+        return FileEntry(HEADER + self.count * self.dtype.itemsize, self._hashes.digests)
+
+    def flush(self) -> None:
+        """Let readers see what was appended."""
+        self._file.flush()
+
+    def close(self) -> None:
+        """Write the header and make the file durable."""
+        about = {"descr": self.dtype.str, "fortran_order": False, "shape": (self.count,)}
+        room = HEADER - 10
+        self._file.seek(0)
+        self._file.write(np.lib.format.magic(1, 0) + struct.pack("<H", room))
+        self._file.write(f"{about!r}".ljust(room - 1).encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+
+    def abandon(self) -> None:
+        """Let go of the file, finished or not."""
+        with suppress(OSError):  # a full disk was reported already
+            self._file.close()
+
+
+class MappedArray:
+    """One `.npy` file, one-dimensional, read-only."""
+
+    def __init__(self, path: Path, dtype: np.dtype[np.generic], length: int) -> None:
+        self.name = path.name
+        with _opened(path) as file:
+            try:
+                version = np.lib.format.read_magic(file)
+                read = {(1, 0): np.lib.format.read_array_header_1_0}.get(version, np.lib.format.read_array_header_2_0)
+                shape, _, found = read(file)
+            except ValueError:
+                raise RowSourceError(f"{path} is not an array file; remove the folder and open again.") from None
+            start = self._start = file.tell()
+            if found != dtype or shape != (length,) or path.stat().st_size != start + length * dtype.itemsize:
+                raise RowSourceError(f"{path} does not match its manifest; remove the folder and open again.")
+            self._map: mmap.mmap | None = None
+            self.array: NDArray[Any] = np.empty(0, dtype)
+            if length:  # an empty mapping is not allowed
+                self._map = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+                self.array = np.frombuffer(self._map, dtype, length, start)
+        if self._map is not None:
+            self._map.madvise(mmap.MADV_RANDOM)
+
+    @property
+    def size(self) -> int:
+        """Bytes mapped."""
+        return 0 if self._map is None else len(self._map)
+
+    def populate(self) -> None:
+        """Map every page now."""
+        for start in range(0, self.size, _STEP):
+            assert self._map is not None
+            self._map.madvise(_POPULATE_READ, start, min(_STEP, self.size - start))
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether the file is shorter now than when it was mapped: reading past its end would kill the process."""
+        return self._map is not None and self._map.size() < len(self._map)
+
+    @property
+    def larger_than_memory(self) -> bool:
+        """Whether the file can never be in memory as a whole."""
+        return self.size > _memory("MemTotal")
+
+    def request(self, indices: NDArray[np.int64]) -> None:
+        """Ask for the pages of these elements; reading them does not wait for this."""
+        if self._map is None:
+            return
+        pages = (self._start + indices * self.array.itemsize) // mmap.PAGESIZE * mmap.PAGESIZE
+        for page in pages.tolist():
+            self._map.madvise(mmap.MADV_WILLNEED, page, mmap.PAGESIZE)
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except OSError as problem:
+        raise RowSourceError(f"Cannot read {path}: {problem.strerror}.") from None
+
+
+def spare_memory() -> float:
+    """Return how many bytes may be kept in memory comfortably."""
+    return _FITS * _memory("MemAvailable")
+
+
+def populate_in_background(arrays: Sequence[MappedArray], spare: float) -> float:
+    """Map every page of those that fit into `spare` bytes; return how many bytes are left."""
+    chosen = []
+    for mapped in arrays:
+        if mapped.size <= spare:
+            spare -= mapped.size
+            chosen.append(mapped)
+    threading.Thread(target=_populate, args=(chosen,), daemon=True).start()
+    return spare
+
+
+def _populate(arrays: Sequence[MappedArray]) -> None:
+    with suppress(OSError):  # an older kernel: pages are mapped as they are drawn
+        for mapped in arrays:
+            mapped.populate()
+
+
+def _memory(which: str) -> float:
+    """Return bytes of memory, or infinity where the system does not say."""
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith(f"{which}:"):
+                return float(line.split()[1]) * 1024
+    except OSError:
+        return inf
+    return inf

@@ -1,0 +1,147 @@
+"""Packs in a data folder: a group of columns that was written at the first fit and is mapped at the next.
+
+    pack-<name>.npy     the lines of all rows, end to end, in single precision
+    pack-<name>.json    what they are, of which rows, and the hashes of their blocks; written last, it vouches for them
+
+They are made from the columns in one pass and can be deleted at any time: the next fit makes them again. One process at
+a time writes them, under a lock on the folder; what a killed one left behind is cleared by the next. A pack that is not
+what its description says when it is found is written anew; one that changes while it is mapped is a fault of the data,
+like any other column.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from holdfast.errors import RowSourceError
+from holdfast.queries.query import Packed, Packing
+from holdfast.rows.array_files import ArrayFile, MappedArray
+from holdfast.rows.blocks import DataCheck, FileEntry
+from holdfast.rows.packs import MOST_BYTES
+
+PARTIAL = ".partial"
+_FORMAT = "holdfast pack"
+_FLOAT = np.dtype(np.float32)
+_ROOM = 2  # times what a pack takes must be free on the disk
+
+
+class PackFiles:
+    """The packs of one folder.
+
+    Parameters
+    ----------
+    folder, rows, fingerprint
+        Where they are, and of which rows.
+    check
+        Compares them with their hashes, with all other files of the folder.
+    mapped
+        Told of every pack that is mapped.
+    """
+
+    def __init__(
+        self, folder: Path, rows: int, fingerprint: str, check: DataCheck, mapped: Callable[[MappedArray], None]
+    ) -> None:
+        self._folder, self._rows, self._fingerprint = folder, rows, fingerprint
+        self._check, self._mapped = check, mapped
+
+    def find(self, packing: Packing) -> Packed | None:
+        """Return the lines of all rows if they were kept, by this version and for these rows."""
+        path = self._path(packing)
+        try:
+            content = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+            entry = FileEntry(int(content["size"]), tuple(content["blocks"]))
+            if content != self._about(packing, entry) or not self._check.add(path.name, entry):
+                return None
+            array = MappedArray(path, _FLOAT, self._rows * packing.width)
+        except (OSError, ValueError, KeyError, TypeError, RowSourceError):
+            return None  # missing, or not what it should be: made anew
+        self._mapped(array)
+        return array.array.reshape(self._rows, packing.width)
+
+    def keep(self, packing: Packing, pieces: Iterator[Packed]) -> Packed | None:
+        """Write the lines of all rows; None if there is no room, or another process is at it."""
+        path = self._path(packing)
+        partial = path.with_name(path.name + PARTIAL)
+        try:
+            with self._locked() as alone:
+                if not alone or not self._room(self._rows * packing.width * _FLOAT.itemsize):
+                    return None
+                file = ArrayFile(partial, _FLOAT)
+                try:
+                    for piece in pieces:
+                        file.append(piece.ravel())
+                    file.close()
+                finally:
+                    file.abandon()
+                partial.replace(path)
+                self._describe(packing, path, file.entry())
+        except OSError:
+            return None  # a folder that cannot be written, a disk that is full
+        return self.find(packing)
+
+    def _about(self, packing: Packing, entry: FileEntry) -> dict[str, Any]:
+        """Return what vouches for a pack; another version may read an expression in another way."""
+        content = {
+            "format": _FORMAT,
+            "version": version("holdfast"),
+            "packing": packing.identity,
+            "rows": self._rows,
+            "width": packing.width,
+            "fingerprint": self._fingerprint,
+            "size": entry.size,
+            "blocks": list(entry.blocks),
+        }
+        return content | {"hash": sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()}
+
+    def _describe(self, packing: Packing, path: Path, entry: FileEntry) -> None:
+        described = path.with_suffix(".json")
+        written = described.with_name(described.name + PARTIAL)
+        with written.open("w", encoding="utf-8") as file:
+            json.dump(self._about(packing, entry), file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        written.replace(described)
+
+    def _path(self, packing: Packing) -> Path:
+        name = sha256(str(packing.identity).encode()).hexdigest()[:24]
+        return self._folder / f"pack-{name}.npy"
+
+    @contextmanager
+    def _locked(self) -> Iterator[bool]:
+        """Yield whether this process alone may write packs here; then what others left behind is gone."""
+        handle = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+                return
+            self._clear()
+            try:
+                yield True
+            finally:
+                self._clear()
+                os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def _clear(self) -> None:
+        """Remove what is not finished: partial files, and lines without their description."""
+        with suppress(OSError):
+            for path in self._folder.glob("pack-*"):
+                unfinished = path.suffix == ".npy" and not path.with_suffix(".json").exists()
+                if unfinished or path.suffix == PARTIAL:
+                    path.unlink()
+
+    def _room(self, needed: int) -> bool:
+        held = sum(path.stat().st_size for path in self._folder.glob("pack-*.npy"))
+        return held + needed <= MOST_BYTES and shutil.disk_usage(self._folder).free >= _ROOM * needed

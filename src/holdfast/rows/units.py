@@ -1,0 +1,301 @@
+"""Units: rows that belong together lie together, and one draw is one unit.
+
+    Units       where the rows of each unit lie, and which of them speak
+    grouped     columns in memory, their rows by unit
+    Grouping    a stream of batches becomes a stream in which rows lie by unit, in bounded memory
+
+How a stream is grouped: batches are collected into chunks, each sorted by a hash of the unit into partitions and
+written to disk; then partition after partition is read from all chunks, sorted by unit, and passed on. A partition that
+is too large is partitioned again by another hash; one that is a single unit is passed on as it is.
+"""
+
+import io
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field
+from itertools import chain
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from holdfast.errors import InvalidArgument, RowSourceError
+from holdfast.rows.columns import Storage
+from holdfast.rows.draws import Indices
+from holdfast.rows.fingerprint import ColumnDigest
+from holdfast.schema import Column, Schema, Type
+
+PARTITION_BYTES = 64 << 20  # sorted at once
+CHUNK_BYTES = 128 << 20  # partitioned at once
+BATCH = 1 << 18  # rows passed on at once
+MOST_PARTITIONS = 256  # in one pass: their parts of a chunk shall not get tiny
+_NAMES_UNITS = re.compile(r"\w[ _-](id|ID|uuid)$|[a-z](ID|Id)$")  # patient_id, userId; not id alone, which names rows
+
+
+@dataclass(frozen=True)
+class Units:
+    """The rows of unit i are rows starts[i] to starts[i+1] - 1.
+
+    `moved` says where the rows of the table as it was given lie now, if they are in memory: content is hashed in the
+    order in which it came, so that the same rows have the same budget, with units or without.
+    """
+
+    starts: Indices
+    moved: Indices | None = None
+
+    def __len__(self) -> int:
+        return self.starts.size - 1
+
+    def one_row(self, units: Indices, rng: Generator, places: int | None) -> tuple[Indices, NDArray[np.bool_] | None]:
+        """Return a random row of each unit; and with `places`, which draws found none.
+
+        With places, a unit has at least so many, each as likely as the others; its rows come first.
+        """
+        first = self.starts.take(units)
+        sizes = self.starts.take(units + 1) - first
+        if places is None:
+            return first + _uniform(sizes, rng), None
+        place = _uniform(np.maximum(sizes, places), rng)
+        empty = place >= sizes
+        return first + np.where(empty, 0, place), empty
+
+    def all_rows(self, units: Indices, size: int) -> Iterator[tuple[Indices, int, Indices]]:
+        """Yield all rows of these units, at most `size` at once, with whose they are.
+
+        That is the place in `units` of the first unit, and how many rows there are of it and of those that follow.
+        """
+        first = self.starts.take(units)
+        ends = np.cumsum(self.starts.take(units + 1) - first)
+        total = int(ends[-1]) if ends.size else 0
+        shift = first - np.concatenate([[0], ends[:-1]])  # from a row's number among these rows to where it lies
+        for start in range(0, total, size):
+            stop = min(start + size, total)
+            begin, last = np.searchsorted(ends, [start, stop - 1], side="right").tolist()
+            counts = np.diff(np.minimum(ends[begin : last + 1], stop), prepend=start)
+            yield np.arange(start, stop) + np.repeat(shift[begin : last + 1], counts), begin, counts
+
+
+def _uniform(counts: Indices, rng: Generator) -> Indices:
+    """Return for each count a whole number below it, uniformly up to 2^-53: a quarter of the time of an exact one."""
+    return (rng.random(counts.size) * counts).astype(np.int64)
+
+
+def check_unit(unit: str, schema: Schema) -> None:
+    """Refuse what cannot name units."""
+    if not isinstance(unit, str) or unit not in schema:
+        shown = ", ".join(schema.names[:20])
+        raise InvalidArgument(f"unit must be a column of {schema.dataset}; got {unit!r}. It has: {shown}.", name="unit")
+    if schema[unit].type is Type.FLOAT:
+        raise InvalidArgument(
+            f"unit must be a column of texts, whole numbers or dates; {unit!r} has numbers, of which two may differ by"
+            " rounding. Convert it first.",
+            name="unit",
+        )
+    if len(schema) == 1:
+        raise InvalidArgument("unit must leave a column to ask about; it is the only one.", name="unit")
+
+
+class UnitColumn(UserWarning):
+    """A column seems to name units, of which some may have several rows."""
+
+
+def likely_unit(schema: Schema) -> str | None:
+    """Return a column that seems to name units, by its own name alone: nothing is read.
+
+    >>> names = ["id", "width", "patient_id", "ward"]
+    >>> likely_unit(Schema(tuple(Column(name, Type.INT, True) for name in names)))
+    'patient_id'
+    """
+    found = (name for name in schema.names if _NAMES_UNITS.search(name) and schema[name].type is not Type.FLOAT)
+    return next(found, None)
+
+
+def warn_of_units(schema: Schema) -> None:
+    """Ask about a column that seems to name units, where none is declared."""
+    unit = None if schema.unit is not None else likely_unit(schema)
+    if unit is not None:
+        warnings.warn(
+            f"Does every row have its own {unit!r}? If several rows share one, they are not independent, and intervals"
+            f" for rows are wrong: open the data with unit={unit!r}. If every row has its own, it names the rows: leave"
+            " it out of the data.",
+            UnitColumn,
+            stacklevel=3,
+        )
+
+
+def refuse_missing_unit(unit: str, missing: bool) -> None:
+    """Refuse rows that belong to nobody."""
+    if missing:
+        raise RowSourceError(
+            f"Column {unit!r} has missing values, so it is not known which rows belong together. Fill them in, or leave"
+            " these rows out.",
+            column=unit,
+        )
+
+
+def grouped(columns: Sequence[pl.Series], unit: str) -> tuple[list[pl.Series], Units]:
+    """Return columns in memory with their rows by unit, and where these lie."""
+    (names,) = (_text(series) for series in columns if series.name == unit)
+    refuse_missing_unit(unit, names.null_count() > 0)
+    order = names.alias("unit").to_frame().select(pl.arg_sort_by("unit", maintain_order=True)).to_series()
+    moved = np.empty(order.len(), np.int64)
+    moved[order.to_numpy()] = np.arange(order.len())
+    return [series.gather(order) for series in columns], Units(_starts(_sizes(names.gather(order))), moved)
+
+
+@dataclass
+class Grouping:
+    """Puts the rows of a stream together by unit; `starts` and `digests` are known at its end.
+
+    Parameters
+    ----------
+    unit
+        The column that names units.
+    folder
+        Where chunks are written meanwhile.
+    columns
+        How each column is stored.
+    dataset
+        What to call the table in a refusal.
+    """
+
+    unit: str
+    folder: Path
+    columns: InitVar[Mapping[str, Storage]]
+    dataset: InitVar[str]
+    digests: list[ColumnDigest] = field(init=False)  # of the rows in the order in which they came
+    _sizes: list[NDArray[np.int64]] = field(init=False, default_factory=list)
+    _files: int = field(init=False, default=0)
+
+    def __post_init__(self, columns: Mapping[str, Storage], dataset: str) -> None:
+        check_unit(self.unit, Schema(tuple(Column(name, each.type, True) for name, each in columns.items()), dataset))
+        self.digests = [ColumnDigest(name, storage) for name, storage in columns.items()]
+
+    def batches(self, batches: Iterator[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
+        """Yield all rows of `batches`, of which there are so many, in which those of a unit lie together."""
+        for together in self._together(map(self._taken, batches), rows, 0):
+            yield from together.iter_slices(BATCH)
+
+    def _taken(self, batch: pl.DataFrame) -> pl.DataFrame:
+        """Hash a batch; return it with texts for categories, which every batch numbers anew."""
+        batch = batch.with_columns(map(_text, batch))
+        refuse_missing_unit(self.unit, batch[self.unit].null_count() > 0)
+        for digest in self.digests:
+            digest.add(batch[digest.name])
+        return batch
+
+    @property
+    def starts(self) -> Indices:
+        """Where each unit begins; last, where the last one ends."""
+        return _starts(np.concatenate(self._sizes))
+
+    def _together(self, batches: Iterator[pl.DataFrame], rows: int, depth: int) -> Iterator[pl.DataFrame]:
+        first = next(batches, None)
+        if first is None:
+            return
+        batches = chain([first], batches)
+        per_row = max(1.0, first.estimated_size() / first.height)
+        partitions = min(MOST_PARTITIONS, ceil(rows * per_row / PARTITION_BYTES))
+        if partitions <= 1:
+            yield self._sorted(pl.concat(list(batches)))
+            return
+        spill = _Spill(self.unit, partitions, depth, ceil(CHUNK_BYTES / per_row))
+        for batch in batches:
+            if spill.add(batch):
+                spill.write(self._next_file())
+        spill.write(self._next_file())
+        try:
+            for partition in range(partitions):
+                count = int(spill.rows[partition])
+                if count * per_row <= 2 * PARTITION_BYTES:  # chance makes some larger than others
+                    if count:
+                        yield self._sorted(pl.concat(list(spill.read(partition))))
+                elif spill.is_one_unit(partition):
+                    yield from spill.read(partition)
+                    self._sizes.append(np.array([count]))
+                else:
+                    yield from self._together(spill.read(partition), count, depth + 1)
+        finally:
+            spill.remove()
+
+    def _sorted(self, frame: pl.DataFrame) -> pl.DataFrame:
+        together = frame.sort(pl.nth(frame.columns.index(self.unit)))  # by place: Polars reads some names as patterns
+        self._sizes.append(_sizes(together[self.unit]))
+        return together
+
+    def _next_file(self) -> Path:
+        self._files += 1
+        return self.folder / f"chunk.{self._files}"
+
+
+class _Spill:
+    """Chunks on disk, each sorted by partition."""
+
+    def __init__(self, unit: str, partitions: int, seed: int, rows_at_once: int) -> None:
+        self._unit, self._partitions, self._seed, self._most = unit, partitions, seed, rows_at_once
+        self.rows = np.zeros(partitions, np.int64)
+        self._ends: list[set[Any]] = [set() for _ in range(partitions)]  # smallest and largest unit in each chunk
+        self._waiting: list[pl.DataFrame] = []
+        self._chunks: list[tuple[Path, list[int]]] = []  # a file, and where each partition begins in it
+
+    def add(self, batch: pl.DataFrame) -> bool:
+        """Keep a batch; return whether there is enough for a chunk."""
+        self._waiting.append(batch)
+        return sum(frame.height for frame in self._waiting) >= self._most
+
+    def write(self, path: Path) -> None:
+        """Write what is kept as one chunk."""
+        if not self._waiting:
+            return
+        chunk = pl.concat(self._waiting)
+        self._waiting = []
+        number = (chunk[self._unit].hash(self._seed) % self._partitions).cast(pl.UInt16).to_numpy()
+        chunk = chunk[np.argsort(number, kind="stable")]  # of 16 bits: by counting, in linear time
+        counts = np.bincount(number, minlength=self._partitions)
+        places, first = [0], 0
+        with path.open("wb") as file:
+            for partition, count in enumerate(counts.tolist()):
+                if count:
+                    part = chunk.slice(first, count)
+                    part.write_ipc_stream(file)
+                    self._ends[partition] |= {part[self._unit].min(), part[self._unit].max()}
+                places.append(file.tell())
+                first += count
+        self.rows += counts
+        self._chunks.append((path, places))
+
+    def is_one_unit(self, partition: int) -> bool:
+        """Whether all rows of a partition are of one unit."""
+        return len(self._ends[partition]) == 1
+
+    def read(self, partition: int) -> Iterator[pl.DataFrame]:
+        """Yield the rows of a partition, one chunk after the other."""
+        for path, places in self._chunks:
+            start, end = places[partition], places[partition + 1]
+            if end > start:
+                with path.open("rb") as file:
+                    file.seek(start)
+                    yield pl.read_ipc_stream(io.BytesIO(file.read(end - start)))
+
+    def remove(self) -> None:
+        """Delete the chunks."""
+        for path, _ in self._chunks:
+            path.unlink()
+
+
+def _text(series: pl.Series) -> pl.Series:
+    """Return texts for categories."""
+    return series.cast(pl.String) if isinstance(series.dtype, pl.Categorical | pl.Enum) else series
+
+
+def _sizes(together: pl.Series) -> NDArray[np.int64]:
+    return together.rle().struct.field("len").to_numpy().astype(np.int64)
+
+
+def _starts(sizes: NDArray[np.int64]) -> Indices:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])

@@ -1,0 +1,198 @@
+"""The package as others get it: built, installed into a clean environment by each interpreter, served as deployed.
+
+`make test-package` runs this; it downloads what a new environment needs. Where a container tool runs, the image is
+built as well; elsewhere the steps of the Dockerfile are taken one by one in a clean environment.
+"""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+import tomllib
+import urllib.request
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text()
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+ASKS = """
+import numpy as np, polars as pl, holdfast as hf
+pl.DataFrame({"x": np.arange(50_000) % 7}).write_parquet("t.parquet")
+with hf.Session("t.parquet", queries=100) as s:
+    answer = s.mean("x < 3")
+    assert answer.low < 3 / 7 < answer.high, answer
+print(hf.__version__)
+"""
+
+
+def run(*command: object, **more: object) -> str:
+    """Run a program to its end and return what it printed."""
+    more.setdefault("env", {name: value for name, value in os.environ.items() if name != "PYTHONPATH"})
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=900, **more)  # type: ignore[call-overload]
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return str(done.stdout)
+
+
+def interpreters() -> dict[str, str]:
+    """Return the supported interpreters of this machine by version."""
+    found = {}
+    for classifier in PROJECT["classifiers"]:
+        version = classifier.rpartition(" ")[2]
+        if not re.fullmatch(r"3\.\d+", version):
+            continue
+        places = [
+            shutil.which(f"python{version}"),
+            *map(str, Path.home().glob(f".pyenv/versions/{version}.*/bin/python")),
+        ]
+        for place in filter(None, places):
+            asked = subprocess.run([place, "-c", "import sys; print(sys.version)"], capture_output=True, text=True)
+            if asked.returncode == 0 and asked.stdout.startswith(f"{version}."):
+                found[version] = place
+                break
+    return found
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel and the source archive."""
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--outdir", folder, ROOT)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(dist: Path) -> Path:
+    (found,) = dist.glob("*.whl")
+    return found
+
+
+def test_the_archives_hold_the_package_and_nothing_else(dist: Path, wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    sources = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src").rglob("*") if path.is_file()}
+    sources = {name for name in sources if "__pycache__" not in name and ".egg-info" not in name}
+    assert {name for name in names if ".dist-info/" not in name} == sources
+    (archived,) = dist.glob("*.tar.gz")
+    with tarfile.open(archived) as tar:
+        inside = {name.partition("/")[2] for name in tar.getnames()}
+    assert {f"src/{name}" for name in sources} <= inside
+    assert not {name for name in inside if name.startswith(("tests", "benchmarks", ".ci"))}
+
+
+@pytest.mark.parametrize("version", sorted(interpreters()))
+def test_it_installs_and_answers(version: str, wheel: Path, tmp_path: Path) -> None:
+    run(interpreters()[version], "-m", "venv", tmp_path / "venv")
+    pip, python = tmp_path / "venv/bin/pip", tmp_path / "venv/bin/python"
+    run(pip, "install", "--quiet", "--disable-pip-version-check", "--constraint", ROOT / "constraints.txt", wheel)
+    assert run(python, "-W", "error", "-c", ASKS, cwd=tmp_path).strip() == PROJECT["version"]
+    assert PROJECT["version"] in run(tmp_path / "venv/bin/holdfast", "--version")
+    told = json.loads(run(tmp_path / "venv/bin/holdfast", "ask", "t.parquet", "x < 2", "--json", cwd=tmp_path))
+    assert told["ok"]
+    assert told["answer"]["low"] < 2 / 7 < told["answer"]["high"]
+
+
+# -- as deployed ------------------------------------------------------------------------------------------------------
+
+
+def instruction(name: str) -> str:
+    """Return what the last instruction of this name in the Dockerfile says."""
+    return re.findall(rf"^{name} (.*)$", DOCKERFILE, re.MULTILINE)[-1]
+
+
+@pytest.fixture(scope="module")
+def deployed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A clean environment in which the Dockerfile's installation was run."""
+    folder = tmp_path_factory.mktemp("image")
+    run(sys.executable, "-m", "venv", folder / "venv")
+    wheels = folder / "wheels"
+    wheels.mkdir()
+    shutil.copy(wheel, wheels)
+    shutil.copy(ROOT / "constraints.txt", wheels)
+    (install,) = re.findall(r"^RUN (pip install .*) && rm -r /wheels$", DOCKERFILE, re.MULTILINE)
+    path = f"{folder / 'venv/bin'}:{os.environ['PATH']}"
+    run(
+        "sh", "-c", install.replace("/wheels", str(wheels)).replace("pip install", "pip install -q"), env={"PATH": path}
+    )
+    return folder
+
+
+@pytest.fixture
+def read_only_data(tmp_path: Path, deployed: Path) -> Iterator[Path]:
+    """A data folder on a file system that cannot be written, where this machine lets us have one."""
+    data, seen = tmp_path / "data", tmp_path / "seen"
+    data.mkdir()
+    seen.mkdir()
+    make = "import numpy as np, polars as pl; pl.DataFrame({'x': np.arange(50_000) % 7}).write_parquet('t.parquet')"
+    run(deployed / "venv/bin/python", "-c", make, cwd=data)
+    run(deployed / "venv/bin/holdfast", "open", "t.parquet", cwd=data)
+    if subprocess.run(["mount", "--bind", data, seen], capture_output=True).returncode:
+        pytest.skip("This machine lets nobody mount a folder read-only.")
+    try:
+        run("mount", "-o", "remount,bind,ro", seen)
+        yield seen
+    finally:
+        run("umount", seen)
+
+
+def test_the_image_serves_data_that_it_cannot_write(
+    deployed: Path, read_only_data: Path, tmp_path: Path, postgres_url: str
+) -> None:
+    (tmp_path / "server.toml").write_text(f'[datasets.t]\npath = "{read_only_data / "t.parquet.holdfast"}"\n')
+    (tmp_path / "url").write_text(postgres_url)
+    (tmp_path / "token").write_text("hf_" + "t" * 43)
+    settings = dict(part.split("=", 1) for part in shlex.split(instruction("ENV")))
+    settings |= {"HOLDFAST_DATABASE_FILE": str(tmp_path / "url"), "HOLDFAST_ADMIN_TOKEN_FILE": str(tmp_path / "token")}
+    home = tmp_path / "home"
+    home.mkdir()
+    command = [
+        str(deployed / "venv/bin" / part) if part == "holdfast" else part
+        for part in json.loads(instruction("ENTRYPOINT"))
+    ]
+    path = f"{deployed / 'venv/bin'}:/usr/bin:/bin"
+    with (tmp_path / "log").open("wb") as log:
+        server = subprocess.Popen(
+            [*command, "--config", str(tmp_path / "server.toml")], env=settings | {"PATH": path}, cwd=home, stderr=log
+        )
+    health = json.loads(re.findall(r"CMD (\[.*\])$", instruction("HEALTHCHECK"))[-1])
+    try:
+        deadline = time.monotonic() + 120
+        while subprocess.run(health, env={"PATH": path}, capture_output=True).returncode:
+            assert server.poll() is None, (tmp_path / "log").read_text()
+            assert time.monotonic() < deadline, (tmp_path / "log").read_text()
+            time.sleep(0.5)
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{settings['HOLDFAST_PORT']}/api/v1/datasets/t/ask",
+            json.dumps({"query": "x < 3"}).encode(),
+            {"Authorization": "Bearer hf_" + "t" * 43, "Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=60) as response:
+            answer = json.load(response)["answer"]
+        assert answer["low"] < 3 / 7 < answer["high"]
+        assert list(home.iterdir()) == []  # everything that is kept is in the database
+    finally:
+        server.terminate()
+        assert server.wait(timeout=30) == 0
+
+
+def test_the_image_builds(tmp_path: Path) -> None:
+    tool = next(
+        (
+            name
+            for name in ("docker", "podman")
+            if shutil.which(name) and not subprocess.run([name, "info"], capture_output=True).returncode
+        ),
+        None,
+    )
+    if tool is None:
+        pytest.skip("No container tool runs here; the Dockerfile's steps were taken one by one.")
+    run(tool, "build", "-f", ROOT / "deploy/Dockerfile", "-t", "holdfast-test", ROOT)
+    assert PROJECT["version"] in run(tool, "run", "--rm", "--entrypoint", "holdfast", "holdfast-test", "--version")

@@ -1,0 +1,171 @@
+"""Boards on worlds so small that the best submitter can be computed.
+
+Rows are independent and need not be identical; a submission is any prediction for each row. The submitter knows the
+laws and plays to make some interval miss: dynamic programming over all strategies gives the largest probability that
+anybody reaches; docs/proofs/boards.md says that it is at most beta. The same program with a mutilated interval must
+find a submitter who beats beta.
+"""
+
+from collections.abc import Callable
+from fractions import Fraction
+from functools import cache
+from itertools import pairwise, product
+from math import exp, log, prod
+
+import pytest
+from tests.examples import QUICK
+
+from holdfast.guarantees.ladder import ROWS, Climbed, Ladder
+from holdfast.guarantees.mathematics.checks import full_range, ladder_nats, time_share
+from holdfast.guarantees.mathematics.concentration import kl_lower, kl_range
+
+BETA = 0.02  # less than any one sample of a small world, so that no miss goes unnoticed
+Interval = tuple[float, float]
+Ends = Callable[[Ladder, int, Climbed], Interval]  # board, cell of the score, what was told -> interval
+
+
+def board(rows: int, step: float, about: str = "labels") -> Ladder:
+    named = {"metric": "accuracy", "id": "id", "target": "label", "low": 0.0, "high": 1.0, "clip": 0.001}
+    return Ladder.grid(rows, confidence=1 - BETA, step=step, scale=1.0, about=about, **named)
+
+
+def proved(ladder: Ladder, cell: int, climbed: Climbed) -> Interval:
+    return ladder.certify(cell, climbed)
+
+
+def length(ladder: Ladder, climbed: Climbed) -> float:
+    t = climbed.submissions + 1
+    return log(2 / (BETA * time_share(t))) + ladder_nats(t, climbed.improvements, ladder.terms.cells)
+
+
+def halved(ladder: Ladder, cell: int, climbed: Climbed) -> Interval:
+    return kl_range(ladder.told(cell, climbed), n=ladder.terms.rows, r=length(ladder, climbed) / 2)
+
+
+def rows_alone(ladder: Ladder, cell: int, climbed: Climbed) -> Interval:
+    return ladder.told(cell, climbed)
+
+
+def shifted(ladder: Ladder, cell: int, climbed: Climbed) -> Interval:
+    """Say of a submission that did not improve what is said of one that did: the interval of the best cell."""
+    return ladder.certify(max(cell, climbed.best), climbed._replace(best=0))
+
+
+def best_submitter(laws: list[tuple[float, ...]], step: float, rounds: int, ends: Ends) -> float:
+    """Return the largest probability, over all strategies, that some interval misses."""
+    n, ladder = len(laws), board(len(laws), step)
+    labels = list(product(*(range(len(law)) for law in laws)))
+    chance = [prod(law[y] for law, y in zip(laws, drawn, strict=True)) for drawn in labels]
+    menu = []
+    for predicted in product(*(range(len(law)) for law in laws)):
+        truth = sum(law[p] for law, p in zip(laws, predicted, strict=True)) / n
+        scores = [Fraction(sum(p == y for p, y in zip(predicted, drawn, strict=True)), n) for drawn in labels]
+        menu.append((truth, [min(ladder.terms.cells, score // ladder.eta + 1) for score in scores]))
+
+    @cache
+    def interval(cell: int, climbed: Climbed) -> Interval:
+        return ends(ladder, cell, climbed)
+
+    @cache
+    def best(alive: frozenset[int], climbed: Climbed) -> float:
+        if climbed.submissions == rounds:
+            return 0.0
+        most = 0.0
+        for truth, cells in menu:
+            reached = 0.0
+            for told in {max(cells[i], climbed.best) for i in alive}:
+                left = frozenset(i for i in alive if max(cells[i], climbed.best) == told)
+                improved = told > climbed.best
+                low, high = interval(told if improved else 1, climbed)
+                if low <= truth <= high:
+                    after = Climbed(climbed.submissions + 1, climbed.improvements + improved, told)
+                    reached += best(left, after)
+                else:
+                    reached += sum(chance[i] for i in left)
+            most = max(most, reached)
+        return most
+
+    return best(frozenset(range(len(labels))), Climbed(0, 0, 0))
+
+
+# One row, whose t-th label is as likely as the halved exponent lets a first wrong answer be: only one row is so tight.
+_STEP = 0.05
+_TOLD = [Climbed(0, 0, 0), *(Climbed(t, 1, 1) for t in range(1, 4))]
+_RARE = [0.95 * kl_lower(1 - _STEP, length(board(1, _STEP), climbed) / 2) for climbed in _TOLD]
+TIGHT = [(*_RARE, 1 - sum(_RARE))], _STEP, len(_RARE)
+FAIR = (0.5, 0.5)
+WORLDS = [
+    ([FAIR, FAIR, FAIR, FAIR], 0.25, 3),
+    ([FAIR, (0.9, 0.1), (0.2, 0.8), FAIR], 0.25, 3),
+    ([(0.1, 0.9), (0.05, 0.95), (0.6, 0.4)], 0.2, 4),
+    ([(0.3, 0.3, 0.4), (0.1, 0.2, 0.7), (0.05, 0.05, 0.9)], 0.34, 3),
+    TIGHT,
+]
+
+
+@pytest.mark.parametrize(("laws", "step", "rounds"), WORLDS[2:3] if QUICK else WORLDS)
+def test_no_submitter_beats_beta(laws: list[tuple[float, ...]], step: float, rounds: int) -> None:
+    assert best_submitter(laws, step, rounds, proved) <= BETA
+
+
+@pytest.mark.parametrize("mutant", [halved, rows_alone])
+def test_submitters_beat_intervals_that_forget_something(mutant: Ends) -> None:
+    assert best_submitter(*TIGHT, mutant) > BETA
+
+
+def test_a_submission_that_did_not_improve_has_one_end_only() -> None:
+    assert best_submitter([(0.99, 0.01)] * 6, 0.1, 2, shifted) > BETA
+
+
+@pytest.mark.parametrize(("t", "grid"), [(1, 4), (2, 4), (3, 4), (6, 3), (9, 5)])
+def test_weights_of_all_histories_sum_to_one(t: int, grid: int) -> None:
+    def total(at: int, best: int, improvements: int) -> float:
+        if at == t:
+            return exp(-ladder_nats(t, improvements, grid))
+        same = total(at + 1, best, improvements) if best else 0.0  # the first response is a cell
+        return same + sum(total(at + 1, cell, improvements + 1) for cell in range(best + 1, grid + 1))
+
+    assert total(1, 0, 0) == pytest.approx(1, abs=1e-9)
+
+
+def test_a_grid_that_moves_breaks_the_weights() -> None:
+    """With a grid that is moved after every improvement, any cell may follow any other."""
+
+    def total(at: int, t: int, improvements: int, grid: int) -> float:
+        if at == t:
+            return exp(-ladder_nats(t, min(improvements, grid), grid))
+        same = total(at + 1, t, improvements, grid) if improvements else 0.0
+        return same + grid * total(at + 1, t, improvements + 1, grid)
+
+    assert total(1, 5, 0, 5) > 2
+
+
+@pytest.mark.parametrize("step", [0.3, 0.25, 0.1, 0.005, 0.07])
+def test_cells_are_half_open_and_cover_all_scores(step: float) -> None:
+    ladder = board(100, step)
+    edges = [ladder.cell(cell) for cell in range(1, ladder.terms.cells + 1)]
+    assert edges[0][0] == 0.0
+    assert edges[-1][1] == 1.0
+    assert all(before[1] == after[0] for before, after in pairwise(edges))
+    assert ladder.eta == Fraction(str(step))
+
+
+def test_an_interval_about_these_rows_is_what_is_told() -> None:
+    ladder, climbed = board(1_000, 0.01, ROWS), Climbed(50, 7, 60)
+    assert ladder.certify(71, climbed) == pytest.approx((0.70, 0.71), abs=1e-11)
+    assert ladder.certify(12, climbed) == pytest.approx((0.0, 0.60), abs=1e-11)
+
+
+def test_what_the_first_response_saves() -> None:
+    """Blum and Hardt's setting with five improvements: nats against weights that leave the first response open."""
+    t, j, grid = 101, 5, 100
+    open_first = ladder_nats(t, j, grid) + log((t - 1) / j * (j + 2) / j)
+    assert open_first - ladder_nats(t, j, grid) == pytest.approx(3.3, abs=0.1)
+    assert ladder_nats(t, j, grid) == pytest.approx(37.2, abs=1)
+
+
+def test_published_widths() -> None:
+    """Radius plus step after ten improvements on a grid of .005: not wider than with the first response left open."""
+    for n, k, width in [(10**5, 10**3, 0.0286), (10**6, 10**4, 0.0133), (10**4, 10**4, 0.0878)]:
+        reach = full_range((0.5, 0.505), n=n, level=0.05 * time_share(k), nats=ladder_nats(k, 10, 200))
+        assert 0.9 * width < reach[1] - 0.505 + 0.005 <= width

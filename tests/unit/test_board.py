@@ -1,0 +1,299 @@
+"""Boards: metrics, matching of ids, what is refused before anything is charged, what is told, what is kept."""
+
+from collections.abc import Callable, Iterator
+from math import log
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import holdfast as hf
+from holdfast.guarantees.ladder import ABOUT
+from holdfast.ledger.opening import forget_all
+from holdfast.queries.metrics import METRICS, Metric
+
+IDS = [f"case {number}" for number in range(8)]
+LABELS = ["a", "b", "a", "c", "a", "b", "b", "a"]
+Table = dict[str, list[Any]]
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    forget_all()
+    yield
+    forget_all()
+
+
+def labels() -> Table:
+    return {"id": IDS, "label": LABELS}
+
+
+def predictions(right: int) -> Table:
+    """So many right ones, in another order than the labels."""
+    said = [label if number < right else "none" for number, label in enumerate(LABELS)]
+    return {"id": IDS[::-1], "prediction": said[::-1]}
+
+
+def small(**options: Any) -> hf.Board:
+    return hf.Board(labels(), **{"step": 0.25, **options})
+
+
+# -- what is told ----------------------------------------------------------------------------------------------------
+
+
+def test_improvements_are_told_with_their_cell_and_others_with_an_end() -> None:
+    with small() as board:
+        first, same, better, worse = (board.submit(predictions(right)) for right in (4, 5, 6, 0))
+    assert [one.improved for one in (first, same, better, worse)] == [True, False, True, False]
+    assert [one.cell for one in (first, same, better, worse)] == [(0.5, 0.75), (0.0, 0.75), (0.75, 1.0), (0.0, 1.0)]
+    assert first.low < 0.5 < 0.75 < first.high
+    assert worse.low == 0.0
+
+
+def test_the_last_cell_includes_a_perfect_score() -> None:
+    with small() as board:
+        assert board.submit(predictions(8)).cell == (0.75, 1.0)
+        assert not board.submit(predictions(7)).improved
+
+
+@pytest.mark.parametrize("about", ABOUT)
+def test_every_answer_says_what_its_interval_is_about(about: str) -> None:
+    with small(about=about) as board:
+        answer = board.submit(predictions(4))
+    assert answer.about == about
+    assert ABOUT[about] in repr(answer)
+    assert ABOUT[about] in answer._repr_html_()
+    assert (answer.interval == pytest.approx(answer.cell, abs=1e-9)) == (about == "rows")
+
+
+def test_the_same_predictions_again_are_free_in_any_order_and_form(tmp_path: Path) -> None:
+    table = pl.DataFrame(predictions(5))
+    with small() as board:
+        first = board.submit(table, by="one", name="first")
+        table.write_csv(tmp_path / "p.csv")
+        table.sort("id").write_parquet(tmp_path / "p.parquet")
+        table.write_ndjson(tmp_path / "p.jsonl")
+        forms: list[Any] = [table.to_pandas(), table.to_dict(as_series=False), table.rename({"prediction": "label"})]
+        for form in [*forms, *(tmp_path / name for name in ("p.csv", "p.parquet", "p.jsonl"))]:
+            again = board.submit(form, by="other")
+            assert again.cached
+            assert again.receipt == first.receipt
+        assert board.standings().height == 1
+
+
+def test_standings_have_the_best_first_and_no_rank_for_what_was_no_better() -> None:
+    with small() as board:
+        for right, team in ((2, "one"), (1, "two"), (4, "three"), (6, "one")):
+            board.submit(predictions(right), by=team, name=f"with {right}")
+        found = board.standings()
+    assert found["by"].to_list() == ["one", "three", "one", "two"]
+    assert found["rank"].to_list() == [1, 2, 3, None]
+    assert found["name"].to_list() == ["with 6", "with 4", "with 2", "with 1"]
+
+
+def test_intervals_widen_with_improvements_and_say_so() -> None:
+    rng = np.random.default_rng(1)
+    truth, ids = rng.integers(0, 2, 2_000), np.arange(2_000)
+    with hf.Board({"id": ids, "label": truth}) as board:
+        before = board.session.budget
+        board.submit({"id": ids, "prediction": rng.integers(0, 2, 2_000)})
+        after = board.session.budget
+    assert before.margin < after.margin
+    assert [more for more, _ in after.outlook] == [0, 1, 10, 100]
+    assert "submissions have no end" in str(after)
+
+
+# -- refusals --------------------------------------------------------------------------------------------------------
+
+WRONG: dict[str, tuple[Callable[[pl.DataFrame], Any], str]] = {
+    "missing": (lambda table: table.head(5), "a row for every id"),
+    "double": (lambda table: table.vstack(table.head(1)), "every id once"),
+    "unknown": (lambda table: table.with_columns(pl.col("id").str.replace("case 3", "case 33")), "ids of the board"),
+    "no ids": (lambda table: table.drop("id"), "column 'id'"),
+    "null id": (
+        lambda table: table.with_columns(pl.col("id").str.replace("case 3", "x").replace("x", None)),
+        "missing",
+    ),
+    "number as id": (lambda table: table.with_columns(pl.int_range(8).alias("id")), "must be text"),
+    "number as label": (lambda table: table.with_columns(pl.lit(1.5).alias("prediction")), "must be text"),
+    "null": (lambda table: table.with_columns(pl.lit(None).cast(pl.String).alias("prediction")), "complete"),
+    "no predictions": (lambda table: table.select("id"), "column 'prediction'"),
+    "two columns": (lambda table: table.rename({"prediction": "x"}).with_columns(y=pl.lit("a")), "column 'prediction'"),
+    "no table": (lambda table: 7, "a file, a frame"),
+    "no such file": (lambda table: "nothing.csv", "can be read"),
+    "other ending": (lambda table: "predictions.xlsx", "must be a file of"),
+    "ragged": (lambda table: {"id": ["a", "b"], "prediction": ["a"]}, "equal length"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_bad_predictions_are_refused_and_nothing_is_charged(what: str) -> None:
+    spoil, message = WRONG[what]
+    with small() as board:
+        with pytest.raises(hf.InvalidArgument, match=message):
+            board.submit(spoil(pl.DataFrame(predictions(5))))
+        assert board.session.ledger.spent == hf.Board(labels(), step=0.25).session.ledger.spent
+        assert board.session.ledger.spent.intervals == 0
+        assert board.submit(predictions(5)).seq == 1
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -0.1, 1.1])
+def test_probabilities_must_be_probabilities(value: float) -> None:
+    with hf.Board({"id": [1, 2, 3], "label": [0, 1, 1]}, metric="brier") as board:
+        with pytest.raises(hf.InvalidArgument, match=r"finite|between 0 and 1"):
+            board.submit({"id": [1, 2, 3], "prediction": [0.5, 0.5, value]})
+        assert board.session.ledger.spent.intervals == 0
+
+
+BAD_BOARDS: list[tuple[dict[str, Any], str]] = [
+    ({"metric": "f1"}, "metric must be one of"),
+    ({"metric": "absolute_error"}, "within must be given"),
+    ({"within": (0, 1)}, "within must be left out"),
+    ({"clip": 0.1}, "clip must be left out"),
+    ({"metric": "brier"}, "target must be boolean or integer"),
+    ({"target": "truth"}, "column 'truth'"),
+    ({"step": 0.6}, "half the range"),
+    ({"step": 1e-9}, "number of steps"),
+    ({"about": "everything"}, "about must be one of"),
+    ({"confidence": 1.0}, "confidence must be"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), BAD_BOARDS)
+def test_a_board_that_makes_no_sense_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(hf.InvalidArgument, match=message):
+        hf.Board(labels(), **options)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"id": ["a", "a"], "label": ["x", "y"]},
+        {"id": ["a", None], "label": ["x", "y"]},
+        {"id": ["a", "b"], "label": ["x", None]},
+        {"id": ["a"], "label": ["x"]},
+        {"id": [1.5, 2.5], "label": ["x", "y"]},
+    ],
+)
+def test_labels_must_be_complete_and_named_once(table: Table) -> None:
+    with pytest.raises(hf.InvalidArgument, match=r"labels must|id must"):
+        hf.Board(table)
+
+
+def test_a_board_answers_submissions_only_and_only_a_board_does() -> None:
+    with small() as board, pytest.raises(hf.PlanConflict, match="This is a board"):
+        board.session.mean("label = 'a'")
+    with hf.Session({"x": range(3_000)}, queries=1) as session, pytest.raises(hf.PlanConflict, match="no board"):
+        session.submit(predictions(3))
+    with pytest.raises(hf.InvalidArgument, match="a board is made by"):
+        hf.plan(rows=100, queries=10, guarantee="ladder")
+
+
+# -- metrics ---------------------------------------------------------------------------------------------------------
+
+METRIC_CASES: list[tuple[str, dict[str, Any], list[Any], list[Any], float]] = [
+    ("accuracy", {}, [True, False, True, True], [True, True, True, True], 0.75),
+    ("accuracy", {}, [3, 1, 2, 2], [3, 1, 1, 1], 0.5),
+    ("exact_match", {}, ["New  York", "a", "b", "c"], [" new york", "A", "x", "y"], 0.5),
+    ("absolute_error", {"within": (0, 10)}, [0.0, 5.0, 10.0, 2.0], [1.0, 5.0, 99.0, 2.0], 0.25),
+    ("squared_error", {"within": (-1, 1)}, [0.0, 0.0, 1.0, 1.0], [1.0, 0.0, 1.0, -1.0], 1.25),
+    ("log_loss", {"clip": 0.01}, [1, 0, 1, 1], [0.5, 0.0, 1.0, 0.0], (log(2) + log(100)) / 4),
+    ("brier", {}, [True, False, True, True], [0.5, 0.0, 1.0, 0.0], 1.25 / 4),
+    ("score", {"within": (0, 5)}, [0, 0, 0, 0], [5.0, 0.0, 2.5, 2.5], 2.5),
+    ("loss", {"within": (0, 5)}, [0, 0, 0, 0], [5.0, 0.0, 2.5, 1.5], 2.25),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "truth", "said", "value"), METRIC_CASES)
+def test_metrics(name: str, options: dict[str, Any], truth: list[Any], said: list[Any], value: float) -> None:
+    ids = ["d", "b", "c", "a"]
+    metric = Metric.of(name, **options)
+    low, high = metric.bounds
+    gain = metric.gains(pl.Series(said), pl.Series(truth)).mean()
+    found = low + (high - low) * (gain if metric.rule.higher else 1 - gain)
+    assert found == pytest.approx(value, abs=1e-12)
+    with hf.Board({"id": ids, "label": truth}, metric=name, step=(high - low) / 50, **options) as board:
+        answer = board.submit({"id": ids, "prediction": said})
+        best = [high if metric.rule.higher else low] * 4 if not metric.rule.targets else truth
+        perfect = board.submit({"id": ids, "prediction": [float(x) for x in best] if metric.rule.predicts else best})
+    assert answer.cell[0] - 1e-9 <= value <= answer.cell[1] + 1e-9
+    assert answer.low <= value <= answer.high
+    assert perfect.improved
+
+
+def test_every_metric_has_a_case() -> None:
+    assert {case[0] for case in METRIC_CASES} == set(METRICS)
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_board_on_disk_is_made_once_and_opened_again(tmp_path: Path) -> None:
+    path = tmp_path / "labels.csv"
+    pl.DataFrame(labels()).sample(fraction=1, shuffle=True, seed=1).write_csv(path)
+    with hf.Board(path, step=0.25) as board:
+        first = board.submit(predictions(4), by="one")
+        head = board.verify()
+    folder = tmp_path / "labels.board.holdfast"
+    assert folder.is_dir()
+    assert not list(tmp_path.glob("*.parquet"))
+    forget_all()
+    with hf.Board(folder) as board:
+        assert board.submit(predictions(4)).receipt == first.receipt
+        assert board.verify() == head
+        assert not board.submit(predictions(3)).improved
+    with hf.Board(path, step=0.25) as board:
+        assert board.standings().height == 2
+    with pytest.raises(hf.PlanConflict, match="scored in another way"):
+        hf.Board(path, step=0.125)
+    with pytest.raises(hf.InvalidArgument, match="step must be left out"):
+        hf.Board(folder, step=0.25)
+    pl.DataFrame(labels()).head(5).write_csv(path)
+    with pytest.raises(hf.RowSourceError, match="other labels"):
+        hf.Board(path, step=0.25)
+
+
+def test_types_of_csv_labels_are_read_off_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "numbers.csv"
+    path.write_text("id,label\n3,0.5\n1,1.5\n2,2\n")
+    with hf.Board(path, metric="absolute_error", within=(0, 4)) as board:
+        answer = board.submit({"id": [1, 2, 3], "prediction": [1.5, 2.0, 0.5]})
+    assert answer.cell[0] == 0.0
+    assert answer.bounds == (0.0, 4.0)
+
+
+def test_pandas_labels_and_ids_of_other_integer_types() -> None:
+    frame = pd.DataFrame({"id": np.arange(4, dtype=np.int16), "label": [True, False, True, True]})
+    with hf.Board(frame) as board:
+        assert board.submit(pl.DataFrame({"id": np.arange(4, dtype=np.uint8), "x": [True] * 4})).improved
+        assert board.submit({"id": ["0", "1", "2", "3"], "x": ["true", "False", "true", "TRUE"]}).seq == 2
+
+
+# -- what the ledger keeps -------------------------------------------------------------------------------------------
+
+
+def test_a_cell_that_is_no_improvement_is_nowhere_in_the_ledger() -> None:
+    with small() as board:
+        board.submit(predictions(6))
+        answers = [board.submit(predictions(right)) for right in (0, 3)]
+        entries = list(board.session.ledger.entries(2))
+    (low, high) = answers
+    assert low.interval[0] == high.interval[0] == 0.0
+    assert low.cell == high.cell
+    assert [entry.cost.charge for entry in entries] == [0, 0]
+    assert {tuple(sorted(entry.answer)) for entry in entries} == {tuple(sorted(answers[0].result()))}
+
+
+def test_a_dry_run_checks_the_table_and_tells_nothing() -> None:
+    with small() as board:
+        made_up = board.session.dry_run(predictions(4), "submit")
+        assert made_up.made_up
+        assert board.session.ledger.spent.intervals == 0
+        with pytest.raises(hf.InvalidArgument, match="every id"):
+            board.session.dry_run({"id": IDS[:3], "prediction": ["a"] * 3}, "submit")
+        price = board.session.price(predictions(4), "submit")
+        assert price.answers == 0
+        assert price.rows_read == len(IDS)
