@@ -238,8 +238,8 @@ class Session:
         Parameters
         ----------
         questions
-            Texts, or dicts with the kind and the options of a question: ``{"kind": "quantile", "query": "dep_delay",
-            "q": 0.9}``. A `Questions` is registered first: the history tells which questions were fixed beforehand.
+            Texts, or dicts with the kind and the options of a question, such as ``{"query": "late", "by": "month"}``.
+            A `Questions` is registered first: the history tells which were fixed beforehand.
         """
         if isinstance(questions, Questions):
             self.register(questions)
