@@ -235,7 +235,7 @@ class Posterior(CoinGuarantee):
 
 
 def _step(widening: Any, identical: bool) -> Any:
-    return np.sqrt(widening) / 2 if identical else np.sqrt(widening * (0.25 + widening))
+    return np.sqrt(widening) / 2 if identical else np.sqrt(widening) * np.sqrt(0.25 + widening)
 
 
 @lru_cache(maxsize=4096)
