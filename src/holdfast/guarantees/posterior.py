@@ -235,7 +235,8 @@ class Posterior(CoinGuarantee):
 
 
 def _step(widening: Any, identical: bool) -> Any:
-    return np.sqrt(widening) / 2 if identical else np.sqrt(widening * (0.25 + widening))
+    # A product of roots, not the root of a product, which would overflow.
+    return np.sqrt(widening) / 2 if identical else np.sqrt(widening) * np.sqrt(0.25 + widening)
 
 
 @lru_cache(maxsize=4096)
