@@ -236,6 +236,7 @@ class Posterior(CoinGuarantee):
 
 
 def _step(widening: Any, identical: bool) -> Any:
+    # A product of roots, not the root of a product, which would overflow.
     return np.sqrt(widening) / 2 if identical else np.sqrt(widening) * np.sqrt(0.25 + widening)
 
 
