@@ -531,7 +531,7 @@ class Session:
             result = question.run(Drawing(invented, rng, guarantee, order, most_draws=MADE_UP_ROWS))
             if question.finish is not None:
                 result, _ = question.finish(1, result, Cost(0, 0))
-        record = Record(question.kind, question.text, guarantee.name, terms.confidence)
+        record = Record(question.kind, question.text, guarantee.name, terms.confidence, terms.population)
         return kind_named(question.kind).read(result, record)
 
     # -- what stands --------------------------------------------------------------------------------------------

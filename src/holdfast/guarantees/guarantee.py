@@ -109,6 +109,11 @@ class Terms:
     ends: bool
     identical: bool
 
+    @property
+    def population(self) -> str:
+        """What answers speak of."""
+        return "the law that every row follows" if self.identical else "the average of the laws that the rows follow"
+
     @cached_property
     def statements(self) -> int:
         """How many statements hold at once: intervals and single flips."""
