@@ -5,6 +5,7 @@ open                whatever holds a table becomes a source
 memory              frames and arrays          ┐
 folder              column files, mapped       ┴ local: the verbs, written once for both
 draws, randomize    which rows; from what they say to outcomes, tossed and randomized
+units               rows that belong together: how they are put together, and which of them speak for a unit
 columns             a column at rest: types and layouts
 ingest              a file becomes a folder: scanned batch by batch, written by column_writer
 header              what a file's own header says about missing values
