@@ -40,6 +40,7 @@ ROOMS = (
     "session",
     "parts",
     "board",
+    "evaluations",
     "sklearn",
     "lab",
     "service",

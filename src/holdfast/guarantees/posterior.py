@@ -95,7 +95,7 @@ def chi(n: int, charge: float, mass: float, beta: float) -> float:
 
 @theorem("here (Theorem N)", proof="posterior.md")
 def height(n: int, charge: float, mass: float, beta: float) -> float:
-    """Return h: with probability >= 1 - beta, (p-mu)^2 <= h (mu(1-mu) + h) for every query, of rows not identical.
+    """Return h: with probability >= 1 - beta, (p-mu)^2 <= h (mu(1-mu) + h) for every query. inf: no promise.
 
     Statement
         h as for `chi`. p is the query's mean under the average of the rows' laws; the query may depend on the row's
@@ -107,7 +107,8 @@ def height(n: int, charge: float, mass: float, beta: float) -> float:
     >>> round(height(10**6, 18309 * 10**4, 0.0109, 0.812 * 0.05), 5)
     0.00138
     """
-    return float(height_array(n, charge, mass, beta)) * SAFE
+    h = float(height_array(n, charge, mass, beta)) * SAFE
+    return h if h < 1 else inf
 
 
 def widen_unlike(posterior: Interval, *, h: float, share: float = 1.0) -> Interval:
@@ -235,7 +236,7 @@ class Posterior(CoinGuarantee):
 
 
 def _step(widening: Any, identical: bool) -> Any:
-    return np.sqrt(widening) / 2 if identical else np.sqrt(widening * (0.25 + widening))
+    return np.sqrt(widening) / 2 if identical else np.sqrt(widening) * np.sqrt(0.25 + widening)
 
 
 @lru_cache(maxsize=4096)
