@@ -68,6 +68,7 @@ class ForeignRows:
     def tally(self, query: Query, *, draws: int, mass: float, rng: Generator) -> NDArray[np.int64]:
         part, draw = np.divmod(np.arange(query.parts * draws), draws)
         values = query.evaluate_parts(self._rows(query, WithReplacement(part.size), rng), part, draw)
+        values = accepted(values, rng) if query.weighs else values
         counts = tossed_parts(values, query.statistic.outcomes, rng, part, query.parts)
         return randomized(counts[0] if query.parts == 1 else counts, mass, rng)
 
