@@ -360,9 +360,7 @@ class Weighed(PlainQuery):
 
 def test_rows_with_weights_count_in_proportion(case: Case, rng: Generator) -> None:
     def law(rows: pl.DataFrame) -> np.ndarray:
-        first = (
-            rows["whole"] == 2**63 - 1
-        ).to_numpy()  # one row of six is 1 for sure, the others are 0 half of the time
+        first = (rows["whole"] == 2**63 - 1).to_numpy()  # one row of six is 1; each other counts half of the time, as 0
         return np.column_stack([0.5 * ~first, 1.0 * first])
 
     query = Weighed(("whole",), law, outcomes=3)
