@@ -52,6 +52,8 @@ from holdfast.queries.silence import silence
 from holdfast.queries.synthetic import synthetic_rows
 from holdfast.questions import KINDS, kind_named
 from holdfast.questions.check import CHECK
+from holdfast.questions.correlation import CORRELATION
+from holdfast.questions.covariance import COVARIANCE
 from holdfast.questions.difference import DIFFERENCE
 from holdfast.questions.flips import FLIPS
 from holdfast.questions.groups import GroupsAnswer
@@ -62,8 +64,10 @@ from holdfast.questions.minimize import MINIMIZE
 from holdfast.questions.price import Budget, Price, require_affordable, too_dear
 from holdfast.questions.quantile import QUANTILE
 from holdfast.questions.question import Context, Drawing, Kind, Question, standing_at
+from holdfast.questions.std import STD
 from holdfast.questions.submit import SUBMIT
 from holdfast.questions.units import UNITS
+from holdfast.questions.variance import VARIANCE
 from holdfast.questions.verbs import verb
 from holdfast.randomness import Randomness
 from holdfast.rows.draws import Order
@@ -175,6 +179,10 @@ class Session:
 
     mean = cast(AskMean[Answer, GroupsAnswer], verb(MEAN))
     difference = verb(DIFFERENCE)
+    variance = verb(VARIANCE)
+    std = verb(STD)
+    covariance = verb(COVARIANCE)
+    correlation = verb(CORRELATION)
     histogram = verb(HISTOGRAM)
     quantile = verb(QUANTILE)
     flips = verb(FLIPS)

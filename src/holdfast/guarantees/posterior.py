@@ -191,6 +191,10 @@ class Posterior(CoinGuarantee):
         """By Theorem 1 for groups."""
         return widen_group(mean, share, chi=self._chi)
 
+    def spread_step(self, second: float, within: Interval) -> float:
+        """sqrt(chi times the second moment)."""
+        return sqrt(self._chi * second) * SAFE
+
     def step_of_difference(self, both: tuple[groups.Known, groups.Known]) -> float:
         """By `posterior_step`."""
         return groups.posterior_step(both, self._chi)

@@ -7,7 +7,9 @@ price        what a question would cost, what is left to ask
 history      every answer so far, as a frame
 groups       a share or a mean in several groups, as `mean` asks it
 predictions  what is submitted to a board: read from files and frames, matched with the rows by id
-mean, difference, histogram, quantile, flips, minimize, check, submit, units    the kinds
+moments      what variances, covariances and differences of pairs share
+mean, difference, variance, std, covariance, correlation, histogram, quantile, flips, minimize, check, submit, units
+            the kinds
 
 To add one: a file with a function and an answer class, and `KINDS.register(name, kind_of(function, answer))`.
 """
@@ -20,7 +22,21 @@ from holdfast.registry import Registry
 if TYPE_CHECKING:
     from holdfast.questions.question import Kind
 
-OWN = ("mean", "difference", "histogram", "quantile", "flips", "minimize", "check", "submit", "units")
+OWN = (
+    "mean",
+    "difference",
+    "variance",
+    "std",
+    "covariance",
+    "correlation",
+    "histogram",
+    "quantile",
+    "flips",
+    "minimize",
+    "check",
+    "submit",
+    "units",
+)
 KINDS: "Registry[Kind[..., Any]]" = Registry("holdfast.questions", OWN)
 
 
