@@ -28,7 +28,7 @@ def environment(**more: str) -> dict[str, str]:
 
 async def talk(client: Any) -> None:
     names = {tool.name for tool in (await client.list_tools()).tools}
-    assert names == {"ask", "price", "budget", "schema", "plan"}
+    assert names == {"ask", "price", "budget", "schema", "plan", "submit", "standings"}
 
     async def call(tool: str, **arguments: Any) -> dict[str, Any]:
         result = await client.call_tool(tool, arguments)

@@ -189,8 +189,8 @@ class Exchange(CoinGuarantee):
         return ScansBesideCoins(self)
 
     def step_of_difference(self, both: tuple[groups.Known, groups.Known]) -> float:
-        """By `exchange_step`."""
-        return groups.exchange_step(both, self._j)
+        """By `exchange_step`, whose proof needs identical rows; otherwise only the two groups' own intervals count."""
+        return groups.exchange_step(both, self._j) if self.terms.identical else inf
 
 
 @lru_cache(maxsize=4096)

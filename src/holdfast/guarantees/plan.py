@@ -21,7 +21,8 @@ MOST_ROWS = 10**15
 MOST_QUERIES = 10**12
 DEFAULT_CONFIDENCE = 0.95
 BALANCED = "balanced"
-PACES = {"fast": 12_000, BALANCED: 100_000, BEST: None}  # rows that one answer reads at most
+FAST = "fast"
+PACES = {FAST: 12_000, BALANCED: 100_000, BEST: None}  # rows that one answer reads at most
 SAYS_NOTHING = 0.5  # a margin of half the range
 READ_LESS = (2, 4, 10)  # parts of the best number of rows per answer for which a plan shows the margin
 

@@ -6,6 +6,7 @@ verbs        the methods of `Session` and of the client, made from kinds
 price        what a question would cost, what is left to ask
 batch        several questions at once: lists of them, their price, their answers
 history      every answer so far, as a frame
+standings    the submissions to a board, the best first
 predictions  what is submitted to a board: read from files and frames, matched with the rows by id
 groups       a share or a mean in several groups, as `mean` asks it
 sql          from a SELECT to questions, and from their answers to a frame

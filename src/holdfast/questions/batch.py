@@ -18,6 +18,7 @@ import polars as pl
 
 from holdfast.answer import AnyAnswer, Estimate
 from holdfast.errors import HoldfastError, InvalidArgument, MissingExtra
+from holdfast.guarantees.guarantee import Guarantee
 from holdfast.ledger import Cost, Spent
 from holdfast.questions import kind_named
 from holdfast.questions.price import Price, write_answers

@@ -44,11 +44,6 @@ def _fits(cost: Cost, terms: Terms, spent: Spent) -> bool:
     return enough or not terms.ends
 
 
-def needed_for(cost: Cost, terms: Terms) -> int:
-    """Return how many answers a cost is, however many are left."""
-    return max(cost.intervals, ceil(cost.charge / terms.charge_per_answer))
-
-
 def too_dear(question: Question, terms: Terms, spent: Spent) -> BudgetExhausted:
     """Word the refusal of a question that costs more than is left."""
     cost = question.cost

@@ -24,7 +24,6 @@ from urllib.parse import quote
 import polars as pl
 
 from holdfast.answer import Answer, AnyAnswer, record_of
-from holdfast.board import STANDINGS
 from holdfast.errors import HoldfastError, InvalidArgument, MissingExtra, UnknownName
 from holdfast.guarantees.plan import Plan
 from holdfast.ledger import Head, Receipt
@@ -43,6 +42,7 @@ from holdfast.questions.price import Budget, Price
 from holdfast.questions.quantile import QUANTILE
 from holdfast.questions.question import Kind
 from holdfast.questions.register import REGISTER
+from holdfast.questions.standings import standings_frame
 from holdfast.questions.submit import SUBMIT
 from holdfast.questions.units import UNITS
 from holdfast.questions.verbs import async_verb, verb
@@ -279,12 +279,8 @@ class _Calls:
         return Call("GET", self._path(f"history?start={start}&limit={PAGE_SIZE}"), read)
 
     def _standings(self) -> Call[pl.DataFrame]:
-        """Return the submissions to a board, the best first, as a frame."""
-
-        def read(payload: Payload) -> pl.DataFrame:
-            return pl.DataFrame(payload["standings"], schema=STANDINGS)
-
-        return Call("GET", self._path("standings"), read)
+        """Return the submissions to a board: improvements, the best first, then those that were no better."""
+        return Call("GET", self._path("standings"), lambda payload: standings_frame(payload["standings"]))
 
     def _path(self, what: str) -> str:
         return f"datasets/{quote(self.dataset, safe='')}/{what}"

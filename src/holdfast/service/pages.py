@@ -19,6 +19,7 @@ from holdfast.queries.node import identifier
 from holdfast.queries.sql.select import LONGEST_SELECT
 from holdfast.questions.history import answer_from
 from holdfast.questions.sql import written_table
+from holdfast.questions.submit import SUBMIT, metric_of
 from holdfast.service import charts, forms
 from holdfast.service.api import NameInPath, compare_plans, overviews
 from holdfast.service.auth import COOKIE, Routes, on_dataset, token_of
@@ -148,18 +149,30 @@ async def dataset(request: Request, name: NameInPath) -> Response:
 
     def look(served: ServedDataset) -> dict[str, Any]:
         newest = served.session.ledger.spent.answers
+        common = {"dataset": served.overview(), "left": state.service.left(served, token), "answers": newest}
+        if served.is_board:
+            return common | {"standings": _shown(served), "form": forms.describe(SUBMIT, form)}
         recent = list(served.session.ledger.entries(max(1, newest - RECENT + 1), RECENT))
-        return {
-            "dataset": served.overview(),
+        return common | {
             "columns": [one.to_json() | {"declared": one.declared} for one in served.session.schema],
-            "left": state.service.left(served, token),
             "recent": [_row(served, entry) for entry in reversed(recent)],
-            "answers": newest,
             "kinds": [{"name": kind.name, "label": forms.label(kind.name)} for kind in state.questions.kinds],
             "form": fields,
         }
 
-    return show(request, "dataset.html", await on_dataset(request, name, look))
+    found = await on_dataset(request, name, look)
+    return show(request, "board.html" if "standings" in found else "dataset.html", found)
+
+
+def _shown(served: ServedDataset) -> list[dict[str, Any]]:
+    """Return the standings as the page draws them: the best, and as many others as fit one."""
+    metric = metric_of(served.plan.standing)
+    shown = []
+    for line in served.submissions.lines(PAGE_SIZE):
+        low, high = line["cell_low"], line["cell_high"]
+        value = (low + high) / 2 if line["rank"] else high if metric.rule.higher else low
+        shown.append(line | {"bounds": list(metric.bounds), "value": value})
+    return shown
 
 
 def _asked(request: Request, form: forms.Entered) -> AskIn:

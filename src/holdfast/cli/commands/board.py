@@ -108,7 +108,7 @@ def submit(
         return
     say(f"{answer.question}: {answer.outcome}", bold=True)
     _, low, high = answer.rows()[0][1].rounded()
-    for what, text in (("interval", f"[{low}, {high}]"), *answer.details()[1:]):
+    for what, text in (("interval", f"[{low}, {high}]"), *answer.details()):
         say(f"{what}: {text}")
     say(f"{'submitted before: free' if answer.cached else 'scored'}, no. {answer.seq} in the ledger")
     note(str(budget))

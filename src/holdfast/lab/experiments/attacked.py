@@ -37,8 +37,12 @@ def law_of(stands: Plan) -> Answers | None:
         case "coins":
             mass = guarantee.coin_mass
             return lambda share, count, rng: (
-                (rng.binomial(draws, mass + (1 - 2 * mass) * np.asarray(share), count) / draws - mass) / (1 - 2 * mass)
-            ) - 0.5
+                (
+                    (rng.binomial(draws, mass + (1 - 2 * mass) * np.asarray(share), count) / draws - mass)
+                    / (1 - 2 * mass)
+                )
+                - 0.5
+            )
         case "laplace":
             scale = Laplace.under(guarantee, draws, None).scale(rows)
 
@@ -133,8 +137,19 @@ def section(results: Results) -> str:
             if errors:
                 middle = float(np.median(errors))
                 cells = (f"{middle:.4f}", f"{max(errors):.4f}", f"{margin / middle:.2f}")
-            lines.append((f"{row['rows']:,}", f"{row['queries']:,}", name, row["mechanism"][name], f"{margin:.4f}", *cells))
-    head = ("n", "k", "guarantee", "mechanism", "certified ±", "attacked: median", "worst world", "certified / attacked")
+            lines.append(
+                (f"{row['rows']:,}", f"{row['queries']:,}", name, row["mechanism"][name], f"{margin:.4f}", *cells)
+            )
+    head = (
+        "n",
+        "k",
+        "guarantee",
+        "mechanism",
+        "certified ±",
+        "attacked: median",
+        "worst world",
+        "certified / attacked",
+    )
     counts = ", ".join(f"{row['worlds']} at n = {row['rows']:,}" for row in results["compared"])
     return (
         f"{table(head, lines)}\n\n"

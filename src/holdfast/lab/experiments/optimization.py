@@ -275,7 +275,7 @@ def section(results: Results) -> str:
         f" {BETA:g}):\n\n{table(heads, needs)}\n\n"
         f"Measured: the fewest steps whose excess over the population is at most α, averaged over {results['worlds']}"
         f" worlds of {results['rows']:,} rows, with one coin for each coordinate and step, on losses that are as hard"
-        " as they can be at that α. \"All rows\" is previous work's full gradient with noise, every row at every"
+        ' as they can be at that α. "All rows" is previous work\'s full gradient with noise, every row at every'
         f" step:\n\n{table(('', 'd', 'α', 'steps', 'rows evaluated'), measured)}\n\n"
         f"Boosting: worlds in which the excess is above 2α, for one run and for the best of {RUNS} by a coin"
         f" estimate:\n\n{table(('', 'α', 'steps', 'one run', f'best of {RUNS}'), boosting)}\n\n"
