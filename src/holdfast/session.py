@@ -29,7 +29,7 @@ from numpy.random import Generator
 
 from holdfast.answer import Answer, AnyAnswer, Record
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict
-from holdfast.guarantees.plan import BEST, Plan, PlanRequest, Queries, RowsPerQuery, VacuousPlan
+from holdfast.guarantees.plan import BEST, FAST, Plan, PlanRequest, Queries, RowsPerQuery, VacuousPlan
 from holdfast.ledger import (
     Cost,
     Drawn,
@@ -700,10 +700,13 @@ def plan_for(rows: RowSource, request: PlanRequest) -> Plan:
             f"mechanism must be {COINS!r} for a deck, which holds draws with replacement; got {request.mechanism!r}.",
             name="mechanism",
         )
-    plan = replace(request, mechanism=COINS).make(len(rows))
-    if request.rows_per_query is not None or request.margin is not None or plan.terms.charge <= rows.cards.stop:
-        return plan
-    return replace(request, mechanism=COINS, rows_per_query=max(1, rows.cards.stop // plan.statements)).make(len(rows))
+    request = replace(request, mechanism=COINS)
+    if isinstance(request.rows_per_query, int) or request.margin is not None:
+        return request.make(len(rows))
+    # Every answer reads as many cards, so that they can be counted beforehand.
+    plan = replace(request, rows_per_query=FAST).make(len(rows))
+    each = plan.rows_per_query if plan.endless else rows.cards.stop // max(1, plan.statements)
+    return replace(request, rows_per_query=max(1, min(plan.rows_per_query, each))).make(len(rows))
 
 
 def made_up(schema: Schema, rng: Generator) -> LocalRows:

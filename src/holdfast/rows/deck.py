@@ -171,8 +171,7 @@ class Deck:
         return self._dealt.rows
 
     def __repr__(self) -> str:
-        left = f"{max(0, self.cards.stop - self.used.cards):,} of {self.cards.stop:,} cards left"
-        return f"{self.name}: a deck from {len(self):,} rows, {left}"
+        return f"{self.name}: a deck from {len(self):,} rows, {self.left:,} of {self.cards.stop:,} cards left"
 
     def tally(self, query: Query, *, draws: int, mass: float, rng: Generator) -> NDArray[np.int64]:
         """Refuse: a card is read only by the question that it is reserved for."""
@@ -216,6 +215,11 @@ class Deck:
             return _read_mark((self._folder / USED).read_bytes())
         except OSError:
             return Mark(0, "")
+
+    @property
+    def left(self) -> int:
+        """How many cards are left, as far as the folder remembers."""
+        return max(0, self.cards.stop - self.used.cards)
 
     def require(self, start: int, count: int) -> None:
         """Refuse a question that would have cards `start` and following, if they are not all there."""
