@@ -352,9 +352,14 @@ class Guarantee(ABC):
         raise NotImplementedError  # a guarantee that is flexible says it
 
     def draws_for(self, margin: float, charge: int, intervals: int) -> int | None:
-        """Return the fewest draws with at most this `margin`, or None if no number of draws is enough.
+        """Return the fewest draws with at most this margin, or None if no number of draws is enough.
 
-        `charge` and `intervals` have been spent before.
+        Parameters
+        ----------
+        margin
+            Of a share.
+        charge, intervals
+            What was spent before.
         """
         self.require_flexible()
         best = self._best_draws(charge, intervals)
@@ -363,7 +368,7 @@ class Guarantee(ABC):
         return fewest(lambda draws: self._margin_from(draws, charge, intervals) <= margin, low=1, high=best)
 
     def best_margin(self, charge: int, intervals: int) -> float:
-        """Return the smallest margin that one answer can have, from any number of draws, when so much was spent."""
+        """Return the smallest margin of one answer, from any number of draws, after so much `charge` and `intervals`."""
         return self._margin_from(self._best_draws(charge, intervals), charge, intervals)
 
     def _best_draws(self, charge: int, intervals: int) -> int:
@@ -378,7 +383,15 @@ class Guarantee(ABC):
         return standing._margin(draws)
 
     def margin_after(self, more: int, charge: int = 0, intervals: int = 0) -> float:
-        """Return the margin of an ordinary answer after so many `more` of them, when so much has been spent."""
+        """Return the margin of an ordinary answer later on.
+
+        Parameters
+        ----------
+        more
+            After so many more of them.
+        charge, intervals
+            What was spent before.
+        """
         return self.terms.margin
 
     def outlook(self, spent: tuple[int, int], told: tuple[int, int]) -> tuple[tuple[int, float], ...]:
