@@ -29,7 +29,8 @@ from numpy.random import Generator
 
 from holdfast.answer import Answer, AnyAnswer, Record
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict
-from holdfast.guarantees.plan import BEST, FAST, Plan, PlanRequest, Queries, RowsPerQuery, VacuousPlan
+from holdfast.guarantees.compare import BEST, FAST, RowsPerQuery
+from holdfast.guarantees.plan import Plan, PlanRequest, Queries, VacuousPlan
 from holdfast.ledger import (
     Cost,
     Drawn,

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from holdfast.rows.cards import PLACE, Dealer
 from holdfast.rows.deck import Deck
 from holdfast.rows.engines import ENGINES, Task
 from holdfast.rows.open import open_rows
+from slow_task import SlowTask
 
 ROWS, FILES = 40_000, 8
 os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -66,12 +68,8 @@ def spark() -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def ray() -> Iterator[Any]:
     ray = pytest.importorskip("ray")
-    ray.init(
-        num_cpus=2,
-        include_dashboard=False,
-        logging_level="ERROR",
-        runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(sys.path)}},
-    )
+    path = {"env_vars": {"PYTHONPATH": os.pathsep.join(sys.path)}}
+    ray.init(num_cpus=2, include_dashboard=False, logging_level="ERROR", runtime_env=path)
     yield ray
     ray.shutdown()
 
@@ -87,42 +85,34 @@ def cards_of(deck: object) -> pl.DataFrame:
     return pl.concat([cards.frame(np.arange(len(cards))) for cards in deck._deals])
 
 
-def busy_processes(words: tuple[str, ...]) -> list[int]:
-    found = []
-    for each in Path("/proc").iterdir():
-        if each.name.isdigit():
-            try:
-                line = (each / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            except OSError:
-                continue
-            if all(word in line for word in words):
-                found.append(int(each.name))
-    return found
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def killed_meanwhile(words: tuple[str, ...], work: Callable[[], object]) -> tuple[object, list[int]]:
-    """Do the work, and kill one process whose command line has these words as soon as it is at it."""
-    killed: list[int] = []
-    stop = threading.Event()
+def killed_meanwhile(marks: Path, generations: int, work: Callable[[], object]) -> object:
+    """Do the work, and kill the process that is at it, or the one that started it, once."""
+    marks.mkdir()
+    done = threading.Event()
 
     def kill() -> None:
-        before = set(busy_processes(words))
-        time.sleep(2.0)
-        while not stop.is_set() and not killed:
-            for pid in busy_processes(words):
-                if pid in before or len(before) == 0:
-                    os.kill(pid, signal.SIGKILL)
-                    killed.append(pid)
-                    return
+        while not done.is_set():
+            for mark in marks.iterdir():
+                pid = int(mark.name)
+                for _ in range(generations):
+                    pid = parent_of(pid)
+                (marks / "killed").touch()
+                os.kill(pid, signal.SIGKILL)
+                return
             time.sleep(0.02)
 
     thread = threading.Thread(target=kill)
     thread.start()
     try:
-        return work(), killed
+        return work()
     finally:
-        stop.set()
+        done.set()
         thread.join()
+        assert (marks / "killed").exists()
 
 
 def check_cards(cards: pl.DataFrame, table: Path) -> None:
@@ -139,17 +129,9 @@ def test_spark_deals_the_same_cards_when_an_executor_is_killed(
     cards = cards_of(first)
     check_cards(cards, table)
 
-    def slow(self: Task, partition: str, batches: Any) -> Iterator[pl.DataFrame]:
-        time.sleep(1.0)
-        yield from run(self, partition, batches)
-
-    run = Task.run
-    monkeypatch.setattr(Task, "run", slow)
-    again, killed = killed_meanwhile(
-        ("CoarseGrainedExecutorBackend",),
-        lambda: dealing.deal(frame, tmp_path / "b.deck", cards=30_000, engine="spark"),
-    )
-    assert killed
+    marks = tmp_path / "marks"
+    monkeypatch.setattr(dealing, "Task", partial(SlowTask, marks=str(marks)))
+    again = killed_meanwhile(marks, 2, lambda: dealing.deal(frame, tmp_path / "b.deck", cards=30_000, engine="spark"))
     assert cards_of(again).equals(cards)
     here = dealing.deal(table, tmp_path / "here.deck", cards=10)
     assert isinstance(first, Deck)
@@ -172,16 +154,9 @@ def test_ray_deals_the_same_cards_when_a_worker_is_killed(
     cards = cards_of(first)
     check_cards(cards, table)
 
-    def slow(self: Task, partition: str, batches: Any) -> Iterator[pl.DataFrame]:
-        time.sleep(1.0)
-        yield from run(self, partition, batches)
-
-    run = Task.run
-    monkeypatch.setattr(Task, "run", slow)
-    again, killed = killed_meanwhile(
-        ("ray::",), lambda: dealing.deal(table, tmp_path / "b.deck", cards=30_000, engine="ray")
-    )
-    assert killed
+    marks = tmp_path / "marks"
+    monkeypatch.setattr(dealing, "Task", partial(SlowTask, marks=str(marks)))
+    again = killed_meanwhile(marks, 0, lambda: dealing.deal(table, tmp_path / "b.deck", cards=30_000, engine="ray"))
     assert cards_of(again).equals(cards)
     here = dealing.deal(table, tmp_path / "here.deck", cards=10)
     assert isinstance(first, Deck)

@@ -84,8 +84,8 @@ def test_a_killed_dealer_leaves_no_deck_that_is_not_whole(table: Path, tmp_path:
         deal(table, deck, cards=5_000)
         shutil.copytree(deck, tmp_path / "count.deck")
     counted = run_dealer(table, tmp_path / "count.deck", 10**9, *more)
+    assert counted.returncode == 0, counted.stderr
     events = int(counted.stdout.split()[1])
-    assert events > 15, counted.stderr
     # those at the end are the delicate ones: manifest, durability, renaming
     for number in sorted({*range(0, events, max(1, events // 3)), *range(events - 3, events)}):
         died = run_dealer(table, deck, number, *more)

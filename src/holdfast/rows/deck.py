@@ -137,11 +137,7 @@ class Deck:
         first = self._deals[0]
         self._dealt, self._folder = first.dealt, folder
         for cards, before in zip(self._deals[1:], self._deals, strict=False):
-            same = (cards.dealt.rows, cards.dealt.fingerprint, cards.schema) == (
-                first.dealt.rows,
-                first.dealt.fingerprint,
-                first.schema,
-            )
+            same = cards.dealt.fingerprint == first.dealt.fingerprint and cards.schema.columns == first.schema.columns
             if not same or cards.dealt.first != before.numbers.stop:
                 raise RowSourceError(f"{cards.location} does not follow {before.location}; deal the next cards again.")
 

@@ -26,9 +26,7 @@ class SparkScan(Scan):
 
     def open(self) -> None:
         """Take over the schema."""
-        from pyspark.sql.pandas.types import to_arrow_schema
-
-        empty = pl.DataFrame(to_arrow_schema(self.table.schema).empty_table())
+        empty = pl.DataFrame(self.table.limit(0).toArrow())
         self.take_schema(empty.schema, [field.name for field in self.table.schema.fields if not field.nullable])
 
     def origin(self) -> Origin:
