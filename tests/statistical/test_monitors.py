@@ -93,7 +93,13 @@ def released_law(samples, *, epsilon: float, one=coin_law) -> dict[tuple[bool, i
     total: dict[tuple[bool, int], float] = {}
     arrays = [{"x": np.array(sample)} for sample in samples]
     for answers in product([0, 1], repeat=2 * SAMPLES):
-        found = candidates(MechanismContender("scripted", Scripted(answers), None, None), TwoSteps(), POPULATION, arrays, np.random.default_rng(0))
+        found = candidates(
+            MechanismContender("scripted", Scripted(answers), None, None),
+            TwoSteps(),
+            POPULATION,
+            arrays,
+            np.random.default_rng(0),
+        )
         chance = 1.0
         for each, answer in zip(found, answers, strict=True):
             share = np.mean([bit == each.question.bit for bit in samples[each.sample]])

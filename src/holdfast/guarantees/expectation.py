@@ -88,9 +88,7 @@ def _planned(goal: Goal) -> ExpectationTerms | None:
     size = sizes.a1_in_expectation(alpha, goal.queries)
     ell, epsilon = goal.rows_per_query or size.ell, size.epsilon_per_query
     charge = goal.queries * ceil(cost.private_cost(epsilon, n=goal.rows))
-    return goal.met_by(
-        ExpectationTerms, "laplace", margin=alpha, rows_per_query=ell, charge=charge, epsilon=epsilon
-    )
+    return goal.met_by(ExpectationTerms, "laplace", margin=alpha, rows_per_query=ell, charge=charge, epsilon=epsilon)
 
 
 GUARANTEES.register(Expectation.name, Expectation)

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import log
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.random import Generator
@@ -73,8 +73,8 @@ class Monitored:
     def __repr__(self) -> str:
         if self.gaps:
             return (
-                f"{self.mechanism} against {self.analyst}, resumed {len(self.gaps)} times: {self.question} is on average"
-                f" {self.expected:+.4f} from the population on its sample (at most {self.largest:.4f} either way)."
+                f"{self.mechanism} against {self.analyst}, resumed {len(self.gaps)} times: {self.question} is on"
+                f" average {self.expected:+.4f} from the population on its sample (at most {self.largest:.4f} either way)."
             )
         return (
             f"{self.mechanism} against {self.analyst}: released {self.question}, on which sample and population are"
@@ -155,7 +155,9 @@ def _resumed(
         if not hasattr(oracle, "recall"):
             raise InvalidArgument(f"after must be left out for {against.name}, which cannot be resumed.", name="after")
         again = np.random.default_rng(state)
-        question = resume(oracle, analyst, transcript, upto=analyst.queries, rows=rows, rng=again)
+        question = resume(
+            cast(ResumableOracle, oracle), analyst, transcript, upto=analyst.queries, rows=rows, rng=again
+        )
         (data_mean,) = Naive().release(question, source, rng).values
         gaps.append(data_mean - population.mean(question))
     assert question is not None

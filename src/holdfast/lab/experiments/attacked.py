@@ -1,8 +1,8 @@
 """Certified and attacked: the margin of every guarantee, beside the error that the worst attack known reaches at it.
 
 The attack is the persistent one: most questions are about fair coins, and the answers' deviations weigh a vote; the
-rest ask about the vote again and again, and the worst answer counts. Every guarantee is attacked at its own plan, by its
-own mechanism, with the split of the questions that hurts it most. Rows are streamed, eight coins at a time, and all
+rest ask about the vote again and again, and the worst answer counts. Every guarantee is attacked at its own plan, with
+its own mechanism and the split of the questions that hurts it most. Rows are streamed, eight coins at a time, and all
 guarantees are attacked on the same rows; answers follow the law of their mechanism exactly.
 """
 
@@ -39,8 +39,9 @@ def law_of(stands: Plan) -> Answers | None:
     if isinstance(mechanism, Coins):
         draws, mass = mechanism.draws, mechanism.mass
         return lambda share, count, rng: (
-            (rng.binomial(draws, mass + (1 - 2 * mass) * np.asarray(share), count) / draws - mass) / (1 - 2 * mass)
-        ) - 0.5
+            ((rng.binomial(draws, mass + (1 - 2 * mass) * np.asarray(share), count) / draws - mass) / (1 - 2 * mass))
+            - 0.5
+        )
     if isinstance(mechanism, Laplace):
         ell, scale = mechanism.draws, mechanism.scale(rows)
 
@@ -135,15 +136,26 @@ def section(results: Results) -> str:
             if errors:
                 middle = float(np.median(errors))
                 cells = (f"{middle:.4f}", f"{max(errors):.4f}", f"{margin / middle:.2f}")
-            lines.append((f"{row['rows']:,}", f"{row['queries']:,}", name, row["mechanism"][name], f"{margin:.4f}", *cells))
-    head = ("n", "k", "guarantee", "mechanism", "certified ±", "attacked: median", "worst world", "certified / attacked")
+            lines.append(
+                (f"{row['rows']:,}", f"{row['queries']:,}", name, row["mechanism"][name], f"{margin:.4f}", *cells)
+            )
+    head = (
+        "n",
+        "k",
+        "guarantee",
+        "mechanism",
+        "certified ±",
+        "attacked: median",
+        "worst world",
+        "certified / attacked",
+    )
     counts = ", ".join(f"{row['worlds']} at n = {row['rows']:,}" for row in results["compared"])
     return (
         f"{table(head, lines)}\n\n"
         f"The largest error of all k answers, in worlds of fair coins ({counts}). A guarantee can be tightened by at"
         " most the last column before this attack breaks it in half of the worlds; it promises to be broken in at most"
-        f" {100 * (1 - results['confidence']):.0f} % of them. Answers from fresh rows cannot be attacked, and guarantees whose margin is 1/2 or"
-        " more are not."
+        f" {100 * (1 - results['confidence']):.0f} % of them. Answers from fresh rows cannot be attacked;"
+        " guarantees whose margin is half the range or more were not."
     )
 
 

@@ -172,9 +172,7 @@ def section(results: Results) -> str:
     lines.append((*coins, cell(in_alpha, "coins")))
     counts = []
     for row in (row for row in results["measured"] if row["repetition"] == 0):
-        same = [
-            one for one in results["measured"] if (one["alpha"], one["queries"]) == (row["alpha"], row["queries"])
-        ]
+        same = [one for one in results["measured"] if (one["alpha"], one["queries"]) == (row["alpha"], row["queries"])]
         middle = {name: float(np.median([one[name]["seconds"] for one in same])) for name in COUNTED}
         counts.append(
             (

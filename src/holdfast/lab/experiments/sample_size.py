@@ -251,8 +251,7 @@ def section(results: Results) -> str:
         for name in found
     ]
     by_alpha = [
-        (name, *(cells[name, alpha, middle] for alpha in alphas), f"{found[name][1]:.2f}", "-2")
-        for name in found
+        (name, *(cells[name, alpha, middle] for alpha in alphas), f"{found[name][1]:.2f}", "-2") for name in found
     ]
     broken = max(row["again"][-1]["failed"] for row in results["found"])
     raised = sum(len(row["again"]) > 1 for row in results["found"])
