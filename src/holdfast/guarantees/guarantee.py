@@ -185,6 +185,7 @@ class Guarantee(ABC):
     name: ClassVar[str]
     version: ClassVar[int] = 1
     mechanisms: ClassVar[tuple[str, ...]]  # those that can be planned with, the usual one first
+    unusual: ClassVar[tuple[str, ...]] = ()  # those of them that a plan mentions only if the guarantee is asked for
     adaptive: ClassVar[bool] = True  # whether questions may depend on answers; "best" chooses only such guarantees
     answers: ClassVar[bool] = True  # whether it answers questions; if it checks guesses, it is planned only by name
     asks: ClassVar[str | None] = None  # the one kind of question that it takes; None: those that ask for values

@@ -316,7 +316,12 @@ def plan(
     chosen_by = (guarantee, mechanism, end, identical)
     request = _Request(rows, answers, margin, float(confidence), each, most, flips, *chosen_by)
     compared = [each for each in GUARANTEES.all() if each.answers or each.name == guarantee]
-    pairs = [(each.name, how) for each in compared for how in each.mechanisms]
+    pairs = [
+        (each.name, how)
+        for each in compared
+        for how in each.mechanisms
+        if how not in each.unusual or each.name == guarantee
+    ]
     solved = {pair: terms for pair in pairs if (terms := _solve(pair, request)) is not None}
     chosen = _choose(solved, request)
     standing = GUARANTEES[chosen[0]](solved[chosen])
