@@ -6,6 +6,7 @@ release       what leaves a mechanism
 plan          `holdfast.plan`: every guarantee compared
 exchange, posterior, gaussian, information, split, dp, paper    the guarantees
 checks        the one that says whether guesses hold
+drawers       coins on some rows, checks on the others
 ladder        the one of boards: whether a submission is better than the best so far
 coins         what exchange and posterior share
 mathematics/  theorems they share
@@ -22,7 +23,7 @@ from holdfast.registry import Registry
 if TYPE_CHECKING:
     from holdfast.guarantees.guarantee import Guarantee
 
-OWN = ("exchange", "posterior", "gaussian", "information", "dp", "paper", "split", "checks", "ladder")
+OWN = ("exchange", "posterior", "gaussian", "information", "dp", "paper", "split", "checks", "drawers", "ladder")
 GUARANTEES: "Registry[type[Guarantee]]" = Registry("holdfast.guarantees", OWN)
 
 
