@@ -35,10 +35,10 @@ class Sampled:
     name, fingerprint, location = "world", "a sample of its own", None
     _schemas: dict[tuple[Any, ...], Schema] = {}  # noqa: RUF012 - shared on purpose
 
-    def __init__(self, data: dict[str, Any]) -> None:
-        self._rows = memory_rows(data, name=self.name, complete=[name for name in COMPLETE if name in data])
+    def __init__(self, data: dict[str, Any], unit: str | None = None) -> None:
+        self._rows = memory_rows(data, name=self.name, complete=[name for name in COMPLETE if name in data], unit=unit)
         own = self._rows.schema
-        self.schema = self._schemas.setdefault(own.columns, own)
+        self.schema = self._schemas.setdefault((unit, *own.columns), own)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -53,13 +53,20 @@ class Sampled:
         self._rows.verify()
 
 
-def misses(world: Callable[[Generator], tuple[dict[str, Any], Analyst]], *, worlds: int, seed: int, **plan: Any) -> int:
-    """Return in how many of so many independent worlds any interval misses."""
+def misses(
+    world: Callable[[Generator], tuple[dict[str, Any], Analyst]],
+    *,
+    worlds: int,
+    seed: int,
+    unit: str | None = None,
+    **plan: Any,
+) -> int:
+    """Return in how many of so many independent worlds, of rows or of units, any interval misses."""
     missed = 0
     for number in range(worlds):
         rng = np.random.default_rng([seed, number])
         data, analyst = world(rng)
-        with Session(Sampled(data), seed=int(rng.integers(2**62)), **plan) as session:
+        with Session(Sampled(data, unit), seed=int(rng.integers(2**62)), **plan) as session:
             missed += any(not answer.low <= truth <= answer.high for answer, truth in analyst(session, rng))
     return missed
 
@@ -159,6 +166,10 @@ def curious(rare: float, *, quantiles: bool = True, flips: bool = False) -> Anal
         yield session.mean("x > 0.75", where="b"), 0.25
         for group in range(4):
             yield session.mean("y", within=(0, 1), where=f"g = {group}"), (group + 1) / 8
+        grouped = session.mean("y", within=(0, 1), by="s", groups=list("dcba"))
+        yield from zip(grouped.values(), (4 / 8, 3 / 8, 2 / 8, 1 / 8), strict=True)
+        yield session.difference("y", "s = 'a'", "g = 2", within=(0, 1)), -2 / 8
+        yield session.difference("x > 0.75", "b"), 0.0
         histogram = session.histogram("s", categories=["a", "b", "c", "never seen"])
         yield from zip(histogram.values(), (*GROUPS[:3], 0.0, GROUPS[3]), strict=True)
         bins = session.histogram("e", bins=[0, 1, 2])
@@ -173,4 +184,4 @@ def curious(rare: float, *, quantiles: bool = True, flips: bool = False) -> Anal
     return analyst
 
 
-QUESTIONS = 60  # enough for everything `curious` asks
+QUESTIONS = 76  # enough for everything `curious` asks

@@ -79,7 +79,7 @@ class Column:
     def from_json(cls, values: Mapping[str, Any]) -> "Column":
         """Read the `values` that `to_json` wrote; dates among categories stay the text that questions take."""
         pairs = {name: None if values[name] is None else tuple(values[name]) for name in ("bounds", "categories")}
-        return cls(**{**values, **pairs, "type": Type(values["type"])})  # type: ignore[arg-type]
+        return cls(**{**values, **pairs, "type": Type(values["type"])})
 
 
 def _plain(value: Any) -> Any:

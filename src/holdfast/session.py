@@ -16,7 +16,7 @@ Whoever asks, from Python, the command line, over HTTP or as an agent, asks thro
 
 import json
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cache, partial
@@ -27,9 +27,9 @@ from typing import Any, NamedTuple, Self, TypeVar, cast
 import polars as pl
 from numpy.random import Generator
 
-from holdfast.answer import AnyAnswer, Record
+from holdfast.answer import Answer, AnyAnswer, Record
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict
-from holdfast.guarantees.plan import BEST, DefaultPlan, Plan, PlanRequest, Queries, VacuousPlan
+from holdfast.guarantees.plan import BEST, Plan, PlanRequest, Queries, RowsPerQuery, VacuousPlan
 from holdfast.ledger import (
     Cost,
     Drawn,
@@ -51,15 +51,20 @@ from holdfast.queries.declared import Declarations, beside
 from holdfast.queries.silence import silence
 from holdfast.queries.synthetic import synthetic_rows
 from holdfast.questions import KINDS, kind_named
+from holdfast.questions.batch import MOST_TOGETHER, Answers, Asked, Prices, Questions, build_all, together_of
 from holdfast.questions.check import CHECK
+from holdfast.questions.difference import DIFFERENCE
 from holdfast.questions.flips import FLIPS
+from holdfast.questions.groups import GroupsAnswer
 from holdfast.questions.histogram import HISTOGRAM
 from holdfast.questions.history import answer_from, history_frame
-from holdfast.questions.mean import MEAN
+from holdfast.questions.mean import MEAN, AskMean
 from holdfast.questions.minimize import MINIMIZE
 from holdfast.questions.price import Budget, Price, require_affordable, too_dear
 from holdfast.questions.quantile import QUANTILE
-from holdfast.questions.question import Context, Drawing, Kind, Question
+from holdfast.questions.question import Context, Drawing, Kind, Question, standing_at
+from holdfast.questions.register import REGISTER, Registered
+from holdfast.questions.sql import Selected, select
 from holdfast.questions.standings import Standings
 from holdfast.questions.submit import SUBMIT
 from holdfast.questions.units import UNITS
@@ -70,6 +75,7 @@ from holdfast.rows.local import LocalRows, ids_of
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.open import open_rows
 from holdfast.rows.source import RowSource, RowVerbs, Table
+from holdfast.rows.units import warn_of_units
 from holdfast.schema import Schema
 
 MADE_UP_ROWS = 1_000
@@ -89,14 +95,22 @@ class Session:
         A path, a frame, a dict of arrays or an opened row source.
     queries, margin, confidence
         The plan, if the ledger has not begun: how many questions, or the margin every answer should have, and the
-        probability that all answers hold at once. The ledger begins with the first answer; after that the plan stands.
+        probability that all answers hold at once. With neither, there is no plan: intervals widen slowly as questions
+        go by. With one of them the margin stays the same for as many questions, and widens after them. The ledger
+        begins with the first answer; after that the plan stands.
     ledger
         A path or a database URL; left out, it lies beside the data, or in memory for data in memory: then all sessions
         of this process on the same rows share it.
     guarantee, mechanism
         Names, or "best".
     rows_per_query
-        Rows that one answer reads; left out, the number with the smallest margin. `Plan.readings` shows others.
+        Rows that one answer reads: a number, "fast" (at most 12,000), "balanced" (at most 100,000; so if left out) or
+        "best" (the number with the smallest margin). `Plan.readings` shows others.
+    end
+        Whether questions beyond the plan are refused, instead of answered with wider margins.
+    rows
+        "independent" (so if left out): rows may follow different laws, and answers speak of their average.
+        "identical": all follow one law; rare events get narrower intervals. See the guide to data.
     seed
         For tests: draws become predictable, and the ledger says so. In memory, each such session has its own budget.
     analyst
@@ -121,7 +135,9 @@ class Session:
         ledger: str | Path | None = None,
         guarantee: str = BEST,
         mechanism: str = BEST,
-        rows_per_query: int | None = None,
+        rows_per_query: RowsPerQuery | None = None,
+        end: bool = False,
+        rows: str | None = None,
         seed: int | None = None,
         analyst: str | None = None,
         complete: Collection[str] = (),
@@ -130,7 +146,7 @@ class Session:
         categories: Mapping[str, Sequence[Any]] | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> None:
-        self._request = PlanRequest(queries, margin, confidence, guarantee, mechanism, rows_per_query)
+        self._request = PlanRequest(queries, margin, confidence, guarantee, mechanism, rows_per_query, end, rows)
         check_analyst(analyst)
         self._analyst = analyst
         self._randomness = Randomness(seed)
@@ -148,6 +164,7 @@ class Session:
             witnesses=witnesses_beside(self._rows),
         )
         self._shared = place is None and self._ledger.begun  # by other sessions of this process
+        self.registered = Registered(self._ledger)
         self._owns_ledger = True
         self._joined = False  # whether the plan is the one that the ledger records
         try:
@@ -155,13 +172,17 @@ class Session:
         except BaseException:
             self._ledger.close()
             raise
-        _warn(self.plan, default=self._request.is_open and not self._joined and self.plan.standing.answers)
+        if self.plan.vacuous and self.plan.standing.answers:
+            warnings.warn(self.plan.sentence, VacuousPlan, stacklevel=2)
+        if not self._joined:
+            warn_of_units(self._schema)
         if self._shared:
             warnings.warn(f"{SHARES} {self.budget}.", SharedBudget, stacklevel=2)
 
     # -- asking -------------------------------------------------------------------------------------------------
 
-    mean = verb(MEAN)
+    mean = cast(AskMean[Answer, GroupsAnswer], verb(MEAN))
+    difference = verb(DIFFERENCE)
     histogram = verb(HISTOGRAM)
     quantile = verb(QUANTILE)
     flips = verb(FLIPS)
@@ -169,6 +190,7 @@ class Session:
     check = verb(CHECK)
     submit = verb(SUBMIT)
     units = verb(UNITS)
+    register = verb(REGISTER)
 
     def flip(self, query: QueryLike) -> int:
         """Return 0 or 1, with expectation near the share of rows for which `query` is true."""
@@ -203,6 +225,60 @@ class Session:
         """
         return self._answer(kind_named(kind), (query,), options, idempotency_key)
 
+    def ask_many(self, questions: Iterable[Asked]) -> Answers:
+        """Ask several questions: one reservation, one transaction, all of them or none.
+
+        All are checked, and the budget must be able to pay for all, before the first is asked. What was asked before is
+        free here, too. More than 200 take a transaction for each 200.
+
+        Parameters
+        ----------
+        questions
+            Texts, or dicts with the kind and the options of a question: ``{"kind": "quantile", "query": "dep_delay",
+            "q": 0.9}``. A `Questions` is registered first: the history tells which questions were fixed beforehand.
+        """
+        if isinstance(questions, Questions):
+            self.register(questions)
+        return Answers(self._answer_many(questions))
+
+    def sql(self, text: str) -> pl.DataFrame:
+        """Answer a SELECT with aggregates over the table, with WHERE and with GROUP BY over declared categories.
+
+        Every aggregate is a question of its own kind, for each group; all are asked together, as by `ask_many`.
+
+        Parameters
+        ----------
+        text
+            The statement, such as ``SELECT carrier, AVG(dep_delay > 15) FROM flights GROUP BY carrier``.
+
+        Returns
+        -------
+        DataFrame
+            A line for each group; for an aggregate called x the columns x, x_low and x_high.
+        """
+        selected = self.select(text)
+        return selected.frame(self._answer_many(selected.questions, selected.names) if selected.questions else [])
+
+    def select(self, text: str) -> Selected:
+        """Return the questions of a SELECT, checked but not asked: `price_many` takes them. Reads nothing.
+
+        Parameters
+        ----------
+        text
+            The statement, as for `sql`.
+        """
+        return select(text, self._schema, len(self._rows))
+
+    def _answer_many(self, questions: Iterable[Asked], names: Sequence[str] = ()) -> list[AnyAnswer]:
+        context = self._current()
+        listed = questions if isinstance(questions, str | Mapping) else list(questions)
+        try:
+            return self.answer_all(build_all(listed, context, names))
+        except PlanConflict:
+            if self._context is context:
+                raise
+        return self.answer_all(build_all(listed, self._context, names))
+
     def _ask_kind(self, kind: Kind[..., A], args: tuple[object, ...], options: Mapping[str, object]) -> A:
         return cast(A, self._answer(kind, args, options, None))
 
@@ -213,10 +289,10 @@ class Session:
         try:
             return self.answer(self._keyed(kind.question(context, *args, **options), key))
         except PlanConflict:
-            if self._context is context:
+            if self._context.guarantee is context.guarantee:
                 raise
         # Somebody began the ledger this moment: their plan stands.
-        return self.answer(self._keyed(kind.question(self._context, *args, **options), key))
+        return self.answer(self._keyed(kind.question(self._current(), *args, **options), key))
 
     def prepare(
         self,
@@ -241,6 +317,18 @@ class Session:
         """Answer a question that `prepare` returned."""
         self._check_terms(question)
         return self._ledger.in_flight.run(question.identity, partial(self._answer_once, question))
+
+    def answer_all(self, questions: Sequence[Question]) -> list[AnyAnswer]:
+        """Answer questions that `prepare` returned, together: what is new is paid for at once, and written at once."""
+        together = together_of(questions, self._is_answered)
+        self._check_terms(together)
+        require_affordable(together, self.plan.terms, self._ledger.spent)
+        answers: list[AnyAnswer] = []
+        for start in range(0, len(questions), MOST_TOGETHER):
+            some = questions[start : start + MOST_TOGETHER]
+            keys = [one.identity for one in some if one.identity is not None]
+            answers += self._ledger.in_flight.run_all(keys, partial(self._answer_all_once, some))
+        return answers
 
     def draw(self, question: Question, when_free: Callable[[], None]) -> "AnyAnswer | Unwritten | None":
         """Answer a question, but leave a new answer to be written by `write_all`, together with others.
@@ -297,14 +385,38 @@ class Session:
         entry, fresh = self._ledger.commit(drawn)
         return self._read(entry, cached=not fresh)
 
+    def _answer_all_once(self, questions: Sequence[Question]) -> list[AnyAnswer]:
+        found: dict[object, AnyAnswer] = {}  # by identity, or by itself if it is new each time
+        new: dict[object, Question] = {}
+        for one in questions:
+            entry = None if one.identity is None else self._ledger.find(one.identity)
+            if entry is None:
+                new.setdefault(one.identity or id(one), one)
+            else:
+                found[one.identity] = self._read(entry, cached=True)
+        if new:
+            self._require_sound()
+            try:
+                places = self._ledger.reserve_all([one.cost for one in new.values()])
+            except BudgetExhausted:
+                raise too_dear(together_of(list(new.values())), self.plan.terms, self._ledger.spent) from None
+            drawn = [self._draw(one, place) for one, place in zip(new.values(), places, strict=True)]
+            written = self._ledger.commit_all(drawn)
+            found |= {
+                key: self._read(entry, cached=not fresh) for key, (entry, fresh) in zip(new, written, strict=True)
+            }
+        return [found[one.identity or id(one)] for one in questions]
+
     def _find_or_draw(self, question: Question) -> AnyAnswer | Drawn:
         entry = None if question.identity is None else self._ledger.find(question.identity)
         if entry is not None:
             return self._read(entry, cached=True)
         self._require_sound()
-        place = self._reserve(question)
+        return self._draw(question, self._reserve(question))
+
+    def _draw(self, question: Question, place: Place) -> Drawn:
         with silence:
-            result = question.run(self._drawing(place))
+            result = question.run(self._drawing(place, question.cost))
         return Drawn(
             place,
             key=question.identity,
@@ -327,9 +439,10 @@ class Session:
         except BudgetExhausted:  # says it in the guarantee's own units
             raise too_dear(question, self.plan.terms, self._ledger.spent) from None
 
-    def _drawing(self, place: Place) -> Drawing:
+    def _drawing(self, place: Place, cost: Cost) -> Drawing:
         order = Order(self._ledger.key(ORDER), place.charge)
-        return Drawing(self._rows, self._randomness.generator(place.number), self._context.guarantee, order)
+        guarantee = standing_at(self._context.guarantee, place.reached, place.intervals, cost)
+        return Drawing(self._rows, self._randomness.generator(place.number), guarantee, order)
 
     def _read(self, entry: Entry, *, cached: bool) -> AnyAnswer:
         return answer_from(entry, self._context.guarantee, cached=cached)
@@ -355,12 +468,42 @@ class Session:
         """
         return self.price_of(kind_named(kind).question(self._current(), query, **options))
 
+    def price_many(self, questions: Iterable[Asked]) -> Prices:
+        """Return what several questions would cost together. Reads nothing, spends nothing.
+
+        Parameters
+        ----------
+        questions
+            As for `ask_many`.
+        """
+        return self.prices_of(build_all(questions, self._current()))
+
+    def price_sql(self, text: str) -> Prices:
+        """Return what a SELECT would cost. Reads nothing, spends nothing.
+
+        Parameters
+        ----------
+        text
+            The statement, as for `sql`.
+        """
+        selected = self.select(text)
+        return self.prices_of(
+            build_all(selected.questions, self._current(), selected.names) if selected.questions else []
+        )
+
+    def prices_of(self, questions: Sequence[Question]) -> Prices:
+        """Return what questions that `prepare` returned would cost together."""
+        return Prices.of(questions, self.plan.standing, self._ledger.spent, self._is_answered)
+
+    def _is_answered(self, question: Question) -> bool:
+        return question.identity is not None and self._ledger.find(question.identity) is not None
+
     def price_of(self, question: Question) -> Price:
         """Return what a question that `prepare` returned would cost."""
-        cached = question.identity is not None and self._ledger.find(question.identity) is not None
+        cached = self._is_answered(question)
         if question.forecast is not None:
             question = replace(question, margin=question.forecast(self._ledger.told))
-        return Price.of(question, self.plan.terms, self._ledger.spent, cached=cached)
+        return Price.of(question, self.plan.standing, self._ledger.spent, cached=cached)
 
     def dry_run(self, query: QueryLike | Loss | LinearLoss, kind: str = MEAN.name, **options: object) -> AnyAnswer:
         """Answer from made-up rows: the same checks and the same shape, but nothing is read or spent.
@@ -370,25 +513,27 @@ class Session:
         query, kind, **options
             As for `ask`.
         """
-        question = kind_named(kind).question(self._current(), query, **options)
+        context = self._current()
+        question = kind_named(kind).question(context, query, **options)
         terms = self.plan.terms
         require_affordable(question, terms, NOTHING_SPENT)  # what could never be asked
         rng = self._randomness.generator()
         invented = made_up(self._schema, rng)
-        guarantee, order = self.plan.standing, Order(self._randomness.secret())
+        guarantee, order = context.standing(question.cost), Order(self._randomness.secret())
         with silence:
             result = question.run(Drawing(invented, rng, guarantee, order, most_draws=MADE_UP_ROWS))
             if question.finish is not None:
                 result, _ = question.finish(1, result, Cost(0, 0))
         record = Record(question.kind, question.text, guarantee.name, terms.confidence)
-        return cast(AnyAnswer, kind_named(question.kind).read(result, record))
+        return kind_named(question.kind).read(result, record)
 
     # -- what stands --------------------------------------------------------------------------------------------
 
     @property
     def budget(self) -> Budget:
-        """What is left to ask, for everyone together."""
-        return Budget.of(self._current().guarantee, self._ledger.spent, self._ledger.told)
+        """How wide answers are now and later on, and how many are left where there is an end; for everyone together."""
+        self._current()
+        return Budget.of(self._context.guarantee, self._ledger.spent, self._ledger.told)
 
     @property
     def schema(self) -> Schema:
@@ -423,7 +568,7 @@ class Session:
 
     def history(self) -> pl.DataFrame:
         """Return every answer so far, whoever asked, as a frame."""
-        return history_frame(self._ledger.entries(), self._context.guarantee)
+        return history_frame(self._ledger.entries(), self._context.guarantee, self.registered)
 
     def standings(self) -> pl.DataFrame:
         """Return the submissions to a board: improvements, the best first, then those that were no better."""
@@ -490,7 +635,10 @@ class Session:
         """Return what questions are built against: the ledger's plan, if somebody else has begun it meanwhile."""
         if not self._joined and self._ledger.begun:
             self._resume()
-        return self._context
+        if self.plan.terms.ends:
+            return self._context
+        spent = self._ledger.spent
+        return replace(self._context, spent=Cost(spent.charge, spent.intervals))
 
     def explore(self, data: Table) -> None:
         """Take the guesses that checks leave out from these `data`, which anybody may look at."""
@@ -563,12 +711,3 @@ def witnesses_beside(rows: RowSource) -> list[Witness]:
     """Return who beside the data remembers how far its ledger had come."""
     ledger = ledger_beside(rows)
     return [] if ledger is None else [FileWitness(ledger.with_suffix(".witness"), content_of(rows.fingerprint))]
-
-
-def _warn(plan: Plan, *, default: bool) -> None:
-    """Say what the caller should know about a plan before the first answer."""
-    if default:
-        text = f"No plan was given, so this one is taken: {plan.sentence} Pass queries= or margin= to choose."
-        warnings.warn(text, DefaultPlan, stacklevel=3)
-    elif plan.vacuous:
-        warnings.warn(plan.sentence, VacuousPlan, stacklevel=3)

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -107,6 +108,17 @@ def test_the_page_about_data_runs(tmp_path, monkeypatch):
     assert never == {"distance", "hour"}
     assert [names["rows"].schema[name].type for name in ("flight", "dep_delay")] == ["text", "number"]
     names["s"].close()
+
+
+def test_the_page_about_units_runs_and_shows_what_it_says(capsys):
+    names: dict[str, object] = {}
+    with warnings.catch_warnings():
+        for block in blocks("docs/how-to/units.md"):
+            exec(compile(block, "docs/how-to/units.md", "exec"), names)
+    names["s"].close()
+    said = capsys.readouterr().out
+    assert "[True, True, True, True]\n[False, False, False, False]\n" in said
+    assert "20,000 units (patient)" in said
 
 
 def test_the_page_about_checks_runs_and_says_how_wide_they_are(tmp_path, monkeypatch, capsys):

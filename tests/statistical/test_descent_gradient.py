@@ -16,7 +16,7 @@ from scipy.stats import norm
 import holdfast as hf
 from holdfast.optimize.boosting import CoinChoice, Contest, ExponentialChoice
 from holdfast.optimize.domain import Ball
-from holdfast.optimize.gradient import CoinGradient, GradientAt, Scales, LaplaceGradient
+from holdfast.optimize.gradient import CoinGradient, GradientAt, LaplaceGradient, Scales
 from holdfast.optimize.objective import LossAt
 from holdfast.rows import local
 from own_losses import uniform_table

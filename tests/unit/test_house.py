@@ -34,6 +34,7 @@ ROOMS = (
     "mechanisms",
     "ledger",
     "optimize",
+    "pictures",
     "answer",
     "questions",
     "session",

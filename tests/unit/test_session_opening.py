@@ -18,7 +18,7 @@ from holdfast.errors import (
     RowSourceError,
     UnknownName,
 )
-from holdfast.guarantees.plan import DefaultPlan, VacuousPlan
+from holdfast.guarantees.plan import VacuousPlan
 from holdfast.ledger import open_ledger
 from holdfast.rows.memory import memory_rows
 from holdfast.session import Session
@@ -52,12 +52,12 @@ def ledgers(folder: Path) -> list[str]:
 # -- what is announced ------------------------------------------------------------------------------------------------
 
 
-def test_a_plan_that_the_caller_did_not_choose_is_announced() -> None:
-    with pytest.warns(DefaultPlan, match="1,000 questions") as given:
-        Session(table(200_000)).close()
-    assert given[0].filename == __file__
+def test_no_plan_needs_no_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        with Session(table(200_000)) as session:
+            assert session.plan.endless
+            assert "without end" in repr(session)
         Session(table(5_000), queries=10).close()
         Session(table(5_000), margin=0.2).close()
 
@@ -77,7 +77,6 @@ def test_a_plan_whose_answers_say_nothing_is_announced_whenever_it_is_opened(tmp
 # -- opening decides nothing ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.DefaultPlan")
 @pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.VacuousPlan")
 def test_opening_decides_nothing(path: Path) -> None:
     Session(path).close()
@@ -162,7 +161,6 @@ def test_printing_a_session_reads_neither_rows_nor_ledger(monkeypatch: pytest.Mo
 # -- two who open at once ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.DefaultPlan")
 @pytest.mark.parametrize("look", [False, True], ids=["asks", "looks, then asks"])
 def test_who_did_not_ask_for_a_plan_joins_the_one_that_was_begun_meanwhile(path: Path, look: bool) -> None:
     with Session(path, queries=10, guarantee="posterior") as first, Session(path) as second:
@@ -221,7 +219,6 @@ def begin_just_before(session: Session, other: Session, monkeypatch: pytest.Monk
     monkeypatch.setattr(session.ledger, "begin", beaten)
 
 
-@pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.DefaultPlan")
 def test_a_question_built_for_one_plan_is_built_again_for_the_one_that_stands(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,7 +229,6 @@ def test_a_question_built_for_one_plan_is_built_again_for_the_one_that_stands(
         assert (answer.rows_read, answer.guarantee) == (first.plan.rows_per_query, "information")
 
 
-@pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.DefaultPlan")
 def test_a_prepared_question_is_never_answered_by_another_plan(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Session(path, queries=20, guarantee="information") as first, Session(path) as second:
         begin_just_before(second, first, monkeypatch)
@@ -245,9 +241,7 @@ def test_a_prepared_question_is_never_answered_by_another_plan(path: Path, monke
 
 @pytest.mark.parametrize("look", [True, False])
 def test_a_question_prepared_before_joining_another_plan_is_refused(path: Path, look: bool) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DefaultPlan)
-        late = Session(path)
+    late = Session(path)
     question = late.prepare("b")
     with Session(path, queries=30, guarantee="posterior") as first:
         first.mean("x > 0.5")

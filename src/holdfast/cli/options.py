@@ -41,6 +41,15 @@ _MARGIN = "the margin (±) that every answer should have, for answers between 0 
 Margin = Annotated[float | None, plan_option(_MARGIN.capitalize())]
 PlanMargin = Annotated[float | None, plan_option(f"Instead of --queries: {_MARGIN}")]
 Confidence = Annotated[float | None, plan_option("The probability that all answers hold at once; if left out, 0.95.")]
+RowsEach = Annotated[
+    str | None,
+    plan_option("Rows each answer reads: a number, fast (at most 12,000), balanced (100,000; if left out) or best."),
+]
+End = Annotated[bool, plan_option("Refuse questions beyond the plan, instead of answering with wider margins.")]
+Identical = Annotated[
+    bool,
+    plan_option("Rows follow one law; if left out, they may follow different ones, and answers speak of the average."),
+]
 Guarantee = Annotated[str, plan_option("best, or one of {guarantees}.")]
 Mechanism = Annotated[str, plan_option("best, or one of {mechanisms}.")]
 Worlds = Annotated[int, typer.Option(min=1, help="Independent worlds.")]
@@ -52,17 +61,26 @@ def planned(queries: int | None, flips: int | None) -> int | dict[str, int] | No
     return queries if flips is None else {"mean": queries or 0, "flip": flips}
 
 
+def rows_each(text: str | None) -> int | str | None:
+    """Return rows per query as the planner takes it: a number or a word."""
+    return int(text) if text is not None and text.isdecimal() else text
+
+
 def session_plan(
     *,
     queries: Queries = None,
     flips: Flips = None,
     plan_margin: PlanMargin = None,
     confidence: Confidence = None,
+    plan_rows_per_query: RowsEach = None,
+    end: End = False,
+    identical: Identical = False,
     guarantee: Guarantee = "best",
     plan_mechanism: Mechanism = "best",
 ) -> dict[str, Any]:
     """Return the plan as a session takes it."""
-    chosen = {"confidence": confidence, "guarantee": guarantee, "mechanism": plan_mechanism}
+    chosen = {"confidence": confidence, "guarantee": guarantee, "mechanism": plan_mechanism, "end": end}
+    chosen |= {"rows": "identical" if identical else None, "rows_per_query": rows_each(plan_rows_per_query)}
     return {"queries": planned(queries, flips), "margin": plan_margin} | chosen
 
 
@@ -180,9 +198,16 @@ def in_flags(flags: Mapping[str, str]) -> Iterator[None]:
 
 
 # What the library writes as Python arguments; a question may have a margin and a mechanism of its own.
-PLAN_FLAGS = {"guarantee": "--guarantee", "margin": "--plan-margin", "mechanism": "--plan-mechanism"}
+PLAN_FLAGS = {
+    "guarantee": "--guarantee",
+    "margin": "--plan-margin",
+    "mechanism": "--plan-mechanism",
+    "rows_per_query": "--plan-rows-per-query",
+}
 _ARGUMENTS = {
-    "Pass queries= or margin=": "Pass --queries or --plan-margin",
+    "give queries= or margin=": "give --queries or --plan-margin",
+    "(queries=3, end=True)": "(--queries 3 --end)",
+    "end=True refuses": "--end refuses",
     "queries={'flip': ...}": "--flips N",
     "{'mean': ..., 'flip': ...}": "--queries N --flips N",
     "folder=...": "holdfast open --folder",
@@ -207,8 +232,8 @@ def spell(message: str, flags: Mapping[str, str]) -> str:
     'Give --rows-per-query or --margin, not both.'
     >>> spell("margin must be positive; got 0. A margin is a distance.", {"margin": "--margin"})
     '--margin must be positive; got 0. A margin is a distance.'
-    >>> spell("Pass queries= or margin= to choose.", {})
-    'Pass --queries or --plan-margin to choose.'
+    >>> spell("end=True refuses questions beyond the plan: give queries= or margin=.", {})
+    '--end refuses questions beyond the plan: give --queries or --plan-margin.'
     """
     for argument, flag in _ARGUMENTS.items():
         message = message.replace(argument, flag)

@@ -9,7 +9,6 @@ too. So the totals of a ledger say how many checks there were, and how many gues
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import inf, log, nextafter
 from typing import NamedTuple
 
@@ -38,10 +37,9 @@ class CheckTerms(Terms):
         """There is no end."""
         return ENDLESS
 
-    @cached_property
-    def charge_per_answer(self) -> int:
-        """A wrong guess."""
-        return 1
+    def worth(self, charge: int, intervals: int) -> int:
+        """Checks are not paid for in answers."""
+        return 0
 
 
 class Told(NamedTuple):
@@ -73,6 +71,7 @@ class Checks(Guarantee):
     mechanisms = ("cells",)
     answers = False
     asks = "check"
+    goes_on = True
     scans = True
     reads = CheckTerms
 
@@ -152,17 +151,17 @@ class Checks(Guarantee):
         cell = Cell((), min(draws, rows), rows, HOLDS)
         return self.certify(cell, (0.5, 0.5), told, told.checks + 1)[1] - 0.5
 
-    def outlook(self, charge: int, intervals: int) -> tuple[tuple[int, float], ...]:
+    def outlook(self, spent: tuple[int, int], told: tuple[int, int]) -> tuple[tuple[int, float], ...]:
         """Return how wide the next check is now, and after more wrong guesses."""
-        now = Told.by(charge, intervals)
+        now = Told.by(*told)
         later = [(more, now._replace(checks=now.checks + more, wrong=now.wrong + more)) for more in OUTLOOK]
-        return tuple((more, self.width(told)) for more, told in later)
+        return tuple((more, self.width(then)) for more, then in later)
 
     def share(self, release: Release, part: int) -> Interval:
         """No values are released."""
         raise self.cannot_certify(type(release).__name__)
 
-    def group(self, release: Release) -> Interval:
+    def group(self, release: Release, part: int = 0) -> Interval:
         """No values are released."""
         raise self.cannot_certify(type(release).__name__)
 

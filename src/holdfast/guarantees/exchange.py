@@ -4,11 +4,17 @@ The coins and their exact binomial intervals are those of the posterior guarante
 population is another theorem, with constants that are fixed in the terms: for every query, asked or not,
 
     (mu - p)^2 <= J (mu + p - 2 mu p),   J = 2 Ibar/n.
+
+It holds at all times at once with the draws so far, so a session need not end: J is that of the plan while its draws
+last, and grows with the draws after that. Several om2 are fixed, each with a part of the failure probability, because
+the best one for few draws is not the best for many; the smallest J of them is taken. The statements beyond the plan are
+numbered, and the later one comes, the smaller its part of the failure probability.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from math import e, exp, log
+from math import e, exp, log, sqrt
+from typing import Any
 
 import numpy as np
 from scipy.special import expit
@@ -17,8 +23,9 @@ from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.coins import CoinGuarantee, CoinTerms
 from holdfast.guarantees.gaussian import ScansBesideCoins
 from holdfast.guarantees.guarantee import Goal, Guarantee
-from holdfast.guarantees.mathematics import exchange
-from holdfast.guarantees.mathematics.concentration import clopper_pearson_width
+from holdfast.guarantees.mathematics import exchange, groups
+from holdfast.guarantees.mathematics.checks import time_share
+from holdfast.guarantees.mathematics.concentration import SAFE, clopper_pearson_width
 from holdfast.guarantees.mathematics.posterior_means import level
 from holdfast.guarantees.mathematics.search import Vector, zoom
 from holdfast.guarantees.statistic import Interval
@@ -26,29 +33,70 @@ from holdfast.guarantees.statistic import Interval
 MOST_MASS = 0.16  # so that a group, with three outcomes, is still at most half noise
 KEPT = (exchange.HALF, 0.1)  # rho: the second is for few rows
 FEW_ROWS = 20_000
+OUTLOOK = (0, 10, 100, 1_000)  # more answers, after which a budget says how wide one is
+
+# A session without an end, and what a plan keeps for the time after it.
+OM2 = (0.03, 0.1, 0.35, 1.2, 4.0)  # from very many draws to few
+SLOPE = 4.0  # the t-th answer reads at most this times n/sqrt(t) rows
+RESERVE = 0.1  # of the failure probability of a plan
+LATER = (0.6, 0.3, 0.1)  # om2 for the time after a plan, as parts of the plan's
+LATER_SLOPE = 0.8  # the rows of the first answer after a plan, as a part of those before: about as wide as the last one
+DECADES = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)  # questions whose margins decide on the terms
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExchangeTerms(CoinTerms):
-    """The constants of the theorem, fixed before the first question."""
+    """The constants of the theorem, fixed before the first question.
 
-    om2: float
+    `om2` and `L` go together, one of each for every extrapolation; `beta2` is for the planned intervals, `later_beta2`
+    for those beyond the plan, where the t-th answer reads at most `slope`/sqrt(t) rows.
+    """
+
+    om2: tuple[float, ...]
     kap: float
-    s: float
-    L: float
+    L: tuple[float, ...]
     L2: float
     rho: float
+    later_beta2: float
+    slope: float
 
     @property
     def beta1(self) -> float:
         """The failure probability of the step from posterior means to the population."""
-        return exp(-self.L) + exp(-self.L2)
+        return sum(exp(-each) for each in self.L) + exp(-self.L2)
 
-    @cached_property
-    def j(self) -> float:
-        """J = 2 Ibar/n; inf: no promise."""
-        constants = (self.om2, self.kap, self.s, self.L, self.L2)
-        return exchange.j(self.rows, exchange.ibar(self.rows, self.charge, self.mass, *constants, rho=self.rho))
+    def j_at(self, charge: int) -> float:
+        """Return J = 2 Ibar/n when so much has been drawn: that of the plan as long as it lasts; inf: no promise."""
+        return _smallest_j(self, max(charge, self.charge))
+
+    def level_at(self, statement: int) -> float:
+        """Return the level of the exact binomial interval of the statement with this number."""
+        if statement <= self.statements:
+            return level(self.beta2, k=self.statements)
+        return level(self.later_beta2, k=1) * time_share(statement - self.statements)
+
+    def rows_at(self, statement: int) -> int:
+        """Return how many rows an ordinary answer reads that makes the statement with this number."""
+        if statement <= self.statements:
+            return self.rows_per_query
+        return max(1, min(self.rows_per_query, int(self.slope / sqrt(statement))))
+
+    def drawn_by(self, first: int, last: int) -> int:
+        """Return what ordinary answers draw together that make these statements, both included."""
+        planned = max(0, min(last, self.statements) - first + 1)
+        numbers = np.arange(max(first, self.statements + 1), last + 1, dtype=float)
+        later = np.maximum(1, np.minimum(self.rows_per_query, self.slope // np.sqrt(numbers)))
+        return planned * self.rows_per_query + int(later.sum())
+
+
+@lru_cache(maxsize=4096)
+def _smallest_j(terms: ExchangeTerms, charge: int) -> float:
+    om2, nats = np.array(terms.om2), np.array(terms.L)
+    s = exchange.good_s(terms.rows, charge, om2, nats)
+    found = exchange.ibar(
+        *(terms.rows, charge, terms.mass, om2, terms.kap, s, nats, terms.L2), rho=terms.rho, identical=terms.identical
+    )
+    return exchange.j(terms.rows, float(found.min()))
 
 
 class Exchange(CoinGuarantee):
@@ -57,29 +105,80 @@ class Exchange(CoinGuarantee):
     terms: ExchangeTerms
     name = "exchange"
     reads = ExchangeTerms
+    goes_on = True
+    independent = True
 
-    def __init__(self, terms: ExchangeTerms) -> None:
-        super().__init__(terms)
-        self._J = terms.j
+    def __init__(self, terms: ExchangeTerms, charge: int = 0, first: int = 1, last: int = 1) -> None:
+        super().__init__(terms, min(terms.level_at(first), terms.level_at(last)))
+        self._charge, self._last = charge, last
 
     @classmethod
     def plan(cls, goal: Goal, mechanism: str) -> ExchangeTerms | None:
         """Return the best rows per answer, mass and constants; nothing is claimed about single flips."""
-        return None if goal.flips or goal.rows < 2 else _planned(goal, mechanism)
+        if goal.flips or goal.rows < 2:
+            return None
+        return _planned(goal, mechanism) if goal.queries else _endless(goal, mechanism)
+
+    # -- a question's place --------------------------------------------------------------------------------------
+
+    def at(self, charge: int, first: int, last: int) -> "Exchange":
+        """The levels of its statements, and J with the draws so far; within a plan both are the plan's."""
+        if charge <= self.terms.charge and last <= self.terms.statements:
+            return self._within_plan
+        return Exchange(self.terms, charge, first, max(first, last))
+
+    @cached_property
+    def _within_plan(self) -> "Exchange":
+        return self if self._charge <= self.terms.charge and self._last == 1 else Exchange(self.terms)
+
+    def rows_at(self, intervals: int) -> int:
+        """As the schedule says."""
+        ordinary: int = self.terms.rows_at(intervals + 1)
+        return ordinary
+
+    def margin(self, draws: int) -> float:
+        """The plan's, if it stands within the plan; otherwise that of this place."""
+        planned = self._charge <= self.terms.charge and self._last <= self.terms.statements
+        return self.terms.margin if planned and draws == self.terms.rows_per_query else self._margin(draws)
+
+    def outlook(self, spent: tuple[int, int], told: tuple[int, int]) -> tuple[tuple[int, float], ...]:
+        """The margin of an ordinary answer now, and after more of them; nothing where answers run out instead."""
+        if self.terms.ends:
+            return ()
+        return tuple((more, self.margin_after(more, *spent)) for more in OUTLOOK)
+
+    def margin_after(self, more: int, charge: int = 0, intervals: int = 0) -> float:
+        """Return the margin of an ordinary answer after so many `more` of them, when so much has been spent."""
+        statement = intervals + more + 1
+        drawn = charge + self.terms.drawn_by(intervals + 1, statement)
+        return self.at(drawn, statement, statement).margin(self.terms.rows_at(statement))
+
+    # -- what may be believed ------------------------------------------------------------------------------------
+
+    @cached_property
+    def _j(self) -> float:
+        return self.terms.j_at(self._charge)
 
     @property
     def step(self) -> float:
-        """sqrt(J/(2-J))."""
-        return float(exchange.worst_case(self._J))
+        """sqrt(J/(2-J)), or its like for rows that are not identical."""
+        return float(exchange.worst_case(self._j, identical=self.terms.identical))
 
     def widen(self, mean: Interval) -> Interval:
         """By `lo` and `hi`."""
-        return exchange.lo(mean[0], self._J), exchange.hi(mean[1], self._J)
+        J, identical = self._j, self.terms.identical
+        return exchange.lo(mean[0], J, identical=identical), exchange.hi(mean[1], J, identical=identical)
 
     def widen_group(self, mean: Interval, share: float) -> Interval:
         """By `group_lower` and `group_upper`."""
-        low, high = mean
-        return exchange.group_lower(low, share, self._J), exchange.group_upper(high, share, self._J)
+        (low, high), J, identical = mean, self._j, self.terms.identical
+        lower = exchange.group_lower(low, share, J, identical=identical)
+        return lower, exchange.group_upper(high, share, J, identical=identical)
+
+    @property
+    def _drawn(self) -> int:
+        planned: int = self.terms.charge
+        return max(self._charge, planned)
 
     def by(self, mechanism: str) -> Guarantee:
         """Coins, or scans of all rows with Gaussian noise: one theorem, one failure event, one charge."""
@@ -87,7 +186,11 @@ class Exchange(CoinGuarantee):
 
     @cached_property
     def _scans(self) -> ScansBesideCoins:
-        return ScansBesideCoins(self.terms, name=self.name, J=self._J, level=self._level)
+        return ScansBesideCoins(self)
+
+    def step_of_difference(self, both: tuple[groups.Known, groups.Known]) -> float:
+        """By `exchange_step`."""
+        return groups.exchange_step(both, self._j, identical=self.terms.identical)
 
 
 @lru_cache(maxsize=4096)
@@ -97,15 +200,17 @@ def _planned(goal: Goal, mechanism: str) -> ExchangeTerms:
 
 
 def _planned_with(goal: Goal, mechanism: str, rho: float) -> ExchangeTerms:
-    n, k, beta, fixed = goal.rows, goal.queries, goal.beta, goal.rows_per_query
+    n, k, fixed = goal.rows, goal.queries, goal.rows_per_query
+    kept = 0.0 if goal.ends else RESERVE * goal.beta
+    beta = goal.beta - kept
 
     def margin(log_ell: Vector, log_a: Vector, logit: Vector, log_stretch: Vector) -> Vector:
         ell, a, split, charge = np.exp(log_ell), np.exp(log_a), expit(logit), k * np.exp(log_ell)
-        free = exchange.constants(n, charge, a, split * beta, stretch=np.exp(log_stretch))
-        nats = exchange.ibar(n, charge, a, free.om2, free.kap, free.s, free.L, free.L2, rho=rho)
+        free = exchange.constants(n, charge, a, split * beta, stretch=np.exp(log_stretch), identical=goal.identical)
+        constants = (free.om2, free.kap, free.s, free.L, free.L2)
+        nats = exchange.ibar(n, charge, a, *constants, rho=rho, identical=goal.identical)
         width = clopper_pearson_width(ell, (1 - split) * beta / (e * k)) / (1 - 2 * a)
-        J = 2 * nats / n
-        total: Vector = width + np.where(J < 1, exchange.worst_case(J), np.sqrt(J))  # beyond 1: which way is down
+        total: Vector = width + _falling(2 * nats / n, goal.identical)
         return total
 
     ells = (log(n) * 0.2, log(n)) if fixed is None else (log(fixed), log(fixed))
@@ -113,12 +218,62 @@ def _planned_with(goal: Goal, mechanism: str, rho: float) -> ExchangeTerms:
     log_ell, log_a, logit, log_stretch = zoom(margin, box, points=5, levels=12)
     ell = fixed or min(n, max(1, int(np.exp(log_ell) * (1 + 1e-12))))
     a, beta1 = float(np.exp(log_a)), float(expit(logit)) * beta
-    free = exchange.constants(n, k * ell, a, beta1, stretch=np.exp(log_stretch))
-    own = {name: float(value) for name, value in vars(free).items()} | {"mass": a, "rho": rho, "beta2": beta - beta1}
-    terms = goal.met_by(ExchangeTerms, mechanism, margin=1.0, rows_per_query=ell, charge=k * ell, **own)
-    width = float(clopper_pearson_width(ell, level(beta - beta1, k=k))) / (1 - 2 * a)
-    reached = width + float(exchange.worst_case(terms.j))
-    return goal.met_by(ExchangeTerms, mechanism, margin=reached, rows_per_query=ell, charge=k * ell, **own)
+    free = exchange.constants(n, k * ell, a, beta1, stretch=np.exp(log_stretch), identical=goal.identical)
+    om2: tuple[float, ...] = (float(free.om2),)
+    nats: tuple[float, ...] = (float(free.L),)
+    if not goal.ends:
+        om2 += tuple(part * om2[0] for part in LATER)
+        nats += len(LATER) * (-log(kept / 2 / len(LATER)) * SAFE,)
+    own: dict[str, Any] = {"om2": om2, "L": nats, "kap": float(free.kap), "L2": float(free.L2), "rho": rho, "mass": a}
+    own |= {"beta2": beta - beta1, "later_beta2": kept / 2, "slope": LATER_SLOPE * ell * sqrt(k)}
+    own |= {"rows_per_query": ell, "charge": k * ell}
+    return _with_margin(goal.met_by(ExchangeTerms, mechanism, margin=1.0, **own))
+
+
+def _with_margin(terms: ExchangeTerms) -> ExchangeTerms:
+    """Fill in the margin of the first answer."""
+    charge = terms.charge or terms.rows_per_query
+    width = float(clopper_pearson_width(terms.rows_per_query, terms.level_at(1))) / (1 - 2 * terms.mass)
+    step = float(exchange.worst_case(terms.j_at(charge), identical=terms.identical))
+    return replace(terms, margin=min(1.0, width + step))
+
+
+def _falling(J: Any, identical: bool) -> Any:
+    """Return the step from posterior means to the population; beyond J = 1 what shows which way is down."""
+    return np.where(J < 1, exchange.worst_case(J, identical=identical), np.sqrt(J))
+
+
+@lru_cache(maxsize=4096)
+def _endless(goal: Goal, mechanism: str) -> ExchangeTerms:
+    """Return terms without a plan: the mass, kap and rho that suit questions from the first to the millionth."""
+    n, beta1 = goal.rows, goal.beta / 2
+    own: dict[str, Any] = {"om2": OM2, "L": len(OM2) * (-log(0.9 * beta1 / len(OM2)) * SAFE,), "beta2": 0.0}
+    own |= {"L2": -log(0.1 * beta1) * SAFE, "later_beta2": goal.beta - beta1, "slope": SLOPE * n, "charge": 0}
+    own |= {"rows_per_query": goal.rows_per_query or n, "mass": 0.1, "kap": 1.0, "rho": exchange.HALF}
+    draft = goal.met_by(ExchangeTerms, mechanism, margin=1.0, **own)
+    tried = [_suited(draft, rho) for rho in (KEPT if n < FEW_ROWS else KEPT[:1])]
+    return _with_margin(min(tried, key=lambda pair: pair[0])[1])
+
+
+def _suited(draft: ExchangeTerms, rho: float) -> tuple[float, ExchangeTerms]:
+    """Return the terms with the best mass and kap, and the mean of the logarithms of their margins at `DECADES`."""
+    n, om2, nats = draft.rows, np.array(draft.om2), np.array(draft.L)
+    charges = np.array([draft.drawn_by(1, t) for t in DECADES], dtype=float)[:, None]
+    widths = np.array([float(clopper_pearson_width(draft.rows_at(t), draft.level_at(t))) for t in DECADES])
+    s = exchange.good_s(n, charges, om2, nats)
+
+    def mean_log(log_a: Vector, log_kap: Vector) -> Vector:
+        a, kap = np.exp(log_a)[:, None, None], np.exp(log_kap)[:, None, None]
+        constants = (om2, kap, s, nats, draft.L2)
+        ibar = exchange.ibar(n, charges, a, *constants, rho=rho, identical=draft.identical).min(axis=2)
+        margins = widths / (1 - 2 * a[:, :, 0]) + _falling(2 * ibar / n, draft.identical)
+        means: Vector = np.log(np.minimum(margins, 1e3)).mean(axis=1)  # where nothing is promised, all alike
+        return means
+
+    box = [(log(1e-5), log(MOST_MASS)), (log(0.02), log(exchange.MOST_KAP))]
+    log_a, log_kap = zoom(mean_log, box, points=9, levels=7)
+    value = float(mean_log(np.array([log_a]), np.array([log_kap]))[0])
+    return value, replace(draft, mass=float(np.exp(log_a)), kap=float(np.exp(log_kap)), rho=rho)
 
 
 GUARANTEES.register(Exchange.name, Exchange)

@@ -18,6 +18,7 @@ import numpy as np
 from scipy.special import expit, ndtri
 
 from holdfast.guarantees import GUARANTEES
+from holdfast.guarantees.coins import CoinGuarantee
 from holdfast.guarantees.guarantee import EVERYTHING, Goal, Guarantee, Terms, around, ratio
 from holdfast.guarantees.mathematics import cost, exchange
 from holdfast.guarantees.mathematics.concentration import SAFE
@@ -50,7 +51,9 @@ class GaussianTerms(Terms):
     @cached_property
     def j(self) -> float:
         """J = 2 Ibar/n; inf: no promise."""
-        return exchange.j(self.rows, exchange.gaussian_ibar(self.rows, self.charge, self.om2, self.s, self.L))
+        constants = (self.om2, self.s, self.L)
+        ibar = exchange.gaussian_ibar(self.rows, self.charge, *constants, identical=self.identical)
+        return exchange.j(self.rows, ibar)
 
     @property
     def level(self) -> float:
@@ -68,12 +71,19 @@ class Scans(Guarantee):
 
     mechanisms = ("gaussian",)
     scans = True
-    J: float
     level: float
 
     @abstractmethod
     def sigma(self, draws: int) -> float:
         """Return the deviation of the noise of an answer of so many `draws`."""
+
+    @abstractmethod
+    def widen(self, mean: Interval) -> Interval:
+        """Return the interval for the population's mean from that of the posterior `mean`."""
+
+    @abstractmethod
+    def widen_group(self, mean: Interval, share: float) -> Interval:
+        """Return the same for a group whose posterior share is at least `share`, which is positive."""
 
     def supports(self, statistic: Statistic) -> None:
         """Anything but single flips."""
@@ -81,17 +91,14 @@ class Scans(Guarantee):
 
     def share(self, release: Release, part: int) -> Interval:
         """The noise's interval for the posterior mean, widened; rounding to the grid counted twice, outward."""
-        low, high = self._mean(release, part)
-        return _outward((exchange.lo(low, self.J), exchange.hi(high, self.J)), self._noisy(release).grid)
+        return _outward(self.widen(self._mean(release, part)), self._noisy(release).grid)
 
-    def group(self, release: Release) -> Interval:
+    def group(self, release: Release, part: int = 0) -> Interval:
         """The range of the ratio of two posterior means, widened for a group."""
-        share, total = self._mean(release, 0), self._mean(release, 1)
+        share, total = self._mean(release, 2 * part), self._mean(release, 2 * part + 1)
         if share[0] <= 0:
             return EVERYTHING
-        (low, high), grid = ratio(total, share), self._noisy(release).grid
-        ends = exchange.group_lower(low, share[0], self.J), exchange.group_upper(high, share[0], self.J)
-        return _outward(ends, grid)
+        return _outward(self.widen_group(ratio(total, share), share[0]), self._noisy(release).grid)
 
     def _mean(self, release: Release, part: int) -> Interval:
         noisy = self._noisy(release)
@@ -117,11 +124,12 @@ class Gaussian(Scans):
 
     terms: GaussianTerms
     name = "gaussian"
+    independent = True
     reads = GaussianTerms
 
     def __init__(self, terms: GaussianTerms) -> None:
         super().__init__(terms)
-        self.J, self.level = terms.j, terms.level
+        self._j, self.level = terms.j, terms.level
 
     @classmethod
     def plan(cls, goal: Goal, mechanism: str) -> GaussianTerms | None:
@@ -133,6 +141,17 @@ class Gaussian(Scans):
         """The planned noise."""
         return self.terms.sigma
 
+    def widen(self, mean: Interval) -> Interval:
+        """By `lo` and `hi`."""
+        J, identical = self._j, self.terms.identical
+        return exchange.lo(mean[0], J, identical=identical), exchange.hi(mean[1], J, identical=identical)
+
+    def widen_group(self, mean: Interval, share: float) -> Interval:
+        """By `group_lower` and `group_upper`."""
+        J, identical = self._j, self.terms.identical
+        lower = exchange.group_lower(mean[0], share, J, identical=identical)
+        return lower, exchange.group_upper(mean[1], share, J, identical=identical)
+
     def charge(self, statistic: Statistic, draws: int) -> int:
         """The same for every noisy mean."""
         return statistic.intervals * self.terms.charge_per_answer
@@ -142,12 +161,29 @@ class ScansBesideCoins(Scans):
     """Single answers that read all rows, in a session of coins by the exchange theorem.
 
     An answer of so many "draws" has noise of deviation 1/(2 sqrt(draws)), that of as many fair coins, and is charged
-    like them. The theorem's constants for coins cover it: a noisy mean says no more about the exchanges.
+    like them. The theorem's constants for coins cover it: a noisy mean says no more about the exchanges. So levels and
+    widening are those of `coins` at the same place.
     """
 
-    def __init__(self, terms: Terms, *, name: str, J: float, level: float) -> None:
-        super().__init__(replace(terms, mechanism=self.mechanisms[0]))
-        self.name, self.J, self.level = name, J, level  # type: ignore[misc]
+    def __init__(self, coins: CoinGuarantee) -> None:
+        super().__init__(replace(coins.terms, mechanism=self.mechanisms[0]))
+        self._coins, self.name, self.level = coins, coins.name, coins.level  # type: ignore[misc]
+
+    def at(self, charge: int, first: int, last: int) -> Guarantee:
+        """Beside the coins at that place."""
+        return self._coins.at(charge, first, last).by(self.terms.mechanism)
+
+    def widen(self, mean: Interval) -> Interval:
+        """As coins are."""
+        return self._coins.widen(mean)
+
+    def widen_group(self, mean: Interval, share: float) -> Interval:
+        """As coins are."""
+        return self._coins.widen_group(mean, share)
+
+    def rows_at(self, intervals: int) -> int:
+        """As noisy as an ordinary answer."""
+        return self._coins.rows_at(intervals)
 
     @classmethod
     def plan(cls, goal: Goal, mechanism: str) -> None:
@@ -173,7 +209,7 @@ class ScansBesideCoins(Scans):
 
     def _margin(self, draws: int) -> float:
         grid = 2 * 2.0 ** -grid_bits(self.terms.rows)
-        return min(1.0, self.sigma(draws) * _quantile(self.level) + float(exchange.worst_case(self.J)) + grid)
+        return min(1.0, self.sigma(draws) * _quantile(self.level) + self._coins.step + grid)
 
 
 def _quantile(level: float) -> float:
@@ -187,18 +223,18 @@ def _outward(ends: Interval, grid: float) -> Interval:
 
 @lru_cache(maxsize=4096)
 def _planned(goal: Goal, mechanism: str) -> GaussianTerms:
-    n, k, beta = goal.rows, goal.queries, goal.beta
+    n, k, beta, identical = goal.rows, goal.queries, goal.beta, goal.identical
 
     def nats(charge: Any, om2: Any, beta1: Any) -> tuple[Any, Any]:
         about = (1 + om2) * (charge / (4 * n) - np.log(beta1) / om2)
         s = 1 - 1 / (2 * about + 2 + np.log(2 * about))
-        return exchange.gaussian_ibar(n, charge, om2, s, -np.log(beta1) * SAFE), s
+        return exchange.gaussian_ibar(n, charge, om2, s, -np.log(beta1) * SAFE, identical=identical), s
 
     def margin(log_sigma: Vector, logit: Vector, log_om2: Vector) -> Vector:
         sigma, split = np.exp(log_sigma), expit(logit)
         J = 2 * nats(k / (4 * sigma * sigma), np.exp(log_om2), split * beta)[0] / n
         width = -sigma * ndtri((1 - split) * beta / (2 * e * k))
-        total: Vector = width + np.where(J < 1, exchange.worst_case(J), np.sqrt(J))
+        total: Vector = width + np.where(J < 1, exchange.worst_case(J, identical=identical), np.sqrt(J))
         return total
 
     box = [(log(1e-3 / sqrt(n)), log(0.5)), (-6.0, 4.0), (log(1e-3), log(10.0))]
@@ -208,7 +244,7 @@ def _planned(goal: Goal, mechanism: str) -> GaussianTerms:
     _, s = nats(charge, om2, beta1)
     own = {"sigma": sigma, "om2": om2, "s": float(s), "L": -log(beta1) * SAFE, "beta2": beta - beta1}
     terms = goal.met_by(GaussianTerms, mechanism, margin=1.0, rows_per_query=n, charge=charge, **own)
-    reached = terms.radius + float(exchange.worst_case(terms.j)) + 2 * 2.0 ** -grid_bits(n)
+    reached = terms.radius + float(exchange.worst_case(terms.j, identical=identical)) + 2 * 2.0 ** -grid_bits(n)
     return goal.met_by(GaussianTerms, mechanism, margin=reached, rows_per_query=n, charge=charge, **own)
 
 

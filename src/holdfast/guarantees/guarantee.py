@@ -7,17 +7,19 @@ under the guarantee's name and version, and read back from there; nobody certifi
     supports(statistic)        or a refusal in words
     charge(statistic, draws)   what one release takes of the terms' capacity, in the guarantee's own units
     share(release, part)       the interval for a share or mean, in [0, 1]
-    group(release)             the interval for the mean of a group, in [0, 1]
+    group(release, part)       the interval for the mean of a group, in [0, 1]
+    difference(release)        those of two groups and of their difference
     margin(draws)              how far such a share is from the population's, at most
+    at(charge, first, last)    the same guarantee at a question's place, where intervals depend on it
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cached_property
-from math import isfinite
+from math import ceil, isfinite
 from types import UnionType
-from typing import Any, ClassVar, Self, TypeVar, get_args, get_type_hints
+from typing import Any, ClassVar, Self, TypeVar, get_args, get_origin, get_type_hints
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, PlanConflict
@@ -25,10 +27,12 @@ from holdfast.guarantees.mathematics import cost, descent
 from holdfast.guarantees.mathematics.concentration import hoeffding_radius
 from holdfast.guarantees.mathematics.search import fewest
 from holdfast.guarantees.release import Release, Tally
-from holdfast.guarantees.statistic import Interval, SingleFlips, Statistic, clip
+from holdfast.guarantees.statistic import GroupMean, Interval, SingleFlips, Statistic, clip
 
+NO_CAP = 2**62  # what a ledger can count to: a session that goes on has no other end
 MOST_DRAWS = 10**15  # rows that one answer can read: more would not make it better
 JSON = str | int | float | bool | None | list["JSON"] | dict[str, "JSON"]
+MOST_AT_ONCE = 1_000  # outcomes of one draw
 EVERYTHING: Interval = (0.0, 1.0)  # the interval that promises nothing
 
 
@@ -37,13 +41,18 @@ OfTerms = TypeVar("OfTerms", bound="Terms")
 
 @dataclass(frozen=True)
 class Goal:
-    """What a plan is asked for: n rows, k answers with an interval, all of them true with probability `confidence`."""
+    """What a plan is asked for: n rows, k answers with an interval, all of them true with probability `confidence`.
+
+    `queries` 0, without flips, asks for a session that never ends; `ends` False for one that goes on after its plan.
+    """
 
     rows: int
     queries: int
     confidence: float
     rows_per_query: int | None = None
     flips: int = 0  # single flips (sampling counting queries) beside the answers
+    ends: bool = True
+    identical: bool = False  # whether rows are identically distributed, not only independent
 
     @property
     def beta(self) -> float:
@@ -55,9 +64,12 @@ class Goal:
         """How many statements about the population must hold at once: the k of the theorems."""
         return self.queries + self.flips
 
-    def met_by(self, terms: type[OfTerms], mechanism: str, *, margin: float, **own: float | int | None) -> OfTerms:
+    def met_by(
+        self, terms: type[OfTerms], mechanism: str, *, margin: float, **own: float | int | tuple[float, ...] | None
+    ) -> OfTerms:
         """Return terms of this sort for this goal; `own` are rows_per_query, charge and what the sort adds."""
-        shared: dict[str, Any] = {name: getattr(self, name) for name in ("rows", "queries", "flips", "confidence")}
+        names = ("rows", "queries", "flips", "confidence", "ends", "identical")
+        shared: dict[str, Any] = {name: getattr(self, name) for name in names}
         return terms(**(shared | own), mechanism=mechanism, margin=min(1.0, margin))
 
 
@@ -68,17 +80,22 @@ class Terms:
     Parameters
     ----------
     rows, queries, flips
-        Rows of the dataset; answers with an interval, and single flips, that are planned for.
+        Rows of the dataset; answers with an interval, and single flips, that are planned for (none: a session without
+        an end).
     confidence
         The probability that all intervals hold at once.
     margin
-        How far the answer to a share is from the population's, at most.
+        How far the answer to a share is from the population's, at most: every planned one, or the first.
     rows_per_query
-        Rows that one answer reads.
+        Rows that one answer reads, at most.
     charge
-        What all answers together may take, in the guarantee's own units.
+        What the planned answers together may take, in the guarantee's own units.
     mechanism
         The mechanism that answers.
+    ends
+        Whether questions beyond the plan are refused.
+    identical
+        Whether rows are taken to be identically distributed, not only independent.
     """
 
     rows: int
@@ -89,6 +106,8 @@ class Terms:
     rows_per_query: int
     charge: int
     mechanism: str
+    ends: bool
+    identical: bool
 
     @cached_property
     def statements(self) -> int:
@@ -97,12 +116,16 @@ class Terms:
 
     @cached_property
     def answers(self) -> int:
-        """How many ordinary answers can be paid for in all: those planned for, and what flips left unasked allow."""
+        """How many ordinary answers the plan pays for in all: those planned for, and what flips left unasked allow."""
         return self.answers_left(0, 0)
 
     def answers_left(self, charge: int, intervals: int) -> int:
-        """Return how many ordinary answers can still be paid for when this much is spent."""
+        """Return how many ordinary answers the plan can still pay for when this much is spent."""
         return max(0, min(self.statements - intervals, (self.charge - charge) // self.charge_per_answer))
+
+    def worth(self, charge: int, intervals: int) -> int:
+        """Return how many ordinary answers take as much."""
+        return max(intervals, ceil(charge / self.charge_per_answer))
 
     @cached_property
     def charge_per_answer(self) -> int:
@@ -112,7 +135,10 @@ class Terms:
     def to_json(self) -> dict[str, JSON]:
         """Return the terms as JSON values; a number that is infinite is left out as null."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: None if isinstance(x, float) and not isfinite(x) else x for name, x in values.items()}
+        return {
+            name: list(x) if isinstance(x, tuple) else None if isinstance(x, float) and not isfinite(x) else x
+            for name, x in values.items()
+        }
 
     @classmethod
     def from_json(cls, values: Mapping[str, JSON]) -> Self:
@@ -128,13 +154,21 @@ class Terms:
                     raise PlanConflict(f"The terms lack {name!r}.", name=name)
                 continue
             allowed = get_args(hints[name]) if isinstance(hints[name], UnionType) else (hints[name],)
-            value = values[name]
+            value: Any = values[name]
+            if get_origin(hints[name]) is tuple and isinstance(value, list):
+                allowed, value = (tuple,), tuple(map(_number, value))
             if type(value) is int and int not in allowed and float in allowed:
                 value = float(value)  # JSON writes 1.0 as 1 in other languages
             if type(value) not in allowed:
                 raise PlanConflict(f"The terms say {name} is {value!r}, which is of the wrong type.", name=name)
             read[name] = value
         return cls(**read)
+
+
+def _number(value: JSON) -> float:
+    if type(value) not in (int, float):
+        raise PlanConflict(f"The terms hold {value!r} where a number belongs.")
+    return float(value)  # type: ignore[arg-type]
 
 
 class Guarantee(ABC):
@@ -150,6 +184,8 @@ class Guarantee(ABC):
     answers: ClassVar[bool] = True  # whether it answers questions; if it checks guesses, it is planned only by name
     asks: ClassVar[str | None] = None  # the one kind of question that it takes; None: those that ask for values
     scans: ClassVar[bool] = False  # whether every answer reads all rows; "best" chooses such a guarantee only if asked
+    goes_on: ClassVar[bool] = False  # whether questions beyond the plan, or without one, can be answered, wider
+    independent: ClassVar[bool] = False  # whether it also holds for rows that are not identically distributed
     in_order: ClassVar[bool] = False  # whether releases must follow each other as they were charged (fresh rows)
     reads: ClassVar[type[Terms]]
     terms: Terms
@@ -171,6 +207,24 @@ class Guarantee(ABC):
         `flips` says whether single flips are planned.
         """
         return None
+
+    # -- a question's place --------------------------------------------------------------------------------------
+
+    def at(self, charge: int, first: int, last: int) -> "Guarantee":
+        """Return this guarantee as it certifies one question; the same everywhere unless the session goes on.
+
+        Parameters
+        ----------
+        charge
+            What all questions begun so far take together, this one included, whatever became of them.
+        first, last
+            The numbers of its first and last statement.
+        """
+        return self
+
+    def rows_at(self, intervals: int) -> int:
+        """Return how many rows an ordinary answer reads after so many `intervals`."""
+        return self.terms.rows_per_query
 
     # -- what may be asked --------------------------------------------------------------------------------------
 
@@ -201,9 +255,34 @@ class Guarantee(ABC):
     def share(self, release: Release, part: int) -> Interval:
         """Return the interval for share (or mean) number `part` of the `release`, in [0, 1]."""
 
+    def shares(self, release: Release, count: int) -> list[Interval]:
+        """Return the intervals of the first `count` shares of the `release`."""
+        return [self.share(release, part) for part in range(count)]
+
     @abstractmethod
-    def group(self, release: Release) -> Interval:
-        """Return the interval for the mean of a group from its `release`, in [0, 1]."""
+    def group(self, release: Release, part: int = 0) -> Interval:
+        """Return the interval for the mean of group number `part` of the `release`, in [0, 1]."""
+
+    def member(self, release: Release, part: int) -> Interval:
+        """Return the interval for the share of rows in group number `part` of the `release`; `group` states it, too."""
+        return self.share(release, 2 * part)
+
+    def groups(self, release: Release, count: int) -> list[tuple[Interval, Interval]]:
+        """Return the intervals for the mean and the share of each of the first `count` groups of the `release`."""
+        return [(self.group(release, part), self.member(release, part)) for part in range(count)]
+
+    def difference(self, release: Release) -> tuple[Interval, Interval, Interval]:
+        """Return the intervals of the two groups of a `release`, and of the first mean less the second, in [-1, 1].
+
+        All groups hold at once, so their ends may be subtracted; a guarantee that knows better says it.
+        """
+        first, second = self.group(release, 0), self.group(release, 1)
+        return first, second, (first[0] - second[1], first[1] - second[0])
+
+    @property
+    def most_at_once(self) -> int:
+        """How many outcomes one draw may have with little more noise than it has with two."""
+        return MOST_AT_ONCE
 
     def margin(self, draws: int) -> float:
         """Return the margin of a share answered from so many `draws`."""
@@ -212,20 +291,72 @@ class Guarantee(ABC):
         self.require_flexible()
         return self._margin(draws)
 
+    def group_margin(self, statistic: GroupMean, draws: int, share: float) -> float | None:
+        """Return the margin of a group with this `share` of the rows, if its mean is middling; None: not known before.
+
+        Parameters
+        ----------
+        statistic
+            What is asked in one pass, of this group and others.
+        draws
+            Those of the pass.
+        share
+            The group's share of the rows.
+        """
+        return None
+
+    def expected_group_margin(self, statistic: GroupMean, draws: int, share: float, *, mass: float) -> float:
+        """Return half the width of a group's interval, if its counts are as expected (coins).
+
+        Parameters
+        ----------
+        statistic, draws, share
+            As for `group_margin`.
+        mass
+            The extra mass of every outcome.
+        """
+        each = round(draws * (mass + (1 - statistic.outcomes * mass) * share / 2))
+        counts = (max(0, draws - 2 * each), each, each, *(0,) * (statistic.outcomes - 3))
+        low, high = self.group(Tally((0.5,) * statistic.groups, draws, counts, ()))
+        return (high - low) / 2
+
     def _margin(self, draws: int) -> float:
         raise NotImplementedError  # a guarantee that is flexible says it
 
-    def draws_for(self, margin: float) -> int | None:
-        """Return the fewest draws with at most this `margin`, or None if no number of draws is enough."""
+    def draws_for(self, margin: float, charge: int, intervals: int) -> int | None:
+        """Return the fewest draws with at most this `margin`, or None if no number of draws is enough.
+
+        `charge` and `intervals` have been spent before.
+        """
         self.require_flexible()
-        if self._margin(MOST_DRAWS) > margin:
+        best = self._best_draws(charge, intervals)
+        if self._margin_from(best, charge, intervals) > margin:
             return None
-        return fewest(lambda draws: self._margin(draws) <= margin, low=1, high=MOST_DRAWS)
+        return fewest(lambda draws: self._margin_from(draws, charge, intervals) <= margin, low=1, high=best)
 
-    def outlook(self, charge: int, intervals: int) -> tuple[tuple[int, float], ...]:
-        """Return how wide a check is after so many more wrong guesses; nothing where answers run out instead.
+    def best_margin(self, charge: int, intervals: int) -> float:
+        """Return the smallest margin that one answer can have, from any number of draws, when so much was spent."""
+        return self._margin_from(self._best_draws(charge, intervals), charge, intervals)
 
-        `charge` and `intervals` are what the answers given so far cost.
+    def _best_draws(self, charge: int, intervals: int) -> int:
+        """Return the best number of draws: in a session that goes on, more of them also make the step larger."""
+        if self.terms.ends:
+            return MOST_DRAWS
+        tried = {round(10 ** (power / 8)) for power in range(8 * len(str(self.terms.rows)) + 16)}
+        return min(tried, key=lambda draws: self._margin_from(draws, charge, intervals))
+
+    def _margin_from(self, draws: int, charge: int, intervals: int) -> float:
+        standing = self if self.terms.ends else self.at(charge + draws, intervals + 1, intervals + 1)
+        return standing._margin(draws)
+
+    def margin_after(self, more: int, charge: int = 0, intervals: int = 0) -> float:
+        """Return the margin of an ordinary answer after so many `more` of them, when so much has been spent."""
+        return self.terms.margin
+
+    def outlook(self, spent: tuple[int, int], told: tuple[int, int]) -> tuple[tuple[int, float], ...]:
+        """Return the margin after so many more answers (of checks: wrong guesses); nothing where answers run out.
+
+        Both are pairs of charge and intervals: `spent` by all questions begun, `told` by the answers given.
         """
         return ()
 
@@ -285,15 +416,19 @@ class Guarantee(ABC):
 
         `R` is the most by which a row's loss can differ between two points.
         """
-        return descent.information_step(
-            R, nats=cost.session_nats(self.terms.charge, n=self.terms.rows), n=self.terms.rows
-        )
+        return descent.information_step(R, nats=cost.session_nats(self._drawn, n=self.terms.rows), n=self.terms.rows)
+
+    @property
+    def _drawn(self) -> int:
+        """What the session may have charged by the end of the question at hand."""
+        return self.terms.charge
 
     # -- how terms are kept -------------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, JSON]:
         """Return what a ledger's first entry records."""
-        caps: dict[str, JSON] = {"charge": self.terms.charge, "intervals": self.terms.statements}
+        charge, intervals = (self.terms.charge, self.terms.statements) if self.terms.ends else (NO_CAP, NO_CAP)
+        caps: dict[str, JSON] = {"charge": charge, "intervals": intervals}
         return {"guarantee": self.name, "version": self.version, **self.terms.to_json(), "caps": caps}
 
     def cannot_certify(self, what: str) -> PlanConflict:

@@ -59,10 +59,9 @@ class LadderTerms(Terms):
         """There is no end."""
         return ENDLESS
 
-    @cached_property
-    def charge_per_answer(self) -> int:
-        """One step up."""
-        return 1
+    def worth(self, charge: int, intervals: int) -> int:
+        """Submissions are not paid for in answers."""
+        return 0
 
 
 class Climbed(NamedTuple):
@@ -89,7 +88,9 @@ class Ladder(Guarantee):
     name = "ladder"
     mechanisms = ("grid",)
     answers = False
+    goes_on = True
     asks = "submit"
+    goes_on = True
     scans = True
     reads = LadderTerms
 
@@ -131,7 +132,7 @@ class Ladder(Guarantee):
         check.at_most("half the range of the metric", scale / 2, step=step)
         cells = ceil(_exact(scale) / _exact(step))
         check.at_most("the most a board handles", MOST_CELLS, **{"the number of steps": cells})
-        sizes = {"rows": rows, "queries": ENDLESS, "flips": 0, "rows_per_query": rows}
+        sizes = {"rows": rows, "queries": ENDLESS, "flips": 0, "rows_per_query": rows, "ends": False, "identical": True}
         own = sizes | {"charge": ENDLESS * _IMPROVED, "cells": cells, "step": step, "scale": scale, "about": about}
         mechanism = cls.mechanisms[0]
         terms = LadderTerms(confidence=confidence, margin=1.0, mechanism=mechanism, **own, **scored)  # type: ignore[arg-type]
@@ -142,8 +143,8 @@ class Ladder(Guarantee):
     def supports(self, statistic: Statistic) -> None:
         """Only submissions."""
         raise PlanConflict(
-            "This is a board: it says whether a submission is better than the best so far, with an interval, and no"
-            " more. Ask with submit, or ask a session on other rows.",
+            "This is a board: it says whether a submission is better than the best so far, with an interval, and"
+            " nothing else. Ask with submit, or ask a session on other rows.",
             guarantee=self.name,
         )
 
@@ -206,9 +207,9 @@ class Ladder(Guarantee):
         middle = max(1, self.terms.cells // 2)
         return max(0.0, self.certify(middle, climbed._replace(best=0))[1] - self.cell(middle)[1])
 
-    def outlook(self, charge: int, intervals: int) -> tuple[tuple[int, float], ...]:
+    def outlook(self, spent: tuple[int, int], told: tuple[int, int]) -> tuple[tuple[int, float], ...]:
         """Return how wide the next interval is now, and after more improvements, as many as the grid has room for."""
-        now = Climbed.by(charge, intervals)
+        now = Climbed.by(*told)
         later = []
         for more in OUTLOOK:
             improved = min(self.terms.cells, now.improvements + more)
@@ -220,7 +221,7 @@ class Ladder(Guarantee):
         """No values are released."""
         raise self.cannot_certify(type(release).__name__)
 
-    def group(self, release: Release) -> Interval:
+    def group(self, release: Release, part: int = 0) -> Interval:
         """No values are released."""
         raise self.cannot_certify(type(release).__name__)
 

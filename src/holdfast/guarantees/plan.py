@@ -1,4 +1,7 @@
-"""`holdfast.plan`: leave out rows, queries or margin, and it is solved for, by every guarantee that applies."""
+"""`holdfast.plan`: leave out rows, queries or margin, and it is solved for, by every guarantee that applies.
+
+With rows alone, it is the plan of a session that never ends.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,12 +19,16 @@ BEST = "best"  # whichever guarantee or mechanism has the smallest margin
 FULL_SCAN = ("none", "full scan")  # what people do without a promise, for comparison
 MOST_ROWS = 10**15
 MOST_QUERIES = 10**12
-DEFAULT_QUERIES = 1_000
 DEFAULT_CONFIDENCE = 0.95
+BALANCED = "balanced"
+PACES = {"fast": 12_000, BALANCED: 100_000, BEST: None}  # rows that one answer reads at most
 SAYS_NOTHING = 0.5  # a margin of half the range
 READ_LESS = (2, 4, 10)  # parts of the best number of rows per answer for which a plan shows the margin
 
 Queries = int | Mapping[str, int]
+RowsPerQuery = int | str  # a number, or a pace
+INDEPENDENT, IDENTICAL = ROWS_ARE = ("independent", "identical")
+SHOWN = (1, 100, 10_000)  # questions of a session without an end whose margins its sentence says
 
 
 @dataclass(frozen=True)
@@ -79,8 +86,13 @@ class Plan:
 
     @property
     def queries(self) -> int:
-        """Answers with an interval that are planned for."""
+        """Answers with an interval that are planned for; 0 for a session without an end, and for flips alone."""
         return self.terms.queries
+
+    @property
+    def endless(self) -> bool:
+        """Whether no number of questions is planned."""
+        return self.terms.statements == 0
 
     @property
     def flips(self) -> int:
@@ -117,6 +129,7 @@ class Plan:
         """Margins for several numbers of rows per answer, most rows first; none where that number is not free."""
         terms = self.terms
         goal = Goal(terms.rows, terms.queries, terms.confidence, None, terms.flips)
+        goal = replace(goal, ends=terms.ends, identical=terms.identical)
         best = self.standing.plan(goal, self.mechanism) if self.standing.flexible and terms.queries else None
         if best is None or self.vacuous:
             return ()
@@ -133,9 +146,11 @@ class Plan:
     @property
     def sentence(self) -> str:
         """The plan in one sentence."""
-        what = f"{self.queries:,} questions" if self.queries else f"{self.flips:,} flips"
         if self.standing.sentence is not None:
             return self.standing.sentence
+        if self.endless:
+            return self._endless_sentence
+        what = f"{self.queries:,} questions" if self.queries else f"{self.flips:,} flips"
         if self.vacuous:
             return (
                 f"{self.rows:,} rows are too few for {what}: answers would be within {write_margin(self.margin)},"
@@ -143,10 +158,27 @@ class Plan:
             )
         extra = f" and {self.flips:,} flips" if self.queries and self.flips else ""
         held = "every answer" if self.queries else "the expectation of every flip"
+        after = "refused" if self.terms.ends else "answered, too, with wider margins"
         return (
             f"{self.rows:,} rows can answer {what}{extra}, each chosen after seeing the earlier answers:"
             f" {held} within {write_margin(self.margin)} of the population, all at once, with probability"
-            f" {100 * self.confidence:.12g} %. Each answer reads {self._read}."
+            f" {100 * self.confidence:.12g} %. Each answer reads {self._read}. More questions are {after}."
+        )
+
+    @property
+    def _endless_sentence(self) -> str:
+        if self.vacuous:
+            return (
+                f"{self.rows:,} rows are too few for questions without end: already the first answer would be within"
+                f" {write_margin(self.margin)}, which says nothing. Plan a few questions (queries=3, end=True), or"
+                " bring more rows."
+            )
+        margins = [write_margin(self.standing.margin_after(number - 1)) for number in SHOWN]
+        return (
+            f"{self.rows:,} rows can answer questions without end, each chosen after seeing the earlier answers: the"
+            f" first within {margins[0]} of the population, the {SHOWN[1]:,}th within {margins[1]}, the {SHOWN[2]:,}th"
+            f" within {margins[2]}, all at once, with probability {100 * self.confidence:.12g} %. An answer reads"
+            f" {self.rows_per_query:,} random rows, later ones fewer."
         )
 
     def to_dict(self) -> dict[str, JSON]:
@@ -238,11 +270,15 @@ def plan(
     queries: Queries | None = None,
     margin: float | None = None,
     confidence: float | None = None,
-    rows_per_query: int | None = None,
+    rows_per_query: RowsPerQuery | None = None,
     guarantee: str = BEST,
     mechanism: str = BEST,
+    end: bool = False,
+    identical: bool | None = None,
 ) -> Plan:
     """Say what is possible: leave out one of `rows`, `queries` and `margin`, and it is solved for.
+
+    With `rows` alone it says what a session without an end can do.
 
     Parameters
     ----------
@@ -250,16 +286,23 @@ def plan(
         Rows of the dataset.
     queries
         How many questions will be asked, or how many of each sort: `{"mean": 500, "flip": 10_000}`; flips are single
-        0/1 answers (sampling counting queries), which the information guarantee covers.
+        0/1 answers (sampling counting queries), which the information guarantee covers. More questions than these get
+        wider answers, unless the plan ends.
     margin
         The largest distance between an answer and the population's value, for answers in [0, 1] (others scale with
         their bounds), all answers at once with probability `confidence`.
     confidence
         The probability that all answers hold at once; left out, 0.95.
     rows_per_query
-        Rows that one answer reads; left out, the number with the smallest margin.
+        Rows that one answer reads: a number, "fast" (at most 12,000), "balanced" (at most 100,000; so if left out) or
+        "best" (the number with the smallest margin).
     guarantee, mechanism
         A name, or "best".
+    end
+        Whether questions beyond the plan are refused, instead of answered with wider margins.
+    identical
+        Whether rows are independent *and* identically distributed: a little narrower for rare events. Left out, they
+        need only be independent, where the guarantee allows that.
 
     Returns
     -------
@@ -276,21 +319,24 @@ def plan(
     answers, flips = check_options(queries, margin, confidence, guarantee, mechanism)
     given = {"rows": rows, "queries": queries, "margin": margin}
     missing = [name for name, value in given.items() if value is None]
-    if len(missing) != 1:
+    if len(missing) != 1 and missing != ["queries", "margin"]:
         got = ", ".join(name for name in given if name not in missing) or "none of them"
         raise InvalidArgument(
-            f"Give exactly two of rows, queries and margin; got {got}. The one left out is solved for."
+            f"Give two of rows, queries and margin, and the one left out is solved for; or rows alone, for a session"
+            f" without an end. Got {got}."
         )
+    if len(missing) == 2:
+        _check_without_plan(guarantee, mechanism, end)
+        answers = 0
     if rows is not None:
         check.whole(2, rows=rows)
         check.at_most("the most this planner handles", MOST_ROWS, rows=rows)
         rows = int(rows)
-    if rows_per_query is not None:
-        check.whole(rows_per_query=rows_per_query)
-        if rows is not None:
-            check.at_most("rows", rows, rows_per_query=rows_per_query)
-        rows_per_query = int(rows_per_query)
-    request = _Request(rows, answers, margin, float(confidence), rows_per_query, flips, guarantee, mechanism)
+    each, most = check_pace(rows_per_query)
+    if each is not None and rows is not None:
+        check.at_most("rows", rows, rows_per_query=each)
+    chosen_by = (guarantee, mechanism, end, identical)
+    request = _Request(rows, answers, margin, float(confidence), each, most, flips, *chosen_by)
     compared = [each for each in GUARANTEES.all() if each.answers or each.name == guarantee]
     pairs = [(each.name, how) for each in compared for how in each.mechanisms]
     solved = {pair: terms for pair in pairs if (terms := _solve(pair, request)) is not None}
@@ -300,10 +346,6 @@ def plan(
         return Plan(standing)  # how wide a check is says nothing about answers
     alternatives = [_alternative(pair, solved.get(pair), chosen) for pair in pairs]
     return Plan(standing, (*alternatives, _full_scan(standing.terms)))
-
-
-class DefaultPlan(UserWarning):
-    """A session was opened without `queries` or `margin`, and so chose its own plan."""
 
 
 class VacuousPlan(UserWarning):
@@ -319,46 +361,51 @@ class PlanRequest:
     confidence: float | None = None
     guarantee: str = BEST
     mechanism: str = BEST
-    rows_per_query: int | None = None
+    rows_per_query: RowsPerQuery | None = None
+    end: bool = False
+    rows: str | None = None  # independent, or identical
 
     def __post_init__(self) -> None:
-        if self.rows_per_query is not None:
-            check.whole(rows_per_query=self.rows_per_query)
+        check_pace(self.rows_per_query)
         if self.queries is not None and self.margin is not None:
             raise InvalidArgument("Give queries or margin, not both: the other follows from the rows.")
+        if self.rows is not None:
+            check.one_of("rows", self.rows, ROWS_ARE)
         check_options(self.queries, self.margin, self.confidence, self.guarantee, self.mechanism)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether neither the number of questions nor a margin was given."""
-        return self.queries is None and self.margin is None
 
     def make(self, rows: int) -> Plan:
         """Return the plan of a new ledger."""
         return plan(
             rows=rows,
-            queries=DEFAULT_QUERIES if self.is_open else self.queries,
+            queries=self.queries,
             margin=self.margin,
             confidence=self.confidence,
             rows_per_query=self.rows_per_query,
             guarantee=self.guarantee,
             mechanism=self.mechanism,
+            end=self.end,
+            identical=None if self.rows is None else self.rows == IDENTICAL,
         )
 
     def must_match(self, standing: Plan, location: str) -> None:
         """Refuse a plan that contradicts the ledger's, naming the one that stands."""
         queries, flips = count_queries(self.queries)
+        each, most = check_pace(self.rows_per_query)
         asked = {
-            "queries": (queries, standing.queries),
+            "queries": (queries, "none" if standing.endless else standing.queries),
             "flips": (flips if isinstance(self.queries, Mapping) else None, standing.flips),
             "confidence": (self.confidence, standing.confidence),
-            "rows_per_query": (self.rows_per_query, standing.rows_per_query),
+            "rows_per_query": (each, standing.rows_per_query),
             "guarantee": (None if self.guarantee == BEST else self.guarantee, standing.guarantee),
             "mechanism": (None if self.mechanism == BEST else self.mechanism, standing.mechanism),
+            "end": (self.end or None, standing.terms.ends),
+            "rows": (self.rows, IDENTICAL if standing.terms.identical else INDEPENDENT),
         }
         apart = {name: pair for name, pair in asked.items() if pair[0] is not None and pair[0] != pair[1]}
-        if self.margin is not None and self.margin < standing.margin:
-            apart["margin"] = (self.margin, standing.margin)
+        if self.margin is not None and (standing.endless or self.margin < standing.margin):
+            apart["margin"] = (self.margin, "none" if standing.endless else standing.margin)
+        if most is not None and self.rows_per_query is not None and standing.rows_per_query > most:
+            apart["rows_per_query"] = (f"at most {most:,}", f"{standing.rows_per_query:,}")
         if apart:
             named = ", ".join(f"{name} {wish}, not {stands}" for name, (wish, stands) in apart.items())
             raise PlanConflict(
@@ -370,6 +417,35 @@ class PlanRequest:
             )
 
 
+def check_pace(rows_per_query: RowsPerQuery | None) -> tuple[int | None, int | None]:
+    """Return how many rows an answer reads, if that is given, and how many at most."""
+    if rows_per_query is None or isinstance(rows_per_query, str):
+        pace = BALANCED if rows_per_query is None else rows_per_query
+        if pace not in PACES:
+            raise InvalidArgument(
+                f"rows_per_query must be a whole number or one of {', '.join(map(repr, PACES))}; got {pace!r}.",
+                name="rows_per_query",
+            )
+        return None, PACES[pace]
+    check.whole(rows_per_query=rows_per_query)
+    return int(rows_per_query), None
+
+
+def _check_without_plan(guarantee: str, mechanism: str, end: bool) -> None:
+    """Refuse what needs a number of questions."""
+    if end:
+        raise InvalidArgument("end=True refuses questions beyond the plan: give queries= or margin=.", name="end")
+    fit = [each for each in GUARANTEES.all() if guarantee in (BEST, each.name)]
+    fit = [each for each in fit if mechanism in (BEST, *each.mechanisms)]
+    if not any(each.goes_on for each in fit):
+        name, value = ("guarantee", guarantee) if guarantee != BEST else ("mechanism", mechanism)
+        raise InvalidArgument(
+            f"A session with {name}={value!r} ends after a number of questions: give queries= or margin=. Only the"
+            " exchange guarantee answers questions without end.",
+            name="queries",
+        )
+
+
 @dataclass(frozen=True)
 class _Request:
     rows: int | None
@@ -377,12 +453,28 @@ class _Request:
     margin: float | None
     confidence: float
     rows_per_query: int | None
+    most_rows_per_query: int | None
     flips: int
     guarantee: str
     mechanism: str
+    end: bool
+    identical: bool | None
 
-    def goal(self, *, rows: int, queries: int) -> Goal:
-        return Goal(rows, queries, self.confidence, self.rows_per_query, self.flips)
+    def terms(self, pair: tuple[str, str], *, rows: int, queries: int) -> Terms | None:
+        """Return the terms of this guarantee and mechanism for so many rows and questions."""
+        planner, mechanism = GUARANTEES[pair[0]], pair[1]
+        if self.identical is False and not planner.independent:
+            return None
+        ends, identical = self.end or not planner.goes_on, bool(self.identical) or not planner.independent
+        if queries + self.flips == 0 and ends:
+            return None
+        goal = Goal(rows, queries, self.confidence, self.rows_per_query, self.flips, ends, identical)
+        terms: Terms | None = planner.plan(goal, mechanism)
+        most = self.most_rows_per_query
+        if terms is None or most is None or terms.rows_per_query <= most or not planner(terms).flexible:
+            return terms
+        fewer: Terms | None = planner.plan(replace(goal, rows_per_query=most), mechanism)
+        return fewer
 
     def allows(self, pair: tuple[str, str]) -> bool:
         """Whether the caller asked for this guarantee and mechanism, or left them open."""
@@ -433,11 +525,10 @@ def count_queries(queries: Queries | None) -> tuple[int | None, int]:
 
 def _solve(pair: tuple[str, str], request: _Request) -> Terms | None:
     """Solve for what was left out; None where this guarantee cannot reach the goal or does not apply."""
-    planner, mechanism = GUARANTEES[pair[0]], pair[1]
 
     def excess(rows: int, queries: int) -> float:
         """log(margin/goal): zero or below when the goal is met."""
-        terms = planner.plan(request.goal(rows=rows, queries=queries), mechanism)
+        terms = request.terms(pair, rows=rows, queries=queries)
         return log((1.0 if terms is None else terms.margin) / (request.margin or 1.0))
 
     rows, queries = request.rows, request.queries
@@ -449,12 +540,16 @@ def _solve(pair: tuple[str, str], request: _Request) -> Terms | None:
         queries = largest(lambda k: excess(given_rows, k), low=1, high=MOST_QUERIES)
     if rows is None or queries is None:
         return None
-    terms: Terms | None = planner.plan(request.goal(rows=rows, queries=queries), mechanism)
-    return terms
+    return request.terms(pair, rows=rows, queries=queries)
 
 
 def _choose(solved: Mapping[tuple[str, str], Terms], request: _Request) -> tuple[str, str]:
     allowed = {pair: terms for pair, terms in solved.items() if request.allows(pair)}
+    if request.identical is None:  # rows need only be independent, if any guarantee can promise that
+        allowed = {pair: terms for pair, terms in allowed.items() if not terms.identical} or allowed
+    if not request.end:  # what goes on comes first, however narrow others are until they end; unless it says nothing
+        going = {pair: terms for pair, terms in allowed.items() if not terms.ends and terms.margin < SAYS_NOTHING}
+        allowed = going or allowed
     if not allowed:
         raise _infeasible(request)
     if request.rows is None:
@@ -483,7 +578,8 @@ def _infeasible(request: _Request) -> PlanInfeasible:
             margin=request.margin,
             queries=request.queries,
         )
-    relaxed = plan(rows=request.rows, queries=1, confidence=request.confidence, rows_per_query=request.rows_per_query)
+    each = request.rows_per_query or BEST
+    relaxed = plan(rows=request.rows, queries=1, confidence=request.confidence, rows_per_query=each, end=request.end)
     return PlanInfeasible(
         f"{which} reaches a margin of {request.margin:g} on {request.rows:,} rows, not even for one query;"
         f" {request.rows:,} rows allow a margin of {ceil(relaxed.margin * 1e4) / 1e4} for one query.",
@@ -507,7 +603,7 @@ def _alternative(pair: tuple[str, str], terms: Terms | None, chosen: tuple[str, 
 
 
 def _full_scan(terms: Terms) -> Alternative:
-    if terms.flips:
+    if terms.flips or not terms.queries:
         return Alternative(*FULL_SCAN, None, None, None, None, "does not apply")
     margin = full_scan_margin(terms.rows, terms.queries, 1 - terms.confidence)
     note = "no promise: right only if no question depends on an answer"

@@ -266,7 +266,12 @@ def _lost_row(tip: Tip, reached: Tip, lost: Tip, cost: tuple[int, int]) -> Row:
             "cost": {"charge": charge, "intervals": intervals},
             "key": None,
             LOST: reached._replace(seq=lost.seq, hash=lost.hash, peaks="")._asdict(),
-            "place": {"charge": tip.taken_charge, "intervals": tip.taken_intervals, "number": reached.places + 1},
+            "place": {
+                "charge": tip.taken_charge,
+                "intervals": tip.taken_intervals,
+                "number": reached.places + 1,
+                "reached": tip.taken_charge + charge,
+            },
             "question": {},
             "rows_read": 0,
             "seq": tip.seq + 1,

@@ -23,7 +23,7 @@ from holdfast.ledger import tree
 from holdfast.ledger.entry import Cost, Entry, Place
 from holdfast.ledger.store import START, Row, Tip
 
-FORMAT = 3
+FORMAT = 4
 
 _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
@@ -74,7 +74,7 @@ def entry_of(row: Row) -> Entry:
         answer=body["answer"],
         cost=Cost(cost["charge"], cost["intervals"]),
         rows_read=body["rows_read"],
-        place=Place(place["number"], place["charge"], place["intervals"]),
+        place=Place(place["number"], place["charge"], place["intervals"], place["reached"]),
         previous=row.previous,
         hash=row.hash,
     )
@@ -164,6 +164,7 @@ class Verification:
                         self._charges.add(place["charge"], cost["charge"])
                         and self._intervals.add(place["intervals"], cost["intervals"])
                         and self._numbers.add(place["number"] - 1, 1)
+                        and place["reached"] >= place["charge"] + cost["charge"]
                     )
                 elif body["format"] != FORMAT:
                     raise unknown_format(self.location, body["format"])

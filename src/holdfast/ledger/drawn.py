@@ -53,7 +53,12 @@ class Drawn:
         self._body = {
             "analyst": analyst,
             "key": key,
-            "place": {"charge": place.charge, "intervals": place.intervals, "number": place.number},
+            "place": {
+                "charge": place.charge,
+                "intervals": place.intervals,
+                "number": place.number,
+                "reached": place.reached,
+            },
             "question": question,
             "rows_read": rows_read,
         }

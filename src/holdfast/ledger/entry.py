@@ -35,11 +35,15 @@ class Place:
 
     `number` counts the questions of a ledger from 1 on; `charge` and `intervals` are where its share of the two caps
     begins. No two questions share a number, or any part of the caps. `process` may use it: not a forked child of it.
+
+    Places taken ahead are not used in order. `reached` is how far the charge of all questions begun so far can have
+    come, this one included: at least the end of its own share, and more if somebody had taken more before it began.
     """
 
     number: int
     charge: int
     intervals: int
+    reached: int = field(default=0, compare=False)
     process: int = field(default_factory=os.getpid, compare=False, repr=False)
 
 

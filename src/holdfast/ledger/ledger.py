@@ -32,7 +32,7 @@ from holdfast.ledger import chain, tree
 from holdfast.ledger.drawn import Drawn, now, told
 from holdfast.ledger.entry import Cost, Entry, Head, Place, Spent
 from holdfast.ledger.in_flight import InFlight
-from holdfast.ledger.places import NOTHING, Grant, Held, Stock, give_back, grant, take_ahead
+from holdfast.ledger.places import NOTHING, Held, Stock, Wish, give_back, grant, take_ahead
 from holdfast.ledger.reading import receipt_under, rows_of, verify_store
 from holdfast.ledger.receipt import Receipt
 from holdfast.ledger.store import START, Row, Store, Tip, Transaction, closed_error
@@ -204,29 +204,43 @@ class Ledger:
         """
         self._refuse_unbegun()
         place = self._held.take(cost)
-        return self._reserve(cost) if place is None else place
+        if place is None:
+            return self._reserve([cost], self._held.wish(cost))[0]
+        return self._held.begun(place, cost, self._tip().taken_charge)
 
-    def _reserve(self, cost: Cost) -> Place:
+    def reserve_all(self, costs: Sequence[Cost]) -> list[Place]:
+        """Take these costs for good in one transaction, all or none of them; return a place for each. As `reserve`."""
+        self._refuse_unbegun()
+        return self._reserve(costs, None) if costs else []
+
+    def _reserve(self, costs: Sequence[Cost], wish: Wish | None) -> list[Place]:
         """Reserve in the store."""
-        held, wish = self._held, self._held.wish(cost)
+        held = self._held
+        total = Cost(sum(cost.charge for cost in costs), sum(cost.intervals for cost in costs))
         used: list[Stock] = []  # of the stock, by the last run of `decide`; whoever takes it out may put it back
-        outcome: Grant | BudgetExhausted | None = None
+        places: list[Place] = []  # by the last run, too
+        outcome: Stock | BudgetExhausted | None = None
+        before = end = 0  # of the charge that all have taken
 
         def restore() -> None:
             with suppress(IndexError):
                 held.put(used.pop())
 
         def decide(transaction: Transaction) -> None:
-            nonlocal outcome
+            nonlocal outcome, before, end
             restore()  # an earlier run did not count
-            tip = self._present(transaction.tip())
-            there = held.take_all()
-            used.append(there)
-            place, stock, after = grant(there, tip, cost)
-            outcome = self._refusal(cost, place, after)
+            places.clear()
+            after = self._present(transaction.tip())
+            before = after.taken_charge
+            stock = held.take_all()
+            used.append(stock)
+            for cost in costs:
+                place, stock, after = grant(stock, after, cost)
+                places.append(place)
+            outcome = self._refusal(total, places[0], after)
             if outcome is None:
-                ahead, after = (NOTHING, after) if wish is None else take_ahead(after, self._caps, cost, wish)
-                outcome = Grant(place, stock + ahead, after)
+                ahead, after = (NOTHING, after) if wish is None else take_ahead(after, self._caps, costs[0], wish)
+                outcome, end = stock + ahead, after.taken_charge
                 transaction.take(after)
 
         about_to_wait()
@@ -235,14 +249,15 @@ class Ledger:
         except BaseException:
             restore()
             raise
-        if not isinstance(outcome, Grant):
+        if not isinstance(outcome, Stock):
             restore()
             assert outcome is not None
             raise outcome
-        held.put(outcome.stock)
+        held.took(before, end)
+        held.put(outcome)
         if wish is not None:
-            held.asked(cost)
-        return outcome.place
+            held.asked(costs[0])
+        return [held.begun(place, cost, end) for place, cost in zip(places, costs, strict=True)]
 
     def probe(self) -> None:
         """Raise if no answer could be written now; writes nothing."""
@@ -259,6 +274,7 @@ class Ledger:
         def decide(transaction: Transaction) -> None:
             transaction.take(give_back(stock, self._present(transaction.tip())))
 
+        self._held.giving_back()
         self._store.patience = CLOSING
         with suppress(HoldfastError):  # then it stays taken
             self._store.write(decide)
@@ -278,9 +294,10 @@ class Ledger:
         wish = self._held.wish(dearest)
         written: list[tuple[Row, bool]] = []
         ahead = NOTHING
+        before = after = 0
 
         def decide(transaction: Transaction) -> None:
-            nonlocal ahead
+            nonlocal ahead, before, after
             written.clear()  # an earlier run did not count
             ahead, fresh = NOTHING, False
             for one in answers:
@@ -292,10 +309,14 @@ class Ledger:
                     fresh = True
                 written.append((row, standing is None))
             if wish is not None and fresh:
-                ahead, tip = take_ahead(self._present(transaction.tip()), self._caps, dearest, wish)
+                standing_tip = self._present(transaction.tip())
+                ahead, tip = take_ahead(standing_tip, self._caps, dearest, wish)
+                before, after = standing_tip.taken_charge, tip.taken_charge
                 transaction.take(tip)
 
         self._store.write(decide)
+        if ahead is not NOTHING:
+            self._held.took(before, after)
         if wish is not None:
             self._held.put(ahead)
             self._held.asked(dearest)

@@ -7,21 +7,27 @@ Nothing here may ever be handed out twice, and a signal, a destructor or another
 So whoever needs the stock takes all of it away in one step (`deque.pop`), and puts back what is left: whatever
 interrupts him can only lose it. (No generators: an interrupt while one is closed would be swallowed.) A forked child
 does not have its parent's.
+
+Places are not always used in the order in which they were taken: two processes each have some ahead. Where that
+matters, a place says how far all questions begun before it can have come (`Place.reached`): to the end of what this
+process has handed out, or to the end of all that was ever taken if somebody else has taken more since.
 """
 
 import os
 import threading
 from collections import deque
+from dataclasses import replace
 from time import monotonic
 from typing import NamedTuple
 
-from holdfast.ledger.entry import Cost, Place
+from holdfast.ledger.entry import LARGEST, Cost, Place
 from holdfast.ledger.store import Tip
 
 Ranges = tuple[range, ...]
 
 MOST_AHEAD = 64  # ordinary answers
 SHARE_AHEAD = 100  # at most one part in so many of what is left
+SHARE_OF_TAKEN = 10  # where there is no end: of what was taken so far
 FAST = 1.0  # seconds between two questions, at most, that make it worth to take places ahead
 MOST_RANGES = 16  # older remainders, each too small for what is asked, are given up
 
@@ -95,10 +101,10 @@ class Wish(NamedTuple):
 def take_ahead(tip: Tip, caps: Cost, cost: Cost, wish: Wish) -> tuple[Stock, Tip]:
     """Take answers of this cost ahead; near the end of the budget none."""
     needs, answers = _needs(cost), wish.answers
-    left = (caps.charge - tip.taken_charge, caps.intervals - tip.taken_intervals)
-    for amount, need in zip(left, needs, strict=False):
+    for cap, taken, need in zip((caps.charge, caps.intervals), tip.taken, needs, strict=False):
         if need:
-            answers = min(answers, amount // SHARE_AHEAD // need)
+            most = taken // SHARE_OF_TAKEN if cap == LARGEST else (cap - taken) // SHARE_AHEAD
+            answers = min(answers, most // need)
     answers -= wish.there
     if answers <= 0:
         return NOTHING, tip
@@ -157,6 +163,8 @@ class Held:
         self._lock = threading.RLock()
         self._last, self._asking_until = float("-inf"), 0.0
         self._ahead = -1
+        self._reached = 0  # how far the charge of all questions begun can have come
+        self._taken = -1  # where the charge taken by all ended when this process last took some
         self._questions = self._enough = 0  # since places were last taken ahead; before more of them are
 
     def take(self, cost: Cost) -> Place | None:
@@ -174,6 +182,27 @@ class Held:
             cut = stock.cut(cost)
             self._stocks.append(stock if cut is None else cut[1])
         return None if cut is None else cut[0]
+
+    def took(self, before: int, after: int) -> None:
+        """Remember that this process has taken some, and where the charge taken by all ended before and after it."""
+        with self._lock:
+            if before != self._taken:  # others have taken some, and may have used it
+                self._reached = max(self._reached, before)
+            self._taken = max(self._taken, after)
+
+    def giving_back(self) -> None:
+        """Forget where that was: what this process gives back, others may take."""
+        self._taken = -1
+
+    def begun(self, place: Place, cost: Cost, taken: int) -> Place:
+        """Return the place with how far all questions begun by now can have come.
+
+        `taken` is where the charge taken by all ends, read after the question was asked.
+        """
+        with self._lock:
+            others = 0 if taken == self._taken else taken
+            self._reached = max(self._reached, others, place.charge + cost.charge)
+            return replace(place, reached=self._reached)
 
     def take_all(self) -> Stock:
         """Return all there is, which is the caller's from now on."""

@@ -11,6 +11,7 @@ from numpy.random import Generator
 from holdfast import check
 from holdfast.errors import InvalidArgument, PlanConflict, PlanInfeasible
 from holdfast.guarantees.guarantee import Guarantee
+from holdfast.guarantees.mathematics import descent as theorems
 from holdfast.guarantees.mathematics.descent import AVERAGES
 from holdfast.optimize.boosting import SELECTORS, Choice, Contest
 from holdfast.optimize.descent import Descent, Run
@@ -40,7 +41,10 @@ class Excess:
 
 @dataclass(frozen=True)
 class Fit:
-    """Everything about one fit that is decided beforehand."""
+    """Everything about one fit that is decided beforehand.
+
+    `spent` is what all questions before it have taken of the charge, and how many statements they made.
+    """
 
     guarantee: Guarantee
     descent: Descent
@@ -48,6 +52,9 @@ class Fit:
     runs: int = 1
     choice: Choice | None = None
     select: str | None = None
+    spent: tuple[int, int] = (0, 0)
+    searched: str | None = None  # how the domain is found, if it was not declared
+    answers: int = 1  # ordinary answers that belong to it: its loss, its accuracy, looks
 
     @classmethod
     def decide(
@@ -56,6 +63,7 @@ class Fit:
         objective: Objective,
         domain: Domain,
         *,
+        spent: tuple[int, int] = (0, 0),
         excess: float | None,
         iterations: int | None,
         rows_per_coordinate: int | None,
@@ -63,6 +71,8 @@ class Fit:
         mechanism: str | None,
         runs: int,
         select: str | None,
+        searched: str | None = None,
+        answers: int = 1,
     ) -> "Fit":
         """Check what the caller chose and fill in the rest; refuses what the guarantee does not cover."""
         check.one_of("average", average, AVERAGES)
@@ -84,7 +94,8 @@ class Fit:
             choice = SELECTORS[by].under(guarantee, Contest(objective, domain), runs)
 
         def fit(count: int) -> Fit:
-            return cls(guarantee, Descent(objective, domain, gradient, count, average), chosen, runs, choice, by)
+            descent = Descent(objective, domain, gradient, count, average)
+            return cls(guarantee, descent, chosen, runs, choice, by, spent, searched, answers)
 
         if excess is not None:
             check.positive(excess=excess)
@@ -99,7 +110,7 @@ class Fit:
     def settings(self) -> dict[str, object]:
         """What makes two fits of one loss the same question."""
         return {
-            "domain": repr(self.descent.domain),
+            "domain": self.searched or repr(self.descent.domain),
             "iterations": self.descent.iterations,
             "rows_per_coordinate": self.descent.gradient.ell,
             "average": self.descent.average,
@@ -142,12 +153,17 @@ class Fit:
             return tried[0]
         return tried[self.choice.choose([each.point for each in tried], source, rng)]
 
-    def promise(self, regret: float = inf) -> Excess:
+    def promise(self, regret: float = inf, at: Guarantee | None = None) -> Excess:
         """Return both bounds; neither is larger than the largest excess there can be.
 
-        `regret` is that of the chosen run, once there was one.
+        Parameters
+        ----------
+        regret
+            That of the chosen run, once there was one.
+        at
+            The guarantee at the fit's place, once it has one.
         """
-        descent, guarantee = self.descent, self.guarantee
+        descent, guarantee = self.descent, at or self._standing
         ranges, domain = descent.objective.ranges, descent.domain
         apart = difference_range(descent)
         most = apart + descent.objective.l2 / 2 * domain.norm**2
@@ -161,7 +177,19 @@ class Fit:
         if on_rows < inf:
             bound = guarantee.excess(on_rows, R=apart, lipschitz=ranges.lipschitz, curvature=ranges.curvature)
             likely = None if bound is None else min(most, bound)
+        if self.searched is not None:
+            expected = None  # the domain was chosen by answers, so the range was not fixed before
+        elif regret == inf and likely is not None:  # it fails with probability beta, and by no more than `most`
+            whole = theorems.expected_from_likely(likely, beta=1 - guarantee.terms.confidence, most=most)
+            expected = min(whole, inf if expected is None else expected)
         return Excess(expected, likely)
+
+    @property
+    def _standing(self) -> Guarantee:
+        """The guarantee as it would stand if the fit were asked now: with its own draws, its answers and its bound."""
+        charge, intervals = self.spent
+        drawn = charge + self.charge + self.answers * self.guarantee.terms.rows_per_query
+        return self.guarantee.at(drawn, intervals + 1, intervals + self.answers + 1)
 
     def _on_rows(self, beta: float, regret: float) -> float:
         """Return a bound on the excess on the rows that fails with probability at most beta; inf if there is none."""

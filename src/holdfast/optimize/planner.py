@@ -43,6 +43,7 @@ class Problem:
     highs: tuple[float, ...]
     curvature: float = 0.0  # H, l2 included
     exact: float = 0.0  # largest norm of the l2 term's gradient
+    answers: int = 1  # ordinary answers after each fit: its loss, and its accuracy if it says yes or no
 
     @classmethod
     def of(cls, loss: Any, *, radius: float | None = None, box: Any = None) -> "Problem":
@@ -61,6 +62,7 @@ class Problem:
             highs=tuple(ranges.highs.tolist()),
             curvature=ranges.curvature,
             exact=loss.l2 * domain.norm,
+            answers=1 + loss.classifies,
         )
 
     @property
@@ -155,8 +157,8 @@ def _ell(problem: Problem) -> int:
     return max(1, ceil(sum(w * w for w in problem.widths) / (4 * problem.gradient**2) - 1e-9))
 
 
-def _session(k: int, work: int, rows: int, confidence: float, guarantee: str) -> Plan | None:
-    """Return the plan of a session that can pay k times for `work` coins and an ordinary answer, the loss; or None.
+def _session(k: int, work: int, answers: int, rows: int, confidence: float, guarantee: str) -> Plan | None:
+    """Return the plan of a session that can pay k times for `work` coins and the ordinary answers after it; or None.
 
     Sessions are planned for a number of ordinary answers, and the more answers, the more coins.
     """
@@ -164,9 +166,9 @@ def _session(k: int, work: int, rows: int, confidence: float, guarantee: str) ->
 
     def short(questions: int) -> float:
         terms = planner.plan(Goal(rows, questions, confidence), "coins")
-        return inf if terms is None else log(k * (work + terms.rows_per_query) / terms.charge)
+        return inf if terms is None else log(k * (work + answers * terms.rows_per_query) / terms.charge)
 
-    questions = smallest(short, low=2 * k, high=MOST_QUESTIONS)  # a fit makes two statements: its loss, its excess
+    questions = smallest(short, low=(answers + 1) * k, high=MOST_QUESTIONS)  # one more statement: its excess
     terms = None if questions is None else planner.plan(Goal(rows, questions, confidence), "coins")
     return None if terms is None else Plan(planner(terms))
 
@@ -198,7 +200,7 @@ def _expected(problem: Problem, k: int, alpha: float, confidence: float, kind: s
     if laplace:
         fit, name = fit | {"mechanism": "laplace"}, f"laplace, {kind}"
     while rows < MOST_ROWS:
-        stands = _session(k, work, rows, confidence, "information")
+        stands = _session(k, work, problem.answers, rows, confidence, "information")
         if stands is not None and on_rows + problem.difference * sqrt(stands.terms.charge) / rows <= alpha:
             return _route((name, "in expectation"), fit, k, work, stands)
         rows = ceil(1.005 * rows)
@@ -231,7 +233,7 @@ def _likely(problem: Problem, k: int, alpha: float, confidence: float, kind: str
                 best = (found, steps)
     while best is not None and best[0] < MOST_ROWS:  # what a session really plans differs from the guess
         rows, steps = best
-        stands = _session(k, steps * d * ell, rows, confidence, "exchange")
+        stands = _session(k, steps * d * ell, problem.answers, rows, confidence, "exchange")
         if stands is not None and _promised(problem, stands, steps, ell, kind) <= alpha:
             fit = {"iterations": steps, "rows_per_coordinate": ell}
             return _route((f"coins, {kind}, exchange", "all at once"), fit, k, steps * d * ell, stands)

@@ -117,10 +117,9 @@ class WholeUnit(Query):
     @cached_property
     def statistic(self) -> Statistic:
         """A share or a mean of all units, or of those with a row that counts."""
-        sums = isinstance(self.fold, SumUpTo)
-        if self.where is not None or (sums and self._is_number and self.value.nullable):
+        if not self._everybody_counts:
             return GroupMean()
-        return OneMean() if sums else OneShare()
+        return OneMean() if isinstance(self.fold, SumUpTo) else OneShare()
 
     @cached_property
     def bounds(self) -> tuple[float, float]:
@@ -157,23 +156,29 @@ class WholeUnit(Query):
         return self.value.type is not Type.BOOL
 
     @cached_property
-    def said_directly(self) -> Callable[[Any], tuple[Numbers, Numbers]] | None:
+    def said_directly(self) -> Callable[[Any], tuple[Numbers | None, Numbers]] | None:
         """What `said` does, on arrays, where that is possible."""
         value, where = self.value.direct, None if self.where is None else self.where.direct
         if value is None or (self.where is not None and where is None):
             return None
         return lambda arrays: self._said(value(arrays), None if where is None else where(arrays))
 
-    def said(self, rows: pl.DataFrame) -> tuple[Numbers, Numbers]:
-        """Return for each row whether it counts, as 0 or 1, and what it adds to the sum of its unit."""
+    def said(self, rows: pl.DataFrame) -> tuple[Numbers | None, Numbers]:
+        """Return for each row whether it counts, as 0 or 1 (None: all do), and what it adds to the sum of its unit."""
         return self._said(self.value.series(rows), None if self.where is None else self.where.series(rows))
 
-    def _said(self, values: Any, inside: Any) -> tuple[Numbers, Numbers]:
+    def _said(self, values: Any, inside: Any) -> tuple[Numbers | None, Numbers]:
         numbers = floats(values) if self._is_number else booleans(values).astype(np.float64)
+        if self._everybody_counts:
+            return None, numbers
         counts = ~np.isnan(numbers)
         if inside is not None:
             counts &= booleans(inside)
         return counts.astype(np.float64), np.where(counts, numbers, 0.0)
+
+    @cached_property
+    def _everybody_counts(self) -> bool:
+        return self.where is None and not (self._is_number and self.value.nullable)
 
     def folded(self, counted: Numbers, total: Numbers) -> Values:
         """Return what each unit says; NaN for one without a row that counts, where that matters."""
@@ -182,7 +187,8 @@ class WholeUnit(Query):
 
     def evaluate(self, rows: pl.DataFrame) -> Values:
         """Return what each row would say if it were a unit by itself."""
-        return self.folded(*self.said(rows))
+        counts, says = self.said(rows)
+        return self.folded(np.ones(rows.height) if counts is None else counts, says)
 
 
 @dataclass(frozen=True)

@@ -301,11 +301,12 @@ def _missing(name: str, what: str) -> InvalidArgument:
 
 
 def _explored(asked: Guess, rows: RowSource) -> _Found:
-    query = asked if isinstance(asked, DifferenceGuess) else asked.measure
+    measures = [asked.measure, asked.other] if isinstance(asked, DifferenceGuess) else [asked.measure]
     with silence:
-        values = rows.sample(query, AllRows(), np.random.default_rng(0)).astype(np.float64)
-    columns = values.reshape(len(values), -1).T
-    known = [column[~np.isnan(column)] for column in columns]
+        said = [rows.sample(each, AllRows(), np.random.default_rng(0)).astype(np.float64) for each in measures]
+    if len(said) == 2:
+        said[1] = np.where(np.isnan(said[0]), said[1], np.nan)  # rows in both groups count in the first
+    known = [values[~np.isnan(values)] for values in said]
     fewest = min(part.size for part in known)
     if not fewest:
         raise InvalidArgument(
@@ -316,7 +317,7 @@ def _explored(asked: Guess, rows: RowSource) -> _Found:
     mean = first if not others else (1 + first - others[0]) / 2
     # Of two groups, half of the rows that speak say the one thing, half the other.
     deviation = sqrt(sum(float(part.var()) for part in known) / len(known))
-    return _Found(low + (high - low) * mean, (high - low) * deviation, fewest / len(values), len(values))
+    return _Found(low + (high - low) * mean, (high - low) * deviation, fewest / len(rows), len(rows))
 
 
 def _rounded(x: float) -> float:

@@ -70,7 +70,8 @@ def read_table(given: PredictionsLike, name: str = "predictions") -> pl.DataFram
 def _from_frame(frame: Any) -> pl.DataFrame:
     import narwhals as nw
 
-    return nw.from_native(frame, eager_only=True).to_polars()
+    table: pl.DataFrame = nw.from_native(frame, eager_only=True).to_polars()
+    return table
 
 
 def read_file(path: Path, name: str = "predictions") -> pl.DataFrame:

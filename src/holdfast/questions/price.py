@@ -1,12 +1,15 @@
-"""What a question would cost, and what is left to ask: both in answers, the only currency people see.
+"""What a question would cost, and what is left to ask.
 
-A budget is kept in two amounts: intervals (statements about the population) and the guarantee's own charge. "Answers
-left" is how many ordinary answers both can still pay for, and the price of a question is by how much that number falls.
+A session that goes on never runs out: what a question costs is width, that of the answers after it. So a budget says
+how wide answers are now and after more of them, and a price what the question does to that.
+
+Where there is an end, a budget is kept in two amounts: intervals (statements about the population) and the guarantee's
+own charge. "Answers left" is how many ordinary answers both can still pay for, and the price of a question is by how
+much that number falls. A plan that goes on is kept the same way, until it is used up.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from math import ceil
 from typing import Any
 
 from holdfast.answer import write_end
@@ -14,30 +17,37 @@ from holdfast.errors import BudgetExhausted
 from holdfast.guarantees.guarantee import Guarantee, Terms
 from holdfast.guarantees.plan import write_margin
 from holdfast.ledger import Cost, Spent
-from holdfast.questions.question import Question
+from holdfast.questions.question import Question, Widths
 
 NO_END = {  # by the kind of question that a guarantee without an end takes
     "check": "checks have no end: {now} beyond the margin of a guess; with more wrong ones {after}",
     "submit": "submissions have no end: {now} around what the grid tells; with more improvements {after}",
 }
+MORE = 100  # ordinary answers: how far a price looks ahead
 
 
 def cost_in_answers(terms: Terms, charge: int, intervals: int, cost: Cost) -> int:
-    """Return by how much the number of answers left falls, when so much is spent already."""
+    """Return by how much the number of answers left falls, when so much is spent already; without an end, its worth."""
+    if not terms.ends:
+        return terms.worth(cost.charge, cost.intervals)
     return terms.answers_left(charge, intervals) - terms.answers_left(charge + cost.charge, intervals + cost.intervals)
 
 
 def require_affordable(question: Question, terms: Terms, spent: Spent) -> None:
     """Raise BudgetExhausted if the question costs more than is left."""
-    cost = question.cost
-    if spent.charge + cost.charge > terms.charge or spent.intervals + cost.intervals > terms.statements:
+    if not _fits(question.cost, terms, spent):
         raise too_dear(question, terms, spent)
+
+
+def _fits(cost: Cost, terms: Terms, spent: Spent) -> bool:
+    enough = spent.charge + cost.charge <= terms.charge and spent.intervals + cost.intervals <= terms.statements
+    return enough or not terms.ends
 
 
 def too_dear(question: Question, terms: Terms, spent: Spent) -> BudgetExhausted:
     """Word the refusal of a question that costs more than is left."""
     cost = question.cost
-    needed = max(cost.intervals, ceil(cost.charge / terms.charge_per_answer))
+    needed = terms.worth(cost.charge, cost.intervals)
     left = terms.answers_left(spent.charge, spent.intervals)
     return BudgetExhausted(
         f"The budget cannot pay for this question: it costs {write_answers(needed)}, and {left:,} of"
@@ -61,25 +71,29 @@ class Budget:
     Parameters
     ----------
     answers_left, answers_total
-        Ordinary answers that can still be paid for, and those that were planned for.
+        Ordinary answers that can still be paid for, and those that were planned for; None where there is no end. In a
+        plan that goes on, those that have its margin.
     answers_given
         How many questions have been answered.
     margin
-        The margin of an ordinary answer.
+        The margin of an ordinary answer now.
     outlook
-        Where checks never run out: pairs of a number of wrong guesses, from now on, and how wide a check is after them,
-        beyond the margin of its guess. Of a board: of improvements, and how wide intervals are around what the grid
-        tells.
+        Where there is no end: pairs of a number of answers, from now on, and the margin of an ordinary answer after
+        them. In a session that checks: of a number of wrong guesses, and how wide a check is after them, beyond the
+        margin of its guess. Of a board: of improvements, and how wide intervals are around what the grid tells.
     asks
         The one kind of question that is taken, "check" or "submit"; None: those that ask for values.
+    ends
+        Whether questions are refused when no answers are left.
     """
 
-    answers_left: int
-    answers_total: int
+    answers_left: int | None
+    answers_total: int | None
     answers_given: int
     margin: float
     outlook: tuple[tuple[int, float], ...] = ()
     asks: str | None = None
+    ends: bool = True
 
     @classmethod
     def of(cls, guarantee: Guarantee, spent: Spent, told: Cost) -> "Budget":
@@ -94,10 +108,13 @@ class Budget:
         told
             What the answers given cost.
         """
-        terms, outlook = guarantee.terms, guarantee.outlook(told.charge, told.intervals)
-        left = terms.answers_left(spent.charge, spent.intervals)
+        terms = guarantee.terms
+        outlook = guarantee.outlook((spent.charge, spent.intervals), (told.charge, told.intervals))
         margin = outlook[0][1] if outlook else terms.margin
-        return cls(left, terms.answers, spent.answers, margin, outlook, guarantee.asks)
+        planned = terms.statements > 0 and guarantee.answers
+        left = terms.answers_left(spent.charge, spent.intervals) if planned else None
+        total = terms.answers if planned else None
+        return cls(left, total, spent.answers, margin, outlook, guarantee.asks, terms.ends)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -110,11 +127,15 @@ class Budget:
         return cls(**{**values, "outlook": tuple((more, width) for more, width in values["outlook"])})
 
     def __str__(self) -> str:
-        if self.outlook:
-            (_, now), *later = self.outlook
-            after = ", ".join(f"{write_margin(width)} after {more:,}" for more, width in later)
-            return NO_END[self.asks or "check"].format(now=write_margin(now), after=after)
-        return f"{self.answers_left:,} of {self.answers_total:,} answers left at {write_margin(self.margin)}"
+        _, *later = self.outlook or ((0, self.margin),)
+        after = ", ".join(f"{write_margin(width)} after {more:,}" for more, width in later)
+        now = write_margin(self.margin)
+        if self.asks is not None:
+            return NO_END[self.asks].format(now=now, after=after)
+        if not self.answers_left and not self.ends:
+            return f"answers have no end: {now} now, {after} more"
+        left = f"{self.answers_left or 0:,} of {self.answers_total or 0:,} answers left at {now}"
+        return left if self.ends else f"{left}, then wider: {after} more"
 
     __repr__ = __str__
 
@@ -128,7 +149,7 @@ class Price:
     question
         How the question reads.
     answers
-        By how much the number of answers left will fall.
+        By how much the number of answers left will fall; without an end, how many ordinary answers it is worth.
     rows_read
         Rows that will be read.
     margin
@@ -139,6 +160,12 @@ class Price:
         Whether it was asked before, and so is free; whether the budget can pay for it.
     cheaper
         What would make it cost less, where something can be done about it.
+    later
+        Where there is no end: the margin of an ordinary answer after 100 more of them, without this question and with
+        it.
+    widths
+        For groups, whose margin depends on their size: pairs of a share of the rows and the margin that a group of that
+        size will have, in the units of the answer, if its mean is middling.
     """
 
     question: str
@@ -149,33 +176,51 @@ class Price:
     cached: bool
     affordable: bool
     cheaper: str | None = None
+    later: tuple[float, float] | None = None
+    widths: Widths = ()
 
     @classmethod
-    def of(cls, question: Question, terms: Terms, spent: Spent, *, cached: bool) -> "Price":
+    def of(cls, question: Question, guarantee: Guarantee, spent: Spent, *, cached: bool) -> "Price":
         """Return the price of a question.
 
         Parameters
         ----------
-        question, terms, spent
-            What is asked, under which terms, and what was spent before.
+        question, guarantee, spent
+            What is asked, under which guarantee, and what was spent before.
         cached
             Whether it was asked before.
         """
-        charge, intervals = spent.charge + question.cost.charge, spent.intervals + question.cost.intervals
+        terms, cost = guarantee.terms, question.cost
+        later = None
+        if guarantee.answers and not terms.ends and not cached:
+            without = guarantee.margin_after(MORE, spent.charge, spent.intervals)
+            after = spent.charge + cost.charge, spent.intervals + cost.intervals
+            later = without, guarantee.margin_after(MORE, *after)
         return cls(
             question=question.text,
-            answers=0 if cached else cost_in_answers(terms, spent.charge, spent.intervals, question.cost),
+            answers=0 if cached else cost_in_answers(terms, spent.charge, spent.intervals, cost),
             rows_read=0 if cached else question.rows_read,
             margin=question.margin,
             excess_bound=question.excess_bound,
             cached=cached,
-            affordable=cached or (charge <= terms.charge and intervals <= terms.statements),
+            affordable=cached or _fits(cost, terms, spent),
             cheaper=None if cached else question.cheaper,
+            later=later,
+            widths=() if cached or question.widths is None else question.widths(),
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        known = {field.name: getattr(self, field.name) for field in fields(self)}
+        later = None if self.later is None else list(self.later)
+        return known | {"later": later, "widths": [list(pair) for pair in self.widths]}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Price":
+        """Read the `values` that `to_dict` wrote."""
+        later = None if values["later"] is None else tuple(values["later"])
+        widths = tuple((share, margin) for share, margin in values["widths"])
+        return cls(**{**values, "later": later, "widths": widths})
 
     def __str__(self) -> str:
         if self.cached:
@@ -183,10 +228,18 @@ class Price:
         promise = ""
         if self.margin is not None:
             promise = f", margin ±{write_end(self.margin, 3, up=True)}"
+        elif self.widths:
+            parts = ", ".join(f"±{write_end(margin, 3, up=True)} for {share:.0%}" for share, margin in self.widths)
+            promise = f", a group is wider the smaller it is ({parts} of the rows)"
         elif self.excess_bound is not None:
             promise = f", loss at most {write_end(self.excess_bound, 3, up=True)} above the smallest"
         short = "" if self.affordable else "; more than is left"
-        cost = f"{write_answers(self.answers)} of the budget, {self.rows_read:,} rows read"
+        if self.later is not None:
+            without, with_it = (f"±{write_end(margin, 4, up=True)}" for margin in self.later)
+            short = f"; after {MORE} more answers one has {with_it} instead of {without}"
+        what = "worth " if self.later is not None else ""
+        of = "" if self.later is not None else " of the budget"
+        cost = f"{what}{write_answers(self.answers)}{of}, {self.rows_read:,} rows read"
         less = "" if self.cheaper is None else f" ({self.cheaper})"
         return f"{cost}{promise}{short}: {self.question}{less}"
 

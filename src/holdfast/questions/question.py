@@ -38,10 +38,13 @@ from holdfast.schema import Schema
 
 LONGEST_QUESTION = 1_000_000  # characters, with all categories
 RELEASE_WORK = 100_000  # steps that a release takes beside those on its rows
+NOTHING = Cost(0, 0)
+SHOWN_SHARES = (0.01, 0.05, 0.2)  # of the rows in a group, for which a price says how wide its answer will be
 MOST_REMEMBERED = 4_096  # prices and margins, of all datasets
 
 P = ParamSpec("P")
 A = TypeVar("A", bound=AnyAnswer)
+Widths = tuple[tuple[float, float], ...]  # pairs of a group's share of the rows, and the margin that it would have
 Result = dict[str, Any]  # plain JSON: what `AnyAnswer.result` returns
 
 encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False).encode
@@ -72,10 +75,11 @@ class Drawing:
         return mechanism_of(guarantee).under(guarantee, draws, order).release(query, self.source, self.rng)
 
     def under(self, guarantee: Guarantee) -> "Drawing":
-        """Return the same drawing for an answer that another mechanism gives, under `Guarantee.by`."""
-        return (
-            self if guarantee.terms.mechanism == self.guarantee.terms.mechanism else replace(self, guarantee=guarantee)
-        )
+        """Return the same drawing, at the same place, for an answer that the mechanism of this `guarantee` gives."""
+        mechanism = guarantee.terms.mechanism
+        if mechanism == self.guarantee.terms.mechanism:
+            return self
+        return replace(self, guarantee=self.guarantee.by(mechanism))
 
     def certify(self, query: Query, release: Release) -> list[Estimate]:
         """Return every released value with its interval, in the question's units."""
@@ -113,6 +117,7 @@ class Question:
     cheaper: str | None = None  # what would make it cost less
     finish: Callable[[int, Result, Cost], tuple[Result, Cost]] | None = None  # inside the commit: see `Ledger.commit`
     whole: bool = False  # of data of units: whether the text says how much each counts; else every unit counts alike
+    widths: Callable[[], Widths] | None = None  # of groups; worked out for a price only
     forecast: Callable[[Cost], float] | None = None  # its margin, if that depends on the answers given so far
 
     def __post_init__(self) -> None:
@@ -138,8 +143,8 @@ class Context:
     """What a question is built against: the guarantee that stands and the schema of the data.
 
     `explored` returns the exploration part, which anybody may look at, if the data were split. `mechanism` is set where
-    an answer is not given by the plan's own. `ids` returns the column that names the rows of a board, which whoever
-    submits to it has to know.
+    an answer is not given by the plan's own. `ids` returns the column that names the rows of a board, which everybody
+    has to know who submits to it. `spent` is what all questions so far have taken, where rows and margins depend on it.
     """
 
     guarantee: Guarantee
@@ -147,6 +152,7 @@ class Context:
     explored: Callable[[], RowSource | None] = lambda: None
     ids: Callable[[str], pl.Series] = lambda column: pl.Series(column, [], pl.Int64)
     mechanism: str | None = None
+    spent: Cost = NOTHING
 
     def by(self, mechanism: str | None) -> "Context":
         """Return the context of an answer that this `mechanism` gives, not the plan's; None: the plan's."""
@@ -155,16 +161,45 @@ class Context:
         check.one_of("mechanism", mechanism, MECHANISMS.names())
         return replace(self, guarantee=self.guarantee.by(mechanism), mechanism=mechanism)
 
+    @property
+    def rows_per_query(self) -> int:
+        """Rows that an ordinary answer reads now."""
+        return self.guarantee.rows_at(self.spent.intervals)
+
+    def standing(self, cost: Cost) -> Guarantee:
+        """Return the guarantee as it would certify a question of this cost, if it were asked now."""
+        return standing_at(self.guarantee, self.spent.charge + cost.charge, self.spent.intervals, cost)
+
     def price(self, query: Query, draws: int) -> tuple[Cost, int]:
         """Return what one release costs and how many rows it reads; refuses what the guarantee does not cover."""
         return _price(self.guarantee, query.statistic, draws)
 
     def question(
-        self, kind: str, query: Query, draws: int, run: Callable[[Drawing], Result], margin: float | None = None
+        self,
+        kind: str,
+        query: Query,
+        draws: int,
+        run: Callable[[Drawing], Result],
+        margin: float | None = None,
+        *,
+        wanted: float | None = None,
     ) -> Question:
-        """Return the question that one release of the query answers."""
+        """Return the question that one release of the query answers.
+
+        Parameters
+        ----------
+        kind, query, draws, run
+            What is asked, from how many draws, and how it is answered.
+        margin
+            The margin the answer will have.
+        wanted
+            The margin the caller asked for. Who asks for the same again gets the answer that is there, though it would
+            take more draws now.
+        """
         cost, rows_read = self.price(query, draws)
-        identity, work = identity_of(query, draws, self.mechanism), RELEASE_WORK + rows_read * query.work
+        ordinary = wanted is None and draws == self.rows_per_query
+        reads = None if ordinary else draws if wanted is None else f"margin {wanted!r}"
+        identity, work = identity_of(query, reads, self.mechanism), RELEASE_WORK + rows_read * query.work
         return Question(
             kind,
             query.text,
@@ -176,6 +211,7 @@ class Context:
             work=work,
             cheaper=query.cheaper,
             whole=query.speaks_of_units,
+            widths=self.group_widths(query, draws),
         )
 
     def margin(self, query: Query, draws: int) -> float | None:
@@ -183,11 +219,35 @@ class Context:
         if isinstance(query.statistic, GroupMean):
             return None
         low, high = query.bounds
-        return (high - low) * _margin(self.guarantee, draws)
+        return (high - low) * self._margin(query.statistic, draws)
+
+    def _margin(self, statistic: Statistic, draws: int) -> float:
+        cost, _ = _price(self.guarantee, statistic, draws)
+        standing = self.standing(cost)
+        return _margin(standing, draws) if standing is self.guarantee else standing.margin(draws)
+
+    def group_widths(self, query: Query, draws: int) -> Callable[[], Widths]:
+        """Return what tells how wide groups will be, in the question's units, if their means are middling.
+
+        Parameters
+        ----------
+        query, draws
+            What is asked in one pass, and its draws.
+        """
+
+        def widths() -> Widths:
+            (low, high), statistic = query.bounds, query.statistic
+            if not isinstance(statistic, GroupMean):
+                return ()
+            standing = self.standing(self.price(query, draws)[0])
+            found = [(share, standing.group_margin(statistic, draws, share)) for share in SHOWN_SHARES]
+            return tuple((share, (high - low) * margin) for share, margin in found if margin is not None)
+
+        return widths
 
     def draws(self, query: Query, rows_per_query: int | None, margin: float | None = None) -> int:
         """Return how many rows one answer reads: the plan's number, or what the caller wants for this one."""
-        planned: int = self.guarantee.terms.rows_per_query
+        planned = self.rows_per_query
         if rows_per_query is None and margin is None:
             return planned
         if rows_per_query is not None and margin is not None:
@@ -210,12 +270,13 @@ class Context:
             )
         check.positive(margin=margin)
         low, high = query.bounds
-        draws = self.guarantee.draws_for(min(1.0, float(margin or 0) / (high - low)))
+        spent = self.spent.charge, self.spent.intervals
+        draws = self.guarantee.draws_for(min(1.0, float(margin or 0) / (high - low)), *spent)
         if draws is None:
-            best = (high - low) * self.guarantee.margin(MOST_DRAWS)
+            best = (high - low) * self.guarantee.best_margin(*spent)
             raise PlanInfeasible(
-                f"No number of rows gives one answer a margin of {margin:g} under this plan; its limit is"
-                f" {best:.3g}. Plan fewer questions to come closer.",
+                f"No number of rows gives one answer a margin of {margin:g} in this session; its limit now is"
+                f" {best:.3g}. A session planned for fewer questions comes closer.",
                 margin=margin,
                 best_margin=best,
             )
@@ -248,12 +309,15 @@ class Kind(Generic[P, A]):
         The class of its answers.
     options
         What may be given; the first is the subject, what is asked about.
+    grouped
+        The class of its answers for several groups, whose results have `groups`; None if it has no such.
     """
 
     name: str
     build: Callable[Concatenate[Context, P], Question]
     answer: type[A]
     options: tuple[Option, ...]
+    grouped: type[AnyAnswer] | None = None
 
     @property
     def subject(self) -> Option:
@@ -310,9 +374,10 @@ class Kind(Generic[P, A]):
             reason = sub(r"'(\w+)'", lambda match: quote(match[1]), str(wrong))
             raise InvalidArgument(f"{self.name} cannot be asked this way: {reason}.", name="options") from None
 
-    def read(self, result: Mapping[str, Any], record: Record) -> A:
+    def read(self, result: Mapping[str, Any], record: Record) -> AnyAnswer:
         """Rebuild an answer from what its `result` returned, and its `record`."""
-        return self.answer.read(result, record)
+        several = self.grouped is not None and "groups" in result
+        return (self.grouped if several and self.grouped is not None else self.answer).read(result, record)
 
     def to_json(self, values: Mapping[str, object]) -> dict[str, Any]:
         """Write `values`, subject and options by name, as JSON: None is left out, what does not travel is refused."""
@@ -331,16 +396,36 @@ class Kind(Generic[P, A]):
         return [option for option in named if option.required or values[option.name] is not None]
 
 
-def kind_of(build: Callable[Concatenate[Context, P], Question], answer: type[A]) -> Kind[P, A]:
-    """Return the kind that a function and its answer class make."""
-    return Kind(build.__name__, build, answer, options_of(build))
+def kind_of(
+    build: Callable[Concatenate[Context, P], Question], answer: type[A], grouped: type[AnyAnswer] | None = None
+) -> Kind[P, A]:
+    """Return the kind that a function and its answer class make, and the class of answers for several groups."""
+    return Kind(build.__name__, build, answer, options_of(build), grouped)
 
 
-def identity_of(query: Query, draws: int, mechanism: str | None = None) -> str | None:
-    """Return canonical JSON of the question and the rows it reads; written by hand, because every answer needs it.
+def identity_of(query: Query, draws: int | str | None, mechanism: str | None = None) -> str | None:
+    """Return canonical JSON of the question and the rows it reads: a number, a wanted margin, or None if as usual.
 
     `mechanism` is given where it is not the plan's own.
     """
-    identity = query.identity
-    by = "" if mechanism is None else f'"by": {encode(mechanism)}, '
-    return None if identity is None else f'{{{by}"draws": {draws}, "query": {encode(identity)}}}'
+    if query.identity is None:
+        return None
+    by = {} if mechanism is None else {"by": mechanism}
+    return encode(by | {"draws": draws, "query": query.identity})
+
+
+def standing_at(guarantee: Guarantee, charge: int, intervals: int, cost: Cost) -> Guarantee:
+    """Return the guarantee as it certifies a question of this cost.
+
+    Parameters
+    ----------
+    guarantee
+        The one of the plan.
+    charge
+        What all questions begun so far take, this one included.
+    intervals
+        Statements before its own.
+    cost
+        Its own.
+    """
+    return guarantee.at(charge, intervals + 1, intervals + max(1, cost.intervals))

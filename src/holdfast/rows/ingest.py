@@ -28,8 +28,9 @@ import numpy as np
 import polars as pl
 
 from holdfast.errors import InvalidArgument, RowSourceError, UnknownName
+from holdfast.rows.array_files import ArrayFile
 from holdfast.rows.blocks import FileEntry
-from holdfast.rows.column_writer import ArrayFile, ColumnFiles, NumberFiles, TextFiles
+from holdfast.rows.column_writer import ColumnFiles, NumberFiles, TextFiles
 from holdfast.rows.columns import TEXT, Storage, keeps, refuse_contradiction, storage_of
 from holdfast.rows.fingerprint import fingerprint_of
 from holdfast.rows.folder import MANIFEST, FolderRows, Manifest, SourceFile, file_name
@@ -80,7 +81,7 @@ def ingest_file(
     have the declared types, and its rows lie by the unit that is declared, if one is. A file edited in place within one
     tick of the clock, to the same size, goes unnoticed.
     """
-    types = types or {}
+    types, unit = types or {}, unit or _remembered_unit(folder)
     source = SourceFile.of(path)
     rows = _up_to_date(folder, source, name, complete, types, unit)
     if rows is not None:
@@ -120,6 +121,14 @@ def _up_to_date(
     except RowSourceError:
         return None  # missing or damaged: written anew
     return None
+
+
+def _remembered_unit(folder: Path) -> str | None:
+    """Return the unit of a folder that may be out of date: forgetting it would make intervals wrong, not just wide."""
+    try:
+        return Manifest.read(folder).unit
+    except RowSourceError:
+        return None
 
 
 def _refuse_foreign(folder: Path) -> None:

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from holdfast import check
 from holdfast.cancel import checkpoint
 from holdfast.errors import InvalidArgument, RowSourceError
-from holdfast.queries.query import Packed, Packing, Query, Values
+from holdfast.queries.evaluate import RowFunction, booleans, floats
+from holdfast.queries.query import Folded, Packed, Packing, Query, Said, Values
 from holdfast.queries.silence import silence
 from holdfast.queries.units import WholeUnit
 from holdfast.rows import draws as drawing
@@ -27,6 +28,7 @@ from holdfast.rows.units import Units
 from holdfast.schema import Column, Schema
 
 _BLOCK = 1 << 17  # rows evaluated at once: enough to forget the overhead, little enough to stay in cache
+_SCAN = 4  # blocks of consecutive rows that are folded at once, since nothing has to be gathered
 _BLOCK_BYTES = 256 << 20  # fewer if values are long
 _LINES_BYTES = 1 << 20  # of packed lines, which are read again and again: what a core has for itself
 _PIECE = 1 << 18  # rows hashed at once
@@ -125,14 +127,26 @@ class LocalRows:
             checkpoint()
             _pool.reset()
             if query.parts == 1:
-                values = self._ask(query, chosen, first, rng)
-                blocks.append(accepted(values, rng) if query.weighs else values)
+                blocks.append(self._ask(query, chosen, first, rng))
             else:
                 part, draw = _numbers(first, _height(chosen), count)
                 blocks.append(self._evaluate_parts(query, self._speaking(chosen, rng), part, draw))
         # A copy, even of one block, which may lie in the pool or in the column itself.
         joined: NDArray[Any] = np.concatenate(blocks)
         return joined if query.parts == 1 else joined.reshape(query.parts, -1, *joined.shape[1:])
+
+    @silence
+    def fold(self, query: Folded, rng: Generator) -> NDArray[np.float64]:
+        """Return the totals of all rows: `sample` of all of them, without a list of what each says. Secret."""
+        if self._units is not None:
+            return query.totals(self.sample(query, AllRows(), rng))
+        total, size = np.zeros(()), _SCAN * self._block(query)
+        for start in range(0, self._rows, size):
+            checkpoint()
+            rows = slice(start, min(start + size, self._rows))
+            self._about_to_read(rows, query.columns)
+            total = total + query.fold([self._said(function, rows) for function in query.functions])
+        return total
 
     def frame(self, chosen: Indices) -> pl.DataFrame:
         """Return these rows, or all rows of these units, and all columns.
@@ -142,7 +156,7 @@ class LocalRows:
         _pool.reset()
         rows = chosen
         if self._units is not None:
-            ((rows, _),) = self._units.all_rows(chosen, self._rows)
+            ((rows, _, _),) = self._units.all_rows(chosen, self._rows)
         return self._frame(rows, tuple(self._stored)).clone()
 
     def ids(self, column: str) -> pl.Series:
@@ -189,6 +203,10 @@ class LocalRows:
 
     def _ask(self, query: Query, chosen: Indices | slice, first: int, rng: Generator) -> Values:
         """Return what is chosen, rows or units, says to a query of one part."""
+        values = self._evaluate_chosen(query, chosen, first, rng)
+        return accepted(values, rng) if query.weighs else values
+
+    def _evaluate_chosen(self, query: Query, chosen: Indices | slice, first: int, rng: Generator) -> Values:
         if self._units is None:
             return self._evaluate(query, chosen, first)
         if isinstance(query, WholeUnit):
@@ -204,30 +222,34 @@ class LocalRows:
         return chosen if self._units is None else self._units.one_row(_indices(chosen), rng, None)[0]
 
     def _fold(self, query: WholeUnit, units: Units, chosen: Indices) -> Values:
-        """Read all rows of these units, each unit once, in blocks that fit in memory."""
-        distinct, places = np.unique(chosen, return_inverse=True)
-        counted, total = np.zeros(distinct.size), np.zeros(distinct.size)
+        """Read all rows of these units, in blocks that fit in memory; a unit once, if most are chosen several times."""
+        places = None
+        if chosen.size > len(units):
+            chosen, places = np.unique(chosen, return_inverse=True)
+        counted, total = np.zeros(chosen.size), np.zeros(chosen.size)
         direct = query.said_directly
         if not all(name in self._plain for name in query.columns):
             direct = None
-        for rows, unit in units.all_rows(distinct, self._block(query)):
+        for rows, begin, counts in units.all_rows(chosen, self._block(query)):
             checkpoint()
             _pool.reset()
             if direct is None:
-                counts, says = query.said(self._frame(rows, query.columns))
+                counting, says = query.said(self._frame(rows, query.columns))
             else:
                 self._about_to_read(rows, query.columns)
-                counts, says = direct({name: _values_at(self._plain[name], rows) for name in query.columns})
-            counted += np.bincount(unit, counts, distinct.size)
-            total += np.bincount(unit, says, distinct.size)
-        return query.folded(counted, total)[places]
+                counting, says = direct({name: _values_at(self._plain[name], rows) for name in query.columns})
+            edges, these = np.cumsum(counts) - counts, slice(begin, begin + counts.size)
+            counted[these] += counts if counting is None else np.add.reduceat(counting, edges)
+            total[these] += np.add.reduceat(says, edges)
+        values = query.folded(counted, total)
+        return values if places is None else values[places]
 
     def _evaluate(self, query: Query, rows: Indices | slice, first: int) -> Values:
         """Evaluate a query of one part on these rows, which are its draws number `first` and so on."""
         columns, direct = query.columns, query.direct
-        if direct is not None and all(name in self._plain for name in columns):
+        if direct is not None and all(name in self._plain or self._looks_up(query, name, rows) for name in columns):
             self._about_to_read(rows, columns)
-            return direct({name: _values_at(self._plain[name], rows) for name in columns})
+            return direct({name: self._array(query, name, rows) for name in columns})
         coded = self._coded.get(columns[0]) if len(columns) == 1 and query.identity is not None else None
         if coded is not None and coded.dictionary.len() <= _height(rows):
             # What a row says is what its text says, so every text that was drawn is asked once: no other, whose length
@@ -240,6 +262,34 @@ class LocalRows:
             return query.evaluate(self._frame(rows, columns))
         draw = np.arange(first, first + _height(rows))
         return self._evaluate_parts(query, rows, np.zeros_like(draw), draw)
+
+    def _looks_up(self, query: Query, name: str, rows: Indices | slice) -> bool:
+        stored = self._stored.get(name)
+        return name in query.lookups and isinstance(stored, CodedText) and stored.dictionary.len() <= _height(rows)
+
+    def _array(self, query: Query, name: str, rows: Indices | slice) -> NDArray[Any]:
+        """Return a column's values, or the numbers that a query looks up for its texts: for those drawn, once each."""
+        stored = self._stored[name]
+        if not isinstance(stored, CodedText):
+            return _values_at(self._plain[name], rows)
+        places, texts = stored.distinct(name, _values_at(stored.codes, rows))
+        numbers = query.lookups[name](texts).take(places)
+        if stored.valid is None:
+            return numbers
+        (missing,) = query.lookups[name](pl.Series(name, [None], dtype=pl.String))
+        return np.where(_values_at(stored.valid, rows), numbers, missing)
+
+    def _said(self, function: RowFunction, rows: slice) -> Said:
+        """Return what a function says of consecutive rows; of a column with few distinct texts, each is asked once."""
+        columns, direct = function.columns, function.direct
+        if direct is not None and columns and all(name in self._plain for name in columns):
+            said: NDArray[Any] = direct({name: self._plain[name][rows] for name in columns})
+            return said
+        coded = self._coded.get(columns[0]) if len(columns) == 1 and function.identity is not None else None
+        if coded is None or coded.dictionary.len() > _height(rows):
+            return function.series(self._frame(rows, columns))
+        texts = function.series(coded.dictionary.alias(columns[0]).to_frame())
+        return (booleans if texts.dtype == pl.Boolean else floats)(texts).take(coded.codes[rows])
 
     def _evaluate_parts(
         self, query: Query, rows: Indices | slice, part: NDArray[np.int64], draw: NDArray[np.int64]

@@ -18,7 +18,7 @@ import polars as pl
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from holdfast.queries.query import Query, Values
+from holdfast.queries.query import Folded, Query, Values
 from holdfast.rows.draws import Selection
 from holdfast.schema import Schema
 
@@ -99,6 +99,15 @@ class RowSource(RowVerbs, Protocol):
 
     def __len__(self) -> int:
         """Number of rows n. Public."""
+        ...
+
+
+@runtime_checkable
+class Folds(Protocol):
+    """What a row source may do beside: `sample` of all rows for those who need no more than totals, in one pass."""
+
+    def fold(self, query: Folded, rng: Generator) -> NDArray[np.float64]:
+        """Return the totals of all rows; `rng` is for units, of which a random row speaks. Secret."""
         ...
 
 

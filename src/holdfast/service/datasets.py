@@ -13,7 +13,7 @@ from sqlalchemy import insert, select
 from sqlalchemy.exc import IntegrityError
 
 from holdfast.errors import InvalidArgument, NotAllowed, RowSourceError, UnknownName
-from holdfast.guarantees.plan import DefaultPlan, Plan, VacuousPlan
+from holdfast.guarantees.plan import Plan, VacuousPlan
 from holdfast.ledger import Head, Receipt, content_of
 from holdfast.questions.check import CHECK
 from holdfast.questions.mean import MEAN
@@ -31,6 +31,7 @@ from holdfast.session import Session
 MOST_STANDINGS = 1_000  # improvements, and others, that are shown
 LEAST = 1  # answers of a quota that a question takes, also if it takes less than one of the budget
 NOT_BEGUN = "No question has been answered yet; the ledger begins with the first answer."
+PLAN = ("queries", "margin", "confidence", "guarantee", "rows_per_query", "end", "rows", "seed")  # of a session
 
 
 class Usage:
@@ -230,9 +231,8 @@ class Datasets:
 def _open(name: str, settings: DatasetSettings, database: str | None) -> ServedDataset:
     rows = open_rows(settings.path, name=name, complete=settings.complete, unit=settings.unit)
     with warnings.catch_warnings():
-        for known in (DefaultPlan, VacuousPlan):  # the plan's sentence is on every page
-            warnings.simplefilter("ignore", known)
-        plan = {name: getattr(settings, name) for name in ("queries", "margin", "confidence", "guarantee", "seed")}
+        warnings.simplefilter("ignore", VacuousPlan)  # the plan's sentence is on every page
+        plan = {each: getattr(settings, each) for each in PLAN}
         declared = {name: getattr(settings, name) for name in ("bounds", "categories", "labels")}
         session = Session(rows, ledger=settings.ledger or database, **plan, **declared)
     # Made-up rows are asked once, so that lazy imports happen now, in one thread: two threads that first import a large

@@ -34,12 +34,14 @@ from holdfast.errors import InvalidArgument, NotSignedIn, UnknownName
 from holdfast.guarantees.plan import DEFAULT_CONFIDENCE, Plan
 from holdfast.guarantees.plan import plan as make_plan
 from holdfast.questions import kind_named
+from holdfast.questions.batch import Prices
+from holdfast.questions.options import plain
 from holdfast.questions.price import Budget, Price
 from holdfast.questions.question import Kind, Question
 from holdfast.questions.standings import standings_frame
 from holdfast.questions.submit import SUBMIT
 from holdfast.schema import Schema
-from holdfast.service.client import RemoteSession, read_answer
+from holdfast.service.client import RemoteSession, read_answer, read_table
 from holdfast.service.errors import error_payload
 from holdfast.service.monitoring import log_error
 from holdfast.service.schemas import DEFAULT_KIND, AskIn, QuestionModels, RequestModel, validate
@@ -57,8 +59,12 @@ INSTRUCTIONS = (
     " expensive one. Repeating a question is free. Queries are SQL expressions about one row, such as: dep_delay > 15"
     " AND carrier = 'UA'. Numbers need a range: the bounds that schema lists, or within=[low, high]."
 )
+SQL = (
+    "SELECT aggregates FROM the dataset, with WHERE and GROUP BY over columns with declared categories. Aggregates: AVG"
+    " (also of a condition), COUNT, SUM, MEDIAN, QUANTILE(x, q), STDDEV, VARIANCE, CORR, COVAR_POP, REGR_SLOPE."
+)
 PATH = "/mcp"
-SPENDING = ("ask", SUBMIT.name)  # tools that take from the budget
+SPENDING = ("ask", "sql", SUBMIT.name)  # tools that take from the budget
 TICK = 0.01  # seconds
 T = TypeVar("T")
 Arguments = dict[str, Any]
@@ -82,6 +88,13 @@ class PlanArguments(DatasetArguments):
     confidence: float = DEFAULT_CONFIDENCE
 
 
+class SqlArguments(DatasetArguments):
+    """A SELECT, and whether to say only what it costs."""
+
+    sql: str
+    price_only: bool = False
+
+
 class Tools:
     """The tools on these datasets: each has a description, a schema of its arguments, and what it does."""
 
@@ -100,13 +113,14 @@ class Tools:
         self._tools: dict[str, tuple[Callable[[Arguments], Any], dict[str, Any]]] = {
             "ask": (self.ask, once),
             "price": (self.price, question),
+            "sql": (self.sql, SqlArguments.model_json_schema()),
             "budget": (self.budget, dataset),
             "schema": (self.schema, dataset),
             "plan": (self.plan, PlanArguments.model_json_schema()),
             "submit": (self.submit, self._of_kind(SUBMIT, once)),
             "standings": (self.standings, dataset),
         }
-        self._more = {"ask": f"\n\nKinds of questions:\n{kinds}"}
+        self._more = {"sql": f"\n\n{SQL}", "ask": f"\n\nKinds of questions:\n{kinds}"}
 
     def described(self) -> list[types.Tool]:
         """Return every tool as the protocol describes it."""
@@ -137,7 +151,8 @@ class Tools:
 
     async def _run(self, name: str, arguments: Arguments) -> dict[str, Any]:
         if name in SPENDING:
-            return await (self.submit if name == SUBMIT.name else self.ask)(arguments)
+            spent: dict[str, Any] = await self._tools[name][0](arguments)
+            return spent
         return await self._threads.run(partial(self._tools[name][0], arguments))
 
     async def ask(self, arguments: Arguments) -> dict[str, Any]:
@@ -155,6 +170,20 @@ class Tools:
         session, ask = await self._threads.run(look)
         answer = await self._threads.ask(session, ask, key)
         return await self._threads.run(lambda: {"answer": answer.to_dict(), "text": repr(answer), **_budget(session)})
+
+    async def sql(self, arguments: Arguments) -> dict[str, Any]:
+        """Answer a SELECT of aggregates and spend its price: a table with low and high beside every value."""
+        asked = validate(SqlArguments, arguments)
+        session = await self._threads.run(lambda: self._session(asked.dataset))
+        if asked.price_only:
+            prices = await self._threads.run(lambda: session.price_sql(asked.sql))
+            return prices.to_dict() | {"text": str(prices)}
+        frame = await self._threads.sql(session, asked.sql)
+        with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True):
+            text = str(frame)
+        rows = [plain(list(row)) for row in frame.rows()]
+        budget = await self._threads.run(lambda: _budget(session))
+        return {"columns": frame.columns, "rows": rows, "text": text, **budget}
 
     async def submit(self, arguments: Arguments) -> dict[str, Any]:
         """Submit predictions to a board: are they better than the best so far? The same predictions again are free."""
@@ -184,7 +213,7 @@ class Tools:
         return {"price": price.to_dict(), "text": str(price), **_budget(session)}
 
     def budget(self, arguments: Arguments) -> dict[str, Any]:
-        """Return how many answers are left, and the margin of each."""
+        """Return how wide answers are now and later on, and how many are left where there is an end."""
         session = self._session(validate(DatasetArguments, arguments).dataset)
         return _budget(session) | {"text": str(session.budget)}
 
@@ -196,7 +225,7 @@ class Tools:
         return {"columns": [column.to_json() for column in schema], "text": text, **_budget(session)}
 
     def plan(self, arguments: Arguments) -> dict[str, Any]:
-        """Return the dataset's plan; or plan from two of rows, queries and margin, solving for the third."""
+        """Return the dataset's plan; or plan from two of rows, queries and margin, or from rows alone."""
         goal = validate(PlanArguments, arguments)
         if goal.rows is goal.queries is goal.margin is None:
             session = self._session(goal.dataset)
@@ -225,6 +254,15 @@ class Threads:
         start = time.monotonic()
         try:
             return await run_sync(partial(ask.call, session.ask, idempotency_key=key))
+        finally:
+            await anyio.sleep((start - time.monotonic()) % TICK)
+
+    async def sql(self, session: "Askable", text: str) -> pl.DataFrame:
+        """Answer a SELECT, and return at the next tick."""
+        assert not isinstance(session, TokenSession)
+        start = time.monotonic()
+        try:
+            return await run_sync(session.sql, text)
         finally:
             await anyio.sleep((start - time.monotonic()) % TICK)
 
@@ -307,6 +345,14 @@ class TokenSession:
         response = await self._state.service.ask(self._served.name, self._token, lambda: ask, key)
         return read_answer(response["answer"])
 
+    async def selected(self, text: str) -> pl.DataFrame:
+        """Answer a SELECT, within the token's quota and in its turn."""
+        return read_table(await self._state.batches.sql(self._served.name, self._token, text, None))
+
+    def price_sql(self, text: str) -> Prices:
+        """Return what a SELECT would cost."""
+        return self._served.session.price_sql(text)
+
     def prepare(self, query: Any, kind: str = DEFAULT_KIND, **options: object) -> Question:
         """Return the question, checked but not asked."""
         return self._served.session.prepare(query, kind, **options)  # type: ignore[arg-type]
@@ -314,7 +360,7 @@ class TokenSession:
     def price(self, query: Any, kind: str = DEFAULT_KIND, **options: object) -> Price:
         """Return what a question would cost."""
         ask = self._question(query, kind, options)
-        return Price(**self._state.service.price(self._served, self._token, ask)["price"])
+        return Price.from_dict(self._state.service.price(self._served, self._token, ask)["price"])
 
     def _question(self, query: object, kind: str, options: Mapping[str, object]) -> AskIn:
         asked = kind_named(kind)
@@ -369,6 +415,10 @@ class _TokenThreads(Threads):
     async def ask(self, session: Askable, ask: AskIn, key: str | None) -> AnyAnswer:
         assert isinstance(session, TokenSession)
         return await session.asked(ask, key)
+
+    async def sql(self, session: Askable, text: str) -> pl.DataFrame:
+        assert isinstance(session, TokenSession)
+        return await session.selected(text)
 
 
 class McpEndpoint:

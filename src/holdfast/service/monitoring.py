@@ -22,6 +22,7 @@ from itertools import accumulate
 from typing import Any
 
 from holdfast.errors import HoldfastError
+from holdfast.questions.price import Budget
 
 BATCH_SECONDS = 0.1
 LATENCY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -130,8 +131,8 @@ class Metrics:
         with self._lock:
             self._answers[("dataset", dataset), ("cached", str(cached).lower())] += 1
 
-    def text(self, budgets: Iterable[tuple[str, int, int]]) -> str:
-        """Return all metrics; `budgets` are (dataset, answers left, answers in total)."""
+    def text(self, budgets: Iterable[tuple[str, Budget]]) -> str:
+        """Return all metrics; `budgets` are pairs of a dataset's name and its budget."""
         with self._lock:
             lines = _family("holdfast_requests_total", "counter", "Requests served.", self._requests.items())
             lines += ["# HELP holdfast_request_seconds Time to serve.", "# TYPE holdfast_request_seconds histogram"]
@@ -142,14 +143,17 @@ class Metrics:
             lines += [f"holdfast_request_seconds_count {cumulative[-1]}"]
             lines += _family("holdfast_answers_total", "counter", "Answers given.", self._answers.items())
         rows = list(budgets)
-        left = [((("dataset", name),), left) for name, left, _ in rows]
-        total = [((("dataset", name),), total) for name, _, total in rows]
-        lines += _family("holdfast_budget_left", "gauge", "Answers left in the budget.", left)
-        lines += _family("holdfast_budget_total", "gauge", "Answers in the budget in total.", total)
+        labels = [((("dataset", name),), budget) for name, budget in rows]
+        left = [(label, budget.answers_left) for label, budget in labels if budget.answers_left is not None]
+        total = [(label, budget.answers_total) for label, budget in labels if budget.answers_total is not None]
+        margin = [(label, budget.margin) for label, budget in labels]
+        lines += _family("holdfast_budget_left", "gauge", "Answers left in the plan, where there is one.", left)
+        lines += _family("holdfast_budget_total", "gauge", "Answers in the plan in total, where there is one.", total)
+        lines += _family("holdfast_margin", "gauge", "The margin of an ordinary answer now.", margin)
         return "\n".join(lines) + "\n"
 
 
-def _family(name: str, kind: str, help_text: str, values: Iterable[tuple[_Labels, int]]) -> list[str]:
+def _family(name: str, kind: str, help_text: str, values: Iterable[tuple[_Labels, float]]) -> list[str]:
     lines = [f"# HELP {name} {help_text}", f"# TYPE {name} {kind}"]
     for labels, value in sorted(values):
         inside = ",".join(f'{label}="{_escape(text)}"' for label, text in labels)

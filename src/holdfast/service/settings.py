@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 
 from holdfast import check
 from holdfast.errors import InvalidArgument
-from holdfast.guarantees.plan import BEST, Queries
+from holdfast.guarantees.plan import BEST, Queries, RowsPerQuery
 from holdfast.queries.declared import Declarations
 
 PREFIX = "HOLDFAST_"
@@ -48,6 +48,9 @@ class DatasetSettings:
     margin: float | None = None
     confidence: float | None = None
     guarantee: str = BEST
+    rows_per_query: RowsPerQuery | None = None
+    end: bool = False
+    rows: str | None = None  # independent, or identical
     ledger: str | None = field(default=None, repr=False)  # may hold a password
     seed: int | None = None  # for tests
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)

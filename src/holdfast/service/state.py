@@ -9,7 +9,9 @@ from typing import TypeVar
 from starlette.requests import Request
 
 from holdfast.errors import HoldfastError, ServiceUnavailable
+from holdfast.questions.price import Budget
 from holdfast.service.ask import AskService, Quotas, write_together
+from holdfast.service.batch import BatchService
 from holdfast.service.database import TokenDatabase
 from holdfast.service.datasets import Datasets
 from holdfast.service.idempotency import IdempotencyKeys
@@ -43,14 +45,14 @@ class ServerState:
             settings, self.datasets, Quotas(self.database), IdempotencyKeys(self.database), self.metrics, self.lanes
         )
         self.rate_limits = RateLimiter(settings.rate, settings.burst)
+        self.batches = BatchService(self.service, self.datasets, self.questions, self.lanes, self.rate_limits)
         self.readiness = Readiness(self.probe)
         self.failed_sign_ins = RateLimiter(FAILED_SIGN_IN_RATE, FAILED_SIGN_IN_BURST)
         self.datasets.open_all()
 
-    def budgets(self) -> list[tuple[str, int, int]]:
-        """Return (dataset, answers left, answers in total) for every dataset."""
-        found = [(served.name, served.session.budget) for served in self.datasets.visible(self.admin)]
-        return [(name, budget.answers_left, budget.answers_total) for name, budget in found]
+    def budgets(self) -> list[tuple[str, Budget]]:
+        """Return the budget of every dataset."""
+        return [(served.name, served.session.budget) for served in self.datasets.visible(self.admin)]
 
     def probe(self) -> None:
         """Raise if no answer could be committed now; writes nothing."""

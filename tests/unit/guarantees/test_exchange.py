@@ -141,12 +141,15 @@ def test_no_chi_in_the_posterior_guarantees_interval_can_stand_for_j():
 
 def test_the_plan_holds_the_constants_and_they_alone_make_j():
     terms = planned("exchange", "coins").terms
-    constants = {name: getattr(terms, name) for name in ("mass", "om2", "kap", "s", "L", "L2", "rho")}
-    nats = float(exchange.ibar(terms.rows, terms.charge, **constants))
-    assert terms.j == 2 * nats / terms.rows
-    assert terms.beta1 + terms.beta2 <= (1 - terms.confidence) * (1 + 1e-12)
+    constants = {name: getattr(terms, name) for name in ("mass", "kap", "L2", "rho", "identical")}
+    found = []
+    for om2, nats in zip(terms.om2, terms.L, strict=True):
+        s = float(exchange.good_s(terms.rows, terms.charge, om2, nats))
+        found.append(float(exchange.ibar(terms.rows, terms.charge, om2=om2, s=s, L=nats, **constants)))
+    assert terms.j_at(0) == terms.j_at(terms.charge) == pytest.approx(2 * min(found) / terms.rows, rel=1e-12)
+    assert terms.beta1 + terms.beta2 + terms.later_beta2 <= (1 - terms.confidence) * (1 + 1e-12)
     again = read(planned("exchange", "coins").to_dict())
-    assert again.terms.j == terms.j
+    assert again.terms.j_at(0) == terms.j_at(0)
 
 
 def test_a_larger_cap_with_the_same_constants_is_wider():
@@ -158,17 +161,18 @@ def test_a_larger_cap_with_the_same_constants_is_wider():
 @pytest.mark.parametrize(("rows", "queries"), [(10**6, 10**4), (10**4, 100), (2_000, 20), (300, 10)])
 def test_constants_are_near_the_best(rows, queries):
     """A search over all of them, at the planned draws, mass and split, gains less than half a per cent."""
-    terms = plan(rows=rows, queries=queries, guarantee="exchange").terms
-    beta1 = terms.beta1
-    part = exp(-terms.L2) / beta1
-    best = terms.j
+    terms = plan(rows=rows, queries=queries, guarantee="exchange", rows_per_query="best", end=True).terms
+    beta1, (om2,), (planned_nats,) = terms.beta1, terms.om2, terms.L
+    part, planned_s = exp(-terms.L2) / beta1, float(exchange.good_s(rows, terms.charge, om2, planned_nats))
+    best = terms.j_at(0)
     for scale, kap, s, shift in product((0.8, 1.0, 1.25), (0.5, 1.0, 2.0), (-1.0, 0.0, 1.0), (-1.5, 0.0, 1.5)):
         share = float(expit(log(part / (1 - part)) + shift))
-        kept = 1 - (1 - terms.s) * exp(s)
+        kept = 1 - (1 - planned_s) * exp(s)
         nats = -log(beta1 * (1 - share)), -log(beta1 * share)
-        tried = (terms.om2 * scale, min(4.0, terms.kap * kap), kept, *nats)
-        best = min(best, exchange.j(rows, exchange.ibar(rows, terms.charge, terms.mass, *tried, rho=terms.rho)))
-    assert sqrt(terms.j) <= 1.005 * sqrt(best)
+        tried = (om2 * scale, min(4.0, terms.kap * kap), kept, *nats)
+        ibar = exchange.ibar(rows, terms.charge, terms.mass, *tried, rho=terms.rho, identical=False)
+        best = min(best, exchange.j(rows, ibar))
+    assert sqrt(terms.j_at(0)) <= 1.005 * sqrt(best)
 
 
 @pytest.mark.parametrize("query", [Share(), Mean(bounds=(0, 1)), Histogram(), Group()], ids=lambda q: type(q).__name__)
@@ -181,8 +185,8 @@ def test_intervals_are_the_coins_widened(query):
         terms = standing.terms
         ends = clopper_pearson(release.counts[1], release.draws, terms.beta2 / (np.e * terms.statements))
         debiased = [(end - terms.mass) / (1 - 2 * terms.mass) for end in ends]
-        assert low == pytest.approx(exchange.lo(debiased[0], terms.j))
-        assert high == pytest.approx(exchange.hi(debiased[1], terms.j))
+        assert low == pytest.approx(exchange.lo(debiased[0], terms.j_at(0), identical=False))
+        assert high == pytest.approx(exchange.hi(debiased[1], terms.j_at(0), identical=False))
         assert max(high - 0.3, 0.3 - low) <= terms.margin
 
 

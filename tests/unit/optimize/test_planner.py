@@ -158,7 +158,8 @@ def test_a_planned_session_runs_to_its_end_and_keeps_the_promise(loss, name):
     assert rows.rows_read == route.gradient_evaluations + QUERIES * stands.rows_per_query
     for answer in answers:
         promised = answer.excess_bound if route.promise == "all at once" else answer.expected_excess_bound
-        assert promised <= EXCESS
+        trivial = answer.loss.high - answer.loss.bounds[0]  # beyond which nothing is said
+        assert trivial <= EXCESS if promised is None else promised <= EXCESS
         assert answer.loss.high - answer.loss.low < answer.loss.bounds[1] - answer.loss.bounds[0]
 
 

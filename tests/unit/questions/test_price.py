@@ -38,7 +38,7 @@ FLEXIBLE: list[tuple[Any, str, dict[str, Any]]] = [
     (FIT, "minimize", {"radius": 1, "iterations": 2, "rows_per_coordinate": 200, "runs": 2}),
 ]
 PLANS: list[dict[str, Any]] = [
-    {"guarantee": "exchange", "queries": 60},
+    {"guarantee": "exchange", "queries": 60, "end": True},
     {"guarantee": "posterior", "queries": 60},
     {"guarantee": "information", "queries": 60},
     {"guarantee": "information", "mechanism": "laplace", "queries": 60},

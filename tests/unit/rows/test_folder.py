@@ -11,7 +11,6 @@ from polars.testing import assert_frame_equal
 
 from holdfast.errors import RowSourceError
 from holdfast.rows import array_files, column_writer, ingest
-from holdfast.rows import folder as folder_module
 from holdfast.rows.array_files import MappedArray, populate_in_background
 from holdfast.rows.folder import FolderRows
 from holdfast.rows.open import open_rows

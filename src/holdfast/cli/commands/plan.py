@@ -5,14 +5,18 @@ from typing import Annotated
 
 from holdfast.cli.options import (
     Confidence,
+    End,
     Flips,
     Guarantee,
+    Identical,
     Json,
     Margin,
     Mechanism,
     Queries,
+    RowsEach,
     plan_option,
     planned,
+    rows_each,
 )
 from holdfast.cli.output import say, show_json, table
 
@@ -25,16 +29,20 @@ def command(
     flips: Flips = None,
     margin: Margin = None,
     confidence: Confidence = None,
-    rows_per_query: Annotated[int | None, plan_option("Rows each answer reads; if left out, the best number.")] = None,
+    rows_per_query: RowsEach = None,
+    end: End = False,
+    identical: Identical = False,
     guarantee: Guarantee = "best",
     mechanism: Mechanism = "best",
     json: Json = False,
 ) -> None:
     """Show what is possible. Needs no data.
 
-    Give two of --rows, --queries and --margin; the third is solved for, by every guarantee that applies.
+    Give two of --rows, --queries and --margin; the third is solved for, by every guarantee that applies. With --rows
+    alone, it is about a session without an end.
 
     \b
+    holdfast plan --rows 1000000                       no number of questions
     holdfast plan --rows 1000000 --queries 10000       what margin?
     holdfast plan --rows 1000000 --margin 0.02         how many questions?
     holdfast plan --queries 1000 --margin 0.05         how many rows?
@@ -47,9 +55,11 @@ def command(
         queries=planned(queries, flips),
         margin=margin,
         confidence=confidence,
-        rows_per_query=rows_per_query,
+        rows_per_query=rows_each(rows_per_query),
         guarantee=guarantee,
         mechanism=mechanism,
+        end=end,
+        identical=identical or None,
     )
     if json:
         others, readings = [asdict(each) for each in made.alternatives], [asdict(each) for each in made.readings]

@@ -5,7 +5,18 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.options import Confidence, Flips, Guarantee, Json, PlanMargin, Queries, planned
+from holdfast.cli.options import (
+    Confidence,
+    End,
+    Flips,
+    Guarantee,
+    Identical,
+    Json,
+    PlanMargin,
+    Queries,
+    RowsEach,
+    session_plan,
+)
 from holdfast.cli.output import say, show_json
 from holdfast.errors import InvalidArgument, MissingExtra
 
@@ -21,6 +32,9 @@ def command(
     flips: Flips = None,
     plan_margin: PlanMargin = None,
     confidence: Confidence = None,
+    plan_rows_per_query: RowsEach = None,
+    end: End = False,
+    identical: Identical = False,
     guarantee: Guarantee = "best",
     host: Annotated[str | None, typer.Option(help="The address to listen on; default 127.0.0.1.")] = None,
     port: Annotated[int | None, typer.Option(help="The port; default 8765, 0 for any free one.")] = None,
@@ -62,14 +76,23 @@ def command(
             " Set HOLDFAST_DATABASE, or HOLDFAST_DATABASE_FILE to the name of a file that holds it.",
             name="database",
         )
+    plan = session_plan(
+        queries=queries,
+        flips=flips,
+        plan_margin=plan_margin,
+        confidence=confidence,
+        plan_rows_per_query=plan_rows_per_query,
+        end=end,
+        identical=identical,
+        guarantee=guarantee,
+    )
+    del plan["mechanism"]  # a server chooses it
     files = {}
     for one in data or []:
         name, separator, path = one.partition("=")
         if not separator or Path(one).exists():
             name, path = Path(Path(one).name.removesuffix(".holdfast")).stem, one
-        files[name] = DatasetSettings(
-            path=path, queries=planned(queries, flips), margin=plan_margin, confidence=confidence, guarantee=guarantee
-        )
+        files[name] = DatasetSettings(path=path, **plan)
     settings = load(
         files,
         config=config,

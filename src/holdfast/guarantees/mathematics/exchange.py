@@ -6,7 +6,9 @@ the rows, mu, is near its mean p in the population:
 
     (mu - p)^2 <= J (mu + p - 2 mu p),   J = 2 Ibar/n.
 
-Constants that are free (om2, kap, s, L, L2, rho) are fixed in advance, from n, B, a and beta alone.
+If rows are independent but not identically distributed, J is a little larger, J^2/2 is added on the right, and p speaks
+of the average of the rows' laws. Constants that are free (om2, kap, L, L2, rho) are fixed in advance, from n, B, a and
+beta alone; s may be any number.
 """
 
 from dataclasses import dataclass
@@ -21,12 +23,24 @@ from holdfast.guarantees.mathematics.theorem import theorem
 PROOF = "exchange.md"
 MOST_MASS = 0.2  # the theorem's a' is then at most 1/2
 MOST_KAP = 4.0
+APART = 1.5  # how much larger C is for rows that are not identical
 HALF = 0.5  # of its own mass an outcome keeps under the extrapolated law; smaller for draws with little mass
 
 
 @theorem("here (Theorem K)", proof=PROOF)
 def ibar(
-    n: Any, charge: Any, mass: Any, om2: Any, kap: Any, s: Any, L: Any, L2: Any, *, outcomes: int = 3, rho: Any = HALF
+    n: Any,
+    charge: Any,
+    mass: Any,
+    om2: Any,
+    kap: Any,
+    s: Any,
+    L: Any,
+    L2: Any,
+    *,
+    outcomes: int = 3,
+    rho: Any = HALF,
+    identical: bool = True,
 ) -> Any:
     """Return Ibar, a bound on what a session of coins says about the exchanges, in nats; inf: none. Takes arrays.
 
@@ -37,7 +51,8 @@ def ibar(
         k1 = .36 kap a', C = 1.5 (1 + .36 kap (1/2+2a')), theta = kap n a^2, Den = 1 - lam^-2 - w (B/2n) C/(s a' n):
             Ibar = (L + eps3 + w [(B/2n)(1 + k1 + C log(1/(1-s))/(2 s a' n)) + L2/theta])/Den.
         With probability >= 1 - e^-L - e^-L2 the expected divergence of the exchanges' law from uniform, given the
-        transcript, is at most Ibar. With two outcomes in every draw (outcomes=2) 3B is 2B, and 1.5 is 1.
+        transcript, is at most Ibar. With two outcomes in every draw (outcomes=2) 3B is 2B, and 1.5 is 1. For rows that
+        are not identical C is 1.5 times as large. It holds at all times at once with the draws so far for B.
 
     Not covered
         Den <= 0; a > .2, kap > 4, rho > 1/2; an extrapolated law that leaves (0, 1) too often (eps3); questions chosen
@@ -48,6 +63,7 @@ def ibar(
     """
     n, a, om2, kap, s, rho = (np.asarray(x, dtype=float) for x in (n, mass, om2, kap, s, rho))
     tails, shared = (2.0, 1.0) if outcomes == 2 else (3.0, 1.5)
+    shared *= 1.0 if identical else APART
     allowed = (a > 0) & (a <= MOST_MASS) & (om2 > 0) & (kap > 0) & (kap <= MOST_KAP) & (s > 0) & (s < 1)
     allowed = allowed & (rho > 0) & (rho <= HALF)
     a, s, rho = np.where(allowed, a, 0.1), np.where(allowed, s, 0.5), np.where(allowed, rho, HALF)
@@ -73,30 +89,34 @@ def j(n: int, ibar: float) -> float:
 
 
 @theorem("here (Theorem K, the interval)", proof=PROOF)
-def hi(x: float, J: float, r: float = 1.0) -> float:
+def hi(x: float, J: float, r: float = 1.0, *, identical: bool = True) -> float:
     """Return the largest p that a posterior mean of at most x allows, rounded up.
 
     Statement
-        The larger root of (x-p)^2 = J (x + p - 2xp): x(1-J) + J/2 + sqrt(J^2 + 4J(2-J)x(1-x))/2 if x < 1-J, else 1.
-        It grows with x. In general, as groups need it, of (1-J)(x-p)^2 = J x(1-x) + J r p(1-p), r >= 1.
+        The larger root of (x-p)^2 = J (x + p - 2xp + c J), c = 0, or 1/2 for rows that are not identical:
+        x(1-J) + J/2 + sqrt((1+4c) J^2 + 4J(2-J)x(1-x))/2 if x < 1 - J(1+sqrt(1+4c))/2, else 1.
+        It grows with x. In general, as groups need it, of (1-J)(x-p)^2 = J (x(1-x) + r p(1-p) + c J), r >= 1.
 
     Not covered
         The posterior guarantee's chi: no chi put there gives this interval.
 
     >>> round(hi(0.0, 0.01), 9), hi(0.995, 0.01)
     (0.01, 1.0)
+    >>> round(hi(0.0, 0.01, identical=False), 9)
+    0.013660254
     """
-    if not x < 1 - J:  # also J = inf
+    if not x < 1 - J * _nearest(identical):  # also J = inf
         return 1.0
-    return min(1.0, _root(max(0.0, x), J, r) * SAFE)
+    return min(1.0, _root(max(0.0, x), J, r, identical) * SAFE)
 
 
 @theorem("here (Theorem K, the interval)", proof=PROOF)
-def lo(x: float, J: float, r: float = 1.0) -> float:
+def lo(x: float, J: float, r: float = 1.0, *, identical: bool = True) -> float:
     """Return the smallest p that a posterior mean of at least x allows, rounded down: 1 - hi(1-x).
 
     Statement
-        The smaller root of the same equation, x(x-J)/((1-J+Jr) times the larger), if x > J, else 0.
+        The smaller root of the same equation, (x^2 - Jx - cJ^2)/((1-J+Jr) times the larger), if x > J(1+sqrt(1+4c))/2,
+        else 0.
 
     Not covered
         As for `hi`.
@@ -104,25 +124,32 @@ def lo(x: float, J: float, r: float = 1.0) -> float:
     >>> lo(0.01, 0.01), abs(lo(0.4, 0.01) + hi(0.6, 0.01) - 1) < 1e-11
     (0.0, True)
     """
-    if not x > J:
+    if not x > J * _nearest(identical):
         return 0.0
-    x = min(1.0, x)
-    return x * (x - J) / ((1 - J + J * r) * _root(x, J, r)) / SAFE
+    x, near = min(1.0, x), J * _nearest(identical)
+    product = (x - near) * (x + near - J)  # both roots of x^2 - Jx - cJ^2
+    return product / ((1 - J + J * r) * _root(x, J, r, identical)) / SAFE
 
 
-def _root(x: float, J: float, r: float) -> float:
-    """Return the larger root of (1-J+Jr) p^2 - (2(1-J)x + Jr) p + x^2 - Jx = 0: sums of what is positive."""
-    spread = sqrt(J * J * r * r + 4 * J * (1 - J + r) * x * (1 - x))
+def _nearest(identical: bool) -> float:
+    """Return how near to an end, in units of J, a posterior mean may be before that end is all that is known."""
+    return 1.0 if identical else (1 + sqrt(3)) / 2
+
+
+def _root(x: float, J: float, r: float, identical: bool) -> float:
+    """Return the larger root of (1-J+Jr) p^2 - (2(1-J)x + Jr) p + x^2 - Jx - cJ^2 = 0: sums of what is positive."""
+    apart = 0.0 if identical else 2 * J * J * (1 - J + J * r)
+    spread = sqrt(J * J * r * r + apart + 4 * J * (1 - J + r) * x * (1 - x))
     return ((1 - J) * x + (J * r + spread) / 2) / (1 - J + J * r)
 
 
 @theorem("here (Theorem K, any bounded function)", proof=PROOF)
-def group_upper(mu: float, g: float, J: float) -> float:
+def group_upper(mu: float, g: float, J: float, *, identical: bool = True) -> float:
     """Return the largest mean of a group in the population: its posterior mean is <= mu, its posterior share >= g.
 
     Statement
-        k = J/g, r = hi(g)/g. 1 if k >= 1 or mu >= 1-k; else the larger root t of
-            (1-k+kr) t^2 - (2(1-k) mu + kr) t + mu^2 - k mu = 0.
+        k = J/g, r = hi(g)/g. 1 if k >= 1 or mu is too near to 1 for `hi` with k; else the larger root t of
+            (1-k+kr) t^2 - (2(1-k) mu + kr) t + mu^2 - k mu - c k^2 = 0.
 
     Not covered
         g = 0.
@@ -130,15 +157,17 @@ def group_upper(mu: float, g: float, J: float) -> float:
     >>> group_upper(0.3, 1.0, 0.01) == hi(0.3, 0.01)
     True
     """
-    return hi(mu, J / g, hi(g, J) / g) if g > J else 1.0
+    if not g > J:
+        return 1.0
+    return hi(mu, J / g, hi(g, J, identical=identical) / g, identical=identical)
 
 
 @theorem("here (Theorem K, any bounded function)", proof=PROOF)
-def group_lower(mu: float, g: float, J: float) -> float:
+def group_lower(mu: float, g: float, J: float, *, identical: bool = True) -> float:
     """Return the smallest mean of a group in the population: 1 - group_upper(1-mu).
 
     Statement
-        As for `group_upper`, with the smaller root; 0 if k >= 1 or mu <= k.
+        As for `group_upper`, with the smaller root; 0 if k >= 1 or mu is too near to 0.
 
     Not covered
         g = 0.
@@ -146,15 +175,18 @@ def group_lower(mu: float, g: float, J: float) -> float:
     >>> group_lower(0.5, 0.001, 0.01)
     0.0
     """
-    return lo(mu, J / g, hi(g, J) / g) if g > J else 0.0
+    if not g > J:
+        return 0.0
+    return lo(mu, J / g, hi(g, J, identical=identical) / g, identical=identical)
 
 
 @theorem("here (Theorem K, the worst case)", proof=PROOF)
-def worst_case(J: Any) -> Any:
+def worst_case(J: Any, *, identical: bool = True) -> Any:
     """Return how far p can be from mu, whatever mu is; 1 where nothing is promised. Takes arrays.
 
     Statement
-        |mu - p| <= sqrt(J/(2-J)); for a function with values in [lo, hi], hi-lo times as much.
+        |mu - p| <= sqrt(J/(2-J)), for rows that are not identical sqrt(J(1+J)/2); for a function with values in
+        [lo, hi], hi-lo times as much.
 
     Not covered
         Rare events, for which `hi` says much more.
@@ -163,7 +195,9 @@ def worst_case(J: Any) -> Any:
     True
     """
     J = np.asarray(J, dtype=float)
-    return np.where(J < 1, np.sqrt(np.where(J < 1, J, 1.0) / (2 - np.where(J < 1, J, 1.0))) * SAFE, 1.0)
+    some = np.where(J < 1, J, 1.0)
+    square = some / (2 - some) if identical else some * (1 + some) / 2
+    return np.where(J < 1, np.sqrt(square) * SAFE, 1.0)
 
 
 @dataclass(frozen=True)
@@ -177,7 +211,7 @@ class Constants:
     L2: Any
 
 
-def constants(n: Any, charge: Any, mass: Any, beta: Any, *, stretch: Any = 1.0) -> Constants:
+def constants(n: Any, charge: Any, mass: Any, beta: Any, *, stretch: Any = 1.0, identical: bool = True) -> Constants:
     """Return good constants, each near its own best value; any others would be as true. Takes arrays.
 
     `stretch` moves om2 away from its best value to leading order, sqrt(4 L n/B), which is too large for few rows.
@@ -185,21 +219,29 @@ def constants(n: Any, charge: Any, mass: Any, beta: Any, *, stretch: Any = 1.0) 
     a, per_row = np.asarray(mass, dtype=float), np.asarray(charge, dtype=float) / (2 * n)
     nats = -np.log(beta)
     om2 = stretch * np.sqrt(2 * nats / per_row)
-    about = (1 + om2) * (per_row / 2 + nats / om2)  # Ibar to leading order
     most = a * (1 - a) / (1 - 2 * a) ** 2
-    kap = np.minimum(MOST_KAP, np.sqrt((nats + 4) / (0.36 * most * n * a * a * per_row)))
-    s = 1 - 1 / (2 * about + 2 + np.log(2 * about))
+    s = good_s(n, charge, om2, nats)
+    about = (1 + om2) * (per_row / 2 + nats / om2)  # Ibar to leading order
+    apart = 1.5 * (1.0 if identical else APART) * (0.5 + 2 * most) * (about - np.log1p(-s) / 2) / (s * most * n)
+    kap = np.minimum(MOST_KAP, np.sqrt((nats + 4) / (0.36 * (most + apart) * n * a * a * per_row)))
     part = om2 / (2 * kap * n * a * a + om2)  # of beta, for L2
     return Constants(om2, kap, s, -np.log(beta * (1 - part)) * SAFE, -np.log(beta * part) * SAFE)
 
 
+def good_s(n: Any, charge: Any, om2: Any, L: Any) -> Any:
+    """Return a good s. The theorem holds for every s at once, so it may depend on the draws so far. Takes arrays."""
+    about = (1 + om2) * (np.asarray(charge, dtype=float) / (4 * n) + L / om2)  # Ibar to leading order
+    return 1 - 1 / (2 * about + 2 + np.log(2 * about))
+
+
 @theorem("here (Gaussian answers)", proof=PROOF)
-def gaussian_ibar(n: Any, charge: Any, om2: Any, s: Any, L: Any) -> Any:
+def gaussian_ibar(n: Any, charge: Any, om2: Any, s: Any, L: Any, *, identical: bool = True) -> Any:
     """Return Ibar for a session of means of all rows with Gaussian noise, in nats; inf: none. Takes arrays.
 
     Statement
         Noise of deviation sigma_j on a mean of values in [0, 1]; B = sum_j 1/(4 sigma_j^2), V = B/n.
             Ibar = (L + om2 (V/4)(1 + log(1/(1-s))/(s n)))/(om2/(1+om2) - om2 V/(2 s n)), failing with e^-L.
+        For rows that are not identical, 2 log(1/(1-s)) stands for log(1/(1-s)), and V/(s n) for V/(2 s n).
         True also for discrete Gaussian noise on a grid that holds the mean itself.
 
     Not covered
@@ -210,7 +252,8 @@ def gaussian_ibar(n: Any, charge: Any, om2: Any, s: Any, L: Any) -> Any:
     """
     n, om2, s = (np.asarray(x, dtype=float) for x in (n, om2, s))
     V = np.asarray(charge, dtype=float) / n
-    denominator = om2 / (1 + om2) - om2 * V / (2 * s * n)
+    apart = 1 if identical else 2
+    denominator = om2 / (1 + om2) - apart * om2 * V / (2 * s * n)
     holds = (denominator > 0) & (om2 > 0) & (s > 0) & (s < 1)
-    numerator = L + om2 * V / 4 * (1 - np.log1p(-np.where(holds, s, 0.5)) / (s * n))
+    numerator = L + om2 * V / 4 * (1 - apart * np.log1p(-np.where(holds, s, 0.5)) / (s * n))
     return np.where(holds, numerator / np.where(holds, denominator, 1.0), np.inf) * SAFE

@@ -196,6 +196,31 @@ def descent(
     return DescentSize(n, ell, steps, 1, eps0)
 
 
+@theorem("Bassily et al. 2016, convex optimization queries, constants as for `descent`", proof="paper-sizes.md")
+def full_gradient_descent(
+    alpha: float, k: int, *, d: int, diameter: float, gradient: float, width: float, spread: float, strong: float = 0.0
+) -> DescentSize:
+    """Return the rows with which descent on full gradients plus Laplace noise has expected excess loss alpha.
+
+    Statement
+        As `descent`, but each coordinate is the mean of all n rows plus noise of scale w/(n eps0), at most G/sqrt(2d)
+        once n >= sqrt(2d) w/(G eps0). Every step evaluates all n rows.
+
+    Not covered
+        High probability.
+
+    >>> sizes = full_gradient_descent(0.1, 1, d=1, diameter=1, gradient=1, width=2, spread=1)
+    >>> sizes.ell == sizes.n
+    True
+    """
+    through_samples = descent(
+        alpha, k, d=d, diameter=diameter, gradient=gradient, width=width, spread=spread, strong=strong
+    )
+    eps0 = through_samples.epsilon_per_query
+    n = ceil(sqrt(2 * d) * width / (gradient * eps0))
+    return DescentSize(n, n, through_samples.steps, 1, eps0)
+
+
 @theorem(
     "Fish, Reyzin and Rubinstein, thm:conv_opt_whp and thm:str_conv_opt_whp, with constants", proof="paper-sizes.md"
 )
