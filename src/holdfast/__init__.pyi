@@ -49,6 +49,7 @@ from holdfast.questions.price import Price as Price
 from holdfast.questions.question import Kind as Kind
 from holdfast.questions.register import Registration as Registration
 from holdfast.questions.submit import SubmitAnswer as SubmitAnswer
+from holdfast.rows.deal import deal as deal
 from holdfast.rows.open import open_rows as _open_rows
 from holdfast.rows.source import RowSource as RowSource
 from holdfast.schema import Schema as Schema

@@ -70,6 +70,7 @@ from holdfast.questions.submit import SUBMIT
 from holdfast.questions.units import UNITS
 from holdfast.questions.verbs import verb
 from holdfast.randomness import Randomness
+from holdfast.rows.deck import Deck, reserved
 from holdfast.rows.draws import Order
 from holdfast.rows.local import LocalRows, ids_of
 from holdfast.rows.memory import memory_rows
@@ -81,6 +82,7 @@ from holdfast.schema import Schema
 MADE_UP_ROWS = 1_000
 NOTHING_SPENT = Spent(0, 0, 0)
 SHARES = "All sessions of this process on these rows share one budget:"
+COINS = "coins"  # the mechanism that draws with replacement
 ORDER = "order of rows"  # what the ledger's key for it is called
 HELD, EXPLORE = ".held.holdfast", ".explore.parquet"  # how the names of the two parts of a file end
 A = TypeVar("A", bound=AnyAnswer)
@@ -154,7 +156,7 @@ class Session:
         self._schema = declare(self._rows, bounds=bounds, categories=categories, labels=labels)
         self._explored = explored_beside(self._rows)
         # What was opened here is closed here; rows that the caller opened may serve other sessions.
-        self._opened = self._rows if isinstance(self._rows, LocalRows) and self._rows is not data else None
+        self._opened = self._rows if isinstance(self._rows, LocalRows | Deck) and self._rows is not data else None
         place = ledger_beside(self._rows) if ledger is None else ledger
         self._ledger: Ledger = open_ledger(
             place,
@@ -168,7 +170,9 @@ class Session:
         self._owns_ledger = True
         self._joined = False  # whether the plan is the one that the ledger records
         try:
-            self._resume() if self._ledger.begun else self._plan(self._request.make(len(self._rows)))
+            if isinstance(self._rows, Deck):
+                self._rows.join(self._ledger.first, self._ledger.taken)
+            self._resume() if self._ledger.begun else self._plan(plan_for(self._rows, self._request))
         except BaseException:
             self._ledger.close()
             raise
@@ -234,8 +238,8 @@ class Session:
         Parameters
         ----------
         questions
-            Texts, or dicts with the kind and the options of a question: ``{"kind": "quantile", "query": "dep_delay",
-            "q": 0.9}``. A `Questions` is registered first: the history tells which questions were fixed beforehand.
+            Texts, or dicts with the kind and the options of a question, such as ``{"query": "late", "by": "month"}``.
+            A `Questions` is registered first: the history tells which were fixed beforehand.
         """
         if isinstance(questions, Questions):
             self.register(questions)
@@ -430,10 +434,12 @@ class Session:
 
     def _require_sound(self) -> None:
         """Refuse, free of charge, if the data are known to be damaged; reading them would refuse as well."""
-        if isinstance(self._rows, LocalRows):
+        if isinstance(self._rows, LocalRows | Deck):
             self._rows.require_sound()
 
     def _reserve(self, question: Question) -> Place:
+        if isinstance(self._rows, Deck):
+            self._rows.require(self._ledger.spent.charge, question.cost.charge)
         try:
             return self._ledger.reserve(question.cost)
         except BudgetExhausted:  # says it in the guarantee's own units
@@ -442,7 +448,8 @@ class Session:
     def _drawing(self, place: Place, cost: Cost) -> Drawing:
         order = Order(self._ledger.key(ORDER), place.charge)
         guarantee = standing_at(self._context.guarantee, place.reached, place.intervals, cost)
-        return Drawing(self._rows, self._randomness.generator(place.number), guarantee, order)
+        rows = reserved(self._rows, self._ledger.first, place.charge, cost.charge)
+        return Drawing(rows, self._randomness.generator(place.number), guarantee, order)
 
     def _read(self, entry: Entry, *, cached: bool) -> AnyAnswer:
         return answer_from(entry, self._context.guarantee, cached=cached)
@@ -674,6 +681,21 @@ class Unwritten(NamedTuple):
     session: Session
     drawn: Drawn
     end: Callable[[], None]
+
+
+def plan_for(rows: RowSource, request: PlanRequest) -> Plan:
+    """Return the plan of a new ledger. A deck holds draws with replacement, and so many of them."""
+    if not isinstance(rows, Deck):
+        return request.make(len(rows))
+    if request.mechanism not in (BEST, COINS):
+        raise InvalidArgument(
+            f"mechanism must be {COINS!r} for a deck, which holds draws with replacement; got {request.mechanism!r}.",
+            name="mechanism",
+        )
+    plan = replace(request, mechanism=COINS).make(len(rows))
+    if request.rows_per_query is not None or request.margin is not None or plan.terms.charge <= rows.cards.stop:
+        return plan
+    return replace(request, mechanism=COINS, rows_per_query=max(1, rows.cards.stop // plan.statements)).make(len(rows))
 
 
 def made_up(schema: Schema, rng: Generator) -> LocalRows:

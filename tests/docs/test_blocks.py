@@ -110,6 +110,30 @@ def test_the_page_about_data_runs(tmp_path, monkeypatch):
     names["s"].close()
 
 
+FILE = re.compile(r"<!-- file: (\S+) -->\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def test_the_pages_about_declaring_sql_and_lists_run(tmp_path, monkeypatch, capsys):
+    """As a reader follows them: the files that the pages show lie beside the data."""
+    pytest.importorskip("yaml")
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    flights.write(tmp_path / "flights.parquet", 100_000, np.random.default_rng(5), signals=0)
+    pages = ["docs/how-to/declare.md", "docs/how-to/sql.md", "docs/how-to/together.md"]
+    names: dict[str, object] = {"hf": hf}
+    for page in pages:
+        text = (ROOT / page).read_text(encoding="utf-8")
+        for name, content in FILE.findall(text):
+            (tmp_path / name).write_text(content, encoding="utf-8")
+        for block in blocks(page):
+            exec(compile(block, page, "exec"), names)
+    session = names["s"]
+    assert session.history()["registered"].null_count() < session.history().height  # type: ignore[attr-defined]
+    assert names["frame"].columns[1:4] == ["late", "late_low", "late_high"]  # type: ignore[attr-defined]
+    session.close()  # type: ignore[attr-defined]
+    assert "-60 to 600" in capsys.readouterr().out
+
+
 def test_the_page_about_units_runs_and_shows_what_it_says(capsys):
     names: dict[str, object] = {}
     with warnings.catch_warnings():

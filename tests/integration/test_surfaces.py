@@ -22,7 +22,7 @@ from anyio.from_thread import start_blocking_portal
 import holdfast as hf
 from holdfast.cli.commands.ask import build as build_command
 from holdfast.questions import KINDS
-from holdfast.questions.options import BoxForm, Choice, Form, Real, Reals, ShortText, Text, Whole
+from holdfast.questions.options import BoxForm, Choice, Form, QuestionList, Real, Reals, ShortText, Text, Whole
 from holdfast.questions.predictions import PredictionsForm
 from holdfast.questions.question import Kind
 from holdfast.questions.verbs import verb
@@ -247,6 +247,8 @@ def wrong_value(form: Form) -> Any:
             return (5.5, 1.5)
         case Choice():
             return "guess"
+        case QuestionList():
+            return ["late", "no_such_column > 1"]
         case Text():
             return "no_such_column > 1"
         case ShortText():

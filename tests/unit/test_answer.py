@@ -15,6 +15,7 @@ from holdfast.questions.difference import DifferenceAnswer
 from holdfast.questions.flips import FlipsAnswer
 from holdfast.questions.histogram import HistogramAnswer
 from holdfast.questions.minimize import MinimumAnswer
+from holdfast.questions.register import Registration
 
 HOSTILE = "share of s = '<script>alert(1)</script> & \"'"
 RECORD = Record("mean", HOSTILE, "posterior", 0.95, rows_read=1_000, cost=2, seq=3, receipt="3:abc")
@@ -54,6 +55,7 @@ def one_of_each() -> dict[str, AnyAnswer]:
         "histogram": HistogramAnswer(bars, histogram),
         "flips": FlipsAnswer((0, 1, 1, 0), answer(0.5, 0.1, 0.9, record=flips), flips),
         "minimize": fit,
+        "register": Registration(("<b>&", "mean of x"), ("ab", "cd"), replace(RECORD, kind="register")),
         "check": CheckAnswer("too low", 1.2, 2.0, 1.0, 0.25, replace(RECORD, kind="check"), (0.0, 2.0)),
     }
 

@@ -58,7 +58,7 @@ class Ledger:
         self._reproducible = bool(reproducible)
         self._closed = False
         self._tree = tree.Tree()
-        self._secret = b""
+        self._secret, self._first = b"", ""
         self._held, self.in_flight = Held(), InFlight()
         _open.add(self)
         self._look()
@@ -149,6 +149,17 @@ class Ledger:
         """The plan that stands, as given to `begin`; None before."""
         genesis = self._look()
         return None if genesis is None else genesis["terms"]
+
+    @property
+    def first(self) -> str:
+        """The hash of the first entry, which tells this ledger from every other; "" before."""
+        self._look()
+        return self._first
+
+    @property
+    def taken(self) -> int:
+        """How much of the charge has been taken by anybody, ahead or not."""
+        return self._tip().taken_charge if self.begun else 0
 
     def key(self, purpose: str) -> bytes:
         """Return the 256-bit key for a purpose. It is a secret: never shown, logged or sent to an analyst."""
@@ -359,10 +370,10 @@ class Ledger:
                 genesis, secret = verified.genesis, self._store.secret() or b""
                 self._check_data(genesis, secret)
                 self._caps, self._secret, self._tree = Cost(**genesis["terms"]["caps"]), secret, verified.tree
+                self._first = self._store.read(0, 1)[0].hash  # anew: it may have been written since the look above
                 if self._store.address is not None:  # else nobody else can open it
-                    (first,) = self._store.read(0, 1)  # anew: it may have been written since the look above
                     self._held, self.in_flight = _shared.setdefault(
-                        (self._store.address, first.hash), (self._held, self.in_flight)
+                        (self._store.address, self._first), (self._held, self.in_flight)
                     )
                 self._genesis = genesis  # last: other threads go by it
         return self._genesis

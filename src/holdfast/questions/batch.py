@@ -223,7 +223,13 @@ class Prices:
 
 
 class Answers(Sequence[AnyAnswer]):
-    """Answers to several questions, in their order; `frame` has a line for every interval."""
+    """Answers to several questions, in their order; `frame` has a line for every interval.
+
+    Parameters
+    ----------
+    answers
+        The answers.
+    """
 
     def __init__(self, answers: Iterable[AnyAnswer]) -> None:
         self._answers = tuple(answers)

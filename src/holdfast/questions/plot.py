@@ -13,6 +13,7 @@ from holdfast.pictures import Panel, Picture
 from holdfast.questions.batch import Answers
 
 ENDS = ("_low", "_high")
+NUMBERS = frozenset(["value", "low", "high", "share_low", "share_high"])  # of a group, beside what it is called
 
 
 def plot(shown: AnyAnswer | Answers | pl.DataFrame) -> Picture:
@@ -70,8 +71,7 @@ def _label(row: Mapping[str, Any]) -> str:
     parts = [str(row[name]) for name in ("question", "category") if row.get(name) is not None]
     if parts:
         return ": ".join(parts)
-    others = [str(value) for name, value in row.items() if name not in ("value", "low", "high") and "share" not in name]
-    return ", ".join(others)
+    return ", ".join(str(value) for name, value in row.items() if name not in NUMBERS)
 
 
 def _estimate(row: Mapping[str, Any], value: str, low: str, high: str) -> Estimate:

@@ -106,31 +106,30 @@ class LocalRows:
         size, total = self._block(query), parts * draws
         counts = np.zeros(outcomes if parts == 1 else (parts, outcomes), np.int64)
         for first in range(0, total, size):
-            checkpoint()
-            _pool.reset()
             chosen = drawing.with_replacement(rng, self._count, min(size, total - first))
-            # What is evaluated gets no name: its memory must be free again when the next block is drawn.
-            if parts == 1:
-                counts += tossed(self._ask(query, chosen, first, rng), outcomes, rng)
-            else:
-                part, draw = _numbers(first, chosen.size, draws)
-                values = self._evaluate_parts(query, self._speaking(chosen, rng), part, draw)
-                counts += tossed_parts(values, outcomes, rng, part, parts)
-                del values
+            counts += self._tossed(query, chosen, first, draws, rng)
         return randomized(counts, mass, rng)
+
+    def _tossed(
+        self, query: Query, chosen: Indices | slice, first: int, draws: int, rng: Generator
+    ) -> NDArray[np.int64]:
+        """Count the outcomes of what is chosen, draws number `first` and following; not randomized yet."""
+        checkpoint()
+        _pool.reset()
+        outcomes, parts = query.statistic.outcomes, query.parts
+        # What is evaluated is gone when this returns: its memory must be free again when the next block is drawn.
+        if parts == 1:
+            return tossed(self._ask(query, chosen, first, rng), outcomes, rng)
+        part, draw = _numbers(first, _height(chosen), draws)
+        values = self._evaluate_parts(query, self._speaking(chosen, rng), part, draw)
+        return tossed_parts(values, outcomes, rng, part, parts)
 
     @silence
     def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
         """Return what selected rows say, in order; selected anew for each part if there are several. Secret."""
         blocks = []
         for chosen, first, count in self._selected(query, selection, rng):
-            checkpoint()
-            _pool.reset()
-            if query.parts == 1:
-                blocks.append(self._ask(query, chosen, first, rng))
-            else:
-                part, draw = _numbers(first, _height(chosen), count)
-                blocks.append(self._evaluate_parts(query, self._speaking(chosen, rng), part, draw))
+            blocks.append(self._values(query, chosen, first, count, rng))
         # A copy, even of one block, which may lie in the pool or in the column itself.
         joined: NDArray[Any] = np.concatenate(blocks)
         return joined if query.parts == 1 else joined.reshape(query.parts, -1, *joined.shape[1:])
@@ -147,6 +146,15 @@ class LocalRows:
             self._about_to_read(rows, query.columns)
             total = total + query.fold([self._said(function, rows) for function in query.functions])
         return total
+
+    def _values(self, query: Query, chosen: Indices | slice, first: int, count: int, rng: Generator) -> Values:
+        """Return what is chosen says: number `first` and following of `count` in every part."""
+        checkpoint()
+        _pool.reset()
+        if query.parts == 1:
+            return self._ask(query, chosen, first, rng)
+        part, draw = _numbers(first, _height(chosen), count)
+        return self._evaluate_parts(query, self._speaking(chosen, rng), part, draw)
 
     def frame(self, chosen: Indices) -> pl.DataFrame:
         """Return these rows, or all rows of these units, and all columns.
