@@ -93,9 +93,9 @@ class Scans(Guarantee):
         """The noise's interval for the posterior mean, widened; rounding to the grid counted twice, outward."""
         return _outward(self.widen(self._mean(release, part)), self._noisy(release).grid)
 
-    def group(self, release: Release) -> Interval:
+    def group(self, release: Release, part: int = 0) -> Interval:
         """The range of the ratio of two posterior means, widened for a group."""
-        share, total = self._mean(release, 0), self._mean(release, 1)
+        share, total = self._mean(release, 2 * part), self._mean(release, 2 * part + 1)
         if share[0] <= 0:
             return EVERYTHING
         return _outward(self.widen_group(ratio(total, share), share[0]), self._noisy(release).grid)

@@ -221,7 +221,7 @@ class Ladder(Guarantee):
         """No values are released."""
         raise self.cannot_certify(type(release).__name__)
 
-    def group(self, release: Release) -> Interval:
+    def group(self, release: Release, part: int = 0) -> Interval:
         """No values are released."""
         raise self.cannot_certify(type(release).__name__)
 

@@ -9,7 +9,7 @@ much that number falls. A plan that goes on is kept the same way, until it is us
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from holdfast.answer import write_end
@@ -17,7 +17,7 @@ from holdfast.errors import BudgetExhausted
 from holdfast.guarantees.guarantee import Guarantee, Terms
 from holdfast.guarantees.plan import write_margin
 from holdfast.ledger import Cost, Spent
-from holdfast.questions.question import Question
+from holdfast.questions.question import Question, Widths
 
 NO_END = {  # by the kind of question that a guarantee without an end takes
     "check": "checks have no end: {now} beyond the margin of a guess; with more wrong ones {after}",
@@ -86,6 +86,9 @@ class Budget:
         The one kind of question that is taken, "check" or "submit"; None: those that ask for values.
     ends
         Whether questions are refused when no answers are left.
+    checks
+        Where other rows check guesses beside: pairs of a number of wrong guesses, from now on, and how wide a check is
+        after them, beyond the margin of its guess.
     """
 
     answers_left: int | None
@@ -95,6 +98,7 @@ class Budget:
     outlook: tuple[tuple[int, float], ...] = ()
     asks: str | None = None
     ends: bool = True
+    checks: tuple[tuple[int, float], ...] = ()
 
     @classmethod
     def of(cls, guarantee: Guarantee, spent: Spent, told: Cost) -> "Budget":
@@ -115,19 +119,27 @@ class Budget:
         planned = terms.statements > 0 and guarantee.answers
         left = terms.answers_left(spent.charge, spent.intervals) if planned else None
         total = terms.answers if planned else None
-        return cls(left, total, spent.answers, margin, outlook, guarantee.asks, terms.ends)
+        beside = guarantee.checks if guarantee.answers else None
+        checks = () if beside is None else beside.outlook((0, 0), (told.charge, told.intervals))
+        return cls(left, total, spent.answers, margin, outlook, guarantee.asks, terms.ends, checks)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         known = {field.name: getattr(self, field.name) for field in fields(self)}
-        return known | {"outlook": [list(pair) for pair in self.outlook]}
+        return known | {name: [list(pair) for pair in known[name]] for name in ("outlook", "checks")}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Budget":
         """Read the `values` that `to_dict` wrote."""
-        return cls(**{**values, "outlook": tuple((more, width) for more, width in values["outlook"])})
+        pairs = {name: tuple((more, width) for more, width in values[name]) for name in ("outlook", "checks")}
+        return cls(**{**values, **pairs})
 
     def __str__(self) -> str:
+        if self.checks:
+            (_, first), *wrong = self.checks
+            wider = ", ".join(f"{write_margin(width)} after {more:,}" for more, width in wrong)
+            checks = NO_END["check"].format(now=write_margin(first), after=wider)
+            return f"{replace(self, checks=())}; {checks}"
         _, *later = self.outlook or ((0, self.margin),)
         after = ", ".join(f"{write_margin(width)} after {more:,}" for more, width in later)
         now = write_margin(self.margin)
@@ -164,6 +176,9 @@ class Price:
     later
         Where there is no end: the margin of an ordinary answer after 100 more of them, without this question and with
         it.
+    widths
+        For groups, whose margin depends on their size: pairs of a share of the rows and the margin that a group of that
+        size will have, in the units of the answer, if its mean is middling.
     """
 
     question: str
@@ -175,6 +190,7 @@ class Price:
     affordable: bool
     cheaper: str | None = None
     later: tuple[float, float] | None = None
+    widths: Widths = ()
 
     @classmethod
     def of(cls, question: Question, guarantee: Guarantee, spent: Spent, *, cached: bool) -> "Price":
@@ -203,12 +219,21 @@ class Price:
             affordable=cached or _fits(cost, terms, spent),
             cheaper=None if cached else question.cheaper,
             later=later,
+            widths=() if cached or question.widths is None else question.widths(),
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         known = {field.name: getattr(self, field.name) for field in fields(self)}
-        return known | {"later": None if self.later is None else list(self.later)}
+        later = None if self.later is None else list(self.later)
+        return known | {"later": later, "widths": [list(pair) for pair in self.widths]}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Price":
+        """Read the `values` that `to_dict` wrote."""
+        later = None if values["later"] is None else tuple(values["later"])
+        widths = tuple((share, margin) for share, margin in values["widths"])
+        return cls(**{**values, "later": later, "widths": widths})
 
     def __str__(self) -> str:
         if self.cached:
@@ -216,6 +241,9 @@ class Price:
         promise = ""
         if self.margin is not None:
             promise = f", margin ±{write_end(self.margin, 3, up=True)}"
+        elif self.widths:
+            parts = ", ".join(f"±{write_end(margin, 3, up=True)} for {share:.0%}" for share, margin in self.widths)
+            promise = f", a group is wider the smaller it is ({parts} of the rows)"
         elif self.excess_bound is not None:
             promise = f", loss at most {write_end(self.excess_bound, 3, up=True)} above the smallest"
         short = "" if self.affordable else "; more than is left"
