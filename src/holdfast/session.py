@@ -296,9 +296,9 @@ class Session:
         try:
             return self.answer_all(build_all(listed, context, names))
         except PlanConflict:
-            if self._context is context:
+            if self._context.guarantee is context.guarantee:
                 raise
-        return self.answer_all(build_all(listed, self._context, names))
+        return self.answer_all(build_all(listed, self._current(), names))
 
     def _ask_kind(self, kind: Kind[..., A], args: tuple[object, ...], options: Mapping[str, object]) -> A:
         return cast(A, self._answer(kind, args, options, None))
@@ -317,7 +317,7 @@ class Session:
 
     def _or_else(self, question: Question) -> AnyAnswer:
         """Answer; if a guess does not hold, and other rows answer beside those that check, ask them for the value."""
-        answer = self.answer(question)
+        answer = self._last_look(question)
         if question.otherwise is None or not isinstance(answer, CheckAnswer) or answer.holds:
             return answer
         return replace(answer, value=self._answer(MEAN, (), question.otherwise, None))
@@ -342,9 +342,29 @@ class Session:
         return replace(question, terms=context.guarantee.terms)
 
     def answer(self, question: Question) -> AnyAnswer:
-        """Answer a question that `prepare` returned."""
+        """Answer a question that `prepare` returned; of several looks at one question, this one."""
         self._check_terms(question)
         return self._ledger.in_flight.run(question.identity, partial(self._answer_once, question))
+
+    def _last_look(self, question: Question) -> AnyAnswer:
+        """Answer, and look again as long as the question says so."""
+        answer = self.answer(question)
+        while (following := self.next_look(question)) is not None:
+            question = following
+            try:
+                answer = self.answer(question)
+            except BudgetExhausted:
+                break  # what the looks so far have shown stands
+        return answer
+
+    def next_look(self, question: Question) -> Question | None:
+        """Return the next look at a `question` that was answered; None if it has none."""
+        entry = None if question.after is None or question.identity is None else self._ledger.find(question.identity)
+        if entry is None or question.after is None:
+            return None
+        context = self._current()
+        following = question.after(entry.answer, context)
+        return None if following is None else replace(following, terms=context.guarantee.terms)
 
     def answer_all(self, questions: Sequence[Question]) -> list[AnyAnswer]:
         """Answer questions that `prepare` returned, together: what is new is paid for at once, and written at once."""

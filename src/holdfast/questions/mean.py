@@ -9,6 +9,7 @@ from holdfast.queries.build import Groups, QueryLike, build_groups, build_mean
 from holdfast.queries.units import build_accepted
 from holdfast.questions import KINDS
 from holdfast.questions.groups import GroupsAnswer, in_groups
+from holdfast.questions.looks import look_until
 from holdfast.questions.options import (
     About,
     By,
@@ -19,6 +20,7 @@ from holdfast.questions.options import (
     Query,
     RowsPerQuery,
     RowsPerUnit,
+    Until,
     Weight,
     Where,
     Within,
@@ -41,6 +43,7 @@ def mean(
     ] = None,
     rows_per_query: RowsPerQuery = None,
     margin: Margin = None,
+    until: Until = None,
     mechanism: ByMechanism = None,
 ) -> Question:
     """Return the share of rows for which `query` is true, or the mean of a number declared `within` bounds.
@@ -66,6 +69,9 @@ def mean(
         the categories declared with the data.
     rows_per_query, margin
         Spend more or less on this one answer: the rows it reads, or the margin it should have, in its own units.
+    until
+        Look at 1,000 draws first, then at twice as many in all, and so on, until the margin is this small. Every look
+        is a question of its own and counts as one. It pays for rare events and groups: who knows how many they need?
     mechanism
         How this one answer is made, left out: as planned. In a session of coins "gaussian" reads all rows once and adds
         noise, for the same price; worth it where an answer so narrow is wanted that coins would read more rows.
@@ -76,6 +82,8 @@ def mean(
         The value and its interval for the population; with `by`, one for each group, and their frame.
     """
     context = context.by(mechanism)
+    if until is not None and (by, margin, rows_per_query) != (None, None, None):
+        raise InvalidArgument("until must be left out with by, margin and rows_per_query.", name="until")
     if by is not None:
         if margin is not None:
             raise InvalidArgument(
@@ -95,6 +103,8 @@ def mean(
     built = build_accepted(
         plain, context.schema, rows_per_unit=rows_per_unit, weight=weight, largest_weight=largest_weight
     )
+    if until is not None:
+        return look_until(MEAN.name, context, built, until)
     draws = context.draws(built, rows_per_query, margin)
 
     def run(drawing: Drawing) -> Result:
@@ -125,6 +135,7 @@ class AskMean(Protocol[One, Several]):
         groups: None = None,
         rows_per_query: int | None = None,
         margin: float | None = None,
+        until: float | None = None,
     ) -> One: ...
 
     @overload

@@ -124,6 +124,7 @@ class Question:
     whole: bool = False  # of data of units: whether the text says how much each counts; else every unit counts alike
     widths: Callable[[], Widths] | None = None  # of groups; worked out for a price only
     forecast: Callable[[Cost], float] | None = None  # its margin, if that depends on the answers given so far
+    after: "Callable[[Result, Context], Question | None] | None" = None  # the next look, by what this one said
     otherwise: Mapping[str, Any] | None = None  # of a check: the mean to ask for next if the guess does not hold
 
     def __post_init__(self) -> None:
