@@ -99,6 +99,22 @@ def test_a_folder_remembers_its_unit_and_is_written_anew_for_another(tmp_path: P
     assert len(open_rows(tmp_path / "visits.parquet", unit="ward")) == 2
 
 
+def test_a_folder_that_is_written_anew_keeps_its_unit(tmp_path: Path, rng: Generator) -> None:
+    path = tmp_path / "visits.parquet"
+    visits(rng).write_parquet(path)
+    assert len(open_rows(path, unit="patient")) == 300
+    visits(rng, patients=200).write_parquet(path)
+    assert len(open_rows(path)) == 200
+
+
+def test_a_stream_of_unknown_length_is_grouped(tmp_path: Path, rng: Generator) -> None:
+    frame = visits(rng)
+    rows = open_rows(frame.lazy(), folder=tmp_path / "visits.holdfast", unit="patient")  # type: ignore[arg-type]
+    assert isinstance(rows, LocalRows)
+    assert by_patient(rows) == Counter(frame["patient"].to_list())
+    same_rows(rows.frame(np.arange(len(rows))), frame)
+
+
 def test_damage_where_units_begin_is_found(tmp_path: Path, rng: Generator) -> None:
     visits(rng).write_parquet(tmp_path / "visits.parquet")
     rows = open_rows(tmp_path / "visits.parquet", unit="patient")
