@@ -10,8 +10,8 @@ from holdfast.errors import InvalidArgument
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.guarantee import Goal, Guarantee, Terms
 
-BEST, BALANCED = "best", "balanced"
-PACES = {"fast": 12_000, BALANCED: 100_000, BEST: None}  # rows that one answer reads at most
+BEST, BALANCED, FAST = "best", "balanced", "fast"
+PACES = {FAST: 12_000, BALANCED: 100_000, BEST: None}  # rows that one answer reads at most
 RowsPerQuery = int | str  # a number, or a pace
 WITHOUT_PLAN = 1_000  # questions after which ways are compared, if no number is planned
 SAYS_NOTHING = 0.5  # a margin of half the range

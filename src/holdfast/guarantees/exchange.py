@@ -23,7 +23,7 @@ from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.coins import CoinGuarantee, CoinTerms
 from holdfast.guarantees.gaussian import ScansBesideCoins
 from holdfast.guarantees.guarantee import Goal, Guarantee
-from holdfast.guarantees.mathematics import exchange, groups
+from holdfast.guarantees.mathematics import exchange, groups, moments
 from holdfast.guarantees.mathematics.checks import time_share
 from holdfast.guarantees.mathematics.concentration import SAFE, clopper_pearson_width
 from holdfast.guarantees.mathematics.posterior_means import level
@@ -130,11 +130,11 @@ class Exchange(CoinGuarantee):
         """The levels of its statements, and J with the draws so far; within a plan both are the plan's."""
         if charge <= self.terms.charge and last <= self.terms.statements:
             return self._within_plan
-        return Exchange(self.terms, charge, first, max(first, last))
+        return type(self)(self.terms, charge, first, max(first, last))
 
     @cached_property
     def _within_plan(self) -> "Exchange":
-        return self if self._charge <= self.terms.charge and self._last == 1 else Exchange(self.terms)
+        return self if self._charge <= self.terms.charge and self._last == 1 else type(self)(self.terms)
 
     def rows_at(self, intervals: int) -> int:
         """As the schedule says."""
@@ -192,6 +192,12 @@ class Exchange(CoinGuarantee):
     @cached_property
     def _scans(self) -> ScansBesideCoins:
         return ScansBesideCoins(self)
+
+    def spread_step(self, second: float, within: Interval) -> float:
+        """By `exchange_spread`."""
+        low, high = within
+        most = max(low * low, high * high)
+        return moments.exchange_spread(self._j, second, most, high - low, identical=self.terms.identical)
 
     def step_of_difference(self, both: tuple[groups.Known, groups.Known]) -> float:
         """By `exchange_step`."""

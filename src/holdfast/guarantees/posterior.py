@@ -230,12 +230,19 @@ class Posterior(CoinGuarantee):
             return widen_group(mean, share, chi=self._widening)
         return widen_unlike(mean, h=self._widening, share=share)
 
+    def spread_step(self, second: float, within: Interval) -> float:
+        """sqrt(chi times the second moment); of rows that are not identical sqrt(h (it + h times the range squared))."""
+        widening, (low, high) = self._widening, within
+        unlike = 0.0 if self.terms.identical else widening * (high - low) ** 2
+        return sqrt(widening) * sqrt(second + unlike) * SAFE
+
     def step_of_difference(self, both: tuple[groups.Known, groups.Known]) -> float:
         """By `posterior_step`, whose proof needs identical rows; otherwise the two groups' own intervals count."""
         return groups.posterior_step(both, self._widening) if self.terms.identical else inf
 
 
 def _step(widening: Any, identical: bool) -> Any:
+    # A product of roots, not the root of a product, which would overflow.
     return np.sqrt(widening) / 2 if identical else np.sqrt(widening) * np.sqrt(0.25 + widening)
 
 
