@@ -150,14 +150,14 @@ class Plan:
         if self.vacuous:
             return (
                 f"{self.rows:,} {self.drawn} are too few for questions without end: already the first answer would be"
-                f" within {write_margin(self.margin)}, which says nothing. Plan a few questions (queries=3, end=True), or"
-                f" bring more {self.drawn}."
+                f" within {write_margin(self.margin)}, which says nothing. Plan a few questions (queries=3, end=True),"
+                f" or bring more {self.drawn}."
             )
         margins = [write_margin(self.standing.margin_after(number - 1)) for number in SHOWN]
         return (
             f"{self.rows:,} {self.drawn} can answer questions without end, each chosen after seeing the earlier"
-            f" answers: the first within {margins[0]} of the population, the {SHOWN[1]:,}th within {margins[1]}, the {SHOWN[2]:,}th"
-            f" within {margins[2]}, all at once, with probability {100 * self.confidence:.12g} %. An answer reads"
+            f" answers: the first within {margins[0]} of the population, the {SHOWN[1]:,}th within {margins[1]}, the"
+            f" {SHOWN[2]:,}th within {margins[2]}, all at once, with probability {100 * self.confidence:.12g} %. An answer reads"
             f" {self.rows_per_query:,} random {self.drawn}, later ones fewer."
         )
 
