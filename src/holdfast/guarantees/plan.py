@@ -157,8 +157,8 @@ class Plan:
         return (
             f"{self.rows:,} {self.drawn} can answer questions without end, each chosen after seeing the earlier"
             f" answers: the first within {margins[0]} of the population, the {SHOWN[1]:,}th within {margins[1]}, the"
-            f" {SHOWN[2]:,}th within {margins[2]}, all at once, with probability {100 * self.confidence:.12g} %. An answer reads"
-            f" {self.rows_per_query:,} random {self.drawn}, later ones fewer."
+            f" {SHOWN[2]:,}th within {margins[2]}, all at once, with probability {100 * self.confidence:.12g} %."
+            f" An answer reads {self.rows_per_query:,} random {self.drawn}, later ones fewer."
         )
 
     def to_dict(self) -> dict[str, JSON]:
