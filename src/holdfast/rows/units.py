@@ -179,7 +179,8 @@ class Grouping:
 
     def batches(self, batches: Iterator[pl.DataFrame], rows: int | None) -> Iterator[pl.DataFrame]:
         """Yield all rows of `batches`, of which there are so many if that is known, with those of a unit together."""
-        for together in self._together(map(self._taken, batches), rows, 0):
+        taken = (self._taken(batch) for batch in batches if batch.height)
+        for together in self._together(taken, rows, 0):
             yield from together.iter_slices(BATCH)
 
     def _taken(self, batch: pl.DataFrame) -> pl.DataFrame:
