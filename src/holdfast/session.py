@@ -675,7 +675,7 @@ class Session:
     # -- how it begins ------------------------------------------------------------------------------------------
 
     def _plan(self, plan: Plan) -> None:
-        self.plan = plan
+        self.plan = plan if self._schema.unit is None else replace(plan, drawn="units")
         self._context = Context(plan.standing, self._schema, self._explored, partial(ids_of, self._rows))
 
     def _resume(self) -> None:
