@@ -153,7 +153,7 @@ def one_of_everything(rng: Generator, rows: int, rare: float) -> dict[str, Any]:
     }
 
 
-def curious(rare: float, *, quantiles: bool = True, flips: bool = False) -> Analyst:
+def curious(rare: float, *, quantiles: bool = True, flips: bool = False, slices: bool = False) -> Analyst:
     """Return the analyst who asks one question of every kind, none chosen by an answer."""
 
     def analyst(session: Session, rng: Generator) -> Asked:
@@ -175,6 +175,9 @@ def curious(rare: float, *, quantiles: bool = True, flips: bool = False) -> Anal
         yield session.covariance("x", "x > 0.75", within=(0, 1)), 0.25 * 0.375
         yield session.correlation("b", "x", other_within=(0, 1)), 0.0
         yield session.difference("x > 0.5", minus="x > 0.75"), 0.25
+        if slices:
+            yield session.mean("e", within=(0, 8), slices=[1, 3]), 1 - exp(-8)
+            yield session.mean("y", within=(0, 2), slices=[0.25, 1], where="b"), (0.5 + 0.6 + 0.45 + 0.2) / 8
         histogram = session.histogram("s", categories=["a", "b", "c", "never seen"])
         yield from zip(histogram.values(), (*GROUPS[:3], 0.0, GROUPS[3]), strict=True)
         bins = session.histogram("e", bins=[0, 1, 2])

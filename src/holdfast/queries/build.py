@@ -19,6 +19,7 @@ from holdfast.queries.measures import AtMost, Bins, Category, Histogram, Mean, S
 from holdfast.queries.node import SchemaKey, identifier
 from holdfast.queries.polars_expression import from_polars
 from holdfast.queries.python_function import BatchFunction, from_function
+from holdfast.queries.slices import Sliced
 from holdfast.queries.sql.parse import from_text
 from holdfast.schema import Schema, Type
 
@@ -26,6 +27,7 @@ QueryLike: TypeAlias = str | pl.Expr | BatchFunction  # SQL, a Polars expression
 Groups: TypeAlias = Sequence[Any] | Mapping[str, Sequence[Any]]  # values, tuples of values, or values of each key
 
 MOST_CATEGORIES = 10_000
+MOST_SLICES = 30
 
 
 def rowwise(query: QueryLike, schema: Schema, columns: Sequence[str] | None = None) -> RowFunction:
@@ -208,6 +210,31 @@ def build_histogram(
             raise InvalidQuery(f"Bins need numbers; '{value.text}' is {with_article(value.type)}. Use categories.")
         return Bins(value, _edges(bins))
     return Histogram(value, categories_of(categories, value.type))
+
+
+def build_slices(measure: Share | Mean, slices: Sequence[float]) -> Sliced:
+    """Return a mean whose range is cut into slices.
+
+    Parameters
+    ----------
+    measure
+        The mean of a number.
+    slices
+        Where to cut, inside its range, increasing.
+    """
+    if not isinstance(measure, Mean):
+        raise InvalidArgument("slices are for the mean of a number; a share has only 0 and 1.", name="slices")
+    low, high = measure.bounds
+    cuts = _listed("slices", slices)
+    for place, cut in enumerate(cuts):
+        check.number(**{f"slices[{place}]": cut})
+    edges = [low, *map(float, cuts), high]
+    if len(cuts) > MOST_SLICES or any(first >= last for first, last in pairwise(edges)):
+        raise InvalidArgument(
+            f"slices must be at most {MOST_SLICES} increasing numbers inside the range ({low:g}, {high:g}).",
+            name="slices",
+        )
+    return Sliced(measure, tuple((edge - low) / (high - low) for edge in edges))
 
 
 def build_groups(
