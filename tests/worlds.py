@@ -170,6 +170,8 @@ def curious(rare: float, *, quantiles: bool = True, flips: bool = False, slices:
         yield from zip(grouped.values(), (4 / 8, 3 / 8, 2 / 8, 1 / 8), strict=True)
         yield session.difference("y", "s = 'a'", "g = 2", within=(0, 1)), -2 / 8
         yield session.difference("x > 0.75", "b"), 0.0
+        yield session.count("b", population=50), 15.0
+        yield session.total("u", within=(0, 1), where="b", population=100), 100 * 0.8 * 0.3 * 0.5
         yield session.variance("x", within=(0, 1)), 1 / 12
         yield session.std("u", within=(0, 1)), sqrt(1 / 12)
         yield session.covariance("x", "x > 0.75", within=(0, 1)), 0.25 * 0.375
@@ -192,4 +194,4 @@ def curious(rare: float, *, quantiles: bool = True, flips: bool = False, slices:
     return analyst
 
 
-QUESTIONS = 100  # enough for everything `curious` asks
+QUESTIONS = 102  # enough for everything `curious` asks

@@ -53,6 +53,7 @@ from holdfast.queries.synthetic import synthetic_rows
 from holdfast.questions import KINDS, kind_named
 from holdfast.questions.check import CHECK
 from holdfast.questions.correlation import CORRELATION
+from holdfast.questions.count import COUNT
 from holdfast.questions.covariance import COVARIANCE
 from holdfast.questions.difference import DIFFERENCE
 from holdfast.questions.flips import FLIPS
@@ -66,6 +67,7 @@ from holdfast.questions.quantile import QUANTILE
 from holdfast.questions.question import Context, Drawing, Kind, Question, standing_at
 from holdfast.questions.std import STD
 from holdfast.questions.submit import SUBMIT
+from holdfast.questions.total import TOTAL
 from holdfast.questions.units import UNITS
 from holdfast.questions.variance import VARIANCE
 from holdfast.questions.verbs import verb
@@ -179,6 +181,8 @@ class Session:
 
     mean = cast(AskMean[Answer, GroupsAnswer], verb(MEAN))
     difference = verb(DIFFERENCE)
+    count = verb(COUNT)
+    total = verb(TOTAL)
     variance = verb(VARIANCE)
     std = verb(STD)
     covariance = verb(COVARIANCE)

@@ -15,7 +15,7 @@ from holdfast.errors import InvalidArgument, InvalidQuery
 from holdfast.queries.evaluate import Expression, RowFunction
 from holdfast.queries.functions.operation import time_literal, with_article
 from holdfast.queries.groups import Between, Grouped
-from holdfast.queries.measures import AtMost, Bins, Category, Histogram, Mean, Share
+from holdfast.queries.measures import AtMost, Bins, Category, Histogram, Mean, Share, Total
 from holdfast.queries.node import SchemaKey, identifier
 from holdfast.queries.polars_expression import from_polars
 from holdfast.queries.python_function import BatchFunction, from_function
@@ -210,6 +210,23 @@ def build_histogram(
             raise InvalidQuery(f"Bins need numbers; '{value.text}' is {with_article(value.type)}. Use categories.")
         return Bins(value, _edges(bins))
     return Histogram(value, categories_of(categories, value.type))
+
+
+def build_total(
+    query: QueryLike, schema: Schema, *, within: tuple[float, float] | None = None, where: QueryLike | None = None
+) -> Total:
+    """Return what a number adds to a sum over all rows; its bounds are stretched to 0, which is what others add.
+
+    Parameters
+    ----------
+    query, schema, within, where
+        As in `build_mean`.
+    """
+    mean = build_mean(query, schema, within=within, where=where)
+    if not isinstance(mean, Mean):
+        raise InvalidArgument("A total is of numbers; count rows that meet a condition with `count`.", name="query")
+    low, high = mean.bounds
+    return Total(mean.value, (min(0.0, low), max(0.0, high)), mean.where).complete()
 
 
 def build_slices(measure: Share | Mean, slices: Sequence[float]) -> Sliced:

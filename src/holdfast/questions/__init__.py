@@ -8,8 +8,8 @@ history      every answer so far, as a frame
 groups       a share or a mean in several groups, as `mean` asks it
 predictions  what is submitted to a board: read from files and frames, matched with the rows by id
 moments      what variances, covariances and differences of pairs share
-mean, difference, variance, std, covariance, correlation, histogram, quantile, flips, minimize, check, submit, units
-            the kinds
+mean, difference, count, total, variance, std, covariance, correlation, histogram, quantile, flips, minimize, check,
+submit, units    the kinds
 
 To add one: a file with a function and an answer class, and `KINDS.register(name, kind_of(function, answer))`.
 """
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 OWN = (
     "mean",
     "difference",
+    "count",
+    "total",
     "variance",
     "std",
     "covariance",
