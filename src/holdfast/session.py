@@ -55,6 +55,7 @@ from holdfast.questions import KINDS, kind_named
 from holdfast.questions.batch import MOST_TOGETHER, Answers, Asked, Prices, Questions, build_all, together_of
 from holdfast.questions.check import CHECK, CheckAnswer
 from holdfast.questions.correlation import CORRELATION
+from holdfast.questions.count import COUNT
 from holdfast.questions.covariance import COVARIANCE
 from holdfast.questions.difference import DIFFERENCE
 from holdfast.questions.flips import FLIPS
@@ -71,6 +72,7 @@ from holdfast.questions.sql import Selected, select
 from holdfast.questions.standings import Standings
 from holdfast.questions.std import STD
 from holdfast.questions.submit import SUBMIT
+from holdfast.questions.total import TOTAL
 from holdfast.questions.units import UNITS
 from holdfast.questions.variance import VARIANCE
 from holdfast.questions.verbs import verb
@@ -200,6 +202,8 @@ class Session:
 
     mean = cast(AskMean[Answer, GroupsAnswer], verb(MEAN))
     difference = verb(DIFFERENCE)
+    count = verb(COUNT)
+    total = verb(TOTAL)
     variance = verb(VARIANCE)
     std = verb(STD)
     covariance = verb(COVARIANCE)
