@@ -53,6 +53,8 @@ from holdfast.queries.synthetic import synthetic_rows
 from holdfast.questions import KINDS, kind_named
 from holdfast.questions.batch import MOST_TOGETHER, Answers, Asked, Prices, Questions, build_all, together_of
 from holdfast.questions.check import CHECK
+from holdfast.questions.correlation import CORRELATION
+from holdfast.questions.covariance import COVARIANCE
 from holdfast.questions.difference import DIFFERENCE
 from holdfast.questions.flips import FLIPS
 from holdfast.questions.groups import GroupsAnswer
@@ -66,8 +68,10 @@ from holdfast.questions.question import Context, Drawing, Kind, Question, standi
 from holdfast.questions.register import REGISTER, Registered
 from holdfast.questions.sql import Selected, select
 from holdfast.questions.standings import Standings
+from holdfast.questions.std import STD
 from holdfast.questions.submit import SUBMIT
 from holdfast.questions.units import UNITS
+from holdfast.questions.variance import VARIANCE
 from holdfast.questions.verbs import verb
 from holdfast.randomness import Randomness
 from holdfast.rows.deck import Deck, reserved
@@ -187,6 +191,10 @@ class Session:
 
     mean = cast(AskMean[Answer, GroupsAnswer], verb(MEAN))
     difference = verb(DIFFERENCE)
+    variance = verb(VARIANCE)
+    std = verb(STD)
+    covariance = verb(COVARIANCE)
+    correlation = verb(CORRELATION)
     histogram = verb(HISTOGRAM)
     quantile = verb(QUANTILE)
     flips = verb(FLIPS)

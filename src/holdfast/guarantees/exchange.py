@@ -23,7 +23,7 @@ from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.coins import CoinGuarantee, CoinTerms
 from holdfast.guarantees.gaussian import ScansBesideCoins
 from holdfast.guarantees.guarantee import Goal, Guarantee
-from holdfast.guarantees.mathematics import exchange, groups
+from holdfast.guarantees.mathematics import exchange, groups, moments
 from holdfast.guarantees.mathematics.checks import time_share
 from holdfast.guarantees.mathematics.concentration import SAFE, clopper_pearson_width
 from holdfast.guarantees.mathematics.posterior_means import level
@@ -187,6 +187,12 @@ class Exchange(CoinGuarantee):
     @cached_property
     def _scans(self) -> ScansBesideCoins:
         return ScansBesideCoins(self)
+
+    def spread_step(self, second: float, within: Interval) -> float:
+        """By `exchange_spread`."""
+        low, high = within
+        most = max(low * low, high * high)
+        return moments.exchange_spread(self._j, second, most, high - low, identical=self.terms.identical)
 
     def step_of_difference(self, both: tuple[groups.Known, groups.Known]) -> float:
         """By `exchange_step`."""

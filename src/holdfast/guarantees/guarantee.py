@@ -23,11 +23,11 @@ from typing import Any, ClassVar, Self, TypeVar, get_args, get_origin, get_type_
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, PlanConflict
-from holdfast.guarantees.mathematics import cost, descent
+from holdfast.guarantees.mathematics import cost, descent, moments
 from holdfast.guarantees.mathematics.concentration import hoeffding_radius
 from holdfast.guarantees.mathematics.search import fewest
 from holdfast.guarantees.release import Release, Tally
-from holdfast.guarantees.statistic import GroupMean, Interval, SingleFlips, Statistic, clip
+from holdfast.guarantees.statistic import Cells, GroupMean, Interval, SingleFlips, Statistic, clip
 
 NO_CAP = 2**62  # what a ledger can count to: a session that goes on has no other end
 MOST_DRAWS = 10**15  # rows that one answer can read: more would not make it better
@@ -278,6 +278,29 @@ class Guarantee(ABC):
         """
         first, second = self.group(release, 0), self.group(release, 1)
         return first, second, (first[0] - second[1], first[1] - second[0])
+
+    def laws(self, release: Release, cells: Cells) -> moments.Laws:
+        """Return the corners of the laws of `cells` that a `release` allows, before `spread_out` is applied.
+
+        Here they are those of the population, from the intervals of all outcomes but the first.
+        """
+        ends = self.shares(release, cells.intervals)
+        sets, lows, highs = cells.singles, (0.0, *(low for low, _ in ends)), (1.0, *(high for _, high in ends))
+        return moments.corners(sets, lows, highs)
+
+    def spread_out(self, mean: Interval, within: Interval, second: float | None = None) -> Interval:
+        """Return the interval for the population's mean of a function of a row, from the interval that `laws` give.
+
+        Parameters
+        ----------
+        mean
+            The interval by `laws`.
+        within
+            The range of the function.
+        second
+            A bound, by `laws`, on the mean of its square, if that is known; it is 0 at 0.
+        """
+        return mean
 
     @property
     def most_at_once(self) -> int:

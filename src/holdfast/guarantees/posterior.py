@@ -229,6 +229,10 @@ class Posterior(CoinGuarantee):
             return widen_group(mean, share, chi=self._widening)
         return widen_unlike(mean, h=self._widening, share=share)
 
+    def spread_step(self, second: float, within: Interval) -> float:
+        """sqrt(chi times the second moment)."""
+        return sqrt(self._chi * second) * SAFE
+
     def step_of_difference(self, both: tuple[groups.Known, groups.Known]) -> float:
         """By `posterior_step`, whose proof needs identical rows; otherwise the two groups' own intervals count."""
         return groups.posterior_step(both, self._widening) if self.terms.identical else inf

@@ -183,6 +183,7 @@ class Context:
         margin: float | None = None,
         *,
         wanted: float | None = None,
+        text: str | None = None,
     ) -> Question:
         """Return the question that one release of the query answers.
 
@@ -195,14 +196,18 @@ class Context:
         wanted
             The margin the caller asked for. Who asks for the same again gets the answer that is there, though it would
             take more draws now.
+        text
+            How the question reads, where it is not what its query asks of a row; it is then part of its identity.
         """
         cost, rows_read = self.price(query, draws)
         ordinary = wanted is None and draws == self.rows_per_query
         reads = None if ordinary else draws if wanted is None else f"margin {wanted!r}"
         identity, work = identity_of(query, reads, self.mechanism), RELEASE_WORK + rows_read * query.work
+        if text is not None and identity is not None:
+            identity = encode({"kind": kind, "of": identity})
         return Question(
             kind,
-            query.text,
+            text or query.text,
             identity,
             cost,
             rows_read,

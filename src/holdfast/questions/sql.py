@@ -215,12 +215,12 @@ def _of_one(kind: str) -> "Callable[[Item, str | None, Schema], Question]":
     return make
 
 
-def _of_two(kind: str, first: str, second: str) -> "Callable[[Item, str | None, Schema], Question]":
+def _of_two(kind: str) -> "Callable[[Item, str | None, Schema], Question]":
     def make(item: Item, condition: str | None, schema: Schema) -> Question:
         one, other = _texts(item, 2)
         for each in (one, other):
             _ranged(item, each, schema)
-        return {"kind": kind, first: one, second: other, "where": condition}
+        return {"kind": kind, "query": one, "other": other, "where": condition}
 
     return make
 
@@ -235,9 +235,9 @@ _AGGREGATES: Mapping[str, "Callable[[Item, str | None, Schema], Question]"] = {
     "PERCENTILE": _quantile,
     "STDDEV": _of_one("std"),
     "VARIANCE": _of_one("variance"),
-    "CORR": _of_two("correlation", "x", "y"),
-    "COVAR": _of_two("covariance", "x", "y"),
-    "SLOPE": _of_two("slope", "y", "x"),
+    "CORR": _of_two("correlation"),
+    "COVAR": _of_two("covariance"),
+    "SLOPE": _of_two("slope"),
 }
 
 
