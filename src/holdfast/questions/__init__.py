@@ -12,8 +12,8 @@ groups       a share or a mean in several groups, as `mean` asks it
 plot         pictures of answers and of frames
 sql          from a SELECT to questions, and from their answers to a frame
 moments      what variances, covariances and differences of pairs share
-mean, difference, variance, std, covariance, correlation, histogram, quantile, flips, minimize, check, register, submit,
-units        the kinds
+mean, difference, variance, std, covariance, correlation, histogram, quantile, flips, minimize, check,
+register, submit, units    the kinds
 
 To add one: a file with a function and an answer class, and `KINDS.register(name, kind_of(function, answer))`.
 """
