@@ -195,7 +195,8 @@ class Plan:
         if self.alternatives:
             shown += _html(HEADINGS, [*map(alternative_cells, self.alternatives)])
         else:  # it stands, so that there is nothing to choose
-            counts = (f"{self.rows:,}", f"{self.terms.answers:,}", f"{self.rows_per_query:,}")
+            planned = "no end" if self.endless or not self.standing.answers else f"{self.terms.answers:,}"
+            counts = (f"{self.rows:,}", planned, f"{self.rows_per_query:,}")
             names = (self.guarantee, self.mechanism.replace("_", " "), write_margin(self.margin))
             shown += _html(HEADINGS, [(*names, *counts, "stands")])
         if self.alternatives and self.readings:

@@ -145,7 +145,7 @@ def calibration(
     judge = scorer(session, "brier", features=features, target=target, positive=positive)
     middles = [(2 * place + 1) / (2 * bins) for place in range(bins)]
 
-    def positives(rows: pl.DataFrame) -> NDArray[np.bool_]:
+    def positives(rows: pl.DataFrame) -> Any:
         return judge.positives(rows) == 1
 
     def middle(rows: pl.DataFrame) -> NDArray[np.float64]:

@@ -56,7 +56,7 @@ class Scorer:
         found = self.session.mean(lambda rows: share(*both(rows)), where=lambda rows: group(*both(rows)))
         if self.metric != "f1":
             return found
-        return replace(found, **{end: _f1(getattr(found, end)) for end in ("value", "low", "high")})
+        return replace(found, value=_f1(found.value), low=_f1(found.low), high=_f1(found.high))
 
     def predicted(self, estimator: Any, rows: pl.DataFrame) -> NDArray[np.bool_]:
         """Return whether the estimator predicts the positive label."""
