@@ -34,6 +34,7 @@ from holdfast.mechanisms import MECHANISMS as MECHANISMS
 from holdfast.mechanisms.mechanism import Mechanism as Mechanism
 from holdfast.optimize import losses as losses
 from holdfast.parts import hold_back as hold_back
+from holdfast.pictures import Picture as Picture
 from holdfast.questions import KINDS as KINDS
 from holdfast.questions.batch import Answers as Answers
 from holdfast.questions.batch import Prices as Prices
@@ -42,6 +43,7 @@ from holdfast.questions.check import CheckAnswer as CheckAnswer
 from holdfast.questions.flips import FlipsAnswer as FlipsAnswer
 from holdfast.questions.histogram import HistogramAnswer as HistogramAnswer
 from holdfast.questions.minimize import MinimumAnswer as MinimumAnswer
+from holdfast.questions.plot import plot as plot
 from holdfast.questions.price import Budget as Budget
 from holdfast.questions.price import Price as Price
 from holdfast.questions.question import Kind as Kind

@@ -11,6 +11,8 @@ from html import escape
 from math import ceil, floor, isnan, log10, nan
 from typing import TYPE_CHECKING, Any, Self
 
+from holdfast.pictures import Line, Panel, Picture
+
 if TYPE_CHECKING:
     import polars as pl
 
@@ -33,6 +35,11 @@ class Estimate:
         """Whether there were too few rows to tell: then there is no value."""
         return isnan(self.value)
 
+    @property
+    def guess(self) -> float:
+        """The value, or the middle of the interval where there is none: for those who must go on all the same."""
+        return (self.low + self.high) / 2 if self.too_few else self.value
+
     @classmethod
     def within(cls, bounds: Interval, value: float, interval: Interval) -> "Estimate":
         """Stretch from [0, 1] to the bounds, ends rounded outwards; the value is never outside its interval.
@@ -47,7 +54,7 @@ class Estimate:
             first, last = (low + (high - low) * x for x in interval)
             first, last = max(low, first - slack), min(high, last + slack)
             value = low + (high - low) * value
-        if last - first > SAYS_NOTHING * (high - low):
+        if interval[1] - interval[0] > SAYS_NOTHING:
             return cls(nan, first, last)
         return cls(min(max(value, first), last), first, last)
 
@@ -83,6 +90,8 @@ class Record:
         The kind of question, and how it reads.
     guarantee, confidence
         Why the intervals may be believed, and with which probability all of them hold at once.
+    population
+        What they speak of: the average of the laws that the rows follow, or the one law that all follow.
     rows_read
         Rows that were read for it.
     cost
@@ -97,6 +106,7 @@ class Record:
     question: str
     guarantee: str
     confidence: float
+    population: str = ""
     rows_read: int = 0
     cost: int = 0
     seq: int | None = None
@@ -141,6 +151,11 @@ class AnyAnswer(ABC):
     def confidence(self) -> float:
         """The probability that all intervals of the dataset hold at once."""
         return self.record.confidence
+
+    @property
+    def population(self) -> str:
+        """What the intervals speak of, in words."""
+        return self.record.population
 
     @property
     def rows_read(self) -> int:
@@ -198,6 +213,11 @@ class AnyAnswer(ABC):
     def bounds(self) -> Interval:
         """The range in which the intervals lie: shares, unless the kind declares another."""
         return 0.0, 1.0
+
+    def plot(self) -> Picture:
+        """Return a picture: a dot and a bar for every interval. A notebook shows it; `save(path)` writes it."""
+        lines = picture_lines([(label or "", estimate) for label, estimate in self.rows()])
+        return Picture([Panel(self.question, tuple(lines), self.bounds)], "made up" if self.made_up else "")
 
     def details(self) -> list[tuple[str, str]]:
         """Return what was learned besides the intervals, as names and texts: the second table of a page."""
@@ -321,6 +341,15 @@ def rounded_alike(estimates: Sequence[Estimate]) -> list[tuple[str, str, str]]:
     """
     digits = max((one.decimals for one in estimates), default=0)
     return [write_estimate(one, digits) for one in estimates]
+
+
+def picture_lines(labeled: Sequence[tuple[str, Estimate]]) -> list[Line]:
+    """Return intervals as lines of a picture, their numbers beside them rounded outwards, with equal digits."""
+    texts = rounded_alike([estimate for _, estimate in labeled])
+    return [
+        Line(label, one.value, one.low, one.high, f"{value}  [{low}, {high}]")
+        for (label, one), (value, low, high) in zip(labeled, texts, strict=True)
+    ]
 
 
 def write_end(x: float, digits: int, *, up: bool) -> str:

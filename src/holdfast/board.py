@@ -23,9 +23,10 @@ from holdfast.questions.submit import SubmitAnswer
 from holdfast.randomness import Randomness
 from holdfast.rows.columns import storage_of
 from holdfast.rows.folder import FolderRows
-from holdfast.rows.ingest import ingest_file
+from holdfast.rows.ingest import ingest
 from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
+from holdfast.rows.scans.files import Dialect, FileScan
 from holdfast.schema import Type
 from holdfast.session import Session, ledger_beside, witnesses_beside
 
@@ -254,6 +255,7 @@ def _keep(table: pl.DataFrame, labels: PredictionsLike) -> LocalRows:
     with os.fdopen(os.open(source, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         table.write_parquet(file)
     try:
-        return ingest_file(source, folder, name=name, progress=False, complete=complete)
+        scan = FileScan(source, [source], Dialect())
+        return ingest(scan, folder, name=name, progress=False, complete=complete)
     finally:
         source.unlink()

@@ -29,7 +29,8 @@ from numpy.random import Generator
 
 from holdfast.answer import Answer, AnyAnswer, Record
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict
-from holdfast.guarantees.plan import BEST, FAST, Plan, PlanRequest, Queries, RowsPerQuery, VacuousPlan
+from holdfast.guarantees.compare import FAST
+from holdfast.guarantees.plan import BEST, Plan, PlanRequest, Queries, RowsPerQuery, VacuousPlan
 from holdfast.ledger import (
     Cost,
     Drawn,
@@ -53,6 +54,8 @@ from holdfast.queries.synthetic import synthetic_rows
 from holdfast.questions import KINDS, kind_named
 from holdfast.questions.batch import MOST_TOGETHER, Answers, Asked, Prices, Questions, build_all, together_of
 from holdfast.questions.check import CHECK
+from holdfast.questions.correlation import CORRELATION
+from holdfast.questions.covariance import COVARIANCE
 from holdfast.questions.difference import DIFFERENCE
 from holdfast.questions.flips import FLIPS
 from holdfast.questions.groups import GroupsAnswer
@@ -66,8 +69,10 @@ from holdfast.questions.question import Context, Drawing, Kind, Question, standi
 from holdfast.questions.register import REGISTER, Registered
 from holdfast.questions.sql import Selected, select
 from holdfast.questions.standings import Standings
+from holdfast.questions.std import STD
 from holdfast.questions.submit import SUBMIT
 from holdfast.questions.units import UNITS
+from holdfast.questions.variance import VARIANCE
 from holdfast.questions.verbs import verb
 from holdfast.randomness import Randomness
 from holdfast.rows.deck import Deck, reserved
@@ -76,6 +81,7 @@ from holdfast.rows.local import LocalRows, ids_of
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.open import open_rows
 from holdfast.rows.source import RowSource, RowVerbs, Table
+from holdfast.rows.units import warn_of_units
 from holdfast.schema import Schema
 
 MADE_UP_ROWS = 1_000
@@ -177,6 +183,8 @@ class Session:
             raise
         if self.plan.vacuous and self.plan.standing.answers:
             warnings.warn(self.plan.sentence, VacuousPlan, stacklevel=2)
+        if not self._joined:
+            warn_of_units(self._schema)
         if self._shared:
             warnings.warn(f"{SHARES} {self.budget}.", SharedBudget, stacklevel=2)
 
@@ -184,6 +192,10 @@ class Session:
 
     mean = cast(AskMean[Answer, GroupsAnswer], verb(MEAN))
     difference = verb(DIFFERENCE)
+    variance = verb(VARIANCE)
+    std = verb(STD)
+    covariance = verb(COVARIANCE)
+    correlation = verb(CORRELATION)
     histogram = verb(HISTOGRAM)
     quantile = verb(QUANTILE)
     flips = verb(FLIPS)
@@ -235,8 +247,8 @@ class Session:
         Parameters
         ----------
         questions
-            Texts, or dicts with the kind and the options of a question: ``{"kind": "quantile", "query": "dep_delay",
-            "q": 0.9}``. A `Questions` is registered first: the history tells which questions were fixed beforehand.
+            Texts, or dicts with the kind and the options of a question, such as ``{"query": "late", "by": "month"}``.
+            A `Questions` is registered first: the history tells which were fixed beforehand.
         """
         if isinstance(questions, Questions):
             self.register(questions)
@@ -528,7 +540,7 @@ class Session:
             result = question.run(Drawing(invented, rng, guarantee, order, most_draws=MADE_UP_ROWS))
             if question.finish is not None:
                 result, _ = question.finish(1, result, Cost(0, 0))
-        record = Record(question.kind, question.text, guarantee.name, terms.confidence)
+        record = Record(question.kind, question.text, guarantee.name, terms.confidence, terms.population)
         return kind_named(question.kind).read(result, record)
 
     # -- what stands --------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from anyio.from_thread import start_blocking_portal
 import holdfast as hf
 from holdfast.cli.commands.ask import build as build_command
 from holdfast.questions import KINDS
-from holdfast.questions.options import BoxForm, Choice, Form, Real, Reals, ShortText, Text, Whole
+from holdfast.questions.options import BoxForm, Choice, Form, QuestionList, Real, Reals, ShortText, Text, Whole
 from holdfast.questions.predictions import PredictionsForm
 from holdfast.questions.question import Kind
 from holdfast.questions.verbs import verb
@@ -38,6 +38,9 @@ OWN = KINDS.names()
 ANY_KIND = pytest.mark.parametrize("name", [*OWN, *TOYS])
 # Questions that can be asked; of other kinds, the example of every option that is required.
 ASKABLE: dict[str, dict[str, Any]] = {
+    "difference": {"query": "late", "group": "carrier = 'UA'", "other": "carrier = 'AA'"},
+    "covariance": {"query": "late", "other": "distance", "other_within": (0.0, 5_000.0)},
+    "correlation": {"query": "late", "other": "distance", "other_within": (0.0, 5_000.0)},
     "histogram": {"query": "carrier", "categories": ["UA", "AA"]},
     "quantile": {"query": "dep_delay", "q": 0.9, "within": (-60.0, 600.0), "steps": 2},
     "minimize": {"loss": "logistic: late ~ distance [0, 5000]", "radius": 1.0, "iterations": 2},
@@ -247,6 +250,8 @@ def wrong_value(form: Form) -> Any:
             return (5.5, 1.5)
         case Choice():
             return "guess"
+        case QuestionList():
+            return ["late", "no_such_column > 1"]
         case Text():
             return "no_such_column > 1"
         case ShortText():

@@ -188,4 +188,3 @@ def test_as_many_distinct_rows_as_draws_have(drawn: np.ndarray) -> None:
     a = 0.7
     mean, variance = 1_000 * (1 - 0.999**700), 1_000 * np.exp(-a) * (1 - (1 + a) * np.exp(-a))
     assert abs(np.mean(distinct) - mean) < Z * np.sqrt(variance / 285)
-

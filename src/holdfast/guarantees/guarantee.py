@@ -23,11 +23,11 @@ from typing import Any, ClassVar, Self, TypeVar, get_args, get_origin, get_type_
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, PlanConflict
-from holdfast.guarantees.mathematics import cost, descent
+from holdfast.guarantees.mathematics import cost, descent, moments
 from holdfast.guarantees.mathematics.concentration import hoeffding_radius
 from holdfast.guarantees.mathematics.search import fewest
 from holdfast.guarantees.release import Release, Tally
-from holdfast.guarantees.statistic import GroupMean, Interval, SingleFlips, Statistic, clip
+from holdfast.guarantees.statistic import Cells, GroupMean, Interval, SingleFlips, Statistic, clip
 
 NO_CAP = 2**62  # what a ledger can count to: a session that goes on has no other end
 MOST_DRAWS = 10**15  # rows that one answer can read: more would not make it better
@@ -108,6 +108,11 @@ class Terms:
     mechanism: str
     ends: bool
     identical: bool
+
+    @property
+    def population(self) -> str:
+        """What answers speak of."""
+        return "the law that every row follows" if self.identical else "the average of the laws that the rows follow"
 
     @cached_property
     def statements(self) -> int:
@@ -256,7 +261,7 @@ class Guarantee(ABC):
         """Return the interval for share (or mean) number `part` of the `release`, in [0, 1]."""
 
     def shares(self, release: Release, count: int) -> list[Interval]:
-        """Return the intervals of the first so many shares of the `release`."""
+        """Return the intervals of the first `count` shares of the `release`."""
         return [self.share(release, part) for part in range(count)]
 
     @abstractmethod
@@ -264,11 +269,11 @@ class Guarantee(ABC):
         """Return the interval for the mean of group number `part` of the `release`, in [0, 1]."""
 
     def member(self, release: Release, part: int) -> Interval:
-        """Return the interval for the share of rows in group number `part`: a statement that `group` makes, too."""
+        """Return the interval for the share of rows in group number `part` of the `release`; `group` states it, too."""
         return self.share(release, 2 * part)
 
     def groups(self, release: Release, count: int) -> list[tuple[Interval, Interval]]:
-        """Return the intervals for the mean and the share of each of the first so many groups of the `release`."""
+        """Return the intervals for the mean and the share of each of the first `count` groups of the `release`."""
         return [(self.group(release, part), self.member(release, part)) for part in range(count)]
 
     def difference(self, release: Release) -> tuple[Interval, Interval, Interval]:
@@ -278,6 +283,29 @@ class Guarantee(ABC):
         """
         first, second = self.group(release, 0), self.group(release, 1)
         return first, second, (first[0] - second[1], first[1] - second[0])
+
+    def laws(self, release: Release, cells: Cells) -> moments.Laws:
+        """Return the corners of the laws of `cells` that a `release` allows, before `spread_out` is applied.
+
+        Here they are those of the population, from the intervals of all outcomes but the first.
+        """
+        ends = self.shares(release, cells.intervals)
+        sets, lows, highs = cells.singles, (0.0, *(low for low, _ in ends)), (1.0, *(high for _, high in ends))
+        return moments.corners(sets, lows, highs)
+
+    def spread_out(self, mean: Interval, within: Interval, second: float | None = None) -> Interval:
+        """Return the interval for the population's mean of a function of a row, from the interval that `laws` give.
+
+        Parameters
+        ----------
+        mean
+            The interval by `laws`.
+        within
+            The range of the function.
+        second
+            A bound, by `laws`, on the mean of its square, if that is known; it is 0 at 0.
+        """
+        return mean
 
     @property
     def most_at_once(self) -> int:
@@ -306,7 +334,15 @@ class Guarantee(ABC):
         return None
 
     def expected_group_margin(self, statistic: GroupMean, draws: int, share: float, *, mass: float) -> float:
-        """Return half the width of a group's interval, if its counts are as expected (coins)."""
+        """Return half the width of a group's interval, if its counts are as expected (coins).
+
+        Parameters
+        ----------
+        statistic, draws, share
+            As for `group_margin`.
+        mass
+            The extra mass of every outcome.
+        """
         each = round(draws * (mass + (1 - statistic.outcomes * mass) * share / 2))
         counts = (max(0, draws - 2 * each), each, each, *(0,) * (statistic.outcomes - 3))
         low, high = self.group(Tally((0.5,) * statistic.groups, draws, counts, ()))
@@ -316,9 +352,14 @@ class Guarantee(ABC):
         raise NotImplementedError  # a guarantee that is flexible says it
 
     def draws_for(self, margin: float, charge: int, intervals: int) -> int | None:
-        """Return the fewest draws with at most this `margin`, or None if no number of draws is enough.
+        """Return the fewest draws with at most this margin, or None if no number of draws is enough.
 
-        `charge` and `intervals` have been spent before.
+        Parameters
+        ----------
+        margin
+            Of a share.
+        charge, intervals
+            What was spent before.
         """
         self.require_flexible()
         best = self._best_draws(charge, intervals)
@@ -327,7 +368,7 @@ class Guarantee(ABC):
         return fewest(lambda draws: self._margin_from(draws, charge, intervals) <= margin, low=1, high=best)
 
     def best_margin(self, charge: int, intervals: int) -> float:
-        """Return the smallest margin that one answer can have, from any number of draws, when so much was spent."""
+        """Return the smallest margin of one answer, from any number of draws, after so much `charge` and `intervals`."""
         return self._margin_from(self._best_draws(charge, intervals), charge, intervals)
 
     def _best_draws(self, charge: int, intervals: int) -> int:
@@ -342,7 +383,15 @@ class Guarantee(ABC):
         return standing._margin(draws)
 
     def margin_after(self, more: int, charge: int = 0, intervals: int = 0) -> float:
-        """Return the margin of an ordinary answer after so many `more` of them, when so much has been spent."""
+        """Return the margin of an ordinary answer later on.
+
+        Parameters
+        ----------
+        more
+            After so many more of them.
+        charge, intervals
+            What was spent before.
+        """
         return self.terms.margin
 
     def outlook(self, spent: tuple[int, int], told: tuple[int, int]) -> tuple[tuple[int, float], ...]:

@@ -65,8 +65,10 @@ class InFlight:
 
         They are taken in one order, so that two who want the same ones do not wait for each other forever.
         """
-        first, *others = sorted(set(keys)) or [None]
-        return self.run(first, partial(self.run_all, others, work) if others else work)
+        if not keys:
+            return work()
+        first, *others = sorted(set(keys))
+        return self.run(first, partial(self.run_all, others, work))
 
     def begin(self, key: str | None, when_free: Callable[[], None]) -> Callable[[], None] | None:
         """Return what ends the work with this key, in whichever thread; None if somebody else is at it.

@@ -246,7 +246,7 @@ def build_groups(
         combinations are meant. None: the declared categories, of all combinations.
     """
     inner = build_mean(query, schema, within=within, where=where)
-    listed = list(by) if isinstance(by, list | tuple) else [by]
+    listed: list[Any] = list(by) if isinstance(by, list | tuple) else [by]
     if not listed:
         raise InvalidArgument("by must name at least one column.", name="by")
     keys = tuple(rowwise(one, schema) for one in listed)

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from holdfast.schema import Type
 
 Numbers = NDArray[np.int64]
 LARGEST = np.uint64(2**63 - 1)
+FEW_TEXTS = 1_000  # that are compared faster one by one
 SHOWN = 8  # groups that a text names
 
 
@@ -82,15 +83,14 @@ class InGroups(Query):
 
     def _outcomes(self, numbers: Numbers, values: Values) -> Values:
         if isinstance(self.inner, Share):
-            outcomes = 2 * numbers + 1
             if values.dtype.kind == "f":  # NaN outside `where`
                 numbers = np.where(np.isnan(values), -1, numbers)
                 values = values == 1
-            outcomes += values
-            return np.where(numbers < 0, 0, outcomes)
-        group = numbers.astype(np.float64)
-        group[(numbers < 0) | np.isnan(values)] = np.nan
-        return np.stack([group, values], axis=1)
+            return np.where(numbers < 0, 0, 2 * numbers + 1 + values.astype(np.int64))
+        if self.statistic.outcomes == 3:  # one group, as `Mean` says it
+            return np.where(numbers < 0, np.nan, values)
+        group = np.where((numbers < 0) | np.isnan(values), np.nan, numbers)
+        return np.stack([group, values], axis=1).astype(np.float64, copy=False)
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,10 @@ class Grouped(InGroups):
     inner: Share | Mean
     keys: tuple[RowFunction, ...]
     groups: tuple[tuple[Category, ...], ...]
+
+    def part(self, start: int, stop: int) -> "Grouped":
+        """Return the same question of some of the groups."""
+        return replace(self, groups=self.groups[start:stop])
 
     @cached_property
     def statistic(self) -> Statistic:
@@ -212,11 +216,14 @@ def _positions(values: pl.Series | NDArray[Any], listed: Sequence[Category]) -> 
         ordered = np.asarray(listed)[order]
         places = np.minimum(np.searchsorted(ordered, values), other - 1)
         return np.where(ordered[places] == values, order[places], other)
+    if values.dtype == pl.String and values.len() <= FEW_TEXTS:
+        known = {text: place for place, text in enumerate(listed)}
+        return np.array([known.get(text, other) for text in values.to_list()], dtype=np.int64)
     if values.dtype == pl.String:
         codes: NDArray[Any] = values.cast(pl.Enum([str(one) for one in listed]), strict=False).to_physical().to_numpy()
         return (np.nan_to_num(codes, nan=other) if codes.dtype.kind == "f" else codes).astype(np.int64)
-    known = pl.Series(listed, dtype=values.dtype, strict=False)
-    return values.replace_strict(known, range(other), default=other, return_dtype=pl.Int64).to_numpy()
+    values_of = pl.Series(listed, dtype=values.dtype, strict=False)
+    return values.replace_strict(values_of, range(other), default=other, return_dtype=pl.Int64).to_numpy()
 
 
 def _group_text(group: tuple[Category, ...]) -> str:

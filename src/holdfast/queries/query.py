@@ -7,9 +7,11 @@ outcome. Few forms are enough:
     float array      in [0, 1]: the bias of a coin           means, rescaled from [low, high] to [0, 1]
                      NaN: this row is outside the group      outcomes "excluded", 0, 1
     integer array    the outcome itself, 0 .. outcomes-1     histograms, shares of several groups
-    lines of two     a group's number and a coin's bias      means of several groups
+    two columns      a group's number and a coin's bias      means of several groups
+    c-1 columns      the law of all outcomes but the first   moments
 
-A query with weights (`weighs`) gives two columns instead, the probabilities of 0 and of 1; the rest is "excluded".
+A query with weights (`weighs`), of one group, gives two columns instead, the probabilities of 0 and of 1; the rest is
+"excluded".
 
 `evaluate` is total: no content of the rows may raise, and row i of the result depends on row i alone. A query that can
 say the same from a dict of arrays, without a frame, has that as `direct`.
@@ -78,7 +80,7 @@ class Query(ABC):
     rows_per_unit: int | None = None  # places that a unit has at least, of which a draw takes one; see `rows.units`
     speaks_of_units: bool = False  # whether its text says how much units or their rows count
     packings: tuple[Packing, ...] = ()  # what `evaluate_packed` can be handed instead of rows; none: rows only
-    lookups: Mapping[str, Lookup] = {}
+    lookups: Mapping[str, Lookup] = {}  # text columns that `direct` takes as the numbers that these give
 
     @property
     @abstractmethod

@@ -16,10 +16,11 @@ from typing import Any, Self
 
 import polars as pl
 
-from holdfast.answer import AnyAnswer, Estimate
+from holdfast.answer import AnyAnswer, Estimate, picture_lines
 from holdfast.errors import HoldfastError, InvalidArgument, MissingExtra
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.ledger import Cost, Spent
+from holdfast.pictures import Panel, Picture
 from holdfast.questions import kind_named
 from holdfast.questions.price import Price, write_answers
 from holdfast.questions.question import Context, Question
@@ -222,7 +223,13 @@ class Prices:
 
 
 class Answers(Sequence[AnyAnswer]):
-    """Answers to several questions, in their order; `frame` has a line for every interval."""
+    """Answers to several questions, in their order; `frame` has a line for every interval.
+
+    Parameters
+    ----------
+    answers
+        The answers.
+    """
 
     def __init__(self, answers: Iterable[AnyAnswer]) -> None:
         self._answers = tuple(answers)
@@ -247,6 +254,16 @@ class Answers(Sequence[AnyAnswer]):
                 **{name: [getattr(estimate, name) for _, _, estimate in lines] for name in ("value", "low", "high")},
             }
         )
+
+    def plot(self) -> Picture:
+        """Return a picture of all intervals, those with the same declared range in one panel."""
+        panels: dict[tuple[float, float], list[tuple[str, Estimate]]] = {}
+        for answer in self:
+            for label, estimate in answer.rows():
+                name = answer.question if label is None else f"{answer.question}: {label}"
+                panels.setdefault(answer.bounds, []).append((name, estimate))
+        titles = {bounds: "between {:.15g} and {:.15g}".format(*bounds) for bounds in panels}
+        return Picture([Panel(titles[bounds], tuple(picture_lines(lines)), bounds) for bounds, lines in panels.items()])
 
     def _lines(self) -> list[tuple[str, str, str]]:
         found = []

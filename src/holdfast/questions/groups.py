@@ -6,7 +6,7 @@ outcomes among its draws, so there are as many passes as leave three quarters of
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
@@ -108,9 +108,8 @@ class GroupsAnswer(AnyAnswer, Mapping[Any, Answer]):
         return "\n".join([*lines, self.record.small_print])
 
     def _repr_html_(self) -> str:
-        head = "".join(
-            f"<th>{escape(one)}</th>" for one in (", ".join(self.by), "value", "interval", "", "share of rows")
-        )
+        headings = (", ".join(self.by), "value", "interval", "", "share of rows")
+        head = "".join(f"<th>{escape(one)}</th>" for one in headings)
         rows = []
         texts = rounded_alike([estimate for _, estimate in self.rows()])
         for (label, one), share, (value, low, high) in zip(self.rows(), self.shares, texts, strict=True):
@@ -140,13 +139,13 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
     count = len(grouped.groups)
     passes = -(-count // together)
     size = -(-count // passes)  # passes of much the same size
-    parts = [replace(grouped, groups=grouped.groups[start : start + size]) for start in range(0, count, size)]
+    parts = [grouped] if passes == 1 else [grouped.part(start, start + size) for start in range(0, count, size)]
     prices = [context.price(part, draws) for part in parts]
     cost = Cost(sum(one.charge for one, _ in prices), sum(one.intervals for one, _ in prices))
     rows_read = sum(rows for _, rows in prices)
 
     def run(drawing: Drawing) -> Result:
-        lines = []
+        drawing, lines = drawing.under(context.guarantee), []
         for part in parts:
             release = drawing.release(part, draws)
             known = drawing.guarantee.groups(release, len(part.groups))
@@ -156,16 +155,15 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
         return {"by": [key.text for key in grouped.keys], "groups": lines, "bounds": list(grouped.bounds)}
 
     how = "in one pass" if passes == 1 else f"in {passes} passes"
+    saved = f"{count} groups {how}, where {count} questions would read {count * draws:,} rows"
     return Question(
         kind=kind,
         text=grouped.text,
-        identity=identity_of(grouped, draws),
+        identity=identity_of(grouped, None if draws == context.rows_per_query else draws, context.mechanism),
         cost=cost,
         rows_read=rows_read,
         run=run,
         work=len(parts) * (RELEASE_WORK + draws * grouped.work),
-        cheaper=None
-        if count == 1
-        else f"{count} groups {how}, where {count} questions would read {count * draws:,} rows",
+        cheaper=saved if count > 1 else None,
         widths=context.group_widths(parts[0], draws),
     )

@@ -61,9 +61,9 @@ def mean(
     weight, largest_weight
         Rows count in proportion to this number, such as a survey weight; larger ones count as the largest.
     by, groups
-        Answer for each of several groups at once: `by` is a column or an expression, or a list of them, and `groups`
-        are their values; with several expressions, tuples of values, or for each a list of values, all combined. Left
-        out, the groups are the categories declared with the data.
+        Answer for each of several groups at once: `by` is a column or an expression, or a list of them; `groups` are
+        their values. With several expressions, tuples of values, or for each a list of values, all combined. Left out:
+        the categories declared with the data.
     rows_per_query, margin
         Spend more or less on this one answer: the rows it reads, or the margin it should have, in its own units.
     mechanism

@@ -27,10 +27,11 @@ MORE = 100  # ordinary answers: how far a price looks ahead
 
 
 def cost_in_answers(terms: Terms, charge: int, intervals: int, cost: Cost) -> int:
-    """Return by how much the number of answers left falls, when so much is spent already; without an end, its worth."""
-    if not terms.ends:
+    """Return by how much the number of answers left falls, when so much is spent already; beyond a plan, its worth."""
+    after = charge + cost.charge, intervals + cost.intervals
+    if not terms.ends and (after[0] > terms.charge or after[1] > terms.statements):
         return terms.worth(cost.charge, cost.intervals)
-    return terms.answers_left(charge, intervals) - terms.answers_left(charge + cost.charge, intervals + cost.intervals)
+    return terms.answers_left(charge, intervals) - terms.answers_left(*after)
 
 
 def require_affordable(question: Question, terms: Terms, spent: Spent) -> None:
@@ -149,7 +150,7 @@ class Price:
     question
         How the question reads.
     answers
-        By how much the number of answers left will fall; without an end, how many ordinary answers it is worth.
+        By how much the number of answers left will fall; beyond a plan, how many ordinary answers it is worth.
     rows_read
         Rows that will be read.
     margin
@@ -237,9 +238,8 @@ class Price:
         if self.later is not None:
             without, with_it = (f"±{write_end(margin, 4, up=True)}" for margin in self.later)
             short = f"; after {MORE} more answers one has {with_it} instead of {without}"
-        what = "worth " if self.later is not None else ""
-        of = "" if self.later is not None else " of the budget"
-        cost = f"{what}{write_answers(self.answers)}{of}, {self.rows_read:,} rows read"
+        worth = f"worth {write_answers(self.answers)}" if self.later else f"{write_answers(self.answers)} of the budget"
+        cost = f"{worth}, {self.rows_read:,} rows read"
         less = "" if self.cheaper is None else f" ({self.cheaper})"
         return f"{cost}{promise}{short}: {self.question}{less}"
 

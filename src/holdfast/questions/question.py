@@ -183,6 +183,7 @@ class Context:
         margin: float | None = None,
         *,
         wanted: float | None = None,
+        text: str | None = None,
     ) -> Question:
         """Return the question that one release of the query answers.
 
@@ -195,14 +196,18 @@ class Context:
         wanted
             The margin the caller asked for. Who asks for the same again gets the answer that is there, though it would
             take more draws now.
+        text
+            How the question reads, where it is not what its query asks of a row; it is then part of its identity.
         """
         cost, rows_read = self.price(query, draws)
         ordinary = wanted is None and draws == self.rows_per_query
         reads = None if ordinary else draws if wanted is None else f"margin {wanted!r}"
         identity, work = identity_of(query, reads, self.mechanism), RELEASE_WORK + rows_read * query.work
+        if text is not None and identity is not None:
+            identity = encode({"kind": kind, "of": identity})
         return Question(
             kind,
-            query.text,
+            text or query.text,
             identity,
             cost,
             rows_read,
@@ -211,7 +216,7 @@ class Context:
             work=work,
             cheaper=query.cheaper,
             whole=query.speaks_of_units,
-            widths=self.group_widths(query, draws) if isinstance(query.statistic, GroupMean) else None,
+            widths=self.group_widths(query, draws),
         )
 
     def margin(self, query: Query, draws: int) -> float | None:
@@ -227,11 +232,20 @@ class Context:
         return _margin(standing, draws) if standing is self.guarantee else standing.margin(draws)
 
     def group_widths(self, query: Query, draws: int) -> Callable[[], Widths]:
-        """Return what tells how wide groups will be, in the question's units, if their means are middling."""
+        """Return what tells how wide groups will be, in the question's units, if their means are middling.
+
+        Parameters
+        ----------
+        query, draws
+            What is asked in one pass, and its draws.
+        """
 
         def widths() -> Widths:
-            low, high = query.bounds
-            found = [(share, self.guarantee.group_margin(query.statistic, draws, share)) for share in SHOWN_SHARES]
+            (low, high), statistic = query.bounds, query.statistic
+            if not isinstance(statistic, GroupMean):
+                return ()
+            standing = self.standing(self.price(query, draws)[0])
+            found = [(share, standing.group_margin(statistic, draws, share)) for share in SHOWN_SHARES]
             return tuple((share, (high - low) * margin) for share, margin in found if margin is not None)
 
         return widths

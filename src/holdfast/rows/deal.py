@@ -147,9 +147,7 @@ def _deal_here(task: Task, batches: Iterator[pl.DataFrame], runs: Runs, advance:
     return dealer.content
 
 
-def _take_over(
-    written: Iterator[pl.DataFrame], task: Task, runs: Runs, advance: Callable[[int], None]
-) -> Content:
+def _take_over(written: Iterator[pl.DataFrame], task: Task, runs: Runs, advance: Callable[[int], None]) -> Content:
     content = Content(task.columns)
     for cards, rows in split_summaries(written, content, task.columns):
         runs.add(cards)

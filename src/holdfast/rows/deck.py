@@ -193,7 +193,9 @@ class Deck:
             cards.close()
 
     def _unreserved(self) -> InvalidArgument:
-        return InvalidArgument(f"The cards of {self.name} are reserved in a ledger before they are read: ask a Session.")
+        return InvalidArgument(
+            f"The cards of {self.name} are reserved in a ledger before they are read: ask a Session."
+        )
 
     # -- cards ----------------------------------------------------------------------------------------------------
 

@@ -51,9 +51,10 @@ def ingest(
     """Return the rows of a table from its column folder, written first if it is missing or out of date.
 
     A folder is up to date if the table is in the state that it was read in: for files, their names, sizes and times of
-    change; and if its rows lie by the unit that is declared, if one is. A file edited in place within one tick of the clock, to the same size, goes unnoticed. A stream has no
-    state, and is never read into a folder that is there.
+    change; and if its rows lie by the unit that is declared, if one is. A file edited in place within one tick of the
+    clock, to the same size, goes unnoticed. A stream has no state, and is never read into a folder that is there.
     """
+    unit = unit or _remembered_unit(folder)
     rows = _up_to_date(folder, scan, name, complete, unit)
     if rows is not None:
         shutil.rmtree(_outdated(folder), ignore_errors=True)  # of somebody who died just after renaming
@@ -92,6 +93,14 @@ def _up_to_date(
     except RowSourceError:
         return None  # missing or damaged: written anew
     return None
+
+
+def _remembered_unit(folder: Path) -> str | None:
+    """Return the unit of a folder that may be out of date: forgetting it would make intervals wrong, not just wide."""
+    try:
+        return Manifest.read(folder).unit
+    except RowSourceError:
+        return None
 
 
 def refuse_foreign(folder: Path) -> None:
@@ -180,7 +189,9 @@ def _write(
     if unit is not None:
         rows, grouping = scan.rows(), Grouping(unit, partial, scan.columns, origin.name)
         if rows is None:
-            raise InvalidArgument("unit needs a table that can be counted; write the stream to a file first.", name="unit")
+            raise InvalidArgument(
+                "unit needs a table that can be counted; write the stream to a file first.", name="unit"
+            )
         batches = partial_(grouping.batches, scan.batches(), rows)
     with reported(f"Preparing {scan.name}", "rows", scan.rows, progress, scan.note) as advance:
         columns = _fill(scan.columns, batches(), partial, advance)

@@ -134,15 +134,6 @@ class LocalRows:
         joined: NDArray[Any] = np.concatenate(blocks)
         return joined if query.parts == 1 else joined.reshape(query.parts, -1, *joined.shape[1:])
 
-    def _values(self, query: Query, chosen: Indices | slice, first: int, count: int, rng: Generator) -> Values:
-        """Return what is chosen says: number `first` and following of `count` in every part."""
-        checkpoint()
-        _pool.reset()
-        if query.parts == 1:
-            return self._ask(query, chosen, first, rng)
-        part, draw = _numbers(first, _height(chosen), count)
-        return self._evaluate_parts(query, self._speaking(chosen, rng), part, draw)
-
     @silence
     def fold(self, query: Folded, rng: Generator) -> NDArray[np.float64]:
         """Return the totals of all rows: `sample` of all of them, without a list of what each says. Secret."""
@@ -155,6 +146,15 @@ class LocalRows:
             self._about_to_read(rows, query.columns)
             total = total + query.fold([self._said(function, rows) for function in query.functions])
         return total
+
+    def _values(self, query: Query, chosen: Indices | slice, first: int, count: int, rng: Generator) -> Values:
+        """Return what is chosen says: number `first` and following of `count` in every part."""
+        checkpoint()
+        _pool.reset()
+        if query.parts == 1:
+            return self._ask(query, chosen, first, rng)
+        part, draw = _numbers(first, _height(chosen), count)
+        return self._evaluate_parts(query, self._speaking(chosen, rng), part, draw)
 
     def frame(self, chosen: Indices) -> pl.DataFrame:
         """Return these rows, or all rows of these units, and all columns.

@@ -56,8 +56,8 @@ INSTRUCTIONS = (
     "Ask questions about a dataset without seeing its rows, or submit predictions to a board without seeing its labels."
     " Every answer is an interval for the population (a board says what for), and all of them hold at once however you"
     " choose your questions. All answers share one budget: call budget before you plan questions, and price before an"
-    " expensive one. Repeating a question is free. Queries are SQL expressions about one row, such as: dep_delay > 15 AND"
-    " carrier = 'UA'. Numbers need a range: the bounds that schema lists, or within=[low, high]."
+    " expensive one. Repeating a question is free. Queries are SQL expressions about one row, such as: dep_delay > 15"
+    " AND carrier = 'UA'. Numbers need a range: the bounds that schema lists, or within=[low, high]."
 )
 SQL = (
     "SELECT aggregates FROM the dataset, with WHERE and GROUP BY over columns with declared categories. Aggregates: AVG"

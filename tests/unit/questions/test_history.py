@@ -35,7 +35,7 @@ def test_every_kind_of_answer_has_its_lines() -> None:
     assert frame["category"].to_list() == [None, "a", "b", "other", None, None]
     assert frame["analyst"].to_list() == ["ada"] * 4 + [None, "ada"]
     given = [share, *histogram.values(), flips.average, median]
-    assert frame.select("value", "low", "high").rows() == [(one.value, one.low, one.high) for one in given]
+    assert frame.select("value", "low", "high").rows() == [tuple(one.result().values())[:3] for one in given]
     assert frame["question"].to_list() == [one.question for one in given]
     assert frame["cost"].to_list() == [one.cost for one in given]
     assert frame["rows_read"].to_list() == [one.rows_read for one in given]
@@ -50,6 +50,11 @@ def test_no_answers_no_lines() -> None:
 
 ASKED: dict[str, tuple[Any, dict[str, Any]]] = {
     "mean": ("x", {"within": (0, 2)}),
+    "difference": ("b", {"group": "x > 0.5"}),
+    "variance": ("x", {"within": (0, 1)}),
+    "std": ("x", {"within": (0, 1), "where": "b"}),
+    "covariance": ("x", {"other": "b", "within": (0, 1)}),
+    "correlation": ("x", {"other": "b", "within": (0, 1)}),
     "histogram": ("s", {"categories": ["a", "never seen"]}),
     "quantile": ("x", {"q": 0.5, "within": (0, 2), "steps": 4}),
     "flips": ("b", {"count": 9}),

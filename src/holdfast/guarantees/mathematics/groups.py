@@ -1,7 +1,7 @@
 """Several groups in one pass of coins, and the difference of two of them.
 
-A draw has c outcomes: outside all groups, and zero or one in each of them. What a single group says is as if it had been
-asked alone (`group_means`). For the difference of two groups there is more: one joint region for the four counts
+A draw has c outcomes: outside all groups, and zero or one in each of them. What a single group says is as if it had
+been asked alone (`group_means`). For the difference of two groups there is more: one joint region for the four counts
 (`joint_region`), and one step from posterior means to the population for the difference itself, since a sample that
 speaks too well of one group has spent what it could say of the other (`exchange_step`, `posterior_step`).
 """
@@ -45,8 +45,8 @@ def group_means(zeros: Any, ones: Any, ell: int, *, outcomes: int, mass: float, 
         A group that may be empty: its mean is in [0, 1].
 
     >>> means, shares = group_means([0], [0], 100, outcomes=5, mass=0.01, level=0.01)
-    >>> means.tolist(), shares[0, 0]
-    ([[0.0, 1.0]], 0.0)
+    >>> means.tolist(), shares[:, 0].tolist()
+    ([[0.0, 1.0]], [0.0])
     """
     zeros, ones = np.asarray(zeros, dtype=float), np.asarray(ones, dtype=float)
     included = zeros + ones
@@ -162,13 +162,15 @@ class Joint:
 
 
 @theorem("here (the difference of two groups), by Theorem K", proof=PROOF)
-def exchange_step(both: tuple[Known, Known], J: float) -> float:
+def exchange_step(both: tuple[Known, Known], J: float, *, identical: bool = True) -> float:
     """Return how far the difference of two groups can be from that of their posterior means; inf: no promise.
 
     Statement
         For each group its posterior mean mu and its mean t in the population lie in intervals, and its posterior share
         is at least g > J; k = J/g, r = hi(g)/g. For groups that share no row
-            step^2 = sum over both of k max(mu + t - 2 mu t + (r-1) t(1-t)).
+            step^2 = sum over both of k max(mu + t - 2 mu t + (r-1) t(1-t)),
+        for rows that are not identical plus J^2 R^2/2, where R is the range of (q - t)/g over both groups, with the
+        second one's sign turned.
 
     Not covered
         g <= J.
@@ -182,8 +184,12 @@ def exchange_step(both: tuple[Known, Known], J: float) -> float:
     for mean, population, share in both:
         if not share > J:
             return float("inf")
-        k, more = J / share, exchange.hi(share, J) / share - 1
+        k, more = J / share, exchange.hi(share, J, identical=identical) / share - 1
         total += k * max(_most(mu, population, more) for mu in mean)
+    if not identical:
+        (_, (a_low, a_high), a), (_, (b_low, b_high), b) = both
+        spread = max((1 - a_low) / a, b_high / b) + max(a_high / a, (1 - b_low) / b)
+        total += J * J * spread * spread / 2
     return sqrt(total) * SAFE
 
 

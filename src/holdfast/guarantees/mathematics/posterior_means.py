@@ -57,9 +57,9 @@ def group_mean(
     """Return the interval for the posterior mean of a group, and the least that its posterior share can be.
 
     Statement
-        Two of the outcomes of a draw are the group's 0 and 1. The included share pi at `level` from all ell draws; the ones among the
-        included at 2a `level`; the range of the group mean over both; the share from the lower end of pi. Two of the
-        k intervals. For several groups at once: `groups.group_means`.
+        Two of the outcomes of a draw are the group's 0 and 1. The included share pi at `level` from all ell draws; the
+        ones among the included at 2a `level`; the range of the group mean over both; the share from the lower end of
+        pi. Two of the k intervals. For several groups at once: `groups.group_means`.
 
     Not covered
         A group that may be empty: [0, 1], and share 0.

@@ -39,7 +39,9 @@ class Task:
         content = dealer.content
         signed = [each - (each >> 63 << 64) for each in content.sums]  # 64 bits as a signed number
         line: dict[str, list[int | None]] = dict.fromkeys(self.columns, [None])  # type: ignore[arg-type]
-        line |= {PLACE: [_SUMMARY], ROWS: [content.rows]} | {name: [each] for name, each in zip(SUMS, signed, strict=True)}
+        line |= {PLACE: [_SUMMARY], ROWS: [content.rows]} | {
+            name: [each] for name, each in zip(SUMS, signed, strict=True)
+        }
         types = {name: storage.polars for name, storage in self.columns.items()}
         yield pl.DataFrame(line, schema={**types, **dict.fromkeys((PLACE, ROWS, *SUMS), pl.Int64())})
 

@@ -16,7 +16,9 @@ def scan_stream(data: object) -> Scan | None:
     if hasattr(data, "__arrow_c_stream__"):
         return StreamScan(data)
     if hasattr(data, "collect_schema") and hasattr(data, "collect"):
-        raise InvalidArgument("data must be a table, not a lazy frame of this library; collect() it first.", name="data")
+        raise InvalidArgument(
+            "data must be a table, not a lazy frame of this library; collect() it first.", name="data"
+        )
     return None
 
 
