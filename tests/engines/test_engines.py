@@ -131,9 +131,7 @@ def test_spark_deals_the_same_cards_when_an_executor_is_killed(
 
     marks = tmp_path / "marks"
     monkeypatch.setattr(dealing, "Task", partial(SlowTask, marks=str(marks)))
-    again = killed_meanwhile(
-        marks, 2, lambda: dealing.deal(frame, tmp_path / "b.deck", cards=30_000, engine="spark")
-    )
+    again = killed_meanwhile(marks, 2, lambda: dealing.deal(frame, tmp_path / "b.deck", cards=30_000, engine="spark"))
     assert cards_of(again).equals(cards)
     here = dealing.deal(table, tmp_path / "here.deck", cards=10)
     assert isinstance(first, Deck)
@@ -158,9 +156,7 @@ def test_ray_deals_the_same_cards_when_a_worker_is_killed(
 
     marks = tmp_path / "marks"
     monkeypatch.setattr(dealing, "Task", partial(SlowTask, marks=str(marks)))
-    again = killed_meanwhile(
-        marks, 0, lambda: dealing.deal(table, tmp_path / "b.deck", cards=30_000, engine="ray")
-    )
+    again = killed_meanwhile(marks, 0, lambda: dealing.deal(table, tmp_path / "b.deck", cards=30_000, engine="ray"))
     assert cards_of(again).equals(cards)
     here = dealing.deal(table, tmp_path / "here.deck", cards=10)
     assert isinstance(first, Deck)
