@@ -40,7 +40,9 @@ from holdfast.rows.deal import deal
 begin = time.perf_counter()
 deal(sys.argv[1], sys.argv[2], cards=float(sys.argv[3]), progress=False)
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-print(json.dumps({"seconds": time.perf_counter() - begin, "peak": peak}))
+spent = resource.getrusage(resource.RUSAGE_SELF)
+cpu = spent.ru_utime + spent.ru_stime
+print(json.dumps({"seconds": time.perf_counter() - begin, "cpu": cpu, "peak": peak}))
 """
 
 
@@ -77,19 +79,22 @@ def write_table(path: Path, n: int) -> None:
         part.unlink()
 
 
+def dealt_by_a_process(path: Path, deck: Path, cards: int) -> dict[str, float]:
+    command = [sys.executable, "-c", DEALER, str(path), str(deck), str(cards)]
+    found: dict[str, float] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return found
+
+
 def dealing(found: Found, path: Path, deck: Path, n: int) -> None:
     times: dict[str, list[float]] = {"scan": [], "deal": []}
     dealt = {}
-    for i in range(2):
+    for target in (deck, deck.with_name("again.deck")):
         begin = time.perf_counter()
         pl.scan_parquet(path).select(pl.all().max()).collect(engine="streaming")
         times["scan"].append(time.perf_counter() - begin)
-        target = deck if i == 0 else deck.with_name("again.deck")
-        done = subprocess.run(
-            [sys.executable, "-c", DEALER, str(path), str(target), str(n)], check=True, capture_output=True, text=True
-        )
-        dealt = json.loads(done.stdout)
+        dealt = dealt_by_a_process(path, target, n)
         times["deal"].append(dealt["seconds"])
+    few = dealt_by_a_process(path, deck.with_name("few.deck"), n // 100)
     table = Table(f"Dealing {n:,} cards from {n:,} rows of 5 columns", ["", "seconds", "us a card", "memory"])
     scan, deal = min(times["scan"]), min(times["deal"])
     table.rows.append(["Polars, one scan", f"{scan:.2f}", f"{scan / n * 1e6:.3f}", ""])
@@ -99,6 +104,29 @@ def dealing(found: Found, path: Path, deck: Path, n: int) -> None:
     full = n >= 10_000_000
     found.ratio("deal / one scan by Polars", deal / scan, goal=6.0 if full else None)
     found.ratio("dealing, memory in units of 500 MB", dealt["peak"] / 500e6, goal=1.0)
+    size = sum(file.stat().st_size for file in (deck / "0001").iterdir()) / n
+    found.tables.append(simulated(few["cpu"] / n, (dealt["cpu"] - few["cpu"]) / (0.99 * n), size))
+
+
+def simulated(row: float, card: float, size: float) -> Table:
+    """What a table of 10^11 rows would take, from the cost of a row and of a card measured here: nobody ran it."""
+    rows, questions, machines, cores, price = 10**11, 10**5, 50, 8, 0.05
+    cards = questions * DRAWS
+    margin = holdfast.plan(rows=rows, queries=questions, rows_per_query=DRAWS).margin
+    reading, sorting = rows * row / 3600, cards * card / 3600
+    lines = [
+        ["rows, questions, rows read for each answer", f"{rows:.0e}, {questions:,}, {DRAWS:,}"],
+        ["margin of every answer, all at once", f"±{margin:.4f}"],
+        ["cards, of the number of rows", f"{cards:.1e}, {cards / rows:.1%}"],
+        ["passes over the table", "1"],
+        [f"reading and dealing, {row * 1e9:.0f} ns a row and core", f"{reading:.0f} core hours"],
+        [f"on {machines} machines with {cores} cores", f"{reading / machines / cores * 60:.0f} minutes"],
+        [f"sorting and writing, {card * 1e6:.2f} us a card, on one machine", f"{sorting:.1f} hours"],
+        [f"the deck, {size:.0f} bytes a card", f"{cards * size / 1e9:.0f} GB"],
+        ["one answer about one column of 8 bytes reads, in sequence", f"{DRAWS * 8 / 1e3:.0f} kB"],
+        [f"at {price} dollars a core hour", f"{(reading + sorting) * price:.0f} dollars"],
+    ]
+    return Table("Simulated from unit costs measured here, not run: a table of 1e11 rows of 5 columns", ["", ""], lines)
 
 
 def answers(found: Found, path: Path, deck: Path, n: int, repeats: int) -> None:
