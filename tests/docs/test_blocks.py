@@ -220,3 +220,14 @@ def test_the_page_about_big_data_runs(tmp_path, monkeypatch, capsys):
         exec(compile(block, "big-data.md", "exec"), names)
     assert "of 1,000,000 cards left" in capsys.readouterr().out
     names["s"].close()
+
+
+def test_the_page_about_the_paper_runs(capsys):
+    """Every system of the paper, as the page shows it."""
+    rng = np.random.default_rng(7)
+    data = {"late": rng.random(3_000_000) < 0.3, "digit": rng.integers(0, 10, 3_000_000).astype(np.uint8)}
+    names: dict[str, object] = {"hf": hf, "data": data}
+    for place, block in enumerate(blocks("docs/how-to/paper.md")):
+        exec(compile(block, f"docs/how-to/paper.md, block {place + 1}", "exec"), names)
+    assert len(names["running"]) == 500
+    assert "on average over sessions" in capsys.readouterr().out

@@ -130,11 +130,11 @@ class Exchange(CoinGuarantee):
         """The levels of its statements, and J with the draws so far; within a plan both are the plan's."""
         if charge <= self.terms.charge and last <= self.terms.statements:
             return self._within_plan
-        return Exchange(self.terms, charge, first, max(first, last))
+        return type(self)(self.terms, charge, first, max(first, last))
 
     @cached_property
     def _within_plan(self) -> "Exchange":
-        return self if self._charge <= self.terms.charge and self._last == 1 else Exchange(self.terms)
+        return self if self._charge <= self.terms.charge and self._last == 1 else type(self)(self.terms)
 
     def rows_at(self, intervals: int) -> int:
         """As the schedule says."""

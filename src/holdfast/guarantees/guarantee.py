@@ -114,6 +114,11 @@ class Terms:
         """What answers speak of."""
         return "the law that every row follows" if self.identical else "the average of the laws that the rows follow"
 
+    @property
+    def all_rows(self) -> int:
+        """Rows of the dataset, those included that only check guesses."""
+        return self.rows
+
     @cached_property
     def statements(self) -> int:
         """How many statements hold at once: intervals and single flips."""
@@ -185,9 +190,11 @@ class Guarantee(ABC):
     name: ClassVar[str]
     version: ClassVar[int] = 1
     mechanisms: ClassVar[tuple[str, ...]]  # those that can be planned with, the usual one first
+    unusual: ClassVar[tuple[str, ...]] = ()  # those of them that a plan mentions only if the guarantee is asked for
     adaptive: ClassVar[bool] = True  # whether questions may depend on answers; "best" chooses only such guarantees
     answers: ClassVar[bool] = True  # whether it answers questions; if it checks guesses, it is planned only by name
     asks: ClassVar[str | None] = None  # the one kind of question that it takes; None: those that ask for values
+    compared: ClassVar[bool] = True  # whether plans show it beside the others
     scans: ClassVar[bool] = False  # whether every answer reads all rows; "best" chooses such a guarantee only if asked
     goes_on: ClassVar[bool] = False  # whether questions beyond the plan, or without one, can be answered, wider
     independent: ClassVar[bool] = False  # whether it also holds for rows that are not identically distributed
@@ -416,6 +423,11 @@ class Guarantee(ABC):
             " coins and gaussian.",
             guarantee=self.name,
         )
+
+    @property
+    def checks(self) -> "Guarantee | None":
+        """The guarantee by which guesses are checked, on rows that answer nothing else; None: there are none."""
+        return None
 
     # -- fitting models: what descent needs ------------------------------------------------------------------------
 

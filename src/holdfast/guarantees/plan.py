@@ -315,8 +315,13 @@ def plan(
         check.at_most("rows", rows, rows_per_query=each)
     chosen_by = (guarantee, mechanism, end, identical)
     request = _Request(rows, answers, margin, float(confidence), each, most, flips, *chosen_by)
-    compared = [each for each in GUARANTEES.all() if each.answers or each.name == guarantee]
-    pairs = [(each.name, how) for each in compared for how in each.mechanisms]
+    compared = [each for each in GUARANTEES.all() if (each.answers and each.compared) or each.name == guarantee]
+    pairs = [
+        (each.name, how)
+        for each in compared
+        for how in each.mechanisms
+        if how not in each.unusual or each.name == guarantee
+    ]
     solved = {pair: terms for pair in pairs if (terms := _solve(pair, request)) is not None}
     chosen = _choose(solved, request)
     standing = GUARANTEES[chosen[0]](solved[chosen])
@@ -344,6 +349,7 @@ class PlanRequest:
     rows_per_query: RowsPerQuery | None = None
     end: bool = False
     rows: str | None = None  # independent, or identical
+    checks: float | None = None  # the share of rows that check guesses
 
     def __post_init__(self) -> None:
         check_pace(self.rows_per_query)
@@ -351,15 +357,36 @@ class PlanRequest:
             raise InvalidArgument("Give queries or margin, not both: the other follows from the rows.")
         if self.rows is not None:
             check.one_of("rows", self.rows, ROWS_ARE)
+        if self.checks is not None:
+            check.probability(checks=self.checks)
         check_options(self.queries, self.margin, self.confidence, self.guarantee, self.mechanism)
+
+    def kept(self, rows: int) -> int:
+        """Return how many of so many rows check guesses."""
+        kept = 0 if self.checks is None else round(self.checks * rows)
+        if self.checks is not None and not 2 <= kept <= rows - 2:
+            raise InvalidArgument(
+                f"checks must leave two rows to check on and two to ask; {self.checks:g} of {rows:,} rows does not.",
+                name="checks",
+            )
+        return kept
 
     def make(self, rows: int) -> Plan:
         """Return the plan of a new ledger."""
+        if self.checks is None:
+            return self._make(rows, self.confidence)
+        kept, confidence = self.kept(rows), DEFAULT_CONFIDENCE if self.confidence is None else self.confidence
+        from holdfast.guarantees.drawers import beside_checks, coins_confidence  # which is planned from a plan
+
+        coins = self._make(rows - kept, coins_confidence(confidence))
+        return Plan(beside_checks(coins.standing, kept, confidence))
+
+    def _make(self, rows: int, confidence: float | None) -> Plan:
         return plan(
             rows=rows,
             queries=self.queries,
             margin=self.margin,
-            confidence=self.confidence,
+            confidence=confidence,
             rows_per_query=self.rows_per_query,
             guarantee=self.guarantee,
             mechanism=self.mechanism,
@@ -384,6 +411,9 @@ class PlanRequest:
         apart = {name: pair for name, pair in asked.items() if pair[0] is not None and pair[0] != pair[1]}
         if self.margin is not None and (standing.endless or self.margin < standing.margin):
             apart["margin"] = (self.margin, "none" if standing.endless else standing.margin)
+        total = standing.terms.all_rows
+        if self.checks is not None and self.kept(total) != total - standing.rows:
+            apart["checks"] = (self.checks, f"{(total - standing.rows) / total:.3g}")
         if most is not None and self.rows_per_query is not None and standing.rows_per_query > most:
             apart["rows_per_query"] = (f"at most {most:,}", f"{standing.rows_per_query:,}")
         if apart:

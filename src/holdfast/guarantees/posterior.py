@@ -231,8 +231,10 @@ class Posterior(CoinGuarantee):
         return widen_unlike(mean, h=self._widening, share=share)
 
     def spread_step(self, second: float, within: Interval) -> float:
-        """sqrt(chi times the second moment)."""
-        return sqrt(self._chi * second) * SAFE
+        """sqrt(chi times the second moment); of rows that are not identical sqrt(h (it + h times the range squared))."""
+        widening, (low, high) = self._widening, within
+        unlike = 0.0 if self.terms.identical else widening * (high - low) ** 2
+        return sqrt(widening) * sqrt(second + unlike) * SAFE
 
     def step_of_difference(self, both: tuple[groups.Known, groups.Known]) -> float:
         """By `posterior_step`, whose proof needs identical rows; otherwise the two groups' own intervals count."""

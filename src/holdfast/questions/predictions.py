@@ -70,7 +70,8 @@ def read_table(given: PredictionsLike, name: str = "predictions") -> pl.DataFram
 def _from_frame(frame: Any) -> pl.DataFrame:
     import narwhals as nw
 
-    return nw.from_native(frame, eager_only=True).to_polars()
+    table: pl.DataFrame = nw.from_native(frame, eager_only=True).to_polars()
+    return table
 
 
 def read_file(path: Path, name: str = "predictions") -> pl.DataFrame:
@@ -129,9 +130,9 @@ class PredictionsForm(Form):
         """Read the content of a file. It names none: a form could name those of the server."""
         return read_text(text, name)
 
-    def argument(self, name: str, text: str) -> pl.DataFrame:
-        """Read the file."""
-        return read_file(Path(text), name)
+    def argument(self, name: str, text: str) -> Path:
+        """Name a file of the caller's own."""
+        return Path(text)
 
     def from_json(self, value: Any) -> pl.DataFrame:
         """Read columns by name, or the content of a file; never a file of the server."""

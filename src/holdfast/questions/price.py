@@ -9,7 +9,7 @@ much that number falls. A plan that goes on is kept the same way, until it is us
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from holdfast.answer import write_end
@@ -86,6 +86,9 @@ class Budget:
         The one kind of question that is taken, "check" or "submit"; None: those that ask for values.
     ends
         Whether questions are refused when no answers are left.
+    checks
+        Where other rows check guesses beside: pairs of a number of wrong guesses, from now on, and how wide a check is
+        after them, beyond the margin of its guess.
     """
 
     answers_left: int | None
@@ -95,6 +98,7 @@ class Budget:
     outlook: tuple[tuple[int, float], ...] = ()
     asks: str | None = None
     ends: bool = True
+    checks: tuple[tuple[int, float], ...] = ()
 
     @classmethod
     def of(cls, guarantee: Guarantee, spent: Spent, told: Cost) -> "Budget":
@@ -115,19 +119,27 @@ class Budget:
         planned = terms.statements > 0 and guarantee.answers
         left = terms.answers_left(spent.charge, spent.intervals) if planned else None
         total = terms.answers if planned else None
-        return cls(left, total, spent.answers, margin, outlook, guarantee.asks, terms.ends)
+        beside = guarantee.checks if guarantee.answers else None
+        checks = () if beside is None else beside.outlook((0, 0), (told.charge, told.intervals))
+        return cls(left, total, spent.answers, margin, outlook, guarantee.asks, terms.ends, checks)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         known = {field.name: getattr(self, field.name) for field in fields(self)}
-        return known | {"outlook": [list(pair) for pair in self.outlook]}
+        return known | {name: [list(pair) for pair in known[name]] for name in ("outlook", "checks")}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Budget":
         """Read the `values` that `to_dict` wrote."""
-        return cls(**{**values, "outlook": tuple((more, width) for more, width in values["outlook"])})
+        pairs = {name: tuple((more, width) for more, width in values[name]) for name in ("outlook", "checks")}
+        return cls(**{**values, **pairs})
 
     def __str__(self) -> str:
+        if self.checks:
+            (_, first), *wrong = self.checks
+            wider = ", ".join(f"{write_margin(width)} after {more:,}" for more, width in wrong)
+            checks = NO_END["check"].format(now=write_margin(first), after=wider)
+            return f"{replace(self, checks=())}; {checks}"
         _, *later = self.outlook or ((0, self.margin),)
         after = ", ".join(f"{write_margin(width)} after {more:,}" for more, width in later)
         now = write_margin(self.margin)

@@ -64,6 +64,7 @@ class Drawing:
     guarantee: Guarantee
     order: Order | None = None
     most_draws: int | None = None  # a dry run draws no more than this from its made-up rows
+    kept: RowSource | None = None  # the rows that check guesses, if they are others
 
     def release(self, query: Query, draws: int) -> Release:
         """Draw once."""
@@ -73,6 +74,10 @@ class Drawing:
         elif guarantee.in_order and order is not None:
             self.order = order.after(guarantee.charge(query.statistic, draws))
         return mechanism_of(guarantee).under(guarantee, draws, order).release(query, self.source, self.rng)
+
+    def held(self) -> "Drawing":
+        """Return the same drawing from the rows that check guesses."""
+        return replace(self, source=self.kept or self.source, guarantee=self.guarantee.checks or self.guarantee)
 
     def under(self, guarantee: Guarantee) -> "Drawing":
         """Return the same drawing, at the same place, for an answer that the mechanism of this `guarantee` gives."""
@@ -119,6 +124,7 @@ class Question:
     whole: bool = False  # of data of units: whether the text says how much each counts; else every unit counts alike
     widths: Callable[[], Widths] | None = None  # of groups; worked out for a price only
     forecast: Callable[[Cost], float] | None = None  # its margin, if that depends on the answers given so far
+    otherwise: Mapping[str, Any] | None = None  # of a check: the mean to ask for next if the guess does not hold
 
     def __post_init__(self) -> None:
         for text in (self.text, self.identity or ""):  # whatever the ledger could not write is refused here

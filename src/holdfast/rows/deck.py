@@ -20,7 +20,7 @@ import threading
 from collections.abc import Collection, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import finalize
 
 import numpy as np
@@ -318,7 +318,7 @@ class Hand:
             raise InvalidArgument("A deck holds draws with replacement; plan with mechanism='coins'.", name="mechanism")
         taken = self._take(query, query.parts * selection.count)
         blocks = [np.array(cards.values(query, rows, first, selection.count, rng)) for cards, rows, first in taken]
-        values = np.concatenate(blocks)
+        values: NDArray[Any] = np.concatenate(blocks)
         return values if query.parts == 1 else values.reshape(query.parts, -1, *values.shape[1:])
 
     def verify(self) -> None:

@@ -76,7 +76,7 @@ def test_every_option_of_every_kind_reaches_the_session(capsys, asked, kind_name
     assert code == 0, document
     forms = {one.name: one.form for one in kind.options}
     read = {name: forms[name].parse(name, text) for name, text in texts.items()}
-    assert asked == [(kind.subject.form.parse(kind.subject.name, subject(kind)), kind_name, read)]
+    assert asked == [(kind.subject.form.argument(kind.subject.name, subject(kind)), kind_name, read)]
 
 
 @pytest.mark.parametrize("kind_name", [kind.name for kind in KINDS.all()] + ["percent"])

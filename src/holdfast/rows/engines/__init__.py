@@ -38,12 +38,10 @@ class Task:
             yield cards.with_columns(extra)
         content = dealer.content
         signed = [each - (each >> 63 << 64) for each in content.sums]  # 64 bits as a signed number
-        line: dict[str, list[int | None]] = {name: [None] for name in self.columns}
-        line |= {PLACE: [_SUMMARY], ROWS: [content.rows]} | {
-            name: [each] for name, each in zip(SUMS, signed, strict=True)
-        }
+        line: dict[str, int | None] = dict.fromkeys(self.columns)
+        line |= {PLACE: _SUMMARY, ROWS: content.rows, SUMS[0]: signed[0], SUMS[1]: signed[1]}
         types = {name: storage.polars for name, storage in self.columns.items()}
-        yield pl.DataFrame(line, schema={**types, **dict.fromkeys((PLACE, ROWS, *SUMS), pl.Int64())})
+        yield pl.DataFrame([line], schema={**types, **dict.fromkeys((PLACE, ROWS, *SUMS), pl.Int64())})
 
 
 @dataclass(frozen=True)
