@@ -5,27 +5,47 @@ keeps and what travels; `to_dict()` is the same with the record beside it.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from html import escape
-from math import ceil, floor, log10
-from typing import Any, Self
+from math import ceil, floor, isnan, log10, nan
+from typing import TYPE_CHECKING, Any, Self
+
+from holdfast.pictures import Line, Panel, Picture
+
+if TYPE_CHECKING:
+    import polars as pl
 
 Interval = tuple[float, float]
 ROUNDING = 2.0**-53
+SAYS_NOTHING = 0.9  # of the declared range: an interval that leaves no less open has no value beside it
+TOO_FEW = "too few rows to tell"
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value and its interval, in the units of the question."""
+    """A value and its interval, in the units of the question. The value is NaN where the interval says nothing."""
 
     value: float
     low: float
     high: float
 
+    @property
+    def too_few(self) -> bool:
+        """Whether there were too few rows to tell: then there is no value."""
+        return isnan(self.value)
+
+    @property
+    def guess(self) -> float:
+        """The value, or the middle of the interval where there is none: for those who must go on all the same."""
+        return (self.low + self.high) / 2 if self.too_few else self.value
+
     @classmethod
     def within(cls, bounds: Interval, value: float, interval: Interval) -> "Estimate":
-        """Stretch from [0, 1] to the bounds, ends rounded outwards; the value is never outside its interval."""
+        """Stretch from [0, 1] to the bounds, ends rounded outwards; the value is never outside its interval.
+
+        An interval that leaves nearly all of the bounds open says nothing, and then neither does the value.
+        """
         low, high = bounds
         if bounds == (0.0, 1.0):
             first, last = interval
@@ -34,18 +54,30 @@ class Estimate:
             first, last = (low + (high - low) * x for x in interval)
             first, last = max(low, first - slack), min(high, last + slack)
             value = low + (high - low) * value
+        if interval[1] - interval[0] > SAYS_NOTHING:
+            return cls(nan, first, last)
         return cls(min(max(value, first), last), first, last)
 
     def to_json(self) -> dict[str, Any]:
-        """Return value, low and high."""
-        return {"value": self.value, "low": self.low, "high": self.high}
+        """Return value, low and high; a value that cannot be told is null."""
+        return {"value": None if self.too_few else self.value, "low": self.low, "high": self.high}
 
-    def rounded(self) -> tuple[str, str, str]:
-        """Return value, low and high as text, with as many decimals as the interval deserves, ends outwards."""
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "Estimate":
+        """Read what `to_json` wrote."""
+        return cls(nan if values["value"] is None else values["value"], values["low"], values["high"])
+
+    @property
+    def decimals(self) -> int:
+        """As many decimals as the interval deserves."""
         width, digits = self.high - self.low, 4
         while digits > 0 and width > 10.0 ** (2 - digits) * 5:
             digits -= 1
-        return write_estimate(self, digits)
+        return digits
+
+    def rounded(self) -> tuple[str, str, str]:
+        """Return value, low and high as text, with as many decimals as the interval deserves, ends outwards."""
+        return write_estimate(self, self.decimals)
 
 
 @dataclass(frozen=True)
@@ -58,6 +90,8 @@ class Record:
         The kind of question, and how it reads.
     guarantee, confidence
         Why the intervals may be believed, and with which probability all of them hold at once.
+    population
+        What they speak of: the average of the laws that the rows follow, or the one law that all follow.
     rows_read
         Rows that were read for it.
     cost
@@ -72,6 +106,7 @@ class Record:
     question: str
     guarantee: str
     confidence: float
+    population: str = ""
     rows_read: int = 0
     cost: int = 0
     seq: int | None = None
@@ -118,6 +153,11 @@ class AnyAnswer(ABC):
         return self.record.confidence
 
     @property
+    def population(self) -> str:
+        """What the intervals speak of, in words."""
+        return self.record.population
+
+    @property
     def rows_read(self) -> int:
         """Rows that were read for it."""
         return self.record.rows_read
@@ -161,9 +201,23 @@ class AnyAnswer(ABC):
         """Return every interval with its label: the lines of a table."""
 
     @property
+    def frame(self) -> "pl.DataFrame":
+        """Every interval as a row: its label, value, low and high."""
+        import polars as pl
+
+        lines = [(label, *estimate.to_json().values()) for label, estimate in self.rows()]
+        columns = {"category": pl.String, "value": pl.Float64, "low": pl.Float64, "high": pl.Float64}
+        return pl.DataFrame(lines, schema=columns, orient="row")
+
+    @property
     def bounds(self) -> Interval:
         """The range in which the intervals lie: shares, unless the kind declares another."""
         return 0.0, 1.0
+
+    def plot(self) -> Picture:
+        """Return a picture: a dot and a bar for every interval. A notebook shows it; `save(path)` writes it."""
+        lines = picture_lines([(label or "", estimate) for label, estimate in self.rows()])
+        return Picture([Panel(self.question, tuple(lines), self.bounds)], "made up" if self.made_up else "")
 
     def details(self) -> list[tuple[str, str]]:
         """Return what was learned besides the intervals, as names and texts: the second table of a page."""
@@ -190,7 +244,7 @@ class Answer(AnyAnswer):
     Parameters
     ----------
     value
-        The best guess at the number.
+        The best guess at the number; NaN if there were too few rows to tell.
     low, high
         The ends of its interval. The intervals of all answers of a dataset hold at once, with probability `confidence`.
     record
@@ -218,25 +272,35 @@ class Answer(AnyAnswer):
         return self.low, self.high
 
     @property
+    def too_few(self) -> bool:
+        """Whether there were too few rows to tell: then there is an interval, but no value."""
+        return isnan(self.value)
+
+    @property
     def margin(self) -> float:
-        """The larger distance between the value and an end of its interval."""
+        """The larger distance between the value and an end of its interval; without a value, half the interval."""
+        if self.too_few:
+            return (self.high - self.low) / 2
         return max(self.high - self.value, self.value - self.low)
 
     def __float__(self) -> float:
         return self.value
 
     def __format__(self, spec: str) -> str:
+        if spec and self.too_few:
+            return TOO_FEW
         return format(self.value, spec) if spec else str(self)
 
     def result(self) -> dict[str, Any]:
         """Value, low, high and the declared bounds."""
-        return {"value": self.value, "low": self.low, "high": self.high, "bounds": list(self.bounds)}
+        return Estimate(self.value, self.low, self.high).to_json() | {"bounds": list(self.bounds)}
 
     @classmethod
     def read(cls, result: Mapping[str, Any], record: Record) -> "Answer":
         """Rebuild the answer from what `result` returned, and its `record`."""
         low, high = result["bounds"]
-        return cls(result["value"], result["low"], result["high"], record, (low, high))
+        found = Estimate.from_json(result)
+        return cls(found.value, found.low, found.high, record, (low, high))
 
     def rows(self) -> list[tuple[str | None, Estimate]]:
         """One interval, without a label."""
@@ -260,11 +324,32 @@ class Answer(AnyAnswer):
 def write_estimate(estimate: Estimate | Answer, digits: int) -> tuple[str, str, str]:
     """Write value, low and high; the ends outwards, because a promise is never rounded in its own favor."""
     value, low, high = (f"{x:.{digits}f}" for x in (estimate.value, estimate.low, estimate.high))
+    if estimate.too_few:
+        value = TOO_FEW
     if float(low) > estimate.low:
         low = f"{estimate.low - 10.0**-digits:.{digits}f}"
     if float(high) < estimate.high:
         high = f"{estimate.high + 10.0**-digits:.{digits}f}"
     return value, low, high
+
+
+def rounded_alike(estimates: Sequence[Estimate]) -> list[tuple[str, str, str]]:
+    """Write value, low and high of every line of a table, all with the decimals that the narrowest deserves.
+
+    >>> rounded_alike([Estimate(0.25, 0.2, 0.3), Estimate(0.5, 0.0, 1.0)])
+    [('0.250', '0.200', '0.300'), ('0.500', '0.000', '1.000')]
+    """
+    digits = max((one.decimals for one in estimates), default=0)
+    return [write_estimate(one, digits) for one in estimates]
+
+
+def picture_lines(labeled: Sequence[tuple[str, Estimate]]) -> list[Line]:
+    """Return intervals as lines of a picture, their numbers beside them rounded outwards, with equal digits."""
+    texts = rounded_alike([estimate for _, estimate in labeled])
+    return [
+        Line(label, one.value, one.low, one.high, f"{value}  [{low}, {high}]")
+        for (label, one), (value, low, high) in zip(labeled, texts, strict=True)
+    ]
 
 
 def write_end(x: float, digits: int, *, up: bool) -> str:
@@ -292,11 +377,13 @@ def interval_bar(estimate: Estimate | Answer, bounds: Interval = (0.0, 1.0), wid
     low, high = bounds
     span = (high - low) or 1.0
     a, v, b = (width * ((x - low) / span) for x in (estimate.low, estimate.value, estimate.high))
+    mark = "" if estimate.too_few else f'<rect x="{v:.1f}" y="1" width="2" height="10" fill="#d55e00"/>'
+    said = TOO_FEW if estimate.too_few else f"{estimate.value:g}"
     start, length = pixels(a + 1, max(b, a + 1) + 1, 1)
     first, last = write_end(estimate.low, 6, up=False), write_end(estimate.high, 6, up=True)
     return (
-        f'<svg width="{width + 2}" height="12" role="img" aria-label="{estimate.value:g}, from {first} to {last}">'
+        f'<svg width="{width + 2}" height="12" role="img" aria-label="{said}, from {first} to {last}">'
         f'<rect x="1" y="5" width="{width}" height="2" fill="#ccc"/>'
         f'<rect x="{start}" y="3" width="{length}" height="6" rx="2" fill="#0072b2"/>'
-        f'<rect x="{v:.1f}" y="1" width="2" height="10" fill="#d55e00"/></svg>'
+        f"{mark}</svg>"
     )

@@ -11,9 +11,11 @@ import pytest
 from holdfast.answer import Answer, AnyAnswer, Estimate, Record, interval_bar, record_of
 from holdfast.questions import KINDS
 from holdfast.questions.check import CheckAnswer
+from holdfast.questions.difference import DifferenceAnswer
 from holdfast.questions.flips import FlipsAnswer
 from holdfast.questions.histogram import HistogramAnswer
 from holdfast.questions.minimize import MinimumAnswer
+from holdfast.questions.register import Registration
 
 HOSTILE = "share of s = '<script>alert(1)</script> & \"'"
 RECORD = Record("mean", HOSTILE, "posterior", 0.95, rows_read=1_000, cost=2, seq=3, receipt="3:abc")
@@ -43,12 +45,21 @@ def one_of_each() -> dict[str, AnyAnswer]:
     fit = replace(fit, loss=replace(fit.loss, record=fit.record))
     flips, histogram = replace(RECORD, kind="flips"), replace(RECORD, kind="histogram")
     bars = (("<b>&", answer(0.1, 0.0, 0.2, record=histogram)), ("other", answer(0.9, 0.8, 1.0, record=histogram)))
+    difference = replace(RECORD, kind="difference")
     return {
         "mean": answer(1.0, 0.5, 1.5, bounds=(0.0, 2.0)),
+        "difference": DifferenceAnswer(
+            *(0.25, 0.0, 0.5, difference, (-1.0, 1.0)), Estimate(0.5, 0.4, 0.6), Estimate(0.25, 0.125, 0.375)
+        ),
+        **{
+            kind: answer(0.2, 0.0, 0.25, bounds=(0.0, 0.25), record=replace(RECORD, kind=kind))
+            for kind in ("variance", "std", "covariance", "correlation")
+        },
         "quantile": answer(1.0, 0.5, 1.5, bounds=(0.0, 2.0), record=replace(RECORD, kind="quantile")),
         "histogram": HistogramAnswer(bars, histogram),
         "flips": FlipsAnswer((0, 1, 1, 0), answer(0.5, 0.1, 0.9, record=flips), flips),
         "minimize": fit,
+        "register": Registration(("<b>&", "mean of x"), ("ab", "cd"), replace(RECORD, kind="register")),
         "check": CheckAnswer("too low", 1.2, 2.0, 1.0, 0.25, replace(RECORD, kind="check"), (0.0, 2.0)),
     }
 
@@ -85,7 +96,9 @@ def test_ends_are_rounded_outwards_in_the_units_of_the_question(bounds: tuple[fl
         estimate = Estimate.within(bounds, (first + last) / 2, (first, last))
         assert Fraction(estimate.low) <= low + (high - low) * Fraction(first)
         assert Fraction(estimate.high) >= low + (high - low) * Fraction(last)
-        assert bounds[0] <= estimate.low <= estimate.value <= estimate.high <= bounds[1]
+        assert estimate.too_few == ((first, last) == (0.0, 1.0))
+        assert bounds[0] <= estimate.low <= estimate.high <= bounds[1]
+        assert estimate.too_few or estimate.low <= estimate.value <= estimate.high
 
 
 def test_an_answer_is_a_number_with_an_interval() -> None:

@@ -15,6 +15,7 @@ from holdfast.answer import Answer, AnyAnswer
 from holdfast.errors import InvalidArgument, PlanInfeasible, UnknownName
 from holdfast.ledger import check_receipt
 from holdfast.questions.flips import FlipsAnswer
+from holdfast.questions.groups import GroupsAnswer
 from holdfast.questions.histogram import HistogramAnswer
 from holdfast.rows.memory import memory_rows
 from holdfast.session import Session
@@ -40,7 +41,7 @@ def table(rows: int, seed: int = 1) -> dict[str, Any]:
 
 
 def ends(answer: AnyAnswer) -> list[Answer]:
-    if isinstance(answer, HistogramAnswer):
+    if isinstance(answer, HistogramAnswer | GroupsAnswer):
         return list(answer.values())
     if isinstance(answer, FlipsAnswer):
         assert set(answer.bits) <= {0, 1}
@@ -50,10 +51,11 @@ def ends(answer: AnyAnswer) -> list[Answer]:
 
 
 def sane(answer: AnyAnswer) -> bool:
-    """Finite, inside the bounds, the value inside its interval, and plain JSON."""
+    """Finite, inside the bounds, the value, if there is one, inside its interval, and plain JSON."""
     json.loads(json.dumps(answer.to_dict(), allow_nan=False))
     return all(
-        one.bounds[0] <= one.low <= one.value <= one.high <= one.bounds[1] and np.isfinite([one.low, one.high]).all()
+        one.bounds[0] <= one.low <= (one.low if one.too_few else one.value) <= one.high <= one.bounds[1]
+        and np.isfinite([one.low, one.high]).all()
         for one in ends(answer)
     )
 
@@ -74,6 +76,17 @@ ANYTHING: list[tuple[str, Any, dict[str, Any]]] = [
     ("mean", "b", {"where": "b"}),
     ("mean", lambda rows: rows["x"] > 0.5, {}),
     ("mean", pl.col("x") * 2, {"within": (0, 2)}),
+    ("mean", "b", {"by": "s", "groups": ["a", "never seen"]}),
+    ("mean", "x", {"within": (0, 1), "by": ["s", "g"], "groups": [("a", 1), ("b", 17)], "where": "b"}),
+    ("mean", "gone", {"within": (0, 1), "by": "b"}),
+    ("difference", "b", {"group": "x > 0.5"}),
+    ("variance", "x", {"within": (0, 1)}),
+    ("variance", "gone", {"within": (0, 1)}),
+    ("std", "wild", {"within": (-1, 1)}),
+    ("covariance", "b", {"other": "x > 0.5"}),
+    ("correlation", "x", {"other": "same", "within": (0, 1), "other_within": (0, 8)}),
+    ("difference", "b", {"minus": "x > 0.5"}),
+    ("difference", "x", {"group": "x > 0.5", "other": "x > 0.2 AND b", "within": (0, 1)}),
     ("histogram", "s", {"categories": ["a", "never seen"]}),
     ("histogram", "wild", {"bins": [-1, 0, 1]}),
     ("quantile", "x", {"q": 0, "within": (0, 1)}),
@@ -100,9 +113,14 @@ PLANS: dict[str, dict[str, Any]] = {
 def test_anything_can_be_asked_under_any_plan(plan: str, rows: int) -> None:
     with Session(table(rows), seed=1, queries=300, **PLANS[plan]) as session:
         for kind, query, options in ANYTHING:
-            assert sane(session.dry_run(query, kind, **options)), (kind, query, options)
+            try:
+                assert sane(session.dry_run(query, kind, **options)), (kind, query, options)
+            except InvalidArgument as refused:  # the extra mass of so few rows leaves room for three outcomes
+                assert "outcomes would be mostly noise" in str(refused)  # noqa: PT017
+                assert (plan, rows) == ("exchange", 300)
+                continue
             assert sane(session.ask(query, kind, **options)), (kind, query, options)
-        assert session.budget.answers_given == len(ANYTHING)
+        assert session.budget.answers_given >= len(ANYTHING) - 7
         assert session.history().height >= len(ANYTHING)
         assert "nan" not in f"{session!r}"
 

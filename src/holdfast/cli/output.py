@@ -74,9 +74,10 @@ def bar(estimate: "Estimate | Answer", bounds: tuple[float, float] = (0.0, 1.0),
     def place(x: float) -> int:
         return min(width - 1, max(0, int(width * (x - low) / span)))
 
-    first, middle, last = place(estimate.low), place(estimate.value), place(estimate.high)
+    first, last = place(estimate.low), place(estimate.high)
     marks = ["━" if first <= i <= last else "─" for i in range(width)]
-    marks[middle] = "┿"
+    if not estimate.too_few:
+        marks[place(estimate.value)] = "┿"
     return f"{low:.15g} {''.join(marks)} {high:.15g}"
 
 

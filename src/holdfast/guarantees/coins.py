@@ -10,11 +10,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import e
 
+import numpy as np
+
 from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, Terms, refuse_noise
-from holdfast.guarantees.mathematics import cost, descent, posterior_means
-from holdfast.guarantees.mathematics.concentration import clopper_pearson_width
+from holdfast.guarantees.mathematics import cost, descent, groups, moments, posterior_means
+from holdfast.guarantees.mathematics.concentration import clopper_pearson_width, clopper_pearsons
 from holdfast.guarantees.release import Release
-from holdfast.guarantees.statistic import Interval, Statistic
+from holdfast.guarantees.statistic import Cells, GroupMean, Interval, Statistic
+
+MOST_RANDOM = 0.25  # of the draws of one pass that are replaced by random outcomes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +52,10 @@ class CoinGuarantee(Guarantee):
     def widen_group(self, mean: Interval, share: float) -> Interval:
         """Return the same for a group whose posterior share is at least `share`, which is positive."""
 
+    @abstractmethod
+    def step_of_difference(self, both: tuple[groups.Known, groups.Known]) -> float:
+        """Return how far the difference of two groups can be from that of their posterior means; inf: any distance."""
+
     def supports(self, statistic: Statistic) -> None:
         """Anything but single flips and histograms that would be mostly noise."""
         self.refuse_flips(statistic)
@@ -66,6 +74,10 @@ class CoinGuarantee(Guarantee):
         width = float(clopper_pearson_width(draws, self.level))
         return min(1.0, width / (1 - 2 * self.terms.mass) + self.step)
 
+    def group_margin(self, statistic: GroupMean, draws: int, share: float) -> float:
+        """If its counts are as expected."""
+        return self.expected_group_margin(statistic, draws, share, mass=self.terms.mass)
+
     def share(self, release: Release, part: int) -> Interval:
         """The exact binomial interval, debiased and widened."""
         tally, mass = self.tally(release), self.terms.mass
@@ -73,12 +85,85 @@ class CoinGuarantee(Guarantee):
         mean = posterior_means.outcome_mean(count, tally.draws, outcomes=outcomes, mass=mass, level=self.level)
         return self.widen(mean)
 
-    def group(self, release: Release) -> Interval:
+    def shares(self, release: Release, count: int) -> list[Interval]:
+        """The same, for all outcomes at once."""
+        tally, mass = self.tally(release), self.terms.mass
+        counts = [tally.count(part) for part in range(count)]
+        means = np.stack(clopper_pearsons(counts, tally.draws, self.level), axis=1)
+        means = np.clip((means - mass) / (1 - len(tally.counts) * mass), 0.0, 1.0)
+        return [self.widen((low, high)) for low, high in means.tolist()]
+
+    def group(self, release: Release, part: int = 0) -> Interval:
         """The interval for the group's posterior mean, widened."""
-        _, zeros, ones = self.tally(release).counts
-        included, mass = zeros + ones, self.terms.mass
-        mean, share = posterior_means.group_mean(ones, included, release.draws, mass=mass, level=self.level)
+        tally, mass = self.tally(release), self.terms.mass
+        zeros, ones = tally.members(part)
+        outcomes, draws = len(tally.counts), tally.draws
+        mean, share = posterior_means.group_mean(
+            ones, zeros + ones, draws, mass=mass, level=self.level, outcomes=outcomes
+        )
         return self.widen_group(mean, share) if share > 0 else EVERYTHING
+
+    def member(self, release: Release, part: int) -> Interval:
+        """The share of two outcomes together, widened."""
+        return self.groups(release, part + 1)[part][1]
+
+    def groups(self, release: Release, count: int) -> list[tuple[Interval, Interval]]:
+        """All of them at once."""
+        tally, mass = self.tally(release), self.terms.mass
+        zeros, ones = zip(*map(tally.members, range(count)), strict=True)
+        outcomes, draws = len(tally.counts), tally.draws
+        means, shares = groups.group_means(zeros, ones, draws, outcomes=outcomes, mass=mass, level=self.level)
+        found = []
+        for (low, high), (least, most) in zip(means.tolist(), shares.tolist(), strict=True):
+            found.append((self._group((low, high), (least, most)), self.widen((least, most))))
+        return found
+
+    def _group(self, mean: Interval, share: Interval) -> Interval:
+        return self.widen_group(mean, share[0]) if share[0] > 0 else EVERYTHING
+
+    def difference(self, release: Release) -> tuple[Interval, Interval, Interval]:
+        """By the joint region of both groups, and one step from posterior means to the population."""
+        tally, mass = self.tally(release), self.terms.mass
+        x = groups.joint_exponent(groups.tail_of(self.level, intervals=4))
+        joint = groups.joint_region(
+            tally.members(0), tally.members(1), tally.draws, outcomes=len(tally.counts), mass=mass, x=x
+        )
+        one, other = joint.one, joint.other
+        first, second = self._group(one.mean, one.share), self._group(other.mean, other.share)
+        step = self.step_of_difference(((one.mean, first, one.share[0]), (other.mean, second, other.share[0])))
+        low = max(first[0] - second[1], joint.difference[0] - step)
+        high = min(first[1] - second[0], joint.difference[1] + step)
+        return first, second, (low, high)
+
+    def laws(self, release: Release, cells: Cells) -> moments.Laws:
+        """Those of the posterior, from exact binomial intervals of declared unions, which share the level."""
+        tally, mass = self.tally(release), self.terms.mass
+        sets = np.array(cells.sets, dtype=float)
+        size, outcomes = sets.sum(axis=1), len(tally.counts)
+        level = self.level * cells.intervals / len(sets)
+        low, high = clopper_pearsons(sets @ np.array(tally.counts, dtype=float), tally.draws, level)
+        lows, highs = ((end - size * mass) / (1 - outcomes * mass) for end in (low, high))
+        return moments.corners(sets, np.clip(lows, 0, 1), np.clip(highs, 0, 1))
+
+    def spread_out(self, mean: Interval, within: Interval, second: float | None = None) -> Interval:
+        """By the theorem for functions with this range; with a second moment, by that as well."""
+        (least, most), (low, high) = within, mean
+        span = most - least
+        ends = self.widen(((low - least) / span, (high - least) / span))
+        first, last = (least + span * end for end in ends)
+        if second is not None:
+            step = self.spread_step(second, within)
+            first, last = max(first, low - step), min(last, high + step)
+        return first, last
+
+    @abstractmethod
+    def spread_step(self, second: float, within: Interval) -> float:
+        """Return how far a function's mean can be from its posterior mean, by the posterior mean of its square."""
+
+    @property
+    def most_at_once(self) -> int:
+        """As many as leave three quarters of the draws as they fell."""
+        return max(3, int(MOST_RANDOM / self.terms.mass))
 
     @cached_property
     def coin_mass(self) -> float:

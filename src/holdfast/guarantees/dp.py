@@ -54,9 +54,9 @@ class DifferentialPrivacy(Guarantee):
             raise self.cannot_certify(type(release).__name__)
         return around(release.means[part], self.terms.margin + release.grid)
 
-    def group(self, release: Release) -> Interval:
+    def group(self, release: Release, part: int = 0) -> Interval:
         """The range of the ratio of two noisy means."""
-        return ratio(self.share(release, 1), self.share(release, 0))
+        return ratio(self.share(release, 2 * part + 1), self.share(release, 2 * part))
 
     def epsilon_for(self, draws: int) -> float:
         """The planned epsilon."""

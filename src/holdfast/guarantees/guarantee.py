@@ -7,7 +7,8 @@ under the guarantee's name and version, and read back from there; nobody certifi
     supports(statistic)        or a refusal in words
     charge(statistic, draws)   what one release takes of the terms' capacity, in the guarantee's own units
     share(release, part)       the interval for a share or mean, in [0, 1]
-    group(release)             the interval for the mean of a group, in [0, 1]
+    group(release, part)       the interval for the mean of a group, in [0, 1]
+    difference(release)        those of two groups and of their difference
     margin(draws)              how far such a share is from the population's, at most
     at(charge, first, last)    the same guarantee at a question's place, where intervals depend on it
 """
@@ -22,15 +23,16 @@ from typing import Any, ClassVar, Self, TypeVar, get_args, get_origin, get_type_
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, PlanConflict
-from holdfast.guarantees.mathematics import cost, descent
+from holdfast.guarantees.mathematics import cost, descent, moments
 from holdfast.guarantees.mathematics.concentration import hoeffding_radius
 from holdfast.guarantees.mathematics.search import fewest
 from holdfast.guarantees.release import Release, Tally
-from holdfast.guarantees.statistic import Interval, SingleFlips, Statistic, clip
+from holdfast.guarantees.statistic import Cells, GroupMean, Interval, SingleFlips, Statistic, clip
 
 NO_CAP = 2**62  # what a ledger can count to: a session that goes on has no other end
 MOST_DRAWS = 10**15  # rows that one answer can read: more would not make it better
 JSON = str | int | float | bool | None | list["JSON"] | dict[str, "JSON"]
+MOST_AT_ONCE = 1_000  # outcomes of one draw
 EVERYTHING: Interval = (0.0, 1.0)  # the interval that promises nothing
 
 
@@ -107,6 +109,16 @@ class Terms:
     ends: bool
     identical: bool
 
+    @property
+    def population(self) -> str:
+        """What answers speak of."""
+        return "the law that every row follows" if self.identical else "the average of the laws that the rows follow"
+
+    @property
+    def all_rows(self) -> int:
+        """Rows of the dataset, those included that only check guesses."""
+        return self.rows
+
     @cached_property
     def statements(self) -> int:
         """How many statements hold at once: intervals and single flips."""
@@ -182,6 +194,7 @@ class Guarantee(ABC):
     adaptive: ClassVar[bool] = True  # whether questions may depend on answers; "best" chooses only such guarantees
     answers: ClassVar[bool] = True  # whether it answers questions; if it checks guesses, it is planned only by name
     asks: ClassVar[str | None] = None  # the one kind of question that it takes; None: those that ask for values
+    compared: ClassVar[bool] = True  # whether plans show it beside the others
     scans: ClassVar[bool] = False  # whether every answer reads all rows; "best" chooses such a guarantee only if asked
     goes_on: ClassVar[bool] = False  # whether questions beyond the plan, or without one, can be answered, wider
     independent: ClassVar[bool] = False  # whether it also holds for rows that are not identically distributed
@@ -254,9 +267,57 @@ class Guarantee(ABC):
     def share(self, release: Release, part: int) -> Interval:
         """Return the interval for share (or mean) number `part` of the `release`, in [0, 1]."""
 
+    def shares(self, release: Release, count: int) -> list[Interval]:
+        """Return the intervals of the first `count` shares of the `release`."""
+        return [self.share(release, part) for part in range(count)]
+
     @abstractmethod
-    def group(self, release: Release) -> Interval:
-        """Return the interval for the mean of a group from its `release`, in [0, 1]."""
+    def group(self, release: Release, part: int = 0) -> Interval:
+        """Return the interval for the mean of group number `part` of the `release`, in [0, 1]."""
+
+    def member(self, release: Release, part: int) -> Interval:
+        """Return the interval for the share of rows in group number `part` of the `release`; `group` states it, too."""
+        return self.share(release, 2 * part)
+
+    def groups(self, release: Release, count: int) -> list[tuple[Interval, Interval]]:
+        """Return the intervals for the mean and the share of each of the first `count` groups of the `release`."""
+        return [(self.group(release, part), self.member(release, part)) for part in range(count)]
+
+    def difference(self, release: Release) -> tuple[Interval, Interval, Interval]:
+        """Return the intervals of the two groups of a `release`, and of the first mean less the second, in [-1, 1].
+
+        All groups hold at once, so their ends may be subtracted; a guarantee that knows better says it.
+        """
+        first, second = self.group(release, 0), self.group(release, 1)
+        return first, second, (first[0] - second[1], first[1] - second[0])
+
+    def laws(self, release: Release, cells: Cells) -> moments.Laws:
+        """Return the corners of the laws of `cells` that a `release` allows, before `spread_out` is applied.
+
+        Here they are those of the population, from the intervals of all outcomes but the first.
+        """
+        ends = self.shares(release, cells.intervals)
+        sets, lows, highs = cells.singles, (0.0, *(low for low, _ in ends)), (1.0, *(high for _, high in ends))
+        return moments.corners(sets, lows, highs)
+
+    def spread_out(self, mean: Interval, within: Interval, second: float | None = None) -> Interval:
+        """Return the interval for the population's mean of a function of a row, from the interval that `laws` give.
+
+        Parameters
+        ----------
+        mean
+            The interval by `laws`.
+        within
+            The range of the function.
+        second
+            A bound, by `laws`, on the mean of its square, if that is known; it is 0 at 0.
+        """
+        return mean
+
+    @property
+    def most_at_once(self) -> int:
+        """How many outcomes one draw may have with little more noise than it has with two."""
+        return MOST_AT_ONCE
 
     def margin(self, draws: int) -> float:
         """Return the margin of a share answered from so many `draws`."""
@@ -265,25 +326,79 @@ class Guarantee(ABC):
         self.require_flexible()
         return self._margin(draws)
 
+    def group_margin(self, statistic: GroupMean, draws: int, share: float) -> float | None:
+        """Return the margin of a group with this `share` of the rows, if its mean is middling; None: not known before.
+
+        Parameters
+        ----------
+        statistic
+            What is asked in one pass, of this group and others.
+        draws
+            Those of the pass.
+        share
+            The group's share of the rows.
+        """
+        return None
+
+    def expected_group_margin(self, statistic: GroupMean, draws: int, share: float, *, mass: float) -> float:
+        """Return half the width of a group's interval, if its counts are as expected (coins).
+
+        Parameters
+        ----------
+        statistic, draws, share
+            As for `group_margin`.
+        mass
+            The extra mass of every outcome.
+        """
+        each = round(draws * (mass + (1 - statistic.outcomes * mass) * share / 2))
+        counts = (max(0, draws - 2 * each), each, each, *(0,) * (statistic.outcomes - 3))
+        low, high = self.group(Tally((0.5,) * statistic.groups, draws, counts, ()))
+        return (high - low) / 2
+
     def _margin(self, draws: int) -> float:
         raise NotImplementedError  # a guarantee that is flexible says it
 
     def draws_for(self, margin: float, charge: int, intervals: int) -> int | None:
-        """Return the fewest draws with at most this `margin`, or None if no number of draws is enough.
+        """Return the fewest draws with at most this margin, or None if no number of draws is enough.
 
-        `charge` and `intervals` have been spent before.
+        Parameters
+        ----------
+        margin
+            Of a share.
+        charge, intervals
+            What was spent before.
         """
         self.require_flexible()
-        if self.best_margin(charge, intervals) > margin:
+        best = self._best_draws(charge, intervals)
+        if self._margin_from(best, charge, intervals) > margin:
             return None
-        return fewest(lambda draws: self._margin(draws) <= margin, low=1, high=MOST_DRAWS)
+        return fewest(lambda draws: self._margin_from(draws, charge, intervals) <= margin, low=1, high=best)
 
     def best_margin(self, charge: int, intervals: int) -> float:
-        """Return the smallest margin that one answer can have, from any number of draws, when so much was spent."""
-        return self._margin(MOST_DRAWS)
+        """Return the smallest margin of one answer, from any number of draws, after so much `charge` and `intervals`."""
+        return self._margin_from(self._best_draws(charge, intervals), charge, intervals)
+
+    def _best_draws(self, charge: int, intervals: int) -> int:
+        """Return the best number of draws: in a session that goes on, more of them also make the step larger."""
+        if self.terms.ends:
+            return MOST_DRAWS
+        tried = {round(10 ** (power / 8)) for power in range(8 * len(str(self.terms.rows)) + 16)}
+        return min(tried, key=lambda draws: self._margin_from(draws, charge, intervals))
+
+    def _margin_from(self, draws: int, charge: int, intervals: int) -> float:
+        standing = self if self.terms.ends else self.at(charge + draws, intervals + 1, intervals + 1)
+        return standing._margin(draws)
 
     def margin_after(self, more: int, charge: int = 0, intervals: int = 0) -> float:
-        """Return the margin of an ordinary answer after so many `more` of them, when so much has been spent."""
+        """Return the margin of an ordinary answer later on.
+
+        Parameters
+        ----------
+        more
+            After so many more of them.
+        charge, intervals
+            What was spent before.
+        """
         return self.terms.margin
 
     def outlook(self, spent: tuple[int, int], told: tuple[int, int]) -> tuple[tuple[int, float], ...]:
@@ -308,6 +423,11 @@ class Guarantee(ABC):
             " coins and gaussian.",
             guarantee=self.name,
         )
+
+    @property
+    def checks(self) -> "Guarantee | None":
+        """The guarantee by which guesses are checked, on rows that answer nothing else; None: there are none."""
+        return None
 
     # -- fitting models: what descent needs ------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ from holdfast.guarantees.mathematics.cost import session_nats
 from holdfast.guarantees.mathematics.search import Vector, sampled_rows, zoom
 from holdfast.guarantees.mathematics.theorem import theorem
 from holdfast.guarantees.release import NoisyMeans, Release, Tally
-from holdfast.guarantees.statistic import Interval, Statistic
+from holdfast.guarantees.statistic import GroupMean, Interval, Statistic
 
 ROWS_PER_OUTCOME = 10  # fewer rows than that for each outcome, and answers are mostly noise
 
@@ -95,13 +95,15 @@ def outcome_interval(count: int, ell: int, *, outcomes: int, n: int, r: float, l
 
 
 @theorem("here (conditional means)", proof="information.md")
-def group_interval(ones: int, included: int, ell: int, *, n: int, r: float, level: float) -> Interval:
-    """Return the interval for the mean of a group, from draws with outcomes excluded, 0 and 1.
+def group_interval(
+    ones: int, included: int, ell: int, *, n: int, r: float, level: float, outcomes: int = 3
+) -> Interval:
+    """Return the interval for the mean of a group, from draws two of whose outcomes are the group's 0 and 1.
 
     Statement
         Exact intervals for the included share (from ell) and for the ones among the included (from their number),
         each at `level`; the range of the group mean over both; then widened with n_eff = n g, g the lower end of the
-        group's share on the sample. Two of the k intervals, two coins a draw.
+        group's share on the sample. Two of the k intervals.
 
     Not covered
         A group that may be empty on the sample: the answer is [0, 1].
@@ -115,7 +117,7 @@ def group_interval(ones: int, included: int, ell: int, *, n: int, r: float, leve
     if pi[0] <= 2 * mass:
         return 0.0, 1.0
     sample = coins.group_mean_range(theta, pi, mass=mass)
-    return kl_range(sample, n=n * coins.group_share(pi[0], mass=mass), r=r)
+    return kl_range(sample, n=n * coins.group_share(pi[0], mass=mass, outcomes=outcomes), r=r)
 
 
 @theorem("here (sampling counting queries)", proof="information.md")
@@ -206,6 +208,12 @@ class Information(Guarantee):
         step = sqrt(self.terms.radius / (2 * self.terms.rows))
         return min(1.0, width / (1 - 2 * self.terms.mass) + step)
 
+    def group_margin(self, statistic: GroupMean, draws: int, share: float) -> float | None:
+        """If the counts of coins are as expected."""
+        if self.terms.epsilon is not None:
+            return None
+        return self.expected_group_margin(statistic, draws, share, mass=self.terms.mass)
+
     def share(self, release: Release, part: int) -> Interval:
         """By `outcome_interval` for coins; by noise, sampling and the radius for noisy means."""
         n, r = self.terms.rows, self.terms.radius
@@ -214,14 +222,24 @@ class Information(Guarantee):
             return outcome_interval(release.count(part), release.draws, outcomes=outcomes, n=n, r=r, level=self._level)
         return kl_range(self._on_sample(release, part), n=n, r=r)
 
-    def group(self, release: Release) -> Interval:
+    def group(self, release: Release, part: int = 0) -> Interval:
         """By `group_interval` for coins; by the ratio of two noisy means."""
-        n, r = self.terms.rows, self.terms.radius
+        n, r, level = self.terms.rows, self.terms.radius, self._level
         if isinstance(release, Tally):
-            _, zeros, ones = release.counts
-            return group_interval(ones, zeros + ones, release.draws, n=n, r=r, level=self._level)
-        share, total = (self._on_sample(release, part) for part in range(2))
+            zeros, ones = release.members(part)
+            outcomes = len(release.counts)
+            return group_interval(ones, zeros + ones, release.draws, n=n, r=r, level=level, outcomes=outcomes)
+        share, total = (self._on_sample(release, 2 * part + place) for place in range(2))
         return kl_range(ratio(total, share), n=n * share[0], r=r) if share[0] > 0 else EVERYTHING
+
+    def member(self, release: Release, part: int) -> Interval:
+        """The share of two outcomes together for coins; of a noisy mean itself."""
+        if not isinstance(release, Tally):
+            return super().member(release, part)
+        mass, outcomes = self.terms.mass, len(release.counts)
+        ends = clopper_pearson(sum(release.members(part)), release.draws, self._level)
+        low, high = (coins.group_share(end, mass=mass, outcomes=outcomes) for end in ends)
+        return kl_range((low, high), n=self.terms.rows, r=self.terms.radius)
 
     def _on_sample(self, release: Release, part: int) -> Interval:
         """Return the interval for a mean on the sample from its noisy answer: noise, its grid, and subsampling."""

@@ -80,9 +80,9 @@ class Paper(Guarantee):
             return EVERYTHING  # the paper promises the expectation of a flip, and averages of its own length
         return around(tally.count(part) / tally.draws, self.terms.margin)
 
-    def group(self, release: Release) -> Interval:
+    def group(self, release: Release, part: int = 0) -> Interval:
         """The range of the ratio of two noisy means."""
-        return ratio(self.share(release, 1), self.share(release, 0))
+        return ratio(self.share(release, 2 * part + 1), self.share(release, 2 * part))
 
     @property
     def _private(self) -> sizes.Private:

@@ -29,6 +29,10 @@ class Tally(Release):
         """Return how often the part-th outcome that was asked came up."""
         return self.counts[self.reported[part]]
 
+    def members(self, group: int) -> tuple[int, int]:
+        """Return how many draws gave zero and one in a group."""
+        return self.counts[2 * group + 1], self.counts[2 * group + 2]
+
 
 @dataclass(frozen=True)
 class NoisyMeans(Release):

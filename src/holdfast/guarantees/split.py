@@ -50,10 +50,10 @@ class Split(Guarantee):
             return kl_range((exact.means[part],) * 2, n=exact.draws, r=log(2 / self._level))
         return clopper_pearson(count, exact.draws, self._level)
 
-    def group(self, release: Release) -> Interval:
+    def group(self, release: Release, part: int = 0) -> Interval:
         """Chernoff's bound for the rows that turned out to be in the group."""
         exact = self._exact(release)
-        return kl_range((exact.values[0],) * 2, n=exact.counts[0] or 0, r=log(2 / self._level))
+        return kl_range((exact.values[part],) * 2, n=exact.counts[2 * part] or 0, r=log(2 / self._level))
 
     @property
     def covers(self) -> tuple[str, ...]:

@@ -6,8 +6,11 @@ A row drawn for a question has one of finitely many outcomes. What is asked is a
     SingleFlips     yes or no, each flip released    the expectation of every flip, and the share of yes
     OneMean         a coin with the row's value as   the mean of a value in [0, 1]
                     its bias
-    GroupMean       excluded, 0 or 1                 the mean among rows that are not excluded
+    GroupMean       outside, or 0 or 1 in one of     the mean of a value in [0, 1] in each group
+                    the groups
+    Difference      the same, for two groups         the difference of their means
     OutcomeShares   one of c categories              the share of each
+    Cells           one of a few outcomes            what is worked out of their law: moments
 
 A statistic says how many statements an answer makes, reads values off what was released, and asks the guarantee for
 the interval of each. Mechanisms and guarantees speak about statistics; none of them knows a kind of question.
@@ -16,6 +19,7 @@ the interval of each. Mechanisms and guarantees speak about statistics; none of 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -120,36 +124,88 @@ class OneMean(_OneNumber):
 
 @dataclass(frozen=True)
 class GroupMean(Statistic):
-    """The mean of a value in [0, 1] among the rows that are not excluded."""
+    """The mean of a value in [0, 1] in each of one or several groups that share no row.
 
-    outcomes = 3  # excluded, 0 and 1
-    intervals = 2  # the group's share, and its mean
+    With one group a row says its value, NaN if it is excluded. With several it says the outcome itself, or a line with
+    its group's number, NaN if it is in none, and its value.
+    """
+
+    groups: int = 1
+
+    @cached_property
+    def outcomes(self) -> int:
+        """Outside, and 0 and 1 in each group."""
+        return 2 * self.groups + 1
+
+    @cached_property
+    def intervals(self) -> int:
+        """The share and the mean of each group."""
+        return 2 * self.groups
 
     def columns(self, values: Values) -> Columns:
-        """Who is in the group, and what they add to its sum."""
-        numbers = values.astype(np.float64)
-        included = ~np.isnan(numbers)
-        return [included.astype(np.float64), np.where(included, numbers, 0.0)]
+        """For each group, who is in it and what they add to its sum."""
+        if values.ndim == 2:
+            number, value = values[:, 0], values[:, 1]
+        elif values.dtype.kind == "f":
+            number, value = np.where(np.isnan(values), np.nan, 0.0), values
+        else:
+            number, value = np.where(values > 0, (values - 1) // 2, np.nan), (values - 1) % 2
+        found = []
+        for group in range(self.groups):
+            inside = number == group
+            found += [inside.astype(np.float64), np.where(inside, value, 0.0)]
+        return found
 
     def from_means(self, means: Sequence[float]) -> tuple[float, ...]:
         """Sum over size; 1/2 for a group that seems empty."""
-        return (clip(means[1] / means[0]) if means[0] > 0 else 0.5,)
+        pairs = zip(means[::2], means[1::2], strict=True)
+        return tuple(clip(total / size) if size > 0 else 0.5 for size, total in pairs)
 
     def from_counts(self, counts: Sequence[int], draws: int, *, mass: float) -> tuple[float, ...]:
         """Ones among the included, debiased; 1/2 for a group that seems empty."""
-        included = counts[1] + counts[2]
-        pi = included / draws
-        if pi <= 2 * mass:
-            return (0.5,)
-        return (debias.group_mean(counts[2] / included, pi, mass=mass),)
+        pairs = zip(counts[1::2], counts[2::2], strict=True)
+        return tuple(_group_mean(zeros, ones, draws, mass) for zeros, ones in pairs)
 
     def counted(self, columns: Columns) -> tuple[int | None, ...]:
-        """The group's size is counted, its sum is not."""
-        return (int(columns[0].sum()), None)
+        """Sizes of groups are counted, sums are not."""
+        return tuple(int(column.sum()) if place % 2 == 0 else None for place, column in enumerate(columns))
 
     def certify(self, release: "Release", guarantee: "Guarantee") -> list[Interval]:
-        """One interval, from two statements."""
-        return [guarantee.group(release)]
+        """One interval for each group, from two statements."""
+        if self.groups == 1:
+            return [guarantee.group(release)]
+        return [mean for mean, _ in guarantee.groups(release, self.groups)]
+
+
+def _group_mean(zeros: int, ones: int, draws: int, mass: float) -> float:
+    included = zeros + ones
+    if included <= 2 * mass * draws:
+        return 0.5
+    return debias.group_mean(ones / included, included / draws, mass=mass)
+
+
+@dataclass(frozen=True)
+class Difference(GroupMean):
+    """The difference of the means of two groups, after these two means."""
+
+    groups: int = 2
+
+    def from_means(self, means: Sequence[float]) -> tuple[float, ...]:
+        """Both means, and the first less the second."""
+        return _with_difference(super().from_means(means))
+
+    def from_counts(self, counts: Sequence[int], draws: int, *, mass: float) -> tuple[float, ...]:
+        """Both means, and the first less the second."""
+        return _with_difference(super().from_counts(counts, draws, mass=mass))
+
+    def certify(self, release: "Release", guarantee: "Guarantee") -> list[Interval]:
+        """Three intervals, from the four statements of two groups."""
+        return list(guarantee.difference(release))
+
+
+def _with_difference(means: tuple[float, ...]) -> tuple[float, ...]:
+    first, second = means
+    return first, second, first - second
 
 
 @dataclass(frozen=True)
@@ -186,7 +242,65 @@ class OutcomeShares(Statistic):
 
     def certify(self, release: "Release", guarantee: "Guarantee") -> list[Interval]:
         """One interval for each outcome."""
-        return [guarantee.share(release, part) for part in range(self.outcomes)]
+        return guarantee.shares(release, self.outcomes)
+
+
+@dataclass(frozen=True)
+class Cells(Statistic):
+    """The law of one of a few outcomes, whose numbers are worked out together: moments, differences of pairs.
+
+    A row says the probabilities of all outcomes but the first.
+
+    Parameters
+    ----------
+    outcomes
+        How many.
+    unions
+        Sets of several outcomes whose shares are worth an interval of their own, beside those of single outcomes.
+    """
+
+    outcomes: int = 3
+    unions: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def intervals(self) -> int:
+        """All outcomes but the first: with them the law is known."""
+        return self.outcomes - 1
+
+    @property
+    def reported(self) -> tuple[int, ...]:
+        """All outcomes but the first."""
+        return tuple(range(1, self.outcomes))
+
+    @property
+    def singles(self) -> list[list[int]]:
+        """Sets of one outcome, written as one number for each outcome: 1 if it is inside."""
+        return [[int(place == outcome) for place in range(self.outcomes)] for outcome in range(self.outcomes)]
+
+    @property
+    def sets(self) -> list[list[int]]:
+        """Single outcomes and unions."""
+        return self.singles + [[int(place in union) for place in range(self.outcomes)] for union in self.unions]
+
+    def columns(self, values: Values) -> Columns:
+        """One column for each outcome but the first."""
+        return list(values.T)
+
+    def from_means(self, means: Sequence[float]) -> tuple[float, ...]:
+        """The means themselves."""
+        return tuple(clip(mean) for mean in means)
+
+    def from_counts(self, counts: Sequence[int], draws: int, *, mass: float) -> tuple[float, ...]:
+        """Debiased shares."""
+        return tuple(debias.debias(count / draws, outcomes=self.outcomes, mass=mass) for count in counts[1:])
+
+    def counted(self, columns: Columns) -> tuple[int | None, ...]:
+        """Probabilities are averaged."""
+        return (None,) * self.intervals
+
+    def certify(self, release: "Release", guarantee: "Guarantee") -> list[Interval]:
+        """One interval for each outcome but the first."""
+        return guarantee.shares(release, self.intervals)
 
 
 def clip(x: float) -> float:

@@ -126,7 +126,7 @@ class PlanOracle:
         drawing = self._drawing
         rows = len(drawing.source)
         rows_read = mechanism_of(drawing.guarantee).rows_read(question.statistic, self._draws, rows)
-        return Reply(estimate.value, estimate.low, estimate.high, rows_read)
+        return Reply(estimate.guess, estimate.low, estimate.high, rows_read)
 
     def recall(self, question: RowQuestion, answer: float) -> None:
         """Use up the rows of this answer, where rows are used up; nothing else is remembered."""
@@ -144,7 +144,8 @@ class SessionOracle:
     def answer(self, question: RowQuestion) -> Reply:
         """Ask the session."""
         answer = self._session.mean(question.sql or question)
-        return Reply(answer.value, answer.low, answer.high, answer.rows_read)
+        (_, estimate), *_ = answer.rows()
+        return Reply(estimate.guess, estimate.low, estimate.high, answer.rows_read)
 
     def recall(self, question: RowQuestion, answer: float) -> None:
         """Do nothing: the state of a session is in its ledger."""

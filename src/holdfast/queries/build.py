@@ -1,9 +1,9 @@
 """From what the caller asks to a checked query. Everything is decided from the schema; no row is read."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, product
 from math import isfinite
 from numbers import Real
 from typing import Any, TypeAlias
@@ -14,6 +14,7 @@ from holdfast import check
 from holdfast.errors import InvalidArgument, InvalidQuery
 from holdfast.queries.evaluate import Expression, RowFunction
 from holdfast.queries.functions.operation import time_literal, with_article
+from holdfast.queries.groups import Between, Grouped
 from holdfast.queries.measures import AtMost, Bins, Category, Histogram, Mean, Share
 from holdfast.queries.node import SchemaKey, identifier
 from holdfast.queries.polars_expression import from_polars
@@ -22,6 +23,7 @@ from holdfast.queries.sql.parse import from_text
 from holdfast.schema import Schema, Type
 
 QueryLike: TypeAlias = str | pl.Expr | BatchFunction  # SQL, a Polars expression, or a function of a frame of rows
+Groups: TypeAlias = Sequence[Any] | Mapping[str, Sequence[Any]]  # values, tuples of values, or values of each key
 
 MOST_CATEGORIES = 10_000
 
@@ -117,13 +119,17 @@ def range_within(value: RowFunction, within: tuple[float, float] | None, what: s
         return check.interval("within", within)
     if value.range is not None:
         return value.range
-    undeclared = [column.name for column in value.reads.values() if column.bounds is None and column.type.is_number]
-    once = f" {declare_once(undeclared)}" if undeclared else ""
     raise InvalidArgument(
-        f"within must be the range (low, high) of '{value.text}' for its {what}; got None. It is declared, never read"
-        f" from the data; values outside are clipped.{once}",
+        f"within must be the range (low, high) of '{value.text}' for its {what}; got None. {undeclared(value)}",
         name="within",
     )
+
+
+def undeclared(value: RowFunction) -> str:
+    """Say why a number needs a range, and how to declare that of its columns."""
+    names = [column.name for column in value.reads.values() if column.bounds is None and column.type.is_number]
+    why = "It is declared, never read from the data; values outside are clipped."
+    return f"{why} {declare_once(names)}" if names else why
 
 
 def declare_once(columns: Sequence[str], what: str = "bounds") -> str:
@@ -218,13 +224,69 @@ def declared_categories(value: RowFunction, schema: Schema) -> tuple[Any, ...] |
     return schema[name].categories if value.text in (identifier(name), str(pl.col(name))) else None
 
 
-def condition(where: QueryLike | None, schema: Schema, columns: Sequence[str] | None = None) -> RowFunction | None:
-    """Return the group that `where` names, as a checked function of one row; None if it is left out."""
+def build_groups(
+    query: QueryLike,
+    schema: Schema,
+    *,
+    by: QueryLike | Sequence[QueryLike],
+    groups: Groups | None,
+    within: tuple[float, float] | None = None,
+    where: QueryLike | None = None,
+) -> Grouped:
+    """Return a share or a mean in every declared group: rows with the same values of the expressions in `by`.
+
+    Parameters
+    ----------
+    query, schema, within, where
+        As in `build_mean`.
+    by
+        One expression, or a list of several.
+    groups
+        The values of one expression; of several, a list of tuples, or a list of values for each, of which all
+        combinations are meant. None: the declared categories, of all combinations.
+    """
+    inner = build_mean(query, schema, within=within, where=where)
+    listed: list[Any] = list(by) if isinstance(by, list | tuple) else [by]
+    if not listed:
+        raise InvalidArgument("by must name at least one column.", name="by")
+    keys = tuple(rowwise(one, schema) for one in listed)
+    return Grouped(inner, keys, _groups(groups, keys, schema))
+
+
+def build_difference(
+    query: QueryLike,
+    schema: Schema,
+    *,
+    group: QueryLike,
+    other: QueryLike | None,
+    within: tuple[float, float] | None = None,
+    where: QueryLike | None = None,
+) -> Between:
+    """Return a share or a mean in two groups.
+
+    Parameters
+    ----------
+    query, schema, within, where
+        As in `build_mean`.
+    group, other
+        Conditions; None: all rows that are not in the first group.
+    """
+    inner = build_mean(query, schema, within=within, where=where)
+    first, second = (condition(one, schema, name=name) for name, one in (("group", group), ("other", other)))
+    if first is None:
+        raise InvalidArgument("group must be a condition; got None.", name="group")
+    return Between(inner, first, second)
+
+
+def condition(
+    where: QueryLike | None, schema: Schema, columns: Sequence[str] | None = None, name: str = "where"
+) -> RowFunction | None:
+    """Return the group that a condition names, as a checked function of one row; None if it is left out."""
     if where is None:
         return None
     group = rowwise(where, schema, columns)
     if group.type is not Type.BOOL:
-        raise InvalidQuery(f"where must be a yes-or-no condition; '{group.text}' is {with_article(group.type)}.")
+        raise InvalidQuery(f"{name} must be a yes-or-no condition; '{group.text}' is {with_article(group.type)}.")
     return group
 
 
@@ -251,6 +313,10 @@ def _listed(name: str, values: Any) -> list[Any]:
 def categories_of(categories: Any, type_: Type, name: str = "categories") -> tuple[Any, ...]:
     """Return a list of categories as distinct values of a type, or refuse it under its `name`."""
     listed = [_category(f"{name}[{place}]", value, type_) for place, value in enumerate(_listed(name, categories))]
+    return _distinct(name, listed)
+
+
+def _distinct(name: str, listed: list[Any]) -> tuple[Any, ...]:
     if len(listed) > MOST_CATEGORIES:
         raise InvalidArgument(f"{name} must be at most {MOST_CATEGORIES}; got {len(listed)}.", name=name)
     seen: set[Any] = set()
@@ -261,8 +327,42 @@ def categories_of(categories: Any, type_: Type, name: str = "categories") -> tup
     return tuple(listed)
 
 
-def _category(name: str, value: Any, type_: Type) -> Any:
-    """Return a category as a value of the expression's type."""
+def _groups(groups: Any, keys: tuple[RowFunction, ...], schema: Schema) -> tuple[tuple[Any, ...], ...]:
+    """Return groups as tuples with a value for every key: those given, or all combinations of declared categories."""
+    if groups is None:
+        declared = []
+        for key in keys:
+            categories = declared_categories(key, schema)
+            if categories is None:
+                raise InvalidArgument(
+                    f"groups must list the values of {key.text} to answer for; got None. They are declared, never read"
+                    f" from the data. {declare_once(key.columns, 'categories')}",
+                    name="groups",
+                )
+            declared.append(categories)
+        return _distinct("groups", list(product(*declared)))
+    if len(keys) == 1:
+        return tuple((value,) for value in categories_of(groups, keys[0].type, "groups"))
+    if isinstance(groups, Mapping):
+        if len(groups) != len(keys):
+            raise InvalidArgument(
+                f"groups must have a list for each of {len(keys)} expressions; got {len(groups)}.", name="groups"
+            )
+        every = [categories_of(one, key.type, "groups") for one, key in zip(groups.values(), keys, strict=True)]
+        return _distinct("groups", list(product(*every)))
+    found = []
+    for place, group in enumerate(_listed("groups", groups)):
+        if isinstance(group, str) or not isinstance(group, Sequence) or len(group) != len(keys):
+            raise InvalidArgument(
+                f"groups[{place}] must be a list of {len(keys)} values, one for each expression in by; got {group!r}.",
+                name="groups",
+            )
+        found.append(tuple(_category(f"groups[{place}]", one, key.type) for one, key in zip(group, keys, strict=True)))
+    return _distinct("groups", found)
+
+
+def _category(place: str, value: Any, type_: Type) -> Any:
+    """Return a category as a value of the expression's type; `place` is how it is called in a refusal."""
     if hasattr(value, "item") and not isinstance(value, str):
         value = value.item()  # numpy scalars
     match type_:
@@ -271,17 +371,17 @@ def _category(name: str, value: Any, type_: Type) -> Any:
         case Type.STRING if isinstance(value, str):
             return value
         case Type.INT | Type.FLOAT if not isinstance(value, bool) and isinstance(value, Real) and isfinite(value):
-            return _number(name, value, type_)
+            return _number(place, value, type_)
         case Type.DATE if isinstance(value, str) or (isinstance(value, date) and not isinstance(value, datetime)):
             return time_literal(value, type_).value
         case Type.DATETIME if isinstance(value, str | date):
             return time_literal(value, type_).value
-    raise InvalidArgument(f"{name} must be {with_article(type_)}; got {value!r}.", name=name.partition("[")[0])
+    raise InvalidArgument(f"{place} must be {with_article(type_)}; got {value!r}.", name=place.partition("[")[0])
 
 
-def _number(name: str, value: Any, type_: Type) -> int | float:
+def _number(place: str, value: Any, type_: Type) -> int | float:
     if type_ is Type.FLOAT:
         return float(value) + 0.0  # -0.0 and 0.0 are one category
     if int(value) != value or not -(2**63) <= int(value) < 2**63:
-        raise InvalidArgument(f"{name} must be an integer; got {value!r}.", name=name.partition("[")[0])
+        raise InvalidArgument(f"{place} must be an integer; got {value!r}.", name=place.partition("[")[0])
     return int(value)

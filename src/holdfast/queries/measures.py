@@ -21,7 +21,7 @@ from holdfast.schema import Type
 Category = bool | int | float | str | date
 
 _SHARE, _MEAN, _GROUP = OneShare(), OneMean(), GroupMean()
-_encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
+encode_facts = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
 
 
 def _on_arrays(
@@ -66,7 +66,7 @@ class Measure(Query):
         where = None if self.where is None else self.where.identity
         if self.value.identity is None or (self.where is not None and where is None):
             return None
-        return _encode({**self._facts(), "value": self.value.identity, "where": where})
+        return encode_facts({**self._facts(), "value": self.value.identity, "where": where})
 
     @cached_property
     def direct(self) -> Direct | None:
@@ -75,6 +75,11 @@ class Measure(Query):
         if value is None or (self.where is not None and where is None):
             return None
         return partial(_on_arrays, self._values, value, where)
+
+    @property
+    def functions(self) -> tuple[RowFunction, ...]:
+        """The value and, if there is one, the condition of the group."""
+        return (self.value,) if self.where is None else (self.value, self.where)
 
     def evaluate(self, rows: pl.DataFrame) -> Values:
         """Return what each row says; NaN outside the group."""

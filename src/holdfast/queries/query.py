@@ -1,14 +1,17 @@
 """What every query is: a function of one row, with finitely many outcomes.
 
 A query never sees the table. It is handed a small frame of drawn rows and says, for each of them, the law of one
-outcome. Three forms are enough:
+outcome. Few forms are enough:
 
     boolean array    outcomes 0 and 1                        shares
     float array      in [0, 1]: the bias of a coin           means, rescaled from [low, high] to [0, 1]
                      NaN: this row is outside the group      outcomes "excluded", 0, 1
-    integer array    the outcome itself, 0 .. outcomes-1     histograms
+    integer array    the outcome itself, 0 .. outcomes-1     histograms, shares of several groups
+    two columns      a group's number and a coin's bias      means of several groups
+    c-1 columns      the law of all outcomes but the first   moments
 
-A query with weights (`weighs`) gives two columns instead, the probabilities of 0 and of 1; the rest is "excluded".
+A query with weights (`weighs`), of one group, gives two columns instead, the probabilities of 0 and of 1; the rest is
+"excluded".
 
 `evaluate` is total: no content of the rows may raise, and row i of the result depends on row i alone. A query that can
 say the same from a dict of arrays, without a frame, has that as `direct`.
@@ -23,7 +26,7 @@ its `packings`. A row source may compute them once for all rows and hand over li
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import polars as pl
@@ -31,10 +34,16 @@ from numpy.typing import NDArray
 
 from holdfast.guarantees.statistic import Statistic, Values
 
-__all__ = ["Direct", "Packed", "Packing", "Query", "Values"]
+if TYPE_CHECKING:
+    from holdfast.queries.evaluate import RowFunction
+
+__all__ = ["Direct", "Folded", "Lookup", "Packed", "Packing", "Query", "Said", "Values"]
 
 Direct = Callable[[Mapping[str, NDArray[Any]]], NDArray[Any]]  # from columns by name to one value per row
 
+Lookup = Callable[[pl.Series], NDArray[np.int64]]  # from texts to one whole number each
+
+Said = pl.Series | NDArray[Any]  # what one function says of each row
 Packed = NDArray[np.float32]  # one line of numbers for each row
 
 
@@ -71,6 +80,7 @@ class Query(ABC):
     rows_per_unit: int | None = None  # places that a unit has at least, of which a draw takes one; see `rows.units`
     speaks_of_units: bool = False  # whether its text says how much units or their rows count
     packings: tuple[Packing, ...] = ()  # what `evaluate_packed` can be handed instead of rows; none: rows only
+    lookups: Mapping[str, Lookup] = {}  # text columns that `direct` takes as the numbers that these give
 
     @property
     @abstractmethod
@@ -123,3 +133,20 @@ class Query(ABC):
     def evaluate_packed(self, lines: Sequence[Packed], part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
         """Return what `evaluate_parts` would, from the lines that each of `packings` has for the rows."""
         raise NotImplementedError  # queries with packings say it
+
+
+class Folded(Query):
+    """A query that asks rows for totals alone, and makes them from what several functions say of each row."""
+
+    @property
+    @abstractmethod
+    def functions(self) -> "tuple[RowFunction, ...]":
+        """The functions of one row: a value, the conditions of groups."""
+
+    @abstractmethod
+    def fold(self, said: Sequence[Said]) -> NDArray[np.float64]:
+        """Return the totals of some rows from what each function says of them, all in the same order; they add up."""
+
+    @abstractmethod
+    def totals(self, values: Values) -> NDArray[np.float64]:
+        """Return the same from what `evaluate` says of each row."""

@@ -155,6 +155,35 @@ class Categories(Form):
 
 
 @dataclass(frozen=True)
+class Expressions(Text):
+    """One expression about one row, or a list of them."""
+
+    def parse(self, name: str, text: str) -> Any:
+        """A JSON list, or one expression."""
+        return _json_list(name, text, "a JSON list of texts") if text.lstrip().startswith("[") else text
+
+    def to_json(self, name: str, value: Any) -> Any:
+        """Only text travels."""
+        if isinstance(value, list | tuple):
+            return [super(Expressions, self).to_json(name, one) for one in value]
+        return super().to_json(name, value)
+
+
+@dataclass(frozen=True)
+class GroupsForm(Categories):
+    """Several values of one expression, or of several: lists of values, or an object with a list for each."""
+
+    def parse(self, name: str, text: str) -> Any:
+        """A JSON list or object, or words with commas between them."""
+        if not text.lstrip().startswith("{"):
+            return super().parse(name, text)
+        try:
+            return dict(json.loads(text))
+        except ValueError:
+            raise InvalidArgument(f"{name} must be a JSON list or object, or words; got {text!r}.", name=name) from None
+
+
+@dataclass(frozen=True)
 class BoxForm(Form):
     """One pair for every coordinate, or a list with a pair for each."""
 
@@ -193,6 +222,19 @@ class LossForm(Form):
 
 
 @dataclass(frozen=True)
+class QuestionList(Form):
+    """Several questions: texts, or objects with their kind and options."""
+
+    example: str = "dep_delay > 15"
+
+    def parse(self, name: str, text: str) -> list[Any]:
+        """A JSON list, or a question on each line."""
+        if text.lstrip().startswith("["):
+            return _json_list(name, text, "a JSON list of questions")
+        return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+@dataclass(frozen=True)
 class About:
     """What an annotation says of a parameter: its form, and what it means in one line."""
 
@@ -213,12 +255,17 @@ class Option:
 
 Query = Annotated[QueryLike, About(Text(), "A condition or a number about one row, in SQL.")]
 Where = Annotated[QueryLike | None, About(Text("carrier = 'UA'"), "Only rows for which this is true count.")]
+Other = Annotated[QueryLike, About(Text("distance > 1000"), "The second condition or number about one row, in SQL.")]
 Within = Annotated[
     tuple[float, float] | None,
     About(
         Reals(2, "0, 100"),
         "The range of a number, low and high; left out, the one declared with the data. Values outside are clipped.",
     ),
+]
+By = Annotated[
+    QueryLike | Sequence[QueryLike] | None,
+    About(Expressions("carrier"), "Answer for each group of rows with the same value of this; several: a list."),
 ]
 RowsPerQuery = Annotated[
     int | None, About(Whole(), "Rows this one answer reads; more make it narrower and cost more answers.")
@@ -232,7 +279,7 @@ RowsPerUnit = Annotated[
 ]
 Weight = Annotated[QueryLike | None, About(Text("survey_weight"), "A number per row: how much it counts.")]
 LargestWeight = Annotated[float | None, About(Real(0.0, None, "8"), "The largest weight; larger ones count as this.")]
-By = Annotated[
+ByMechanism = Annotated[
     str | None,
     About(Choice(("coins", "gaussian")), "How this one answer is made; gaussian reads all rows once and adds noise."),
 ]

@@ -5,12 +5,13 @@ certainly not below the quantile bound it. `steps` questions are charged, whatev
 """
 
 from dataclasses import replace
+from math import nan
 from typing import Annotated
 
 import numpy as np
 
 from holdfast import check
-from holdfast.answer import Answer, Estimate
+from holdfast.answer import SAYS_NOTHING, Answer, Estimate
 from holdfast.ledger import Cost
 from holdfast.queries.build import build_at_most, range_within
 from holdfast.questions import KINDS
@@ -91,7 +92,7 @@ class Bisection:
         self.q, self.low, self.high = q, low, high
         self.doubt: tuple[float, float] | None = None
         self.seen: list[tuple[float, float]] = [(high, 1.0)]
-        self.start = low
+        self.start, self.width = low, high - low
 
     def next_threshold(self) -> float:
         """Return where to ask next: in the middle of the longer side that is still open."""
@@ -104,7 +105,8 @@ class Bisection:
 
     def learn(self, threshold: float, share: Estimate) -> None:
         """Take in the share of values at most `threshold`."""
-        self.seen.append((threshold, share.value))
+        if not share.too_few:
+            self.seen.append((threshold, share.value))
         if share.high < self.q:
             self.low = max(self.low, threshold)
         elif share.low >= self.q and share.low > 0:  # the 0 quantile is where values begin, not minus infinity
@@ -120,6 +122,8 @@ class Bisection:
         shares = np.maximum.accumulate(shares)
         thresholds, shares = np.concatenate([[self.start], thresholds]), np.concatenate([[0.0], shares])
         value = float(np.interp(self.q, shares, thresholds))
+        if self.high - self.low > SAYS_NOTHING * self.width:
+            return Estimate(nan, self.low, self.high)
         return Estimate(min(max(value, self.low), self.high), self.low, self.high)
 
 

@@ -39,10 +39,12 @@ from holdfast.schema import Schema
 LONGEST_QUESTION = 1_000_000  # characters, with all categories
 RELEASE_WORK = 100_000  # steps that a release takes beside those on its rows
 NOTHING = Cost(0, 0)
+SHOWN_SHARES = (0.01, 0.05, 0.2)  # of the rows in a group, for which a price says how wide its answer will be
 MOST_REMEMBERED = 4_096  # prices and margins, of all datasets
 
 P = ParamSpec("P")
 A = TypeVar("A", bound=AnyAnswer)
+Widths = tuple[tuple[float, float], ...]  # pairs of a group's share of the rows, and the margin that it would have
 Result = dict[str, Any]  # plain JSON: what `AnyAnswer.result` returns
 
 encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False).encode
@@ -62,6 +64,7 @@ class Drawing:
     guarantee: Guarantee
     order: Order | None = None
     most_draws: int | None = None  # a dry run draws no more than this from its made-up rows
+    kept: RowSource | None = None  # the rows that check guesses, if they are others
 
     def release(self, query: Query, draws: int) -> Release:
         """Draw once."""
@@ -72,11 +75,16 @@ class Drawing:
             self.order = order.after(guarantee.charge(query.statistic, draws))
         return mechanism_of(guarantee).under(guarantee, draws, order).release(query, self.source, self.rng)
 
+    def held(self) -> "Drawing":
+        """Return the same drawing from the rows that check guesses."""
+        return replace(self, source=self.kept or self.source, guarantee=self.guarantee.checks or self.guarantee)
+
     def under(self, guarantee: Guarantee) -> "Drawing":
-        """Return the same drawing for an answer that another mechanism gives, under `Guarantee.by`."""
-        return (
-            self if guarantee.terms.mechanism == self.guarantee.terms.mechanism else replace(self, guarantee=guarantee)
-        )
+        """Return the same drawing, at the same place, for an answer that the mechanism of this `guarantee` gives."""
+        mechanism = guarantee.terms.mechanism
+        if mechanism == self.guarantee.terms.mechanism:
+            return self
+        return replace(self, guarantee=self.guarantee.by(mechanism))
 
     def certify(self, query: Query, release: Release) -> list[Estimate]:
         """Return every released value with its interval, in the question's units."""
@@ -114,7 +122,9 @@ class Question:
     cheaper: str | None = None  # what would make it cost less
     finish: Callable[[int, Result, Cost], tuple[Result, Cost]] | None = None  # inside the commit: see `Ledger.commit`
     whole: bool = False  # of data of units: whether the text says how much each counts; else every unit counts alike
+    widths: Callable[[], Widths] | None = None  # of groups; worked out for a price only
     forecast: Callable[[Cost], float] | None = None  # its margin, if that depends on the answers given so far
+    otherwise: Mapping[str, Any] | None = None  # of a check: the mean to ask for next if the guess does not hold
 
     def __post_init__(self) -> None:
         for text in (self.text, self.identity or ""):  # whatever the ledger could not write is refused here
@@ -179,6 +189,7 @@ class Context:
         margin: float | None = None,
         *,
         wanted: float | None = None,
+        text: str | None = None,
     ) -> Question:
         """Return the question that one release of the query answers.
 
@@ -191,14 +202,18 @@ class Context:
         wanted
             The margin the caller asked for. Who asks for the same again gets the answer that is there, though it would
             take more draws now.
+        text
+            How the question reads, where it is not what its query asks of a row; it is then part of its identity.
         """
         cost, rows_read = self.price(query, draws)
         ordinary = wanted is None and draws == self.rows_per_query
         reads = None if ordinary else draws if wanted is None else f"margin {wanted!r}"
         identity, work = identity_of(query, reads, self.mechanism), RELEASE_WORK + rows_read * query.work
+        if text is not None and identity is not None:
+            identity = encode({"kind": kind, "of": identity})
         return Question(
             kind,
-            query.text,
+            text or query.text,
             identity,
             cost,
             rows_read,
@@ -207,6 +222,7 @@ class Context:
             work=work,
             cheaper=query.cheaper,
             whole=query.speaks_of_units,
+            widths=self.group_widths(query, draws),
         )
 
     def margin(self, query: Query, draws: int) -> float | None:
@@ -220,6 +236,25 @@ class Context:
         cost, _ = _price(self.guarantee, statistic, draws)
         standing = self.standing(cost)
         return _margin(standing, draws) if standing is self.guarantee else standing.margin(draws)
+
+    def group_widths(self, query: Query, draws: int) -> Callable[[], Widths]:
+        """Return what tells how wide groups will be, in the question's units, if their means are middling.
+
+        Parameters
+        ----------
+        query, draws
+            What is asked in one pass, and its draws.
+        """
+
+        def widths() -> Widths:
+            (low, high), statistic = query.bounds, query.statistic
+            if not isinstance(statistic, GroupMean):
+                return ()
+            standing = self.standing(self.price(query, draws)[0])
+            found = [(share, standing.group_margin(statistic, draws, share)) for share in SHOWN_SHARES]
+            return tuple((share, (high - low) * margin) for share, margin in found if margin is not None)
+
+        return widths
 
     def draws(self, query: Query, rows_per_query: int | None, margin: float | None = None) -> int:
         """Return how many rows one answer reads: the plan's number, or what the caller wants for this one."""
@@ -285,12 +320,15 @@ class Kind(Generic[P, A]):
         The class of its answers.
     options
         What may be given; the first is the subject, what is asked about.
+    grouped
+        The class of its answers for several groups, whose results have `groups`; None if it has no such.
     """
 
     name: str
     build: Callable[Concatenate[Context, P], Question]
     answer: type[A]
     options: tuple[Option, ...]
+    grouped: type[AnyAnswer] | None = None
 
     @property
     def subject(self) -> Option:
@@ -347,9 +385,10 @@ class Kind(Generic[P, A]):
             reason = sub(r"'(\w+)'", lambda match: quote(match[1]), str(wrong))
             raise InvalidArgument(f"{self.name} cannot be asked this way: {reason}.", name="options") from None
 
-    def read(self, result: Mapping[str, Any], record: Record) -> A:
+    def read(self, result: Mapping[str, Any], record: Record) -> AnyAnswer:
         """Rebuild an answer from what its `result` returned, and its `record`."""
-        return self.answer.read(result, record)
+        several = self.grouped is not None and "groups" in result
+        return (self.grouped if several and self.grouped is not None else self.answer).read(result, record)
 
     def to_json(self, values: Mapping[str, object]) -> dict[str, Any]:
         """Write `values`, subject and options by name, as JSON: None is left out, what does not travel is refused."""
@@ -368,9 +407,11 @@ class Kind(Generic[P, A]):
         return [option for option in named if option.required or values[option.name] is not None]
 
 
-def kind_of(build: Callable[Concatenate[Context, P], Question], answer: type[A]) -> Kind[P, A]:
-    """Return the kind that a function and its answer class make."""
-    return Kind(build.__name__, build, answer, options_of(build))
+def kind_of(
+    build: Callable[Concatenate[Context, P], Question], answer: type[A], grouped: type[AnyAnswer] | None = None
+) -> Kind[P, A]:
+    """Return the kind that a function and its answer class make, and the class of answers for several groups."""
+    return Kind(build.__name__, build, answer, options_of(build), grouped)
 
 
 def identity_of(query: Query, draws: int | str | None, mechanism: str | None = None) -> str | None:

@@ -81,7 +81,7 @@ class ArrayFile:
 class MappedArray:
     """One `.npy` file, one-dimensional, read-only."""
 
-    def __init__(self, path: Path, dtype: np.dtype[np.generic], length: int) -> None:
+    def __init__(self, path: Path, dtype: np.dtype[np.generic], length: int, advice: int = mmap.MADV_RANDOM) -> None:
         self.name = path.name
         with _opened(path) as file:
             try:
@@ -99,7 +99,7 @@ class MappedArray:
                 self._map = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
                 self.array = np.frombuffer(self._map, dtype, length, start)
         if self._map is not None:
-            self._map.madvise(mmap.MADV_RANDOM)
+            self._map.madvise(advice)
 
     @property
     def size(self) -> int:
@@ -121,6 +121,15 @@ class MappedArray:
     def larger_than_memory(self) -> bool:
         """Whether the file can never be in memory as a whole."""
         return self.size > _memory("MemTotal")
+
+    def expect(self, start: int, stop: int) -> None:
+        """Ask for the pages of these consecutive elements, which are about to be read."""
+        if self._map is None or start >= stop:
+            return
+        first = (self._start + start * self.array.itemsize) // mmap.PAGESIZE * mmap.PAGESIZE
+        last = min(self.size, self._start + stop * self.array.itemsize)
+        if first < last:
+            self._map.madvise(mmap.MADV_WILLNEED, first, last - first)
 
     def request(self, indices: NDArray[np.int64]) -> None:
         """Ask for the pages of these elements; reading them does not wait for this."""

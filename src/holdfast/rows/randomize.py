@@ -25,12 +25,20 @@ Counts = NDArray[np.int64]
 def outcomes_of(values: Values, outcomes: int, rng: Generator) -> NDArray[np.int64]:
     """Toss once per row; return each row's outcome.
 
-    A coin's bias that is NaN means outcome 0: the lower bound with two outcomes, "excluded" with three.
+    A coin's bias that is NaN means outcome 0: the lower bound with two outcomes, "excluded" with three. So does a
+    group's number that is NaN, beside a bias.
     """
-    if values.ndim == 2:
-        values = accepted(values, rng)
     if values.dtype.kind != "f":
         return values.astype(np.int64)
+    if values.ndim == 2 and values.shape[1] == outcomes - 1:  # the law of all outcomes but the first
+        upto: NDArray[np.float64] = np.cumsum(values, axis=1, dtype=np.float64)
+        place = rng.random(len(values))
+        return np.where(place < upto[:, -1], 1 + (place[:, None] >= upto[:, :-1]).sum(axis=1), 0)
+    if values.ndim == 2:  # a group's number and a bias
+        group, bias = values[:, 0], values[:, 1]
+        inside = ~np.isnan(group)
+        chosen = 1 + 2 * np.where(inside, group, 0.0).astype(np.int64) + (rng.random(len(values)) < bias)
+        return np.where(inside, chosen, 0)
     ones = rng.random(values.size) < values  # false for NaN
     if outcomes == 2:
         return ones.astype(np.int64)
@@ -45,9 +53,9 @@ def accepted(law: Values, rng: Generator) -> Values:
 
 def tossed(values: Values, outcomes: int, rng: Generator) -> Counts:
     """Toss once per row; return how often each outcome came up."""
+    size = len(values)
     if values.ndim == 2:
-        values = accepted(values, rng)
-    size = values.size
+        return np.bincount(outcomes_of(values, outcomes, rng), minlength=outcomes)
     if values.dtype.kind == "b" or (values.dtype.kind == "f" and outcomes == 2):
         coins = values if values.dtype.kind == "b" else rng.random(size) < values  # false for NaN
         ones = int(np.count_nonzero(coins))

@@ -6,14 +6,16 @@ from typing import Any
 
 from markupsafe import Markup
 
-from holdfast.answer import pixels, write_end
+from holdfast.answer import TOO_FEW, pixels, write_end
 from holdfast.guarantees.plan import write_margin
 
 WIDTH, HEIGHT, EDGE = 640, 220, 34
 
 
-def number(x: float) -> str:
-    """Format a number with at most five digits."""
+def number(x: float | None) -> str:
+    """Format a number with at most five digits; None: it cannot be told."""
+    if x is None:
+        return TOO_FEW
     return f"{x:,.0f}" if abs(x) >= 10_000 else f"{x:.4g}"
 
 
@@ -31,14 +33,17 @@ def interval_bar(answer: Mapping[str, Any]) -> Markup:
     """Draw an interval inside its declared bounds."""
     first, last = answer["bounds"]
     span = (last - first) or 1.0
-    low, value, high = (300 * (answer[name] - first) / span for name in ("low", "value", "high"))
+    low, high = (300 * (answer[name] - first) / span for name in ("low", "high"))
+    mark = Markup("")
+    if answer["value"] is not None:
+        place = 300 * (answer["value"] - first) / span - 1
+        mark = Markup('<rect class="value" x="{:.2f}" y="0" width="2" height="16"/>').format(place)
     label = f"{number(answer['value'])}, between {low_end(answer['low'])} and {high_end(answer['high'])}"
     return Markup(
         '<svg class="bar" viewBox="-2 0 304 16" preserveAspectRatio="none" role="img" aria-label="{}">'
         '<rect class="track" x="0" y="7" width="300" height="2"/>'
-        '<rect class="range" x="{}" y="3" width="{}" height="10" rx="2"/>'
-        '<rect class="value" x="{:.2f}" y="0" width="2" height="16"/></svg>'
-    ).format(label, *pixels(low, max(high, low + 1.5), 2), value - 1)
+        '<rect class="range" x="{}" y="3" width="{}" height="10" rx="2"/>{}</svg>'
+    ).format(label, *pixels(low, max(high, low + 1.5), 2), mark)
 
 
 def gauge(left: int, total: int) -> Markup:
@@ -63,14 +68,17 @@ def answers_over_time(points: Sequence[Mapping[str, Any]]) -> Markup:
     marks = Markup("").join(
         Markup(
             '<g><title>#{p[seq]}: {p[question]} = {} [{}, {}]</title><line class="range" x1="{x:.1f}" x2="{x:.1f}"'
-            ' y1="{low:.1f}" y2="{high:.1f}"/><circle class="value" cx="{x:.1f}" cy="{value:.1f}" r="2.5"/></g>'
+            ' y1="{low:.1f}" y2="{high:.1f}"/>{mark}</g>'
         ).format(
             *(number(point["value"]), low_end(point["low"]), high_end(point["high"])),
-            **_heights(*map(y, point["shares"])),
+            low=ceil(10 * y(low)) / 10,  # downwards is positive, and ends are rounded outwards
+            high=floor(10 * y(high)) / 10,
+            mark=_dot(x, value if value is None else y(value)),
             p=point,
-            x=EDGE + step * (place + 0.5),
+            x=x,
         )
         for place, point in enumerate(points)
+        for x, (value, low, high) in [(EDGE + step * (place + 0.5), point["shares"])]
     )
     grid = Markup("").join(
         Markup('<line class="grid" x1="{}" x2="{}" y1="{y:.1f}" y2="{y:.1f}"/><text x="4" y="{:.1f}">{}</text>').format(
@@ -87,9 +95,11 @@ def answers_over_time(points: Sequence[Mapping[str, Any]]) -> Markup:
     )
 
 
-def _heights(value: float, low: float, high: float) -> dict[str, float]:
-    """Return where value and ends are drawn; downwards is positive, and ends are rounded outwards."""
-    return {"value": value, "low": ceil(10 * low) / 10, "high": floor(10 * high) / 10}
+def _dot(x: float, y: float | None) -> Markup:
+    """Draw a value, if there is one."""
+    if y is None:
+        return Markup("")
+    return Markup('<circle class="value" cx="{:.1f}" cy="{:.1f}" r="2.5"/>').format(x, y)
 
 
 def margins(alternatives: Sequence[Mapping[str, Any]]) -> Markup:

@@ -173,11 +173,11 @@ def test_a_planned_session_runs_to_its_end_and_keeps_the_promise(loss, name):
 
 def test_a_session_that_forgets_the_answers_for_the_losses_cannot_pay():
     def forgetful(route):
-        afforded = {"rows": route.rows, "confidence": 0.95, "guarantee": "exchange", "mechanism": "coins"}
+        afforded = {"rows": route.rows, "confidence": 0.95, "guarantee": "exchange", "mechanism": "coins", "end": True}
         questions = route.session["queries"]
         while hf.plan(queries=questions - 1, **afforded).terms.charge >= route.gradient_evaluations:
             questions -= 1
-        return dict(route.session) | {"queries": questions}
+        return dict(route.session) | {"queries": questions, "end": True}
 
     with pytest.raises(hf.BudgetExhausted):
         fitted(SIGN, "coins, convex, exchange", forgetful)

@@ -35,7 +35,7 @@ def test_every_kind_of_answer_has_its_lines() -> None:
     assert frame["category"].to_list() == [None, "a", "b", "other", None, None]
     assert frame["analyst"].to_list() == ["ada"] * 4 + [None, "ada"]
     given = [share, *histogram.values(), flips.average, median]
-    assert frame.select("value", "low", "high").rows() == [(one.value, one.low, one.high) for one in given]
+    assert frame.select("value", "low", "high").rows() == [tuple(one.result().values())[:3] for one in given]
     assert frame["question"].to_list() == [one.question for one in given]
     assert frame["cost"].to_list() == [one.cost for one in given]
     assert frame["rows_read"].to_list() == [one.rows_read for one in given]
@@ -43,16 +43,25 @@ def test_every_kind_of_answer_has_its_lines() -> None:
 
 
 def test_no_answers_no_lines() -> None:
-    assert history_frame([], planned("posterior", "coins").standing).equals(pl.DataFrame(schema=SCHEMA))
+    with Session(data(), seed=1, queries=60) as session:
+        frame = history_frame([], planned("posterior", "coins").standing, session.registered)
+    assert frame.equals(pl.DataFrame(schema=SCHEMA))
 
 
 ASKED: dict[str, tuple[Any, dict[str, Any]]] = {
     "mean": ("x", {"within": (0, 2)}),
+    "difference": ("b", {"group": "x > 0.5"}),
+    "variance": ("x", {"within": (0, 1)}),
+    "std": ("x", {"within": (0, 1), "where": "b"}),
+    "covariance": ("x", {"other": "b", "within": (0, 1)}),
+    "correlation": ("x", {"other": "b", "within": (0, 1)}),
     "histogram": ("s", {"categories": ["a", "never seen"]}),
     "quantile": ("x", {"q": 0.5, "within": (0, 2), "steps": 4}),
     "flips": ("b", {"count": 9}),
     "minimize": (hf.losses.Logistic({"x": (0, 1)}, "b"), {"radius": 1, "iterations": 2}),
     "check": ("b", {"guess": 0.4, "margin": 0.01}),
+    "submit": ({"id": [3, 1, 2], "prediction": [False, True, True]}, {"name": "first"}),
+    "register": (["b", {"kind": "quantile", "query": "x", "q": 0.5, "within": [0, 2]}], {}),
 }
 
 
@@ -60,7 +69,8 @@ ASKED: dict[str, tuple[Any, dict[str, Any]]] = {
 def test_the_ledger_and_the_wire_have_one_json(kind: str) -> None:
     query, options = ASKED[kind]
     plan: dict[str, Any] = {"guarantee": "checks"} if kind == "check" else {"queries": {"mean": 60, "flip": 50}}
-    with Session(data(), seed=1, **plan) as session:
+    board = hf.Board({"id": [1, 2, 3], "label": [True, True, True]}) if kind == "submit" else None
+    with Session(data(), seed=1, **plan) if board is None else board.session as session:
         given = session.ask(query, kind, **options)
         (entry,) = session.ledger.entries()
         assert entry.answer == given.result()

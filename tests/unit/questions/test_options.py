@@ -10,6 +10,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import InvalidArgument
+from holdfast.guarantees.ladder import Ladder
 from holdfast.guarantees.plan import plan
 from holdfast.optimize.losses import LinearLoss
 from holdfast.questions import KINDS
@@ -31,6 +32,16 @@ ASKED: list[tuple[str, dict[str, Any]]] = [
     ("mean", {"query": "b"}),
     ("mean", {"query": "x", "within": (0, 1), "where": "g = 1", "rows_per_query": np.int64(7)}),
     ("mean", {"query": "x > 0.5", "margin": 0.2}),
+    ("mean", {"query": "b", "by": "s", "groups": ("a", "b")}),
+    ("mean", {"query": "b", "by": ["s", "g"], "groups": {"s": ["a"], "g": np.array([1, 2])}}),
+    ("mean", {"query": "x", "within": (0, 1), "by": ("s", "d"), "groups": [("a", date(2024, 2, 29))]}),
+    ("difference", {"query": "b", "group": "g = 1", "other": "g = 2", "where": "x > 0"}),
+    ("difference", {"query": "x", "group": "b", "within": (0, 1)}),
+    ("difference", {"query": "b", "minus": "x > 0.5"}),
+    ("variance", {"query": "x", "within": (0, 1), "where": "b", "rows_per_query": 500}),
+    ("std", {"query": "x", "within": (0, 1)}),
+    ("covariance", {"query": "x", "other": "b", "within": (0, 1)}),
+    ("correlation", {"query": "b", "other": "x", "other_within": (0, 1), "where": "g = 1"}),
     ("histogram", {"query": "s", "categories": ("a", "b")}),
     ("histogram", {"query": "d", "categories": [date(2024, 2, 29)]}),
     ("histogram", {"query": "x", "bins": np.array([0.0, 0.5, 1.0]), "rows_per_query": 500}),
@@ -42,8 +53,13 @@ ASKED: list[tuple[str, dict[str, Any]]] = [
     ("check", {"query": "b", "guess": 0.5}),
     ("check", {"query": "x", "guess": 1, "margin": 0.1, "within": (0, 2), "where": "g = 1", "at_least": np.int64(9)}),
     ("check", {"query": "b", "guess": 0.5, "margin": 0.1, "rows_per_query": 1_000}),
+    ("submit", {"predictions": {"id": [2, 1, 3], "prediction": np.array([True, False, True])}, "name": "first"}),
+    ("submit", {"predictions": pl.DataFrame({"id": ["3", "2", "1"], "b": ["true", "false", "true"]})}),
 ]
 CHECKING = Context(plan(rows=10**6, queries=1, guarantee="checks").standing, SCHEMA)
+SCORED: dict[str, Any] = {"metric": "accuracy", "id": "id", "target": "b", "low": 0.0, "high": 1.0, "clip": 0.001}
+LADDER = Ladder.grid(3, confidence=0.95, step=None, scale=1.0, about="labels", **SCORED)
+BOARD = Context(LADDER, SCHEMA, ids=lambda column: pl.Series(column, [1, 2, 3]))
 
 
 def test_every_kind_is_asked_here() -> None:
@@ -52,7 +68,7 @@ def test_every_kind_is_asked_here() -> None:
 
 @pytest.mark.parametrize(("name", "values"), ASKED, ids=lambda value: f"{value!s:.50}")
 def test_a_question_that_travels_is_the_same_question(context: Context, name: str, values: dict[str, Any]) -> None:
-    kind, context = KINDS[name], CHECKING if name == "check" else context
+    kind, context = KINDS[name], {"check": CHECKING, "submit": BOARD}.get(name, context)
     sent = json.loads(json.dumps(kind.to_json(values), allow_nan=False))
     assert sent.pop("kind") == name
     here, there = kind.question(context, **values), kind.question(context, **kind.from_json(sent))

@@ -16,7 +16,8 @@ def search(q: float, low: float, high: float, steps: int, share: Any, radius: fl
         value = share(threshold)
         bisection.learn(threshold, Estimate(value, max(0.0, value - radius), min(1.0, value + radius)))
     estimate = bisection.estimate()
-    assert low <= estimate.low <= estimate.value <= estimate.high <= high
+    assert low <= estimate.low <= estimate.high <= high
+    assert estimate.too_few or estimate.low <= estimate.value <= estimate.high
     return estimate
 
 

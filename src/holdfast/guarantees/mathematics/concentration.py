@@ -1,6 +1,7 @@
 """How far an average strays from its mean: Hoeffding, Chernoff with Bernoulli divergence, exact binomial."""
 
 from collections.abc import Callable
+from functools import partial
 from math import exp, expm1, inf, isinf, log, log1p, sqrt
 from typing import Any
 
@@ -89,8 +90,11 @@ def _proved(root: float, tail: Callable[[float], float], level: float, *, inner:
     """
     if not 0 < root < 1:
         return outer
-    if 0.9 * level <= tail(root) <= level:
-        return root
+    return root if 0.9 * level <= tail(root) <= level else _halved(tail, level, inner=inner, outer=outer)
+
+
+def _halved(tail: Callable[[float], Any], level: float, *, inner: float, outer: float) -> float:
+    """Return an end with a tail of at most `level`, by halving between one that is too near and one that is not."""
     for _ in range(100):
         middle = (inner + outer) / 2
         if tail(middle) <= level * (1 - 1e-9):  # more than the tail's own rounding
@@ -98,6 +102,34 @@ def _proved(root: float, tail: Callable[[float], float], level: float, *, inner:
         else:
             inner = middle
     return outer
+
+
+def clopper_pearsons(successes: Any, trials: Any, beta: Any) -> tuple[Any, Any]:
+    """Return the ends of `clopper_pearson` for arrays of counts, all at once."""
+    successes, trials, tail = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in (successes, trials, beta)))
+    both = binomial_lows(
+        np.concatenate([successes, trials - successes]), np.tile(trials, 2), np.tile(np.divide(tail, 2), 2)
+    )
+    return both[: len(trials)], np.minimum(1.0, 1.0 - both[len(trials) :])
+
+
+def binomial_lows(successes: Any, trials: Any, tail: Any) -> Any:
+    """Return, for arrays, the largest p with P(Bin(trials, p) >= successes) <= tail, rounded down; 0 of none."""
+    if np.ndim(successes) != np.ndim(tail):
+        successes, trials = (np.full(np.shape(tail), x, dtype=float) for x in (successes, trials))
+    some = successes > 0
+    a, b = np.where(some, successes, 1.0), np.where(some, trials - successes + 1, 1.0)
+    ends = np.where(some, betaincinv(a, b, tail) * (1 - BETA_SAFE) - ULP, 0.0)
+    found = betainc(a, b, np.clip(ends, 0, 1))
+    for place in zip(*np.nonzero(some & (ends > 0) & ~((found >= 0.9 * tail) & (found <= tail))), strict=True):
+        cumulative: Callable[[float], Any] = partial(betainc, a[place], b[place])
+        ends[place] = _halved(cumulative, float(tail[place]), inner=successes[place] / trials[place], outer=0.0)
+    return np.maximum(ends, 0.0)
+
+
+def binomial_highs(successes: Any, trials: Any, tail: Any) -> Any:
+    """Return, for arrays, the smallest p with P(Bin(trials, p) <= successes) <= tail, rounded up; 1 of all."""
+    return np.minimum(1.0, 1.0 - binomial_lows(trials - successes, trials, tail))
 
 
 @theorem("Zubkov and Serov 2013, Theorem 1, with Pinsker", proof="concentration.md")

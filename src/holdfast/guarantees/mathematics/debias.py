@@ -1,8 +1,8 @@
 """What the bias of a flipped coin says of the rows: undo the flips.
 
 A draw with c outcomes, each given extra mass a, has the law P_z = (1 - c a) f_z + a, f the law on the rows. The
-interval for P is turned into one for f; for a group (outcomes excluded, 0, 1) the interval for the included share
-and for the ones among the included are turned into one for the group's mean.
+interval for P is turned into one for f; for a group (two of the outcomes are its 0 and 1) the interval for the included
+share and for the ones among the included are turned into one for the group's mean.
 """
 
 from holdfast.guarantees.mathematics.theorem import theorem
@@ -26,10 +26,10 @@ def debias(p: float, *, outcomes: int, mass: float) -> float:
 
 @theorem("here", proof="information.md")
 def group_mean(theta: float, pi: float, *, mass: float) -> float:
-    """Return the mean of a group from the law of a draw with outcomes excluded, 0 and 1.
+    """Return the mean of a group from the law of a draw two of whose outcomes are the group's 0 and 1.
 
     Statement
-        pi = P_0 + P_1 = (1-3a) g + 2a, theta = P_1/pi. Then mu = theta + a (2 theta - 1)/(pi - 2a): increasing in
+        pi = P_0 + P_1 = (1-ca) g + 2a, theta = P_1/pi. Then mu = theta + a (2 theta - 1)/(pi - 2a): increasing in
         theta, and in pi moving away from 1/2 as pi falls.
 
     Not covered
@@ -50,6 +50,6 @@ def group_mean_range(theta: tuple[float, float], pi: tuple[float, float], *, mas
     return low, high
 
 
-def group_share(pi: float, *, mass: float) -> float:
-    """Return g, the share of rows in the group, from pi = (1-3a) g + 2a."""
-    return min(1.0, max(0.0, (pi - 2 * mass) / (1 - 3 * mass)))
+def group_share(pi: float, *, mass: float, outcomes: int = 3) -> float:
+    """Return g, the share of rows in the group, from pi = (1-ca) g + 2a; c is 3 if there is one group."""
+    return min(1.0, max(0.0, (pi - 2 * mass) / (1 - outcomes * mass)))

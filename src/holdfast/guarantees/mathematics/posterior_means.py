@@ -51,13 +51,15 @@ def outcome_mean(count: int, ell: int, *, outcomes: int, mass: float, level: flo
 
 
 @theorem("here (conditional means)", proof="posterior.md")
-def group_mean(ones: int, included: int, ell: int, *, mass: float, level: float) -> tuple[Interval, float]:
+def group_mean(
+    ones: int, included: int, ell: int, *, mass: float, level: float, outcomes: int = 3
+) -> tuple[Interval, float]:
     """Return the interval for the posterior mean of a group, and the least that its posterior share can be.
 
     Statement
-        Draws with outcomes excluded, 0 and 1. The included share pi at `level` from all ell draws; the ones among the
-        included at 2a `level`; the range of the group mean over both; the share from the lower end of pi. Two of the
-        k intervals, two coins a draw.
+        Two of the outcomes of a draw are the group's 0 and 1. The included share pi at `level` from all ell draws; the
+        ones among the included at 2a `level`; the range of the group mean over both; the share from the lower end of
+        pi. Two of the k intervals. For several groups at once: `groups.group_means`.
 
     Not covered
         A group that may be empty: [0, 1], and share 0.
@@ -67,4 +69,4 @@ def group_mean(ones: int, included: int, ell: int, *, mass: float, level: float)
     """
     pi = clopper_pearson(included, ell, level)
     theta = clopper_pearson(ones, included, 2 * mass * level)
-    return debias.group_mean_range(theta, pi, mass=mass), debias.group_share(pi[0], mass=mass)
+    return debias.group_mean_range(theta, pi, mass=mass), debias.group_share(pi[0], mass=mass, outcomes=outcomes)

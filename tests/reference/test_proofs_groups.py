@@ -1,0 +1,291 @@
+"""Several groups in one pass and their differences: every step of docs/proofs/groups.md, on cases written down.
+
+Laws, counts and transcripts are enumerated; wrong versions of a step go through the same functions and must fail. SLACK
+only absorbs rounding.
+"""
+
+import math
+from collections.abc import Iterator
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy.special import gammaincc, gammaln
+from scipy.stats import binom
+
+from examples import examples
+from ghost_worlds import Array, Coin, World, play, sessions
+from holdfast.guarantees.mathematics import exchange, groups
+from holdfast.guarantees.mathematics.posterior_means import group_mean
+
+SLACK = 1e-9
+
+
+# Several groups in one pass.
+
+
+def test_all_groups_at_once_are_as_each_alone() -> None:
+    rng = np.random.default_rng(1)
+    for ell, mass, outcomes in [(100, 0.01, 5), (5_000, 0.003, 33), (1, 0.05, 3)]:
+        zeros, ones = rng.integers(0, max(2, ell // outcomes), (2, (outcomes - 1) // 2)) * (rng.random(2) < 2)[:, None]
+        means, shares = groups.group_means(zeros, ones, ell, outcomes=outcomes, mass=mass, level=1e-3)
+        for place, (zero, one) in enumerate(zip(zeros.tolist(), ones.tolist(), strict=True)):
+            alone, least = group_mean(one, zero + one, ell, mass=mass, level=1e-3, outcomes=outcomes)
+            assert means[place] == pytest.approx(alone, abs=1e-9)
+            assert shares[place, 0] == pytest.approx(least, abs=1e-9)
+
+
+@pytest.mark.parametrize("outcomes", [3, 5, 9])
+def test_the_number_of_outcomes_cancels_in_a_mean_but_not_in_a_share(outcomes: int) -> None:
+    rng = np.random.default_rng(2)
+    for a, g, mu in zip(rng.uniform(0, 0.1, 50), rng.uniform(0.01, 0.4, 50), rng.random(50), strict=True):
+        zero, one = (a + (1 - outcomes * a) * g * x for x in (1 - mu, mu))
+        theta = one / (zero + one)
+        assert theta + a * (2 * theta - 1) / (zero + one - 2 * a) == pytest.approx(mu)
+        assert (zero + one - 2 * a) / (1 - outcomes * a) == pytest.approx(g)
+
+
+# The joint region of two groups.
+
+
+def exponents(counts: Array, law: Array, *, shares: bool = True, up: bool = True) -> Array:
+    """Return K for counts and laws of (A0, A1, B0, B1, outside), along the last axis; wrong without the shares."""
+    a0, a1, b0, b1, outside = np.moveaxis(counts, -1, 0)
+    p_a0, p_a1, p_b0, p_b1, p_outside = np.moveaxis(law, -1, 0)
+    theta_a, theta_b = p_a1 / (p_a0 + p_a1), p_b1 / (p_b0 + p_b1)
+    if up:
+        total = -binom.logcdf(a1, a0 + a1, theta_a) - binom.logsf(b1 - 1, b0 + b1, theta_b)
+    else:
+        total = -binom.logsf(a1 - 1, a0 + a1, theta_a) - binom.logcdf(b1, b0 + b1, theta_b)
+    ell = counts.sum(axis=-1)
+    for seen, p in ((a0 + a1, p_a0 + p_a1), (b0 + b1, p_b0 + p_b1), (outside, p_outside)):
+        if shares:
+            total = total + np.where(seen > 0, seen * np.log(np.maximum(seen, 1) / (ell * p)), 0.0)
+    return np.asarray(total)
+
+
+@cache
+def all_counts(ell: int) -> Array:
+    """Return all ways to divide ell draws between five outcomes."""
+    ways = [
+        (i, j, k, m, ell - i - j - k - m)
+        for i in range(ell + 1)
+        for j in range(ell + 1 - i)
+        for k in range(ell + 1 - i - j)
+        for m in range(ell + 1 - i - j - k)
+    ]
+    return np.array(ways, dtype=float)
+
+
+def probabilities(counts: Array, law: Array) -> Array:
+    ell = counts[0].sum()
+    return np.asarray(np.exp(gammaln(ell + 1) - gammaln(counts + 1).sum(axis=1) + (counts * np.log(law)).sum(axis=1)))
+
+
+def laws(seed: int, count: int, mass: float = 0.02) -> Iterator[Array]:
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        yield mass + (1 - 5 * mass) * rng.dirichlet(np.full(5, float(rng.choice([0.3, 1.0, 5.0]))))
+
+
+def excess(y: float, terms: int = 4, shift: float = 2 * math.log(2)) -> float:
+    """Return the page's bound on E (K - y)_+."""
+    return sum(float(gammaincc(m, max(0.0, y - shift))) for m in range(1, terms + 1)) + max(0.0, shift - y)
+
+
+@pytest.mark.parametrize("up", [True, False])
+def test_excess_of_the_joint_exponent(up: bool) -> None:
+    broken = 0
+    for law in laws(3, 12):
+        counts = all_counts(9)
+        weight, k = probabilities(counts, law), exponents(counts, law, up=up)
+        assert weight.sum() == pytest.approx(1)
+        for y in (0.5, 2.0, 4.0, 7.0, 10.0):
+            mean = float(weight @ np.maximum(k - y, 0))
+            assert mean <= excess(y) + SLACK
+            broken += mean > excess(y, terms=1, shift=0.0)  # as if there were one p-value
+    assert broken > 0
+
+
+@pytest.mark.parametrize("up", [True, False])
+def test_the_joint_exponent_is_convex_only_with_the_shares(up: bool) -> None:
+    rng = np.random.default_rng(4)
+    pairs = list(zip(laws(5, 60), laws(6, 60), strict=True))
+    broken = 0
+    for first, second in pairs:
+        counts = all_counts(5)[rng.integers(0, len(all_counts(5)), 40)]
+        for part in (0.2, 0.5, 0.8):
+            middle = part * first + (1 - part) * second
+            for shares in (True, False):
+                between = exponents(counts, middle, shares=shares, up=up)
+                ends = [exponents(counts, law, shares=shares, up=up) for law in (first, second)]
+                over = between - part * ends[0] - (1 - part) * ends[1] > 1e-7
+                assert not (shares and over.any())
+                broken += int(over.any())
+    assert broken > 0
+
+
+def test_the_joint_exponent_at_the_posterior_mean() -> None:
+    """T is the counts alone: the chance of K(E[P|T]) > x, summed over all of them, is below the bound."""
+    counts = all_counts(7)
+    for seed in range(15):
+        rng = np.random.default_rng(seed)
+        support, prior = list(laws(100 + seed, 4)), rng.dirichlet(np.full(4, 0.5))
+        joint = prior[:, None] * np.stack([probabilities(counts, law) for law in support])
+        law = joint.sum(axis=0)
+        center = np.einsum("st,sz->tz", joint / law, np.stack(support))
+        for up in (True, False):
+            k = exponents(counts, center, up=up)
+            for x in (4.0, 8.0, 12.0):
+                y = x - 1.0
+                assert law @ (k > x) <= excess(y) + SLACK
+                assert law @ (k > x) <= groups.joint_tail(x) + SLACK
+
+
+def test_the_tail_is_the_formula_of_the_page_and_its_inverse() -> None:
+    for x in (9.0, 15.0, 22.0):
+        assert groups.joint_tail(x) == pytest.approx(min(excess(x - s) / s for s in groups.AHEAD), rel=1e-9)
+    for beta in (1e-2, 1e-5, 1e-9):
+        assert (
+            groups.joint_tail(groups.joint_exponent(beta))
+            <= beta
+            <= groups.joint_tail(groups.joint_exponent(beta) - 1e-6)
+        )
+
+
+def means_of(law: Array, mass: float) -> tuple[float, float]:
+    return tuple((law[one] - mass) / (law[one - 1] + law[one] - 2 * mass) for one in (1, 3))  # type: ignore[return-value]
+
+
+def test_the_region_holds_every_law_that_the_exponents_allow() -> None:
+    rng, mass, ell, x = np.random.default_rng(7), 0.01, 400, 12.0
+    outside_equal_parts = used = 0
+    for law in laws(8, 25, mass):
+        counts = rng.multinomial(ell, law)
+        a, b = (int(counts[0]), int(counts[1])), (int(counts[2]), int(counts[3]))
+        joint = groups.joint_region(a, b, ell, outcomes=5, mass=mass, x=x)
+        half = groups.joint_region(a, b, ell, outcomes=5, mass=mass, x=x / 2)  # each group alone with half of it
+        equal = half.one.mean[1] - half.other.mean[0]
+        tried = rng.dirichlet(1 + np.maximum(counts, 0.5) * rng.choice([0.2, 0.5, 1.0]), size=4_000)
+        tried = mass + (1 - 5 * mass) * tried
+        seen = np.broadcast_to(counts.astype(float), tried.shape)
+        allowed = (exponents(seen, tried) <= x) & (exponents(seen, tried, up=False) <= x)
+        for one in tried[allowed]:
+            used += 1
+            first, second = means_of(one, mass)
+            low, high = joint.difference
+            assert low - SLACK <= first - second <= high + SLACK
+            assert joint.one.mean[0] - SLACK <= first <= joint.one.mean[1] + SLACK
+            assert joint.other.mean[0] - SLACK <= second <= joint.other.mean[1] + SLACK
+            share = (one[0] + one[1] - 2 * mass) / (1 - 5 * mass)
+            assert joint.one.share[0] - SLACK <= share <= joint.one.share[1] + SLACK
+            outside_equal_parts += first - second > equal + SLACK
+    assert used > 5_000
+    assert outside_equal_parts > 0
+
+
+# From posterior means to the population.
+
+
+@cache
+def some_points() -> list[World]:
+    """Sessions on three points, and on four, where the question is always the one that moves both groups apart."""
+    found = [world for world in sessions(21, examples(150), a=0.1) if world.populations.shape[1] == 3]
+    rng, apart = np.random.default_rng(25), np.array([1.0, 0.0, 0.0, 1.0])
+    rule = np.broadcast_to(np.stack([1 - apart, apart], axis=1), (2, 4, 2))
+    for _ in range(6):
+        populations = np.broadcast_to(rng.dirichlet(np.full(4, 20.0)), (2, 4))
+        draws = [Coin(np.asarray(rule), 0.1)] * 4
+        found.append(play(rng, populations, lambda _, __, depth, ___, d=draws: d[depth] if depth < len(d) else None))
+    return found
+
+
+def posterior(world: World) -> tuple[Array, Array]:
+    """Return (D_T, J) for every transcript, J with E[I|T] itself in place of Ibar."""
+    information = np.maximum(0, world.given_transcript(world.information))  # of nothing: 0 up to rounding
+    return world.share().mean(axis=0), 2 * information / world.n
+
+
+def difference_misses(*, wrong: str | None = None) -> tuple[int, float]:
+    """Return how many differences are further off than the step allows, and the largest ratio to it."""
+    rng, missed, used, closest = np.random.default_rng(22), 0, 0, 0.0
+    for world in some_points():
+        d_t, js = posterior(world)
+        d = world.populations[0]
+        four = len(d) == 4
+        for first, second in [([0, 1], [2, 3])] if four else [([0], [1, 2]), ([0, 1], [2]), ([0], [1])]:
+            q = np.array([1.0, 0.0, 1.0, 0.0]) if four else rng.random(3).round(int(rng.integers(0, 2)))
+            if min(d[first].sum(), d[second].sum()) < 1e-9:
+                continue
+            true = [float(q[one] @ d[one] / d[one].sum()) for one in (first, second)]
+            for t, j in enumerate(js):
+                shares = [float(d_t[one, t].sum()) for one in (first, second)]
+                if j < 1e-9 or min(shares) <= j:
+                    continue
+                means = [
+                    min(1.0, float(q[one] @ d_t[one, t]) / share)
+                    for one, share in zip((first, second), shares, strict=True)
+                ]
+                both = tuple(
+                    ((mean, mean), (value, value), share)
+                    for mean, value, share in zip(means, true, shares, strict=True)
+                )
+                steps = [groups.exchange_step((each, each), j) / math.sqrt(2) for each in both]
+                step = groups.exchange_step(both, j)  # type: ignore[arg-type]
+                assert step == pytest.approx(math.hypot(*steps))
+                if wrong == "one group":
+                    step = steps[0]
+                if wrong == "larger":
+                    step = max(steps)
+                off = abs((means[0] - means[1]) - (true[0] - true[1]))
+                used += 1
+                missed += off > step + 1e-7
+                closest = max(closest, off / (step + 1e-9))
+    assert used > 200
+    return missed, closest
+
+
+def test_the_step_of_a_difference_for_every_transcript() -> None:
+    missed, closest = difference_misses()
+    assert missed == 0
+    assert closest > 0.8  # it could not be much smaller
+    assert difference_misses(wrong="one group")[0] > 0
+    assert difference_misses(wrong="larger")[0] > 0
+
+
+def test_the_largest_step_over_intervals() -> None:
+    rng = np.random.default_rng(23)
+    for _ in range(200):
+        mean, value = (tuple(np.sort(rng.random(2)).tolist()) for _ in range(2))
+        share, j = float(rng.uniform(0.05, 1)), 10 ** float(rng.uniform(-4, -1.5))
+        more = exchange.hi(share, j) / share - 1
+        mu, t = np.meshgrid(np.linspace(*mean, 41), np.linspace(*value, 41))
+        grid = float((mu + t - 2 * mu * t + more * t * (1 - t)).max())
+        step = groups.exchange_step(((mean, value, share), (mean, value, share)), j)  # type: ignore[arg-type]
+        assert step**2 == pytest.approx(2 * j / share * grid, rel=2e-3)
+        assert step**2 >= 2 * j / share * grid * (1 - 1e-12)
+
+
+def chi_misses(*, wrong: bool = False) -> int:
+    """Return how often two laws at a chi-square distance chi differ by more than the step; wrong: the larger alone."""
+    rng, missed = np.random.default_rng(24), 0
+    for _ in range(4_000):
+        d_t, tilt = rng.dirichlet(np.full(4, 2.0)), rng.normal(size=4) * 10 ** rng.uniform(-2, -0.3)
+        d = d_t * np.maximum(0.0, 1 + tilt - d_t @ tilt)
+        d /= d.sum()
+        chi, q = float(((d - d_t) ** 2 / d_t).sum()), rng.integers(0, 2, 4).astype(float)
+        both = []
+        for one in ([0, 1], [2, 3]):
+            mean = float(q[one] @ d_t[one] / d_t[one].sum())
+            both.append(((mean, mean), (0.0, 1.0), float(d_t[one].sum())))
+        true = [float(q[one] @ d[one] / d[one].sum()) for one in ([0, 1], [2, 3])]
+        step = groups.posterior_step(tuple(both), chi)  # type: ignore[arg-type]
+        if wrong and math.isfinite(step):
+            step = max(groups.posterior_step((each, each), chi) / math.sqrt(2) for each in both)
+        missed += abs(both[0][0][0] - both[1][0][0] - true[0] + true[1]) > step + SLACK
+    return missed
+
+
+def test_the_step_of_a_difference_by_chi_square() -> None:
+    assert chi_misses() == 0
+    assert chi_misses(wrong=True) > 0

@@ -1,0 +1,196 @@
+"""A mean by groups, and the difference of two: which rows count where, passes, prices, and what cannot be told."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import holdfast as hf
+from holdfast.answer import TOO_FEW, Estimate, Record
+from holdfast.errors import InvalidArgument
+from holdfast.queries.build import build_difference, build_groups
+from holdfast.queries.query import Query
+from holdfast.questions.difference import DifferenceAnswer
+from holdfast.questions.groups import GroupsAnswer
+from holdfast.rows.draws import AllRows
+from holdfast.rows.source import RowSource
+from holdfast.session import Session
+
+ROWS = 6_000
+COMPLETE = ("g", "x", "b")
+
+
+def table() -> pl.DataFrame:
+    rng = np.random.default_rng(5)
+    texts = rng.choice(["a", "b", "c"], ROWS)
+    return pl.DataFrame(
+        {
+            "s": [None if i % 7 == 0 else text for i, text in enumerate(texts)],
+            "t": rng.choice(["u", "v"], ROWS),
+            "g": rng.integers(0, 5, ROWS),
+            "x": rng.random(ROWS),
+            "b": rng.random(ROWS) < 0.4,
+            "y": [None if i % 5 == 0 else i / ROWS for i in range(ROWS)],
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> list[RowSource]:
+    """The rows in memory and in a folder, which keeps texts as codes."""
+    path: Path = tmp_path_factory.mktemp("groups") / "rows.parquet"
+    table().write_parquet(path)
+    return [hf.open(table(), complete=COMPLETE), hf.open(path, complete=COMPLETE)]
+
+
+def build(query: str, **options: Any) -> Query:
+    schema = hf.open(table(), complete=COMPLETE).schema
+    return (build_difference if "group" in options else build_groups)(query, schema, **options)
+
+
+ASKED = [
+    ("b", {"by": "s", "groups": ["a", "c", "never seen"]}, "s", [("a",), ("c",), ("never seen",)]),
+    ("b", {"by": ["t", "g"], "groups": {"t": ["u"], "g": [3, 0]}, "where": "x > 0.3"}, "x > 0.3", [("u", 3), ("u", 0)]),
+    ("y", {"by": ["s", "t"], "groups": [("a", "v"), ("b", "u")], "within": (0, 1)}, "y", [("a", "v"), ("b", "u")]),
+    ("x", {"by": "b", "groups": None, "within": (0, 1)}, "x", [(True,), (False,)]),
+    ("x", {"by": "g % 2 = 0", "groups": [False], "within": (0, 1)}, "x", [(False,)]),
+]
+
+
+def expected(query: str, options: dict[str, Any], groups: list[tuple[Any, ...]]) -> tuple[list[int], list[float]]:
+    """Return the size and the sum of every group, by Polars."""
+    frame = table()
+    if "where" in options:
+        frame = frame.filter(pl.col("x") > 0.3)
+    keys = options["by"] if isinstance(options["by"], list) else [options["by"]]
+    sizes, sums = [], []
+    for group in groups:
+        part = frame
+        for key, value in zip(keys, group, strict=True):
+            column = pl.col("g") % 2 == 0 if key == "g % 2 = 0" else pl.col(key)
+            part = part.filter(column == value)
+        part = part.filter(pl.col(query).is_not_null())
+        sizes.append(part.height)
+        sums.append(float(part[query].cast(pl.Float64).sum() or 0.0))
+    return sizes, sums
+
+
+@pytest.mark.parametrize(("query", "options", "_", "groups"), ASKED)
+def test_every_row_counts_in_its_group(
+    sources: list[RowSource], query: str, options: dict[str, Any], _: str, groups: list[tuple[Any, ...]]
+) -> None:
+    built = build(query, **options)
+    sizes, sums = expected(query, options, groups)
+    for source in sources:
+        values = source.sample(built, AllRows(), np.random.default_rng(1))
+        columns = built.statistic.columns(values)
+        assert [int(column.sum()) for column in columns[::2]] == sizes
+        assert [float(column.sum()) for column in columns[1::2]] == pytest.approx(sums)
+        counts = source.tally(built, draws=200_000, mass=0.0, rng=np.random.default_rng(2))
+        assert counts.sum() == 200_000
+        for place, size in enumerate(sizes):
+            share = size / ROWS
+            drawn = (counts[1 + 2 * place] + counts[2 + 2 * place]) / 200_000
+            assert abs(drawn - share) <= 6 * np.sqrt(share * (1 - share) / 200_000)
+            if size:
+                ones = counts[2 + 2 * place] / 200_000
+                assert abs(ones - sums[place] / ROWS) <= 6 * np.sqrt(0.25 / 200_000)
+
+
+def test_a_row_in_both_groups_of_a_difference_counts_in_neither(sources: list[RowSource]) -> None:
+    frame = table()
+    first, second = pl.col("x") > 0.5, pl.col("b")
+    built = build("x", group="x > 0.5", other="b", within=(0, 1))
+    rest = build("x", group="x > 0.5", other=None, within=(0, 1))
+    for source in sources:
+        columns = built.statistic.columns(source.sample(built, AllRows(), np.random.default_rng(1)))
+        sizes = [int(column.sum()) for column in columns[::2]]
+        assert sizes == [frame.filter(first & ~second).height, frame.filter(second & ~first).height]
+        columns = rest.statistic.columns(source.sample(rest, AllRows(), np.random.default_rng(1)))
+        assert sum(int(column.sum()) for column in columns[::2]) == ROWS
+
+
+def flights(rows: int = 200_000) -> dict[str, Any]:
+    rng = np.random.default_rng(6)
+    group = rng.choice(4, rows, p=[0.6, 0.3, 0.0995, 0.0005])
+    return {"g": np.array(list("abcd"))[group], "b": rng.random(rows) < 0.1 + 0.2 * group}
+
+
+def test_groups_too_small_to_tell_show_no_value_anywhere() -> None:
+    with Session(flights(), seed=1, queries=100) as session:
+        answer = session.mean("b", by="g", groups=["a", "b", "c", "d"])
+        assert isinstance(answer, GroupsAnswer)
+        assert [one.too_few for one in answer.values()] == [False, False, False, True]
+        assert "nan" not in repr(answer) + answer._repr_html_()
+        assert repr(answer).count(TOO_FEW) == 1
+        assert json.loads(json.dumps(answer.to_dict(), allow_nan=False))["groups"][3]["value"] is None
+        assert answer.frame["value"].is_null().to_list() == [False, False, False, True]
+        assert answer.frame.columns == ["g", "value", "low", "high", "share_low", "share_high"]
+        assert session.history()["value"].null_count() == 1
+        shares = answer.frame.filter(pl.col("g") == "b").select("share_low", "share_high").row(0)
+        assert shares[0] <= 0.3 <= shares[1]
+        assert session.mean("b", by="g", groups=["a", "b", "c", "d"]).cached
+        alone = session.mean("b", where="g = 'd'")
+        assert (alone.too_few, f"{alone:.2f}", repr(alone).startswith(TOO_FEW)) == (True, TOO_FEW, True)
+
+
+def test_a_price_says_how_wide_groups_will_be_and_how_many_passes_it_takes() -> None:
+    with Session(flights(), seed=1, queries=1_000) as session:
+        price = session.price("b", by="g", groups=[*"abcdefghijklmnopqrstuvwxyz"])
+        assert [share for share, _ in price.widths] == [0.01, 0.05, 0.2]
+        assert price.widths[0][1] > price.widths[1][1] > price.widths[2][1] > session.plan.margin
+        assert f"±{price.widths[2][1]:.3f}"[:5] in str(price)
+        assert "26 groups in " in str(price)
+        assert price.answers == 52
+        passes = price.rows_read // session.plan.terms.rows_per_query
+        most = session.plan.standing.most_at_once
+        assert passes == -(-26 // ((most - 1) // 2)) > 1
+        assert "for 20%" in str(session.price("b", where="g = 'a'"))
+        assert session.price("b").widths == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"groups": ["a"]}, "groups are values of by"),
+        ({"by": "g"}, "groups must list the values of g"),
+        ({"by": [], "groups": ["a"]}, "by must name at least one column"),
+        ({"by": "g", "groups": ["a", "a"]}, "groups must be distinct"),
+        ({"by": "g", "groups": [1]}, r"groups\[0\] must be"),
+        ({"by": ["g", "b"], "groups": ["a"]}, r"groups\[0\] must be a list of 2 values"),
+        ({"by": ["g", "b"], "groups": {"g": ["a"]}}, "a list for each of 2 expressions"),
+        ({"by": "g", "groups": ["a"], "margin": 0.1}, "margin must be left out with by"),
+    ],
+)
+def test_refusals_say_what_is_wrong(options: dict[str, Any], words: str) -> None:
+    with Session(flights(2_000), seed=1, queries=10) as session, pytest.raises(InvalidArgument, match=words):
+        session.ask("b", **options)
+
+
+def test_a_difference_is_narrower_than_two_answers_subtracted() -> None:
+    for guarantee in ("exchange", "posterior"):
+        with Session(flights(), seed=1, queries=500, guarantee=guarantee) as session:
+            answer = session.difference("b", "g = 'a'", "g = 'b'")
+            assert answer.low <= -0.2 <= answer.high
+            assert answer.first.low <= 0.1 <= answer.first.high
+            assert answer.second.low <= 0.3 <= answer.second.high
+            one, other = session.mean("b", where="g = 'a'"), session.mean("b", where="g = 'b'")
+            assert answer.high - answer.low < 0.85 * (one.high - one.low + other.high - other.low)
+            assert answer.bounds == (-1.0, 1.0)
+            assert answer.lift is not None
+            assert answer.lift[0] <= 0.1 / 0.3 - 1 <= answer.lift[1]
+
+
+def test_a_lift_uses_what_is_known_of_the_difference() -> None:
+    record = Record("difference", "d", "exchange", 0.95)
+    bounds = (-1.0, 1.0)
+    first, second = Estimate(0.5, 0.4, 0.6), Estimate(0.5, 0.4, 0.6)
+    wide = DifferenceAnswer(0.0, -0.2, 0.2, record, bounds, first, second)
+    narrow = DifferenceAnswer(0.0, -0.05, 0.05, record, bounds, first, second)
+    assert wide.lift == pytest.approx((0.4 / 0.6 - 1, 0.6 / 0.4 - 1))
+    assert narrow.lift == pytest.approx((-0.05 / 0.45, 0.05 / 0.4))
+    unknown = DifferenceAnswer(0.0, -0.2, 0.2, record, bounds, first, Estimate(0.1, 0.0, 0.2))
+    assert unknown.lift is None
