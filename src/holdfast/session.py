@@ -745,6 +745,11 @@ def plan_for(rows: RowSource, request: PlanRequest) -> Plan:
     """Return the plan of a new ledger. A deck holds draws with replacement, and so many of them."""
     if not isinstance(rows, Deck):
         return request.make(len(rows))
+    if request.checks is not None:
+        raise InvalidArgument(
+            "checks must be left out for a deck: its cards are dealt. Check on rows that were not dealt from.",
+            name="checks",
+        )
     if request.mechanism not in (BEST, COINS):
         raise InvalidArgument(
             f"mechanism must be {COINS!r} for a deck, which holds draws with replacement; got {request.mechanism!r}.",
