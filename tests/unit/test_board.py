@@ -12,8 +12,10 @@ import pytest
 
 import holdfast as hf
 from holdfast.guarantees.ladder import ABOUT
+from holdfast.ledger import FileWitness, content_of
 from holdfast.ledger.opening import forget_all
 from holdfast.queries.metrics import METRICS, Metric
+from holdfast.rows.folder import FolderRows
 
 IDS = [f"case {number}" for number in range(8)]
 LABELS = ["a", "b", "a", "c", "a", "b", "b", "a"]
@@ -297,3 +299,22 @@ def test_a_dry_run_checks_the_table_and_tells_nothing() -> None:
         price = board.session.price(predictions(4), "submit")
         assert price.answers == 0
         assert price.rows_read == len(IDS)
+
+
+def test_a_ledger_put_back_knows_the_best_that_was_lost(tmp_path: Path) -> None:
+    """What the submissions that were lost had told still counts: they were seen."""
+    pl.DataFrame(labels()).write_csv(tmp_path / "labels.csv")
+    folder, ledger = tmp_path / "labels.board.holdfast", tmp_path / "labels.board.ledger"
+    with hf.Board(tmp_path / "labels.csv", step=0.25) as board:
+        board.submit(predictions(2))
+        hf.backup(ledger, tmp_path / "copy")
+        board.submit(predictions(6))
+        before = board.session.ledger.told
+    ledger.unlink()
+    forget_all()
+    witness = FileWitness(tmp_path / "labels.board.witness", content_of(FolderRows(folder).fingerprint))
+    restored = hf.restore(tmp_path / "copy", ledger, witnesses=[witness])
+    assert restored.lost == 1
+    with hf.Board(folder) as board:
+        assert board.session.ledger.told == before
+        assert not any(board.submit(predictions(right)).improved for right in (5, 7, 8))  # the last cell was told
