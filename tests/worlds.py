@@ -5,7 +5,7 @@ missed if any answer's interval does not contain its population value.
 """
 
 from collections.abc import Callable, Iterator
-from math import exp, log
+from math import exp, log, sqrt
 from typing import Any
 
 import numpy as np
@@ -170,6 +170,11 @@ def curious(rare: float, *, quantiles: bool = True, flips: bool = False) -> Anal
         yield from zip(grouped.values(), (4 / 8, 3 / 8, 2 / 8, 1 / 8), strict=True)
         yield session.difference("y", "s = 'a'", "g = 2", within=(0, 1)), -2 / 8
         yield session.difference("x > 0.75", "b"), 0.0
+        yield session.variance("x", within=(0, 1)), 1 / 12
+        yield session.std("u", within=(0, 1)), sqrt(1 / 12)
+        yield session.covariance("x", "x > 0.75", within=(0, 1)), 0.25 * 0.375
+        yield session.correlation("b", "x", other_within=(0, 1)), 0.0
+        yield session.difference("x > 0.5", minus="x > 0.75"), 0.25
         histogram = session.histogram("s", categories=["a", "b", "c", "never seen"])
         yield from zip(histogram.values(), (*GROUPS[:3], 0.0, GROUPS[3]), strict=True)
         bins = session.histogram("e", bins=[0, 1, 2])
@@ -184,4 +189,4 @@ def curious(rare: float, *, quantiles: bool = True, flips: bool = False) -> Anal
     return analyst
 
 
-QUESTIONS = 76  # enough for everything `curious` asks
+QUESTIONS = 100  # enough for everything `curious` asks

@@ -23,6 +23,7 @@ from holdfast.guarantees.plan import Plan as Plan
 from holdfast.guarantees.plan import VacuousPlan as VacuousPlan
 from holdfast.guarantees.plan import plan as plan
 from holdfast.lab.attack import attack as attack
+from holdfast.lab.monitors import monitor as monitor
 from holdfast.ledger import Receipt as Receipt
 from holdfast.ledger import SharedBudget as SharedBudget
 from holdfast.ledger import check_receipt as check_receipt

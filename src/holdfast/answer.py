@@ -90,6 +90,8 @@ class Record:
         The kind of question, and how it reads.
     guarantee, confidence
         Why the intervals may be believed, and with which probability all of them hold at once.
+    population
+        What they speak of: the average of the laws that the rows follow, or the one law that all follow.
     rows_read
         Rows that were read for it.
     cost
@@ -104,6 +106,7 @@ class Record:
     question: str
     guarantee: str
     confidence: float
+    population: str = ""
     rows_read: int = 0
     cost: int = 0
     seq: int | None = None
@@ -148,6 +151,11 @@ class AnyAnswer(ABC):
     def confidence(self) -> float:
         """The probability that all intervals of the dataset hold at once."""
         return self.record.confidence
+
+    @property
+    def population(self) -> str:
+        """What the intervals speak of, in words."""
+        return self.record.population
 
     @property
     def rows_read(self) -> int:

@@ -29,7 +29,8 @@ from numpy.random import Generator
 
 from holdfast.answer import Answer, AnyAnswer, Record
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict
-from holdfast.guarantees.plan import BEST, Plan, PlanRequest, Queries, RowsPerQuery, VacuousPlan
+from holdfast.guarantees.compare import BEST, FAST, RowsPerQuery
+from holdfast.guarantees.plan import Plan, PlanRequest, Queries, VacuousPlan
 from holdfast.ledger import (
     Cost,
     Drawn,
@@ -52,7 +53,9 @@ from holdfast.queries.silence import silence
 from holdfast.queries.synthetic import synthetic_rows
 from holdfast.questions import KINDS, kind_named
 from holdfast.questions.batch import MOST_TOGETHER, Answers, Asked, Prices, Questions, build_all, together_of
-from holdfast.questions.check import CHECK
+from holdfast.questions.check import CHECK, CheckAnswer
+from holdfast.questions.correlation import CORRELATION
+from holdfast.questions.covariance import COVARIANCE
 from holdfast.questions.difference import DIFFERENCE
 from holdfast.questions.flips import FLIPS
 from holdfast.questions.groups import GroupsAnswer
@@ -66,11 +69,14 @@ from holdfast.questions.question import Context, Drawing, Kind, Question, standi
 from holdfast.questions.register import REGISTER, Registered
 from holdfast.questions.sql import Selected, select
 from holdfast.questions.standings import Standings
+from holdfast.questions.std import STD
 from holdfast.questions.submit import SUBMIT
 from holdfast.questions.units import UNITS
+from holdfast.questions.variance import VARIANCE
 from holdfast.questions.verbs import verb
 from holdfast.randomness import Randomness
 from holdfast.rows.deck import Deck, reserved
+from holdfast.rows.drawers import Drawers
 from holdfast.rows.draws import Order
 from holdfast.rows.local import LocalRows, ids_of
 from holdfast.rows.memory import memory_rows
@@ -83,7 +89,7 @@ MADE_UP_ROWS = 1_000
 NOTHING_SPENT = Spent(0, 0, 0)
 SHARES = "All sessions of this process on these rows share one budget:"
 COINS = "coins"  # the mechanism that draws with replacement
-ORDER = "order of rows"  # what the ledger's key for it is called
+ORDER, DRAWERS = "order of rows", "drawers"  # what the ledger's keys for them are called
 HELD, EXPLORE = ".held.holdfast", ".explore.parquet"  # how the names of the two parts of a file end
 A = TypeVar("A", bound=AnyAnswer)
 
@@ -113,6 +119,9 @@ class Session:
     rows
         "independent" (so if left out): rows may follow different laws, and answers speak of their average.
         "identical": all follow one law; rare events get narrower intervals. See the guide to data.
+    checks
+        The share of rows that answer nothing and check guesses instead (`check`), such as 0.2: secret, and no others
+        may. Left out, the session answers and does not check.
     seed
         For tests: draws become predictable, and the ledger says so. In memory, each such session has its own budget.
     analyst
@@ -140,6 +149,7 @@ class Session:
         rows_per_query: RowsPerQuery | None = None,
         end: bool = False,
         rows: str | None = None,
+        checks: float | None = None,
         seed: int | None = None,
         analyst: str | None = None,
         complete: Collection[str] = (),
@@ -148,7 +158,9 @@ class Session:
         categories: Mapping[str, Sequence[Any]] | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> None:
-        self._request = PlanRequest(queries, margin, confidence, guarantee, mechanism, rows_per_query, end, rows)
+        self._request = PlanRequest(
+            queries, margin, confidence, guarantee, mechanism, rows_per_query, end, rows, checks
+        )
         check_analyst(analyst)
         self._analyst = analyst
         self._randomness = Randomness(seed)
@@ -168,6 +180,7 @@ class Session:
         self._shared = place is None and self._ledger.begun  # by other sessions of this process
         self.registered = Registered(self._ledger)
         self._owns_ledger = True
+        self._parts: Drawers | None = None  # the two drawers, when rows of them were read
         self._joined = False  # whether the plan is the one that the ledger records
         try:
             if isinstance(self._rows, Deck):
@@ -187,6 +200,10 @@ class Session:
 
     mean = cast(AskMean[Answer, GroupsAnswer], verb(MEAN))
     difference = verb(DIFFERENCE)
+    variance = verb(VARIANCE)
+    std = verb(STD)
+    covariance = verb(COVARIANCE)
+    correlation = verb(CORRELATION)
     histogram = verb(HISTOGRAM)
     quantile = verb(QUANTILE)
     flips = verb(FLIPS)
@@ -291,12 +308,19 @@ class Session:
     ) -> AnyAnswer:
         context = self._current()
         try:
-            return self.answer(self._keyed(kind.question(context, *args, **options), key))
+            return self._or_else(self._keyed(kind.question(context, *args, **options), key))
         except PlanConflict:
             if self._context.guarantee is context.guarantee:
                 raise
         # Somebody began the ledger this moment: their plan stands.
-        return self.answer(self._keyed(kind.question(self._current(), *args, **options), key))
+        return self._or_else(self._keyed(kind.question(self._current(), *args, **options), key))
+
+    def _or_else(self, question: Question) -> AnyAnswer:
+        """Answer; if a guess does not hold, and other rows answer beside those that check, ask them for the value."""
+        answer = self.answer(question)
+        if question.otherwise is None or not isinstance(answer, CheckAnswer) or answer.holds:
+            return answer
+        return replace(answer, value=self._answer(MEAN, (), question.otherwise, None))
 
     def prepare(
         self,
@@ -448,8 +472,18 @@ class Session:
     def _drawing(self, place: Place, cost: Cost) -> Drawing:
         order = Order(self._ledger.key(ORDER), place.charge)
         guarantee = standing_at(self._context.guarantee, place.reached, place.intervals, cost)
-        rows = reserved(self._rows, self._ledger.first, place.charge, cost.charge)
-        return Drawing(rows, self._randomness.generator(place.number), guarantee, order)
+        rows, kept = self._drawers_of_the_plan()
+        rows = reserved(rows, self._ledger.first, place.charge, cost.charge)
+        return Drawing(rows, self._randomness.generator(place.number), guarantee, order, kept=kept)
+
+    def _drawers_of_the_plan(self) -> tuple[RowSource, RowSource | None]:
+        """Return the rows that answer, and those that only check guesses, if the plan has such."""
+        terms = self.plan.terms
+        if terms.all_rows == terms.rows:
+            return self._rows, None
+        if self._parts is None:
+            self._parts = Drawers(self._rows, self._ledger.key(DRAWERS), terms.all_rows - terms.rows)
+        return self._parts.asked, self._parts.kept
 
     def _read(self, entry: Entry, *, cached: bool) -> AnyAnswer:
         return answer_from(entry, self._context.guarantee, cached=cached)
@@ -531,7 +565,7 @@ class Session:
             result = question.run(Drawing(invented, rng, guarantee, order, most_draws=MADE_UP_ROWS))
             if question.finish is not None:
                 result, _ = question.finish(1, result, Cost(0, 0))
-        record = Record(question.kind, question.text, guarantee.name, terms.confidence)
+        record = Record(question.kind, question.text, guarantee.name, terms.confidence, terms.population)
         return kind_named(question.kind).read(result, record)
 
     # -- what stands --------------------------------------------------------------------------------------------
@@ -628,7 +662,7 @@ class Session:
         """Take on the plan that the ledger records; refuse one that contradicts it."""
         location = self._ledger.location
         plan = Plan.from_dict(self._ledger.terms or {}, location=f"The ledger {location}")
-        if plan.rows != len(self._rows):  # the same content, so the same rows, put together in another way
+        if plan.terms.all_rows != len(self._rows):  # the same content, so the same rows, put together in another way
             raise PlanConflict(
                 f"The ledger {location} was begun for {plan.rows:,} independent units; opened like this, the same rows"
                 f" are {self.schema.units_of(len(self._rows))}. Open them as they were then, by unit=.",
@@ -692,10 +726,13 @@ def plan_for(rows: RowSource, request: PlanRequest) -> Plan:
             f"mechanism must be {COINS!r} for a deck, which holds draws with replacement; got {request.mechanism!r}.",
             name="mechanism",
         )
-    plan = replace(request, mechanism=COINS).make(len(rows))
-    if request.rows_per_query is not None or request.margin is not None or plan.terms.charge <= rows.cards.stop:
-        return plan
-    return replace(request, mechanism=COINS, rows_per_query=max(1, rows.cards.stop // plan.statements)).make(len(rows))
+    request = replace(request, mechanism=COINS)
+    if isinstance(request.rows_per_query, int) or request.margin is not None:
+        return request.make(len(rows))
+    # Every answer reads as many cards, so that they can be counted beforehand.
+    plan = replace(request, rows_per_query=FAST).make(len(rows))
+    each = plan.rows_per_query if plan.endless else rows.cards.stop // max(1, plan.statements)
+    return replace(request, rows_per_query=max(1, min(plan.rows_per_query, each))).make(len(rows))
 
 
 def made_up(schema: Schema, rng: Generator) -> LocalRows:

@@ -202,3 +202,14 @@ def test_examples_run(example, capsys):
     source = (ROOT / "examples" / example).read_text(encoding="utf-8")
     exec(compile(source, example, "exec"), {"__name__": "__main__"})
     assert "answers left" in capsys.readouterr().out
+
+
+def test_the_page_about_the_paper_runs(capsys):
+    """Every system of the paper, as the page shows it."""
+    rng = np.random.default_rng(7)
+    data = {"late": rng.random(3_000_000) < 0.3, "digit": rng.integers(0, 10, 3_000_000).astype(np.uint8)}
+    names: dict[str, object] = {"hf": hf, "data": data}
+    for place, block in enumerate(blocks("docs/how-to/paper.md")):
+        exec(compile(block, f"docs/how-to/paper.md, block {place + 1}", "exec"), names)
+    assert len(names["running"]) == 500
+    assert "on average over sessions" in capsys.readouterr().out

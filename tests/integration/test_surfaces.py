@@ -38,6 +38,9 @@ OWN = KINDS.names()
 ANY_KIND = pytest.mark.parametrize("name", [*OWN, *TOYS])
 # Questions that can be asked; of other kinds, the example of every option that is required.
 ASKABLE: dict[str, dict[str, Any]] = {
+    "difference": {"query": "late", "group": "carrier = 'UA'", "other": "carrier = 'AA'"},
+    "covariance": {"query": "late", "other": "distance", "other_within": (0.0, 5_000.0)},
+    "correlation": {"query": "late", "other": "distance", "other_within": (0.0, 5_000.0)},
     "histogram": {"query": "carrier", "categories": ["UA", "AA"]},
     "quantile": {"query": "dep_delay", "q": 0.9, "within": (-60.0, 600.0), "steps": 2},
     "minimize": {"loss": "logistic: late ~ distance [0, 5000]", "radius": 1.0, "iterations": 2},

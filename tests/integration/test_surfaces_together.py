@@ -29,7 +29,7 @@ DECLARED = {
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     path = table(tmp_path_factory.mktemp("together"))
-    with Running(settings(path, dataset={"queries": 500, **DECLARED})) as running:
+    with Running(settings(path, dataset={"queries": 500, "end": True, **DECLARED})) as running:
         yield running
 
 

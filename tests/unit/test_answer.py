@@ -51,6 +51,10 @@ def one_of_each() -> dict[str, AnyAnswer]:
         "difference": DifferenceAnswer(
             *(0.25, 0.0, 0.5, difference, (-1.0, 1.0)), Estimate(0.5, 0.4, 0.6), Estimate(0.25, 0.125, 0.375)
         ),
+        **{
+            kind: answer(0.2, 0.0, 0.25, bounds=(0.0, 0.25), record=replace(RECORD, kind=kind))
+            for kind in ("variance", "std", "covariance", "correlation")
+        },
         "quantile": answer(1.0, 0.5, 1.5, bounds=(0.0, 2.0), record=replace(RECORD, kind="quantile")),
         "histogram": HistogramAnswer(bars, histogram),
         "flips": FlipsAnswer((0, 1, 1, 0), answer(0.5, 0.1, 0.9, record=flips), flips),

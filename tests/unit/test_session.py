@@ -80,6 +80,12 @@ ANYTHING: list[tuple[str, Any, dict[str, Any]]] = [
     ("mean", "x", {"within": (0, 1), "by": ["s", "g"], "groups": [("a", 1), ("b", 17)], "where": "b"}),
     ("mean", "gone", {"within": (0, 1), "by": "b"}),
     ("difference", "b", {"group": "x > 0.5"}),
+    ("variance", "x", {"within": (0, 1)}),
+    ("variance", "gone", {"within": (0, 1)}),
+    ("std", "wild", {"within": (-1, 1)}),
+    ("covariance", "b", {"other": "x > 0.5"}),
+    ("correlation", "x", {"other": "same", "within": (0, 1), "other_within": (0, 8)}),
+    ("difference", "b", {"minus": "x > 0.5"}),
     ("difference", "x", {"group": "x > 0.5", "other": "x > 0.2 AND b", "within": (0, 1)}),
     ("histogram", "s", {"categories": ["a", "never seen"]}),
     ("histogram", "wild", {"bins": [-1, 0, 1]}),
@@ -107,13 +113,14 @@ PLANS: dict[str, dict[str, Any]] = {
 def test_anything_can_be_asked_under_any_plan(plan: str, rows: int) -> None:
     with Session(table(rows), seed=1, queries=300, **PLANS[plan]) as session:
         for kind, query, options in ANYTHING:
-            if kind == "difference" and rows == 300 and plan == "exchange":
-                with pytest.raises(InvalidArgument, match="5 outcomes would be mostly noise"):
-                    session.ask(query, kind, **options)
+            try:
+                assert sane(session.dry_run(query, kind, **options)), (kind, query, options)
+            except InvalidArgument as refused:  # the extra mass of so few rows leaves room for three outcomes
+                assert "outcomes would be mostly noise" in str(refused)  # noqa: PT017
+                assert (plan, rows) == ("exchange", 300)
                 continue
-            assert sane(session.dry_run(query, kind, **options)), (kind, query, options)
             assert sane(session.ask(query, kind, **options)), (kind, query, options)
-        assert session.budget.answers_given >= len(ANYTHING) - 2
+        assert session.budget.answers_given >= len(ANYTHING) - 7
         assert session.history().height >= len(ANYTHING)
         assert "nan" not in f"{session!r}"
 

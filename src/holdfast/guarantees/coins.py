@@ -13,10 +13,10 @@ from math import e
 import numpy as np
 
 from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, Terms, refuse_noise
-from holdfast.guarantees.mathematics import cost, descent, groups, posterior_means
+from holdfast.guarantees.mathematics import cost, descent, groups, moments, posterior_means
 from holdfast.guarantees.mathematics.concentration import clopper_pearson_width, clopper_pearsons
 from holdfast.guarantees.release import Release
-from holdfast.guarantees.statistic import GroupMean, Interval, Statistic
+from holdfast.guarantees.statistic import Cells, GroupMean, Interval, Statistic
 
 MOST_RANDOM = 0.25  # of the draws of one pass that are replaced by random outcomes
 
@@ -134,6 +134,31 @@ class CoinGuarantee(Guarantee):
         low = max(first[0] - second[1], joint.difference[0] - step)
         high = min(first[1] - second[0], joint.difference[1] + step)
         return first, second, (low, high)
+
+    def laws(self, release: Release, cells: Cells) -> moments.Laws:
+        """Those of the posterior, from exact binomial intervals of declared unions, which share the level."""
+        tally, mass = self.tally(release), self.terms.mass
+        sets = np.array(cells.sets, dtype=float)
+        size, outcomes = sets.sum(axis=1), len(tally.counts)
+        level = self.level * cells.intervals / len(sets)
+        low, high = clopper_pearsons(sets @ np.array(tally.counts, dtype=float), tally.draws, level)
+        lows, highs = ((end - size * mass) / (1 - outcomes * mass) for end in (low, high))
+        return moments.corners(sets, np.clip(lows, 0, 1), np.clip(highs, 0, 1))
+
+    def spread_out(self, mean: Interval, within: Interval, second: float | None = None) -> Interval:
+        """By the theorem for functions with this range; with a second moment, by that as well."""
+        (least, most), (low, high) = within, mean
+        span = most - least
+        ends = self.widen(((low - least) / span, (high - least) / span))
+        first, last = (least + span * end for end in ends)
+        if second is not None:
+            step = self.spread_step(second, within)
+            first, last = max(first, low - step), min(last, high + step)
+        return first, last
+
+    @abstractmethod
+    def spread_step(self, second: float, within: Interval) -> float:
+        """Return how far a function's mean can be from its posterior mean, by the posterior mean of its square."""
 
     @property
     def most_at_once(self) -> int:

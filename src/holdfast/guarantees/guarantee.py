@@ -23,11 +23,11 @@ from typing import Any, ClassVar, Self, TypeVar, get_args, get_origin, get_type_
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, PlanConflict
-from holdfast.guarantees.mathematics import cost, descent
+from holdfast.guarantees.mathematics import cost, descent, moments
 from holdfast.guarantees.mathematics.concentration import hoeffding_radius
 from holdfast.guarantees.mathematics.search import fewest
 from holdfast.guarantees.release import Release, Tally
-from holdfast.guarantees.statistic import GroupMean, Interval, SingleFlips, Statistic, clip
+from holdfast.guarantees.statistic import Cells, GroupMean, Interval, SingleFlips, Statistic, clip
 
 NO_CAP = 2**62  # what a ledger can count to: a session that goes on has no other end
 MOST_DRAWS = 10**15  # rows that one answer can read: more would not make it better
@@ -109,6 +109,16 @@ class Terms:
     ends: bool
     identical: bool
 
+    @property
+    def population(self) -> str:
+        """What answers speak of."""
+        return "the law that every row follows" if self.identical else "the average of the laws that the rows follow"
+
+    @property
+    def all_rows(self) -> int:
+        """Rows of the dataset, those included that only check guesses."""
+        return self.rows
+
     @cached_property
     def statements(self) -> int:
         """How many statements hold at once: intervals and single flips."""
@@ -180,9 +190,11 @@ class Guarantee(ABC):
     name: ClassVar[str]
     version: ClassVar[int] = 1
     mechanisms: ClassVar[tuple[str, ...]]  # those that can be planned with, the usual one first
+    unusual: ClassVar[tuple[str, ...]] = ()  # those of them that a plan mentions only if the guarantee is asked for
     adaptive: ClassVar[bool] = True  # whether questions may depend on answers; "best" chooses only such guarantees
     answers: ClassVar[bool] = True  # whether it answers questions; if it checks guesses, it is planned only by name
     asks: ClassVar[str | None] = None  # the one kind of question that it takes; None: those that ask for values
+    compared: ClassVar[bool] = True  # whether plans show it beside the others
     scans: ClassVar[bool] = False  # whether every answer reads all rows; "best" chooses such a guarantee only if asked
     goes_on: ClassVar[bool] = False  # whether questions beyond the plan, or without one, can be answered, wider
     independent: ClassVar[bool] = False  # whether it also holds for rows that are not identically distributed
@@ -279,6 +291,29 @@ class Guarantee(ABC):
         first, second = self.group(release, 0), self.group(release, 1)
         return first, second, (first[0] - second[1], first[1] - second[0])
 
+    def laws(self, release: Release, cells: Cells) -> moments.Laws:
+        """Return the corners of the laws of `cells` that a `release` allows, before `spread_out` is applied.
+
+        Here they are those of the population, from the intervals of all outcomes but the first.
+        """
+        ends = self.shares(release, cells.intervals)
+        sets, lows, highs = cells.singles, (0.0, *(low for low, _ in ends)), (1.0, *(high for _, high in ends))
+        return moments.corners(sets, lows, highs)
+
+    def spread_out(self, mean: Interval, within: Interval, second: float | None = None) -> Interval:
+        """Return the interval for the population's mean of a function of a row, from the interval that `laws` give.
+
+        Parameters
+        ----------
+        mean
+            The interval by `laws`.
+        within
+            The range of the function.
+        second
+            A bound, by `laws`, on the mean of its square, if that is known; it is 0 at 0.
+        """
+        return mean
+
     @property
     def most_at_once(self) -> int:
         """How many outcomes one draw may have with little more noise than it has with two."""
@@ -324,9 +359,14 @@ class Guarantee(ABC):
         raise NotImplementedError  # a guarantee that is flexible says it
 
     def draws_for(self, margin: float, charge: int, intervals: int) -> int | None:
-        """Return the fewest draws with at most this `margin`, or None if no number of draws is enough.
+        """Return the fewest draws with at most this margin, or None if no number of draws is enough.
 
-        `charge` and `intervals` have been spent before.
+        Parameters
+        ----------
+        margin
+            Of a share.
+        charge, intervals
+            What was spent before.
         """
         self.require_flexible()
         best = self._best_draws(charge, intervals)
@@ -335,7 +375,7 @@ class Guarantee(ABC):
         return fewest(lambda draws: self._margin_from(draws, charge, intervals) <= margin, low=1, high=best)
 
     def best_margin(self, charge: int, intervals: int) -> float:
-        """Return the smallest margin that one answer can have, from any number of draws, when so much was spent."""
+        """Return the smallest margin of one answer, from any number of draws, after so much `charge` and `intervals`."""
         return self._margin_from(self._best_draws(charge, intervals), charge, intervals)
 
     def _best_draws(self, charge: int, intervals: int) -> int:
@@ -350,7 +390,15 @@ class Guarantee(ABC):
         return standing._margin(draws)
 
     def margin_after(self, more: int, charge: int = 0, intervals: int = 0) -> float:
-        """Return the margin of an ordinary answer after so many `more` of them, when so much has been spent."""
+        """Return the margin of an ordinary answer later on.
+
+        Parameters
+        ----------
+        more
+            After so many more of them.
+        charge, intervals
+            What was spent before.
+        """
         return self.terms.margin
 
     def outlook(self, spent: tuple[int, int], told: tuple[int, int]) -> tuple[tuple[int, float], ...]:
@@ -375,6 +423,11 @@ class Guarantee(ABC):
             " coins and gaussian.",
             guarantee=self.name,
         )
+
+    @property
+    def checks(self) -> "Guarantee | None":
+        """The guarantee by which guesses are checked, on rows that answer nothing else; None: there are none."""
+        return None
 
     # -- fitting models: what descent needs ------------------------------------------------------------------------
 

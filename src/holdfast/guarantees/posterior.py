@@ -95,7 +95,7 @@ def chi(n: int, charge: float, mass: float, beta: float) -> float:
 
 @theorem("here (Theorem N)", proof="posterior.md")
 def height(n: int, charge: float, mass: float, beta: float) -> float:
-    """Return h: with probability >= 1 - beta, (p-mu)^2 <= h (mu(1-mu) + h) for every query, of rows not identical.
+    """Return h: with probability >= 1 - beta, (p-mu)^2 <= h (mu(1-mu) + h) for every query. inf: no promise.
 
     Statement
         h as for `chi`. p is the query's mean under the average of the rows' laws; the query may depend on the row's
@@ -107,7 +107,8 @@ def height(n: int, charge: float, mass: float, beta: float) -> float:
     >>> round(height(10**6, 18309 * 10**4, 0.0109, 0.812 * 0.05), 5)
     0.00138
     """
-    return float(height_array(n, charge, mass, beta)) * SAFE
+    h = float(height_array(n, charge, mass, beta)) * SAFE
+    return h if h < 1 else inf
 
 
 def widen_unlike(posterior: Interval, *, h: float, share: float = 1.0) -> Interval:
@@ -229,13 +230,20 @@ class Posterior(CoinGuarantee):
             return widen_group(mean, share, chi=self._widening)
         return widen_unlike(mean, h=self._widening, share=share)
 
+    def spread_step(self, second: float, within: Interval) -> float:
+        """sqrt(chi times the second moment); of rows that are not identical sqrt(h (it + h times the range squared))."""
+        widening, (low, high) = self._widening, within
+        unlike = 0.0 if self.terms.identical else widening * (high - low) ** 2
+        return sqrt(widening) * sqrt(second + unlike) * SAFE
+
     def step_of_difference(self, both: tuple[groups.Known, groups.Known]) -> float:
         """By `posterior_step`, whose proof needs identical rows; otherwise the two groups' own intervals count."""
         return groups.posterior_step(both, self._widening) if self.terms.identical else inf
 
 
 def _step(widening: Any, identical: bool) -> Any:
-    return np.sqrt(widening) / 2 if identical else np.sqrt(widening * (0.25 + widening))
+    # A product of roots, not the root of a product, which would overflow.
+    return np.sqrt(widening) / 2 if identical else np.sqrt(widening) * np.sqrt(0.25 + widening)
 
 
 @lru_cache(maxsize=4096)

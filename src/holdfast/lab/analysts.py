@@ -8,7 +8,7 @@ An analyst has no access to the rows. Its own randomness comes from `rng`, so a 
 answers, which is what the monitors do.
 
 sign, weighted, boosting   ask about every feature, then about a vote of those that seemed to agree with the label
-persistent                 the weighted vote asked again and again, until an answer is off as far as can be: the worst known
+persistent                 the weighted vote asked again and again, until an answer is far off: the worst known
 selection                  the reusable-holdout experiment of Dwork et al. 2015: select features, then test a classifier
 climber                    change a rule a little, keep what seems to improve it
 fingerprint                find out which identities are in the sample, then ask about them

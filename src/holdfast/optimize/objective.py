@@ -199,8 +199,8 @@ class LinearObjective:
         """Return whether the model predicts yes for a yes and no for a no; false where a value is missing."""
         features, target = self._numbers(rows)
         z, middle = features @ point, sum(self.matrix.target.within) / 2
-        known: NDArray[np.bool_] = ~np.isnan(z + target)
-        return known & ((z > 0) == (target > middle))
+        right: NDArray[np.bool_] = ~np.isnan(z + target) & ((z > 0) == (target > middle))
+        return right
 
     def values_at(self, point: Vector) -> Interval:
         """Return the range that this point's own reach allows."""

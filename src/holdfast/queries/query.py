@@ -8,6 +8,7 @@ outcome. Few forms are enough:
                      NaN: this row is outside the group      outcomes "excluded", 0, 1
     integer array    the outcome itself, 0 .. outcomes-1     histograms, shares of several groups
     two columns      a group's number and a coin's bias      means of several groups
+    c-1 columns      the law of all outcomes but the first   moments
 
 A query with weights (`weighs`), of one group, gives two columns instead, the probabilities of 0 and of 1; the rest is
 "excluded".

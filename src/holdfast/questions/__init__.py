@@ -11,7 +11,9 @@ predictions  what is submitted to a board: read from files and frames, matched w
 groups       a share or a mean in several groups, as `mean` asks it
 plot         pictures of answers and of frames
 sql          from a SELECT to questions, and from their answers to a frame
-mean, difference, histogram, quantile, flips, minimize, check, register, submit, units    the kinds
+moments      what variances, covariances and differences of pairs share
+mean, difference, variance, std, covariance, correlation, histogram, quantile, flips, minimize, check,
+register, submit, units    the kinds
 
 To add one: a file with a function and an answer class, and `KINDS.register(name, kind_of(function, answer))`.
 """
@@ -24,7 +26,22 @@ from holdfast.registry import Registry
 if TYPE_CHECKING:
     from holdfast.questions.question import Kind
 
-OWN = ("mean", "difference", "histogram", "quantile", "flips", "minimize", "check", "register", "submit", "units")
+OWN = (
+    "mean",
+    "difference",
+    "variance",
+    "std",
+    "covariance",
+    "correlation",
+    "histogram",
+    "quantile",
+    "flips",
+    "minimize",
+    "check",
+    "register",
+    "submit",
+    "units",
+)
 KINDS: "Registry[Kind[..., Any]]" = Registry("holdfast.questions", OWN)
 
 

@@ -1,17 +1,17 @@
-"""The difference between two groups (A/B): one release, and an interval for the difference itself."""
+"""The difference between two groups (A/B) or two values of each row: one release, an interval for the difference."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import nan
 from typing import Annotated, Any
 
 from holdfast.answer import Answer, Estimate, Interval, Record
-from holdfast.queries.build import QueryLike, build_difference
+from holdfast.errors import InvalidArgument
+from holdfast.queries.build import QueryLike, build_difference, build_mean
+from holdfast.queries.moments import Paired
 from holdfast.questions import KINDS
+from holdfast.questions.moments import Read
 from holdfast.questions.options import About, Query, RowsPerQuery, Text, Where, Within
 from holdfast.questions.question import Context, Drawing, Question, Result, kind_of
-
-NOT_SAID = Estimate(nan, 0.0, 1.0)
 
 
 @dataclass(frozen=True, repr=False)
@@ -23,34 +23,37 @@ class DifferenceAnswer(Answer):
     value, low, high, record, bounds
         As of every answer; the bounds are those of a difference.
     first, second
-        The means of both groups, with their intervals. All intervals hold at once.
+        The means of both groups, with their intervals; None for a pair. All intervals hold at once.
     """
 
-    first: Estimate = NOT_SAID
-    second: Estimate = NOT_SAID
+    first: Estimate | None = None
+    second: Estimate | None = None
 
     @property
     def lift(self) -> Interval | None:
         """The ends of the relative difference, first/second - 1; None if the second mean may be zero or negative."""
-        if self.second.low <= 0:
+        if self.first is None or self.second is None or self.second.low <= 0:
             return None
         ends = [(first - second) / second for first, second in _corners(self.first, self.second, self.low, self.high)]
         return min(ends), max(ends)
 
     def result(self) -> dict[str, Any]:
         """Value, low, high and bounds of the difference; the means of both groups."""
-        return super().result() | {"first": self.first.to_json(), "second": self.second.to_json()}
+        both = {"first": self.first, "second": self.second}
+        return super().result() | {name: None if one is None else one.to_json() for name, one in both.items()}
 
     @classmethod
     def read(cls, result: Mapping[str, Any], record: Record) -> "DifferenceAnswer":
         """Rebuild the answer from what `result` returned, and its `record`."""
         found, (low, high) = Estimate.from_json(result), result["bounds"]
-        means = (Estimate.from_json(result[name]) for name in ("first", "second"))
+        both = (result[name] for name in ("first", "second"))
+        means = (None if one is None else Estimate.from_json(one) for one in both)
         return cls(found.value, found.low, found.high, record, (low, high), *means)
 
     def details(self) -> list[tuple[str, str]]:
         """Both means, and the relative difference where it is known."""
-        texts = [(name, *one.rounded()) for name, one in (("first group", self.first), ("second group", self.second))]
+        named = (("first group", self.first), ("second group", self.second))
+        texts = [(name, *one.rounded()) for name, one in named if one is not None]
         lines = [(name, f"{value}, between {low} and {high}") for name, value, low, high in texts]
         if self.lift is not None:
             lines.append(("relative", f"between {self.lift[0]:+.1%} and {self.lift[1]:+.1%}"))
@@ -68,14 +71,16 @@ def _corners(first: Estimate, second: Estimate, low: float, high: float) -> list
 
 _GROUP = About(Text("carrier = 'UA'"), "A condition: the first group.")
 _OTHER = About(Text("carrier = 'AA'"), "A condition: the second group; left out, all other rows.")
+_MINUS = About(Text("arr_delay > 15"), "What is subtracted in every row, in place of groups: a pair of one kind.")
 
 
 def difference(
     context: Context,
     query: Query,
-    group: Annotated[QueryLike, _GROUP],
+    group: Annotated[QueryLike | None, _GROUP] = None,
     other: Annotated[QueryLike | None, _OTHER] = None,
     *,
+    minus: Annotated[QueryLike | None, _MINUS] = None,
     within: Within = None,
     where: Where = None,
     rows_per_query: RowsPerQuery = None,
@@ -89,8 +94,11 @@ def difference(
     group, other
         Conditions that say which rows are in which group. A row that is in both counts in neither. Left out, the second
         group is all rows that are not in the first.
+    minus
+        In place of groups, what is compared with `query` in every row: how much more often that one is true, or by how
+        much its mean is larger. Where both are nearly always the same, this is narrow.
     within
-        The declared range of a number; values outside are clipped.
+        The declared range of a number, where none was declared with the data; values outside are clipped.
     where
         Only rows for which this is true count.
     rows_per_query
@@ -99,8 +107,16 @@ def difference(
     Returns
     -------
     DifferenceAnswer
-        The difference and its interval for the population, and both means.
+        The difference and its interval for the population; of groups, also both means.
     """
+    if (group is None) == (minus is None) or (minus is not None and other is not None):
+        raise InvalidArgument(
+            "A difference is between two groups of rows (group, and other) or between two values of each row (minus);"
+            " give one of them.",
+            name="group",
+        )
+    if group is None:
+        return _paired(context, query, minus or "", within, where, rows_per_query)
     built = build_difference(query, context.schema, group=group, other=other, within=within, where=where)
     draws = context.draws(built, rows_per_query)
     span = built.bounds[1] - built.bounds[0]
@@ -109,15 +125,45 @@ def difference(
         release = drawing.release(built, draws)
         *means, gap = built.statistic.certify(release, drawing.guarantee)
         first, second = (
-            Estimate.within(built.bounds, value, interval)
+            Estimate.within(built.bounds, value, interval).to_json()
             for value, interval in zip(release.values[:2], means, strict=True)
         )
-        shifted = ((gap[0] + 1) / 2, (gap[1] + 1) / 2)
-        whole = Estimate.within((-span, span), (release.values[2] + 1) / 2, shifted)
-        result = whole.to_json() | {"bounds": [-span, span]}
-        return result | {"first": first.to_json(), "second": second.to_json()}
+        return _result(release.values[2], gap, span) | {"first": first, "second": second}
 
     return context.question(DIFFERENCE.name, built, draws, run)
+
+
+def _paired(
+    context: Context,
+    query: QueryLike,
+    minus: QueryLike,
+    within: Interval | None,
+    where: QueryLike | None,
+    rows_per_query: int | None,
+) -> Question:
+    first, second = (build_mean(one, context.schema, within=within, where=where) for one in (query, minus))
+    if first.bounds != second.bounds:
+        raise InvalidArgument(
+            f"Both values of a pair must have the same range; got {first.bounds} and {second.bounds}. Give within.",
+            name="within",
+        )
+    pair = Paired(first, second)
+    draws = context.draws(pair, rows_per_query)
+    span = first.bounds[1] - first.bounds[0]
+
+    def run(drawing: Drawing) -> Result:
+        read = Read.draw(drawing, pair, draws)
+        gap = read.mean((0.0, -1.0, 1.0), (-1.0, 1.0), square=(0.0, 1.0, 1.0))
+        return _result(read.seen((0.0, -1.0, 1.0)), gap, span) | {"first": None, "second": None}
+
+    return context.question(DIFFERENCE.name, pair, draws, run, text=f"difference of {pair.text}")
+
+
+def _result(value: float, gap: Interval, span: float) -> Result:
+    """Return a difference in [-1, 1] and its interval in the units of the question."""
+    bounds = (-span, span)
+    whole = Estimate.within(bounds, (value + 1) / 2, ((gap[0] + 1) / 2, (gap[1] + 1) / 2))
+    return whole.to_json() | {"bounds": list(bounds)}
 
 
 DIFFERENCE = kind_of(difference, DifferenceAnswer)

@@ -44,6 +44,7 @@ def answer_from(entry: Entry, guarantee: Guarantee, *, cached: bool) -> AnyAnswe
         question=entry.question["text"],
         guarantee=guarantee.name,
         confidence=terms.confidence,
+        population=terms.population,
         rows_read=entry.rows_read,
         cost=cost_in_answers(terms, entry.before.charge, entry.before.intervals, entry.cost),
         seq=entry.seq,

@@ -255,6 +255,7 @@ class Option:
 
 Query = Annotated[QueryLike, About(Text(), "A condition or a number about one row, in SQL.")]
 Where = Annotated[QueryLike | None, About(Text("carrier = 'UA'"), "Only rows for which this is true count.")]
+Other = Annotated[QueryLike, About(Text("distance > 1000"), "The second condition or number about one row, in SQL.")]
 Within = Annotated[
     tuple[float, float] | None,
     About(

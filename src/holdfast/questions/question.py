@@ -64,6 +64,7 @@ class Drawing:
     guarantee: Guarantee
     order: Order | None = None
     most_draws: int | None = None  # a dry run draws no more than this from its made-up rows
+    kept: RowSource | None = None  # the rows that check guesses, if they are others
 
     def release(self, query: Query, draws: int) -> Release:
         """Draw once."""
@@ -73,6 +74,10 @@ class Drawing:
         elif guarantee.in_order and order is not None:
             self.order = order.after(guarantee.charge(query.statistic, draws))
         return mechanism_of(guarantee).under(guarantee, draws, order).release(query, self.source, self.rng)
+
+    def held(self) -> "Drawing":
+        """Return the same drawing from the rows that check guesses."""
+        return replace(self, source=self.kept or self.source, guarantee=self.guarantee.checks or self.guarantee)
 
     def under(self, guarantee: Guarantee) -> "Drawing":
         """Return the same drawing, at the same place, for an answer that the mechanism of this `guarantee` gives."""
@@ -119,6 +124,7 @@ class Question:
     whole: bool = False  # of data of units: whether the text says how much each counts; else every unit counts alike
     widths: Callable[[], Widths] | None = None  # of groups; worked out for a price only
     forecast: Callable[[Cost], float] | None = None  # its margin, if that depends on the answers given so far
+    otherwise: Mapping[str, Any] | None = None  # of a check: the mean to ask for next if the guess does not hold
 
     def __post_init__(self) -> None:
         for text in (self.text, self.identity or ""):  # whatever the ledger could not write is refused here
@@ -183,6 +189,7 @@ class Context:
         margin: float | None = None,
         *,
         wanted: float | None = None,
+        text: str | None = None,
     ) -> Question:
         """Return the question that one release of the query answers.
 
@@ -195,14 +202,18 @@ class Context:
         wanted
             The margin the caller asked for. Who asks for the same again gets the answer that is there, though it would
             take more draws now.
+        text
+            How the question reads, where it is not what its query asks of a row; it is then part of its identity.
         """
         cost, rows_read = self.price(query, draws)
         ordinary = wanted is None and draws == self.rows_per_query
         reads = None if ordinary else draws if wanted is None else f"margin {wanted!r}"
         identity, work = identity_of(query, reads, self.mechanism), RELEASE_WORK + rows_read * query.work
+        if text is not None and identity is not None:
+            identity = encode({"kind": kind, "of": identity})
         return Question(
             kind,
-            query.text,
+            text or query.text,
             identity,
             cost,
             rows_read,

@@ -6,6 +6,7 @@ memory              frames and arrays          ┐
 folder              column files, mapped       ┴ local: the verbs, written once for both
 deck                draws made beforehand: cards, each for one question
 draws, randomize    which rows; from what they say to outcomes, tossed and randomized
+units               rows that belong together: how they are put together, and which of them speak for a unit
 columns             a column at rest: types and layouts
 scans               tables read batch by batch: files, streams, lakes, databases
 ingest              a table becomes a folder: scanned, written by column_writer

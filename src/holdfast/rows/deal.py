@@ -80,7 +80,7 @@ def deal(
     check.whole(slices=slices)
     check.at_most("the most slices", MOST_SLICES, slices=slices)
     paths = _paths(Path(deck), slices)
-    dataset = name or Path(deck).name.removesuffix(".deck")
+    dataset = name or _name(paths[0]) or Path(deck).name.removesuffix(".deck")
     scan = _scan(source, engine, version)
     try:
         scan.open()
@@ -245,6 +245,11 @@ def _first(path: Path, next: bool) -> int:
     last = Manifest.read(there[-1])
     assert last.dealt is not None
     return last.dealt.first + last.rows
+
+
+def _name(path: Path) -> str | None:
+    """Return what the dataset of a deck is called, if it is there."""
+    return next((Manifest.read(each).source.name for each in deals_in(path)), None)
 
 
 def _refuse_changed(paths: list[Path], content: Content) -> None:

@@ -137,11 +137,7 @@ class Deck:
         first = self._deals[0]
         self._dealt, self._folder = first.dealt, folder
         for cards, before in zip(self._deals[1:], self._deals, strict=False):
-            same = (cards.dealt.rows, cards.dealt.fingerprint, cards.schema) == (
-                first.dealt.rows,
-                first.dealt.fingerprint,
-                first.schema,
-            )
+            same = cards.dealt.fingerprint == first.dealt.fingerprint and cards.schema.columns == first.schema.columns
             if not same or cards.dealt.first != before.numbers.stop:
                 raise RowSourceError(f"{cards.location} does not follow {before.location}; deal the next cards again.")
 
@@ -171,8 +167,7 @@ class Deck:
         return self._dealt.rows
 
     def __repr__(self) -> str:
-        left = f"{max(0, self.cards.stop - self.used.cards):,} of {self.cards.stop:,} cards left"
-        return f"{self.name}: a deck from {len(self):,} rows, {left}"
+        return f"{self.name}: a deck from {len(self):,} rows, {self.left:,} of {self.cards.stop:,} cards left"
 
     def tally(self, query: Query, *, draws: int, mass: float, rng: Generator) -> NDArray[np.int64]:
         """Refuse: a card is read only by the question that it is reserved for."""
@@ -216,6 +211,11 @@ class Deck:
             return _read_mark((self._folder / USED).read_bytes())
         except OSError:
             return Mark(0, "")
+
+    @property
+    def left(self) -> int:
+        """How many cards are left, as far as the folder remembers."""
+        return max(0, self.cards.stop - self.used.cards)
 
     def require(self, start: int, count: int) -> None:
         """Refuse a question that would have cards `start` and following, if they are not all there."""

@@ -25,6 +25,7 @@ from holdfast.rows.scans.streams import scan_stream
 from holdfast.rows.source import RowSource, RowVerbs, Table
 from holdfast.schema import Type
 
+_IN_MEMORY = ("polars", "pandas", "pyarrow", "modin", "cudf")  # libraries whose tables are
 ROW_SOURCES: Registry[Callable[[object], RowSource | None]] = Registry("holdfast.row_sources")
 
 
@@ -91,7 +92,10 @@ def open_rows(
     scan = find_scan(data, dialect, version)
     if scan is not None:
         target, called = _target(scan, folder), name or scan.name
-        return ingest(scan, target, name=called, progress=progress, complete=complete, unit=unit)
+        try:
+            return ingest(scan, target, name=called, progress=progress, complete=complete, unit=unit)
+        finally:
+            scan.close()
     if given is not None:
         raise InvalidArgument(f"{given} must be left out unless a table is read from files or a stream.", name=given)
     if isinstance(data, RowVerbs):
@@ -174,8 +178,12 @@ def _is_own(path: Path) -> bool:
 
 
 def _is_frame(data: object) -> bool:
+    """Whether a table is in memory as a whole."""
     shape = getattr(data, "shape", None) if hasattr(data, "columns") else None
-    return isinstance(shape, tuple) and len(shape) == 2
+    if not isinstance(shape, tuple) or len(shape) != 2:
+        return False
+    # A query of DuckDB has a shape, too, and is no table yet.
+    return not hasattr(data, "__arrow_c_stream__") or type(data).__module__.partition(".")[0] in _IN_MEMORY
 
 
 def _is_list(data: object) -> TypeGuard[Sequence[str | Path]]:

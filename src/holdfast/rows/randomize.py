@@ -30,6 +30,10 @@ def outcomes_of(values: Values, outcomes: int, rng: Generator) -> NDArray[np.int
     """
     if values.dtype.kind != "f":
         return values.astype(np.int64)
+    if values.ndim == 2 and values.shape[1] == outcomes - 1:  # the law of all outcomes but the first
+        upto: NDArray[np.float64] = np.cumsum(values, axis=1, dtype=np.float64)
+        place = rng.random(len(values))
+        return np.where(place < upto[:, -1], 1 + (place[:, None] >= upto[:, :-1]).sum(axis=1), 0)
     if values.ndim == 2:  # a group's number and a bias
         group, bias = values[:, 0], values[:, 1]
         inside = ~np.isnan(group)

@@ -5,7 +5,11 @@
     sample   evaluate the query on selected rows: one value for each, secret, for mechanisms that add noise or that
              never use a row twice
 
-Whoever writes a source of their own needs `Selection.indices` (`rows.draws`) and `tossed` and `randomized`
+A source whose schema names a `unit` draws units: their number is its length, one row of a drawn unit speaks, chosen at
+random, and a query that is a `WholeUnit`, or has `rows_per_unit`, is asked as `rows.units` says. A query that `weighs`
+gives two columns, the probabilities of 0 and of 1: what is tossed or sampled is what `accepted` makes of them.
+
+Whoever writes a source of their own needs `Selection.indices` (`rows.draws`) and `accepted`, `tossed` and `randomized`
 (`rows.randomize`); `open_rows` recognizes it by its verbs.
 """
 

@@ -31,6 +31,8 @@ from holdfast.optimize.losses import LinearLoss
 from holdfast.questions import KINDS, kind_named
 from holdfast.questions.batch import Answers, Asked, Prices, Questions
 from holdfast.questions.check import CHECK
+from holdfast.questions.correlation import CORRELATION
+from holdfast.questions.covariance import COVARIANCE
 from holdfast.questions.difference import DIFFERENCE
 from holdfast.questions.flips import FLIPS
 from holdfast.questions.groups import GroupsAnswer
@@ -43,8 +45,10 @@ from holdfast.questions.quantile import QUANTILE
 from holdfast.questions.question import Kind
 from holdfast.questions.register import REGISTER
 from holdfast.questions.standings import standings_frame
+from holdfast.questions.std import STD
 from holdfast.questions.submit import SUBMIT
 from holdfast.questions.units import UNITS
+from holdfast.questions.variance import VARIANCE
 from holdfast.questions.verbs import async_verb, verb
 from holdfast.schema import Column, Schema
 from holdfast.service.errors import not_holdfast, unreachable
@@ -323,6 +327,10 @@ class RemoteSession(_Calls):
 
     mean = cast(AskMean[Answer, GroupsAnswer], verb(MEAN))
     difference = verb(DIFFERENCE)
+    variance = verb(VARIANCE)
+    std = verb(STD)
+    covariance = verb(COVARIANCE)
+    correlation = verb(CORRELATION)
     histogram = verb(HISTOGRAM)
     quantile = verb(QUANTILE)
     flips = verb(FLIPS)
@@ -407,6 +415,10 @@ class AsyncRemoteSession(_Calls):
 
     mean = cast(AskMean[Coroutine[Any, Any, Answer], Coroutine[Any, Any, GroupsAnswer]], async_verb(MEAN))
     difference = async_verb(DIFFERENCE)
+    variance = async_verb(VARIANCE)
+    std = async_verb(STD)
+    covariance = async_verb(COVARIANCE)
+    correlation = async_verb(CORRELATION)
     histogram = async_verb(HISTOGRAM)
     quantile = async_verb(QUANTILE)
     flips = async_verb(FLIPS)

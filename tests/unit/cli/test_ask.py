@@ -215,11 +215,11 @@ def test_help_has_every_kind_option_and_default(capsys):
             assert name in shown.split("Options of the plan:")[1]
 
 
-def test_a_session_that_chose_its_own_plan_says_so_in_flags(capsys):
+def test_no_plan_needs_no_note(capsys):
     _, document = run(capsys, ROWS, "even", "--price")
-    (note,) = document["notes"]
-    assert "--queries or --plan-margin" in note
+    assert document["notes"] == []
     assert document["ledger_begun"] is False
+    assert document["budget"]["answers_left"] is None
 
 
 def test_what_the_data_is_called_is_no_option():

@@ -17,7 +17,7 @@ BOUNDS = {"x": (0, 1)}
 @pytest.fixture
 def session(tmp_path: Path) -> Any:
     rows = hf.open({"x": np.random.default_rng(3).random(5_000)}, complete=["x"])
-    with hf.Session(rows, queries=50, ledger=tmp_path / "batch.ledger", bounds=BOUNDS) as opened:
+    with hf.Session(rows, queries=50, end=True, ledger=tmp_path / "batch.ledger", bounds=BOUNDS) as opened:
         yield opened
 
 

@@ -51,6 +51,10 @@ def test_no_answers_no_lines() -> None:
 ASKED: dict[str, tuple[Any, dict[str, Any]]] = {
     "mean": ("x", {"within": (0, 2)}),
     "difference": ("b", {"group": "x > 0.5"}),
+    "variance": ("x", {"within": (0, 1)}),
+    "std": ("x", {"within": (0, 1), "where": "b"}),
+    "covariance": ("x", {"other": "b", "within": (0, 1)}),
+    "correlation": ("x", {"other": "b", "within": (0, 1)}),
     "histogram": ("s", {"categories": ["a", "never seen"]}),
     "quantile": ("x", {"q": 0.5, "within": (0, 2), "steps": 4}),
     "flips": ("b", {"count": 9}),

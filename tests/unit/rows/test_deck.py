@@ -214,6 +214,8 @@ def test_copies_and_old_ledgers_cannot_rewind_a_deck(deck: Deck, tmp_path: Path)
     (tmp_path / "events.deck.witness").unlink()
     with pytest.raises(PlanConflict, match="it is an old copy"):
         hf.Session(deck.location, ledger=tmp_path / "old.ledger")
+    forget_all()
+    (tmp_path / "events.deck.witness").unlink(missing_ok=True)
     with pytest.raises(PlanConflict, match="used by another ledger"):
         hf.Session(deck.location, ledger=tmp_path / "new.ledger", queries=50)
 

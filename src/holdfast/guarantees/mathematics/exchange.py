@@ -231,7 +231,7 @@ def constants(n: Any, charge: Any, mass: Any, beta: Any, *, stretch: Any = 1.0, 
 def good_s(n: Any, charge: Any, om2: Any, L: Any) -> Any:
     """Return a good s. The theorem holds for every s at once, so it may depend on the draws so far. Takes arrays."""
     about = (1 + om2) * (np.asarray(charge, dtype=float) / (4 * n) + L / om2)  # Ibar to leading order
-    return 1 - 1 / (2 * about + 2 + np.log(2 * about))
+    return np.clip(1 - 1 / np.maximum(1.05, 2 * about + 2 + np.log(2 * about)), 0.05, 1 - 1e-9)
 
 
 @theorem("here (Gaussian answers)", proof=PROOF)

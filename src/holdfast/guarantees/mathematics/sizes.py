@@ -158,6 +158,56 @@ def least_evaluations(alpha: float, beta: float, k: int, *, universe: int) -> fl
 
 
 @dataclass(frozen=True)
+class Private:
+    """What a session planned by the paper is private by, and what its fits may rely on.
+
+    gap     the most by which T-chosen functions with values in [0, 1] differ between rows and population
+    level   what one fit may fail by on the rows, so that all statements together fail by at most beta
+    """
+
+    epsilon: float
+    delta: float
+    gap: float
+    level: float
+
+
+@theorem("Fish, Reyzin and Rubinstein, thm:conv_opt_whp inside a planned session", proof="paper-sizes.md")
+def private_answers(alpha: float, beta: float, *, k: int, n: int) -> Private:
+    """Return what fits may rely on in a session of k noisy answers planned by `a1`.
+
+    Statement
+        The session is (alpha/64, alpha beta/32)-DP. Its answers fail by at most 0.45 beta; any k T-chosen functions
+        differ by at most gap = max(alpha/2, 16 sqrt(log(4k/beta)/n)) but for beta/2; the rest, beta/(20k) each, is left
+        for what happens on the rows.
+
+    Not covered
+        More than k statements.
+
+    >>> private_answers(0.1, 0.05, k=1000, n=10**9).gap
+    0.05
+    """
+    return Private(alpha / 64, alpha * beta / 32, max(alpha / 2, 16 * sqrt(log(4 * k / beta) / n)), beta / (20 * k))
+
+
+@theorem("Fish, Reyzin and Rubinstein, thm:conv_opt_whp inside a planned session", proof="paper-sizes.md")
+def private_coins(alpha: float, beta: float, *, k: int, n: int) -> Private:
+    """Return the same in a session of k averages of coins planned by `cq_by_scq`.
+
+    Statement
+        The session is (alpha/128, alpha beta/64)-DP, and n >= 4096 log(4 k ell/beta)/alpha^2: T-chosen functions differ
+        by at most alpha/4 but for beta/2. The averages share the other half, beta/(2k) each; a fit takes the share of
+        one of them.
+
+    Not covered
+        More than k statements.
+
+    >>> private_coins(0.1, 0.05, k=1000, n=10**9).gap
+    0.025
+    """
+    return Private(alpha / 128, alpha * beta / 64, alpha / 4, beta / (2 * k))
+
+
+@dataclass(frozen=True)
 class DescentSize:
     """What descent through A1 needs: rows, rows per coordinate, steps, runs, and the price of one answer."""
 

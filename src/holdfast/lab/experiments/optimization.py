@@ -16,7 +16,7 @@ for signs of mean 0.6, which has to be known to sqrt(alpha).
 from dataclasses import dataclass
 from functools import partial
 from math import ceil, sqrt
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
@@ -31,6 +31,7 @@ from holdfast.optimize.boosting import CoinChoice, Contest
 from holdfast.optimize.descent import Descent
 from holdfast.optimize.domain import Box
 from holdfast.optimize.gradient import CoinGradient
+from holdfast.optimize.losses import Loss
 from holdfast.optimize.own import OwnObjective
 from holdfast.rows.memory import memory_rows
 
@@ -101,7 +102,7 @@ def descents(kind: str, d: int, alpha: float, seed: int) -> tuple[Signs, float, 
     rng = np.random.default_rng([seed, d, round(1e6 * alpha), loss.strong])
     signs = np.where(rng.random((ROWS, d)) < (1 + mean) / 2, 1.0, -1.0)
     source = memory_rows({name: signs[:, j].copy() for j, name in enumerate(loss.columns)})
-    return loss, mean, OwnObjective.of(loss, source.schema, _box(d)), source, rng
+    return loss, mean, OwnObjective.of(cast(Loss, loss), source.schema, _box(d)), source, rng
 
 
 def _box(d: int) -> Box:
@@ -264,8 +265,12 @@ def section(results: Results) -> str:
         for row in tried
     ]  # fmt: skip
     boosting = [
-        (row["kind"], f"{row['alpha']:g}", row["steps"])
-        + tuple(f"{row['bad'][str(runs)]} of {row['worlds']}" for runs in (1, RUNS))
+        (
+            row["kind"],
+            f"{row['alpha']:g}",
+            row["steps"],
+            *(f"{row['bad'][str(runs)]} of {row['worlds']}" for runs in (1, RUNS)),
+        )
         for row in results["boosting"]
     ]
     return (

@@ -6,7 +6,7 @@ reach; then the cards are collected from there. An engine that runs a partition 
 keyed; which attempt counts is up to the engine's own way to write files.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,10 +67,10 @@ ENGINES: Registry[Engine] = Registry("holdfast.rows.engines", ("spark", "ray"))
 
 
 def split_summaries(
-    written: Iterable[pl.DataFrame], content: Content, columns: Iterable[str]
+    written: Iterable[pl.DataFrame], content: Content, columns: Mapping[str, Storage]
 ) -> Iterator[tuple[pl.DataFrame, int]]:
     """Yield the cards among what workers wrote, and how many rows are done; summaries are added to the `content`."""
-    names = [*columns, PLACE]
+    names = [*(pl.col(name).cast(storage.polars) for name, storage in columns.items()), PLACE]
     for batch in written:
         done = 0
         for rows, *sums in batch.filter(pl.col(PLACE) == _SUMMARY).select(ROWS, *SUMS).iter_rows():

@@ -86,7 +86,7 @@ class FileScan(LazyScan):
     """Local files of one format, or an address in an object store, in order of their names."""
 
     def __init__(self, where: str | Path, files: Sequence[Path], dialect: Dialect, *, root: Path | None = None) -> None:
-        self.where, self._files, self._dialect, self._root = str(where), files, dialect, root
+        self.where, self.files, self._dialect, self._root = str(where), files, dialect, root
         self._copies: list[Any] = []
         first = str(where) if not files else files[0].name
         endings = {Path(name).suffix.lower() for name in ([str(where)] if not files else map(str, files))}
@@ -101,9 +101,9 @@ class FileScan(LazyScan):
 
     def origin(self) -> Origin:
         """Look at names, sizes and times; of an object store, at the number of rows and the columns."""
-        if self._files:
-            base = self._root or self._files[0].parent
-            named = {str(path.relative_to(base) if path.is_relative_to(base) else path): path for path in self._files}
+        if self.files:
+            base = self._root or self.files[0].parent
+            named = {str(path.relative_to(base) if path.is_relative_to(base) else path): path for path in self.files}
             return Origin.of_files(Path(self.where).name, named, self._dialect.how)
         self.open()
         labels = ", ".join(f"{name} {storage.label}" for name, storage in self.columns.items())
@@ -127,14 +127,14 @@ class FileScan(LazyScan):
 
     def required(self) -> Collection[str]:
         """Return what the headers of all files rule out missing values for."""
-        found = [required_columns(path, self.format) for path in self._files]
+        found = [required_columns(path, self.format) for path in self.files]
         return set(frozenset.intersection(*found)) if found else set()
 
     def lazy(self) -> pl.LazyFrame:
         """Scan in the format of the files."""
-        paths: Any = list(self._files) or self.where
-        hive = self._root is not None or (not self._files and "=" in self.where)
-        options: dict[str, Any] = {} if not self._files else {"glob": False}
+        paths: Any = list(self.files) or self.where
+        hive = self._root is not None or (not self.files and "=" in self.where)
+        options: dict[str, Any] = {} if not self.files else {"glob": False}
         if self.format == "Parquet":
             return pl.scan_parquet(paths, hive_partitioning=hive, **options)
         if self.format == "Arrow":
@@ -150,7 +150,7 @@ class FileScan(LazyScan):
         self._csv_options: dict[str, Any] = {
             "separator": self._dialect.separator or ("\t" if self.where.lower().endswith(".tsv") else ","),
             "null_values": list(self._dialect.null_values) or None,
-            "glob": not self._files,
+            "glob": not self.files,
         }
         self._csv_sources: Any = sources or self.where
         first = sources[0] if sources else self.where
@@ -161,10 +161,10 @@ class FileScan(LazyScan):
 
     def _in_utf8(self) -> list[Path]:
         """Return the files, or copies of them in UTF-8."""
-        if self._dialect.encoding.lower() in _UTF8 or not self._files:
-            return list(self._files)
+        if self._dialect.encoding.lower() in _UTF8 or not self.files:
+            return list(self.files)
         copies = []
-        for path in self._files:
+        for path in self.files:
             copy = tempfile.NamedTemporaryFile("w", encoding="utf-8", newline="", suffix=".csv")  # noqa: SIM115
             self._copies.append(copy)  # until the scan is gone
             with path.open(encoding=self._dialect.encoding, newline="") as file:

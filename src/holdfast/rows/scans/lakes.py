@@ -1,5 +1,6 @@
 """Delta and Iceberg tables, at one version: whatever is written meanwhile is not seen."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -108,4 +109,5 @@ class IcebergScan(LakeScan):
 
     def lazy(self) -> pl.LazyFrame:
         """Scan the snapshot that was opened."""
+        os.environ.setdefault("POLARS_ICEBERG_PLANNER", "pyiceberg")  # else Polars warns that another one is faster
         return pl.scan_iceberg(self._table, snapshot_id=self._snapshot)

@@ -1,0 +1,100 @@
+"""What variances, covariances and differences of pairs share: one release of cells, and what it says of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from holdfast.answer import Interval
+from holdfast.guarantees.guarantee import Guarantee
+from holdfast.guarantees.mathematics import moments
+from holdfast.guarantees.release import Release
+from holdfast.guarantees.statistic import Cells
+from holdfast.queries.moments import Coins
+from holdfast.questions.question import Drawing
+
+Weights = Sequence[float]  # one number for each cell
+
+
+@dataclass(frozen=True)
+class Read:
+    """A release of cells as it is read: the law of the cells that was seen, and intervals for what is linear in it."""
+
+    query: Coins
+    release: Release
+    guarantee: Guarantee
+    laws: moments.Laws
+
+    @classmethod
+    def draw(cls, drawing: Drawing, query: Coins, draws: int) -> "Read":
+        """Draw once."""
+        release, cells = drawing.release(query, draws), query.statistic
+        assert isinstance(cells, Cells)
+        return cls(query, release, drawing.guarantee, drawing.guarantee.laws(release, cells))
+
+    def seen(self, weights: Weights) -> float:
+        """Return the weighted sum of the cells among rows that count, as it was seen."""
+        shares = np.array(self.release.values)
+        law = shares if self.query.some_left_out else np.concatenate([[max(0.0, 1 - shares.sum())], shares])
+        return float(law @ np.array(weights) / law.sum()) if law.sum() > 0 else float(np.mean(weights))
+
+    def mean(self, weights: Weights, within: Interval, square: Weights | None = None) -> Interval:
+        """Return the interval for the mean, among rows that count, of a function that is so weighted on the cells.
+
+        Parameters
+        ----------
+        weights
+            What the function is on each cell.
+        within
+            The range of the function on a row.
+        square
+            What bounds its square on each cell, if that is small.
+        """
+        if not self.query.some_left_out:
+            return self._of_all(weights, within, square)
+        low, high = within
+        total = self._of_all((0.0, *weights), (min(0.0, low), max(0.0, high)), None if square is None else (0, *square))
+        least, most = self._of_all((0.0, *(1.0 for _ in weights)), (0.0, 1.0), None)
+        if least <= 0:
+            return within
+        ends = [end / share for end in total for share in (least, most)]
+        return max(low, min(ends)), min(high, max(ends))
+
+    def _of_all(self, weights: Weights, within: Interval, square: Weights | None) -> Interval:
+        second = None
+        if square is not None:
+            most = max(within[0] ** 2, within[1] ** 2)
+            second = moments.extremes(self.laws, square, (0.0, most))[1]
+        first, last = self.guarantee.spread_out(moments.extremes(self.laws, weights, within), within, second)
+        return max(within[0], first), min(within[1], last)
+
+
+def variance_of(read: Read) -> tuple[float, Interval]:
+    """Return the variance of a value in [0, 1] from two coins for each row: as it was seen, and its interval.
+
+    About any number c, Var = E(v-c)^2 - (Ev - c)^2. The first is linear in the law of the cells; c is the mean as seen.
+    """
+    c = read.seen((0.0, 0.5, 1.0))
+    low, high = read.mean((0.0, 0.5, 1.0), (0.0, 1.0))
+    around = (c * c, c * c - c, (1 - c) ** 2)
+    most = max(c, 1 - c) ** 2
+    least, largest = read.mean(around, (0.0, most))
+    off = max(c - low, high - c, 0.0) ** 2
+    value = read.seen((0.0, 0.0, 1.0)) - c * c
+    top = min(0.25, largest, max(x * (1 - x) for x in (low, high, min(max(0.5, low), high))))
+    return value, (max(0.0, least - off), top)
+
+
+def covariance_of(read: Read) -> tuple[float, Interval]:
+    """Return the covariance of two values in [0, 1] from a coin of each: as it was seen, and its interval.
+
+    About any a and b, Cov = E(x-a)(y-b) - (Ex - a)(Ey - b); the first is linear in the law of the cells.
+    """
+    xs, ys = (0.0, 0.0, 1.0, 1.0), (0.0, 1.0, 0.0, 1.0)
+    a, b = read.seen(xs), read.seen(ys)
+    x, y = read.mean(xs, (0.0, 1.0)), read.mean(ys, (0.0, 1.0))
+    around = [(first - a) * (second - b) for first, second in zip(xs, ys, strict=True)]
+    low, high = read.mean(around, (min(around), max(around)))
+    off = [(first - a) * (second - b) for first in x for second in y]
+    value = read.seen((0.0, 0.0, 0.0, 1.0)) - a * b
+    return value, (max(-0.25, low - max(off)), min(0.25, high - min(off)))

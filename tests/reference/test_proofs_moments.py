@@ -1,0 +1,182 @@
+"""Moments and pairs: every step of docs/proofs/moments.md on cases written down; wrong versions must fail."""
+
+import math
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from examples import examples
+from ghost_worlds import Array, World, sessions
+from holdfast.guarantees.mathematics import exchange, moments
+from holdfast.guarantees.statistic import Cells
+from holdfast.queries.moments import OneOfTwo, Paired, TwoOfOne
+from holdfast.questions.moments import Read, covariance_of, variance_of
+
+SLACK = 1e-8
+
+
+# Cells.
+
+
+def test_cells_are_laws_and_their_weights_are_the_functions() -> None:
+    rng = np.random.default_rng(1)
+    x, y, c, a, b = rng.random((5, 200))
+    two, each = np.stack(TwoOfOne.law(None, x)), np.stack(OneOfTwo.law(None, x, y))  # type: ignore[arg-type]
+    pair = np.stack(Paired.law(None, x, y))  # type: ignore[arg-type]
+    for law in (two, each, pair):
+        assert np.all(law >= 0)
+        assert law.sum(axis=0) == pytest.approx(1)
+    assert (np.stack([c * c, c * c - c, (1 - c) ** 2]) * two).sum(axis=0) == pytest.approx((x - c) ** 2)
+    assert np.array([0, 0.5, 1]) @ two == pytest.approx(x)
+    around = np.stack([a * b, -a * (1 - b), -(1 - a) * b, (1 - a) * (1 - b)])
+    assert (around * each).sum(axis=0) == pytest.approx((x - a) * (y - b))
+    assert np.array([0, -1, 1]) @ pair == pytest.approx(x - y)
+    assert np.all((x - y) ** 2 <= pair[1] + pair[2] + SLACK)
+
+
+# Corners.
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "unions"), [(3, ()), (4, ((2, 3), (1, 3), (0, 3))), (5, ((3, 4), (2, 4), (1, 4)))]
+)
+def test_corners_have_the_extremes_of_linear_programming(outcomes: int, unions: Any) -> None:
+    rng, sets = np.random.default_rng(2), np.array(Cells(outcomes, unions).sets, dtype=float)
+    for _ in range(30):
+        inside = sets @ rng.dirichlet(np.ones(outcomes))
+        lows = np.maximum(0, inside - rng.random(len(sets)) * 0.1)
+        highs = np.minimum(1, inside + rng.random(len(sets)) * 0.1)
+        laws = moments.corners(sets, lows, highs)
+        weights = rng.normal(size=outcomes)
+        for sign in (1, -1):
+            best = linprog(
+                sign * weights,
+                A_ub=np.concatenate([sets, -sets]),
+                b_ub=np.concatenate([highs, -lows]),
+                A_eq=np.ones((1, outcomes)),
+                b_eq=[1],
+                bounds=(0, 1),
+            )
+            values = laws @ weights
+            assert sign * best.fun == pytest.approx(values.min() if sign == 1 else values.max(), abs=1e-6)
+
+
+# Spread.
+
+
+@cache
+def worlds(different: bool) -> list[World]:
+    return sessions(31, examples(120), a=0.1, different=different)
+
+
+def posterior(world: World) -> tuple[Array, Array]:
+    """Return (D_T, J) for every transcript, J with E[I|T] itself in place of Ibar."""
+    information = np.maximum(0, world.given_transcript(world.information))
+    return world.share().mean(axis=0), 2 * information / world.n
+
+
+def spread_misses(*, different: bool = False, wrong: str | None = None) -> tuple[int, float]:
+    rng, missed, closest = np.random.default_rng(32), 0, 0.0
+    for world in worlds(different):
+        d_t, js = posterior(world)
+        d = world.populations.mean(axis=0)
+        for _ in range(4):
+            function = rng.normal(size=len(d)) * (rng.random(len(d)) < 0.7)
+            function -= rng.choice([0.0, function.mean()])
+            reach, most = float(np.ptp(function)), float((function**2).max())
+            if most < 1e-12:
+                continue
+            for t, j in enumerate(js):
+                if not 1e-9 < j < 0.9:
+                    continue
+                second = float(function**2 @ d_t[:, t])
+                step = moments.exchange_spread(float(j), second, most, reach, identical=not different)
+                if wrong == "sample only":
+                    step = math.sqrt(j * second / (1 - j))
+                off = abs(float(function @ d_t[:, t]) - float(function @ d))
+                missed += off > step + 1e-7
+                closest = max(closest, off / (step + 1e-9))
+    return missed, closest
+
+
+def test_spread_for_every_transcript() -> None:
+    missed, closest = spread_misses()
+    assert missed == 0
+    assert closest > 0.7
+    assert spread_misses(wrong="sample only")[0] > 0
+    assert spread_misses(different=True)[0] == 0
+
+
+# Variance and covariance, from a posterior that is known exactly.
+
+
+class Known:
+    """A guarantee that knows J."""
+
+    def __init__(self, j: float) -> None:
+        self.j = j
+
+    def spread_out(self, mean: tuple[float, float], within: tuple[float, float], second: float | None = None) -> Any:
+        least, span = within[0], within[1] - within[0]
+        low, high = ((end - least) / span for end in mean)
+        return least + span * exchange.lo(low, self.j), least + span * exchange.hi(high, self.j)
+
+
+def read(law: Array, j: float, seen: Array | None = None) -> Read:
+    release: Any = SimpleNamespace(values=tuple((law if seen is None else seen)[1:]))
+    query: Any = SimpleNamespace(some_left_out=False)
+    return Read(query, release, Known(j), law[None, :])  # type: ignore[arg-type]
+
+
+def test_variance_and_covariance_for_every_transcript() -> None:
+    rng, used = np.random.default_rng(33), 0
+    for world in worlds(False):
+        d_t, js = posterior(world)
+        d, points = world.populations[0], len(world.populations[0])
+        x, y = rng.random((2, points)).round(int(rng.integers(0, 3)))
+        true = float(d @ x**2 - (d @ x) ** 2), float(d @ (x * y) - (d @ x) * (d @ y))
+        two, each = np.stack(TwoOfOne.law(None, x)), np.stack(OneOfTwo.law(None, x, y))  # type: ignore[arg-type]
+        for t, j in enumerate(js):
+            if not j < 1:
+                continue
+            used += 1
+            for found, value in (
+                (variance_of(read(two @ d_t[:, t], float(j))), true[0]),
+                (covariance_of(read(each @ d_t[:, t], float(j))), true[1]),
+            ):
+                low, high = found[1]
+                assert low - 1e-7 <= value <= high + 1e-7
+    assert used > 300
+
+
+def test_moments_about_another_number_than_the_mean() -> None:
+    """What was seen differs from the posterior: E(x-c)^2 alone is above the variance, E(x-a)(y-b) off either way."""
+    rng, above, apart = np.random.default_rng(35), 0, 0
+    for _ in range(100):
+        d, other = rng.dirichlet(np.ones(5), size=2)
+        x, y = rng.random((2, 5))
+        true = float(d @ x**2 - (d @ x) ** 2), float(d @ (x * y) - (d @ x) * (d @ y))
+        two, each = np.stack(TwoOfOne.law(None, x)), np.stack(OneOfTwo.law(None, x, y))  # type: ignore[arg-type]
+        low, high = variance_of(read(two @ d, 0.0, two @ other))[1]
+        assert low - 1e-6 <= true[0] <= high + 1e-6
+        above += d @ (x - other @ x) ** 2 > true[0] + 1e-3  # an upper end, but no lower one
+        low, high = covariance_of(read(each @ d, 0.0, each @ other))[1]
+        assert low - 1e-6 <= true[1] <= high + 1e-6
+        apart += abs(d @ ((x - other @ x) * (y - other @ y)) - true[1]) > 1e-3
+    assert min(above, apart) > 20
+
+
+def test_without_doubt_the_moments_are_exact() -> None:
+    rng = np.random.default_rng(34)
+    for _ in range(50):
+        d = rng.dirichlet(np.ones(5))
+        x, y = rng.random((2, 5))
+        two, each = np.stack(TwoOfOne.law(None, x)) @ d, np.stack(OneOfTwo.law(None, x, y)) @ d  # type: ignore[arg-type]
+        value, (low, high) = variance_of(read(two, 0.0))
+        assert [value, low, high] == pytest.approx([d @ x**2 - (d @ x) ** 2] * 3, abs=1e-6)
+        value, (low, high) = covariance_of(read(each, 0.0))
+        assert [value, low, high] == pytest.approx([d @ (x * y) - (d @ x) * (d @ y)] * 3, abs=1e-6)
