@@ -55,6 +55,7 @@ from holdfast.questions import KINDS, kind_named
 from holdfast.questions.batch import MOST_TOGETHER, Answers, Asked, Prices, Questions, build_all, together_of
 from holdfast.questions.check import CHECK, CheckAnswer
 from holdfast.questions.correlation import CORRELATION
+from holdfast.questions.count import COUNT
 from holdfast.questions.covariance import COVARIANCE
 from holdfast.questions.difference import DIFFERENCE
 from holdfast.questions.flips import FLIPS
@@ -71,6 +72,7 @@ from holdfast.questions.sql import Selected, select
 from holdfast.questions.standings import Standings
 from holdfast.questions.std import STD
 from holdfast.questions.submit import SUBMIT
+from holdfast.questions.total import TOTAL
 from holdfast.questions.units import UNITS
 from holdfast.questions.variance import VARIANCE
 from holdfast.questions.verbs import verb
@@ -200,6 +202,8 @@ class Session:
 
     mean = cast(AskMean[Answer, GroupsAnswer], verb(MEAN))
     difference = verb(DIFFERENCE)
+    count = verb(COUNT)
+    total = verb(TOTAL)
     variance = verb(VARIANCE)
     std = verb(STD)
     covariance = verb(COVARIANCE)
@@ -675,7 +679,7 @@ class Session:
     # -- how it begins ------------------------------------------------------------------------------------------
 
     def _plan(self, plan: Plan) -> None:
-        self.plan = plan
+        self.plan = plan if self._schema.unit is None else replace(plan, drawn="units")
         self._context = Context(plan.standing, self._schema, self._explored, partial(ids_of, self._rows))
 
     def _resume(self) -> None:
@@ -741,6 +745,11 @@ def plan_for(rows: RowSource, request: PlanRequest) -> Plan:
     """Return the plan of a new ledger. A deck holds draws with replacement, and so many of them."""
     if not isinstance(rows, Deck):
         return request.make(len(rows))
+    if request.checks is not None:
+        raise InvalidArgument(
+            "checks must be left out for a deck: its cards are dealt. Check on rows that were not dealt from.",
+            name="checks",
+        )
     if request.mechanism not in (BEST, COINS):
         raise InvalidArgument(
             f"mechanism must be {COINS!r} for a deck, which holds draws with replacement; got {request.mechanism!r}.",

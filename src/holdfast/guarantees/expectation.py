@@ -56,7 +56,7 @@ class Expectation(Guarantee):
         """Nothing: an average over sessions is no interval."""
         return EVERYTHING
 
-    def group(self, release: Release) -> Interval:
+    def group(self, release: Release, part: int = 0) -> Interval:
         """Likewise."""
         return EVERYTHING
 

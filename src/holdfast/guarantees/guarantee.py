@@ -14,7 +14,7 @@ under the guarantee's name and version, and read back from there; nobody certifi
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from functools import cached_property
 from math import ceil, isfinite
@@ -313,6 +313,24 @@ class Guarantee(ABC):
             A bound, by `laws`, on the mean of its square, if that is known; it is 0 at 0.
         """
         return mean
+
+    def sliced(self, releases: Sequence[Release], edges: Sequence[float], *, some_left_out: bool) -> Interval:
+        """Return the interval for the mean of a number in [0, 1] that was asked in slices, each with its own release.
+
+        Parameters
+        ----------
+        releases
+            One for each slice; before them one for the share of rows that count, if some may not.
+        edges
+            Where the range is cut, both ends included.
+        some_left_out
+            Whether there may be rows that do not count.
+        """
+        raise self.cannot_certify("means in slices")
+
+    def supports_slices(self) -> None:
+        """Refuse, in words, means in slices, unless `sliced` certifies them."""
+        raise self.cannot_certify("means in slices; ask without slices, or plan with guarantee='exchange'")
 
     @property
     def most_at_once(self) -> int:

@@ -287,6 +287,9 @@ ByMechanism = Annotated[
     str | None,
     About(Choice(("coins", "gaussian")), "How this one answer is made; gaussian reads all rows once and adds noise."),
 ]
+Population = Annotated[
+    int | None, About(Whole(1, "1000000"), "How many the population has; left out, as many as there are rows.")
+]
 LossLike = Annotated[Loss | LinearLoss, About(LossForm(), "The loss to minimize.")]
 
 
