@@ -196,6 +196,11 @@ class Plan:
         shown = f"<p>{escape(self.sentence)}</p>"
         if self.alternatives:
             shown += _html(HEADINGS, [*map(alternative_cells, self.alternatives)])
+        else:  # it stands, so that there is nothing to choose
+            planned = "no end" if self.endless or not self.standing.answers else f"{self.terms.answers:,}"
+            counts = (f"{self.rows:,}", planned, f"{self.rows_per_query:,}")
+            names = (self.guarantee, self.mechanism.replace("_", " "), write_margin(self.margin))
+            shown += _html(HEADINGS, [(*names, *counts, "stands")])
         if self.alternatives and self.readings:
             shown += f"<p>{READINGS}</p>" + _html(READING_HEADINGS, [*map(reading_cells, self.readings)])
         return shown

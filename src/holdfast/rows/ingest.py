@@ -111,6 +111,7 @@ def refuse_foreign(folder: Path) -> None:
 
 @contextmanager
 def locked_partial(folder: Path) -> Iterator[Path]:
+    """Yield a folder that nobody else writes, beside the one that is to be made; what is left of it is removed."""
     partial = folder.with_name(f".{folder.name}.partial")
     while True:
         partial.parent.mkdir(parents=True, exist_ok=True)
@@ -146,6 +147,7 @@ def _clear(partial: Path) -> None:
 
 
 def swap_in(path: Path | None, partial: Path, folder: Path) -> None:
+    """Rename what is complete over to its folder; who may read the file at `path` may read it."""
     _sync(partial)
     partial.chmod(_permissions(path))
     outdated = _outdated(folder)
