@@ -14,6 +14,7 @@ class WithoutLocation:
         self.name, self.schema, self.fingerprint = source.name, source.schema, f"{source.fingerprint} {next(_numbers)}"
         self.location = None
         self.tally, self.sample, self.verify = source.tally, source.sample, source.verify
+        self.fold = source.fold
 
     def __len__(self) -> int:
         return len(self._source)

@@ -39,8 +39,12 @@ def table(folder: Path, rows: int = ROWS, name: str = "flights") -> Path:
 
 
 def settings(path: Path, *, dataset: dict[str, Any] | None = None, **more: Any) -> Settings:
-    """Settings for one dataset, generous with requests so that only the tests of limits meet them."""
-    served = DatasetSettings(path=str(path), **({"queries": 200} | (dataset or {})))
+    """Settings for one dataset, generous with requests so that only the tests of limits meet them.
+
+    A number of questions is an end, unless the dataset's settings say otherwise: refusals are tested, too.
+    """
+    plan = {"queries": 200} | (dataset or {})
+    served = DatasetSettings(path=str(path), **({"end": isinstance(plan["queries"], int)} | plan))
     return Settings(datasets={path.stem: served}, port=0, **({"rate": 1e6, "burst": 10**6} | more))
 
 

@@ -5,11 +5,13 @@ keeps and what travels; `to_dict()` is the same with the record beside it.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from html import escape
 from math import ceil, floor, isnan, log10, nan
 from typing import TYPE_CHECKING, Any, Self
+
+from holdfast.pictures import Line, Panel, Picture
 
 if TYPE_CHECKING:
     import polars as pl
@@ -65,12 +67,17 @@ class Estimate:
         """Read what `to_json` wrote."""
         return cls(nan if values["value"] is None else values["value"], values["low"], values["high"])
 
-    def rounded(self) -> tuple[str, str, str]:
-        """Return value, low and high as text, with as many decimals as the interval deserves, ends outwards."""
+    @property
+    def decimals(self) -> int:
+        """As many decimals as the interval deserves."""
         width, digits = self.high - self.low, 4
         while digits > 0 and width > 10.0 ** (2 - digits) * 5:
             digits -= 1
-        return write_estimate(self, digits)
+        return digits
+
+    def rounded(self) -> tuple[str, str, str]:
+        """Return value, low and high as text, with as many decimals as the interval deserves, ends outwards."""
+        return write_estimate(self, self.decimals)
 
 
 @dataclass(frozen=True)
@@ -83,6 +90,8 @@ class Record:
         The kind of question, and how it reads.
     guarantee, confidence
         Why the intervals may be believed, and with which probability all of them hold at once.
+    population
+        What they speak of: the average of the laws that the rows follow, or the one law that all follow.
     rows_read
         Rows that were read for it.
     cost
@@ -97,6 +106,7 @@ class Record:
     question: str
     guarantee: str
     confidence: float
+    population: str = ""
     rows_read: int = 0
     cost: int = 0
     seq: int | None = None
@@ -141,6 +151,11 @@ class AnyAnswer(ABC):
     def confidence(self) -> float:
         """The probability that all intervals of the dataset hold at once."""
         return self.record.confidence
+
+    @property
+    def population(self) -> str:
+        """What the intervals speak of, in words."""
+        return self.record.population
 
     @property
     def rows_read(self) -> int:
@@ -198,6 +213,11 @@ class AnyAnswer(ABC):
     def bounds(self) -> Interval:
         """The range in which the intervals lie: shares, unless the kind declares another."""
         return 0.0, 1.0
+
+    def plot(self) -> Picture:
+        """Return a picture: a dot and a bar for every interval. A notebook shows it; `save(path)` writes it."""
+        lines = picture_lines([(label or "", estimate) for label, estimate in self.rows()])
+        return Picture([Panel(self.question, tuple(lines), self.bounds)], "made up" if self.made_up else "")
 
     def details(self) -> list[tuple[str, str]]:
         """Return what was learned besides the intervals, as names and texts: the second table of a page."""
@@ -311,6 +331,25 @@ def write_estimate(estimate: Estimate | Answer, digits: int) -> tuple[str, str, 
     if float(high) < estimate.high:
         high = f"{estimate.high + 10.0**-digits:.{digits}f}"
     return value, low, high
+
+
+def rounded_alike(estimates: Sequence[Estimate]) -> list[tuple[str, str, str]]:
+    """Write value, low and high of every line of a table, all with the decimals that the narrowest deserves.
+
+    >>> rounded_alike([Estimate(0.25, 0.2, 0.3), Estimate(0.5, 0.0, 1.0)])
+    [('0.250', '0.200', '0.300'), ('0.500', '0.000', '1.000')]
+    """
+    digits = max((one.decimals for one in estimates), default=0)
+    return [write_estimate(one, digits) for one in estimates]
+
+
+def picture_lines(labeled: Sequence[tuple[str, Estimate]]) -> list[Line]:
+    """Return intervals as lines of a picture, their numbers beside them rounded outwards, with equal digits."""
+    texts = rounded_alike([estimate for _, estimate in labeled])
+    return [
+        Line(label, one.value, one.low, one.high, f"{value}  [{low}, {high}]")
+        for (label, one), (value, low, high) in zip(labeled, texts, strict=True)
+    ]
 
 
 def write_end(x: float, digits: int, *, up: bool) -> str:

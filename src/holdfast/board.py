@@ -16,31 +16,21 @@ import polars as pl
 from holdfast.errors import InvalidArgument, PlanConflict, RowSourceError
 from holdfast.guarantees.ladder import LABELS, Ladder
 from holdfast.guarantees.plan import DEFAULT_CONFIDENCE
-from holdfast.ledger import Entry, Receipt, SharedBudget, exists, open_ledger
+from holdfast.ledger import Receipt, SharedBudget, exists, open_ledger
 from holdfast.queries.metrics import Interval, Metric
-from holdfast.questions.history import answer_from
 from holdfast.questions.predictions import PredictionsLike, read_table, typed
 from holdfast.questions.submit import SubmitAnswer
 from holdfast.randomness import Randomness
 from holdfast.rows.columns import storage_of
 from holdfast.rows.folder import FolderRows
-from holdfast.rows.ingest import ingest_file
+from holdfast.rows.ingest import ingest
 from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
+from holdfast.rows.scans.files import Dialect, FileScan
 from holdfast.schema import Type
 from holdfast.session import Session, ledger_beside, witnesses_beside
 
 SEALED = ".board.holdfast"  # how the folder of a board's rows is called
-STANDINGS = {
-    "rank": pl.Int64,
-    "by": pl.String,
-    "name": pl.String,
-    "outcome": pl.String,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "seq": pl.Int64,
-    "time": pl.String,
-}
 
 
 class Board:
@@ -163,7 +153,7 @@ class Board:
 
     def standings(self) -> pl.DataFrame:
         """Return all submissions, the best first; those that did not improve have no rank."""
-        return standings_frame(standings(self.session))
+        return self.session.standings()
 
     def receipt(self, answer: SubmitAnswer | int) -> Receipt:
         """Return the proof that an answer is in the ledger, checkable by a third party against a published head."""
@@ -190,50 +180,6 @@ class Board:
         given = self.session.ledger.spent.answers
         said = f"{given:,} submission{'' if given == 1 else 's'} so far; {self.session.budget}."
         return f"Board on {self.session.dataset}: {self.ladder.terms.metric}.\n{self.ladder.sentence}\n{said}"
-
-
-# -- standings -------------------------------------------------------------------------------------------------------
-
-
-def standings(session: Session) -> list[tuple[int | None, Entry, SubmitAnswer]]:
-    """Return rank, entry and answer of every submission: improvements, the last one first, then the others.
-
-    Every improvement was in a better cell than the one before it, so the order in time is the order of scores. What is
-    known of the others is only that they were not better than the best at their time.
-    """
-    found = []
-    for entry in session.ledger.entries():
-        answer = answer_from(entry, session.plan.standing, cached=False)
-        assert isinstance(answer, SubmitAnswer)
-        found.append((entry, answer))
-    better = [pair for pair in reversed(found) if pair[1].improved]
-    others = [pair for pair in reversed(found) if not pair[1].improved]
-    ranked: list[tuple[int | None, Entry, SubmitAnswer]] = [
-        (rank, entry, answer) for rank, (entry, answer) in enumerate(better, start=1)
-    ]
-    return ranked + [(None, entry, answer) for entry, answer in others]
-
-
-def standings_rows(ranked: list[tuple[int | None, Entry, SubmitAnswer]]) -> list[dict[str, object]]:
-    """Return the lines of a table of standings, as plain values."""
-    return [
-        {
-            "rank": rank,
-            "by": entry.analyst,
-            "name": answer.name,
-            "outcome": answer.outcome,
-            "low": answer.low,
-            "high": answer.high,
-            "seq": entry.seq,
-            "time": entry.time,
-        }
-        for rank, entry, answer in ranked
-    ]
-
-
-def standings_frame(ranked: list[tuple[int | None, Entry, SubmitAnswer]]) -> pl.DataFrame:
-    """Return standings as a frame."""
-    return pl.DataFrame(standings_rows(ranked), schema=STANDINGS)
 
 
 # -- making ----------------------------------------------------------------------------------------------------------
@@ -309,6 +255,7 @@ def _keep(table: pl.DataFrame, labels: PredictionsLike) -> LocalRows:
     with os.fdopen(os.open(source, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         table.write_parquet(file)
     try:
-        return ingest_file(source, folder, name=name, progress=False, complete=complete)
+        scan = FileScan(source, [source], Dialect())
+        return ingest(scan, folder, name=name, progress=False, complete=complete)
     finally:
         source.unlink()

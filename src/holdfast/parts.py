@@ -18,10 +18,11 @@ from holdfast.guarantees.checks import Checks
 from holdfast.ledger import SPLIT, ProcessWitness, Seen, Tip, Witness, content_of, exists
 from holdfast.randomness import Randomness
 from holdfast.rows.draws import Indices
-from holdfast.rows.ingest import ingest_file
+from holdfast.rows.ingest import ingest
 from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.open import open_rows
+from holdfast.rows.scans.files import Dialect, FileScan
 from holdfast.rows.source import RowSource, Table
 from holdfast.session import EXPLORE, HELD, Session, ledger_beside, witnesses_beside
 
@@ -103,7 +104,8 @@ def hold_back(
             raise RowSourceError(f"{path} is there already: go on with it if these rows were split, or move it away.")
     hidden = _write(frame, shown.with_name(f".{shown.name}"))
     source = _write(held_frame, folder.with_suffix(".parquet"))
-    held = ingest_file(source, folder, progress=False, complete=never, unit=unit)
+    scan = FileScan(source, [source], Dialect())
+    held = ingest(scan, folder, progress=False, complete=never, unit=unit)
     source.unlink()
     session = Session(held, **options)  # type: ignore[arg-type]
     session.begin()

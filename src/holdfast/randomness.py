@@ -42,8 +42,12 @@ class Randomness:
         return generator
 
 
-def _secure() -> Generator:
+def keyed_generator(key: bytes) -> Generator:
+    """Return the cryptographic generator that a key of at least 128 bits names: the same key, the same draws."""
     from randomgen import AESCounter  # imported late: a plan needs no generator
 
-    key = np.frombuffer(secrets.token_bytes(16), dtype=np.uint64)
-    return Generator(AESCounter(key=key))
+    return Generator(AESCounter(key=np.frombuffer(key[:16], dtype=np.uint64)))
+
+
+def _secure() -> Generator:
+    return keyed_generator(secrets.token_bytes(16))

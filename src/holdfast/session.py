@@ -16,7 +16,7 @@ Whoever asks, from Python, the command line, over HTTP or as an agent, asks thro
 
 import json
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cache, partial
@@ -29,7 +29,8 @@ from numpy.random import Generator
 
 from holdfast.answer import Answer, AnyAnswer, Record
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict
-from holdfast.guarantees.plan import BEST, Plan, PlanRequest, Queries, RowsPerQuery, VacuousPlan
+from holdfast.guarantees.compare import BEST, FAST, RowsPerQuery
+from holdfast.guarantees.plan import Plan, PlanRequest, Queries, VacuousPlan
 from holdfast.ledger import (
     Cost,
     Drawn,
@@ -51,7 +52,8 @@ from holdfast.queries.declared import Declarations, beside
 from holdfast.queries.silence import silence
 from holdfast.queries.synthetic import synthetic_rows
 from holdfast.questions import KINDS, kind_named
-from holdfast.questions.check import CHECK
+from holdfast.questions.batch import MOST_TOGETHER, Answers, Asked, Prices, Questions, build_all, together_of
+from holdfast.questions.check import CHECK, CheckAnswer
 from holdfast.questions.correlation import CORRELATION
 from holdfast.questions.count import COUNT
 from holdfast.questions.covariance import COVARIANCE
@@ -65,6 +67,9 @@ from holdfast.questions.minimize import MINIMIZE
 from holdfast.questions.price import Budget, Price, require_affordable, too_dear
 from holdfast.questions.quantile import QUANTILE
 from holdfast.questions.question import Context, Drawing, Kind, Question, standing_at
+from holdfast.questions.register import REGISTER, Registered
+from holdfast.questions.sql import Selected, select
+from holdfast.questions.standings import Standings
 from holdfast.questions.std import STD
 from holdfast.questions.submit import SUBMIT
 from holdfast.questions.total import TOTAL
@@ -72,17 +77,21 @@ from holdfast.questions.units import UNITS
 from holdfast.questions.variance import VARIANCE
 from holdfast.questions.verbs import verb
 from holdfast.randomness import Randomness
+from holdfast.rows.deck import Deck, reserved
+from holdfast.rows.drawers import Drawers
 from holdfast.rows.draws import Order
 from holdfast.rows.local import LocalRows, ids_of
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.open import open_rows
 from holdfast.rows.source import RowSource, RowVerbs, Table
+from holdfast.rows.units import warn_of_units
 from holdfast.schema import Schema
 
 MADE_UP_ROWS = 1_000
 NOTHING_SPENT = Spent(0, 0, 0)
 SHARES = "All sessions of this process on these rows share one budget:"
-ORDER = "order of rows"  # what the ledger's key for it is called
+COINS = "coins"  # the mechanism that draws with replacement
+ORDER, DRAWERS = "order of rows", "drawers"  # what the ledger's keys for them are called
 HELD, EXPLORE = ".held.holdfast", ".explore.parquet"  # how the names of the two parts of a file end
 A = TypeVar("A", bound=AnyAnswer)
 
@@ -112,6 +121,9 @@ class Session:
     rows
         "independent" (so if left out): rows may follow different laws, and answers speak of their average.
         "identical": all follow one law; rare events get narrower intervals. See the guide to data.
+    checks
+        The share of rows that answer nothing and check guesses instead (`check`), such as 0.2: secret, and no others
+        may. Left out, the session answers and does not check.
     seed
         For tests: draws become predictable, and the ledger says so. In memory, each such session has its own budget.
     analyst
@@ -139,6 +151,7 @@ class Session:
         rows_per_query: RowsPerQuery | None = None,
         end: bool = False,
         rows: str | None = None,
+        checks: float | None = None,
         seed: int | None = None,
         analyst: str | None = None,
         complete: Collection[str] = (),
@@ -147,7 +160,9 @@ class Session:
         categories: Mapping[str, Sequence[Any]] | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> None:
-        self._request = PlanRequest(queries, margin, confidence, guarantee, mechanism, rows_per_query, end, rows)
+        self._request = PlanRequest(
+            queries, margin, confidence, guarantee, mechanism, rows_per_query, end, rows, checks
+        )
         check_analyst(analyst)
         self._analyst = analyst
         self._randomness = Randomness(seed)
@@ -155,7 +170,7 @@ class Session:
         self._schema = declare(self._rows, bounds=bounds, categories=categories, labels=labels)
         self._explored = explored_beside(self._rows)
         # What was opened here is closed here; rows that the caller opened may serve other sessions.
-        self._opened = self._rows if isinstance(self._rows, LocalRows) and self._rows is not data else None
+        self._opened = self._rows if isinstance(self._rows, LocalRows | Deck) and self._rows is not data else None
         place = ledger_beside(self._rows) if ledger is None else ledger
         self._ledger: Ledger = open_ledger(
             place,
@@ -165,15 +180,21 @@ class Session:
             witnesses=witnesses_beside(self._rows),
         )
         self._shared = place is None and self._ledger.begun  # by other sessions of this process
+        self.registered = Registered(self._ledger)
         self._owns_ledger = True
+        self._parts: Drawers | None = None  # the two drawers, when rows of them were read
         self._joined = False  # whether the plan is the one that the ledger records
         try:
-            self._resume() if self._ledger.begun else self._plan(self._request.make(len(self._rows)))
+            if isinstance(self._rows, Deck):
+                self._rows.join(self._ledger.first, self._ledger.taken)
+            self._resume() if self._ledger.begun else self._plan(plan_for(self._rows, self._request))
         except BaseException:
             self._ledger.close()
             raise
         if self.plan.vacuous and self.plan.standing.answers:
             warnings.warn(self.plan.sentence, VacuousPlan, stacklevel=2)
+        if not self._joined:
+            warn_of_units(self._schema)
         if self._shared:
             warnings.warn(f"{SHARES} {self.budget}.", SharedBudget, stacklevel=2)
 
@@ -194,6 +215,7 @@ class Session:
     check = verb(CHECK)
     submit = verb(SUBMIT)
     units = verb(UNITS)
+    register = verb(REGISTER)
 
     def flip(self, query: QueryLike) -> int:
         """Return 0 or 1, with expectation near the share of rows for which `query` is true."""
@@ -228,6 +250,60 @@ class Session:
         """
         return self._answer(kind_named(kind), (query,), options, idempotency_key)
 
+    def ask_many(self, questions: Iterable[Asked]) -> Answers:
+        """Ask several questions: one reservation, one transaction, all of them or none.
+
+        All are checked, and the budget must be able to pay for all, before the first is asked. What was asked before is
+        free here, too. More than 200 take a transaction for each 200.
+
+        Parameters
+        ----------
+        questions
+            Texts, or dicts with the kind and the options of a question, such as ``{"query": "late", "by": "month"}``.
+            A `Questions` is registered first: the history tells which were fixed beforehand.
+        """
+        if isinstance(questions, Questions):
+            self.register(questions)
+        return Answers(self._answer_many(questions))
+
+    def sql(self, text: str) -> pl.DataFrame:
+        """Answer a SELECT with aggregates over the table, with WHERE and with GROUP BY over declared categories.
+
+        Every aggregate is a question of its own kind, for each group; all are asked together, as by `ask_many`.
+
+        Parameters
+        ----------
+        text
+            The statement, such as ``SELECT carrier, AVG(dep_delay > 15) FROM flights GROUP BY carrier``.
+
+        Returns
+        -------
+        DataFrame
+            A line for each group; for an aggregate called x the columns x, x_low and x_high.
+        """
+        selected = self.select(text)
+        return selected.frame(self._answer_many(selected.questions, selected.names) if selected.questions else [])
+
+    def select(self, text: str) -> Selected:
+        """Return the questions of a SELECT, checked but not asked: `price_many` takes them. Reads nothing.
+
+        Parameters
+        ----------
+        text
+            The statement, as for `sql`.
+        """
+        return select(text, self._schema, len(self._rows))
+
+    def _answer_many(self, questions: Iterable[Asked], names: Sequence[str] = ()) -> list[AnyAnswer]:
+        context = self._current()
+        listed = questions if isinstance(questions, str | Mapping) else list(questions)
+        try:
+            return self.answer_all(build_all(listed, context, names))
+        except PlanConflict:
+            if self._context is context:
+                raise
+        return self.answer_all(build_all(listed, self._context, names))
+
     def _ask_kind(self, kind: Kind[..., A], args: tuple[object, ...], options: Mapping[str, object]) -> A:
         return cast(A, self._answer(kind, args, options, None))
 
@@ -236,12 +312,19 @@ class Session:
     ) -> AnyAnswer:
         context = self._current()
         try:
-            return self.answer(self._keyed(kind.question(context, *args, **options), key))
+            return self._or_else(self._keyed(kind.question(context, *args, **options), key))
         except PlanConflict:
             if self._context.guarantee is context.guarantee:
                 raise
         # Somebody began the ledger this moment: their plan stands.
-        return self.answer(self._keyed(kind.question(self._current(), *args, **options), key))
+        return self._or_else(self._keyed(kind.question(self._current(), *args, **options), key))
+
+    def _or_else(self, question: Question) -> AnyAnswer:
+        """Answer; if a guess does not hold, and other rows answer beside those that check, ask them for the value."""
+        answer = self.answer(question)
+        if question.otherwise is None or not isinstance(answer, CheckAnswer) or answer.holds:
+            return answer
+        return replace(answer, value=self._answer(MEAN, (), question.otherwise, None))
 
     def prepare(
         self,
@@ -266,6 +349,18 @@ class Session:
         """Answer a question that `prepare` returned."""
         self._check_terms(question)
         return self._ledger.in_flight.run(question.identity, partial(self._answer_once, question))
+
+    def answer_all(self, questions: Sequence[Question]) -> list[AnyAnswer]:
+        """Answer questions that `prepare` returned, together: what is new is paid for at once, and written at once."""
+        together = together_of(questions, self._is_answered)
+        self._check_terms(together)
+        require_affordable(together, self.plan.terms, self._ledger.spent)
+        answers: list[AnyAnswer] = []
+        for start in range(0, len(questions), MOST_TOGETHER):
+            some = questions[start : start + MOST_TOGETHER]
+            keys = [one.identity for one in some if one.identity is not None]
+            answers += self._ledger.in_flight.run_all(keys, partial(self._answer_all_once, some))
+        return answers
 
     def draw(self, question: Question, when_free: Callable[[], None]) -> "AnyAnswer | Unwritten | None":
         """Answer a question, but leave a new answer to be written by `write_all`, together with others.
@@ -322,12 +417,36 @@ class Session:
         entry, fresh = self._ledger.commit(drawn)
         return self._read(entry, cached=not fresh)
 
+    def _answer_all_once(self, questions: Sequence[Question]) -> list[AnyAnswer]:
+        found: dict[object, AnyAnswer] = {}  # by identity, or by itself if it is new each time
+        new: dict[object, Question] = {}
+        for one in questions:
+            entry = None if one.identity is None else self._ledger.find(one.identity)
+            if entry is None:
+                new.setdefault(one.identity or id(one), one)
+            else:
+                found[one.identity] = self._read(entry, cached=True)
+        if new:
+            self._require_sound()
+            try:
+                places = self._ledger.reserve_all([one.cost for one in new.values()])
+            except BudgetExhausted:
+                raise too_dear(together_of(list(new.values())), self.plan.terms, self._ledger.spent) from None
+            drawn = [self._draw(one, place) for one, place in zip(new.values(), places, strict=True)]
+            written = self._ledger.commit_all(drawn)
+            found |= {
+                key: self._read(entry, cached=not fresh) for key, (entry, fresh) in zip(new, written, strict=True)
+            }
+        return [found[one.identity or id(one)] for one in questions]
+
     def _find_or_draw(self, question: Question) -> AnyAnswer | Drawn:
         entry = None if question.identity is None else self._ledger.find(question.identity)
         if entry is not None:
             return self._read(entry, cached=True)
         self._require_sound()
-        place = self._reserve(question)
+        return self._draw(question, self._reserve(question))
+
+    def _draw(self, question: Question, place: Place) -> Drawn:
         with silence:
             result = question.run(self._drawing(place, question.cost))
         return Drawn(
@@ -343,10 +462,12 @@ class Session:
 
     def _require_sound(self) -> None:
         """Refuse, free of charge, if the data are known to be damaged; reading them would refuse as well."""
-        if isinstance(self._rows, LocalRows):
+        if isinstance(self._rows, LocalRows | Deck):
             self._rows.require_sound()
 
     def _reserve(self, question: Question) -> Place:
+        if isinstance(self._rows, Deck):
+            self._rows.require(self._ledger.spent.charge, question.cost.charge)
         try:
             return self._ledger.reserve(question.cost)
         except BudgetExhausted:  # says it in the guarantee's own units
@@ -355,7 +476,18 @@ class Session:
     def _drawing(self, place: Place, cost: Cost) -> Drawing:
         order = Order(self._ledger.key(ORDER), place.charge)
         guarantee = standing_at(self._context.guarantee, place.reached, place.intervals, cost)
-        return Drawing(self._rows, self._randomness.generator(place.number), guarantee, order)
+        rows, kept = self._drawers_of_the_plan()
+        rows = reserved(rows, self._ledger.first, place.charge, cost.charge)
+        return Drawing(rows, self._randomness.generator(place.number), guarantee, order, kept=kept)
+
+    def _drawers_of_the_plan(self) -> tuple[RowSource, RowSource | None]:
+        """Return the rows that answer, and those that only check guesses, if the plan has such."""
+        terms = self.plan.terms
+        if terms.all_rows == terms.rows:
+            return self._rows, None
+        if self._parts is None:
+            self._parts = Drawers(self._rows, self._ledger.key(DRAWERS), terms.all_rows - terms.rows)
+        return self._parts.asked, self._parts.kept
 
     def _read(self, entry: Entry, *, cached: bool) -> AnyAnswer:
         return answer_from(entry, self._context.guarantee, cached=cached)
@@ -381,9 +513,39 @@ class Session:
         """
         return self.price_of(kind_named(kind).question(self._current(), query, **options))
 
+    def price_many(self, questions: Iterable[Asked]) -> Prices:
+        """Return what several questions would cost together. Reads nothing, spends nothing.
+
+        Parameters
+        ----------
+        questions
+            As for `ask_many`.
+        """
+        return self.prices_of(build_all(questions, self._current()))
+
+    def price_sql(self, text: str) -> Prices:
+        """Return what a SELECT would cost. Reads nothing, spends nothing.
+
+        Parameters
+        ----------
+        text
+            The statement, as for `sql`.
+        """
+        selected = self.select(text)
+        return self.prices_of(
+            build_all(selected.questions, self._current(), selected.names) if selected.questions else []
+        )
+
+    def prices_of(self, questions: Sequence[Question]) -> Prices:
+        """Return what questions that `prepare` returned would cost together."""
+        return Prices.of(questions, self.plan.standing, self._ledger.spent, self._is_answered)
+
+    def _is_answered(self, question: Question) -> bool:
+        return question.identity is not None and self._ledger.find(question.identity) is not None
+
     def price_of(self, question: Question) -> Price:
         """Return what a question that `prepare` returned would cost."""
-        cached = question.identity is not None and self._ledger.find(question.identity) is not None
+        cached = self._is_answered(question)
         if question.forecast is not None:
             question = replace(question, margin=question.forecast(self._ledger.told))
         return Price.of(question, self.plan.standing, self._ledger.spent, cached=cached)
@@ -407,7 +569,7 @@ class Session:
             result = question.run(Drawing(invented, rng, guarantee, order, most_draws=MADE_UP_ROWS))
             if question.finish is not None:
                 result, _ = question.finish(1, result, Cost(0, 0))
-        record = Record(question.kind, question.text, guarantee.name, terms.confidence)
+        record = Record(question.kind, question.text, guarantee.name, terms.confidence, terms.population)
         return kind_named(question.kind).read(result, record)
 
     # -- what stands --------------------------------------------------------------------------------------------
@@ -451,7 +613,11 @@ class Session:
 
     def history(self) -> pl.DataFrame:
         """Return every answer so far, whoever asked, as a frame."""
-        return history_frame(self._ledger.entries(), self._context.guarantee)
+        return history_frame(self._ledger.entries(), self._context.guarantee, self.registered)
+
+    def standings(self) -> pl.DataFrame:
+        """Return the submissions to a board: improvements, the best first, then those that were no better."""
+        return Standings(self._ledger, lambda: self._current().guarantee).frame()
 
     def for_analyst(self, analyst: str | None) -> "Session":
         """Return this session as another analyst sees it: same data and ledger, their name on the answers.
@@ -500,7 +666,7 @@ class Session:
         """Take on the plan that the ledger records; refuse one that contradicts it."""
         location = self._ledger.location
         plan = Plan.from_dict(self._ledger.terms or {}, location=f"The ledger {location}")
-        if plan.rows != len(self._rows):  # the same content, so the same rows, put together in another way
+        if plan.terms.all_rows != len(self._rows):  # the same content, so the same rows, put together in another way
             raise PlanConflict(
                 f"The ledger {location} was begun for {plan.rows:,} independent units; opened like this, the same rows"
                 f" are {self.schema.units_of(len(self._rows))}. Open them as they were then, by unit=.",
@@ -553,6 +719,24 @@ class Unwritten(NamedTuple):
     session: Session
     drawn: Drawn
     end: Callable[[], None]
+
+
+def plan_for(rows: RowSource, request: PlanRequest) -> Plan:
+    """Return the plan of a new ledger. A deck holds draws with replacement, and so many of them."""
+    if not isinstance(rows, Deck):
+        return request.make(len(rows))
+    if request.mechanism not in (BEST, COINS):
+        raise InvalidArgument(
+            f"mechanism must be {COINS!r} for a deck, which holds draws with replacement; got {request.mechanism!r}.",
+            name="mechanism",
+        )
+    request = replace(request, mechanism=COINS)
+    if isinstance(request.rows_per_query, int) or request.margin is not None:
+        return request.make(len(rows))
+    # Every answer reads as many cards, so that they can be counted beforehand.
+    plan = replace(request, rows_per_query=FAST).make(len(rows))
+    each = plan.rows_per_query if plan.endless else rows.cards.stop // max(1, plan.statements)
+    return replace(request, rows_per_query=max(1, min(plan.rows_per_query, each))).make(len(rows))
 
 
 def made_up(schema: Schema, rng: Generator) -> LocalRows:

@@ -1,16 +1,21 @@
 """The pages, used with a mouse, with a keyboard and on a phone."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import polars as pl
 import pytest
 from selenium.webdriver import ActionChains, Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
-from serving import Running
+import holdfast as hf
+from serving import Running, settings
 
 # What a screen reader needs, asked of the page itself.
 _NAMELESS = """
@@ -304,3 +309,34 @@ def test_without_scripts_the_form_still_asks(browser: Chrome, server: Running) -
     browser.find_element(By.CSS_SELECTOR, "#ask button").send_keys(Keys.ENTER)
     wait(browser, lambda b: text(b, "h1") == "Answer")
     assert "0.9 quantile of dep_delay within [-60, 600]" in text(browser, "article")
+
+
+def test_a_team_submits_a_file_to_a_board(browser: Chrome, tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    truth = rng.integers(0, 3, 600)
+    pl.DataFrame({"id": range(600), "label": truth}).write_csv(tmp_path / "labels.csv")
+    hf.Board(tmp_path / "labels.csv").close()
+    for name, right in (("first.csv", 300), ("second.parquet", 450)):
+        said = pl.DataFrame({"id": range(600), "prediction": np.where(np.arange(600) < right, truth, -1)})
+        said.write_csv(tmp_path / name) if name.endswith("csv") else said.write_parquet(tmp_path / name)
+    chosen = settings(tmp_path / "labels.board.holdfast", dataset={"queries": None})
+    (board,) = chosen.datasets.values()
+    with Running(replace(chosen, datasets={"labels": board})) as server:
+        sign_in(browser, server, name="team 7")
+        browser.get(f"{server.url}/datasets/labels")
+        is_sound(browser)
+        for number, name in enumerate(("first.csv", "second.parquet"), start=1):
+            browser.find_element(By.ID, "file").send_keys(str(tmp_path / name))
+            wait(browser, lambda b: b.find_element(By.ID, "option-predictions").get_attribute("value"))
+            fill(browser, name=name)
+            press(browser, "Submit")
+            wait(browser, lambda b, name=name: f"accuracy of {name}" in text(b, "#result"))
+            wait(browser, lambda b, name=name: name in text(b, "#standings"))
+            assert "labels were drawn anew" in text(browser, "#result")
+            assert len(browser.find_elements(By.CSS_SELECTOR, "#standings tbody tr")) == number
+            browser.execute_script("document.getElementById('option-predictions').value = ''")
+        assert "second.parquet" in text(browser, "#standings tbody tr")
+        fill(browser, predictions="id,prediction\n1,2")
+        press(browser, "Submit")
+        wait(browser, lambda b: "599 are missing" in text(b, "#result"))
+        is_sound(browser)

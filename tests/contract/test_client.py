@@ -34,7 +34,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """One server for all tests, with a dataset and a budget for each: starting it takes longer than most of them."""
     folder = tmp_path_factory.mktemp("served")
     names = [f"flights{number}" for number in range(MOST_TESTS)]
-    served = {name: DatasetSettings(path=str(table(folder, name=name)), queries=QUERIES) for name in names}
+    served = {name: DatasetSettings(path=str(table(folder, name=name)), queries=QUERIES, end=True) for name in names}
     chosen = Settings(datasets=served, port=0, rate=1e6, burst=10**6, database=f"sqlite:///{folder}/tokens.db")
     with Running(chosen) as running:
         running.unused = iter(names)
@@ -44,7 +44,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 @pytest.fixture(params=["session", "client", "async client"])
 def asker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     if request.param == "session":
-        with hf.Session(table(tmp_path), queries=QUERIES, analyst="ana") as session:
+        with hf.Session(table(tmp_path), queries=QUERIES, end=True, analyst="ana") as session:
             yield session
         return
     server = request.getfixturevalue("server")

@@ -21,7 +21,7 @@ from holdfast.queries.query import Query, Values
 from holdfast.rows import ingest, local
 from holdfast.rows.draws import AllRows, Fresh, Selection, WithoutReplacement, WithReplacement
 from holdfast.rows.open import open_rows
-from holdfast.rows.randomize import randomized, tossed_parts
+from holdfast.rows.randomize import accepted, randomized, tossed_parts
 from holdfast.rows.source import RowSource
 from holdfast.schema import Type
 from plain_query import PlainQuery, These, rows_of
@@ -68,6 +68,7 @@ class ForeignRows:
     def tally(self, query: Query, *, draws: int, mass: float, rng: Generator) -> NDArray[np.int64]:
         part, draw = np.divmod(np.arange(query.parts * draws), draws)
         values = query.evaluate_parts(self._rows(query, WithReplacement(part.size), rng), part, draw)
+        values = accepted(values, rng) if query.weighs else values
         counts = tossed_parts(values, query.statistic.outcomes, rng, part, query.parts)
         return randomized(counts[0] if query.parts == 1 else counts, mass, rng)
 
@@ -75,7 +76,8 @@ class ForeignRows:
         values = []
         for part in range(query.parts):
             rows = self._rows(query, selection, rng)
-            values.append(query.evaluate_parts(rows, np.full(rows.height, part), np.arange(rows.height)))
+            said = query.evaluate_parts(rows, np.full(rows.height, part), np.arange(rows.height))
+            values.append(accepted(said, rng) if query.weighs else said)
         return values[0] if query.parts == 1 else np.stack(values)
 
     def verify(self) -> None:
@@ -348,6 +350,27 @@ def test_counts_add_up_and_follow_the_rows(case: Case, rng: Generator) -> None:
     assert 0 < counts[1] < 2_500  # one row of six
     noise = case.source.tally(PlainQuery(("whole",), ends), draws=5_000, mass=always, rng=rng)
     assert 2_000 < noise[1] < 3_000  # nothing but fair coins
+
+
+class Weighed(PlainQuery):
+    """Gives the probabilities of 0 and of 1."""
+
+    weighs = True
+
+
+def test_rows_with_weights_count_in_proportion(case: Case, rng: Generator) -> None:
+    def law(rows: pl.DataFrame) -> np.ndarray:
+        first = (rows["whole"] == 2**63 - 1).to_numpy()  # one row of six is 1; each other counts half of the time, as 0
+        return np.column_stack([0.5 * ~first, 1.0 * first])
+
+    query = Weighed(("whole",), law, outcomes=3)
+    counts = case.source.tally(query, draws=6_000, mass=0.0, rng=rng)
+    assert counts.sum() == 6_000
+    assert np.all(np.abs(counts - [2_500, 2_500, 1_000]) < 250)  # more than six standard deviations
+    values = np.concatenate([case.source.sample(query, AllRows(), rng) for _ in range(500)])
+    assert values.shape == (500 * ROWS,)
+    assert np.nansum(values) == 500
+    assert abs(np.isnan(values).sum() - 1_250) < 200
 
 
 def test_a_sure_outcome_is_sure_without_randomizing(case: Case, rng: Generator) -> None:

@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +47,26 @@ def test_how_to_blocks_run_in_a_session(page):
             exec(compile(block, page, "exec"), {"s": session, "hf": hf})
 
 
+def test_the_page_about_boards_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rng, animals = np.random.default_rng(7), np.array(["cat", "dog", "owl"])
+    truth, ids = rng.integers(0, 3, 2_000), [f"q{number}" for number in range(2_000)]
+    pl.DataFrame({"id": ids, "label": animals[truth]}).write_csv("labels.csv")
+    for name, share in (("predictions.csv", 0.6), ("second.parquet", 0.55)):
+        said = np.where(rng.random(2_000) < share, truth, (truth + 1) % 3)
+        table = pl.DataFrame({"id": ids, "prediction": animals[said]})
+        table.write_csv(name) if name.endswith(".csv") else table.write_parquet(name)
+    shutil.copy(ROOT / "tests" / "data" / "evaluations" / "samples_demo.jsonl", tmp_path)
+    names: dict[str, object] = {}
+    for block in blocks("docs/how-to/board.md"):
+        exec(compile(block, "docs/how-to/board.md", "exec"), names)
+    shown = capsys.readouterr().out
+    assert "no improvement" in shown
+    assert "1,998 are missing" in shown
+    assert "submissions have no end" in shown
+    names["board"].close()
+
+
 def test_a_receipt_is_checked_by_the_plain_python_of_its_page(tmp_path, monkeypatch, capsys):
     """The page's check, which imports nothing of ours, accepts every receipt and refuses every changed one."""
     monkeypatch.chdir(tmp_path)
@@ -86,6 +108,41 @@ def test_the_page_about_data_runs(tmp_path, monkeypatch):
     assert never == {"distance", "hour"}
     assert [names["rows"].schema[name].type for name in ("flight", "dep_delay")] == ["text", "number"]
     names["s"].close()
+
+
+FILE = re.compile(r"<!-- file: (\S+) -->\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def test_the_pages_about_declaring_sql_and_lists_run(tmp_path, monkeypatch, capsys):
+    """As a reader follows them: the files that the pages show lie beside the data."""
+    pytest.importorskip("yaml")
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    flights.write(tmp_path / "flights.parquet", 100_000, np.random.default_rng(5), signals=0)
+    pages = ["docs/how-to/declare.md", "docs/how-to/sql.md", "docs/how-to/together.md"]
+    names: dict[str, object] = {"hf": hf}
+    for page in pages:
+        text = (ROOT / page).read_text(encoding="utf-8")
+        for name, content in FILE.findall(text):
+            (tmp_path / name).write_text(content, encoding="utf-8")
+        for block in blocks(page):
+            exec(compile(block, page, "exec"), names)
+    session = names["s"]
+    assert session.history()["registered"].null_count() < session.history().height  # type: ignore[attr-defined]
+    assert names["frame"].columns[1:4] == ["late", "late_low", "late_high"]  # type: ignore[attr-defined]
+    session.close()  # type: ignore[attr-defined]
+    assert "-60 to 600" in capsys.readouterr().out
+
+
+def test_the_page_about_units_runs_and_shows_what_it_says(capsys):
+    names: dict[str, object] = {}
+    with warnings.catch_warnings():
+        for block in blocks("docs/how-to/units.md"):
+            exec(compile(block, "docs/how-to/units.md", "exec"), names)
+    names["s"].close()
+    said = capsys.readouterr().out
+    assert "[True, True, True, True]\n[False, False, False, False]\n" in said
+    assert "20,000 units (patient)" in said
 
 
 def test_the_page_about_checks_runs_and_says_how_wide_they_are(tmp_path, monkeypatch, capsys):
@@ -145,3 +202,14 @@ def test_examples_run(example, capsys):
     source = (ROOT / "examples" / example).read_text(encoding="utf-8")
     exec(compile(source, example, "exec"), {"__name__": "__main__"})
     assert "answers left" in capsys.readouterr().out
+
+
+def test_the_page_about_the_paper_runs(capsys):
+    """Every system of the paper, as the page shows it."""
+    rng = np.random.default_rng(7)
+    data = {"late": rng.random(3_000_000) < 0.3, "digit": rng.integers(0, 10, 3_000_000).astype(np.uint8)}
+    names: dict[str, object] = {"hf": hf, "data": data}
+    for place, block in enumerate(blocks("docs/how-to/paper.md")):
+        exec(compile(block, f"docs/how-to/paper.md, block {place + 1}", "exec"), names)
+    assert len(names["running"]) == 500
+    assert "on average over sessions" in capsys.readouterr().out

@@ -23,10 +23,11 @@ ROWS = 40_000
 CHILD = """
 import os, signal, sys
 from pathlib import Path
-from holdfast.rows import column_writer, folder, ingest
+from holdfast.rows import column_writer, folder
+from holdfast.rows.scans import scan
 from holdfast.rows.open import open_rows
 
-ingest._BATCH = 10_000
+scan.BATCH = 10_000
 left = int(sys.argv[2])
 
 def counted(owner, name):

@@ -28,7 +28,7 @@ def environment(**more: str) -> dict[str, str]:
 
 async def talk(client: Any) -> None:
     names = {tool.name for tool in (await client.list_tools()).tools}
-    assert names == {"ask", "price", "budget", "schema", "plan"}
+    assert names == {"ask", "price", "sql", "budget", "schema", "plan", "submit", "standings"}
 
     async def call(tool: str, **arguments: Any) -> dict[str, Any]:
         result = await client.call_tool(tool, arguments)
@@ -59,6 +59,11 @@ async def talk(client: Any) -> None:
     ] == first["answer"]["seq"]
     assert "questions" in (await call("plan"))["text"]
     assert (await call("plan", rows=1_000_000, queries=100))["plan"]["rows"] == 1_000_000
+    statement = "SELECT COUNT(*) AS n FROM flights"
+    assert (await call("sql", sql=statement, price_only=True))["answers"] == 0
+    assert (await call("sql", sql=statement))["rows"] == [[20_000] * 3]
+    refused = await call("sql", sql="SELECT * FROM flights")
+    assert refused["error"].startswith("SELECT * is not available: rows are never shown.")
     refused = await call("ask", query="sum(dep_delay) > 1")
     assert (refused["kind"], refused["status"]) == ("invalid_query", 422)
     assert (await call("ask", query="weekend", dataset="nothing"))["kind"] == "unknown_name"

@@ -19,6 +19,7 @@ import pytest
 
 from counting_rows import CountingRows
 from holdfast.errors import BudgetExhausted, HoldfastError, InvalidArgument, PlanConflict, RowSourceError
+from holdfast.ledger import Cost
 from holdfast.rows import draws
 from holdfast.rows.memory import memory_rows
 from holdfast.session import Session
@@ -184,14 +185,14 @@ def test_no_text_of_a_session_shows_a_secret_or_the_fingerprint(tmp_path: Path) 
             act()
         texts.append(repr((error.value, str(error.value), error.value.fields)))
 
-    with Session(rows, queries=QUERIES, ledger=place) as session:
+    with Session(rows, queries=QUERIES, end=True, ledger=place) as session:
         for number in range(QUERIES):
             texts.append(repr(session.mean(f"x > {number}")))
         refused(BudgetExhausted, lambda: session.mean("x > 99"))
         refused(BudgetExhausted, lambda: session.ledger.reserve(session.ledger.caps))
         texts += everything_shown(session)
         store = session.ledger._store
-        texts += [repr(vars(session)), repr(session._drawing(session.ledger.entries().__next__().place))]
+        texts += [repr(vars(session)), repr(session._drawing(session.ledger.entries().__next__().place, Cost(1, 1)))]
         hidden = (
             parts(store.secret()) | parts(session.ledger.key("order of rows")) | parts(bytes.fromhex(rows.fingerprint))
         )

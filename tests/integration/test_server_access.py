@@ -34,6 +34,9 @@ ROLES = {
     ("POST", "/datasets/{name}/ask"): ANALYST,
     ("POST", "/datasets/{name}/price"): ANALYST,
     ("POST", "/datasets/{name}/dry-run"): ANALYST,
+    ("GET", "/datasets/{name}/sql"): ANALYST,
+    ("POST", "/datasets/{name}/sql"): ANALYST,
+    ("POST", "/datasets/{name}/sql/price"): ANALYST,
     ("GET", "/admin"): ADMIN,
     ("POST", "/admin/tokens"): ADMIN,
     ("POST", "/admin/tokens/{id}/revoke"): ADMIN,
@@ -59,6 +62,9 @@ ROLES = {
     ("POST", f"{ONE}/price"): ANALYST,
     ("POST", f"{ONE}/dry-run"): ANALYST,
     ("POST", f"{ONE}/batch"): ANALYST,
+    ("POST", f"{ONE}/batch/price"): ANALYST,
+    ("POST", f"{ONE}/sql"): ANALYST,
+    ("POST", f"{ONE}/sql/price"): ANALYST,
     ("POST", f"{ONE}/verify"): ADMIN,
 }
 ROUTES = sorted(ROLES)

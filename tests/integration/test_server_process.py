@@ -78,7 +78,7 @@ def test_fifty_analysts_spend_one_budget_to_its_last_answer(tmp_path: Path) -> N
 
 def test_killed_under_load_and_started_again_nothing_is_lost(tmp_path: Path) -> None:
     data, port, token = table(tmp_path), free_port(), tmp_path / "token"
-    arguments = [str(data), "--queries", "300", "--port", str(port), "--token-file", str(token)]
+    arguments = [str(data), "--queries", "300", "--end", "--port", str(port), "--token-file", str(token)]
     arguments += ["--rate", "1e6", "--burst", "1000000"]
     answers: list[hf.Answer] = []
     kills = 0
@@ -112,7 +112,18 @@ def test_killed_under_load_and_started_again_nothing_is_lost(tmp_path: Path) -> 
 def test_two_servers_share_one_budget_in_postgresql(tmp_path: Path, postgres_url: str) -> None:
     name = f"flights{uuid.uuid4().hex[:8]}"
     data = table(tmp_path, name=name)
-    arguments = [f"{name}={data}", "--queries", "200", "--database", postgres_url, "--port", "0", "--rate", "1e6"]
+    arguments = [
+        f"{name}={data}",
+        "--queries",
+        "200",
+        "--end",
+        "--database",
+        postgres_url,
+        "--port",
+        "0",
+        "--rate",
+        "1e6",
+    ]
     arguments += ["--burst", "1000000", "--token-file", str(tmp_path / "token")]
     answers: list[hf.Answer] = []
     folders = [tmp_path / "one", tmp_path / "two"]
@@ -150,7 +161,7 @@ def test_two_servers_share_one_budget_in_postgresql(tmp_path: Path, postgres_url
 
 @pytest.mark.slow
 def test_several_workers_serve_one_ledger(tmp_path: Path) -> None:
-    arguments = [str(table(tmp_path)), "--queries", "100", "--port", "0", "--workers", "2", "--rate", "1e6"]
+    arguments = [str(table(tmp_path)), "--queries", "100", "--end", "--port", "0", "--workers", "2", "--rate", "1e6"]
     arguments += ["--burst", "1000000", "--token-file", str(tmp_path / "token")]
     answers: list[hf.Answer] = []
     with process(*arguments, folder=tmp_path) as server:

@@ -22,7 +22,8 @@ from anyio.from_thread import start_blocking_portal
 import holdfast as hf
 from holdfast.cli.commands.ask import build as build_command
 from holdfast.questions import KINDS
-from holdfast.questions.options import BoxForm, Choice, Form, Real, Reals, Text, Whole
+from holdfast.questions.options import BoxForm, Choice, Form, QuestionList, Real, Reals, ShortText, Text, Whole
+from holdfast.questions.predictions import PredictionsForm
 from holdfast.questions.question import Kind
 from holdfast.questions.verbs import verb
 from holdfast.service.client import AsyncRemoteSession, RemoteSession, connect, connect_async
@@ -38,11 +39,13 @@ ANY_KIND = pytest.mark.parametrize("name", [*OWN, *TOYS])
 # Questions that can be asked; of other kinds, the example of every option that is required.
 ASKABLE: dict[str, dict[str, Any]] = {
     "difference": {"query": "late", "group": "carrier = 'UA'", "other": "carrier = 'AA'"},
+    "total": {"query": "distance", "within": (0.0, 5_000.0)},
     "covariance": {"query": "late", "other": "distance", "other_within": (0.0, 5_000.0)},
     "correlation": {"query": "late", "other": "distance", "other_within": (0.0, 5_000.0)},
     "histogram": {"query": "carrier", "categories": ["UA", "AA"]},
     "quantile": {"query": "dep_delay", "q": 0.9, "within": (-60.0, 600.0), "steps": 2},
     "minimize": {"loss": "logistic: late ~ distance [0, 5000]", "radius": 1.0, "iterations": 2},
+    "submit": {"predictions": "id,prediction\n" + "\n".join(f"{number},true" for number in range(200))},
 }
 
 
@@ -83,6 +86,18 @@ def checking_server(toys: None, tmp_path_factory: pytest.TempPathFactory) -> Ite
     served = settings(path.with_name("flights.held.holdfast"), dataset={"queries": None})
     (held,) = served.datasets.values()
     with Running(replace(served, datasets={"flights": held})) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def board_server(toys: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server for a board, which takes submissions alone."""
+    labels = tmp_path_factory.mktemp("board") / "flights.csv"
+    pl.DataFrame({"id": range(200), "label": [number % 3 > 0 for number in range(200)]}).write_csv(labels)
+    hf.Board(labels).close()
+    served = settings(labels.with_name("flights.board.holdfast"), dataset={"queries": None})
+    (board,) = served.datasets.values()
+    with Running(replace(served, datasets={"flights": board})) as running:
         yield running
 
 
@@ -179,8 +194,10 @@ def test_the_command_line_has_the_options_of_the_kind(name: str) -> None:
 
 
 @ANY_KIND
-def test_every_surface_answers_the_kind(server: Running, checking_server: Running, name: str) -> None:
-    server = checking_server if name == "check" else server
+def test_every_surface_answers_the_kind(
+    server: Running, checking_server: Running, board_server: Running, name: str
+) -> None:
+    server = {"check": checking_server, "submit": board_server}.get(name, server)
     kind = KINDS[name]
     question = askable(kind)
     subject = kind.subject.form.from_json(question[kind.subject.name])
@@ -234,8 +251,14 @@ def wrong_value(form: Form) -> Any:
             return (5.5, 1.5)
         case Choice():
             return "guess"
+        case QuestionList():
+            return ["late", "no_such_column > 1"]
         case Text():
             return "no_such_column > 1"
+        case ShortText():
+            return "two\nlines"
+        case PredictionsForm():
+            return "nothing"
     return None
 
 

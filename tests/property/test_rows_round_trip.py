@@ -14,6 +14,7 @@ from examples import examples
 from holdfast.rows import column_writer, ingest, local
 from holdfast.rows.draws import permuted_block, without_replacement
 from holdfast.rows.open import open_rows
+from holdfast.rows.scans import scan
 from plain_query import rows_of
 
 DTYPES = [
@@ -67,7 +68,7 @@ def test_rows_come_back_as_they_were(table: pl.DataFrame, batch: int, distinct: 
     memory = open_rows(table)
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as scratch:
         # small limits, so that thirty rows see every seam: batches, pieces, an overflowing dictionary
-        patch.setattr(ingest, "_BATCH", batch)
+        patch.setattr(scan, "BATCH", batch)
         patch.setattr(column_writer, "_PIECE", batch + 1)
         patch.setattr(local, "_PIECE", batch + 2)
         patch.setattr(local, "_BLOCK", batch + 3)

@@ -1,9 +1,9 @@
 """Boards on worlds so small that the best submitter can be computed.
 
 Rows are independent and need not be identical; a submission is any prediction for each row. The submitter knows the
-laws and plays to make some interval miss: dynamic programming over all strategies gives the largest probability that anybody
-reaches; docs/proofs/boards.md says that it is at most beta. The same program with a mutilated interval must find a
-submitter who beats beta.
+laws and plays to make some interval miss: dynamic programming over all strategies gives the largest probability that
+anybody reaches; docs/proofs/boards.md says that it is at most beta. The same program with a mutilated interval must
+find a submitter who beats beta.
 """
 
 from collections.abc import Callable

@@ -543,3 +543,29 @@ def test_choice_by_coins() -> None:
         unflipped = CoinChoice(contest, 2, draws, 0.0)
         caught.append(any(chances[short > unflipped.loss(beta)].sum() > beta for beta in BETAS))
     assert any(caught)
+
+
+def distances_hold(distance: Callable[[float, float], float]) -> bool:
+    """Compare, on a grid, with H/2 x^2 + s |x - m| + g x over [-1, 1]: convex beside the curvature, with a corner."""
+    points = np.linspace(-1, 1, 401)
+    for curved, s, m, g in product((0.5, 2.0), (0.0, 1.0), (-0.3, 0.6), (-3.0, -0.4, 0.0, 1.0)):
+        loss = curved / 2 * points**2 + s * np.abs(points - m) + g * points
+        best = int(loss.argmin())
+        for point, excess in zip(points, loss - loss[best], strict=True):
+            if abs(point - points[best]) > distance(float(excess), curved) + 0.011:  # the grid is 0.005 wide
+                return False
+    return True
+
+
+def test_strong_convexity_keeps_the_best_point_near() -> None:
+    assert distances_hold(theorems.distance_from_minimizer)
+    assert not distances_hold(lambda excess, curved: math.sqrt(excess / curved))
+
+
+def test_expected_excess_from_a_likely_one_is_sharp() -> None:
+    """A session that is off by `most` with probability beta, and else by `likely`, has very nearly that mean."""
+    for likely, beta, most in product((0.1, 0.5), (0.01, 0.05), (1.0, 3.0)):
+        mean = (1 - beta) * likely + beta * most
+        bound = theorems.expected_from_likely(likely, beta=beta, most=most)
+        assert mean <= bound <= mean + beta * likely + 1e-15
+        assert mean > likely  # the bound without beta fails

@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 from scipy.stats import beta as beta_law
 from scipy.stats import binom
 
+from holdfast.guarantees import posterior
+from holdfast.guarantees.mathematics import groups as difference
+
 Array = NDArray[np.float64]
 SLACK = 1e-9
 
@@ -44,7 +47,7 @@ def sigma(n: int, flips: int, a: float, p: int) -> float:
 class World:
     """All samples of n rows from a finite population, and the law of every transcript given each of them."""
 
-    population: Array  # D
+    population: Array  # D, or one law for each row
     samples: NDArray[np.int64]  # (samples, n): the row values
     weight: Array  # (samples,): D^n
     given: Array  # (samples, transcripts): L_S(T)
@@ -74,11 +77,16 @@ class World:
         return np.asarray(share.T @ self.posterior)
 
 
-def play(rng: np.random.Generator, *, n: int, points: int, depth: int, a: float, most: int = 3) -> World:
-    """An adaptive session: at every node its own number of outcomes, mass and randomized row-wise rule."""
-    population = rng.dirichlet(np.full(points, rng.choice([0.5, 1.0, 5.0])))
+def play(
+    rng: np.random.Generator, *, n: int, points: int, depth: int, a: float, most: int = 3, unlike: bool = False
+) -> World:
+    """An adaptive session: at every node its own number of outcomes, mass and randomized row-wise rule.
+
+    `unlike`: every row has a law of its own, and rules depend on the row's place.
+    """
+    population = rng.dirichlet(np.full(points, rng.choice([0.5, 1.0, 5.0])), size=n if unlike else None)
     samples = np.array(list(product(range(points), repeat=n)))
-    weight = population[samples].prod(axis=1)
+    weight = (population[np.arange(n), samples] if unlike else population[samples]).prod(axis=1)
     given: list[Array] = []
     without: list[Array] = []
     flips = 0
@@ -92,10 +100,11 @@ def play(rng: np.random.Generator, *, n: int, points: int, depth: int, a: float,
             return
         c = int(rng.integers(2, most + 1))
         mass = a if rng.random() < 0.7 else a + (0.9 / c - a) * rng.random() * (a < 0.9 / c)
-        rule = rng.dirichlet(np.full(c, 0.15), size=points)  # mostly near the corners, where it hurts
+        shape = (n, points) if unlike else (points,)
+        rule = rng.dirichlet(np.full(c, 0.15), size=shape)  # mostly near the corners, where it hurts
         if rng.random() < 0.4:
-            rule = np.eye(c)[rng.integers(0, c, size=points)]
-        laws = rule[samples]  # (samples, n, c)
+            rule = np.eye(c)[rng.integers(0, c, size=shape)]
+        laws = rule[np.arange(n), samples] if unlike else rule[samples]  # (samples, n, c)
         full = (1 - c * mass) * laws.mean(axis=1) + mass
         out = (1 - c * mass) * (laws.sum(axis=1, keepdims=True) - laws) / (n - 1) + mass
         for z in range(c):
@@ -369,3 +378,91 @@ def test_interval_ends_are_monotone_where_used() -> None:
         f = x + np.sqrt(chi * x * (1 - x))
         assert np.all(np.diff(f) >= -1e-12)
         assert f[-1] == pytest.approx(1, abs=1e-9)
+
+
+# Rows that are not identical.
+
+
+def unlike_worlds(count: int) -> list[World]:
+    rng = np.random.default_rng(31)
+    sizes = [(int(rng.integers(2, 5)), int(rng.integers(2, 4)), int(rng.integers(1, 4))) for _ in range(count)]
+    return [play(rng, n=n, points=points, depth=depth, a=0.01, unlike=True) for n, points, depth in sizes]
+
+
+def unlike_ratios(count: int) -> tuple[float, float, float]:
+    """Return the largest ratios of (p-mu)^2 to Theorem N, of groups to theirs, and of (p-mu)^2 to Theorem 1's form."""
+    rng, means, groups, like = np.random.default_rng(32), 0.0, 0.0, 0.0
+    for world in unlike_worlds(count):
+        n, points = world.population.shape
+        slots, law = np.arange(n), world.posterior
+        energy = (law * world.energy).sum(axis=0) / n  # H
+        for _ in range(6):
+            q, inside = (rng.random((n, points)).round(int(rng.integers(0, 2))) for _ in range(2))
+            inside = inside.round()
+            mu = q[slots, world.samples].mean(axis=1) @ law
+            p = float((q * world.population).sum() / n)
+            seen = (p - mu) ** 2 > 1e-9
+            means = max(
+                means, float(((p - mu) ** 2 / (energy * (mu * (1 - mu) + energy) + 1e-15))[seen].max(initial=0))
+            )
+            chi = np.where(energy < 1, energy / np.maximum(1 - energy, 1e-9), 1e18)  # no promise
+            like = max(like, float(((p - mu) ** 2 / (chi * np.maximum(mu * (1 - mu), 0) + 1e-9))[seen].max(initial=0)))
+            share = inside[slots, world.samples].mean(axis=1) @ law
+            size = float((inside * world.population).sum() / n)
+            used = (share > energy) & (size > 1e-9)
+            if not used.any():
+                continue
+            of_group = np.clip((q * inside)[slots, world.samples].mean(axis=1) @ law / np.where(used, share, 1), 0, 1)
+            true = float((q * inside * world.population).sum() / n) / size
+            allowed = energy / np.where(used, share - energy, 1) * (of_group * (1 - of_group) + energy / share)
+            groups = max(groups, float(((true - of_group) ** 2 / (allowed + 1e-12))[used].max()))
+    return means, groups, like
+
+
+def test_theorem_n_for_every_transcript_and_the_formula_of_identical_rows_is_wrong() -> None:
+    means, groups, like = unlike_ratios(150)
+    assert 0.3 < means <= 1 + SLACK
+    assert 0.2 < groups <= 1 + SLACK
+    assert like > 2  # as much, with Theorem 1's chi mu (1-mu)
+
+
+def test_the_interval_of_theorem_n() -> None:
+    for h in (1e-4, 0.02, 0.3):
+        x = np.linspace(0, 1, 1001)
+        low, high = (np.array(ends) for ends in zip(*(posterior.widen_unlike((v, v), h=h) for v in x), strict=True))
+        root = x + np.sqrt(h * (x * (1 - x) + h))
+        assert np.allclose(high, np.minimum(1, root))
+        assert np.allclose(low, 1 - high[::-1])
+        assert np.all(np.diff(high) >= 0)
+    assert posterior.widen_unlike((0.2, 0.3), h=0.01, share=0.01) == (0.0, 1.0)
+
+
+def test_the_step_of_a_difference_by_theorem_n() -> None:
+    """Two groups of values; the step of docs/proofs/groups.md, with H itself, for every transcript."""
+    rng, used, closest = np.random.default_rng(33), 0, 0.0
+    for world in unlike_worlds(150):
+        n, points = world.population.shape
+        slots, law, energy = np.arange(n), world.posterior, (world.posterior * world.energy).sum(axis=0) / n
+        for _ in range(6):
+            q = rng.random((n, points)).round(int(rng.integers(0, 2)))
+            first = np.broadcast_to(np.arange(points) == 0, (n, points))
+            sides = [first, ~first]
+            size = [float((side * world.population).sum() / n) for side in sides]
+            if min(size) < 1e-9:
+                continue
+            true = [float((q * side * world.population).sum() / n) / one for side, one in zip(sides, size, strict=True)]
+            shares = [side[slots, world.samples].mean(axis=1) @ law for side in sides]
+            sums = [(q * side)[slots, world.samples].mean(axis=1) @ law for side in sides]
+            for t in np.flatnonzero(np.minimum(*shares) > energy):
+                means = [min(1.0, float(one[t] / share[t])) for one, share in zip(sums, shares, strict=True)]
+                both = tuple(
+                    ((mean, mean), (value, value), float(share[t]))
+                    for mean, value, share in zip(means, true, shares, strict=True)
+                )
+                step = difference.posterior_step(both, float(energy[t]), identical=False)  # type: ignore[arg-type]
+                off = abs(means[0] - means[1] - true[0] + true[1])
+                used += 1
+                assert off <= step + SLACK
+                closest = max(closest, off / (step + 1e-9))
+    assert used > 200
+    assert closest > 0.2

@@ -104,12 +104,12 @@ def test_rows_needed_grow_faster_for_exact_answers(results):
 def test_predicted_rows_have_the_slopes_of_theory():
     ks = [10**3, 10**4, 10**5]
     for name, expected in {"naive": 1, "split": 1, "coins": 0.5, "gaussian": 0.5, "laplace": 0.5, "a1": 0.5}.items():
-        needed = [predicted_rows(SizeGoal(name, 0.1, 0.1, k, 1, 1)) for k in ks]
+        needed = [predicted_rows(SizeGoal(name, 0.1, 0.1, k, 1, 1, 1)) for k in ks]
         assert slope(ks, needed) == pytest.approx(expected, abs=0.15)
 
 
 def test_the_search_keeps_every_try_and_ends_between_them():
-    found = least_rows(SizeGoal("gaussian", 0.25, 0.2, 12, 5, 1))
+    found = least_rows(SizeGoal("gaussian", 0.25, 0.2, 12, 5, 20, 1))
     held = [each["rows"] for each in found["tries"] if each["holds"]]
     failed = [each["rows"] for each in found["tries"] if not each["holds"]]
     assert found["rows"] == min(held)

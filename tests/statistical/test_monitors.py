@@ -27,7 +27,7 @@ from holdfast.guarantees.release import Release
 from holdfast.lab import monitors
 from holdfast.lab.analysts import HillClimber, WeightedAttack
 from holdfast.lab.baselines import Naive, Thresholdout
-from holdfast.lab.contenders import MechanismOracle, converse
+from holdfast.lab.contenders import MechanismContender, MechanismOracle, converse
 from holdfast.lab.monitors import candidates, flag, flag_law, resume
 from holdfast.lab.populations import FinitePopulation, RowQuestion
 from holdfast.mechanisms.fresh_rows import FreshRows
@@ -37,6 +37,7 @@ FALSE_ALARM = 1e-6
 FLIP, LEAK, ROWS, SAMPLES = 0.25, 0.3, 2, 2
 EPSILON = 2 * coin_epsilon(FLIP, n=ROWS)
 RUNS = 300
+NAIVE = MechanismContender("naive", Naive(), None, None)
 POPULATION = FinitePopulation({"x": [True] * 3 + [False] * 7})
 
 
@@ -92,7 +93,13 @@ def released_law(samples, *, epsilon: float, one=coin_law) -> dict[tuple[bool, i
     total: dict[tuple[bool, int], float] = {}
     arrays = [{"x": np.array(sample)} for sample in samples]
     for answers in product([0, 1], repeat=2 * SAMPLES):
-        found = candidates(Scripted(answers), TwoSteps(), POPULATION, arrays, np.random.default_rng(0))
+        found = candidates(
+            MechanismContender("scripted", Scripted(answers), None, None),
+            TwoSteps(),
+            POPULATION,
+            arrays,
+            np.random.default_rng(0),
+        )
         chance = 1.0
         for each, answer in zip(found, answers, strict=True):
             share = np.mean([bit == each.question.bit for bit in samples[each.sample]])
@@ -142,7 +149,7 @@ def follows_its_law(seed: int) -> bool:
     population, differences = analyst.population(40), []
     for _ in range(RUNS):
         samples = [population.draw(40, rng) for _ in range(3)]
-        found = flag(Naive(), analyst, population, samples, epsilon=2.0, rng=rng)
+        found = flag(NAIVE, analyst, population, samples, epsilon=2.0, rng=rng)
         assert found.expected >= found.largest - found.allowed_loss
         differences.append(found.candidate.gap - found.expected)
     allowed = t.isf(FALSE_ALARM / 2, RUNS - 1) * np.std(differences, ddof=1) / sqrt(RUNS)
@@ -162,7 +169,7 @@ def test_a2_that_ignores_the_gaps_fails_the_lemma(seed):
     rng = np.random.default_rng(seed)
     analyst = WeightedAttack(101)
     samples = [analyst.population(100).draw(100, rng) for _ in range(3)]
-    found = candidates(Naive(), analyst, analyst.population(100), samples, rng)
+    found = candidates(NAIVE, analyst, analyst.population(100), samples, rng)
     gaps = np.array([each.gap for each in found])
     law = flag_law(found, rows=100, epsilon=3.0)
     bound = gaps.max() - 2 / (3.0 * 100) * log(len(found))
@@ -174,7 +181,7 @@ def test_a2_finds_the_discovery_that_is_none(seed):
     rng = np.random.default_rng(seed)
     analyst = WeightedAttack(201)
     samples = [analyst.population(200).draw(200, rng) for _ in range(4)]
-    found = flag(Naive(), analyst, analyst.population(200), samples, epsilon=2.0, rng=rng)
+    found = flag(NAIVE, analyst, analyst.population(200), samples, epsilon=2.0, rng=rng)
     assert found.candidate.question.text.startswith("vote")  # 0.34 off, where single features are 0.1 off at most
 
 
@@ -184,7 +191,7 @@ def test_a2_refuses_samples_of_different_sizes_and_none():
     samples = [analyst.population(rows).draw(rows, rng) for rows in (10, 11)]
     for wrong in ([], samples):
         with pytest.raises(InvalidArgument, match="samples must"):
-            flag(Naive(), analyst, analyst.population(10), wrong, epsilon=1.0, rng=rng)
+            flag(NAIVE, analyst, analyst.population(10), wrong, epsilon=1.0, rng=rng)
 
 
 def transcript(analyst, oracle, *, rows: int, seed: int):
@@ -249,3 +256,17 @@ def test_a5_refuses_what_it_cannot_resume():
 def test_a_naive_answer_is_the_mean_of_the_rows():
     source = memory_rows({"x": np.array([True, True, False, False, True])})
     assert Naive().release(Bit(True), source, np.random.default_rng(0)).values == pytest.approx((0.6,))
+
+
+def test_monitors_are_one_call_away():
+    exact = monitors.monitor("naive", rows=300, queries=301, samples=2, epsilon=1.0, seed=2)
+    coins = monitors.monitor("coins", rows=300, queries=301, samples=2, epsilon=1.0, seed=2)
+    assert exact.largest > 0.25 > coins.largest
+    assert exact.expected >= exact.largest - exact.allowed
+    assert "apart" in repr(exact)
+    again = monitors.monitor("coins", rows=300, queries=101, samples=20, after=60, seed=2)
+    assert len(again.gaps) == 20
+    assert len(set(again.gaps)) > 1  # the rest of the interaction has new chance each time
+    assert "resumed 20 times" in repr(again)
+    with pytest.raises(InvalidArgument, match="after must be at most"):
+        monitors.monitor("coins", rows=300, queries=101, after=101)

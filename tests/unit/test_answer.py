@@ -15,6 +15,7 @@ from holdfast.questions.difference import DifferenceAnswer
 from holdfast.questions.flips import FlipsAnswer
 from holdfast.questions.histogram import HistogramAnswer
 from holdfast.questions.minimize import MinimumAnswer
+from holdfast.questions.register import Registration
 
 HOSTILE = "share of s = '<script>alert(1)</script> & \"'"
 RECORD = Record("mean", HOSTILE, "posterior", 0.95, rows_read=1_000, cost=2, seq=3, receipt="3:abc")
@@ -31,8 +32,12 @@ def one_of_each() -> dict[str, AnyAnswer]:
         names=("x<0>", "intercept"),
         coefficients={"x<0>": 2.5, "intercept": -0.25},
         loss=answer(0.5, 0.4, 0.7, bounds=(0.0, 2.0)),
+        accuracy=answer(0.75, 0.7, 0.8, record=replace(RECORD, kind="minimize")),
         excess_bound=0.1,
         expected_excess_bound=None,
+        distance_bound=0.75,
+        coefficient_intervals={"x<0>": (1.0, 4.0), "intercept": (-1.5, 1.0)},
+        domain="norm at most 3",
         iterations=7,
         gradient_evaluations=70,
         record=replace(RECORD, kind="minimize"),
@@ -54,6 +59,7 @@ def one_of_each() -> dict[str, AnyAnswer]:
         "histogram": HistogramAnswer(bars, histogram),
         "flips": FlipsAnswer((0, 1, 1, 0), answer(0.5, 0.1, 0.9, record=flips), flips),
         "minimize": fit,
+        "register": Registration(("<b>&", "mean of x"), ("ab", "cd"), replace(RECORD, kind="register")),
         "check": CheckAnswer("too low", 1.2, 2.0, 1.0, 0.25, replace(RECORD, kind="check"), (0.0, 2.0)),
     }
 

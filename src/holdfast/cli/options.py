@@ -50,6 +50,9 @@ Identical = Annotated[
     bool,
     plan_option("Rows follow one law; if left out, they may follow different ones, and answers speak of the average."),
 ]
+ChecksShare = Annotated[
+    float | None, plan_option("The share of rows that check guesses instead of answering, such as 0.2.")
+]
 Guarantee = Annotated[str, plan_option("best, or one of {guarantees}.")]
 Mechanism = Annotated[str, plan_option("best, or one of {mechanisms}.")]
 Worlds = Annotated[int, typer.Option(min=1, help="Independent worlds.")]
@@ -75,13 +78,14 @@ def session_plan(
     plan_rows_per_query: RowsEach = None,
     end: End = False,
     identical: Identical = False,
+    checks: ChecksShare = None,
     guarantee: Guarantee = "best",
     plan_mechanism: Mechanism = "best",
 ) -> dict[str, Any]:
     """Return the plan as a session takes it."""
     chosen = {"confidence": confidence, "guarantee": guarantee, "mechanism": plan_mechanism, "end": end}
     chosen |= {"rows": "identical" if identical else None, "rows_per_query": rows_each(plan_rows_per_query)}
-    return {"queries": planned(queries, flips), "margin": plan_margin} | chosen
+    return {"queries": planned(queries, flips), "margin": plan_margin, "checks": checks} | chosen
 
 
 def spread(command: Callable[..., None], **groups: Sequence[Parameter]) -> Callable[..., None]:
@@ -151,9 +155,12 @@ def open_session(
 
 def is_data(target: str) -> bool:
     """Whether a word names data, rather than a ledger."""
-    from holdfast.rows.ingest import FORMATS
     from holdfast.rows.open import ROW_SOURCES
+    from holdfast.rows.scans.files import FORMATS, REMOTE
+    from holdfast.rows.scans.postgres import POSTGRES
 
+    if target.startswith(REMOTE) or (target.startswith(POSTGRES) and ("table=" in target or "query=" in target)):
+        return True
     if "://" in target:
         return False
     known = Path(target).is_dir() or Path(target).suffix.lower() in FORMATS

@@ -5,7 +5,9 @@ statistic     what is asked of the population, as guarantees see it
 release       what leaves a mechanism
 plan          `holdfast.plan`: every guarantee compared
 exchange, posterior, gaussian, information, split, dp, paper    the guarantees
+expectation   the paper's promise in expectation, for comparison
 checks        the one that says whether guesses hold
+drawers       coins on some rows, checks on the others
 ladder        the one of boards: whether a submission is better than the best so far
 coins         what exchange and posterior share
 mathematics/  theorems they share
@@ -22,7 +24,19 @@ from holdfast.registry import Registry
 if TYPE_CHECKING:
     from holdfast.guarantees.guarantee import Guarantee
 
-OWN = ("exchange", "posterior", "gaussian", "information", "dp", "paper", "split", "checks", "ladder")
+OWN = (
+    "exchange",
+    "posterior",
+    "gaussian",
+    "information",
+    "dp",
+    "paper",
+    "expectation",
+    "split",
+    "checks",
+    "drawers",
+    "ladder",
+)
 GUARANTEES: "Registry[type[Guarantee]]" = Registry("holdfast.guarantees", OWN)
 
 

@@ -101,10 +101,19 @@ class Checks(Guarantee):
         self.supports(statistic)
         return 0
 
+    @property
+    def checks(self) -> "Checks":
+        """Itself."""
+        return self
+
     @staticmethod
-    def wrong_charge(*, group: bool) -> int:
-        """Return what a guess costs that does not hold: of a group, it may also be about too few rows."""
-        return 1 + _GROUP if group else 1
+    def cost(*, wrong: bool, group: bool) -> tuple[int, int]:
+        """Return charge and intervals of a check; a guess at a group may be wrong in one more way: too few rows."""
+        return (1 + _GROUP if group else 1) if wrong else 0, 1
+
+    def told(self, charge: int, intervals: int) -> Told:
+        """Return what was told by checks that cost so much together."""
+        return Told.by(charge, intervals)
 
     @property
     def covers(self) -> tuple[str, ...]:
@@ -153,7 +162,7 @@ class Checks(Guarantee):
 
     def outlook(self, spent: tuple[int, int], told: tuple[int, int]) -> tuple[tuple[int, float], ...]:
         """Return how wide the next check is now, and after more wrong guesses."""
-        now = Told.by(*told)
+        now = self.told(*told)
         later = [(more, now._replace(checks=now.checks + more, wrong=now.wrong + more)) for more in OUTLOOK]
         return tuple((more, self.width(then)) for more, then in later)
 

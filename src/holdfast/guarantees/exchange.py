@@ -13,7 +13,7 @@ numbered, and the later one comes, the smaller its part of the failure probabili
 
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from math import e, exp, log, log10, sqrt
+from math import e, exp, log, sqrt
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from holdfast.guarantees.mathematics import exchange, groups, moments
 from holdfast.guarantees.mathematics.checks import time_share
 from holdfast.guarantees.mathematics.concentration import SAFE, clopper_pearson_width
 from holdfast.guarantees.mathematics.posterior_means import level
-from holdfast.guarantees.mathematics.search import Vector, fewest, zoom
+from holdfast.guarantees.mathematics.search import Vector, zoom
 from holdfast.guarantees.statistic import Interval
 
 MOST_MASS = 0.16  # so that a group, with three outcomes, is still at most half noise
@@ -41,6 +41,7 @@ SLOPE = 4.0  # the t-th answer reads at most this times n/sqrt(t) rows
 RESERVE = 0.1  # of the failure probability of a plan
 LATER = (0.6, 0.3, 0.1)  # om2 for the time after a plan, as parts of the plan's
 LATER_SLOPE = 0.8  # the rows of the first answer after a plan, as a part of those before: about as wide as the last one
+COUNTED = 10_000  # statements whose draws are counted one by one
 DECADES = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)  # questions whose margins decide on the terms
 
 
@@ -82,11 +83,15 @@ class ExchangeTerms(CoinTerms):
         return max(1, min(self.rows_per_query, int(self.slope / sqrt(statement))))
 
     def drawn_by(self, first: int, last: int) -> int:
-        """Return what ordinary answers draw together that make these statements, both included."""
+        """Return what ordinary answers draw together that make these statements, both included; of many, about."""
         planned = max(0, min(last, self.statements) - first + 1)
-        numbers = np.arange(max(first, self.statements + 1), last + 1, dtype=float)
-        later = np.maximum(1, np.minimum(self.rows_per_query, self.slope // np.sqrt(numbers)))
-        return planned * self.rows_per_query + int(later.sum())
+        start = max(first, self.statements + 1)
+        exact = min(last, start + COUNTED)
+        numbers = np.arange(start, exact + 1, dtype=float)
+        drawn = np.maximum(1, np.minimum(self.rows_per_query, self.slope // np.sqrt(numbers))).sum()
+        full = min(last, max(exact, int((self.slope / self.rows_per_query) ** 2)))  # up to here all rows are drawn
+        rest = (full - exact) * self.rows_per_query + 2 * self.slope * (sqrt(last) - sqrt(full))
+        return planned * self.rows_per_query + int(drawn) + (int(rest) if last > exact else 0)
 
 
 @lru_cache(maxsize=4096)
@@ -125,11 +130,11 @@ class Exchange(CoinGuarantee):
         """The levels of its statements, and J with the draws so far; within a plan both are the plan's."""
         if charge <= self.terms.charge and last <= self.terms.statements:
             return self._within_plan
-        return Exchange(self.terms, charge, first, max(first, last))
+        return type(self)(self.terms, charge, first, max(first, last))
 
     @cached_property
     def _within_plan(self) -> "Exchange":
-        return self if self._charge <= self.terms.charge and self._last == 1 else Exchange(self.terms)
+        return self if self._charge <= self.terms.charge and self._last == 1 else type(self)(self.terms)
 
     def rows_at(self, intervals: int) -> int:
         """As the schedule says."""
@@ -152,29 +157,6 @@ class Exchange(CoinGuarantee):
         statement = intervals + more + 1
         drawn = charge + self.terms.drawn_by(intervals + 1, statement)
         return self.at(drawn, statement, statement).margin(self.terms.rows_at(statement))
-
-    def draws_for(self, margin: float, charge: int, intervals: int) -> int | None:
-        """More draws make the coins' interval narrower and J larger: the fewest, on the way to the best number."""
-        if self.terms.ends:
-            return super().draws_for(margin, charge, intervals)
-        best = self._best_draws(charge, intervals)
-        if self._margin_of(best, charge, intervals) > margin:
-            return None
-        return fewest(lambda draws: self._margin_of(draws, charge, intervals) <= margin, low=1, high=best)
-
-    def best_margin(self, charge: int, intervals: int) -> float:
-        """With the best number of draws."""
-        if self.terms.ends:
-            return super().best_margin(charge, intervals)
-        return self._margin_of(self._best_draws(charge, intervals), charge, intervals)
-
-    def _best_draws(self, charge: int, intervals: int) -> int:
-        tried = {round(10**power) for power in np.linspace(0, log10(100 * self.terms.rows), 40)}
-        best: int = min(tried, key=lambda draws: self._margin_of(draws, charge, intervals))
-        return best
-
-    def _margin_of(self, draws: int, charge: int, intervals: int) -> float:
-        return self.at(charge + draws, intervals + 1, intervals + 1)._margin(draws)
 
     # -- what may be believed ------------------------------------------------------------------------------------
 

@@ -51,7 +51,9 @@ class GaussianTerms(Terms):
     @cached_property
     def j(self) -> float:
         """J = 2 Ibar/n; inf: no promise."""
-        return exchange.j(self.rows, exchange.gaussian_ibar(self.rows, self.charge, self.om2, self.s, self.L))
+        constants = (self.om2, self.s, self.L)
+        ibar = exchange.gaussian_ibar(self.rows, self.charge, *constants, identical=self.identical)
+        return exchange.j(self.rows, ibar)
 
     @property
     def level(self) -> float:
@@ -122,6 +124,7 @@ class Gaussian(Scans):
 
     terms: GaussianTerms
     name = "gaussian"
+    independent = True
     reads = GaussianTerms
 
     def __init__(self, terms: GaussianTerms) -> None:
@@ -140,11 +143,14 @@ class Gaussian(Scans):
 
     def widen(self, mean: Interval) -> Interval:
         """By `lo` and `hi`."""
-        return exchange.lo(mean[0], self._j), exchange.hi(mean[1], self._j)
+        J, identical = self._j, self.terms.identical
+        return exchange.lo(mean[0], J, identical=identical), exchange.hi(mean[1], J, identical=identical)
 
     def widen_group(self, mean: Interval, share: float) -> Interval:
         """By `group_lower` and `group_upper`."""
-        return exchange.group_lower(mean[0], share, self._j), exchange.group_upper(mean[1], share, self._j)
+        J, identical = self._j, self.terms.identical
+        lower = exchange.group_lower(mean[0], share, J, identical=identical)
+        return lower, exchange.group_upper(mean[1], share, J, identical=identical)
 
     def charge(self, statistic: Statistic, draws: int) -> int:
         """The same for every noisy mean."""
@@ -217,18 +223,18 @@ def _outward(ends: Interval, grid: float) -> Interval:
 
 @lru_cache(maxsize=4096)
 def _planned(goal: Goal, mechanism: str) -> GaussianTerms:
-    n, k, beta = goal.rows, goal.queries, goal.beta
+    n, k, beta, identical = goal.rows, goal.queries, goal.beta, goal.identical
 
     def nats(charge: Any, om2: Any, beta1: Any) -> tuple[Any, Any]:
         about = (1 + om2) * (charge / (4 * n) - np.log(beta1) / om2)
         s = 1 - 1 / (2 * about + 2 + np.log(2 * about))
-        return exchange.gaussian_ibar(n, charge, om2, s, -np.log(beta1) * SAFE), s
+        return exchange.gaussian_ibar(n, charge, om2, s, -np.log(beta1) * SAFE, identical=identical), s
 
     def margin(log_sigma: Vector, logit: Vector, log_om2: Vector) -> Vector:
         sigma, split = np.exp(log_sigma), expit(logit)
         J = 2 * nats(k / (4 * sigma * sigma), np.exp(log_om2), split * beta)[0] / n
         width = -sigma * ndtri((1 - split) * beta / (2 * e * k))
-        total: Vector = width + np.where(J < 1, exchange.worst_case(J), np.sqrt(J))
+        total: Vector = width + np.where(J < 1, exchange.worst_case(J, identical=identical), np.sqrt(J))
         return total
 
     box = [(log(1e-3 / sqrt(n)), log(0.5)), (-6.0, 4.0), (log(1e-3), log(10.0))]
@@ -238,7 +244,7 @@ def _planned(goal: Goal, mechanism: str) -> GaussianTerms:
     _, s = nats(charge, om2, beta1)
     own = {"sigma": sigma, "om2": om2, "s": float(s), "L": -log(beta1) * SAFE, "beta2": beta - beta1}
     terms = goal.met_by(GaussianTerms, mechanism, margin=1.0, rows_per_query=n, charge=charge, **own)
-    reached = terms.radius + float(exchange.worst_case(terms.j)) + 2 * 2.0 ** -grid_bits(n)
+    reached = terms.radius + float(exchange.worst_case(terms.j, identical=identical)) + 2 * 2.0 ** -grid_bits(n)
     return goal.met_by(GaussianTerms, mechanism, margin=reached, rows_per_query=n, charge=charge, **own)
 
 

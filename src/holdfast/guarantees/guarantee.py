@@ -109,6 +109,16 @@ class Terms:
     ends: bool
     identical: bool
 
+    @property
+    def population(self) -> str:
+        """What answers speak of."""
+        return "the law that every row follows" if self.identical else "the average of the laws that the rows follow"
+
+    @property
+    def all_rows(self) -> int:
+        """Rows of the dataset, those included that only check guesses."""
+        return self.rows
+
     @cached_property
     def statements(self) -> int:
         """How many statements hold at once: intervals and single flips."""
@@ -180,9 +190,11 @@ class Guarantee(ABC):
     name: ClassVar[str]
     version: ClassVar[int] = 1
     mechanisms: ClassVar[tuple[str, ...]]  # those that can be planned with, the usual one first
+    unusual: ClassVar[tuple[str, ...]] = ()  # those of them that a plan mentions only if the guarantee is asked for
     adaptive: ClassVar[bool] = True  # whether questions may depend on answers; "best" chooses only such guarantees
     answers: ClassVar[bool] = True  # whether it answers questions; if it checks guesses, it is planned only by name
     asks: ClassVar[str | None] = None  # the one kind of question that it takes; None: those that ask for values
+    compared: ClassVar[bool] = True  # whether plans show it beside the others
     scans: ClassVar[bool] = False  # whether every answer reads all rows; "best" chooses such a guarantee only if asked
     goes_on: ClassVar[bool] = False  # whether questions beyond the plan, or without one, can be answered, wider
     independent: ClassVar[bool] = False  # whether it also holds for rows that are not identically distributed
@@ -365,21 +377,46 @@ class Guarantee(ABC):
         raise NotImplementedError  # a guarantee that is flexible says it
 
     def draws_for(self, margin: float, charge: int, intervals: int) -> int | None:
-        """Return the fewest draws with at most this `margin`, or None if no number of draws is enough.
+        """Return the fewest draws with at most this margin, or None if no number of draws is enough.
 
-        `charge` and `intervals` have been spent before.
+        Parameters
+        ----------
+        margin
+            Of a share.
+        charge, intervals
+            What was spent before.
         """
         self.require_flexible()
-        if self.best_margin(charge, intervals) > margin:
+        best = self._best_draws(charge, intervals)
+        if self._margin_from(best, charge, intervals) > margin:
             return None
-        return fewest(lambda draws: self._margin(draws) <= margin, low=1, high=MOST_DRAWS)
+        return fewest(lambda draws: self._margin_from(draws, charge, intervals) <= margin, low=1, high=best)
 
     def best_margin(self, charge: int, intervals: int) -> float:
-        """Return the smallest margin that one answer can have, from any number of draws, when so much was spent."""
-        return self._margin(MOST_DRAWS)
+        """Return the smallest margin of one answer, from any number of draws, after so much `charge` and `intervals`."""
+        return self._margin_from(self._best_draws(charge, intervals), charge, intervals)
+
+    def _best_draws(self, charge: int, intervals: int) -> int:
+        """Return the best number of draws: in a session that goes on, more of them also make the step larger."""
+        if self.terms.ends:
+            return MOST_DRAWS
+        tried = {round(10 ** (power / 8)) for power in range(8 * len(str(self.terms.rows)) + 16)}
+        return min(tried, key=lambda draws: self._margin_from(draws, charge, intervals))
+
+    def _margin_from(self, draws: int, charge: int, intervals: int) -> float:
+        standing = self if self.terms.ends else self.at(charge + draws, intervals + 1, intervals + 1)
+        return standing._margin(draws)
 
     def margin_after(self, more: int, charge: int = 0, intervals: int = 0) -> float:
-        """Return the margin of an ordinary answer after so many `more` of them, when so much has been spent."""
+        """Return the margin of an ordinary answer later on.
+
+        Parameters
+        ----------
+        more
+            After so many more of them.
+        charge, intervals
+            What was spent before.
+        """
         return self.terms.margin
 
     def outlook(self, spent: tuple[int, int], told: tuple[int, int]) -> tuple[tuple[int, float], ...]:
@@ -404,6 +441,11 @@ class Guarantee(ABC):
             " coins and gaussian.",
             guarantee=self.name,
         )
+
+    @property
+    def checks(self) -> "Guarantee | None":
+        """The guarantee by which guesses are checked, on rows that answer nothing else; None: there are none."""
+        return None
 
     # -- fitting models: what descent needs ------------------------------------------------------------------------
 

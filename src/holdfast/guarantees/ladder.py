@@ -88,6 +88,7 @@ class Ladder(Guarantee):
     name = "ladder"
     mechanisms = ("grid",)
     answers = False
+    goes_on = True
     asks = "submit"
     goes_on = True
     scans = True
@@ -131,7 +132,7 @@ class Ladder(Guarantee):
         check.at_most("half the range of the metric", scale / 2, step=step)
         cells = ceil(_exact(scale) / _exact(step))
         check.at_most("the most a board handles", MOST_CELLS, **{"the number of steps": cells})
-        sizes = {"rows": rows, "queries": ENDLESS, "flips": 0, "rows_per_query": rows}
+        sizes = {"rows": rows, "queries": ENDLESS, "flips": 0, "rows_per_query": rows, "ends": False, "identical": True}
         own = sizes | {"charge": ENDLESS * _IMPROVED, "cells": cells, "step": step, "scale": scale, "about": about}
         mechanism = cls.mechanisms[0]
         terms = LadderTerms(confidence=confidence, margin=1.0, mechanism=mechanism, **own, **scored)  # type: ignore[arg-type]

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from math import ceil
+from functools import cached_property, lru_cache, partial
+from math import ceil, sqrt
 
 from holdfast.errors import PlanConflict
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.guarantee import EVERYTHING, Goal, Guarantee, Terms, around, ratio, refuse_noise
-from holdfast.guarantees.mathematics import cost, sizes
+from holdfast.guarantees.mathematics import cost, descent, sizes
 from holdfast.guarantees.release import NoisyMeans, Release
 from holdfast.guarantees.statistic import Interval, Statistic
 
@@ -31,11 +31,16 @@ class PaperTerms(Terms):
 
 
 class Paper(Guarantee):
-    """Statistical queries by sampled rows and Laplace noise; counting queries and single flips by coins."""
+    """Statistical queries by sampled rows and Laplace noise; counting queries and single flips by coins.
+
+    What it promises of fits is the paper's, too (A4+): on the rows by the best of several runs, and from there to the
+    population by its transfer theorem; see `sizes.private_answers`.
+    """
 
     terms: PaperTerms
     name = "paper"
-    mechanisms = ("laplace", "coins")
+    mechanisms = ("laplace", "coins", "laplace_with_replacement")
+    unusual = mechanisms[2:]
     reads = PaperTerms
 
     @classmethod
@@ -54,8 +59,8 @@ class Paper(Guarantee):
             self.refuse_flips(statistic)
         elif statistic.outcomes > 2:
             raise PlanConflict(
-                "The paper's averaged coins answer shares and means only; ask without `where`, or plan with"
-                " mechanism='laplace'."
+                "The paper's averaged coins answer shares and means only; ask one share for each category, without"
+                " `where`, or plan with mechanism='laplace'."
             )
         else:
             refuse_noise(statistic, mass=self.terms.mass)
@@ -80,21 +85,42 @@ class Paper(Guarantee):
         return ratio(self.share(release, 2 * part + 1), self.share(release, 2 * part))
 
     @property
+    def _private(self) -> sizes.Private:
+        """What the whole session is private by."""
+        find = sizes.private_coins if self.terms.mass is not None else sizes.private_answers
+        return find(self.terms.margin, 1 - self.terms.confidence, k=max(1, self.terms.queries), n=self.terms.rows)
+
+    @property
+    def covers(self) -> tuple[str, ...]:
+        """Noisy answers; in a session of coins any mixture, since privacy adds up."""
+        if self.terms.flips:
+            return ()
+        return (self.terms.mechanism,) if self.terms.mass is None else self.mechanisms[:2]
+
+    @property
+    def statement_level(self) -> float:
+        """What one fit may fail by on the rows."""
+        return self._private.level
+
+    def excess(self, on_rows: float, *, R: float, lipschitz: float, curvature: float) -> float | None:
+        """By the core of the paper's transfer theorem."""
+        return on_rows + 2 * R * self._private.gap
+
+    @property
     def coin_mass(self) -> float:
         """The planned mass of coins."""
         return super().coin_mass if self.terms.mass is None else self.terms.mass
 
     def epsilon_for(self, draws: int) -> float:
-        """The planned epsilon of noisy means."""
-        return super().epsilon_for(draws) if self.terms.epsilon is None else self.terms.epsilon
+        """The planned epsilon of noisy means, or the one at which an answer costs as much as `draws` coins."""
+        return sqrt(draws) / self.terms.rows * (1 - 1e-12) if self.terms.epsilon is None else self.terms.epsilon
 
     def expected_excess_step(self, R: float) -> float | None:
-        """By information, whose theorem needs a mass of at least 1/n."""
-        known = self.terms.mass is None or self.terms.mass >= 1 / self.terms.rows
-        return super().expected_excess_step(R) if known else None
+        """By privacy, as the paper does."""
+        return descent.privacy_step(R, epsilon=self._private.epsilon, delta=self._private.delta)
 
 
-def _smallest_margin(size: Callable[[float], sizes.Size], goal: Goal) -> float | None:
+def smallest_margin(size: Callable[[float], sizes.Size], goal: Goal) -> float | None:
     """Return the smallest alpha the paper's size allows on these rows (and rows per query), on the safe side."""
 
     def fits(alpha: float) -> bool:
@@ -115,14 +141,18 @@ def _smallest_margin(size: Callable[[float], sizes.Size], goal: Goal) -> float |
 
 
 @lru_cache(maxsize=4096)
-def _planned_laplace(goal: Goal) -> PaperTerms | None:
-    alpha = None if goal.flips else _smallest_margin(lambda a: sizes.a1(a, goal.beta, goal.queries), goal)
+def _planned_laplace(goal: Goal, replacement: bool = False) -> PaperTerms | None:
+    def needed(margin: float) -> sizes.Size:
+        return sizes.a1(margin, goal.beta, goal.queries, replacement=replacement)
+
+    alpha = None if goal.flips else smallest_margin(needed, goal)
     if alpha is None:
         return None
-    size = sizes.a1(alpha, goal.beta, goal.queries)
+    size = needed(alpha)
     ell, epsilon = goal.rows_per_query or size.ell, size.epsilon_per_query
     charge = goal.queries * ceil(cost.private_cost(epsilon, n=goal.rows))
-    return goal.met_by(PaperTerms, "laplace", margin=alpha, rows_per_query=ell, charge=charge, epsilon=epsilon)
+    mechanism = "laplace_with_replacement" if replacement else "laplace"
+    return goal.met_by(PaperTerms, mechanism, margin=alpha, rows_per_query=ell, charge=charge, epsilon=epsilon)
 
 
 @lru_cache(maxsize=4096)
@@ -130,9 +160,9 @@ def _planned_coins(goal: Goal) -> PaperTerms | None:
     if goal.flips and goal.queries:
         return None
     if goal.flips:
-        alpha = _smallest_margin(lambda a: sizes.a3(a, goal.beta, goal.flips), goal)
+        alpha = smallest_margin(lambda a: sizes.a3(a, goal.beta, goal.flips), goal)
     else:
-        alpha = _smallest_margin(lambda a: sizes.cq_by_scq(a, goal.beta, goal.queries), goal)
+        alpha = smallest_margin(lambda a: sizes.cq_by_scq(a, goal.beta, goal.queries), goal)
     if alpha is None:
         return None
     if goal.flips:
@@ -143,5 +173,9 @@ def _planned_coins(goal: Goal) -> PaperTerms | None:
     return goal.met_by(PaperTerms, "coins", margin=alpha, rows_per_query=ell, charge=charge, mass=mass)
 
 
-_PLANNERS: dict[str, Callable[[Goal], PaperTerms | None]] = {"laplace": _planned_laplace, "coins": _planned_coins}
+_PLANNERS: dict[str, Callable[[Goal], PaperTerms | None]] = {
+    "laplace": _planned_laplace,
+    "coins": _planned_coins,
+    "laplace_with_replacement": partial(_planned_laplace, replacement=True),
+}
 GUARANTEES.register(Paper.name, Paper)

@@ -4,7 +4,7 @@ With rows alone, it is the plan of a session that never ends.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
 from math import ceil, log
@@ -12,21 +12,16 @@ from math import ceil, log
 from holdfast import check
 from holdfast.errors import InvalidArgument, PlanConflict, PlanInfeasible
 from holdfast.guarantees import GUARANTEES, read
+from holdfast.guarantees.compare import BEST, SAYS_NOTHING, Reading, RowsPerQuery, check_pace, paced, readings
 from holdfast.guarantees.guarantee import JSON, Goal, Guarantee, Terms, full_scan_margin
 from holdfast.guarantees.mathematics.search import largest, smallest
 
-BEST = "best"  # whichever guarantee or mechanism has the smallest margin
 FULL_SCAN = ("none", "full scan")  # what people do without a promise, for comparison
 MOST_ROWS = 10**15
 MOST_QUERIES = 10**12
 DEFAULT_CONFIDENCE = 0.95
-BALANCED = "balanced"
-PACES = {"fast": 12_000, BALANCED: 100_000, BEST: None}  # rows that one answer reads at most
-SAYS_NOTHING = 0.5  # a margin of half the range
-READ_LESS = (2, 4, 10)  # parts of the best number of rows per answer for which a plan shows the margin
 
 Queries = int | Mapping[str, int]
-RowsPerQuery = int | str  # a number, or a pace
 INDEPENDENT, IDENTICAL = ROWS_ARE = ("independent", "identical")
 SHOWN = (1, 100, 10_000)  # questions of a session without an end whose margins its sentence says
 
@@ -45,20 +40,12 @@ class Alternative:
 
 
 @dataclass(frozen=True)
-class Reading:
-    """The margin of the same plan if every answer read another number of rows."""
-
-    rows_per_query: int
-    margin: float
-
-
-@dataclass(frozen=True)
 class Plan:
     """Numbers fixed before the first question. Prints as a table.
 
     `standing` is the guarantee that was chosen, with its `terms`; the most used of them are attributes of the plan as
-    well. `alternatives` says what every other guarantee would need or reach, and `readings` what margin the same
-    guarantee has if every answer reads fewer rows.
+    well. `alternatives` says what every other guarantee would need or reach, and `readings` what the same questions
+    would get planned, without an end, as checks or by splitting, each fast, balanced and best.
     """
 
     standing: Guarantee = field(repr=False)
@@ -126,18 +113,8 @@ class Plan:
 
     @cached_property
     def readings(self) -> tuple[Reading, ...]:
-        """Margins for several numbers of rows per answer, most rows first; none where that number is not free."""
-        terms = self.terms
-        goal = Goal(terms.rows, terms.queries, terms.confidence, None, terms.flips)
-        goal = replace(goal, ends=terms.ends, identical=terms.identical)
-        best = self.standing.plan(goal, self.mechanism) if self.standing.flexible and terms.queries else None
-        if best is None or self.vacuous:
-            return ()
-        made: dict[int, Terms | None] = {best.rows_per_query: best, self.rows_per_query: terms}
-        for part in READ_LESS:
-            each = max(1, best.rows_per_query // part)
-            made[each] = made.get(each) or self.standing.plan(replace(goal, rows_per_query=each), self.mechanism)
-        return tuple(Reading(each, found.margin) for each, found in sorted(made.items(), reverse=True) if found)
+        """Other ways to the same questions, each at three paces."""
+        return readings(self.standing)
 
     @property
     def _read(self) -> str:
@@ -159,10 +136,11 @@ class Plan:
         extra = f" and {self.flips:,} flips" if self.queries and self.flips else ""
         held = "every answer" if self.queries else "the expectation of every flip"
         after = "refused" if self.terms.ends else "answered, too, with wider margins"
+        alike = " All this holds if every row follows the same law." if self.terms.identical else ""
         return (
             f"{self.rows:,} rows can answer {what}{extra}, each chosen after seeing the earlier answers:"
             f" {held} within {write_margin(self.margin)} of the population, all at once, with probability"
-            f" {100 * self.confidence:.12g} %. Each answer reads {self._read}. More questions are {after}."
+            f" {100 * self.confidence:.12g} %. Each answer reads {self._read}. More questions are {after}.{alike}"
         )
 
     @property
@@ -206,7 +184,7 @@ class Plan:
         if self.readings:
             parts += [
                 READINGS,
-                _text(READING_HEADINGS, [reading_cells(self, each) for each in self.readings], left=(2,)),
+                _text(READING_HEADINGS, [*map(reading_cells, self.readings)], left=(0, 1, 5)),
             ]
         return "\n\n".join(parts)
 
@@ -217,14 +195,14 @@ class Plan:
         if self.alternatives:
             shown += _html(HEADINGS, [*map(alternative_cells, self.alternatives)])
         if self.alternatives and self.readings:
-            shown += f"<p>{READINGS}</p>" + _html(READING_HEADINGS, [reading_cells(self, x) for x in self.readings])
+            shown += f"<p>{READINGS}</p>" + _html(READING_HEADINGS, [*map(reading_cells, self.readings)])
         return shown
 
 
 Cells = tuple[str, ...]
 HEADINGS = ("guarantee", "mechanism", "margin", "rows", "questions", "rows read each", "")
-READING_HEADINGS = ("rows read each", "margin", "")
-READINGS = "The same plan with fewer rows read for each answer (rows_per_query):"
+READING_HEADINGS = ("way", "rows_per_query", "rows read each", "about ms", "margin", "")
+READINGS = "The same questions in other ways:"
 
 
 def _text(headings: Cells, rows: Sequence[Cells], *, left: Sequence[int]) -> str:
@@ -241,10 +219,10 @@ def _html(headings: Cells, rows: Sequence[Cells]) -> str:
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def reading_cells(plan: Plan, reading: Reading) -> Cells:
+def reading_cells(reading: Reading) -> Cells:
     """Write a reading as the cells of a table under `READING_HEADINGS`."""
-    note = "this plan" if reading.rows_per_query == plan.rows_per_query else ""
-    return f"{reading.rows_per_query:,}", write_margin(reading.margin), note
+    each, spent = f"{reading.rows_per_query:,}", f"{reading.milliseconds:,.1f}"
+    return reading.way, reading.pace, each, spent, write_margin(reading.margin), reading.note
 
 
 def write_margin(x: float | None) -> str:
@@ -337,13 +315,20 @@ def plan(
         check.at_most("rows", rows, rows_per_query=each)
     chosen_by = (guarantee, mechanism, end, identical)
     request = _Request(rows, answers, margin, float(confidence), each, most, flips, *chosen_by)
-    compared = [each for each in GUARANTEES.all() if each.answers or each.name == guarantee]
-    pairs = [(each.name, how) for each in compared for how in each.mechanisms]
+    compared = [each for each in GUARANTEES.all() if (each.answers and each.compared) or each.name == guarantee]
+    pairs = [
+        (each.name, how)
+        for each in compared
+        for how in each.mechanisms
+        if how not in each.unusual or each.name == guarantee
+    ]
     solved = {pair: terms for pair in pairs if (terms := _solve(pair, request)) is not None}
     chosen = _choose(solved, request)
     standing = GUARANTEES[chosen[0]](solved[chosen])
     if not standing.answers:
         return Plan(standing)  # how wide a check is says nothing about answers
+    if not standing.terms.queries + flips:
+        return Plan(standing, (_alternative(chosen, standing.terms, chosen),))  # nothing else goes without a number
     alternatives = [_alternative(pair, solved.get(pair), chosen) for pair in pairs]
     return Plan(standing, (*alternatives, _full_scan(standing.terms)))
 
@@ -364,6 +349,7 @@ class PlanRequest:
     rows_per_query: RowsPerQuery | None = None
     end: bool = False
     rows: str | None = None  # independent, or identical
+    checks: float | None = None  # the share of rows that check guesses
 
     def __post_init__(self) -> None:
         check_pace(self.rows_per_query)
@@ -371,15 +357,36 @@ class PlanRequest:
             raise InvalidArgument("Give queries or margin, not both: the other follows from the rows.")
         if self.rows is not None:
             check.one_of("rows", self.rows, ROWS_ARE)
+        if self.checks is not None:
+            check.probability(checks=self.checks)
         check_options(self.queries, self.margin, self.confidence, self.guarantee, self.mechanism)
+
+    def kept(self, rows: int) -> int:
+        """Return how many of so many rows check guesses."""
+        kept = 0 if self.checks is None else round(self.checks * rows)
+        if self.checks is not None and not 2 <= kept <= rows - 2:
+            raise InvalidArgument(
+                f"checks must leave two rows to check on and two to ask; {self.checks:g} of {rows:,} rows does not.",
+                name="checks",
+            )
+        return kept
 
     def make(self, rows: int) -> Plan:
         """Return the plan of a new ledger."""
+        if self.checks is None:
+            return self._make(rows, self.confidence)
+        kept, confidence = self.kept(rows), DEFAULT_CONFIDENCE if self.confidence is None else self.confidence
+        from holdfast.guarantees.drawers import beside_checks, coins_confidence  # which is planned from a plan
+
+        coins = self._make(rows - kept, coins_confidence(confidence))
+        return Plan(beside_checks(coins.standing, kept, confidence))
+
+    def _make(self, rows: int, confidence: float | None) -> Plan:
         return plan(
             rows=rows,
             queries=self.queries,
             margin=self.margin,
-            confidence=self.confidence,
+            confidence=confidence,
             rows_per_query=self.rows_per_query,
             guarantee=self.guarantee,
             mechanism=self.mechanism,
@@ -404,6 +411,9 @@ class PlanRequest:
         apart = {name: pair for name, pair in asked.items() if pair[0] is not None and pair[0] != pair[1]}
         if self.margin is not None and (standing.endless or self.margin < standing.margin):
             apart["margin"] = (self.margin, "none" if standing.endless else standing.margin)
+        total = standing.terms.all_rows
+        if self.checks is not None and self.kept(total) != total - standing.rows:
+            apart["checks"] = (self.checks, f"{(total - standing.rows) / total:.3g}")
         if most is not None and self.rows_per_query is not None and standing.rows_per_query > most:
             apart["rows_per_query"] = (f"at most {most:,}", f"{standing.rows_per_query:,}")
         if apart:
@@ -415,20 +425,6 @@ class PlanRequest:
                 asked={name: wish for name, (wish, _) in apart.items()},
                 differs=list(apart),
             )
-
-
-def check_pace(rows_per_query: RowsPerQuery | None) -> tuple[int | None, int | None]:
-    """Return how many rows an answer reads, if that is given, and how many at most."""
-    if rows_per_query is None or isinstance(rows_per_query, str):
-        pace = BALANCED if rows_per_query is None else rows_per_query
-        if pace not in PACES:
-            raise InvalidArgument(
-                f"rows_per_query must be a whole number or one of {', '.join(map(repr, PACES))}; got {pace!r}.",
-                name="rows_per_query",
-            )
-        return None, PACES[pace]
-    check.whole(rows_per_query=rows_per_query)
-    return int(rows_per_query), None
 
 
 def _check_without_plan(guarantee: str, mechanism: str, end: bool) -> None:
@@ -469,12 +465,7 @@ class _Request:
         if queries + self.flips == 0 and ends:
             return None
         goal = Goal(rows, queries, self.confidence, self.rows_per_query, self.flips, ends, identical)
-        terms: Terms | None = planner.plan(goal, mechanism)
-        most = self.most_rows_per_query
-        if terms is None or most is None or terms.rows_per_query <= most or not planner(terms).flexible:
-            return terms
-        fewer: Terms | None = planner.plan(replace(goal, rows_per_query=most), mechanism)
-        return fewer
+        return paced(planner, goal, mechanism, self.most_rows_per_query)
 
     def allows(self, pair: tuple[str, str]) -> bool:
         """Whether the caller asked for this guarantee and mechanism, or left them open."""
@@ -545,9 +536,13 @@ def _solve(pair: tuple[str, str], request: _Request) -> Terms | None:
 
 def _choose(solved: Mapping[tuple[str, str], Terms], request: _Request) -> tuple[str, str]:
     allowed = {pair: terms for pair, terms in solved.items() if request.allows(pair)}
-    if not request.end:  # what goes on comes first, however narrow others are until they end; unless it says nothing
-        going = {pair: terms for pair, terms in allowed.items() if not terms.ends and terms.margin < SAYS_NOTHING}
-        allowed = going or allowed
+    # What assumes less, and what goes on, come first, however narrow others are; unless they say nothing.
+    says = {pair: terms for pair, terms in allowed.items() if terms.margin < SAYS_NOTHING}
+    if request.identical is None:
+        says = {pair: terms for pair, terms in says.items() if not terms.identical} or says
+    if not request.end:
+        says = {pair: terms for pair, terms in says.items() if not terms.ends} or says
+    allowed = says or allowed
     if not allowed:
         raise _infeasible(request)
     if request.rows is None:
@@ -597,11 +592,12 @@ def _alternative(pair: tuple[str, str], terms: Terms | None, chosen: tuple[str, 
         note = "this plan"
     elif GUARANTEES[pair[0]].scans:
         note = f"reads all rows; chosen only by mechanism='{pair[1]}'"
-    return Alternative(*pair, terms.rows, terms.queries or terms.flips, terms.margin, terms.rows_per_query, note)
+    asked = terms.queries or terms.flips or None
+    return Alternative(*pair, terms.rows, asked, terms.margin, terms.rows_per_query, note)
 
 
 def _full_scan(terms: Terms) -> Alternative:
-    if terms.flips or not terms.queries:
+    if terms.flips:
         return Alternative(*FULL_SCAN, None, None, None, None, "does not apply")
     margin = full_scan_margin(terms.rows, terms.queries, 1 - terms.confidence)
     note = "no promise: right only if no question depends on an answer"

@@ -2,7 +2,8 @@
 
 All draws of a session carry extra mass at least a per outcome. The population mean of every query, asked or not, is
 then within sqrt(chi mu (1-mu)) of mu, its mean under the posterior of the rows given the transcript; and exact
-binomial intervals of the coins contain mu. chi depends on n, B, a and beta only.
+binomial intervals of the coins contain mu. chi depends on n, B, a and beta only. If rows are independent but not
+identically distributed, h stands for chi and h (mu (1-mu) + h) for chi mu (1-mu).
 """
 
 from dataclasses import dataclass
@@ -60,10 +61,15 @@ def _heights(n: Any, charge: Any, mass: Any, beta: Any, p: Any) -> Any:
     return sigma(n, charge, mass, p) / n * np.exp((log_double_factorial - np.log(beta)) / p)
 
 
-def chi_array(n: Any, charge: Any, mass: Any, beta: Any) -> Any:
-    """Return chi for arrays of settings (the last axis is added and reduced over p); inf where refused."""
+def height_array(n: Any, charge: Any, mass: Any, beta: Any) -> Any:
+    """Return h for arrays of settings (the last axis is added and reduced over p)."""
     n, charge, mass, beta = (np.asarray(x, dtype=float)[..., None] for x in (n, charge, mass, beta))
-    h = np.min(_heights(n, charge, mass, beta, ORDERS), axis=-1)
+    return np.min(_heights(n, charge, mass, beta, ORDERS), axis=-1)
+
+
+def chi_array(n: Any, charge: Any, mass: Any, beta: Any) -> Any:
+    """Return chi for arrays of settings; inf where refused."""
+    h = height_array(n, charge, mass, beta)
     return np.where(h < 1, h / np.where(h < 1, 1 - h, 1.0), inf)
 
 
@@ -85,6 +91,34 @@ def chi(n: int, charge: float, mass: float, beta: float) -> float:
     check.probability(mass=mass, beta=beta)
     check.at_most("1/2", 0.4999, mass=mass)
     return float(chi_array(n, charge, mass, beta)) * SAFE
+
+
+@theorem("here (Theorem N)", proof="posterior.md")
+def height(n: int, charge: float, mass: float, beta: float) -> float:
+    """Return h: with probability >= 1 - beta, (p-mu)^2 <= h (mu(1-mu) + h) for every query. inf: no promise.
+
+    Statement
+        h as for `chi`. p is the query's mean under the average of the rows' laws; the query may depend on the row's
+        place.
+
+    Not covered
+        As for `chi`.
+
+    >>> round(height(10**6, 18309 * 10**4, 0.0109, 0.812 * 0.05), 5)
+    0.00138
+    """
+    h = float(height_array(n, charge, mass, beta)) * SAFE
+    return h if h < 1 else inf
+
+
+def widen_unlike(posterior: Interval, *, h: float, share: float = 1.0) -> Interval:
+    """Return [lo, hi] from [L, U] by Theorem N: for a mean, or for that of a group with at least this `share`."""
+    if not share > h:
+        return 0.0, 1.0
+    low, high = posterior
+    k, more = (h, h) if share == 1 else (h / (share - h), h / share)
+    below, above = (sqrt(k * (x * (1 - x) + more)) * SAFE for x in posterior)
+    return max(0.0, low - below), min(1.0, high + above)
 
 
 def widen(posterior: Interval, *, chi: float) -> Interval:
@@ -156,10 +190,10 @@ def first_moment(n: int, charge: float, mass: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class PosteriorTerms(CoinTerms):
-    """`chi` widens from posterior to population; None: no promise."""
+    """`widening` leads from posterior to population: chi, or h for rows that are not identical; None: no promise."""
 
-    beta1: float  # for chi
-    chi: float | None
+    beta1: float  # for the widening
+    widening: float | None
 
 
 class Posterior(CoinGuarantee):
@@ -168,10 +202,11 @@ class Posterior(CoinGuarantee):
     terms: PosteriorTerms
     name = "posterior"
     reads = PosteriorTerms
+    independent = True
 
     def __init__(self, terms: PosteriorTerms) -> None:
         super().__init__(terms, level(terms.beta2, k=terms.statements))
-        self._chi = inf if terms.chi is None else terms.chi
+        self._widening = inf if terms.widening is None else terms.widening
 
     @classmethod
     def plan(cls, goal: Goal, mechanism: str) -> PosteriorTerms | None:
@@ -180,24 +215,35 @@ class Posterior(CoinGuarantee):
 
     @property
     def step(self) -> float:
-        """sqrt(chi)/2."""
-        return sqrt(self._chi) / 2
+        """sqrt(chi)/2, or its like for rows that are not identical."""
+        return float(_step(self._widening, self.terms.identical))
 
     def widen(self, mean: Interval) -> Interval:
-        """By Theorem 1."""
-        return widen(mean, chi=self._chi)
+        """By Theorem 1 or N."""
+        if self.terms.identical:
+            return widen(mean, chi=self._widening)
+        return widen_unlike(mean, h=self._widening)
 
     def widen_group(self, mean: Interval, share: float) -> Interval:
-        """By Theorem 1 for groups."""
-        return widen_group(mean, share, chi=self._chi)
+        """By Theorem 1 or N for groups."""
+        if self.terms.identical:
+            return widen_group(mean, share, chi=self._widening)
+        return widen_unlike(mean, h=self._widening, share=share)
 
     def spread_step(self, second: float, within: Interval) -> float:
-        """sqrt(chi times the second moment)."""
-        return sqrt(self._chi * second) * SAFE
+        """sqrt(chi times the second moment); of rows that are not identical sqrt(h (it + h times the range squared))."""
+        widening, (low, high) = self._widening, within
+        unlike = 0.0 if self.terms.identical else widening * (high - low) ** 2
+        return sqrt(widening) * sqrt(second + unlike) * SAFE
 
     def step_of_difference(self, both: tuple[groups.Known, groups.Known]) -> float:
         """By `posterior_step`."""
-        return groups.posterior_step(both, self._chi)
+        return groups.posterior_step(both, self._widening, identical=self.terms.identical)
+
+
+def _step(widening: Any, identical: bool) -> Any:
+    # A product of roots, not the root of a product, which would overflow.
+    return np.sqrt(widening) / 2 if identical else np.sqrt(widening) * np.sqrt(0.25 + widening)
 
 
 @lru_cache(maxsize=4096)
@@ -207,7 +253,8 @@ def _planned(goal: Goal, mechanism: str) -> PosteriorTerms:
     def margin(log_ell: Vector, log_a: Vector, logit: Vector) -> Vector:
         ell, a, split = np.exp(log_ell), np.exp(log_a), expit(logit)
         each = (1 - split) * beta / (np.e * k)
-        step: Vector = np.sqrt(chi_array(n, k * ell, a, split * beta)) / 2
+        found = (chi_array if goal.identical else height_array)(n, k * ell, a, split * beta)
+        step: Vector = _step(found, goal.identical)
         width: Vector = clopper_pearson_width(ell, each) / (1 - 2 * a) + step
         return width
 
@@ -215,10 +262,10 @@ def _planned(goal: Goal, mechanism: str) -> PosteriorTerms:
     log_ell, log_a, logit = zoom(margin, [ells, (log(1e-7), log(MOST_MASS)), (-1.5, 5.0)], points=8)
     ell = fixed or max(1, int(np.exp(log_ell)))
     a, beta1 = float(np.exp(log_a)), float(expit(logit)) * beta
-    widening = chi(n, k * ell, a, beta1)
+    widening = (chi if goal.identical else height)(n, k * ell, a, beta1)
     width = float(clopper_pearson_width(ell, level(beta - beta1, k=k)))
-    margin_reached = width / (1 - 2 * a) + sqrt(widening) / 2
-    own = {"mass": a, "beta1": beta1, "beta2": beta - beta1, "chi": None if widening == inf else widening}
+    margin_reached = width / (1 - 2 * a) + float(_step(widening, goal.identical))
+    own = {"mass": a, "beta1": beta1, "beta2": beta - beta1, "widening": None if widening == inf else widening}
     return goal.met_by(PosteriorTerms, mechanism, margin=margin_reached, rows_per_query=ell, charge=k * ell, **own)
 
 

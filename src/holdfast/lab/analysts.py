@@ -8,6 +8,7 @@ An analyst has no access to the rows. Its own randomness comes from `rng`, so a 
 answers, which is what the monitors do.
 
 sign, weighted, boosting   ask about every feature, then about a vote of those that seemed to agree with the label
+persistent                 the weighted vote asked again and again, until an answer is far off: the worst known
 selection                  the reusable-holdout experiment of Dwork et al. 2015: select features, then test a classifier
 climber                    change a rule a little, keep what seems to improve it
 fingerprint                find out which identities are in the sample, then ask about them
@@ -145,6 +146,45 @@ class WeightedAttack(_Voter):
     def predicted_excess(self, rows: int, noise: float = 0.0) -> float:
         """Phi(s) - 1/2."""
         return float(ndtr(vote_strength(self.queries - 1, rows, noise))) - 0.5
+
+
+@dataclass(frozen=True)
+class PersistentAttack:
+    """Ask about features with nine tenths of the `queries`, then about their weighted vote with all the rest.
+
+    The vote leans away from the population, and each answer about it adds noise of its own: whoever asks often enough
+    gets one that is off in the same direction. Exact answers do not change; this is worse for noisy ones only.
+    """
+
+    queries: int = 501
+    learning: float = 0.9
+    name: str = "persistent"
+
+    def __post_init__(self) -> None:
+        check.whole(2, queries=self.queries)
+        check.probability(learning=self.learning)
+
+    @property
+    def features(self) -> int:
+        """How many features it asks about."""
+        return min(self.queries - 1, max(1, int(self.learning * self.queries)))
+
+    def population(self, rows: int) -> Population:
+        """Fair coins, independent of the label."""
+        return CoinTable(self.features)
+
+    def ask(self, rows: int, rng: Generator) -> Dialogue:
+        """Ask about every feature, then about the vote."""
+        weighted = WeightedAttack(self.features + 1).ask(rows, rng)
+        question = next(weighted)
+        for _ in range(self.features):
+            question = weighted.send((yield question))
+        for _ in range(self.queries - self.features):
+            yield question
+
+    def predicted_excess(self, rows: int, noise: float = 0.0) -> float:
+        """That of the weighted vote of its features."""
+        return float(ndtr(vote_strength(self.features, rows, noise))) - 0.5
 
 
 @dataclass(frozen=True)
@@ -367,6 +407,7 @@ class Fingerprinting:
 ANALYSTS: Mapping[str, Callable[[int], Analyst]] = {
     "sign": SignAttack,
     "weighted": WeightedAttack,
+    "persistent": PersistentAttack,
     "selection": FeatureSelection,
     "selection-signal": lambda queries: FeatureSelection(queries, signal=min(20, queries - 1), name="selection-signal"),
     "boosting": BoostingAttack,

@@ -56,7 +56,8 @@ def attack(
         A name (naive, split, thresholdout, laplace, gaussian, a1, coins), a mechanism, a plan, or the settings of a
         session such as `{"guarantee": "information"}`.
     analyst
-        A name (sign, weighted, selection, selection-signal, boosting, fingerprint, climber, harmless) or an analyst.
+        A name (sign, weighted, persistent, selection, selection-signal, boosting, fingerprint, climber, harmless) or
+        an analyst.
     population
         Where rows come from; left out: the population the analyst is designed for.
     rows, queries, worlds

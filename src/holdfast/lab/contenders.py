@@ -128,6 +128,12 @@ class PlanOracle:
         rows_read = mechanism_of(drawing.guarantee).rows_read(question.statistic, self._draws, rows)
         return Reply(estimate.guess, estimate.low, estimate.high, rows_read)
 
+    def recall(self, question: RowQuestion, answer: float) -> None:
+        """Use up the rows of this answer, where rows are used up; nothing else is remembered."""
+        drawing = self._drawing
+        if drawing.guarantee.in_order and drawing.order is not None:
+            drawing.order = drawing.order.after(drawing.guarantee.charge(question.statistic, self._draws))
+
 
 class SessionOracle:
     """A session, asked the way any user asks it."""

@@ -7,11 +7,14 @@ A2  simulates the interaction on T samples and releases one of all T k questions
 A5  resumes an interaction after a transcript and returns the i-th question.
 
 Scores are computed from the samples: monitors belong in proofs and simulations, and are never shown to analysts.
+`monitor` runs them on populations that are known.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from math import log
+from typing import Any, cast
 
 import numpy as np
 from numpy.random import Generator
@@ -19,9 +22,10 @@ from numpy.typing import NDArray
 
 from holdfast import check
 from holdfast.errors import InvalidArgument
-from holdfast.lab.analysts import Analyst, Dialogue
+from holdfast.guarantees.plan import Plan
+from holdfast.lab.analysts import ANALYSTS, Analyst, Dialogue
 from holdfast.lab.baselines import Naive, Releaser
-from holdfast.lab.contenders import MechanismOracle, ResumableOracle, converse
+from holdfast.lab.contenders import Contender, ResumableOracle, contender, converse
 from holdfast.lab.populations import Arrays, Population, RowQuestion
 from holdfast.mechanisms import exponential
 from holdfast.rows.memory import memory_rows
@@ -48,8 +52,121 @@ class Flagged:
     allowed_loss: float
 
 
+@dataclass(frozen=True)
+class Monitored:
+    """What `monitor` found: a question, how far sample and population are apart on it, and what the lemma allows.
+
+    `gap` is that of the released question; `largest` the largest of all, `expected` what is released on average, and
+    `allowed` how far below the largest that may be. When interactions were resumed (A5), `gaps` has one signed gap for
+    each time, and their mean is what the theorem bounds.
+    """
+
+    mechanism: str
+    analyst: str
+    question: str
+    gap: float
+    largest: float
+    expected: float
+    allowed: float | None
+    gaps: tuple[float, ...] = ()
+
+    def __repr__(self) -> str:
+        if self.gaps:
+            return (
+                f"{self.mechanism} against {self.analyst}, resumed {len(self.gaps)} times: {self.question} is on"
+                f" average {self.expected:+.4f} from the population on its sample (at most {self.largest:.4f} either way)."
+            )
+        return (
+            f"{self.mechanism} against {self.analyst}: released {self.question}, on which sample and population are"
+            f" {self.gap:.4f} apart; the largest gap is {self.largest:.4f}. On average {self.expected:.4f} is released,"
+            f" at most {self.allowed:.4f} less than the largest."
+        )
+
+
+def monitor(
+    mechanism: str | Releaser | Plan | Mapping[str, Any] = "coins",
+    analyst: str | Analyst = "weighted",
+    population: Population | None = None,
+    *,
+    rows: int = 2_000,
+    queries: int = 501,
+    samples: int = 5,
+    epsilon: float = 0.1,
+    after: int | None = None,
+    seed: int | None = None,
+) -> Monitored:
+    """Run the paper's monitors: search simulated interactions for a question on which the sample misleads.
+
+    Parameters
+    ----------
+    mechanism, analyst, population
+        As for `attack`.
+    rows, queries, samples
+        Rows of each sample, questions of each interaction, and how many samples are simulated.
+    epsilon
+        How private the choice among all questions is (A2).
+    after
+        Resume one interaction after so many questions, as often as there are samples, and look at its last question
+        (A5).
+    seed
+        Repeats a run, except for Laplace noise.
+
+    Examples
+    --------
+    >>> monitor("naive", "weighted", rows=200, queries=201, samples=2, epsilon=1.0, seed=1).largest > 0.2
+    True
+    """
+    check.whole(2, rows=rows)
+    check.whole(queries=queries, samples=samples)
+    check.positive(epsilon=epsilon)
+    if isinstance(analyst, str):
+        check.one_of("analyst", analyst, tuple(ANALYSTS))
+        analyst = ANALYSTS[analyst](queries)
+    against = contender(mechanism, rows=rows, queries=analyst.queries)
+    source = analyst.population(rows) if population is None else population
+    rng = np.random.default_rng(seed)
+    if after is not None:
+        return _resumed(against, analyst, source, rows, samples, after, rng)
+    found = flag(against, analyst, source, [source.draw(rows, rng) for _ in range(samples)], epsilon=epsilon, rng=rng)
+    released = found.candidate
+    return Monitored(
+        against.name,
+        analyst.name,
+        released.question.text,
+        released.gap,
+        found.largest,
+        found.expected,
+        found.allowed_loss,
+    )
+
+
+def _resumed(
+    against: Contender, analyst: Analyst, population: Population, rows: int, times: int, after: int, rng: Generator
+) -> Monitored:
+    """A5: one interaction up to a point; from there on it goes on as often as wanted, each time by new chance."""
+    check.whole(0, after=after)
+    check.at_most("queries - 1", analyst.queries - 1, after=after)
+    source, state = memory_rows(population.draw(rows, rng)), int(rng.integers(2**63))
+    dialogue = converse(analyst.ask(rows, np.random.default_rng(state)), against.start(source, rng))
+    transcript = [(question, reply.value) for question, reply in islice(dialogue, after)]
+    gaps, question = [], None
+    for _ in range(times):
+        oracle = against.start(source, rng)
+        if not hasattr(oracle, "recall"):
+            raise InvalidArgument(f"after must be left out for {against.name}, which cannot be resumed.", name="after")
+        again = np.random.default_rng(state)
+        question = resume(
+            cast(ResumableOracle, oracle), analyst, transcript, upto=analyst.queries, rows=rows, rng=again
+        )
+        (data_mean,) = Naive().release(question, source, rng).values
+        gaps.append(data_mean - population.mean(question))
+    assert question is not None
+    mean, most = float(np.mean(gaps)), float(np.abs(gaps).max())
+    return Monitored(against.name, analyst.name, question.text, abs(gaps[-1]), most, mean, None, tuple(gaps))
+
+
 def candidates(
-    mechanism: Releaser,
+    against: Contender,
     analyst: Analyst,
     population: Population,
     samples: Sequence[Arrays],
@@ -59,8 +176,7 @@ def candidates(
     found = []
     for number, sample in enumerate(samples):
         source = memory_rows(sample)
-        oracle = MechanismOracle(mechanism, source, rng)
-        for question, _ in converse(analyst.ask(len(source), rng), oracle):
+        for question, _ in converse(analyst.ask(len(source), rng), against.start(source, rng)):
             (data_mean,) = Naive().release(question, source, rng).values
             found.append(Candidate(question, number, abs(data_mean - population.mean(question))))
     return found
@@ -73,7 +189,7 @@ def flag_law(found: Sequence[Candidate], *, rows: int, epsilon: float) -> NDArra
 
 
 def flag(
-    mechanism: Releaser,
+    against: Contender,
     analyst: Analyst,
     population: Population,
     samples: Sequence[Arrays],
@@ -88,7 +204,7 @@ def flag(
     if len(sizes) != 1:
         raise InvalidArgument(f"samples must all have the same number of rows; got {sorted(sizes)}.", name="samples")
     (rows,) = sizes
-    found = candidates(mechanism, analyst, population, samples, rng)
+    found = candidates(against, analyst, population, samples, rng)
     law = flag_law(found, rows=rows, epsilon=epsilon)
     gaps = np.array([each.gap for each in found])
     released = exponential.choose(gaps.tolist(), epsilon=epsilon, sensitivity=1 / rows, rng=rng)

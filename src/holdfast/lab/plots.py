@@ -29,6 +29,7 @@ STYLES: Mapping[str, tuple[str, str]] = {
     "naive": (VERMILLION, "^"),
     "split": (ORANGE, "P"),
     "thresholdout": (BLACK, "X"),
+    "guide": (GRAY, ""),
 }
 _OTHERS = ((GRAY, "<"), (BLACK, ">"), (PURPLE, "*"), (GREEN, "h"))
 PANEL_INCHES = (4.3, 3.5)
@@ -50,6 +51,14 @@ class Series:
     style: str = ""  # whose color and marker; left out: the label's
     line: str = "-"
     marked: bool = True
+    bars: bool = False  # draw low to high as bars instead of a band
+
+
+def guide(label: str, series: Series, slope: float) -> Series:
+    """Return a dotted line of this slope on log axes, just below a series."""
+    first, last = min(series.x), max(series.x)
+    start = 0.75 * series.y[list(series.x).index(first)]
+    return Series(label, [first, last], [start, start * (last / first) ** slope], style="guide", line=":", marked=False)
 
 
 @dataclass(frozen=True)
@@ -142,7 +151,7 @@ def _fill(axes: Any, panel: Panel, names: dict[str, Any]) -> None:
         style = {"color": color, "marker": marker if series.marked else "", "linestyle": series.line}
         (handle,) = axes.plot(series.x, series.y, **style, zorder=3)
         if series.low is not None and series.high is not None:
-            if panel.categories:
+            if panel.categories or series.bars:
                 axes.vlines(series.x, series.low, series.high, color=color, linewidth=1.5, zorder=2)
             else:
                 axes.fill_between(series.x, series.low, series.high, color=color, alpha=0.18, linewidth=0)

@@ -3,7 +3,7 @@
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
@@ -59,6 +59,16 @@ class InFlight:
                     finally:
                         self._turns.pop(key, None)
                         turn.call_waiting()
+
+    def run_all(self, keys: Sequence[str], work: Callable[[], T]) -> T:
+        """Do the work while no other thread does any with one of these keys.
+
+        They are taken in one order, so that two who want the same ones do not wait for each other forever.
+        """
+        if not keys:
+            return work()
+        first, *others = sorted(set(keys))
+        return self.run(first, partial(self.run_all, others, work))
 
     def begin(self, key: str | None, when_free: Callable[[], None]) -> Callable[[], None] | None:
         """Return what ends the work with this key, in whichever thread; None if somebody else is at it.

@@ -32,7 +32,7 @@ from holdfast.ledger import chain, tree
 from holdfast.ledger.drawn import Drawn, now, told
 from holdfast.ledger.entry import Cost, Entry, Head, Place, Spent
 from holdfast.ledger.in_flight import InFlight
-from holdfast.ledger.places import NOTHING, Grant, Held, Stock, give_back, grant, take_ahead
+from holdfast.ledger.places import NOTHING, Held, Stock, Wish, give_back, grant, take_ahead
 from holdfast.ledger.reading import receipt_under, rows_of, verify_store
 from holdfast.ledger.receipt import Receipt
 from holdfast.ledger.store import START, Row, Store, Tip, Transaction, closed_error
@@ -58,7 +58,7 @@ class Ledger:
         self._reproducible = bool(reproducible)
         self._closed = False
         self._tree = tree.Tree()
-        self._secret = b""
+        self._secret, self._first = b"", ""
         self._held, self.in_flight = Held(), InFlight()
         _open.add(self)
         self._look()
@@ -150,6 +150,17 @@ class Ledger:
         genesis = self._look()
         return None if genesis is None else genesis["terms"]
 
+    @property
+    def first(self) -> str:
+        """The hash of the first entry, which tells this ledger from every other; "" before."""
+        self._look()
+        return self._first
+
+    @property
+    def taken(self) -> int:
+        """How much of the charge has been taken by anybody, ahead or not."""
+        return self._tip().taken_charge if self.begun else 0
+
     def key(self, purpose: str) -> bytes:
         """Return the 256-bit key for a purpose. It is a secret: never shown, logged or sent to an analyst."""
         self._begun()
@@ -205,32 +216,42 @@ class Ledger:
         self._refuse_unbegun()
         place = self._held.take(cost)
         if place is None:
-            return self._reserve(cost)
+            return self._reserve([cost], self._held.wish(cost))[0]
         return self._held.begun(place, cost, self._tip().taken_charge)
 
-    def _reserve(self, cost: Cost) -> Place:
+    def reserve_all(self, costs: Sequence[Cost]) -> list[Place]:
+        """Take these costs for good in one transaction, all or none of them; return a place for each. As `reserve`."""
+        self._refuse_unbegun()
+        return self._reserve(costs, None) if costs else []
+
+    def _reserve(self, costs: Sequence[Cost], wish: Wish | None) -> list[Place]:
         """Reserve in the store."""
-        held, wish = self._held, self._held.wish(cost)
+        held = self._held
+        total = Cost(sum(cost.charge for cost in costs), sum(cost.intervals for cost in costs))
         used: list[Stock] = []  # of the stock, by the last run of `decide`; whoever takes it out may put it back
-        outcome: Grant | BudgetExhausted | None = None
-        before = 0
+        places: list[Place] = []  # by the last run, too
+        outcome: Stock | BudgetExhausted | None = None
+        before = end = 0  # of the charge that all have taken
 
         def restore() -> None:
             with suppress(IndexError):
                 held.put(used.pop())
 
         def decide(transaction: Transaction) -> None:
-            nonlocal outcome, before
+            nonlocal outcome, before, end
             restore()  # an earlier run did not count
-            tip = self._present(transaction.tip())
-            before = tip.taken_charge
-            there = held.take_all()
-            used.append(there)
-            place, stock, after = grant(there, tip, cost)
-            outcome = self._refusal(cost, place, after)
+            places.clear()
+            after = self._present(transaction.tip())
+            before = after.taken_charge
+            stock = held.take_all()
+            used.append(stock)
+            for cost in costs:
+                place, stock, after = grant(stock, after, cost)
+                places.append(place)
+            outcome = self._refusal(total, places[0], after)
             if outcome is None:
-                ahead, after = (NOTHING, after) if wish is None else take_ahead(after, self._caps, cost, wish)
-                outcome = Grant(place, stock + ahead, after)
+                ahead, after = (NOTHING, after) if wish is None else take_ahead(after, self._caps, costs[0], wish)
+                outcome, end = stock + ahead, after.taken_charge
                 transaction.take(after)
 
         about_to_wait()
@@ -239,15 +260,15 @@ class Ledger:
         except BaseException:
             restore()
             raise
-        if not isinstance(outcome, Grant):
+        if not isinstance(outcome, Stock):
             restore()
             assert outcome is not None
             raise outcome
-        held.took(before, outcome.tip.taken_charge)
-        held.put(outcome.stock)
+        held.took(before, end)
+        held.put(outcome)
         if wish is not None:
-            held.asked(cost)
-        return held.begun(outcome.place, cost, outcome.tip.taken_charge)
+            held.asked(costs[0])
+        return [held.begun(place, cost, end) for place, cost in zip(places, costs, strict=True)]
 
     def probe(self) -> None:
         """Raise if no answer could be written now; writes nothing."""
@@ -349,10 +370,10 @@ class Ledger:
                 genesis, secret = verified.genesis, self._store.secret() or b""
                 self._check_data(genesis, secret)
                 self._caps, self._secret, self._tree = Cost(**genesis["terms"]["caps"]), secret, verified.tree
+                self._first = self._store.read(0, 1)[0].hash  # anew: it may have been written since the look above
                 if self._store.address is not None:  # else nobody else can open it
-                    (first,) = self._store.read(0, 1)  # anew: it may have been written since the look above
                     self._held, self.in_flight = _shared.setdefault(
-                        (self._store.address, first.hash), (self._held, self.in_flight)
+                        (self._store.address, self._first), (self._held, self.in_flight)
                     )
                 self._genesis = genesis  # last: other threads go by it
         return self._genesis

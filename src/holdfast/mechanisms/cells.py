@@ -16,6 +16,7 @@ exact one, by which the guarantee widens the cell.
 from dataclasses import dataclass
 from typing import Self
 
+import numpy as np
 from numpy.random import Generator
 
 from holdfast import check
@@ -25,10 +26,10 @@ from holdfast.guarantees.statistic import Statistic
 from holdfast.mechanisms import MECHANISMS
 from holdfast.queries.guess import Guess
 from holdfast.queries.query import Query
-from holdfast.rows.draws import Consecutive, Order, Selection, WithReplacement
-from holdfast.rows.source import RowSource
+from holdfast.rows.draws import Consecutive, Order, WithReplacement
+from holdfast.rows.source import Folds, RowSource
 
-PIECE = 1 << 17  # rows scanned at once: what they say stays in the cache until it is summed
+PIECE = 1 << 17  # rows scanned at once, of a source that cannot fold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,11 +58,14 @@ class Cells:
         if not isinstance(query, Guess):
             raise TypeError("A check is about a guess.")
         n = len(source)
-        selections: list[Selection] = [WithReplacement(self.draws)]
-        if self.draws >= n:
-            selections = [Consecutive(start, min(start + PIECE, n)) for start in range(0, n, PIECE)]
-        pieces = [query.totals(source.sample(query, selection, rng)) for selection in selections]
-        return Cell((), min(self.draws, n), query.speaking(n), query.outcome(sum(pieces[1:], pieces[0])))
+        if self.draws < n:
+            totals = query.totals(source.sample(query, WithReplacement(self.draws), rng))
+        elif isinstance(source, Folds):
+            totals = source.fold(query, rng)
+        else:
+            pieces = [Consecutive(start, min(start + PIECE, n)) for start in range(0, n, PIECE)]
+            totals = np.sum([query.totals(source.sample(query, piece, rng)) for piece in pieces], axis=0)
+        return Cell((), min(self.draws, n), query.speaking(n), query.outcome(totals))
 
 
 MECHANISMS.register("cells", Cells)

@@ -51,7 +51,7 @@ class Grid:
     @staticmethod
     def rows_read(statistic: Statistic, draws: int, rows: int) -> int:
         """Every row."""
-        return draws
+        return rows
 
     def release(self, query: Query, source: RowSource, rng: Generator) -> GridCell:
         """Scan all rows; release the cell."""

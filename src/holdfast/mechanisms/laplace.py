@@ -71,4 +71,12 @@ class Laplace:
         return NoisyMeans(statistic.from_means(means), self.draws, means, scale, grid)
 
 
+@dataclass(frozen=True, kw_only=True)
+class LaplaceWithReplacement(Laplace):
+    """The same from rows drawn with replacement, as the paper also allows: a row may come up more than once."""
+
+    replacement: bool = True
+
+
 MECHANISMS.register("laplace", Laplace)
+MECHANISMS.register("laplace_with_replacement", LaplaceWithReplacement)

@@ -11,6 +11,7 @@ from numpy.random import Generator
 from holdfast import check
 from holdfast.errors import InvalidArgument, PlanConflict, PlanInfeasible
 from holdfast.guarantees.guarantee import Guarantee
+from holdfast.guarantees.mathematics import descent as theorems
 from holdfast.guarantees.mathematics.descent import AVERAGES
 from holdfast.optimize.boosting import SELECTORS, Choice, Contest
 from holdfast.optimize.descent import Descent, Run
@@ -52,6 +53,8 @@ class Fit:
     choice: Choice | None = None
     select: str | None = None
     spent: tuple[int, int] = (0, 0)
+    searched: str | None = None  # how the domain is found, if it was not declared
+    answers: int = 1  # ordinary answers that belong to it: its loss, its accuracy, looks
 
     @classmethod
     def decide(
@@ -68,6 +71,8 @@ class Fit:
         mechanism: str | None,
         runs: int,
         select: str | None,
+        searched: str | None = None,
+        answers: int = 1,
     ) -> "Fit":
         """Check what the caller chose and fill in the rest; refuses what the guarantee does not cover."""
         check.one_of("average", average, AVERAGES)
@@ -90,7 +95,7 @@ class Fit:
 
         def fit(count: int) -> Fit:
             descent = Descent(objective, domain, gradient, count, average)
-            return cls(guarantee, descent, chosen, runs, choice, by, spent)
+            return cls(guarantee, descent, chosen, runs, choice, by, spent, searched, answers)
 
         if excess is not None:
             check.positive(excess=excess)
@@ -105,7 +110,7 @@ class Fit:
     def settings(self) -> dict[str, object]:
         """What makes two fits of one loss the same question."""
         return {
-            "domain": repr(self.descent.domain),
+            "domain": self.searched or repr(self.descent.domain),
             "iterations": self.descent.iterations,
             "rows_per_coordinate": self.descent.gradient.ell,
             "average": self.descent.average,
@@ -172,14 +177,19 @@ class Fit:
         if on_rows < inf:
             bound = guarantee.excess(on_rows, R=apart, lipschitz=ranges.lipschitz, curvature=ranges.curvature)
             likely = None if bound is None else min(most, bound)
+        if self.searched is not None:
+            expected = None  # the domain was chosen by answers, so the range was not fixed before
+        elif regret == inf and likely is not None:  # it fails with probability beta, and by no more than `most`
+            whole = theorems.expected_from_likely(likely, beta=1 - guarantee.terms.confidence, most=most)
+            expected = min(whole, inf if expected is None else expected)
         return Excess(expected, likely)
 
     @property
     def _standing(self) -> Guarantee:
-        """The guarantee as it would stand if the fit were asked now: with its own draws, and its loss and its bound."""
+        """The guarantee as it would stand if the fit were asked now: with its own draws, its answers and its bound."""
         charge, intervals = self.spent
-        drawn = charge + self.charge + self.guarantee.terms.rows_per_query
-        return self.guarantee.at(drawn, intervals + 1, intervals + 2)
+        drawn = charge + self.charge + self.answers * self.guarantee.terms.rows_per_query
+        return self.guarantee.at(drawn, intervals + 1, intervals + self.answers + 1)
 
     def _on_rows(self, beta: float, regret: float) -> float:
         """Return a bound on the excess on the rows that fails with probability at most beta; inf if there is none."""

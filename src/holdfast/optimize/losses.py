@@ -82,6 +82,7 @@ class LinearLoss:
 
     target_range: ClassVar[Interval] = (-1.0, 1.0)  # what declared target bounds are stretched to
     predicts_target: ClassVar[bool] = True  # whether z estimates the stretched target itself
+    classifies: ClassVar[bool] = False  # whether z > 0 means yes
 
     def __post_init__(self) -> None:
         check.one_of("scale", self.scale, tuple(SCALES))
@@ -183,6 +184,7 @@ class Squared(LinearLoss):
 class Logistic(LinearLoss):
     """log(1 + e^z) - y z: the target is yes or no, or a number with bounds stretched to [0, 1]."""
 
+    classifies: ClassVar[bool] = True
     predicts_target: ClassVar[bool] = False
     target_range: ClassVar[Interval] = (0.0, 1.0)
 
@@ -221,6 +223,7 @@ class Huber(LinearLoss):
 class SmoothedHinge(LinearLoss):
     """max(0, 1 - y z), its corner rounded over a width of `smoothing`; yes is y = 1 and no is y = -1."""
 
+    classifies: ClassVar[bool] = True
     predicts_target: ClassVar[bool] = False
     smoothing: float = 0.5
 

@@ -86,6 +86,11 @@ class Objective(Protocol):
         ...
 
     @property
+    def classifies(self) -> bool:
+        """Whether its model says yes or no; then it has `right`, which says for which rows it is."""
+        ...
+
+    @property
     def packings(self) -> tuple[Packing, ...]:
         """The numbers of a row that everything it says depends on; none: it must see the rows."""
         ...
@@ -98,6 +103,10 @@ class Objective(Protocol):
         """Return each row's whole gradient, one line for each, l2 left out; not yet clipped."""
         ...
 
+    def right(self, rows: Rows, point: Vector) -> NDArray[np.bool_]:
+        """Return for which rows the model is right."""
+        ...
+
     def values(self, rows: Rows, point: Vector) -> Vector:
         """Return each row's loss, l2 left out; not yet clipped."""
         ...
@@ -108,6 +117,10 @@ class Objective(Protocol):
 
     def coefficients(self, point: Vector) -> dict[str, float] | None:
         """Return the model at this point in the features' own units; None if there is no such thing."""
+        ...
+
+    def slack(self, distance: float) -> dict[str, float] | None:
+        """Return how far each coefficient can move if the point moves by `distance`; None as above."""
         ...
 
 
@@ -151,6 +164,11 @@ class LinearObjective:
         return sum(each.work for each in (*self.matrix.numbers, self.matrix.target.number))
 
     @property
+    def classifies(self) -> bool:
+        """As the loss says."""
+        return self.loss.classifies
+
+    @property
     def packings(self) -> tuple[Packing, ...]:
         """Features and target, scaled."""
         return self.matrix.packings
@@ -177,6 +195,13 @@ class LinearObjective:
         values[np.isnan(values)] = 0.0
         return values
 
+    def right(self, rows: Rows, point: Vector) -> NDArray[np.bool_]:
+        """Return whether the model predicts yes for a yes and no for a no; false where a value is missing."""
+        features, target = self._numbers(rows)
+        z, middle = features @ point, sum(self.matrix.target.within) / 2
+        right: NDArray[np.bool_] = ~np.isnan(z + target) & ((z > 0) == (target > middle))
+        return right
+
     def values_at(self, point: Vector) -> Interval:
         """Return the range that this point's own reach allows."""
         first, last = self.matrix.ranges
@@ -201,6 +226,16 @@ class LinearObjective:
             offset = target.low + factor * (offset - low)
         names = (each.name for each in self.matrix.numbers)
         return dict(zip(names, weights, strict=True)) | {INTERCEPT: offset}
+
+    def slack(self, distance: float) -> dict[str, float]:
+        """Each weight is one coordinate times a factor; the intercept is a sum over all of them (Cauchy-Schwarz)."""
+        zero = np.zeros(self.matrix.features.width)
+        at_zero = self.coefficients(zero)
+        moved = [self.coefficients(line) for line in np.eye(len(zero))]  # the map is affine
+        return {
+            name: distance * float(np.linalg.norm([one[name] - start for one in moved]))
+            for name, start in at_zero.items()
+        }
 
     def _numbers(self, rows: Rows) -> tuple[Vector, Vector]:
         """Return features (one line per row) and target; both were rounded to single precision, always."""
@@ -248,6 +283,18 @@ class ObjectiveQuery(Query):
     def evaluate_packed(self, lines: Sequence[Packed], part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
         """Return the same from the numbers of the rows."""
         return self.said(lines, part, draw)
+
+
+@dataclass(frozen=True, eq=False)
+class AccuracyAt(ObjectiveQuery):
+    """The share of rows that a linear classifier gets right; a row with a missing value counts as wrong."""
+
+    objective: Objective
+    point: Vector
+
+    def said(self, rows: Rows, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
+        """Return whether each row is on its side."""
+        return self.objective.right(rows, self.point)
 
 
 @dataclass(frozen=True, eq=False)

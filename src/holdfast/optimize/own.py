@@ -93,6 +93,7 @@ class OwnObjective:
         return len(self.columns)
 
     packings: ClassVar[tuple[()]] = ()  # it must see the rows
+    classifies: ClassVar[bool] = False
 
     def coordinates(self, rows: Rows, point: Vector, which: NDArray[np.int64]) -> Vector:
         """One coordinate of each gradient."""
@@ -116,6 +117,14 @@ class OwnObjective:
     def coefficients(self, point: Vector) -> dict[str, float] | None:
         """Only its author knows what the coordinates mean."""
         return None
+
+    def slack(self, distance: float) -> dict[str, float] | None:
+        """Likewise."""
+        return None
+
+    def right(self, rows: Rows, point: Vector) -> NDArray[np.bool_]:
+        """It does not classify."""
+        raise NotImplementedError
 
     @silence
     def _try(self, schema: Schema, domain: Domain) -> None:

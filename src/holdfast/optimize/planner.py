@@ -1,11 +1,12 @@
 """What k optimization queries need for a target excess: iterations, coins and rows, by every route.
 
-The routes that hold have constants, and the settings of a session and its fits that keep them: `Session(data,
-**route.session)` can pay for every `minimize(loss, ..., **route.fit)`, the answers for the losses included. The orders
-of growth of the paper and of previous work stand beside them, all constants left out, to show what changed.
+Every route has constants that hold. Those of this library also have the settings of a session and its fits that keep
+them: `Session(data, **route.session)` can pay for every `minimize(loss, ..., **route.fit)`, the answers for the losses
+included. The paper's and previous work's routes have the constants of their proofs, repaired. Orders of growth, where
+all constants are left out, are printed apart, as formulas: they cannot be compared with rows.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import ceil, inf, log, log1p, sqrt
 from typing import Any
@@ -16,7 +17,7 @@ from holdfast import check
 from holdfast.errors import InvalidArgument, PlanInfeasible
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.guarantee import Goal
-from holdfast.guarantees.mathematics import descent, exchange
+from holdfast.guarantees.mathematics import descent, exchange, sizes
 from holdfast.guarantees.mathematics.search import smallest
 from holdfast.guarantees.plan import Plan
 from holdfast.optimize.domain import domain_of
@@ -43,6 +44,7 @@ class Problem:
     highs: tuple[float, ...]
     curvature: float = 0.0  # H, l2 included
     exact: float = 0.0  # largest norm of the l2 term's gradient
+    answers: int = 1  # ordinary answers after each fit: its loss, and its accuracy if it says yes or no
 
     @classmethod
     def of(cls, loss: Any, *, radius: float | None = None, box: Any = None) -> "Problem":
@@ -61,6 +63,7 @@ class Problem:
             highs=tuple(ranges.highs.tolist()),
             curvature=ranges.curvature,
             exact=loss.l2 * domain.norm,
+            answers=1 + loss.classifies,
         )
 
     @property
@@ -99,13 +102,26 @@ class Route:
         return (self.name, self.promise, *("-" if x is None else f"{x:.3g}" for x in numbers))
 
 
+ORDERS = {
+    "convex": (
+        "paper: n ~ d^1.5 sqrt(k)/a^5, k d/a^2 answers of d/a^4 rows",
+        "previous work: n ~ sqrt(d k)/a^2, k d n^2 evaluations",
+    ),
+    "strongly convex": (
+        "paper: n ~ d^1.5 sqrt(k)/a^2.5, k d/a answers of d/a^2 rows",
+        "previous work: n ~ sqrt(d k)/a^1.5, k d n^2 evaluations",
+    ),
+}
+
+
 @dataclass(frozen=True)
 class DescentPlan:
-    """All routes to one goal."""
+    """All routes to one goal; `kinds` are those of the loss, for the orders of growth."""
 
     queries: int
     excess: float
     routes: tuple[Route, ...]
+    kinds: tuple[str, ...] = ("convex",)
 
     def __getitem__(self, name: str) -> Route:
         for route in self.routes:
@@ -118,7 +134,15 @@ class DescentPlan:
         lines = [head, *(route.cells for route in self.routes)]
         widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
         table = ["  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines]
-        return f"{self.queries:,} optimization queries, excess loss at most {self.excess:g}\n" + "\n".join(table)
+        orders = [f"  {kind}, {order}" for kind in self.kinds for order in ORDERS[kind]]
+        return "\n".join(
+            [
+                f"{self.queries:,} optimization queries, excess loss at most {self.excess:g}",
+                *table,
+                "Orders of growth as published, constants left out (a: the excess); no numbers of rows:",
+                *orders,
+            ]
+        )
 
 
 def plan_descent(problem: Problem, *, queries: int, excess: float, confidence: float = 0.95) -> DescentPlan:
@@ -135,8 +159,8 @@ def plan_descent(problem: Problem, *, queries: int, excess: float, confidence: f
     routes = [_expected(problem, queries, excess, confidence, kind, laplace=False) for kind in kinds]
     routes += [_expected(problem, queries, excess, confidence, kind, laplace=True) for kind in kinds]
     routes += [_likely(problem, queries, excess, confidence, kind) for kind in kinds]
-    routes += [order for kind in kinds for order in _orders(problem, queries, excess, kind)]
-    return DescentPlan(queries, excess, tuple(routes))
+    routes += [route for kind in kinds for route in _published(problem, queries, excess, confidence, kind)]
+    return DescentPlan(queries, excess, tuple(routes), tuple(kinds))
 
 
 def iterations_for(problem: Problem, norm: float, goal: float, kind: str) -> int:
@@ -155,8 +179,8 @@ def _ell(problem: Problem) -> int:
     return max(1, ceil(sum(w * w for w in problem.widths) / (4 * problem.gradient**2) - 1e-9))
 
 
-def _session(k: int, work: int, rows: int, confidence: float, guarantee: str) -> Plan | None:
-    """Return the plan of a session that can pay k times for `work` coins and an ordinary answer, the loss; or None.
+def _session(k: int, work: int, answers: int, rows: int, confidence: float, guarantee: str) -> Plan | None:
+    """Return the plan of a session that can pay k times for `work` coins and the ordinary answers after it; or None.
 
     Sessions are planned for a number of ordinary answers, and the more answers, the more coins.
     """
@@ -164,15 +188,15 @@ def _session(k: int, work: int, rows: int, confidence: float, guarantee: str) ->
 
     def short(questions: int) -> float:
         terms = planner.plan(Goal(rows, questions, confidence), "coins")
-        return inf if terms is None else log(k * (work + terms.rows_per_query) / terms.charge)
+        return inf if terms is None else log(k * (work + answers * terms.rows_per_query) / terms.charge)
 
-    questions = smallest(short, low=2 * k, high=MOST_QUESTIONS)  # a fit makes two statements: its loss, its excess
+    questions = smallest(short, low=(answers + 1) * k, high=MOST_QUESTIONS)  # one more statement: its excess
     terms = None if questions is None else planner.plan(Goal(rows, questions, confidence), "coins")
     return None if terms is None else Plan(planner(terms))
 
 
 def _route(names: tuple[str, str], fit: dict[str, Any], k: int, work: int, stands: Plan) -> Route:
-    session = {"queries": stands.queries, "confidence": stands.confidence, "guarantee": stands.guarantee}
+    session = {"queries": stands.queries, "confidence": stands.confidence, "guarantee": stands.guarantee, "end": True}
     numbers = (stands.rows, fit["iterations"], fit["rows_per_coordinate"], stands.terms.charge, k * work)
     return Route(*names, *numbers, session | {"mechanism": stands.mechanism}, fit)
 
@@ -198,7 +222,7 @@ def _expected(problem: Problem, k: int, alpha: float, confidence: float, kind: s
     if laplace:
         fit, name = fit | {"mechanism": "laplace"}, f"laplace, {kind}"
     while rows < MOST_ROWS:
-        stands = _session(k, work, rows, confidence, "information")
+        stands = _session(k, work, problem.answers, rows, confidence, "information")
         if stands is not None and on_rows + problem.difference * sqrt(stands.terms.charge) / rows <= alpha:
             return _route((name, "in expectation"), fit, k, work, stands)
         rows = ceil(1.005 * rows)
@@ -231,7 +255,7 @@ def _likely(problem: Problem, k: int, alpha: float, confidence: float, kind: str
                 best = (found, steps)
     while best is not None and best[0] < MOST_ROWS:  # what a session really plans differs from the guess
         rows, steps = best
-        stands = _session(k, steps * d * ell, rows, confidence, "exchange")
+        stands = _session(k, steps * d * ell, problem.answers, rows, confidence, "exchange")
         if stands is not None and _promised(problem, stands, steps, ell, kind) <= alpha:
             fit = {"iterations": steps, "rows_per_coordinate": ell}
             return _route((f"coins, {kind}, exchange", "all at once"), fit, k, steps * d * ell, stands)
@@ -268,14 +292,22 @@ def _on_rows(problem: Problem, norm: float, spread: float, steps: int, beta: flo
     return descent.strongly_convex_excess(norm, problem.curvature, steps) + tail
 
 
-def _orders(problem: Problem, k: int, alpha: float, kind: str) -> tuple[Route, Route]:
-    """Orders of growth, every constant and logarithm left out."""
-    d = problem.dimension
-    steps, ell, rows = {
-        "convex": (alpha**-2, d * alpha**-4, d**1.5 * sqrt(k) * alpha**-5),
-        "strongly convex": (alpha**-1, d * alpha**-2, d**1.5 * sqrt(k) * alpha**-2.5),
-    }[kind]
-    paper = Route(f"paper, {kind}", "order of growth", rows, steps, ell, None, k * steps * d * ell)
-    before = sqrt(d * k) * (alpha**-2 if kind == "convex" else alpha**-1.5)
-    scan = Route(f"previous work, {kind}", "order of growth", before, before, before, None, k * d * before**2)
-    return paper, scan
+def _published(problem: Problem, k: int, alpha: float, confidence: float, kind: str) -> Iterator[Route]:
+    """The paper's systems and previous work's, with the constants of their proofs, repaired."""
+    numbers: dict[str, Any] = {
+        "d": problem.dimension,
+        "diameter": problem.diameter,
+        "gradient": problem.gradient + problem.exact,
+        "width": max(problem.widths),
+        "spread": problem.difference,
+        "strong": problem.curvature if kind != "convex" else 0.0,
+    }
+    once, d = sizes.descent(alpha, k, **numbers), problem.dimension
+    yield Route(f"paper, {kind}", "in expectation", once.n, once.steps, once.ell, None, k * once.steps * d * once.ell)
+    if alpha <= 4 * problem.difference:
+        best = sizes.boosted_descent(alpha, 1 - confidence, k, **numbers)
+        work = k * best.runs * best.steps * d * best.ell
+        yield Route(f"paper, {kind}, best of {best.runs}", "all at once", best.n, best.steps, best.ell, None, work)
+    before = sizes.full_gradient_descent(alpha, k, **numbers)
+    work = k * before.steps * d * before.n
+    yield Route(f"previous work, {kind}", "in expectation", before.n, before.steps, before.n, None, work)

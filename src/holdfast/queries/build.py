@@ -121,13 +121,17 @@ def range_within(value: RowFunction, within: tuple[float, float] | None, what: s
         return check.interval("within", within)
     if value.range is not None:
         return value.range
-    undeclared = [column.name for column in value.reads.values() if column.bounds is None and column.type.is_number]
-    once = f" {declare_once(undeclared)}" if undeclared else ""
     raise InvalidArgument(
-        f"within must be the range (low, high) of '{value.text}' for its {what}; got None. It is declared, never read"
-        f" from the data; values outside are clipped.{once}",
+        f"within must be the range (low, high) of '{value.text}' for its {what}; got None. {undeclared(value)}",
         name="within",
     )
+
+
+def undeclared(value: RowFunction) -> str:
+    """Say why a number needs a range, and how to declare that of its columns."""
+    names = [column.name for column in value.reads.values() if column.bounds is None and column.type.is_number]
+    why = "It is declared, never read from the data; values outside are clipped."
+    return f"{why} {declare_once(names)}" if names else why
 
 
 def declare_once(columns: Sequence[str], what: str = "bounds") -> str:
@@ -254,6 +258,16 @@ def build_slices(measure: Share | Mean, slices: Sequence[float]) -> Sliced:
     return Sliced(measure, tuple((edge - low) / (high - low) for edge in edges))
 
 
+def declared_categories(value: RowFunction, schema: Schema) -> tuple[Any, ...] | None:
+    """Return the declared categories of a column asked about as it is; yes and no need no declaration."""
+    if value.type is Type.BOOL:
+        return (True, False)
+    if len(value.columns) != 1 or not isinstance(value, Expression):
+        return None
+    (name,) = value.columns
+    return schema[name].categories if value.text in (identifier(name), str(pl.col(name))) else None
+
+
 def build_groups(
     query: QueryLike,
     schema: Schema,
@@ -273,7 +287,7 @@ def build_groups(
         One expression, or a list of several.
     groups
         The values of one expression; of several, a list of tuples, or a list of values for each, of which all
-        combinations are meant. None: the categories that were declared with the data.
+        combinations are meant. None: the declared categories, of all combinations.
     """
     inner = build_mean(query, schema, within=within, where=where)
     listed: list[Any] = list(by) if isinstance(by, list | tuple) else [by]
@@ -308,20 +322,10 @@ def build_difference(
     return Between(inner, first, second)
 
 
-def declared_categories(value: RowFunction, schema: Schema) -> tuple[Any, ...] | None:
-    """Return the declared categories of a column asked about as it is; yes and no need no declaration."""
-    if value.type is Type.BOOL:
-        return (True, False)
-    if len(value.columns) != 1 or not isinstance(value, Expression):
-        return None
-    (name,) = value.columns
-    return schema[name].categories if value.text in (identifier(name), str(pl.col(name))) else None
-
-
 def condition(
     where: QueryLike | None, schema: Schema, columns: Sequence[str] | None = None, name: str = "where"
 ) -> RowFunction | None:
-    """Return the group that `where` names, as a checked function of one row; None if it is left out."""
+    """Return the group that a condition names, as a checked function of one row; None if it is left out."""
     if where is None:
         return None
     group = rowwise(where, schema, columns)
@@ -368,17 +372,19 @@ def _distinct(name: str, listed: list[Any]) -> tuple[Any, ...]:
 
 
 def _groups(groups: Any, keys: tuple[RowFunction, ...], schema: Schema) -> tuple[tuple[Any, ...], ...]:
-    """Return groups as tuples with a value for every key."""
+    """Return groups as tuples with a value for every key: those given, or all combinations of declared categories."""
     if groups is None:
-        declared = [declared_categories(key, schema) for key in keys]
-        unknown = [key.text for key, known in zip(keys, declared, strict=True) if known is None]
-        if unknown:
-            raise InvalidArgument(
-                f"groups must list the values of {', '.join(unknown)} to answer for; got None. They are declared, here"
-                " or once with the data as categories, never read from it.",
-                name="groups",
-            )
-        return _distinct("groups", list(product(*(known or () for known in declared))))
+        declared = []
+        for key in keys:
+            categories = declared_categories(key, schema)
+            if categories is None:
+                raise InvalidArgument(
+                    f"groups must list the values of {key.text} to answer for; got None. They are declared, never read"
+                    f" from the data. {declare_once(key.columns, 'categories')}",
+                    name="groups",
+                )
+            declared.append(categories)
+        return _distinct("groups", list(product(*declared)))
     if len(keys) == 1:
         return tuple((value,) for value in categories_of(groups, keys[0].type, "groups"))
     if isinstance(groups, Mapping):
@@ -399,8 +405,8 @@ def _groups(groups: Any, keys: tuple[RowFunction, ...], schema: Schema) -> tuple
     return _distinct("groups", found)
 
 
-def _category(name: str, value: Any, type_: Type) -> Any:
-    """Return a category as a value of the expression's type."""
+def _category(place: str, value: Any, type_: Type) -> Any:
+    """Return a category as a value of the expression's type; `place` is how it is called in a refusal."""
     if hasattr(value, "item") and not isinstance(value, str):
         value = value.item()  # numpy scalars
     match type_:
@@ -409,17 +415,17 @@ def _category(name: str, value: Any, type_: Type) -> Any:
         case Type.STRING if isinstance(value, str):
             return value
         case Type.INT | Type.FLOAT if not isinstance(value, bool) and isinstance(value, Real) and isfinite(value):
-            return _number(name, value, type_)
+            return _number(place, value, type_)
         case Type.DATE if isinstance(value, str) or (isinstance(value, date) and not isinstance(value, datetime)):
             return time_literal(value, type_).value
         case Type.DATETIME if isinstance(value, str | date):
             return time_literal(value, type_).value
-    raise InvalidArgument(f"{name} must be {with_article(type_)}; got {value!r}.", name=name.partition("[")[0])
+    raise InvalidArgument(f"{place} must be {with_article(type_)}; got {value!r}.", name=place.partition("[")[0])
 
 
-def _number(name: str, value: Any, type_: Type) -> int | float:
+def _number(place: str, value: Any, type_: Type) -> int | float:
     if type_ is Type.FLOAT:
         return float(value) + 0.0  # -0.0 and 0.0 are one category
     if int(value) != value or not -(2**63) <= int(value) < 2**63:
-        raise InvalidArgument(f"{name} must be an integer; got {value!r}.", name=name.partition("[")[0])
+        raise InvalidArgument(f"{place} must be an integer; got {value!r}.", name=place.partition("[")[0])
     return int(value)

@@ -1,6 +1,7 @@
 """A guess at a share or a mean, and the cells that tell how it fares."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import inf, nextafter
@@ -11,22 +12,24 @@ from numpy.typing import NDArray
 
 from holdfast.guarantees.release import HOLDS, TOO_FEW, TOO_HIGH, TOO_LOW
 from holdfast.guarantees.statistic import GroupMean, Statistic
-from holdfast.queries.evaluate import booleans
-from holdfast.queries.measures import Measure, Share
-from holdfast.queries.query import Direct, Query, Values
+from holdfast.queries.evaluate import RowFunction, booleans, floats
+from holdfast.queries.measures import Mean, Share
+from holdfast.queries.query import Direct, Folded, Said, Values
+from holdfast.schema import Type
 
 Interval = tuple[float, float]
 Totals = NDArray[np.float64]  # counts, which are exact up to 2^53, and sums
+CHUNK = 1 << 14  # numbers averaged at once, which stay in the cache
 
 
 @dataclass(frozen=True)
-class Guess(Query):
+class Guess(Folded):
     """That a measure lies within `margin` of `guess`, in its own units, on at least `at_least` rows.
 
     Its ends are exact fractions of the declared range: which cell a count falls into does not depend on rounding.
     """
 
-    measure: Measure
+    measure: Share | Mean
     guess: float
     margin: float
     at_least: int
@@ -90,37 +93,41 @@ class Guess(Query):
         return self.measure.identity
 
     @property
-    def direct(self) -> Direct | None:
-        """The same on arrays."""
-        return None if self._counts_a_group else self.measure.direct
-
-    def evaluate(self, rows: pl.DataFrame) -> Values:
-        """Return what each of these rows says; of a share in a group 0 outside, 1 for no and 2 for yes."""
-        where = self.measure.where
-        if where is None or not self._counts_a_group:
-            return self.measure.evaluate(rows)
-        inside, yes = booleans(where.series(rows)), booleans(self.measure.value.series(rows))
-        codes: Values = np.add(inside, inside & yes, dtype=np.int8)
-        return codes
+    def functions(self) -> tuple[RowFunction, ...]:
+        """The value, and the group."""
+        return self.measure.functions
 
     @property
-    def _counts_a_group(self) -> bool:
-        return isinstance(self.measure, Share) and self.measure.where is not None
+    def direct(self) -> Direct | None:
+        """The same on arrays."""
+        return None if self.group else self.measure.direct
+
+    def evaluate(self, rows: pl.DataFrame) -> Values:
+        """Return what each of these rows says; of a group, one line with what each of `functions` says."""
+        if not self.group:
+            return self.measure.evaluate(rows)
+        return np.column_stack([floats(function.series(rows)) for function in self.functions])
 
     def totals(self, values: Values) -> Totals:
-        """Return how many of these rows count, and the sum of what they say, in one or two parts."""
-        return np.array([self._part(values)]).T
-
-    def _part(self, values: Values) -> tuple[float, float]:
-        if values.dtype == np.bool_:
-            return values.size, float(np.count_nonzero(values))
-        if self._counts_a_group:
-            return int(np.count_nonzero(values)), float(np.count_nonzero(values == 2))
+        """Return the same as `fold` from what `evaluate` returned."""
         if not self.group:
-            return values.size, float(np.sum(values))
-        missing = np.isnan(values)
-        known = np.where(missing, 0.0, values)  # for all of them, lest the time tell how many are missing
-        return values.size - int(np.count_nonzero(missing)), float(np.sum(known))
+            exact = values.dtype == np.bool_
+            return np.array([[values.size], [np.count_nonzero(values) if exact else float(np.sum(values))]], np.float64)
+        value, *groups = values.T
+        return self.fold([value, *(group == 1 for group in groups)])
+
+    def fold(self, said: Sequence[Said]) -> Totals:
+        """Return how many rows count and the sum of what they say, for all rows or for each group.
+
+        From what each of `functions` says. Every row takes the same steps, whatever it says.
+        """
+        value, *groups = said
+        inside = _apart([booleans(group) for group in groups])
+        if isinstance(self.measure, Share):
+            yes = booleans(value) if isinstance(value, pl.Series) else value.astype(np.bool_, copy=False)
+            return _counts(yes, inside)
+        present = self.measure.value.type is Type.INT and not self.measure.value.nullable
+        return _sums(value, inside, self.measure.bounds, None if present else self.group)
 
     def outcome(self, totals: Totals) -> str:
         """Return the cell that the mean falls into."""
@@ -144,7 +151,7 @@ class DifferenceGuess(Guess):
     than 1/(2N): the mean in the first group, and one less the mean in the other, half and half.
     """
 
-    other: Measure
+    other: Share | Mean
 
     @property
     def group(self) -> bool:
@@ -182,20 +189,54 @@ class DifferenceGuess(Guess):
         return None if own is None or other is None else json.dumps([own, other])
 
     @property
-    def direct(self) -> None:
-        """Two lines of values are not made from arrays."""
-
-    def evaluate(self, rows: pl.DataFrame) -> Values:
-        """Return two values for each row, of which at most one is a number."""
-        own, other = (measure.evaluate(rows).astype(np.float64) for measure in (self.measure, self.other))
-        return np.column_stack([own, np.where(np.isnan(own), other, np.nan)])
-
-    def totals(self, values: Values) -> Totals:
-        """Return counts and sums of both groups."""
-        missing = np.isnan(values)
-        known = np.where(missing, 0.0, values)
-        return np.array([len(values) - np.count_nonzero(missing, axis=0), known.sum(axis=0)])
+    def functions(self) -> tuple[RowFunction, ...]:
+        """The value, which is the same, and both groups."""
+        return (*self.measure.functions, *self.other.functions[1:])
 
     def _value(self, means: list[Fraction]) -> Fraction:
         own, other = means
         return (1 + own - other) / 2
+
+
+def _apart(groups: list[NDArray[np.bool_]]) -> list[NDArray[np.bool_]]:
+    """Return groups that share no row: what is in several counts in the first of them."""
+    apart, before = groups[:1], groups[0] if groups else None
+    for group in groups[1:]:
+        assert before is not None
+        apart.append(group & ~before)
+        before = before | group
+    return apart
+
+
+def _counts(yes: NDArray[np.bool_], groups: list[NDArray[np.bool_]]) -> Totals:
+    if not groups:
+        return np.array([[yes.size], [np.count_nonzero(yes)]], np.float64)
+    sizes = [np.count_nonzero(group) for group in groups]
+    return np.array([sizes, [np.count_nonzero(group & yes) for group in groups]], np.float64)
+
+
+def _sums(value: Said, groups: list[NDArray[np.bool_]], bounds: Interval, missing: bool | None) -> Totals:
+    """Return counts and sums of values in [0, 1].
+
+    What is `missing` counts in no group; if False, as the lowest; None: nothing can be, by its type and declaration.
+    """
+    low, high = bounds
+    numbers = floats(value)
+    totals = np.zeros((2, max(1, len(groups))))
+    for start in range(0, numbers.size, CHUNK):
+        part = numbers[start : start + CHUNK]
+        inside = [group[start : start + CHUNK] for group in groups]
+        above = np.clip(part, low, high)
+        if missing is not None:
+            np.fmax(above, low, out=above)
+        if low:
+            above -= low
+        if missing:
+            known = ~np.isnan(part)
+            inside = [each & known for each in inside] or [known]
+        for number, each in enumerate(inside):
+            totals[:, number] += np.count_nonzero(each), np.multiply(above, each).sum()
+        if not inside:
+            totals[:, 0] += above.size, above.sum()
+    totals[1] /= high - low
+    return totals

@@ -76,6 +76,11 @@ class Measure(Query):
             return None
         return partial(_on_arrays, self._values, value, where)
 
+    @property
+    def functions(self) -> tuple[RowFunction, ...]:
+        """The value and, if there is one, the condition of the group."""
+        return (self.value,) if self.where is None else (self.value, self.where)
+
     def evaluate(self, rows: pl.DataFrame) -> Values:
         """Return what each row says; NaN outside the group."""
         inside = None if self.where is None else booleans(self.where.series(rows))

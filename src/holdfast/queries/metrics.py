@@ -88,7 +88,7 @@ class Metric:
 
 
 def _same(metric: Metric, predictions: pl.Series, targets: pl.Series) -> Gains:
-    return (predictions == targets).fill_null(False).to_numpy().astype(np.float64)
+    return (predictions == targets).to_numpy().astype(np.float64)  # neither has missing values
 
 
 def _same_text(metric: Metric, predictions: pl.Series, targets: pl.Series) -> Gains:
@@ -111,7 +111,7 @@ def _apart(metric: Metric, predictions: pl.Series, targets: pl.Series) -> Gains:
 def _right(predictions: pl.Series, targets: pl.Series) -> Gains:
     """Return the probability that was given to what is true."""
     given = predictions.cast(pl.Float64).to_numpy()
-    chances: Gains = np.where(targets.cast(pl.Boolean).fill_null(False).to_numpy(), given, 1 - given)
+    chances: Gains = np.where(targets.cast(pl.Boolean).to_numpy(), given, 1 - given)
     return chances
 
 

@@ -26,7 +26,7 @@ its `packings`. A row source may compute them once for all rows and hand over li
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import polars as pl
@@ -34,12 +34,16 @@ from numpy.typing import NDArray
 
 from holdfast.guarantees.statistic import Statistic, Values
 
-__all__ = ["Direct", "Lookup", "Packed", "Packing", "Query", "Values"]
+if TYPE_CHECKING:
+    from holdfast.queries.evaluate import RowFunction
+
+__all__ = ["Direct", "Folded", "Lookup", "Packed", "Packing", "Query", "Said", "Values"]
 
 Direct = Callable[[Mapping[str, NDArray[Any]]], NDArray[Any]]  # from columns by name to one value per row
 
 Lookup = Callable[[pl.Series], NDArray[np.int64]]  # from texts to one whole number each
 
+Said = pl.Series | NDArray[Any]  # what one function says of each row
 Packed = NDArray[np.float32]  # one line of numbers for each row
 
 
@@ -72,11 +76,11 @@ class Query(ABC):
     parts: int = 1
     work: int = 1  # steps that one row takes, from the checked tree alone
     numbered: ClassVar[bool] = False  # whether it matters which draw of which part a row answers
-    lookups: Mapping[str, Lookup] = {}  # text columns that `direct` takes as the numbers that these give
     weighs: bool = False  # whether it gives the probabilities of 0 and 1 for each row, which need not add up to one
     rows_per_unit: int | None = None  # places that a unit has at least, of which a draw takes one; see `rows.units`
     speaks_of_units: bool = False  # whether its text says how much units or their rows count
     packings: tuple[Packing, ...] = ()  # what `evaluate_packed` can be handed instead of rows; none: rows only
+    lookups: Mapping[str, Lookup] = {}  # text columns that `direct` takes as the numbers that these give
 
     @property
     @abstractmethod
@@ -129,3 +133,20 @@ class Query(ABC):
     def evaluate_packed(self, lines: Sequence[Packed], part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
         """Return what `evaluate_parts` would, from the lines that each of `packings` has for the rows."""
         raise NotImplementedError  # queries with packings say it
+
+
+class Folded(Query):
+    """A query that asks rows for totals alone, and makes them from what several functions say of each row."""
+
+    @property
+    @abstractmethod
+    def functions(self) -> "tuple[RowFunction, ...]":
+        """The functions of one row: a value, the conditions of groups."""
+
+    @abstractmethod
+    def fold(self, said: Sequence[Said]) -> NDArray[np.float64]:
+        """Return the totals of some rows from what each function says of them, all in the same order; they add up."""
+
+    @abstractmethod
+    def totals(self, values: Values) -> NDArray[np.float64]:
+        """Return the same from what `evaluate` says of each row."""

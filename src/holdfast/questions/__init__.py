@@ -4,12 +4,16 @@ question     what a question and a kind are; context (what is known beforehand) 
 options      the options of questions: how each is written in JSON, on a command line, in a form
 verbs        the methods of `Session` and of the client, made from kinds
 price        what a question would cost, what is left to ask
+batch        several questions at once: lists of them, their price, their answers
 history      every answer so far, as a frame
-groups       a share or a mean in several groups, as `mean` asks it
+standings    the submissions to a board, the best first
 predictions  what is submitted to a board: read from files and frames, matched with the rows by id
+groups       a share or a mean in several groups, as `mean` asks it
+plot         pictures of answers and of frames
+sql          from a SELECT to questions, and from their answers to a frame
 moments      what variances, covariances and differences of pairs share
 mean, difference, count, total, variance, std, covariance, correlation, histogram, quantile, flips, minimize, check,
-submit, units    the kinds
+register, submit, units    the kinds
 
 To add one: a file with a function and an answer class, and `KINDS.register(name, kind_of(function, answer))`.
 """
@@ -36,6 +40,7 @@ OWN = (
     "flips",
     "minimize",
     "check",
+    "register",
     "submit",
     "units",
 )

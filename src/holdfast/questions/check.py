@@ -1,7 +1,7 @@
 """Whether a guess holds on rows that are kept aside: a cell, and an interval for the population, but no value."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from html import escape
 from math import floor, log10, sqrt
 from typing import Annotated, Any
@@ -11,7 +11,7 @@ import numpy as np
 from holdfast import check as valid
 from holdfast.answer import AnyAnswer, Estimate, Interval, Record, interval_bar
 from holdfast.errors import InvalidArgument, PlanConflict
-from holdfast.guarantees.checks import Checks, Told
+from holdfast.guarantees.checks import Checks
 from holdfast.guarantees.release import HOLDS, TOO_FEW, TOO_HIGH, TOO_LOW, Cell
 from holdfast.ledger import Cost
 from holdfast.queries.build import QueryLike, build_mean
@@ -49,6 +49,8 @@ class CheckAnswer(AnyAnswer):
         Where the answer comes from.
     bounds
         The declared range.
+    value
+        If the guess does not hold and other rows of the session answer questions: their answer, the next in the ledger.
     """
 
     outcome: str
@@ -58,6 +60,7 @@ class CheckAnswer(AnyAnswer):
     margin: float
     record: Record
     bounds: Interval = (0.0, 1.0)
+    value: AnyAnswer | None = field(default=None, compare=False)
 
     @property
     def holds(self) -> bool:
@@ -96,7 +99,8 @@ class CheckAnswer(AnyAnswer):
 
     def __repr__(self) -> str:
         _, low, high = self._estimate.rounded()
-        return f"{self.outcome}  [{low}, {high}]  {self.record.small_print}"
+        value = "" if self.value is None else f"\n{self.value!r}"
+        return f"{self.outcome}  [{low}, {high}]  {self.record.small_print}{value}"
 
     def _repr_html_(self) -> str:
         return (
@@ -154,37 +158,38 @@ def check(
     CheckAnswer
         Whether the guess holds, and the interval for the population.
     """
-    guarantee = context.guarantee
+    guarantee = context.guarantee.checks
     if not isinstance(guarantee, Checks):
         raise PlanConflict(
-            f"A check needs rows that answer nothing else, and these answer questions under the {guarantee.name}"
-            " guarantee. Keep rows aside with holdfast.hold_back(data), or open rows that were kept aside with"
+            "A check needs rows that answer nothing else, and these answer questions under the"
+            f" {context.guarantee.name} guarantee. Begin a session with checks=0.2, which keeps a fifth of the rows for"
+            " checks; or keep rows aside with holdfast.hold_back(data), or open rows that were kept aside with"
             " guarantee='checks'.",
-            guarantee=guarantee.name,
+            guarantee=context.guarantee.name,
         )
     asked = _asked(query, context, within, where, versus)
     guessed = _guessed(asked, context, guess, margin, at_least)
     draws = _draws(guarantee, guessed, rows_per_query)
 
     def run(drawing: Drawing) -> Result:
-        cell = drawing.release(guessed, draws)
+        cell = drawing.held().release(guessed, draws)
         assert isinstance(cell, Cell)
         return {"outcome": cell.outcome, "draws": cell.draws, "rows": cell.rows}
 
     def finish(number: int, drawn: Result, told: Cost) -> tuple[Result, Cost]:
         cell = Cell((), drawn["draws"], drawn["rows"], drawn["outcome"])
-        found = guarantee.certify(cell, guessed.cell, Told.by(told.charge, told.intervals), number)
+        found = guarantee.certify(cell, guessed.cell, guarantee.told(told.charge, told.intervals), number)
         ends = Estimate.within(guessed.bounds, 0.0, found)
         told_now = {"outcome": cell.outcome, "low": ends.low, "high": ends.high}
         asked = {"guess": guessed.guess, "margin": guessed.margin, "bounds": list(guessed.bounds)}
-        return told_now | asked, Cost(0 if cell.outcome == HOLDS else cost.charge, 1)
+        return told_now | asked, Cost(*guarantee.cost(wrong=cell.outcome != HOLDS, group=guessed.group))
 
     def forecast(told: Cost) -> float:
         rows = guessed.speaking(guarantee.terms.rows)
         answer, _ = finish(told.intervals + 1, {"outcome": HOLDS, "draws": draws, "rows": rows}, told)
         return float(max(answer["high"] - guessed.guess, guessed.guess - answer["low"]))
 
-    cost = Cost(guarantee.wrong_charge(group=guessed.group), 1)
+    cost = Cost(*guarantee.cost(wrong=True, group=guessed.group))
     facts = {"check": guessed.identity, "guess": guessed.guess, "margin": guessed.margin}
     facts |= {"at_least": guessed.at_least, "draws": draws}
     return Question(
@@ -197,6 +202,9 @@ def check(
         run=run,
         finish=finish,
         forecast=forecast,
+        otherwise={"query": query, "within": within, "where": where}
+        if context.guarantee.answers and versus is None
+        else None,
     )
 
 
@@ -301,11 +309,12 @@ def _missing(name: str, what: str) -> InvalidArgument:
 
 
 def _explored(asked: Guess, rows: RowSource) -> _Found:
-    query = asked if isinstance(asked, DifferenceGuess) else asked.measure
+    measures = [asked.measure, asked.other] if isinstance(asked, DifferenceGuess) else [asked.measure]
     with silence:
-        values = rows.sample(query, AllRows(), np.random.default_rng(0)).astype(np.float64)
-    columns = values.reshape(len(values), -1).T
-    known = [column[~np.isnan(column)] for column in columns]
+        said = [rows.sample(each, AllRows(), np.random.default_rng(0)).astype(np.float64) for each in measures]
+    if len(said) == 2:
+        said[1] = np.where(np.isnan(said[0]), said[1], np.nan)  # rows in both groups count in the first
+    known = [values[~np.isnan(values)] for values in said]
     fewest = min(part.size for part in known)
     if not fewest:
         raise InvalidArgument(
@@ -316,7 +325,7 @@ def _explored(asked: Guess, rows: RowSource) -> _Found:
     mean = first if not others else (1 + first - others[0]) / 2
     # Of two groups, half of the rows that speak say the one thing, half the other.
     deviation = sqrt(sum(float(part.var()) for part in known) / len(known))
-    return _Found(low + (high - low) * mean, (high - low) * deviation, fewest / len(values), len(values))
+    return _Found(low + (high - low) * mean, (high - low) * deviation, fewest / len(rows), len(rows))
 
 
 def _rounded(x: float) -> float:

@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from holdfast.answer import Answer, AnyAnswer, Estimate, Interval, Record, interval_bar, write_estimate
+from holdfast.answer import Answer, AnyAnswer, Estimate, Interval, Record, interval_bar, rounded_alike, write_estimate
 from holdfast.ledger import Cost
 from holdfast.queries.groups import Grouped
 from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, identity_of
@@ -99,16 +99,20 @@ class GroupsAnswer(AnyAnswer, Mapping[Any, Answer]):
 
     def __repr__(self) -> str:
         width = max(map(len, self.labels))
-        texts = [((label or "").ljust(width), *estimate.rounded()) for label, estimate in self.rows()]
-        lines = [f"{label}  {value}  [{low}, {high}]" for label, value, low, high in texts]
+        texts = rounded_alike([estimate for _, estimate in self.rows()])
+        widest = max(len(value) for value, _, _ in texts)
+        lines = [
+            f"{label.ljust(width)}  {value.rjust(widest)}  [{low}, {high}]"
+            for label, (value, low, high) in zip(self.labels, texts, strict=True)
+        ]
         return "\n".join([*lines, self.record.small_print])
 
     def _repr_html_(self) -> str:
         headings = (", ".join(self.by), "value", "interval", "", "share of rows")
         head = "".join(f"<th>{escape(one)}</th>" for one in headings)
         rows = []
-        for (label, one), share in zip(self.rows(), self.shares, strict=True):
-            value, low, high = one.rounded()
+        texts = rounded_alike([estimate for _, estimate in self.rows()])
+        for (label, one), share, (value, low, high) in zip(self.rows(), self.shares, texts, strict=True):
             _, least, most = write_estimate(Estimate(share[0], *share), 4)
             cells = (escape(label or ""), value, f"[{low}, {high}]", interval_bar(one, self.bounds))
             rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in (*cells, f"[{least}, {most}]")) + "</tr>")

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from html import escape
 from typing import Annotated, Any
 
-from holdfast.answer import Answer, AnyAnswer, Estimate, Record, interval_bar, write_estimate
+from holdfast.answer import Answer, AnyAnswer, Estimate, Record, interval_bar, rounded_alike
 from holdfast.queries.build import build_histogram
 from holdfast.questions import KINDS
-from holdfast.questions.options import About, By, Categories, Category, Query, Reals, RowsPerQuery
+from holdfast.questions.options import About, ByMechanism, Categories, Category, Query, Reals, RowsPerQuery
 from holdfast.questions.question import Context, Drawing, Question, Result, kind_of
 
 
@@ -53,14 +53,13 @@ class HistogramAnswer(AnyAnswer, Mapping[str, Answer]):
 
     def __repr__(self) -> str:
         width = max(len(label) for label in self)
-        texts = [(label, *write_estimate(answer, 4)) for label, answer in self.answers]
-        rows = [f"{label.ljust(width)}  {value}  [{low}, {high}]" for label, value, low, high in texts]
+        texts = zip(self, rounded_alike([estimate for _, estimate in self._estimates()]), strict=True)
+        rows = [f"{label.ljust(width)}  {value}  [{low}, {high}]" for label, (value, low, high) in texts]
         return "\n".join([*rows, self.record.small_print])
 
     def _repr_html_(self) -> str:
-        rows = []
-        for label, answer in self.answers:
-            value, low, high = write_estimate(answer, 4)
+        rows, texts = [], rounded_alike([estimate for _, estimate in self._estimates()])
+        for (label, answer), (value, low, high) in zip(self.answers, texts, strict=True):
             cells = f"<td>{escape(label)}</td><td>{value}</td><td>[{low}, {high}]</td><td>{interval_bar(answer)}</td>"
             rows.append(f"<tr>{cells}</tr>")
         return f"<table>{''.join(rows)}</table><small>{escape(self.record.small_print)}</small>"
@@ -75,7 +74,7 @@ def histogram(
     ] = None,
     bins: Annotated[Sequence[float] | None, About(Reals(None), "The edges of right-open bins, increasing.")] = None,
     rows_per_query: RowsPerQuery = None,
-    mechanism: By = None,
+    mechanism: ByMechanism = None,
 ) -> Question:
     """Return the share of each declared category (or bin) and of everything else, in one pass.
 

@@ -10,6 +10,7 @@ from holdfast.guarantees.guarantee import Guarantee
 from holdfast.ledger import Entry
 from holdfast.questions import KINDS
 from holdfast.questions.price import cost_in_answers
+from holdfast.questions.register import Registered
 
 SCHEMA = {
     "seq": pl.Int64,
@@ -23,6 +24,7 @@ SCHEMA = {
     "high": pl.Float64,
     "cost": pl.Int64,
     "rows_read": pl.Int64,
+    "registered": pl.Int64,
 }
 
 
@@ -42,6 +44,7 @@ def answer_from(entry: Entry, guarantee: Guarantee, *, cached: bool) -> AnyAnswe
         question=entry.question["text"],
         guarantee=guarantee.name,
         confidence=terms.confidence,
+        population=terms.population,
         rows_read=entry.rows_read,
         cost=cost_in_answers(terms, entry.before.charge, entry.before.intervals, entry.cost),
         seq=entry.seq,
@@ -51,13 +54,16 @@ def answer_from(entry: Entry, guarantee: Guarantee, *, cached: bool) -> AnyAnswe
     return kind.read(entry.answer, record)
 
 
-def history_frame(entries: Iterable[Entry], guarantee: Guarantee) -> pl.DataFrame:
-    """Return one row per released interval; a histogram has one for each category."""
+def history_frame(entries: Iterable[Entry], guarantee: Guarantee, registered: Registered) -> pl.DataFrame:
+    """Return one row per released interval; a histogram has one for each category.
+
+    `registered` is the number of the entry in which the question was written down before it was asked, if it was.
+    """
     lines = []
     for entry in entries:
         answer = answer_from(entry, guarantee, cached=False)
         for label, estimate in answer.rows():
             place = (entry.seq, entry.time, entry.analyst, answer.kind, answer.question, label)
             numbers = (*estimate.to_json().values(), answer.cost, answer.rows_read)
-            lines.append(place + numbers)
+            lines.append((*place, *numbers, registered.of(entry)))
     return pl.DataFrame(lines, schema=SCHEMA, orient="row")

@@ -17,7 +17,7 @@ from holdfast.questions.groups import GroupsAnswer, in_groups
 from holdfast.questions.options import (
     About,
     By,
-    GroupedBy,
+    ByMechanism,
     GroupsForm,
     LargestWeight,
     Margin,
@@ -48,15 +48,17 @@ def mean(
     *,
     within: Within = None,
     where: Where = None,
-    by: GroupedBy = None,
-    groups: Annotated[Groups | None, About(GroupsForm(), "The groups to answer for: values of `by`.")] = None,
-    slices: Annotated[Sequence[float] | None, About(Reals(None, "0, 60, 240"), _CUTS)] = None,
     rows_per_unit: RowsPerUnit = None,
     weight: Weight = None,
     largest_weight: LargestWeight = None,
+    by: By = None,
+    groups: Annotated[
+        Groups | None, About(GroupsForm(), "The groups to answer for: values of `by`; left out, declared ones.")
+    ] = None,
+    slices: Annotated[Sequence[float] | None, About(Reals(None, "0, 60, 240"), _CUTS)] = None,
     rows_per_query: RowsPerQuery = None,
     margin: Margin = None,
-    mechanism: By = None,
+    mechanism: ByMechanism = None,
 ) -> Question:
     """Return the share of rows for which `query` is true, or the mean of a number declared `within` bounds.
 
@@ -70,18 +72,18 @@ def mean(
         The declared range of a number, where none was declared with the data; values outside are clipped.
     where
         Only rows for which this is true count. Missing values are left out of a mean and count as false in a share.
-    by, groups
-        Answer for each of several groups at once: `by` is a column or an expression, or a list of them; `groups` are
-        their values, left out: the categories declared with the data. With several expressions, tuples of values, or
-        for each a list of values, all combined.
-    slices
-        For numbers with few large values: where to cut their range, increasing. Each slice is asked by draws of its
-        own, all together as many as usual; narrower if most values lie in a small part of the range.
     rows_per_unit
         Of data of units: every row counts alike, and this is the most that a unit has; the rows of a larger one count
         as so many together.
     weight, largest_weight
         Rows count in proportion to this number, such as a survey weight; larger ones count as the largest.
+    by, groups
+        Answer for each of several groups at once: `by` is a column or an expression, or a list of them; `groups` are
+        their values. With several expressions, tuples of values, or for each a list of values, all combined. Left out:
+        the categories declared with the data.
+    slices
+        For numbers with few large values: where to cut their range, increasing. Each slice is asked by draws of its
+        own, all together as many as usual; narrower if most values lie in a small part of the range.
     rows_per_query, margin
         Spend more or less on this one answer: the rows it reads, or the margin it should have, in its own units.
     mechanism
@@ -179,12 +181,12 @@ class AskMean(Protocol[One, Several]):
         *,
         within: tuple[float, float] | None = None,
         where: QueryLike | None = None,
-        by: None = None,
-        groups: None = None,
-        slices: Sequence[float] | None = None,
         rows_per_unit: int | None = None,
         weight: QueryLike | None = None,
         largest_weight: float | None = None,
+        by: None = None,
+        groups: None = None,
+        slices: Sequence[float] | None = None,
         rows_per_query: int | None = None,
         margin: float | None = None,
         mechanism: str | None = None,
@@ -197,12 +199,12 @@ class AskMean(Protocol[One, Several]):
         *,
         within: tuple[float, float] | None = None,
         where: QueryLike | None = None,
-        by: QueryLike | Sequence[QueryLike],
-        groups: Groups | None = None,
-        slices: None = None,
         rows_per_unit: int | None = None,
         weight: QueryLike | None = None,
         largest_weight: float | None = None,
+        by: QueryLike | Sequence[QueryLike],
+        groups: Groups | None = None,
+        slices: None = None,
         rows_per_query: int | None = None,
         margin: float | None = None,
         mechanism: str | None = None,

@@ -8,17 +8,20 @@ from typing import Annotated, Any
 from holdfast import check
 from holdfast.answer import Answer, AnyAnswer, Estimate, Interval, Record, write_end
 from holdfast.errors import InvalidArgument
-from holdfast.guarantees.mathematics.descent import AVERAGES
+from holdfast.guarantees.guarantee import Guarantee
+from holdfast.guarantees.mathematics.descent import AVERAGES, distance_from_minimizer
 from holdfast.ledger import Cost
 from holdfast.optimize.boosting import SELECTORS
+from holdfast.optimize.descent import Run
 from holdfast.optimize.domain import Domain, domain_of
 from holdfast.optimize.fit import Fit
 from holdfast.optimize.gradient import GRADIENTS
 from holdfast.optimize.losses import LinearLoss, Loss
-from holdfast.optimize.objective import LossAt, Objective
+from holdfast.optimize.objective import AccuracyAt, LossAt, Objective, Vector
 from holdfast.optimize.own import OwnObjective
+from holdfast.optimize.radius import AUTO, FIRST, LOOKS, Search
 from holdfast.questions import KINDS
-from holdfast.questions.options import About, BoxForm, Choice, LossLike, Real, Whole
+from holdfast.questions.options import About, BoxForm, Choice, LossLike, Real, RealOrWord, Whole
 from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode, kind_of
 from holdfast.schema import Schema
 
@@ -37,11 +40,20 @@ class MinimumAnswer(AnyAnswer):
         The same model in the features' own units, intercept included; None for losses of your own.
     loss
         The loss at the point, with its interval.
+    accuracy
+        The share of rows that the model gets right, with its interval; None if it does not say yes or no.
     excess_bound
-        How far the loss can be above the smallest one, together with all intervals of the session; None where the
-        session's guarantee has no such promise.
+        How far the loss can be above the smallest one, together with all intervals of the session; None where nothing
+        is promised, or nothing better than the loss itself.
     expected_excess_bound
         The same in expectation over the session, for a loss whose range was fixed before it.
+    distance_bound
+        How far the point can be from the best one; only with l2, by strong convexity, and None where the domain itself
+        says as much.
+    coefficient_intervals
+        Where the best model's coefficients lie, by `distance_bound`; None where that is None.
+    domain
+        Where the point was looked for.
     iterations, gradient_evaluations
         Steps of descent, and values of a gradient's coordinate that were evaluated on a row.
     record
@@ -52,21 +64,30 @@ class MinimumAnswer(AnyAnswer):
     names: tuple[str, ...]
     coefficients: Mapping[str, float] | None
     loss: Answer
+    accuracy: Answer | None
     excess_bound: float | None
     expected_excess_bound: float | None
+    distance_bound: float | None
+    coefficient_intervals: Mapping[str, Interval] | None
+    domain: str
     iterations: int
     gradient_evaluations: int
     record: Record
 
     def result(self) -> dict[str, Any]:
         """The point and its names (in order, which an object would lose), the loss, and what is promised."""
+        intervals = self.coefficient_intervals
         return {
             "names": list(self.names),
             "point": list(self.point),
             "coefficients": None if self.coefficients is None else dict(self.coefficients),
             "loss": self.loss.result(),
+            "accuracy": None if self.accuracy is None else self.accuracy.result(),
             "excess_bound": self.excess_bound,
             "expected_excess_bound": self.expected_excess_bound,
+            "distance_bound": self.distance_bound,
+            "coefficient_intervals": None if intervals is None else {name: list(x) for name, x in intervals.items()},
+            "domain": self.domain,
             "iterations": self.iterations,
             "gradient_evaluations": self.gradient_evaluations,
         }
@@ -74,13 +95,18 @@ class MinimumAnswer(AnyAnswer):
     @classmethod
     def read(cls, result: Mapping[str, Any], record: Record) -> "MinimumAnswer":
         """Rebuild the answer from what `result` returned, and its `record`."""
+        accuracy, intervals = result["accuracy"], result["coefficient_intervals"]
         return cls(
             tuple(map(float, result["point"])),
             tuple(result["names"]),
             result["coefficients"],
             Answer.read(result["loss"], record),
+            None if accuracy is None else Answer.read(accuracy, record),
             result["excess_bound"],
             result["expected_excess_bound"],
+            result["distance_bound"],
+            None if intervals is None else {name: (float(low), float(high)) for name, (low, high) in intervals.items()},
+            result["domain"],
             result["iterations"],
             result["gradient_evaluations"],
             record,
@@ -98,35 +124,48 @@ class MinimumAnswer(AnyAnswer):
     def details(self) -> list[tuple[str, str]]:
         """The coordinates of the point, and what is promised."""
         point = [(name, f"{x:.4g}") for name, x in zip(self.names, self.point, strict=True)]
-        return [*point, ("loss", self._promise), ("iterations", f"{self.iterations:,}")]
+        accuracy = [] if self.accuracy is None else [("accuracy", repr(self.accuracy))]
+        return [*point, *accuracy, ("loss", self._promise), ("looked at", self.domain),
+                ("iterations", f"{self.iterations:,}")]  # fmt: skip
 
     @property
     def _promise(self) -> str:
         if self.excess_bound is not None:
-            return f"at most {write_end(self.excess_bound, 3, up=True)} above the smallest loss"
+            above = f"at most {write_end(self.excess_bound, 3, up=True)} above the smallest loss"
+            if self.distance_bound is None:
+                return above
+            return f"{above}, and the point at most {write_end(self.distance_bound, 3, up=True)} from the best one"
         if self.expected_excess_bound is not None:
             above = write_end(self.expected_excess_bound, 3, up=True)
             return f"at most {above} above the smallest loss, in expectation"
-        return "no bound on how far above the smallest loss"
+        return "no bound on the distance to the smallest loss that says more than the loss itself"
 
     def __repr__(self) -> str:
         width = max(len(name) for name in self.names)
         shown = [f"{n.ljust(width)}  {x: .4f}" for n, x in zip(self.names[:SHOWN], self.point, strict=False)]
         if len(self.names) > SHOWN:
             shown.append(f"and {len(self.names) - SHOWN} more")
-        return "\n".join([*shown, f"loss {self.loss!r}", f"{self._promise}; {self.iterations:,} iterations"])
+        certified = [f"loss {self.loss!r}"] + ([] if self.accuracy is None else [f"accuracy {self.accuracy!r}"])
+        return "\n".join([*shown, *certified, f"{self._promise}; {self.iterations:,} iterations, {self.domain}"])
 
     def _repr_html_(self) -> str:
         pairs = zip(self.names, self.point, strict=True)
         rows = "".join(f"<tr><td>{escape(name)}</td><td>{x:.4f}</td></tr>" for name, x in pairs)
-        return f"<table>{rows}</table>{self.loss._repr_html_()}<small>{escape(self._promise)}</small>"
+        accuracy = "" if self.accuracy is None else f"accuracy {self.accuracy._repr_html_()}"
+        return f"<table>{rows}</table>loss {self.loss._repr_html_()}{accuracy}<small>{escape(self._promise)}</small>"
 
 
 def minimize(
     context: Context,
     loss: LossLike,
     *,
-    radius: Annotated[float | None, About(Real(0.0, None, "3"), "Look in a ball of this radius around zero.")] = None,
+    radius: Annotated[
+        float | str | None,
+        About(
+            RealOrWord(0.0, None, "3", AUTO),
+            "Look in a ball of this radius around zero; auto: one that is found on the way.",
+        ),
+    ] = None,
     box: Annotated[
         tuple[float, float] | list[tuple[float, float]] | None,
         About(BoxForm(), "Look in a box: one pair for every coordinate, or a list with one for each."),
@@ -151,7 +190,8 @@ def minimize(
     loss
         One of `holdfast.losses`, or your own.
     radius, box
-        Where to look: a ball around zero, or a box.
+        Where to look: a ball around zero, or a box. With radius="auto" some of the steps find out how large the ball
+        must be.
     excess
         How far the loss may be above the smallest one; the number of iterations follows.
     iterations, rows_per_coordinate
@@ -165,53 +205,112 @@ def minimize(
     MinimumAnswer
         The point, its loss, and what is promised.
     """
-    objective, domain = _bound(loss, context.schema, radius, box)
-    fit = Fit.decide(
-        context.guarantee,
-        objective,
-        domain,
-        spent=(context.spent.charge, context.spent.intervals),
-        excess=excess,
-        iterations=iterations,
-        rows_per_coordinate=rows_per_coordinate,
-        average=average,
-        mechanism=mechanism,
-        runs=runs,
-        select=select,
-    )
+    if isinstance(radius, str):
+        _check_auto(radius, box, excess, runs)
+
+    def at(size: float | None) -> Fit:
+        objective, domain = _bound(loss, context.schema, size, box)
+        return Fit.decide(
+            context.guarantee,
+            objective,
+            domain,
+            spent=(context.spent.charge, context.spent.intervals),
+            answers=1 + objective.classifies + (LOOKS if isinstance(radius, str) else 0),
+            excess=excess,
+            iterations=iterations,
+            rows_per_coordinate=rows_per_coordinate,
+            average=average,
+            mechanism=mechanism,
+            runs=runs,
+            select=select,
+            searched=radius if isinstance(radius, str) else None,
+        )
+
+    search = Search(at) if isinstance(radius, str) else None
+    fit = at(FIRST if isinstance(radius, str) else radius)
+    objective = fit.descent.objective
     promise = fit.promise()
-    loss_draws: int = context.guarantee.terms.rows_per_query
-    final, final_rows = context.price(LossAt(objective, domain.center), loss_draws)
+    draws: int = context.guarantee.terms.rows_per_query
+    asked = final_queries(fit, fit.descent.domain.center)
+    prices = [context.price(query, draws) for query in asked + (LOOKS * asked[:1] if search else [])]
+    charge, intervals = (sum(getattr(cost, what) for cost, _ in prices) for what in ("charge", "intervals"))
+    rows_read = fit.rows_read + sum(rows for _, rows in prices)
 
     def run(drawing: Drawing) -> Result:
-        shown = fit if drawing.most_draws is None else fit.shortened(drawing.most_draws)
-        found = shown.run(drawing.source, drawing.rng)
-        query = LossAt(objective, found.point)
-        (estimate,) = drawing.estimates(query, loss_draws)
-        return {
-            "names": list(objective.names),
-            "point": found.point.tolist(),
-            "coefficients": objective.coefficients(found.point),
-            "loss": estimate.to_json() | {"bounds": list(query.bounds)},
-            "excess_bound": shown.promise(found.regret, drawing.guarantee).likely,
-            "expected_excess_bound": fit.promise(at=drawing.guarantee).expected,
-            "iterations": fit.descent.iterations,
-            "gradient_evaluations": fit.gradient_evaluations,
-        }
+        most = drawing.most_draws
+        if search is None:
+            ended = fit if most is None else fit.shortened(most)
+            found = ended.run(drawing.source, drawing.rng)
+        else:
+            looking = search if most is None else search.shortened(most)
+            ended, found = looking.run(drawing.source, drawing.rng, lambda look: drawing.estimates(look, draws)[0].high)
+        queries = final_queries(ended, found.point)
+        certified = [drawing.estimates(query, draws)[0].to_json() | {"bounds": list(query.bounds)} for query in queries]
+        lowest = ended.descent.objective.ranges.values[0]  # no loss is below this, so the loss itself is a bound
+        return (
+            {"loss": certified[0], "accuracy": certified[1] if len(certified) > 1 else None}
+            | located(ended, found, certified[0]["high"] - lowest, drawing.guarantee)
+            | {"iterations": fit.descent.iterations, "gradient_evaluations": fit.gradient_evaluations}
+        )
 
     identity = None
     if objective.identity is not None:
         identity = encode({"minimize": objective.identity} | fit.settings)
+    where = fit.descent.domain.text if search is None else "in a ball found on the way"
     return Question(
         kind=MINIMIZE.name,
-        text=f"minimum of {objective.text}, {domain.text}",
+        text=f"minimum of {objective.text}, {where}",
         identity=identity,
-        cost=Cost(fit.charge + final.charge, final.intervals + (promise.likely is not None)),
-        rows_read=fit.rows_read + final_rows,
-        work=(fit.steps + 1) * RELEASE_WORK + (fit.rows_read + final_rows) * objective.work,
+        cost=Cost(fit.charge + charge, intervals + (promise.likely is not None)),
+        rows_read=rows_read,
+        work=(fit.steps + len(prices)) * RELEASE_WORK + rows_read * objective.work,
         run=run,
-        excess_bound=promise.likely if promise.likely is not None else promise.expected,
+        excess_bound=None if search else (promise.likely if promise.likely is not None else promise.expected),
     )
+
+
+def final_queries(fit: Fit, point: Vector) -> list[LossAt | AccuracyAt]:
+    """Return what certifies the point: its loss, and its accuracy if the model says yes or no."""
+    objective = fit.descent.objective
+    queries: list[LossAt | AccuracyAt] = [LossAt(objective, point)]
+    if objective.classifies:
+        queries.append(AccuracyAt(objective, point))
+    return queries
+
+
+def located(fit: Fit, found: Run, trivial: float, guarantee: Guarantee) -> Result:
+    """Return the point and what is promised of it: only what says more than `trivial`, the loss itself."""
+    objective, domain = fit.descent.objective, fit.descent.domain
+    likely, expected = fit.promise(found.regret, guarantee).likely, fit.promise(at=guarantee).expected
+    if likely is not None and likely >= trivial:
+        likely = None
+    if expected is not None and expected >= trivial:
+        expected = None
+    coefficients, distance, intervals = objective.coefficients(found.point), None, None
+    if likely is not None and objective.ranges.curvature > 0:
+        distance = distance_from_minimizer(likely, objective.ranges.curvature)
+        if distance >= domain.diameter:
+            distance = None
+    if distance is not None and coefficients is not None:
+        slack = objective.slack(distance) or {}
+        intervals = {name: [x - slack[name], x + slack[name]] for name, x in coefficients.items()}
+    return {
+        "names": list(objective.names),
+        "point": found.point.tolist(),
+        "coefficients": coefficients,
+        "excess_bound": likely,
+        "expected_excess_bound": expected,
+        "distance_bound": distance,
+        "coefficient_intervals": intervals,
+        "domain": domain.text,
+    }
+
+
+def _check_auto(radius: str, box: object, excess: float | None, runs: int) -> None:
+    check.one_of("radius", radius, (AUTO,))
+    for name, given in (("box", box is not None), ("excess", excess is not None), ("runs", runs != 1)):
+        if given:
+            raise InvalidArgument(f"{name} must be left out when radius is {AUTO!r}.", name=name)
 
 
 def _bound(loss: LossLike, schema: Schema, radius: float | None, box: Any) -> tuple[Objective, Domain]:

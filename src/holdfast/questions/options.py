@@ -109,6 +109,17 @@ class Real(Form):
 
 
 @dataclass(frozen=True)
+class RealOrWord(Real):
+    """A number, or one word that means it is to be found."""
+
+    word: str = "auto"
+
+    def parse(self, name: str, text: str) -> float | str:  # type: ignore[override]
+        """The word, or a number."""
+        return self.word if text.strip() == self.word else super().parse(name, text)
+
+
+@dataclass(frozen=True)
 class Reals(Form):
     """Several numbers; `count` of them, if it matters."""
 
@@ -211,6 +222,19 @@ class LossForm(Form):
 
 
 @dataclass(frozen=True)
+class QuestionList(Form):
+    """Several questions: texts, or objects with their kind and options."""
+
+    example: str = "dep_delay > 15"
+
+    def parse(self, name: str, text: str) -> list[Any]:
+        """A JSON list, or a question on each line."""
+        if text.lstrip().startswith("["):
+            return _json_list(name, text, "a JSON list of questions")
+        return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+@dataclass(frozen=True)
 class About:
     """What an annotation says of a parameter: its form, and what it means in one line."""
 
@@ -232,16 +256,16 @@ class Option:
 Query = Annotated[QueryLike, About(Text(), "A condition or a number about one row, in SQL.")]
 Where = Annotated[QueryLike | None, About(Text("carrier = 'UA'"), "Only rows for which this is true count.")]
 Other = Annotated[QueryLike, About(Text("distance > 1000"), "The second condition or number about one row, in SQL.")]
-GroupedBy = Annotated[
-    QueryLike | Sequence[QueryLike] | None,
-    About(Expressions("carrier"), "Answer for each group of rows with the same value of this; several: a list."),
-]
 Within = Annotated[
     tuple[float, float] | None,
     About(
         Reals(2, "0, 100"),
         "The range of a number, low and high; left out, the one declared with the data. Values outside are clipped.",
     ),
+]
+By = Annotated[
+    QueryLike | Sequence[QueryLike] | None,
+    About(Expressions("carrier"), "Answer for each group of rows with the same value of this; several: a list."),
 ]
 RowsPerQuery = Annotated[
     int | None, About(Whole(), "Rows this one answer reads; more make it narrower and cost more answers.")
@@ -255,7 +279,7 @@ RowsPerUnit = Annotated[
 ]
 Weight = Annotated[QueryLike | None, About(Text("survey_weight"), "A number per row: how much it counts.")]
 LargestWeight = Annotated[float | None, About(Real(0.0, None, "8"), "The largest weight; larger ones count as this.")]
-By = Annotated[
+ByMechanism = Annotated[
     str | None,
     About(Choice(("coins", "gaussian")), "How this one answer is made; gaussian reads all rows once and adds noise."),
 ]

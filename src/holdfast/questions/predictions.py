@@ -14,6 +14,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from holdfast.errors import InvalidArgument
@@ -57,16 +58,20 @@ def read_table(given: PredictionsLike, name: str = "predictions") -> pl.DataFram
             return given
         if isinstance(given, Mapping):
             return pl.DataFrame({column: pl.Series(column, values, strict=True) for column, values in given.items()})
-        import narwhals as nw
-
-        frame: pl.DataFrame = nw.from_native(given, eager_only=True).to_polars()  # type: ignore[call-overload]
-        return frame
+        return _from_frame(given)
     except (TypeError, OverflowError, *_UNREADABLE):
         raise InvalidArgument(
             f"{name} must be a file, a frame or a mapping of columns of equal length and of one type each; got"
             f" {type(given).__name__}.",
             name=name,
         ) from None
+
+
+def _from_frame(frame: Any) -> pl.DataFrame:
+    import narwhals as nw
+
+    table: pl.DataFrame = nw.from_native(frame, eager_only=True).to_polars()
+    return table
 
 
 def read_file(path: Path, name: str = "predictions") -> pl.DataFrame:
@@ -125,9 +130,9 @@ class PredictionsForm(Form):
         """Read the content of a file. It names none: a form could name those of the server."""
         return read_text(text, name)
 
-    def argument(self, name: str, text: str) -> pl.DataFrame:
-        """Read the file."""
-        return read_file(Path(text), name)
+    def argument(self, name: str, text: str) -> Path:
+        """Name a file of the caller's own."""
+        return Path(text)
 
     def from_json(self, value: Any) -> pl.DataFrame:
         """Read columns by name, or the content of a file; never a file of the server."""
@@ -173,15 +178,19 @@ def match(table: pl.DataFrame, ids: pl.Series, *, target: str | None, type_: Typ
     column = _prediction_column(table, ids.name, target)
     wanted = Type.STRING if ids.dtype == pl.String else Type.INT
     given = _cast(table[ids.name], wanted, f"ids ({ids.name})")
-    order = given.arg_sort()
-    given = given.gather(order)
-    if given.len() != ids.len() or not (given == ids.rename(given.name)).all():
-        raise _unmatched(given, ids)
-    values = _cast(table[column], type_, f"predictions ({column})").gather(order)
-    if type_ is Type.FLOAT and not values.is_finite().all():
-        wrong = ids.filter(~values.is_finite())
-        raise _wrong(f"must be finite numbers; {_some(wrong, 'is not', 'are not')}")
+    values = _cast(table[column], type_, f"predictions ({column})")
+    if not _same(given, ids):  # most tables are in the order of the board
+        order = given.arg_sort()
+        if not _same(given[order], ids):
+            raise _unmatched(given, ids)
+        values = values[order]
+    if type_ is Type.FLOAT and not (finite := np.isfinite(values.to_numpy())).all():
+        raise _wrong(f"must be finite numbers; {_some(ids.filter(pl.Series(~finite)), 'is not', 'are not')}")
     return Matched(values)
+
+
+def _same(given: pl.Series, ids: pl.Series) -> bool:
+    return given.len() == ids.len() and bool((given == ids).all())
 
 
 def _prediction_column(table: pl.DataFrame, id: str, target: str | None) -> str:

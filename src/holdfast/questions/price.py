@@ -9,7 +9,7 @@ much that number falls. A plan that goes on is kept the same way, until it is us
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from holdfast.answer import write_end
@@ -27,10 +27,11 @@ MORE = 100  # ordinary answers: how far a price looks ahead
 
 
 def cost_in_answers(terms: Terms, charge: int, intervals: int, cost: Cost) -> int:
-    """Return by how much the number of answers left falls, when so much is spent already; without an end, its worth."""
-    if not terms.ends:
+    """Return by how much the number of answers left falls, when so much is spent already; beyond a plan, its worth."""
+    after = charge + cost.charge, intervals + cost.intervals
+    if not terms.ends and (after[0] > terms.charge or after[1] > terms.statements):
         return terms.worth(cost.charge, cost.intervals)
-    return terms.answers_left(charge, intervals) - terms.answers_left(charge + cost.charge, intervals + cost.intervals)
+    return terms.answers_left(charge, intervals) - terms.answers_left(*after)
 
 
 def require_affordable(question: Question, terms: Terms, spent: Spent) -> None:
@@ -85,6 +86,9 @@ class Budget:
         The one kind of question that is taken, "check" or "submit"; None: those that ask for values.
     ends
         Whether questions are refused when no answers are left.
+    checks
+        Where other rows check guesses beside: pairs of a number of wrong guesses, from now on, and how wide a check is
+        after them, beyond the margin of its guess.
     """
 
     answers_left: int | None
@@ -94,6 +98,7 @@ class Budget:
     outlook: tuple[tuple[int, float], ...] = ()
     asks: str | None = None
     ends: bool = True
+    checks: tuple[tuple[int, float], ...] = ()
 
     @classmethod
     def of(cls, guarantee: Guarantee, spent: Spent, told: Cost) -> "Budget":
@@ -114,19 +119,27 @@ class Budget:
         planned = terms.statements > 0 and guarantee.answers
         left = terms.answers_left(spent.charge, spent.intervals) if planned else None
         total = terms.answers if planned else None
-        return cls(left, total, spent.answers, margin, outlook, guarantee.asks, terms.ends)
+        beside = guarantee.checks if guarantee.answers else None
+        checks = () if beside is None else beside.outlook((0, 0), (told.charge, told.intervals))
+        return cls(left, total, spent.answers, margin, outlook, guarantee.asks, terms.ends, checks)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         known = {field.name: getattr(self, field.name) for field in fields(self)}
-        return known | {"outlook": [list(pair) for pair in self.outlook]}
+        return known | {name: [list(pair) for pair in known[name]] for name in ("outlook", "checks")}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Budget":
         """Read the `values` that `to_dict` wrote."""
-        return cls(**{**values, "outlook": tuple((more, width) for more, width in values["outlook"])})
+        pairs = {name: tuple((more, width) for more, width in values[name]) for name in ("outlook", "checks")}
+        return cls(**{**values, **pairs})
 
     def __str__(self) -> str:
+        if self.checks:
+            (_, first), *wrong = self.checks
+            wider = ", ".join(f"{write_margin(width)} after {more:,}" for more, width in wrong)
+            checks = NO_END["check"].format(now=write_margin(first), after=wider)
+            return f"{replace(self, checks=())}; {checks}"
         _, *later = self.outlook or ((0, self.margin),)
         after = ", ".join(f"{write_margin(width)} after {more:,}" for more, width in later)
         now = write_margin(self.margin)
@@ -149,7 +162,7 @@ class Price:
     question
         How the question reads.
     answers
-        By how much the number of answers left will fall; without an end, how many ordinary answers it is worth.
+        By how much the number of answers left will fall; beyond a plan, how many ordinary answers it is worth.
     rows_read
         Rows that will be read.
     margin
@@ -160,12 +173,12 @@ class Price:
         Whether it was asked before, and so is free; whether the budget can pay for it.
     cheaper
         What would make it cost less, where something can be done about it.
-    widths
-        For groups, whose margin depends on their size: pairs of a share of the rows and the margin that a group of that
-        size will have, in the units of the answer, if its mean is middling.
     later
         Where there is no end: the margin of an ordinary answer after 100 more of them, without this question and with
         it.
+    widths
+        For groups, whose margin depends on their size: pairs of a share of the rows and the margin that a group of that
+        size will have, in the units of the answer, if its mean is middling.
     """
 
     question: str
@@ -176,8 +189,8 @@ class Price:
     cached: bool
     affordable: bool
     cheaper: str | None = None
-    widths: Widths = ()
     later: tuple[float, float] | None = None
+    widths: Widths = ()
 
     @classmethod
     def of(cls, question: Question, guarantee: Guarantee, spent: Spent, *, cached: bool) -> "Price":
@@ -205,21 +218,22 @@ class Price:
             cached=cached,
             affordable=cached or _fits(cost, terms, spent),
             cheaper=None if cached else question.cheaper,
-            widths=() if cached or question.widths is None else question.widths(),
             later=later,
+            widths=() if cached or question.widths is None else question.widths(),
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         known = {field.name: getattr(self, field.name) for field in fields(self)}
         later = None if self.later is None else list(self.later)
-        return known | {"widths": [list(pair) for pair in self.widths], "later": later}
+        return known | {"later": later, "widths": [list(pair) for pair in self.widths]}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Price":
         """Read the `values` that `to_dict` wrote."""
-        widths, later = (tuple(map(tuple, values["widths"])), values["later"])
-        return cls(**{**values, "widths": widths, "later": None if later is None else tuple(later)})
+        later = None if values["later"] is None else tuple(values["later"])
+        widths = tuple((share, margin) for share, margin in values["widths"])
+        return cls(**{**values, "later": later, "widths": widths})
 
     def __str__(self) -> str:
         if self.cached:
@@ -236,9 +250,8 @@ class Price:
         if self.later is not None:
             without, with_it = (f"±{write_end(margin, 4, up=True)}" for margin in self.later)
             short = f"; after {MORE} more answers one has {with_it} instead of {without}"
-        what = "worth " if self.later is not None else ""
-        of = "" if self.later is not None else " of the budget"
-        cost = f"{what}{write_answers(self.answers)}{of}, {self.rows_read:,} rows read"
+        worth = f"worth {write_answers(self.answers)}" if self.later else f"{write_answers(self.answers)} of the budget"
+        cost = f"{worth}, {self.rows_read:,} rows read"
         less = "" if self.cheaper is None else f" ({self.cheaper})"
         return f"{cost}{promise}{short}: {self.question}{less}"
 

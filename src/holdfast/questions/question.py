@@ -38,8 +38,8 @@ from holdfast.schema import Schema
 
 LONGEST_QUESTION = 1_000_000  # characters, with all categories
 RELEASE_WORK = 100_000  # steps that a release takes beside those on its rows
-SHOWN_SHARES = (0.01, 0.05, 0.2)  # of the rows in a group, for which a price says how wide its answer will be
 NOTHING = Cost(0, 0)
+SHOWN_SHARES = (0.01, 0.05, 0.2)  # of the rows in a group, for which a price says how wide its answer will be
 MOST_REMEMBERED = 4_096  # prices and margins, of all datasets
 
 P = ParamSpec("P")
@@ -64,6 +64,7 @@ class Drawing:
     guarantee: Guarantee
     order: Order | None = None
     most_draws: int | None = None  # a dry run draws no more than this from its made-up rows
+    kept: RowSource | None = None  # the rows that check guesses, if they are others
 
     def release(self, query: Query, draws: int) -> Release:
         """Draw once."""
@@ -74,11 +75,16 @@ class Drawing:
             self.order = order.after(guarantee.charge(query.statistic, draws))
         return mechanism_of(guarantee).under(guarantee, draws, order).release(query, self.source, self.rng)
 
+    def held(self) -> "Drawing":
+        """Return the same drawing from the rows that check guesses."""
+        return replace(self, source=self.kept or self.source, guarantee=self.guarantee.checks or self.guarantee)
+
     def under(self, guarantee: Guarantee) -> "Drawing":
-        """Return the same drawing for an answer that another mechanism gives, under `Guarantee.by`."""
-        return (
-            self if guarantee.terms.mechanism == self.guarantee.terms.mechanism else replace(self, guarantee=guarantee)
-        )
+        """Return the same drawing, at the same place, for an answer that the mechanism of this `guarantee` gives."""
+        mechanism = guarantee.terms.mechanism
+        if mechanism == self.guarantee.terms.mechanism:
+            return self
+        return replace(self, guarantee=self.guarantee.by(mechanism))
 
     def certify(self, query: Query, release: Release, bounds: Interval | None = None) -> list[Estimate]:
         """Return every released value with its interval, in the question's units, or stretched to other `bounds`."""
@@ -115,9 +121,10 @@ class Question:
     terms: Terms | None = None  # those it was prepared under, if it was not asked at once
     cheaper: str | None = None  # what would make it cost less
     finish: Callable[[int, Result, Cost], tuple[Result, Cost]] | None = None  # inside the commit: see `Ledger.commit`
-    widths: Callable[[], Widths] | None = None  # of groups; worked out for a price only
     whole: bool = False  # of data of units: whether the text says how much each counts; else every unit counts alike
+    widths: Callable[[], Widths] | None = None  # of groups; worked out for a price only
     forecast: Callable[[Cost], float] | None = None  # its margin, if that depends on the answers given so far
+    otherwise: Mapping[str, Any] | None = None  # of a check: the mean to ask for next if the guess does not hold
 
     def __post_init__(self) -> None:
         for text in (self.text, self.identity or ""):  # whatever the ledger could not write is refused here
@@ -214,8 +221,8 @@ class Context:
             margin,
             work=work,
             cheaper=query.cheaper,
-            widths=self.group_widths(query, draws),
             whole=query.speaks_of_units,
+            widths=self.group_widths(query, draws),
         )
 
     def margin(self, query: Query, draws: int) -> float | None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from holdfast.answer import AnyAnswer, Estimate, Interval, Record, interval_bar
 from holdfast.errors import InvalidArgument, PlanConflict
+from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.ladder import ABOUT, Climbed, Ladder
 from holdfast.guarantees.release import GridCell
 from holdfast.ledger import Cost
@@ -92,12 +93,12 @@ class SubmitAnswer(AnyAnswer):
         return [(self.outcome, self._estimate)]
 
     def details(self) -> list[tuple[str, str]]:
-        """The outcome, where the score is, and what the interval is about."""
+        """Where the score is, and what the interval is about."""
         first, last = self.cell
         where = (
             f"{first:.6g} to {last:.6g}" if self.improved else f"no better than {last if self.higher else first:.6g}"
         )
-        return [("outcome", self.outcome), ("on the sealed rows", where), ("the interval is about", ABOUT[self.about])]
+        return [("on the sealed rows", where), ("the interval is about", ABOUT[self.about])]
 
     def __repr__(self) -> str:
         _, low, high = self._estimate.rounded()
@@ -173,9 +174,10 @@ def submit(
     )
 
 
-def metric_of(ladder: Ladder) -> Metric:
+def metric_of(standing: Guarantee) -> Metric:
     """Return the metric of a board."""
-    terms = ladder.terms
+    assert isinstance(standing, Ladder)
+    terms = standing.terms
     return Metric(terms.metric, (terms.low, terms.high), terms.clip)
 
 

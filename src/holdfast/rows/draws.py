@@ -182,13 +182,13 @@ def _feistel(block: NDArray[np.uint64], bits: int, keys: NDArray[np.uint64]) -> 
     high_mask = np.uint64((1 << (bits - bits // 2)) - 1)
     low, high = block & low_mask, block >> low_bits
     for i in range(0, _ROUNDS, 2):  # each half is masked by a function of the other: invertible step by step
-        low = low ^ (_mix(high ^ keys[i]) & low_mask)
-        high = high ^ (_mix(low ^ keys[i + 1]) & high_mask)
+        low = low ^ (mix(high ^ keys[i]) & low_mask)
+        high = high ^ (mix(low ^ keys[i + 1]) & high_mask)
     return (high << low_bits) | low
 
 
-def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Steele, Lea and Flood's 64-bit finalizer (splitmix64); products wrap on purpose."""
+def mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return 64 bits mixed by Steele, Lea and Flood's finalizer (splitmix64); products wrap on purpose."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))

@@ -5,6 +5,7 @@ everything else; it ends with a hash of itself. `pack_files` keeps what fits mad
 """
 
 import json
+import mmap
 import os
 import weakref
 from collections.abc import Collection, Iterator, Sequence
@@ -20,19 +21,20 @@ from numpy.typing import NDArray
 from polars.exceptions import PanicException, PolarsError
 
 from holdfast.errors import RowSourceError
-from holdfast.queries.query import Query, Values
+from holdfast.queries.query import Folded, Query, Values
 from holdfast.rows.array_files import MappedArray, populate_in_background, spare_memory
 from holdfast.rows.blocks import AT_ONCE, DataCheck, FileEntry
 from holdfast.rows.columns import CodedText, Numbers, PackedText, StoredColumn, refuse_missing, storage_named
 from holdfast.rows.draws import Indices, Selection
 from holdfast.rows.local import LocalRows
 from holdfast.rows.pack_files import PackFiles
+from holdfast.rows.scans.scan import Origin
 from holdfast.rows.units import Units
 from holdfast.schema import Column, Schema
 
 MANIFEST = "manifest.json"
 _FORMAT = "holdfast column folder"
-_VERSION = 4
+_VERSION = 5
 
 
 def file_name(position: int, what: str) -> str:
@@ -41,21 +43,23 @@ def file_name(position: int, what: str) -> str:
 
 
 @dataclass(frozen=True)
-class SourceFile:
-    """The file a folder was made from: unchanged if name, size and time of change are."""
+class Dealt:
+    """What a folder that holds the cards of a deck knows of the table they were dealt from.
 
-    name: str
-    size: int
-    mtime_ns: int
+    Parameters
+    ----------
+    rows, fingerprint
+        How many rows the table has, and the hash of its content.
+    first
+        How many cards were dealt before these.
+    slice
+        Which of several decks from one deal this is, for example "1 of 4".
+    """
 
-    @classmethod
-    def of(cls, path: Path) -> "SourceFile":
-        """Look at a file."""
-        try:
-            found = path.stat()
-        except OSError as problem:
-            raise RowSourceError(f"Cannot read {path}: {problem.strerror}.") from None
-        return cls(path.name, found.st_size, found.st_mtime_ns)
+    rows: int
+    fingerprint: str
+    first: int
+    slice: str
 
 
 @dataclass(frozen=True)
@@ -83,11 +87,12 @@ class Manifest:
 
     rows: int
     fingerprint: str
-    source: SourceFile
+    source: Origin
     columns: tuple[ColumnEntry, ...]
     files: dict[str, FileEntry]
     unit: str | None = None  # the column that names units, if rows lie by unit
     units: int = 0
+    dealt: Dealt | None = None  # if the rows are cards
 
     def declared(self, complete: Collection[str]) -> "Manifest":
         """Return the manifest with these columns declared complete; refuse those that are not."""
@@ -144,7 +149,7 @@ class Manifest:
         return cls(
             rows=int(content["rows"]),
             fingerprint=str(content["fingerprint"]),
-            source=SourceFile(**content["source"]),
+            source=Origin(**content["source"]),
             columns=tuple(ColumnEntry(**entry) for entry in content["columns"]),
             files={
                 str(name): FileEntry(int(entry["size"]), tuple(entry["blocks"]))
@@ -152,6 +157,7 @@ class Manifest:
             },
             unit=content["unit"],
             units=int(content["units"]),
+            dealt=None if content["dealt"] is None else Dealt(**content["dealt"]),
         )
 
 
@@ -169,11 +175,14 @@ class FolderRows(LocalRows):
     The content of a larger one is checked in the background; see `blocks`.
     """
 
+    _advice = mmap.MADV_RANDOM
+
     def __init__(self, folder: Path, *, name: str | None = None, complete: Collection[str] = ()) -> None:
         folder = folder.absolute()  # so that it can be reopened from anywhere
         found = Manifest.read(folder)
         if found.rows < 1 or not found.columns:
             raise RowSourceError(f"{folder} holds no rows; remove it and open the original file again.")
+        self._refuse(found, folder)
         manifest = found.declared(complete)
         name = name or Path(manifest.source.name).stem
         check = self._check = DataCheck(name, folder, manifest.files)
@@ -203,6 +212,10 @@ class FolderRows(LocalRows):
         check.start()
         weakref.finalize(self, check.stop)
 
+    def _refuse(self, manifest: Manifest, folder: Path) -> None:
+        if manifest.dealt is not None:
+            raise RowSourceError(f"{folder} holds cards of a deck, not rows; open the deck: {folder.parent}.")
+
     def __reduce__(self) -> tuple[Any, ...]:  # another process maps the files itself
         complete = tuple(column.name for column in self.schema if not column.nullable)
         return _reopen, (self.location, self.name, self.fingerprint, complete)
@@ -216,6 +229,11 @@ class FolderRows(LocalRows):
         """Return what selected rows say, in order. Secret."""
         with self._explained(query.columns):
             return super().sample(query, selection, rng)
+
+    def fold(self, query: Folded, rng: Generator) -> NDArray[np.float64]:
+        """Return the totals of all rows. Secret."""
+        with self._explained(query.columns):
+            return super().fold(query, rng)
 
     def verify(self) -> None:
         """Compare every file with its hashes, then hash everything again; raise if it is not the data opened."""
@@ -281,7 +299,7 @@ class FolderRows(LocalRows):
         mapped: list[MappedArray] = []
 
         def array(what: str, dtype: Any, length: int) -> Any:
-            mapped.append(MappedArray(folder / file_name(position, what), np.dtype(dtype), length))
+            mapped.append(MappedArray(folder / file_name(position, what), np.dtype(dtype), length, self._advice))
             return mapped[-1].array
 
         storage = storage_named(entry.type)

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from holdfast import check
 from holdfast.cancel import checkpoint
 from holdfast.errors import InvalidArgument, RowSourceError
-from holdfast.queries.query import Packed, Packing, Query, Values
+from holdfast.queries.evaluate import RowFunction, booleans, floats
+from holdfast.queries.query import Folded, Packed, Packing, Query, Said, Values
 from holdfast.queries.silence import silence
 from holdfast.queries.units import WholeUnit
 from holdfast.rows import draws as drawing
@@ -27,6 +28,7 @@ from holdfast.rows.units import Units
 from holdfast.schema import Column, Schema
 
 _BLOCK = 1 << 17  # rows evaluated at once: enough to forget the overhead, little enough to stay in cache
+_SCAN = 4  # blocks of consecutive rows that are folded at once, since nothing has to be gathered
 _BLOCK_BYTES = 256 << 20  # fewer if values are long
 _LINES_BYTES = 1 << 20  # of packed lines, which are read again and again: what a core has for itself
 _PIECE = 1 << 18  # rows hashed at once
@@ -104,35 +106,55 @@ class LocalRows:
         size, total = self._block(query), parts * draws
         counts = np.zeros(outcomes if parts == 1 else (parts, outcomes), np.int64)
         for first in range(0, total, size):
-            checkpoint()
-            _pool.reset()
             chosen = drawing.with_replacement(rng, self._count, min(size, total - first))
-            # What is evaluated gets no name: its memory must be free again when the next block is drawn.
-            if parts == 1:
-                counts += tossed(self._ask(query, chosen, first, rng), outcomes, rng)
-            else:
-                part, draw = _numbers(first, chosen.size, draws)
-                values = self._evaluate_parts(query, self._speaking(chosen, rng), part, draw)
-                counts += tossed_parts(values, outcomes, rng, part, parts)
-                del values
+            counts += self._tossed(query, chosen, first, draws, rng)
         return randomized(counts, mass, rng)
+
+    def _tossed(
+        self, query: Query, chosen: Indices | slice, first: int, draws: int, rng: Generator
+    ) -> NDArray[np.int64]:
+        """Count the outcomes of what is chosen, draws number `first` and following; not randomized yet."""
+        checkpoint()
+        _pool.reset()
+        outcomes, parts = query.statistic.outcomes, query.parts
+        # What is evaluated is gone when this returns: its memory must be free again when the next block is drawn.
+        if parts == 1:
+            return tossed(self._ask(query, chosen, first, rng), outcomes, rng)
+        part, draw = _numbers(first, _height(chosen), draws)
+        values = self._evaluate_parts(query, self._speaking(chosen, rng), part, draw)
+        return tossed_parts(values, outcomes, rng, part, parts)
 
     @silence
     def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
         """Return what selected rows say, in order; selected anew for each part if there are several. Secret."""
         blocks = []
         for chosen, first, count in self._selected(query, selection, rng):
-            checkpoint()
-            _pool.reset()
-            if query.parts == 1:
-                values = self._ask(query, chosen, first, rng)
-                blocks.append(accepted(values, rng) if query.weighs else values)
-            else:
-                part, draw = _numbers(first, _height(chosen), count)
-                blocks.append(self._evaluate_parts(query, self._speaking(chosen, rng), part, draw))
+            blocks.append(self._values(query, chosen, first, count, rng))
         # A copy, even of one block, which may lie in the pool or in the column itself.
         joined: NDArray[Any] = np.concatenate(blocks)
         return joined if query.parts == 1 else joined.reshape(query.parts, -1, *joined.shape[1:])
+
+    @silence
+    def fold(self, query: Folded, rng: Generator) -> NDArray[np.float64]:
+        """Return the totals of all rows: `sample` of all of them, without a list of what each says. Secret."""
+        if self._units is not None:
+            return query.totals(self.sample(query, AllRows(), rng))
+        total, size = np.zeros(()), _SCAN * self._block(query)
+        for start in range(0, self._rows, size):
+            checkpoint()
+            rows = slice(start, min(start + size, self._rows))
+            self._about_to_read(rows, query.columns)
+            total = total + query.fold([self._said(function, rows) for function in query.functions])
+        return total
+
+    def _values(self, query: Query, chosen: Indices | slice, first: int, count: int, rng: Generator) -> Values:
+        """Return what is chosen says: number `first` and following of `count` in every part."""
+        checkpoint()
+        _pool.reset()
+        if query.parts == 1:
+            return self._ask(query, chosen, first, rng)
+        part, draw = _numbers(first, _height(chosen), count)
+        return self._evaluate_parts(query, self._speaking(chosen, rng), part, draw)
 
     def frame(self, chosen: Indices) -> pl.DataFrame:
         """Return these rows, or all rows of these units, and all columns.
@@ -189,6 +211,10 @@ class LocalRows:
 
     def _ask(self, query: Query, chosen: Indices | slice, first: int, rng: Generator) -> Values:
         """Return what is chosen, rows or units, says to a query of one part."""
+        values = self._evaluate_chosen(query, chosen, first, rng)
+        return accepted(values, rng) if query.weighs else values
+
+    def _evaluate_chosen(self, query: Query, chosen: Indices | slice, first: int, rng: Generator) -> Values:
         if self._units is None:
             return self._evaluate(query, chosen, first)
         if isinstance(query, WholeUnit):
@@ -260,6 +286,18 @@ class LocalRows:
             return numbers
         (missing,) = query.lookups[name](pl.Series(name, [None], dtype=pl.String))
         return np.where(_values_at(stored.valid, rows), numbers, missing)
+
+    def _said(self, function: RowFunction, rows: slice) -> Said:
+        """Return what a function says of consecutive rows; of a column with few distinct texts, each is asked once."""
+        columns, direct = function.columns, function.direct
+        if direct is not None and columns and all(name in self._plain for name in columns):
+            said: NDArray[Any] = direct({name: self._plain[name][rows] for name in columns})
+            return said
+        coded = self._coded.get(columns[0]) if len(columns) == 1 and function.identity is not None else None
+        if coded is None or coded.dictionary.len() > _height(rows):
+            return function.series(self._frame(rows, columns))
+        texts = function.series(coded.dictionary.alias(columns[0]).to_frame())
+        return (booleans if texts.dtype == pl.Boolean else floats)(texts).take(coded.codes[rows])
 
     def _evaluate_parts(
         self, query: Query, rows: Indices | slice, part: NDArray[np.int64], draw: NDArray[np.int64]

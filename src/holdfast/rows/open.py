@@ -5,17 +5,27 @@ Other packages can teach it more: whatever is registered in `ROW_SOURCES` (or is
 only about data that nothing here recognizes.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from typing import TypeGuard
+
+import polars as pl
 
 from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.registry import Registry
-from holdfast.rows.folder import FolderRows
-from holdfast.rows.ingest import FORMATS, ingest_file
+from holdfast.rows.deck import Deck, is_deck
+from holdfast.rows.folder import MANIFEST, FolderRows
+from holdfast.rows.ingest import ingest
 from holdfast.rows.memory import memory_rows
+from holdfast.rows.scans.files import FORMATS, Dialect, scan_path, scan_paths
+from holdfast.rows.scans.lakes import scan_lake
+from holdfast.rows.scans.postgres import POSTGRES, scan_postgres
+from holdfast.rows.scans.scan import Scan
+from holdfast.rows.scans.streams import scan_stream
 from holdfast.rows.source import RowSource, RowVerbs, Table
 from holdfast.schema import Type
 
+_IN_MEMORY = ("polars", "pandas", "pyarrow", "modin", "cudf")  # libraries whose tables are
 ROW_SOURCES: Registry[Callable[[object], RowSource | None]] = Registry("holdfast.row_sources")
 
 
@@ -27,12 +37,18 @@ def open_rows(
     progress: bool | None = None,
     complete: Collection[str] = (),
     types: Mapping[str, str] | None = None,
+    separator: str | None = None,
+    encoding: str = "utf-8",
+    null_values: Collection[str] = (),
+    version: int | None = None,
     unit: str | None = None,
 ) -> RowSource:
-    """Open a table: a file, a column folder, a frame, a dict of arrays, or a row source of one's own.
+    """Open a table: files, a column folder, a deck, a frame, a dict of arrays, a stream, or a row source of one's own.
 
-    A Parquet, CSV or Arrow file is rewritten once as a folder of columns, and read from there ever after; a file whose
-    size or time of change differs is read again. The folder remembers what was declared.
+    Files (Parquet, CSV, Arrow, JSON lines: one, a glob, a list, a folder of partitions, or an address such as
+    s3://lake/events/), Delta and Iceberg tables, tables of PostgreSQL, lazy frames and Arrow streams are read once,
+    batch by batch, into a folder of columns, and answered from there ever after. Files whose size or time of change
+    differs, and tables whose version does, are read again. The folder remembers what was declared.
 
     Analysts see names, types, and whether values may be missing. None of it is observed: values may be missing unless
     the header of the file or the type of the array rules it out, or the column is declared complete.
@@ -44,7 +60,8 @@ def open_rows(
     name
         What the dataset is called; left out: the file's name without its ending, or "data".
     folder
-        Where the columns of a file are written; left out: `<file>.holdfast` beside it.
+        Where the columns are written; left out: `<file>.holdfast` beside a file, or in the working directory for
+        addresses. A stream needs it.
     progress
         Whether to show a bar while that happens; left out: only on a terminal.
     complete
@@ -53,79 +70,138 @@ def open_rows(
     types
         The types of columns of a CSV file: "boolean", "integer", "number", "text", "date" or "timestamp". Left out: the
         first 10,000 rows decide, and a value further down that does not fit is refused.
+    separator, encoding, null_values
+        How a CSV file is written: what separates values, for example ";"; its encoding, for example "latin-1"; texts
+        that stand for missing values, beside the empty one.
+    version
+        Of a Delta table: which one; of an Iceberg table: the snapshot. Left out: the newest.
     unit
         The column that says which rows belong together, such as "patient". Then what is drawn and counted is a unit,
         whose rows may depend on each other; the column itself cannot be asked about. A folder remembers it.
     """
-    complete, declared = _column_names(complete), _types(types)
+    complete = _column_names(complete)
+    dialect = Dialect(separator, encoding, _texts(null_values), tuple(_types(types).items()))
     if name is not None and (not isinstance(name, str) or not name.strip()):
         raise InvalidArgument(f"name must be a text that is not empty; got {name!r}.", name="name")
-    if isinstance(data, str | Path):
-        return _open_path(data, name, folder, progress, complete, declared, unit)
-    if folder is not None:
-        raise InvalidArgument("folder must be left out unless a file is opened; write the frame to Parquet first.")
-    if declared:
-        raise InvalidArgument("types must be left out unless a CSV file is opened; convert the columns.", name="types")
+    given = "folder" if folder is not None else dialect.given or ("version" if version is not None else None)
+    own = Path(data) if isinstance(data, str | Path) and _is_own(Path(data)) else None
+    if own is not None:
+        if given is not None:
+            raise InvalidArgument(f"{given} must be left out when a holdfast folder is opened.", name=given)
+        return _open_own(own, name, complete, unit)
+    scan = find_scan(data, dialect, version)
+    if scan is not None:
+        target, called = _target(scan, folder), name or scan.name
+        try:
+            return ingest(scan, target, name=called, progress=progress, complete=complete, unit=unit)
+        finally:
+            scan.close()
+    if given is not None:
+        raise InvalidArgument(f"{given} must be left out unless a table is read from files or a stream.", name=given)
     if isinstance(data, RowVerbs):
         _refuse_complete(complete, unit)
         return data
-    if isinstance(data, Mapping):
-        return memory_rows(data, name=name or "data", complete=complete, unit=unit)
-    if hasattr(data, "collect_schema") and hasattr(data, "collect") and not hasattr(data, "get_columns"):
-        raise InvalidArgument("data must be a table, not a lazy frame; collect() it first.", name="data")
-    if hasattr(data, "columns") and hasattr(data, "shape") and len(data.shape) == 2:
-        return memory_rows(data, name=name or "data", complete=complete, unit=unit)
-    found = _registered(data)
+    if isinstance(data, Mapping) or _is_frame(data):
+        return memory_rows(data, name=name or "data", complete=complete, unit=unit)  # type: ignore[arg-type]
+    found = next((found for opener in ROW_SOURCES.all() if (found := opener(data)) is not None), None)
     if found is not None:
         _refuse_complete(complete, unit)
         return found
+    if isinstance(data, str | Path):
+        if Path(data).is_dir():
+            raise RowSourceError(f"{data} is not a holdfast folder, a deck, or a folder of Parquet files.")
+        known = ", ".join(FORMATS)
+        raise RowSourceError(f"{data} has no known ending; it must be one of {known}, or a holdfast folder.")
     raise InvalidArgument(
-        "data must be a path, a Polars, pandas or PyArrow frame, a dict of arrays, or a row source;"
+        "data must be a path, a Polars, pandas or PyArrow frame, a dict of arrays, an Arrow stream, or a row source;"
         f" got {type(data).__name__}.",
         name="data",
     )
 
 
-def _open_path(
-    data: str | Path,
-    name: str | None,
-    folder: str | Path | None,
-    progress: bool | None,
-    complete: Collection[str],
-    types: dict[str, Type],
-    unit: str | None,
-) -> RowSource:
-    path = Path(data)
-    if path.is_dir():
-        if folder is not None or types:
-            given = "types" if folder is None else "folder"
-            raise InvalidArgument(f"{given} must be left out when a holdfast folder is opened.", name=given)
-        rows = FolderRows(path, name=name, complete=complete)
-        if unit not in (None, rows.schema.unit):
-            raise InvalidArgument(
-                f"unit must be left out when a holdfast folder is opened; open the original file with unit={unit!r},"
-                " which writes the folder anew.",
-                name="unit",
-            )
-        return rows
-    if path.suffix.lower() not in FORMATS:
-        found = _registered(data)
-        if found is not None:
-            _refuse_complete(complete, unit)
-            return found
-        known = ", ".join(FORMATS)
-        raise RowSourceError(f"{path} has no known ending; it must be one of {known}, or a holdfast folder.")
-    if not path.is_file():
-        raise RowSourceError(f"No file {path}.", path=str(path))
-    target = Path(folder) if folder is not None else path.with_name(f"{path.name}.holdfast")
-    stem = name or path.stem
-    return ingest_file(path, target, name=stem, progress=progress, complete=complete, types=types, unit=unit)
+def find_scan(data: object, dialect: Dialect | None = None, version: int | None = None) -> Scan | None:
+    """Return how to read a table batch by batch; None for what is in memory, or is not known here.
+
+    Parameters
+    ----------
+    data
+        What holds the table.
+    dialect
+        How CSV files are written.
+    version
+        Of a table that has versions.
+    """
+    dialect = dialect or Dialect()
+    if isinstance(data, str) and data.startswith(POSTGRES):
+        return scan_postgres(data)
+    if isinstance(data, str | Path):
+        return scan_lake(data, version) or scan_path(data, dialect)
+    if _is_list(data):
+        return scan_paths(data, dialect)
+    if isinstance(data, pl.LazyFrame):
+        return scan_stream(data)
+    if isinstance(data, RowVerbs | Mapping | pl.Series) or _is_frame(data):
+        return None
+    return scan_lake(data, version) or scan_stream(data)
+
+
+def _target(scan: Scan, folder: str | Path | None) -> Path:
+    if folder is not None:
+        return Path(folder)
+    if scan.path is not None:
+        return scan.path.with_name(f"{scan.path.name}.holdfast")
+    if not scan.where:
+        raise InvalidArgument(
+            "folder must say where the rows of a stream are kept, for example folder='events.holdfast'.", name="folder"
+        )
+    return Path(f"{scan.name}.holdfast")
+
+
+def _open_own(folder: Path, name: str | None, complete: Collection[str], unit: str | None) -> RowSource:
+    if is_deck(folder):
+        if unit is not None:
+            raise InvalidArgument("unit must be left out for a deck, whose cards are rows.", name="unit")
+        return Deck(folder, name=name, complete=complete)
+    rows = FolderRows(folder, name=name, complete=complete)
+    if unit not in (None, rows.schema.unit):
+        raise InvalidArgument(
+            f"unit must be left out when a holdfast folder is opened; open the original file with unit={unit!r},"
+            " which writes the folder anew.",
+            name="unit",
+        )
+    return rows
+
+
+def _is_own(path: Path) -> bool:
+    """Whether a folder was written by holdfast, finished or not."""
+    return path.is_dir() and (path.suffix == ".holdfast" or (path / MANIFEST).is_file() or is_deck(path))
+
+
+def _is_frame(data: object) -> bool:
+    """Whether a table is in memory as a whole."""
+    shape = getattr(data, "shape", None) if hasattr(data, "columns") else None
+    if not isinstance(shape, tuple) or len(shape) != 2:
+        return False
+    # A query of DuckDB has a shape, too, and is no table yet.
+    return not hasattr(data, "__arrow_c_stream__") or type(data).__module__.partition(".")[0] in _IN_MEMORY
+
+
+def _is_list(data: object) -> TypeGuard[Sequence[str | Path]]:
+    return isinstance(data, list | tuple) and bool(data) and all(isinstance(each, str | Path) for each in data)
 
 
 def _column_names(complete: Collection[str]) -> tuple[str, ...]:
     if isinstance(complete, str) or not all(isinstance(name, str) for name in complete):
         raise InvalidArgument(f"complete must be a list of column names; got {complete!r}.", name="complete")
     return tuple(complete)
+
+
+def _texts(null_values: Collection[str]) -> tuple[str, ...]:
+    if isinstance(null_values, str):
+        return (null_values,)
+    if not all(isinstance(text, str) for text in null_values):
+        raise InvalidArgument(f"null_values must be a list of texts; got {null_values!r}.", name="null_values")
+    return tuple(null_values)
 
 
 def _types(types: Mapping[str, str] | None) -> dict[str, Type]:
@@ -142,7 +218,3 @@ def _refuse_complete(complete: Collection[str], unit: str | None) -> None:
             raise InvalidArgument(
                 f"{name} must be left out for a row source, whose schema says it; declare it when opening.", name=name
             )
-
-
-def _registered(data: object) -> RowSource | None:
-    return next((found for opener in ROW_SOURCES.all() if (found := opener(data)) is not None), None)

@@ -28,8 +28,6 @@ def outcomes_of(values: Values, outcomes: int, rng: Generator) -> NDArray[np.int
     A coin's bias that is NaN means outcome 0: the lower bound with two outcomes, "excluded" with three. So does a
     group's number that is NaN, beside a bias.
     """
-    if values.ndim == 2 and outcomes == 3:
-        values = accepted(values, rng)
     if values.dtype.kind != "f":
         return values.astype(np.int64)
     if values.ndim == 2 and values.shape[1] == outcomes - 1:  # the law of all outcomes but the first
@@ -55,8 +53,6 @@ def accepted(law: Values, rng: Generator) -> Values:
 
 def tossed(values: Values, outcomes: int, rng: Generator) -> Counts:
     """Toss once per row; return how often each outcome came up."""
-    if values.ndim == 2 and outcomes == 3:
-        values = accepted(values, rng)
     size = len(values)
     if values.ndim == 2:
         return np.bincount(outcomes_of(values, outcomes, rng), minlength=outcomes)

@@ -5,7 +5,11 @@
     sample   evaluate the query on selected rows: one value for each, secret, for mechanisms that add noise or that
              never use a row twice
 
-Whoever writes a source of their own needs `Selection.indices` (`rows.draws`) and `tossed` and `randomized`
+A source whose schema names a `unit` draws units: their number is its length, one row of a drawn unit speaks, chosen at
+random, and a query that is a `WholeUnit`, or has `rows_per_unit`, is asked as `rows.units` says. A query that `weighs`
+gives two columns, the probabilities of 0 and of 1: what is tossed or sampled is what `accepted` makes of them.
+
+Whoever writes a source of their own needs `Selection.indices` (`rows.draws`) and `accepted`, `tossed` and `randomized`
 (`rows.randomize`); `open_rows` recognizes it by its verbs.
 """
 
@@ -18,7 +22,7 @@ import polars as pl
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from holdfast.queries.query import Query, Values
+from holdfast.queries.query import Folded, Query, Values
 from holdfast.rows.draws import Selection
 from holdfast.schema import Schema
 
@@ -99,6 +103,15 @@ class RowSource(RowVerbs, Protocol):
 
     def __len__(self) -> int:
         """Number of rows n. Public."""
+        ...
+
+
+@runtime_checkable
+class Folds(Protocol):
+    """What a row source may do beside: `sample` of all rows for those who need no more than totals, in one pass."""
+
+    def fold(self, query: Folded, rng: Generator) -> NDArray[np.float64]:
+        """Return the totals of all rows; `rng` is for units, of which a random row speaks. Secret."""
         ...
 
 

@@ -10,6 +10,8 @@ is too large is partitioned again by another hash; one that is a single unit is 
 """
 
 import io
+import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from itertools import chain
@@ -32,6 +34,7 @@ PARTITION_BYTES = 64 << 20  # sorted at once
 CHUNK_BYTES = 128 << 20  # partitioned at once
 BATCH = 1 << 18  # rows passed on at once
 MOST_PARTITIONS = 256  # in one pass: their parts of a chunk shall not get tiny
+_NAMES_UNITS = re.compile(r"\w[ _-](id|ID|uuid)$|[a-z](ID|Id)$")  # patient_id, userId; not id alone, which names rows
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,34 @@ def check_unit(unit: str, schema: Schema) -> None:
         )
     if len(schema) == 1:
         raise InvalidArgument("unit must leave a column to ask about; it is the only one.", name="unit")
+
+
+class UnitColumn(UserWarning):
+    """A column seems to name units, of which some may have several rows."""
+
+
+def likely_unit(schema: Schema) -> str | None:
+    """Return a column that seems to name units, by its own name alone: nothing is read.
+
+    >>> names = ["id", "width", "patient_id", "ward"]
+    >>> likely_unit(Schema(tuple(Column(name, Type.INT, True) for name in names)))
+    'patient_id'
+    """
+    found = (name for name in schema.names if _NAMES_UNITS.search(name) and schema[name].type is not Type.FLOAT)
+    return next(found, None)
+
+
+def warn_of_units(schema: Schema) -> None:
+    """Ask about a column that seems to name units, where none is declared."""
+    unit = None if schema.unit is not None else likely_unit(schema)
+    if unit is not None:
+        warnings.warn(
+            f"Does every row have its own {unit!r}? If several rows share one, they are not independent, and intervals"
+            f" for rows are wrong: open the data with unit={unit!r}. If every row has its own, it names the rows: leave"
+            " it out of the data.",
+            UnitColumn,
+            stacklevel=3,
+        )
 
 
 def refuse_missing_unit(unit: str, missing: bool) -> None:
@@ -223,9 +254,9 @@ class _Spill:
             return
         chunk = pl.concat(self._waiting)
         self._waiting = []
-        number = (chunk[self._unit].hash(self._seed) % self._partitions).cast(pl.UInt16)
-        chunk = chunk[number.arg_sort()]
-        counts = np.bincount(number.to_numpy(), minlength=self._partitions)
+        number = (chunk[self._unit].hash(self._seed) % self._partitions).cast(pl.UInt16).to_numpy()
+        chunk = chunk[np.argsort(number, kind="stable")]  # of 16 bits: by counting, in linear time
+        counts = np.bincount(number, minlength=self._partitions)
         places, first = [0], 0
         with path.open("wb") as file:
             for partition, count in enumerate(counts.tolist()):

@@ -33,6 +33,10 @@ from holdfast.service.schemas import (
     Name,
     OkOut,
     PriceOut,
+    PricesOut,
+    SqlIn,
+    SqlOut,
+    validate,
 )
 from holdfast.service.state import in_thread, state_of
 from holdfast.service.tokens import Token
@@ -71,9 +75,9 @@ def responses(model: Any, *statuses: int) -> dict[int | str, dict[str, Any]]:
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
-def json_response(payload: dict[str, Any]) -> Response:
+def json_response(payload: dict[str, Any], status: int = 200) -> Response:
     """Return compact JSON."""
-    return Response(_encode(payload), media_type="application/json")
+    return Response(_encode(payload), status, media_type="application/json")
 
 
 async def _json_body(request: Request) -> Any:
@@ -236,7 +240,8 @@ async def history(
         ledger = served.session.ledger
         entries, newest = list(ledger.entries(start, limit)), ledger.spent.answers
         following = entries[-1].seq + 1 if entries and entries[-1].seq < newest else None
-        return {"rows": history_frame(entries, served.plan.standing).to_dicts(), "next": following, "entries": newest}
+        frame = history_frame(entries, served.plan.standing, served.session.registered)
+        return {"rows": frame.to_dicts(), "next": following, "entries": newest}
 
     return await _look(request, name, look)
 
@@ -268,8 +273,32 @@ async def batch(request: Request, name: NameInPath, key: KeyHeader = None) -> Re
     """Ask several questions in order; each is answered or refused on its own."""
     state, token = state_of(request), token_of(request)
     asks = state.questions.read_batch(await _json_body(request))
-    state.rate_limits.take(token.id, len(asks) - 1)
-    return json_response(await state.service.batch(name, token, asks, key, gone=request.is_disconnected))
+    return json_response(await state.batches.batch(name, token, asks, key, gone=request.is_disconnected))
+
+
+@_post("batch/price", PricesOut, body="BatchIn")
+async def batch_price(request: Request, name: NameInPath) -> Response:
+    """Return what several questions cost together. Reads nothing, spends nothing."""
+    state, token = state_of(request), token_of(request)
+    asks = state.questions.read_batch(await _json_body(request))
+    return json_response(await on_dataset(request, name, lambda served: state.batches.prices(served, token, asks)))
+
+
+@_post("sql", SqlOut, body="SqlIn")
+async def sql(request: Request, name: NameInPath, key: KeyHeader = None) -> Response:
+    """Answer a SELECT of aggregates: a row for each group, and low and high beside every value."""
+    state, token = state_of(request), token_of(request)
+    text = validate(SqlIn, await _json_body(request)).sql
+    response = await state.batches.sql(name, token, text, key, gone=request.is_disconnected)
+    return json_response(response, response.get("status", 200))
+
+
+@_post("sql/price", PricesOut, body="SqlIn")
+async def sql_price(request: Request, name: NameInPath) -> Response:
+    """Return what a SELECT costs. Reads nothing, spends nothing."""
+    state, token = state_of(request), token_of(request)
+    text = validate(SqlIn, await _json_body(request)).sql
+    return json_response(await on_dataset(request, name, lambda served: state.batches.sql_prices(served, token, text)))
 
 
 @_get("/plan")

@@ -33,7 +33,7 @@ from holdfast.questions.price import write_answers
 from holdfast.questions.question import Question
 from holdfast.service.database import TokenDatabase, read, reservations, write, write_transaction
 from holdfast.service.datasets import LEAST, Datasets, ServedDataset, Usage
-from holdfast.service.errors import ProtocolError, error_payload
+from holdfast.service.errors import ProtocolError
 from holdfast.service.idempotency import IdempotencyKeys, check_key
 from holdfast.service.lanes import Lane, Lanes, Unfinished, WritingLane
 from holdfast.service.monitoring import Metrics
@@ -126,25 +126,10 @@ class AskService:
         self, name: str, token: Token, asked: Asked, key: str | None = None, *, gone: Gone | None = None
     ) -> Response:
         """Answer one question; with a key, once."""
-        return await self._on_the_clock(self._ask(name, token, asked, key, gone))
+        return await self.on_the_clock(self.answer(name, token, asked, key, gone))
 
-    async def batch(self, name: str, token: Token, asks: list[AskIn], key: str | None, *, gone: Gone) -> Response:
-        """Answer several questions in order. An error is one result among others; earlier answers stand."""
-        check_key(key)
-        await self._lanes.reads.run(token.name, partial(self._check_batch, name, token, asks))
-        return await self._on_the_clock(self._batch(name, token, asks, key, gone))
-
-    async def _batch(self, name: str, token: Token, asks: list[AskIn], key: str | None, gone: Gone) -> Response:
-        results = []
-        for number, ask in enumerate(asks):
-            one = None if key is None else _digest(key, str(number))
-            try:
-                results.append(await self._ask(name, token, lambda ask=ask: ask, one, gone))  # type: ignore[misc]
-            except HoldfastError as error:
-                results.append(error_payload(error))
-        return {"ok": True, "results": results}
-
-    async def _ask(self, name: str, token: Token, asked: Asked, key: str | None, gone: Gone | None) -> Response:
+    async def answer(self, name: str, token: Token, asked: Asked, key: str | None, gone: Gone | None) -> Response:
+        """Answer one question of several that leave together, on the clock."""
         work = Work()
         steps = partial(self._steps, name, token, asked, key, work)
         try:
@@ -192,7 +177,7 @@ class AskService:
             if not result.cancel() and not result.cancelled():
                 result.exception()  # nobody else looks at it
 
-    async def _on_the_clock(self, answering: Coroutine[Any, Any, Response]) -> Response:
+    async def on_the_clock(self, answering: Coroutine[Any, Any, Response]) -> Response:
         """Return the answer at the next tick after its arrival; what was stored says nothing by its time."""
         start = time.monotonic()
         try:
@@ -229,13 +214,6 @@ class AskService:
             quota = max(0, quota - used)
         return {"answers": answers, "quota": quota}
 
-    def _check_batch(self, name: str, token: Token, asks: list[AskIn]) -> None:
-        """Refuse a batch as a whole if a question in it cannot be read, before anything is asked."""
-        served = self._datasets.get(name, token)
-        for ask in asks:
-            if ask.problem is not None:
-                ask.call(served.session.prepare)
-
     def _steps(self, name: str, token: Token, asked: Asked, key: str | None, work: Work, most_work: int) -> Steps:
         """Yield the question, to be sent its answer, and return the response.
 
@@ -251,11 +229,11 @@ class AskService:
         request = ""
         if key is not None:
             check_key(key)
-            request = _digest("ask", served.name, ask.canonical())
+            request = digest("ask", served.name, ask.canonical())
             before = self.idempotency.find(token.id, key, request)
             if before is not None:
                 return before
-        ledger_key = None if key is None else _digest(token.id, key, request)
+        ledger_key = None if key is None else digest(token.id, key, request)
         session = served.session.for_analyst(token.name)
         question = self._prepare(session, ask, ledger_key)
         if question.work > most_work and not session.price_of(question).cached:
@@ -402,5 +380,6 @@ def _stored(response: Response) -> bool:
     return all(one["ok"] and one["answer"]["cached"] for one in results)
 
 
-def _digest(*parts: str) -> str:
+def digest(*parts: str) -> str:
+    """Return one key made of several texts."""
     return sha256("\n".join(parts).encode()).hexdigest()

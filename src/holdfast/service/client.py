@@ -14,7 +14,7 @@ import asyncio
 import random
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from inspect import signature
@@ -24,12 +24,12 @@ from urllib.parse import quote
 import polars as pl
 
 from holdfast.answer import Answer, AnyAnswer, record_of
-from holdfast.board import STANDINGS
 from holdfast.errors import HoldfastError, InvalidArgument, MissingExtra, UnknownName
 from holdfast.guarantees.plan import Plan
 from holdfast.ledger import Head, Receipt
 from holdfast.optimize.losses import LinearLoss
 from holdfast.questions import KINDS, kind_named
+from holdfast.questions.batch import Answers, Asked, Prices, Questions
 from holdfast.questions.check import CHECK
 from holdfast.questions.correlation import CORRELATION
 from holdfast.questions.count import COUNT
@@ -44,6 +44,8 @@ from holdfast.questions.minimize import MINIMIZE
 from holdfast.questions.price import Budget, Price
 from holdfast.questions.quantile import QUANTILE
 from holdfast.questions.question import Kind
+from holdfast.questions.register import REGISTER
+from holdfast.questions.standings import standings_frame
 from holdfast.questions.std import STD
 from holdfast.questions.submit import SUBMIT
 from holdfast.questions.total import TOTAL
@@ -189,6 +191,57 @@ class _Calls:
         """
         return Call("POST", self._path("dry-run"), _answered, _question(kind_named(kind), (query,), options))
 
+    def _ask_many(self, /, questions: Iterable[Asked]) -> Call[Answers]:
+        """Ask several questions, in order; the first that is refused is raised, and those before it stand.
+
+        Parameters
+        ----------
+        questions
+            As for `Session.ask_many`: texts, or dicts with the kind and the options of a question. A `Questions` is
+            registered first.
+        """
+        asks = _listed(questions)
+
+        def read(payload: Payload) -> Answers:
+            return Answers([read_answer(_require_ok(one)["answer"]) for one in payload["results"]])
+
+        batch = Call("POST", self._path("batch"), read, {"asks": asks}, uuid.uuid4().hex)
+        if not isinstance(questions, Questions):
+            return batch
+        body = {"kind": REGISTER.name, "questions": asks}
+        return Call("POST", self._path("ask"), lambda _: batch, body, uuid.uuid4().hex)
+
+    def _price_many(self, /, questions: Iterable[Asked]) -> Call[Prices]:
+        """Return what several questions would cost together. Reads nothing, spends nothing.
+
+        Parameters
+        ----------
+        questions
+            As for `ask_many`.
+        """
+        return Call("POST", self._path("batch/price"), Prices.from_dict, {"asks": _listed(questions)})
+
+    def _sql(self, /, text: str) -> Call[pl.DataFrame]:
+        """Answer a SELECT of aggregates.
+
+        Parameters
+        ----------
+        text
+            The statement, as for `Session.sql`.
+        """
+
+        return Call("POST", self._path("sql"), read_table, {"sql": text}, uuid.uuid4().hex)
+
+    def _price_sql(self, /, text: str) -> Call[Prices]:
+        """Return what a SELECT would cost. Reads nothing, spends nothing.
+
+        Parameters
+        ----------
+        text
+            The statement, as for `Session.sql`.
+        """
+        return Call("POST", self._path("sql/price"), Prices.from_dict, {"sql": text})
+
     def _budget(self) -> Call[Budget]:
         """Return what is left to ask, for all analysts together."""
         return Call("GET", self._path("budget"), lambda payload: Budget.from_dict(payload["budget"]))
@@ -232,12 +285,8 @@ class _Calls:
         return Call("GET", self._path(f"history?start={start}&limit={PAGE_SIZE}"), read)
 
     def _standings(self) -> Call[pl.DataFrame]:
-        """Return the submissions to a board, the best first, as a frame."""
-
-        def read(payload: Payload) -> pl.DataFrame:
-            return pl.DataFrame(payload["standings"], schema=STANDINGS)
-
-        return Call("GET", self._path("standings"), read)
+        """Return the submissions to a board: improvements, the best first, then those that were no better."""
+        return Call("GET", self._path("standings"), lambda payload: standings_frame(payload["standings"]))
 
     def _path(self, what: str) -> str:
         return f"datasets/{quote(self.dataset, safe='')}/{what}"
@@ -293,9 +342,14 @@ class RemoteSession(_Calls):
     check = verb(CHECK)
     submit = verb(SUBMIT)
     units = verb(UNITS)
+    register = verb(REGISTER)
     ask = _sent(_Calls._ask)
     price = _sent(_Calls._price)
     dry_run = _sent(_Calls._dry_run)
+    ask_many = _sent(_Calls._ask_many)
+    price_many = _sent(_Calls._price_many)
+    sql = _sent(_Calls._sql)
+    price_sql = _sent(_Calls._price_sql)
     receipt = _sent(_Calls._receipt)
     history = _sent(_Calls._history)
     standings = _sent(_Calls._standings)
@@ -378,9 +432,14 @@ class AsyncRemoteSession(_Calls):
     check = async_verb(CHECK)
     submit = async_verb(SUBMIT)
     units = async_verb(UNITS)
+    register = async_verb(REGISTER)
     ask = _awaited(_Calls._ask)
     price = _awaited(_Calls._price)
     dry_run = _awaited(_Calls._dry_run)
+    ask_many = _awaited(_Calls._ask_many)
+    price_many = _awaited(_Calls._price_many)
+    sql = _awaited(_Calls._sql)
+    price_sql = _awaited(_Calls._price_sql)
     budget = _awaited(_Calls._budget)
     plan = _awaited(_Calls._plan)
     schema = _awaited(_Calls._schema)
@@ -455,6 +514,15 @@ def _question(kind: Kind[..., Any], args: tuple[object, ...], options: Mapping[s
     return kind.to_json({**dict(zip(names, args, strict=False)), **options})
 
 
+def _listed(questions: Iterable[Asked]) -> list[Payload]:
+    """Return several questions as JSON."""
+    found = []
+    for one in Questions(questions):
+        values: dict[str, object] = {"query": one} if isinstance(one, str) else dict(one)
+        found.append(kind_named(values.pop("kind", MEAN.name)).to_json(values))
+    return found
+
+
 # -- responses --------------------------------------------------------------------------------------------------------
 
 
@@ -515,6 +583,12 @@ def read_answer(answer: Mapping[str, Any]) -> AnyAnswer:
     """Rebuild an answer from what `AnyAnswer.to_dict` wrote."""
     found: AnyAnswer = kind_named(answer["kind"]).read(answer, record_of(answer))
     return found
+
+
+def read_table(payload: Payload) -> pl.DataFrame:
+    """Return the table of a SELECT, or raise the refusal of it."""
+    found = _require_ok(payload)
+    return pl.DataFrame(found["rows"], schema=found["columns"], orient="row", infer_schema_length=None)
 
 
 def _answered(payload: Payload) -> Any:

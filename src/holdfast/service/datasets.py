@@ -12,13 +12,13 @@ from typing import Any
 from sqlalchemy import insert, select
 from sqlalchemy.exc import IntegrityError
 
-from holdfast.board import standings, standings_rows
 from holdfast.errors import InvalidArgument, NotAllowed, RowSourceError, UnknownName
 from holdfast.guarantees.plan import Plan, VacuousPlan
 from holdfast.ledger import Head, Receipt, content_of
 from holdfast.questions.check import CHECK
 from holdfast.questions.mean import MEAN
 from holdfast.questions.price import cost_in_answers
+from holdfast.questions.standings import Standings
 from holdfast.questions.submit import SUBMIT
 from holdfast.rows.open import open_rows
 from holdfast.service.database import TokenDatabase, read, registered_datasets, write
@@ -28,6 +28,7 @@ from holdfast.service.tokens import Token
 from holdfast.service.witness import DatabaseWitness
 from holdfast.session import Session
 
+MOST_STANDINGS = 1_000  # improvements, and others, that are shown
 LEAST = 1  # answers of a quota that a question takes, also if it takes less than one of the budget
 NOT_BEGUN = "No question has been answered yet; the ledger begins with the first answer."
 PLAN = ("queries", "margin", "confidence", "guarantee", "rows_per_query", "end", "rows", "seed")  # of a session
@@ -66,11 +67,17 @@ class ServedDataset:
     name: str
     session: Session
     usage: Usage
+    submissions: Standings
     places: tuple[str, ...] = ()  # where its data and its ledger are: not for analysts
 
     def naming(self) -> AbstractContextManager[None]:
         """Have errors name the dataset, not where it is."""
         return naming(self.name, *self.places)
+
+    @property
+    def is_board(self) -> bool:
+        """Whether it takes submissions, and nothing else."""
+        return self.plan.standing.asks == SUBMIT.name
 
     @property
     def plan(self) -> Plan:
@@ -89,8 +96,8 @@ class ServedDataset:
         return self.session.receipt(seq)
 
     def standings(self) -> list[dict[str, Any]]:
-        """Return the submissions to a board, the best first."""
-        return standings_rows(standings(self.session))
+        """Return the submissions to a board, the best first; of the others the newest."""
+        return self.submissions.lines(MOST_STANDINGS)
 
     def schema(self) -> list[dict[str, Any]]:
         """Return names, types and what else is declared. Never what the rows hold."""
@@ -236,4 +243,5 @@ def _open(name: str, settings: DatasetSettings, database: str | None) -> ServedD
         guess = {"guess": 0.5, "margin": 0.5} if asks == CHECK.name else {}
         session.dry_run(f'"{quoted}" IS NULL', asks or MEAN.name, **guess)
     places = {session.ledger.location, settings.path, str(Path(settings.path).absolute())} - {"in memory"}
-    return ServedDataset(name, session, Usage(session), tuple(places))
+    submissions = Standings(session.ledger, lambda: standing_plan(session).standing)
+    return ServedDataset(name, session, Usage(session), submissions, tuple(places))

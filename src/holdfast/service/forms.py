@@ -6,7 +6,7 @@ from urllib.parse import parse_qs
 from starlette.requests import Request
 
 from holdfast.questions import kind_named
-from holdfast.questions.options import Choice, Option, Real, Text, Whole, plain
+from holdfast.questions.options import Choice, Option, Real, RealOrWord, Text, Whole, plain
 from holdfast.questions.question import Kind
 from holdfast.service.errors import ProtocolError
 from holdfast.service.schemas import DEFAULT_KIND
@@ -63,7 +63,7 @@ def _field(kind: Kind[..., Any], option: Option, form: Entered) -> dict[str, Any
         "words": list(option.form.words) if isinstance(option.form, Choice) else None,
         "subject": option is kind.subject,
         "wide": option is kind.subject or isinstance(option.form, Text),
-        "numeric": isinstance(option.form, Whole | Real),
+        "numeric": isinstance(option.form, Whole | Real) and not isinstance(option.form, RealOrWord),
     }
 
 

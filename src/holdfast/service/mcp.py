@@ -1,4 +1,4 @@
-"""Tools for agents, over the Model Context Protocol: ask, price, budget, schema, plan.
+"""Tools for agents, over the Model Context Protocol: ask, price, budget, schema, plan; of boards submit, standings.
 
 The arguments of ask and price are the options of every kind of question that is registered, in one flat object, which
 is what agents' frameworks accept. The tools work on anything with the verbs of a `Session`: the data itself, a server
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import anyio
 import mcp_types as types
+import polars as pl
 from anyio.to_thread import run_sync
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
@@ -33,10 +34,14 @@ from holdfast.errors import InvalidArgument, NotSignedIn, UnknownName
 from holdfast.guarantees.plan import DEFAULT_CONFIDENCE, Plan
 from holdfast.guarantees.plan import plan as make_plan
 from holdfast.questions import kind_named
+from holdfast.questions.batch import Prices
+from holdfast.questions.options import plain
 from holdfast.questions.price import Budget, Price
-from holdfast.questions.question import Question
+from holdfast.questions.question import Kind, Question
+from holdfast.questions.standings import standings_frame
+from holdfast.questions.submit import SUBMIT
 from holdfast.schema import Schema
-from holdfast.service.client import RemoteSession, read_answer
+from holdfast.service.client import RemoteSession, read_answer, read_table
 from holdfast.service.errors import error_payload
 from holdfast.service.monitoring import log_error
 from holdfast.service.schemas import DEFAULT_KIND, AskIn, QuestionModels, RequestModel, validate
@@ -48,13 +53,18 @@ if TYPE_CHECKING:  # the server's own packages are not needed for `holdfast mcp`
     from holdfast.service.tokens import Token
 
 INSTRUCTIONS = (
-    "Ask questions about a dataset without seeing its rows. Every answer is an interval for the population, and all of"
-    " them hold at once however you choose your questions. All answers share one budget: call budget before you plan"
-    " questions, and price before an expensive one. Repeating a question is free. Queries are SQL expressions about one"
-    " row, such as: dep_delay > 15 AND carrier = 'UA'. Numbers need a range: the bounds that schema lists, or"
-    " within=[low, high]."
+    "Ask questions about a dataset without seeing its rows, or submit predictions to a board without seeing its labels."
+    " Every answer is an interval for the population (a board says what for), and all of them hold at once however you"
+    " choose your questions. All answers share one budget: call budget before you plan questions, and price before an"
+    " expensive one. Repeating a question is free. Queries are SQL expressions about one row, such as: dep_delay > 15"
+    " AND carrier = 'UA'. Numbers need a range: the bounds that schema lists, or within=[low, high]."
+)
+SQL = (
+    "SELECT aggregates FROM the dataset, with WHERE and GROUP BY over columns with declared categories. Aggregates: AVG"
+    " (also of a condition), COUNT, SUM, MEDIAN, QUANTILE(x, q), STDDEV, VARIANCE, CORR, COVAR_POP, REGR_SLOPE."
 )
 PATH = "/mcp"
+SPENDING = ("ask", "sql", SUBMIT.name)  # tools that take from the budget
 TICK = 0.01  # seconds
 T = TypeVar("T")
 Arguments = dict[str, Any]
@@ -78,6 +88,13 @@ class PlanArguments(DatasetArguments):
     confidence: float = DEFAULT_CONFIDENCE
 
 
+class SqlArguments(DatasetArguments):
+    """A SELECT, and whether to say only what it costs."""
+
+    sql: str
+    price_only: bool = False
+
+
 class Tools:
     """The tools on these datasets: each has a description, a schema of its arguments, and what it does."""
 
@@ -96,11 +113,14 @@ class Tools:
         self._tools: dict[str, tuple[Callable[[Arguments], Any], dict[str, Any]]] = {
             "ask": (self.ask, once),
             "price": (self.price, question),
+            "sql": (self.sql, SqlArguments.model_json_schema()),
             "budget": (self.budget, dataset),
             "schema": (self.schema, dataset),
             "plan": (self.plan, PlanArguments.model_json_schema()),
+            "submit": (self.submit, self._of_kind(SUBMIT, once)),
+            "standings": (self.standings, dataset),
         }
-        self._more = {"ask": f"\n\nKinds of questions:\n{kinds}"}
+        self._more = {"sql": f"\n\n{SQL}", "ask": f"\n\nKinds of questions:\n{kinds}"}
 
     def described(self) -> list[types.Tool]:
         """Return every tool as the protocol describes it."""
@@ -109,7 +129,7 @@ class Tools:
                 name=name,
                 description=f"{act.__doc__}{self._more.get(name, '')}",
                 input_schema=schema,
-                annotations=types.ToolAnnotations(read_only_hint=name != "ask", idempotent_hint=True),
+                annotations=types.ToolAnnotations(read_only_hint=name not in SPENDING, idempotent_hint=True),
             )
             for name, (act, schema) in self._tools.items()
         ]
@@ -130,8 +150,9 @@ class Tools:
         return types.CallToolResult(content=content, structured_content=plain, is_error=not payload["ok"])
 
     async def _run(self, name: str, arguments: Arguments) -> dict[str, Any]:
-        if name == "ask":
-            return await self.ask(arguments)
+        if name in SPENDING:
+            spent: dict[str, Any] = await self._tools[name][0](arguments)
+            return spent
         return await self._threads.run(partial(self._tools[name][0], arguments))
 
     async def ask(self, arguments: Arguments) -> dict[str, Any]:
@@ -149,6 +170,41 @@ class Tools:
         session, ask = await self._threads.run(look)
         answer = await self._threads.ask(session, ask, key)
         return await self._threads.run(lambda: {"answer": answer.to_dict(), "text": repr(answer), **_budget(session)})
+
+    async def sql(self, arguments: Arguments) -> dict[str, Any]:
+        """Answer a SELECT of aggregates and spend its price: a table with low and high beside every value."""
+        asked = validate(SqlArguments, arguments)
+        session = await self._threads.run(lambda: self._session(asked.dataset))
+        if asked.price_only:
+            prices = await self._threads.run(lambda: session.price_sql(asked.sql))
+            return prices.to_dict() | {"text": str(prices)}
+        frame = await self._threads.sql(session, asked.sql)
+        with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True):
+            text = str(frame)
+        rows = [plain(list(row)) for row in frame.rows()]
+        budget = await self._threads.run(lambda: _budget(session))
+        return {"columns": frame.columns, "rows": rows, "text": text, **budget}
+
+    async def submit(self, arguments: Arguments) -> dict[str, Any]:
+        """Submit predictions to a board: are they better than the best so far? The same predictions again are free."""
+        return await self.ask(arguments | {"kind": SUBMIT.name})
+
+    def standings(self, arguments: Arguments) -> dict[str, Any]:
+        """Return the submissions to a board: improvements, the best first, then those that were no better."""
+        session = self._session(validate(DatasetArguments, arguments).dataset)
+        lines = session.standings().to_dicts()
+        best = "No submissions yet."
+        if lines:
+            best = f"The best is number {lines[0]['seq']}, between {lines[0]['low']:.4g} and {lines[0]['high']:.4g}."
+        return {"standings": lines, "text": best, **_budget(session)}
+
+    @staticmethod
+    def _of_kind(kind: Kind[..., Any], question: dict[str, Any]) -> dict[str, Any]:
+        """Return the schema of the arguments of one kind alone."""
+        names = ("dataset", "idempotency_key", *(option.name for option in kind.options))
+        properties = {name: question["properties"][name] for name in names}
+        required = [option.name for option in kind.options if option.required]
+        return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
     def price(self, arguments: Arguments) -> dict[str, Any]:
         """Return what a question would cost, with the arguments of ask. Reads nothing, spends nothing."""
@@ -198,6 +254,15 @@ class Threads:
         start = time.monotonic()
         try:
             return await run_sync(partial(ask.call, session.ask, idempotency_key=key))
+        finally:
+            await anyio.sleep((start - time.monotonic()) % TICK)
+
+    async def sql(self, session: "Askable", text: str) -> pl.DataFrame:
+        """Answer a SELECT, and return at the next tick."""
+        assert not isinstance(session, TokenSession)
+        start = time.monotonic()
+        try:
+            return await run_sync(session.sql, text)
         finally:
             await anyio.sleep((start - time.monotonic()) % TICK)
 
@@ -280,6 +345,14 @@ class TokenSession:
         response = await self._state.service.ask(self._served.name, self._token, lambda: ask, key)
         return read_answer(response["answer"])
 
+    async def selected(self, text: str) -> pl.DataFrame:
+        """Answer a SELECT, within the token's quota and in its turn."""
+        return read_table(await self._state.batches.sql(self._served.name, self._token, text, None))
+
+    def price_sql(self, text: str) -> Prices:
+        """Return what a SELECT would cost."""
+        return self._served.session.price_sql(text)
+
     def prepare(self, query: Any, kind: str = DEFAULT_KIND, **options: object) -> Question:
         """Return the question, checked but not asked."""
         return self._served.session.prepare(query, kind, **options)  # type: ignore[arg-type]
@@ -297,6 +370,10 @@ class TokenSession:
     def budget(self) -> Budget:
         """What is left to ask, for all analysts together."""
         return self._served.session.budget
+
+    def standings(self) -> pl.DataFrame:
+        """Return the submissions to a board, the best first."""
+        return standings_frame(self._served.standings())
 
     @property
     def plan(self) -> Plan:
@@ -338,6 +415,10 @@ class _TokenThreads(Threads):
     async def ask(self, session: Askable, ask: AskIn, key: str | None) -> AnyAnswer:
         assert isinstance(session, TokenSession)
         return await session.asked(ask, key)
+
+    async def sql(self, session: Askable, text: str) -> pl.DataFrame:
+        assert isinstance(session, TokenSession)
+        return await session.selected(text)
 
 
 class McpEndpoint:

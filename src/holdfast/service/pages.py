@@ -15,11 +15,15 @@ from holdfast.answer import AnyAnswer
 from holdfast.errors import NotSignedIn
 from holdfast.guarantees.plan import write_margin
 from holdfast.ledger import Entry
+from holdfast.queries.node import identifier
+from holdfast.queries.sql.select import LONGEST_SELECT
 from holdfast.questions.history import answer_from
+from holdfast.questions.sql import written_table
+from holdfast.questions.submit import SUBMIT, metric_of
 from holdfast.service import charts, forms
 from holdfast.service.api import NameInPath, compare_plans, overviews
 from holdfast.service.auth import COOKIE, Routes, on_dataset, token_of
-from holdfast.service.client import read_answer
+from holdfast.service.client import read_answer, read_table
 from holdfast.service.datasets import ServedDataset
 from holdfast.service.schemas import AskIn
 from holdfast.service.state import in_thread, state_of
@@ -145,18 +149,30 @@ async def dataset(request: Request, name: NameInPath) -> Response:
 
     def look(served: ServedDataset) -> dict[str, Any]:
         newest = served.session.ledger.spent.answers
+        common = {"dataset": served.overview(), "left": state.service.left(served, token), "answers": newest}
+        if served.is_board:
+            return common | {"standings": _shown(served), "form": forms.describe(SUBMIT, form)}
         recent = list(served.session.ledger.entries(max(1, newest - RECENT + 1), RECENT))
-        return {
-            "dataset": served.overview(),
+        return common | {
             "columns": [one.to_json() | {"declared": one.declared} for one in served.session.schema],
-            "left": state.service.left(served, token),
             "recent": [_row(served, entry) for entry in reversed(recent)],
-            "answers": newest,
             "kinds": [{"name": kind.name, "label": forms.label(kind.name)} for kind in state.questions.kinds],
             "form": fields,
         }
 
-    return show(request, "dataset.html", await on_dataset(request, name, look))
+    found = await on_dataset(request, name, look)
+    return show(request, "board.html" if "standings" in found else "dataset.html", found)
+
+
+def _shown(served: ServedDataset) -> list[dict[str, Any]]:
+    """Return the standings as the page draws them: the best, and as many others as fit one."""
+    metric = metric_of(served.plan.standing)
+    shown = []
+    for line in served.submissions.lines(PAGE_SIZE):
+        low, high = line["cell_low"], line["cell_high"]
+        value = (low + high) / 2 if line["rank"] else high if metric.rule.higher else low
+        shown.append(line | {"bounds": list(metric.bounds), "value": value})
+    return shown
 
 
 def _asked(request: Request, form: forms.Entered) -> AskIn:
@@ -199,6 +215,42 @@ async def price(request: Request, name: NameInPath) -> Response:
         return service.price(served, token, _asked(request, form))
 
     return show(request, "price.html", await on_dataset(request, name, work))
+
+
+def _statement(name: str, **known: Any) -> dict[str, Any]:
+    """Return what the page for a SELECT shows."""
+    example = f"SELECT COUNT(*) FROM {identifier(name)}"
+    return {"name": name, "sql": "", "columns": None, "longest": LONGEST_SELECT, "example": example} | known
+
+
+@routes.page("analyst", "GET", "/datasets/{name}/sql")
+async def sql_page(request: Request, name: NameInPath) -> Response:
+    """Show the field for a SELECT."""
+    return show(request, "sql.html", await on_dataset(request, name, lambda served: _statement(served.name)))
+
+
+@routes.page("analyst", "POST", "/datasets/{name}/sql")
+async def sql(request: Request, name: NameInPath) -> Response:
+    """Answer a SELECT, from the form."""
+    state, form = state_of(request), await forms.fields(request)
+    text = form.get("sql", "")
+    response = await state.batches.sql(name, token_of(request), text, form.get("key"), gone=request.is_disconnected)
+    headings, written, numbers = written_table(read_table(response))
+    count = sum(not one["answer"]["cached"] for one in response["results"])
+    asked = f"{count:,} new answers, {len(response['results']) - count:,} that were asked before."
+    shown = {"headings": headings, "lines_written": written, "numbers": numbers, "asked": asked}
+    return show(request, "sql_result.html", response | _statement(name, sql=text, columns=response["columns"]) | shown)
+
+
+@routes.page("analyst", "POST", "/datasets/{name}/sql/price")
+async def sql_price(request: Request, name: NameInPath) -> Response:
+    """Show the price of a SELECT while it is being written."""
+    state, token, form = state_of(request), token_of(request), await forms.fields(request)
+
+    def work(served: ServedDataset) -> dict[str, Any]:
+        return state.batches.sql_prices(served, token, form["sql"]) if "sql" in form else {"prices": None}
+
+    return show(request, "prices.html", await on_dataset(request, name, work))
 
 
 @routes.page("analyst", "GET", "/datasets/{name}/history")

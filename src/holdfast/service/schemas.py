@@ -17,16 +17,21 @@ from holdfast.answer import Record
 from holdfast.errors import HoldfastError, InvalidArgument
 from holdfast.optimize.features import Bounds
 from holdfast.optimize.losses import BUILT_IN
+from holdfast.queries.sql.select import LONGEST_SELECT
 from holdfast.questions import KINDS, kind_named
 from holdfast.questions.mean import MEAN
 from holdfast.questions.options import (
     BoxForm,
     Categories,
     Choice,
+    Expressions,
     Form,
+    GroupsForm,
     LossForm,
     Option,
+    QuestionList,
     Real,
+    RealOrWord,
     Reals,
     ShortText,
     Text,
@@ -54,8 +59,8 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def validate(model: type[Model], values: dict[str, Any]) -> Model:
-    """Validate values that did not arrive as JSON: from a form or an agent."""
+def validate(model: type[Model], values: Any) -> Model:
+    """Validate what did not come through FastAPI: from a form, an agent, or a route that reads its body itself."""
     try:
         return model.model_validate(values)
     except ValidationError as error:
@@ -99,6 +104,12 @@ class DatasetIn(RequestModel):
     unit: Annotated[str, StringConstraints(min_length=1, max_length=400)] | None = None
 
 
+class SqlIn(RequestModel):
+    """A SELECT of aggregates over the dataset, with WHERE and GROUP BY."""
+
+    sql: Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_SELECT)]
+
+
 # -- questions ----------------------------------------------------------------------------------------------------
 
 DEFAULT_KIND = MEAN.name  # as for `Session.ask`
@@ -117,18 +128,25 @@ Sized = Field(min_length=1, max_length=MAX_ITEMS)
 def json_type(form: Form) -> Any:
     """Return the type of a value in JSON; of forms of other packages anything, which their own `from_json` reads."""
     match form:
+        case Expressions():
+            return QueryText | Annotated[list[QueryText], Sized]
         case Text():
             return QueryText
         case Choice():
             return Literal[form.words]
         case Whole():
             return Annotated[int, Field(ge=form.least, le=MAX_ROWS), AsInteger]
+        case RealOrWord():
+            return Literal[form.word] | Annotated[Number, Field(ge=form.least, le=form.most)]
         case Real():
             return Annotated[Number, Field(ge=form.least, le=form.most)]
         case Reals(count=None):
             return Annotated[list[Number], Sized]
         case Reals():
             return Annotated[list[Number], Field(min_length=form.count, max_length=form.count)]
+        case GroupsForm():
+            each = Annotated[list[CategoryValue], Sized]
+            return Annotated[list[CategoryValue | each], Sized] | Annotated[dict[QueryText, each], Sized]
         case Categories():
             return Annotated[list[CategoryValue], Sized]
         case BoxForm():
@@ -139,6 +157,8 @@ def json_type(form: Form) -> Any:
             return Annotated[str, StringConstraints(min_length=1, max_length=MAX_ITEMS)]
         case PredictionsForm():
             return dict[str, list[Any]] | str  # as many as a request holds; the kind looks at each
+        case QuestionList():
+            return Annotated[list[QueryText | dict[str, Any]], Field(min_length=1, max_length=MAX_BATCH)]
     return Any
 
 
@@ -252,6 +272,7 @@ class QuestionModels:
                 "oneOf": [{"$ref": reference} for reference in each.values()],
                 "discriminator": {"propertyName": "kind", "mapping": each},
             },
+            "SqlIn": SqlIn.model_json_schema(),
             "BatchIn": {
                 "title": "BatchIn",
                 "description": "Several questions, answered in order; each succeeds or fails on its own.",
@@ -363,6 +384,30 @@ class PriceOut(BaseModel):
     dataset: str
     price: Price
     text: str
+    left: LeftOut
+
+
+class PricesOut(BaseModel):
+    """What questions cost together, and each of them; nothing was read or spent."""
+
+    ok: Literal[True]
+    dataset: str
+    answers: int
+    rows_read: int
+    affordable: bool
+    prices: list[Price]
+    text: str
+    left: LeftOut
+
+
+class SqlOut(BaseModel):
+    """The table of a SELECT: for an aggregate called x, columns x, x_low and x_high; and the answers in it."""
+
+    ok: Literal[True]
+    dataset: str
+    columns: list[str]
+    rows: list[list[str | float | bool | None]]
+    results: list[AskOut]
     left: LeftOut
 
 

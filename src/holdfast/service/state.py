@@ -11,6 +11,7 @@ from starlette.requests import Request
 from holdfast.errors import HoldfastError, ServiceUnavailable
 from holdfast.questions.price import Budget
 from holdfast.service.ask import AskService, Quotas, write_together
+from holdfast.service.batch import BatchService
 from holdfast.service.database import TokenDatabase
 from holdfast.service.datasets import Datasets
 from holdfast.service.idempotency import IdempotencyKeys
@@ -44,6 +45,7 @@ class ServerState:
             settings, self.datasets, Quotas(self.database), IdempotencyKeys(self.database), self.metrics, self.lanes
         )
         self.rate_limits = RateLimiter(settings.rate, settings.burst)
+        self.batches = BatchService(self.service, self.datasets, self.questions, self.lanes, self.rate_limits)
         self.readiness = Readiness(self.probe)
         self.failed_sign_ins = RateLimiter(FAILED_SIGN_IN_RATE, FAILED_SIGN_IN_BURST)
         self.datasets.open_all()

@@ -9,7 +9,17 @@ except ImportError as missing:
         "Estimators need the package scikit-learn; install it with: pip install 'holdfast[sklearn]'."
     ) from missing
 
+from holdfast.sklearn.board_scorer import BoardScorer, board_scorer
 from holdfast.sklearn.estimators import HuberRegressor, LinearRegression, LinearSVC, LogisticRegression
 from holdfast.sklearn.scorer import Scorer, scorer
 
-__all__ = ["HuberRegressor", "LinearRegression", "LinearSVC", "LogisticRegression", "Scorer", "scorer"]
+__all__ = [
+    "BoardScorer",
+    "HuberRegressor",
+    "LinearRegression",
+    "LinearSVC",
+    "LogisticRegression",
+    "Scorer",
+    "board_scorer",
+    "scorer",
+]

@@ -98,7 +98,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         return check.interval(f"bounds of {name!r}", self.bounds[name])
 
     def _own_session(self, X: Array, y: Any, targets: int) -> tuple[Session, list[str]]:
-        """Open a session in memory for `fits` such fits: (d + 2) answers for each weight vector."""
+        """Open a session in memory for `fits` such fits: d + 1 answers, its loss and its accuracy for each model."""
         check.whole(fits=self.fits)
         names = self._names(X.shape[1])
         columns: dict[str, Any] = {name: np.ascontiguousarray(X[:, j]) for j, name in enumerate(names)}
@@ -106,7 +106,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         seed = None if self.random_state is None else int(check_random_state(self.random_state).randint(2**31 - 1))
         if len(X) < 2:
             raise InvalidArgument(f"fit must be given at least 2 rows; got n_samples = {len(X)}: 1 sample.", name="X")
-        queries = self.fits * targets * (X.shape[1] + 2)
+        queries = self.fits * targets * (X.shape[1] + 3)
         goal: dict[str, Any] = {"queries": queries, "confidence": self.confidence, "mechanism": "coins", "end": True}
         # Where rows are too few for any promise, other plans would replace many coins by chance; this one does not.
         few = len(X) >= LEAST_ROWS and plan(rows=len(X), **goal).vacuous

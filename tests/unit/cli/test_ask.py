@@ -76,7 +76,7 @@ def test_every_option_of_every_kind_reaches_the_session(capsys, asked, kind_name
     assert code == 0, document
     forms = {one.name: one.form for one in kind.options}
     read = {name: forms[name].parse(name, text) for name, text in texts.items()}
-    assert asked == [(kind.subject.form.parse(kind.subject.name, subject(kind)), kind_name, read)]
+    assert asked == [(kind.subject.form.argument(kind.subject.name, subject(kind)), kind_name, read)]
 
 
 @pytest.mark.parametrize("kind_name", [kind.name for kind in KINDS.all()] + ["percent"])
@@ -215,11 +215,11 @@ def test_help_has_every_kind_option_and_default(capsys):
             assert name in shown.split("Options of the plan:")[1]
 
 
-def test_a_session_that_chose_its_own_plan_says_so_in_flags(capsys):
+def test_no_plan_needs_no_note(capsys):
     _, document = run(capsys, ROWS, "even", "--price")
-    (note,) = document["notes"]
-    assert "--queries or --plan-margin" in note
+    assert document["notes"] == []
     assert document["ledger_begun"] is False
+    assert document["budget"]["answers_left"] is None
 
 
 def test_what_the_data_is_called_is_no_option():

@@ -202,17 +202,3 @@ def test_no_plan_of_one_guarantee_is_read_by_the_other():
     facts = planned("exchange", "coins").to_dict()
     with pytest.raises(PlanConflict):
         read(facts | {"guarantee": "posterior"})
-
-
-def test_the_plan_shows_what_fewer_rows_cost():
-    made = plan(rows=10**6, queries=10**4)
-    readings = made.readings
-    assert readings[0].rows_per_query == made.rows_per_query
-    assert readings[0].margin == made.margin
-    assert [each.rows_per_query for each in readings] == [made.rows_per_query // part for part in (1, 2, 4, 10)]
-    assert [each.margin for each in readings] == sorted(each.margin for each in readings)
-    half = plan(rows=10**6, queries=10**4, rows_per_query=made.rows_per_query // 2)
-    assert half.margin == readings[1].margin < 1.07 * made.margin
-    assert [each.rows_per_query for each in half.readings] == [each.rows_per_query for each in readings]
-    assert f"{half.rows_per_query:,}  ±" in str(made)
-    assert plan(rows=100, queries=10, guarantee="split").readings == ()

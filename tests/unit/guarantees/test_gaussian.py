@@ -63,7 +63,12 @@ def test_margins(rows, queries, margin):
 
 
 def test_rows_for_a_tenth_and_a_thousand_queries():
-    assert plan(queries=1000, margin=0.1, guarantee="gaussian").rows == pytest.approx(1.90e4, rel=0.005)
+    found = {
+        identical: plan(queries=1000, margin=0.1, guarantee="gaussian", identical=identical)
+        for identical in (True, False)
+    }
+    assert found[True].rows == pytest.approx(1.90e4, rel=0.005)
+    assert found[True].rows < found[False].rows < 1.04 * found[True].rows
 
 
 def test_scanning_everything_is_chosen_only_if_asked():
@@ -130,7 +135,7 @@ def test_a_scan_beside_coins_costs_what_as_many_coins_do():
     assert scans.sigma(each) == pytest.approx(1 / (2 * each**0.5))
     assert scans.terms.charge == coins.terms.charge
     assert scans.margin(each) < coins.margin(each) < 1.1 * scans.margin(each)
-    assert scans.margin(scans.draws_for(0.1)) <= 0.1 < scans.margin(scans.draws_for(0.1) - 1)
+    assert scans.margin(scans.draws_for(0.1, 0, 0)) <= 0.1 < scans.margin(scans.draws_for(0.1, 0, 0) - 1)
 
 
 def test_its_interval_is_the_noise_widened_by_the_step_of_coins():
@@ -139,9 +144,8 @@ def test_its_interval_is_the_noise_widened_by_the_step_of_coins():
     radius = scans.sigma(each) * norm.isf(coins.terms.beta2 / (2 * e * coins.terms.queries))
     release = NoisyMeans((0.3,), coins.terms.rows, (0.3,), scans.sigma(each), 0.0)
     low, high = scans.share(release, 0)
-    assert (low, high) == pytest.approx(
-        (exchange.lo(0.3 - radius, coins.terms.j), exchange.hi(0.3 + radius, coins.terms.j))
-    )
+    step = {"J": coins.terms.j_at(0), "identical": False}
+    assert (low, high) == pytest.approx((exchange.lo(0.3 - radius, **step), exchange.hi(0.3 + radius, **step)))
     assert max(high - 0.3, 0.3 - low) <= scans.margin(each)
     with pytest.raises(PlanConflict, match="says nothing about Tally"):
         scans.share(expected_release(coins, Share().statistic, 0.3), 0)

@@ -146,7 +146,7 @@ def test_a_vacuous_plan_says_so_and_leaves_infinity_out_of_its_json():
     assert found.vacuous
     assert found.margin == 1.0
     assert "which says nothing" in str(found)
-    assert found.to_dict()["chi"] is None
+    assert found.to_dict()["widening"] is None
     assert round_trip(found).to_dict() == found.to_dict()
 
 

@@ -11,6 +11,7 @@ from holdfast.errors import InvalidArgument
 from holdfast.guarantees import posterior
 from holdfast.guarantees.mathematics import debias as coins
 from holdfast.guarantees.mathematics.concentration import clopper_pearson
+from holdfast.guarantees.plan import plan
 from holdfast.guarantees.release import Tally
 from holdfast.guarantees.statistic import OutcomeShares
 from planned import certified, expected_release, planned
@@ -148,13 +149,19 @@ def test_coins_are_certified_by_the_theorem_they_stand_on():
     terms, ell = standing.terms, standing.terms.rows_per_query
     found = standing.share(Tally((0.3,), ell, (ell - ell // 3, ell // 3), (1,)), 0)
     level = posterior.level(terms.beta2, k=10)
-    assert found == posterior.outcome_interval(ell // 3, ell, outcomes=2, mass=terms.mass, chi=terms.chi, level=level)
+    mean = posterior.outcome_mean(ell // 3, ell, outcomes=2, mass=terms.mass, level=level)
+    assert found == posterior.widen_unlike(mean, h=terms.widening)
+    alike = plan(rows=10**6, queries=10, guarantee="posterior", identical=True).standing
+    ell, level = alike.terms.rows_per_query, posterior.level(alike.terms.beta2, k=10)
+    found = alike.share(Tally((0.3,), ell, (ell - ell // 3, ell // 3), (1,)), 0)
+    chi = {"chi": alike.terms.widening, "mass": alike.terms.mass}
+    assert found == posterior.outcome_interval(ell // 3, ell, outcomes=2, **chi, level=level)
 
 
 @pytest.mark.parametrize("query", [Share(), Mean(bounds=(-3.0, 5.0)), Group(), Histogram()], ids=str)
 def test_terms_without_chi_promise_nothing(query):
     standing = planned("posterior", "coins").standing
-    silent = posterior.Posterior(replace(standing.terms, chi=None))
+    silent = posterior.Posterior(replace(standing.terms, widening=None))
     for estimate in certified(silent, query, expected_release(standing, query.statistic, 0.3)):
         assert (estimate.low, estimate.high) == query.bounds
 

@@ -5,6 +5,7 @@ from fractions import Fraction
 from html.parser import HTMLParser
 from itertools import pairwise
 from math import log
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,11 @@ from holdfast.guarantees.mathematics.checks import full_range, guess_nats, sampl
 from holdfast.guarantees.plan import plan
 from holdfast.guarantees.release import HOLDS, OUTCOMES, TOO_FEW, TOO_HIGH, TOO_LOW
 from holdfast.ledger import Cost
+from holdfast.mechanisms import cells
 from holdfast.queries.build import build_mean
-from holdfast.queries.guess import Guess
+from holdfast.queries.guess import DifferenceGuess, Guess
 from holdfast.questions.check import CheckAnswer
+from holdfast.rows.draws import AllRows
 from holdfast.rows.open import open_rows
 
 ROWS = 10_000
@@ -75,7 +78,7 @@ def test_both_ends_of_the_cell_belong_to_it_exactly(margin: Fraction) -> None:
 def test_there_is_exactly_one_cell(values: list[float], guess: float, margin: float, at_least: int) -> None:
     schema = open_rows(pl.DataFrame({"x": [0.5, None]})).schema
     guessed = Guess(build_mean("x", schema, within=(0.0, 1.0)), guess, margin, at_least)
-    outcome = guessed.outcome(guessed.totals(np.array(values)))
+    outcome = guessed.outcome(guessed.totals(np.array(values)[:, None]))
     known = [Fraction(value) for value in values if value == value]
     low, high = guessed.holds
     assert 0 <= low <= high <= 1
@@ -85,6 +88,92 @@ def test_there_is_exactly_one_cell(values: list[float], guess: float, margin: fl
     mean, slack = sum(known) / len(known), Fraction(1, 10**12)
     inside = {HOLDS: (low, high), TOO_LOW: (high, Fraction(1)), TOO_HIGH: (Fraction(0), low)}[outcome]
     assert inside[0] - slack <= mean <= inside[1] + slack
+
+
+ASKED = {
+    "a share": ({"query": "flag"}, lambda r: [(True, r["flag"])]),
+    "of numbers": ({"query": "x > 0.25"}, lambda r: [(True, r["x"] > 0.25)]),
+    "a share that may be missing": ({"query": "y > 0.25"}, lambda r: [(True, r["y"] is not None and r["y"] > 0.25)]),
+    "a text": ({"query": "t = 'b'"}, lambda r: [(True, r["t"] == "b")]),
+    "a text in a group": ({"query": "t = 'b'", "where": "x < 0.9"}, lambda r: [(r["x"] < 0.9, r["t"] == "b")]),
+    "a group by text": ({"query": "flag", "where": "t <> 'b'"}, lambda r: [(r["t"] != "b", r["flag"])]),
+    "a mean": ({"query": "x", "within": (-1, 2)}, lambda r: [(True, (r["x"] + 1) / 3)]),
+    "a clipped mean": ({"query": "n", "within": (1, 3)}, lambda r: [(True, (min(max(r["n"], 1), 3) - 1) / 2)]),
+    "of what is not missing": ({"query": "y", "within": (0, 1)}, lambda r: [(r["y"] is not None, r["y"])]),
+    "its mean in a group": (
+        {"query": "y", "within": (0, 1), "where": "t = 'a'"},
+        lambda r: [(r["y"] is not None and r["t"] == "a", r["y"])],
+    ),
+    "a difference": (
+        {"query": "x > 0.5", "where": "t = 'a'", "versus": "flag"},
+        lambda r: [(r["t"] == "a", r["x"] > 0.5), (r["t"] != "a" and r["flag"], r["x"] > 0.5)],
+    ),
+    "a difference of means": (
+        {"query": "y", "within": (0, 2), "where": "t = 'a'", "versus": "flag"},
+        lambda r: [
+            (r["y"] is not None and r["t"] == "a", (r["y"] or 0) / 2),
+            (r["y"] is not None and r["t"] != "a" and r["flag"], (r["y"] or 0) / 2),
+        ],
+    ),
+    "length of a text": ({"query": "length(t)", "within": (0, 4)}, lambda r: [(True, len(r["t"]) / 4)]),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_one_pass_over_all_rows_counts_as_each_row_by_itself(name: str, tmp_path: Path) -> None:
+    options, says = ASKED[name]
+    rng = np.random.default_rng(8)
+    rows = 1_000
+    frame = pl.DataFrame(
+        {
+            "flag": rng.random(rows) < 0.3,
+            "x": rng.random(rows),
+            "y": [None if rng.random() < 0.2 else float(value) for value in rng.random(rows)],
+            "n": rng.integers(0, 5, rows),
+            "t": rng.choice(["a", "b", "ccc"], rows),
+        }
+    )
+    path = tmp_path / "rows.parquet"
+    frame.write_parquet(path)
+    complete = ["flag", "x", "n", "t"]
+    expected = np.zeros((2, len(says(frame.row(0, named=True)))))
+    for row in frame.iter_rows(named=True):
+        for group, (inside, value) in enumerate(says(row)):
+            expected[:, group] += (1, value) if inside else (0, 0)
+    for source in (open_rows(frame, complete=complete), open_rows(path, complete=complete, progress=False)):
+        query, where, versus = (options.get(each) for each in ("query", "where", "versus"))
+        built = build_mean(query, source.schema, within=options.get("within"), where=where)
+        guess = Guess(built, 0.5, 0.1, 1)
+        if versus is not None:
+            other = build_mean(query, source.schema, within=options.get("within"), where=versus)
+            guess = DifferenceGuess(built, 0.5, 0.1, 1, other)
+        by_row = guess.totals(source.sample(guess, AllRows(), rng))
+        for found in (source.fold(guess, rng), by_row):
+            assert found[0].tolist() == expected[0].tolist()
+            assert found[1] == pytest.approx(expected[1], rel=1e-12)
+
+
+class Plain:
+    """Rows with the verbs of a row source and no others."""
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        rows = open_rows(data)
+        self.name, self.schema, self.fingerprint, self.location = rows.name, rows.schema, rows.fingerprint, None
+        self.tally, self.sample, self.verify, self._rows = rows.tally, rows.sample, rows.verify, len(rows)
+
+    def __len__(self) -> int:
+        return self._rows
+
+
+def test_rows_that_cannot_be_folded_are_scanned_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = {"x": np.arange(5_000) % 10, "g": np.arange(5_000) % 3}
+    asked: dict[str, Any] = {"query": "x < 3", "guess": 0.3, "margin": 0.001, "where": "g = 1", "at_least": 1_000}
+    monkeypatch.setattr(cells, "PIECE", 700)
+    answers = []
+    for source in (data, Plain(data)):
+        with hf.Session(source, guarantee="checks", seed=1) as session:
+            answers.append(session.check(**asked))
+    assert len({(answer.outcome, answer.interval) for answer in answers}) == 1
 
 
 # -- intervals --------------------------------------------------------------------------------------------------------

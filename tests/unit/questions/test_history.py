@@ -43,7 +43,9 @@ def test_every_kind_of_answer_has_its_lines() -> None:
 
 
 def test_no_answers_no_lines() -> None:
-    assert history_frame([], planned("posterior", "coins").standing).equals(pl.DataFrame(schema=SCHEMA))
+    with Session(data(), seed=1, queries=60) as session:
+        frame = history_frame([], planned("posterior", "coins").standing, session.registered)
+    assert frame.equals(pl.DataFrame(schema=SCHEMA))
 
 
 ASKED: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -60,6 +62,8 @@ ASKED: dict[str, tuple[Any, dict[str, Any]]] = {
     "flips": ("b", {"count": 9}),
     "minimize": (hf.losses.Logistic({"x": (0, 1)}, "b"), {"radius": 1, "iterations": 2}),
     "check": ("b", {"guess": 0.4, "margin": 0.01}),
+    "submit": ({"id": [3, 1, 2], "prediction": [False, True, True]}, {"name": "first"}),
+    "register": (["b", {"kind": "quantile", "query": "x", "q": 0.5, "within": [0, 2]}], {}),
 }
 
 
@@ -67,7 +71,8 @@ ASKED: dict[str, tuple[Any, dict[str, Any]]] = {
 def test_the_ledger_and_the_wire_have_one_json(kind: str) -> None:
     query, options = ASKED[kind]
     plan: dict[str, Any] = {"guarantee": "checks"} if kind == "check" else {"queries": {"mean": 60, "flip": 50}}
-    with Session(data(), seed=1, **plan) as session:
+    board = hf.Board({"id": [1, 2, 3], "label": [True, True, True]}) if kind == "submit" else None
+    with Session(data(), seed=1, **plan) if board is None else board.session as session:
         given = session.ask(query, kind, **options)
         (entry,) = session.ledger.entries()
         assert entry.answer == given.result()

@@ -9,6 +9,8 @@ from counting_rows import CountingRows
 from holdfast.optimize import losses
 from holdfast.optimize.boosting import runs_for
 from holdfast.optimize.domain import domain_of
+from holdfast.optimize.objective import AccuracyAt
+from holdfast.optimize.radius import LOOKS
 from own_losses import MeanLoss, MedianLoss, uniform_table
 from pairwise import pairwise
 
@@ -41,8 +43,9 @@ def test_the_answer_has_everything(rows):
     assert len(answer.point) == 3
     assert answer.names == ("x0", "x1", "intercept")
     assert answer.loss.low <= answer.loss.value <= answer.loss.high
-    assert answer.excess_bound > 0
-    assert answer.gradient_evaluations + s.plan.rows_per_query == answer.rows_read == rows.rows_read
+    assert answer.accuracy.low <= answer.accuracy.value <= answer.accuracy.high
+    assert answer.excess_bound is None or 0 < answer.excess_bound < answer.loss.high
+    assert answer.gradient_evaluations + 2 * s.plan.rows_per_query == answer.rows_read == rows.rows_read
     assert s.ledger.spent.charge == answer.rows_read
     assert answer.receipt
     assert "loss" in repr(answer)
@@ -60,7 +63,7 @@ def test_one_ledger_entry_for_the_whole_query(rows):
     spent = s.ledger.spent
     assert spent.answers == 1
     assert spent.charge == question.cost.charge == answer.rows_read
-    assert spent.intervals == question.cost.intervals == 2  # the loss, and the excess
+    assert spent.intervals == question.cost.intervals == 3  # the loss, the accuracy, and the excess
     assert s.history().height == 1
     assert s.history()["kind"].to_list() == ["minimize"]
 
@@ -185,7 +188,7 @@ def test_where_there_is_an_end_a_fit_that_takes_more_than_is_left_is_refused(row
 
 def test_splitting_cannot_descend(rows):
     """The planner splits for few questions by itself, so the refusal says how to open a session that can fit."""
-    few = session(rows, queries=3, end=True)
+    few = session(rows, queries=3, end=True, rows="identical")
     assert few.plan.guarantee == "split"
     with pytest.raises(hf.PlanConflict, match="guarantee='exchange'"):
         few.minimize(logistic(), radius=1)
@@ -226,8 +229,8 @@ def test_the_information_guarantee_mixes_mechanisms(rows, planned, mechanism, se
     )
     assert answer.cost == 400 - s.budget.answers_left
     assert rows.rows_read == answer.rows_read
-    assert answer.expected_excess_bound > 0
-    assert (answer.excess_bound is None) == (mechanism == "laplace")  # two runs are too few to boost Laplace noise
+    fit = s.price(MeanLoss(("x0",)), "minimize", box=(-1, 1), mechanism=mechanism, runs=2, select=select)
+    assert fit.excess_bound > 0
 
 
 def test_boosting_gives_laplace_a_bound_that_holds_with_confidence(rows):
@@ -347,3 +350,87 @@ def test_a_feature_called_intercept_is_refused(rows):
     """Its coefficient would have no name of its own."""
     with pytest.raises(hf.InvalidArgument, match="intercept"):
         hf.losses.Logistic({"intercept": (0, 1)}, "late")
+
+
+def test_a_bound_is_stated_only_where_it_says_more_than_the_loss(rows):
+    s = session(rows, queries=400, guarantee="exchange")
+    for l2 in (0.0, 1.0):
+        answer = s.minimize(logistic(l2=l2), radius=2)
+        for bound in (answer.excess_bound, answer.expected_excess_bound):
+            assert bound is None or bound < answer.loss.high
+    vague = session(rows, queries=50_000, guarantee="exchange").minimize(logistic(), radius=20, iterations=2)
+    assert vague.excess_bound is None
+    assert "no bound" in repr(vague)
+    assert f"accuracy {vague.accuracy!r}" in repr(vague)
+
+
+def test_with_l2_the_best_point_is_known_to_be_near():
+    rng = np.random.default_rng(0)
+    x, n = rng.uniform(-1, 1, 400_000), 400_000
+    data = {"x": x, "y": np.clip(0.5 * x + rng.uniform(-0.2, 0.2, n), -1, 1)}
+    loss = hf.losses.Squared({"x": (-1, 1)}, "y", target_within=(-1, 1), intercept=False, l2=1.0)
+    with hf.Session(data, queries=20, guarantee="exchange", seed=1) as s:
+        answer = s.minimize(loss, radius=1, iterations=2_000, rows_per_coordinate=50)
+    assert answer.distance_bound == pytest.approx(np.sqrt(2 * answer.excess_bound))
+    best = 0.5 / 3 / (1 / 3 + 1)  # the population's: (E x^2 + l2) w = E x y
+    low, high = answer.coefficient_intervals["x"]
+    assert low < best < high
+    assert high - low == pytest.approx(2 * answer.distance_bound)  # one coordinate, in its own units
+    assert "from the best one" in repr(answer)
+    plain = hf.losses.Squared({"x": (-1, 1)}, "y", target_within=(-1, 1), intercept=False)
+    with hf.Session(data, queries=20, guarantee="exchange", seed=1) as s:
+        assert s.minimize(plain, radius=1).coefficient_intervals is None  # only convex
+
+
+def test_how_far_coefficients_move_with_the_point():
+    data = {"a": np.zeros(10), "b": np.zeros(10), "y": np.zeros(10)}
+    schema = hf.open(data).schema
+    loss = hf.losses.Squared({"a": (0, 10), "b": (-1, 3)}, "y", target_within=(0, 8))
+    objective, rng = loss.bind(schema, domain_of(3, 1.0, None)), np.random.default_rng(1)
+    slack, start = objective.slack(0.5), objective.coefficients(np.zeros(3))
+    steps = rng.normal(size=(500, 3))
+    steps *= 0.5 / np.linalg.norm(steps, axis=1, keepdims=True)
+    moved = [objective.coefficients(step) for step in steps]
+    for name in start:
+        farthest = max(abs(one[name] - start[name]) for one in moved)
+        assert 0.9 * slack[name] < farthest <= slack[name] * (1 + 1e-12)
+
+
+def test_accuracy_counts_rows_that_are_on_their_side_and_missing_ones_as_wrong():
+    data = {"x": np.array([0.5, -0.5, np.nan, 0.5] * 50), "y": np.array([True, False, True, False] * 50)}
+    objective = hf.losses.Logistic({"x": (-1, 1)}, "y", intercept=False).bind(
+        hf.open(data).schema, domain_of(1, 1.0, None)
+    )
+    query = AccuracyAt(objective, np.array([1.0]))
+    assert query.evaluate(pl.DataFrame(data)).tolist() == [True, True, False, False] * 50
+
+
+def test_a_radius_is_found_on_the_way(rows):
+    s = session(rows, queries=400, guarantee="exchange")
+    price = s.price(logistic(), "minimize", radius="auto")
+    answer = s.minimize(logistic(), radius="auto")
+    assert answer.domain in {f"norm at most {2**look}" for look in range(LOOKS)}
+    assert answer.cost <= price.answers
+    assert answer.rows_read >= rows.rows_read  # looks that were not needed are paid for
+    assert answer.expected_excess_bound is None
+    assert s.minimize(logistic(), radius="auto").cached
+    assert not s.minimize(logistic(), radius=1).cached
+    for options in ({"runs": 2}, {"excess": 0.1}, {"box": (-1, 1)}):
+        with pytest.raises(hf.InvalidArgument, match="must be left out when radius is 'auto'"):
+            s.minimize(logistic(), radius="auto", **options)
+    with pytest.raises(hf.InvalidArgument, match="radius must be"):
+        s.minimize(logistic(), radius="large")
+
+
+def test_the_radius_follows_the_loss():
+    """Where the best point is far, the ball grows; where it is zero, it does not."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, 100_000)
+    far = {"x": x, "y": x > 0}
+    near = {"x": x, "y": rng.random(100_000) < 0.5}
+    found = {}
+    for name, data in (("far", far), ("near", near)):
+        with hf.Session(data, queries=300, guarantee="exchange", seed=3) as s:
+            found[name] = float(s.minimize(hf.losses.Logistic({"x": (-1, 1)}, "y"), radius="auto").domain.split()[-1])
+    assert found["near"] <= 2
+    assert found["far"] >= 4

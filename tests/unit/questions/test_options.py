@@ -10,6 +10,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import InvalidArgument
+from holdfast.guarantees.ladder import Ladder
 from holdfast.guarantees.plan import plan
 from holdfast.optimize.losses import LinearLoss
 from holdfast.questions import KINDS
@@ -54,8 +55,13 @@ ASKED: list[tuple[str, dict[str, Any]]] = [
     ("check", {"query": "b", "guess": 0.5}),
     ("check", {"query": "x", "guess": 1, "margin": 0.1, "within": (0, 2), "where": "g = 1", "at_least": np.int64(9)}),
     ("check", {"query": "b", "guess": 0.5, "margin": 0.1, "rows_per_query": 1_000}),
+    ("submit", {"predictions": {"id": [2, 1, 3], "prediction": np.array([True, False, True])}, "name": "first"}),
+    ("submit", {"predictions": pl.DataFrame({"id": ["3", "2", "1"], "b": ["true", "false", "true"]})}),
 ]
 CHECKING = Context(plan(rows=10**6, queries=1, guarantee="checks").standing, SCHEMA)
+SCORED: dict[str, Any] = {"metric": "accuracy", "id": "id", "target": "b", "low": 0.0, "high": 1.0, "clip": 0.001}
+LADDER = Ladder.grid(3, confidence=0.95, step=None, scale=1.0, about="labels", **SCORED)
+BOARD = Context(LADDER, SCHEMA, ids=lambda column: pl.Series(column, [1, 2, 3]))
 
 
 def test_every_kind_is_asked_here() -> None:
@@ -64,7 +70,7 @@ def test_every_kind_is_asked_here() -> None:
 
 @pytest.mark.parametrize(("name", "values"), ASKED, ids=lambda value: f"{value!s:.50}")
 def test_a_question_that_travels_is_the_same_question(context: Context, name: str, values: dict[str, Any]) -> None:
-    kind, context = KINDS[name], CHECKING if name == "check" else context
+    kind, context = KINDS[name], {"check": CHECKING, "submit": BOARD}.get(name, context)
     sent = json.loads(json.dumps(kind.to_json(values), allow_nan=False))
     assert sent.pop("kind") == name
     here, there = kind.question(context, **values), kind.question(context, **kind.from_json(sent))

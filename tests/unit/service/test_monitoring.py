@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from holdfast.questions.price import Budget
 from holdfast.service import monitoring
 from holdfast.service.monitoring import LATENCY_BUCKETS, Metrics
 from serving import wait_until
@@ -62,11 +63,14 @@ def test_counts_add_up_and_labels_are_escaped() -> None:
         metrics.count_request("GET", "/a", 200, seconds)
     metrics.count_request("BREW", "other", 405, 0.001)
     metrics.count_answer('odd"name\\', cached=True)
-    lines = metrics.text([("flights", 7, 10)]).splitlines()
+    budgets = [("flights", Budget(7, 10, 3, 0.05)), ("trips", Budget(None, None, 3, 0.02, ends=False))]
+    lines = metrics.text(budgets).splitlines()
     assert 'holdfast_requests_total{method="GET",route="/a",status="200"} 3' in lines
     assert 'holdfast_requests_total{method="other",route="other",status="405"} 1' in lines
     assert 'holdfast_answers_total{dataset="odd\\"name\\\\",cached="true"} 1' in lines
     assert 'holdfast_budget_left{dataset="flights"} 7' in lines
+    assert 'holdfast_margin{dataset="trips"} 0.02' in lines
+    assert not any("budget" in line and "trips" in line for line in lines)
     assert f'holdfast_request_seconds_bucket{{le="{LATENCY_BUCKETS[0]}"}} 2' in lines
     assert 'holdfast_request_seconds_bucket{le="+Inf"} 4' in lines
     assert "holdfast_request_seconds_count 4" in lines

@@ -112,14 +112,18 @@ def _heading(answer: "AnyAnswer") -> str:
 
 
 def _show(answer: "AnyAnswer") -> None:
-    from holdfast.answer import Answer
+    from holdfast.answer import Answer, rounded_alike
 
     say(answer.question, bold=True)
     if isinstance(answer, Answer):
         say("  ".join(written(answer)), bold=True)
         say(bar(answer, answer.bounds))
     elif isinstance(answer, Mapping):
-        lines = [(label, *written(each), bar(each, each.bounds, SHORT_BAR)) for label, each in answer.items()]
+        texts = rounded_alike([estimate for _, estimate in answer.rows()])
+        lines = [
+            (label, value, f"[{low}, {high}]", bar(each, each.bounds, SHORT_BAR))
+            for (label, each), (value, low, high) in zip(answer.items(), texts, strict=True)
+        ]
         table((_heading(answer), "value", "interval", ""), lines, right=(1,))
     elif isinstance(answer, Iterable):  # a series, which `repr` would shorten
         say("".join(map(str, answer)), bold=True)

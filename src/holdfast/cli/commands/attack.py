@@ -23,7 +23,9 @@ def command(
     ] = ALL,
     analyst: Annotated[
         str,
-        typer.Option(help="weighted, sign, selection, selection-signal, boosting, fingerprint, climber or harmless."),
+        typer.Option(
+            help="weighted, persistent, sign, selection, selection-signal, boosting, fingerprint, climber or harmless."
+        ),
     ] = "weighted",
     rows: Annotated[int, typer.Option(min=20, help="Rows in each world.")] = 5_000,
     queries: Annotated[int, typer.Option(min=3, help="Questions the analyst asks in each world.")] = 501,

@@ -75,10 +75,14 @@ def make(
 def submit(
     board: BoardPlace,
     predictions: Annotated[
-        str, typer.Argument(metavar="PREDICTIONS", help="A CSV, JSON lines or Parquet file with ids and predictions.")
+        str, typer.Argument(metavar="PREDICTIONS", help="CSV, JSON lines or Parquet with ids; or an evaluation's file.")
     ],
     by: Annotated[str | None, typer.Option(help="Who submits; at a server, the token says it.")] = None,
     name: Annotated[str | None, typer.Option(help="What the submission is called in the standings.")] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="Which scores of an evaluation's file to take, if it has several.")
+    ] = None,
+    part: Annotated[str | None, typer.Option(help="Which filter or evaluation of the file, if it has several.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the file; score and spend nothing.")] = False,
     receipt: Annotated[Path | None, typer.Option(help="Write the receipt to this file.")] = None,
     ledger: Ledger = None,
@@ -89,26 +93,33 @@ def submit(
     \b
     holdfast board submit labels.board.holdfast predictions.csv --by "team 7" --name baseline
     holdfast board submit https://boards.example.org/labels predictions.csv --receipt receipt.json
+    holdfast board submit https://boards.example.org/mmlu samples_mmlu.jsonl --metric acc
     """
     import json as jsonlib
+
+    from holdfast.evaluations import is_evaluation, read_evaluation
+    from holdfast.questions.predictions import read_table
+
+    evaluated = is_evaluation(predictions) or metric is not None or part is not None
+    given = read_evaluation(predictions, metric=metric, part=part) if evaluated else read_table(predictions)
 
     with _opened(board, ledger) as opened:
         session = _session(opened, by)
         if dry_run:
-            session.dry_run(predictions, "submit", name=name)
+            session.dry_run(given, "submit", name=name)
             say("The file is complete and fits the board. Nothing was scored or spent.")
             return
-        answer = session.submit(predictions, name=name)
+        answer = session.submit(given, name=name)
         proof = session.receipt(answer).to_dict()
         budget = session.budget
     if receipt is not None:
         receipt.write_text(jsonlib.dumps(proof, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     if json:
-        show_json(answer=answer.to_dict(), receipt=proof, budget=budget.to_dict())
+        show_json(answer=answer.to_dict(), told=dict(answer.details()), receipt=proof, budget=budget.to_dict())
         return
     say(f"{answer.question}: {answer.outcome}", bold=True)
     _, low, high = answer.rows()[0][1].rounded()
-    for what, text in (("interval", f"[{low}, {high}]"), *answer.details()[1:]):
+    for what, text in (("interval", f"[{low}, {high}]"), *answer.details()):
         say(f"{what}: {text}")
     say(f"{'submitted before: free' if answer.cached else 'scored'}, no. {answer.seq} in the ledger")
     note(str(budget))

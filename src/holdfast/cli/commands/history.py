@@ -30,7 +30,7 @@ def command(
     with looking(data, ledger) as session:
         total = session.budget.answers_given
         entries = session.ledger.entries(max(1, total - limit + 1)) if total else []
-        answers = history_frame(entries, session.plan.standing).to_dicts()
+        answers = history_frame(entries, session.plan.standing, session.registered).to_dicts()
         nothing = nothing_asked(session)
     if json:
         show_json(total=total, answers=answers)
@@ -43,7 +43,10 @@ def command(
         when, who = row["time"][:19].replace("T", " "), row["analyst"] or ""
         question = row["question"] + ("" if row["category"] is None else f" = {row['category']}")
         estimate = written(Estimate.from_json(row))
-        lines.append((str(row["seq"]), when, who, question, *estimate, f"{row['rows_read']:,}"))
-    table(("no.", "time (UTC)", "analyst", "question", "answer", "interval", "rows read"), lines, right=(0, 4, 6))
+        listed = "" if row["registered"] is None else f"in {row['registered']}"
+        lines.append((str(row["seq"]), when, who, question, *estimate, f"{row['rows_read']:,}", listed))
+    headings = ("no.", "time (UTC)", "analyst", "question", "answer", "interval", "rows read", "registered")
+    shown = 8 if any(line[-1] for line in lines) else 7
+    table(headings[:shown], [line[:shown] for line in lines], right=(0, 4, 6))
     if total > limit:
         say(f"... the newest {limit:,} of {total:,} answers.")

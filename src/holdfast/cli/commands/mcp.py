@@ -29,7 +29,7 @@ def command(
     host: Annotated[str, typer.Option(help="The address to listen on, with --http.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port, with --http.")] = 8766,
 ) -> None:
-    """Offer tools to agents over the Model Context Protocol: ask, price, budget, schema and plan.
+    """Offer tools to agents over the Model Context Protocol: ask, price, budget, schema and plan; submit and standings.
 
     Over standard input and output, or as streamable HTTP with --http. A token for --url is read from --token-file,
     or from the environment variable HOLDFAST_TOKEN.

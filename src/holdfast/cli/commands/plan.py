@@ -71,4 +71,4 @@ def command(
     table(plans.HEADINGS, rows_shown, right=range(2, len(plans.HEADINGS) - 1))
     if made.readings:
         say(f"\n{plans.READINGS}\n")
-        table(plans.READING_HEADINGS, [plans.reading_cells(made, each) for each in made.readings], right=range(2))
+        table(plans.READING_HEADINGS, [plans.reading_cells(each) for each in made.readings], right=range(2, 5))

@@ -13,7 +13,9 @@ from holdfast.cli.output import note, say, show_json
 def command(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="cost, lower_bound, sample_size, counting, sampling, looseness; left out: all of them."),
+        typer.Argument(
+            help="cost, lower_bound, sample_size, counting, sampling, optimization, looseness, attacked; left out: all."
+        ),
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Run at full size: minutes instead of seconds.")] = False,
     output: Annotated[Path, typer.Option(help="Folder for the numbers, the figures and the page.")] = Path(

@@ -305,6 +305,41 @@ def posterior_excess(expected: float, *, R: float, lipschitz: float, H: float, s
     return min(plain, ((b + sqrt(b * b + 4 * expected)) / 2) ** 2)
 
 
+@theorem("here (in expectation)", proof=PROOF)
+def expected_from_likely(likely: float, *, beta: float, most: float) -> float:
+    """Return a bound on the expected excess from one that holds but for probability beta.
+
+    Statement
+        The excess is at most `likely`, fixed before the session, but for probability beta, and at most `most` always:
+        E[excess] <= likely + beta * most.
+
+    Not covered
+        A `likely` that was computed from what was released; a `most` chosen after answers.
+
+    >>> expected_from_likely(0.25, beta=0.0625, most=4.0)
+    0.5
+    """
+    check.probability(beta=beta)
+    return min(most, likely + beta * most)
+
+
+@theorem("here (how far from the best point)", proof=PROOF)
+def distance_from_minimizer(excess: float, H: float) -> float:
+    """Return how far a point can be from the one minimizer over the domain, by its excess.
+
+    Statement
+        L is H-strongly convex and x* minimizes it over a convex domain that contains x: |x - x*| <= sqrt(2 excess/H).
+
+    Not covered
+        Losses that are only convex: a small excess says nothing about where the minimizer is.
+
+    >>> distance_from_minimizer(0.125, 4.0)
+    0.25
+    """
+    check.positive(H=H)
+    return sqrt(2 * excess / H)
+
+
 @dataclass(frozen=True)
 class FitSizes:
     """What k optimization queries need: rows, iterations each, rows a coordinate, and coins in all."""

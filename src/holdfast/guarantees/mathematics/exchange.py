@@ -231,16 +231,17 @@ def constants(n: Any, charge: Any, mass: Any, beta: Any, *, stretch: Any = 1.0, 
 def good_s(n: Any, charge: Any, om2: Any, L: Any) -> Any:
     """Return a good s. The theorem holds for every s at once, so it may depend on the draws so far. Takes arrays."""
     about = (1 + om2) * (np.asarray(charge, dtype=float) / (4 * n) + L / om2)  # Ibar to leading order
-    return 1 - 1 / (2 * about + 2 + np.log(2 * about))
+    return np.clip(1 - 1 / np.maximum(1.05, 2 * about + 2 + np.log(2 * about)), 0.05, 1 - 1e-9)
 
 
 @theorem("here (Gaussian answers)", proof=PROOF)
-def gaussian_ibar(n: Any, charge: Any, om2: Any, s: Any, L: Any) -> Any:
+def gaussian_ibar(n: Any, charge: Any, om2: Any, s: Any, L: Any, *, identical: bool = True) -> Any:
     """Return Ibar for a session of means of all rows with Gaussian noise, in nats; inf: none. Takes arrays.
 
     Statement
         Noise of deviation sigma_j on a mean of values in [0, 1]; B = sum_j 1/(4 sigma_j^2), V = B/n.
             Ibar = (L + om2 (V/4)(1 + log(1/(1-s))/(s n)))/(om2/(1+om2) - om2 V/(2 s n)), failing with e^-L.
+        For rows that are not identical, 2 log(1/(1-s)) stands for log(1/(1-s)), and V/(s n) for V/(2 s n).
         True also for discrete Gaussian noise on a grid that holds the mean itself.
 
     Not covered
@@ -251,7 +252,8 @@ def gaussian_ibar(n: Any, charge: Any, om2: Any, s: Any, L: Any) -> Any:
     """
     n, om2, s = (np.asarray(x, dtype=float) for x in (n, om2, s))
     V = np.asarray(charge, dtype=float) / n
-    denominator = om2 / (1 + om2) - om2 * V / (2 * s * n)
+    apart = 1 if identical else 2
+    denominator = om2 / (1 + om2) - apart * om2 * V / (2 * s * n)
     holds = (denominator > 0) & (om2 > 0) & (s > 0) & (s < 1)
-    numerator = L + om2 * V / 4 * (1 - np.log1p(-np.where(holds, s, 0.5)) / (s * n))
+    numerator = L + om2 * V / 4 * (1 - apart * np.log1p(-np.where(holds, s, 0.5)) / (s * n))
     return np.where(holds, numerator / np.where(holds, denominator, 1.0), np.inf) * SAFE

@@ -158,6 +158,56 @@ def least_evaluations(alpha: float, beta: float, k: int, *, universe: int) -> fl
 
 
 @dataclass(frozen=True)
+class Private:
+    """What a session planned by the paper is private by, and what its fits may rely on.
+
+    gap     the most by which T-chosen functions with values in [0, 1] differ between rows and population
+    level   what one fit may fail by on the rows, so that all statements together fail by at most beta
+    """
+
+    epsilon: float
+    delta: float
+    gap: float
+    level: float
+
+
+@theorem("Fish, Reyzin and Rubinstein, thm:conv_opt_whp inside a planned session", proof="paper-sizes.md")
+def private_answers(alpha: float, beta: float, *, k: int, n: int) -> Private:
+    """Return what fits may rely on in a session of k noisy answers planned by `a1`.
+
+    Statement
+        The session is (alpha/64, alpha beta/32)-DP. Its answers fail by at most 0.45 beta; any k T-chosen functions
+        differ by at most gap = max(alpha/2, 16 sqrt(log(4k/beta)/n)) but for beta/2; the rest, beta/(20k) each, is left
+        for what happens on the rows.
+
+    Not covered
+        More than k statements.
+
+    >>> private_answers(0.1, 0.05, k=1000, n=10**9).gap
+    0.05
+    """
+    return Private(alpha / 64, alpha * beta / 32, max(alpha / 2, 16 * sqrt(log(4 * k / beta) / n)), beta / (20 * k))
+
+
+@theorem("Fish, Reyzin and Rubinstein, thm:conv_opt_whp inside a planned session", proof="paper-sizes.md")
+def private_coins(alpha: float, beta: float, *, k: int, n: int) -> Private:
+    """Return the same in a session of k averages of coins planned by `cq_by_scq`.
+
+    Statement
+        The session is (alpha/128, alpha beta/64)-DP, and n >= 4096 log(4 k ell/beta)/alpha^2: T-chosen functions differ
+        by at most alpha/4 but for beta/2. The averages share the other half, beta/(2k) each; a fit takes the share of
+        one of them.
+
+    Not covered
+        More than k statements.
+
+    >>> private_coins(0.1, 0.05, k=1000, n=10**9).gap
+    0.025
+    """
+    return Private(alpha / 128, alpha * beta / 64, alpha / 4, beta / (2 * k))
+
+
+@dataclass(frozen=True)
 class DescentSize:
     """What descent through A1 needs: rows, rows per coordinate, steps, runs, and the price of one answer."""
 
@@ -194,6 +244,31 @@ def descent(
     eps0 = composition.advanced_step(min(log1p(part), 0.999), min(part, 0.5), k=k * steps * d)
     n = _rows(ell, 2 * width * sqrt(d) / (ell * gradient), eps0)
     return DescentSize(n, ell, steps, 1, eps0)
+
+
+@theorem("Bassily et al. 2016, convex optimization queries, constants as for `descent`", proof="paper-sizes.md")
+def full_gradient_descent(
+    alpha: float, k: int, *, d: int, diameter: float, gradient: float, width: float, spread: float, strong: float = 0.0
+) -> DescentSize:
+    """Return the rows with which descent on full gradients plus Laplace noise has expected excess loss alpha.
+
+    Statement
+        As `descent`, but each coordinate is the mean of all n rows plus noise of scale w/(n eps0), at most G/sqrt(2d)
+        once n >= sqrt(2d) w/(G eps0). Every step evaluates all n rows.
+
+    Not covered
+        High probability.
+
+    >>> sizes = full_gradient_descent(0.1, 1, d=1, diameter=1, gradient=1, width=2, spread=1)
+    >>> sizes.ell == sizes.n
+    True
+    """
+    through_samples = descent(
+        alpha, k, d=d, diameter=diameter, gradient=gradient, width=width, spread=spread, strong=strong
+    )
+    eps0 = through_samples.epsilon_per_query
+    n = ceil(sqrt(2 * d) * width / (gradient * eps0))
+    return DescentSize(n, n, through_samples.steps, 1, eps0)
 
 
 @theorem(

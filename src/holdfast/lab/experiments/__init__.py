@@ -7,26 +7,33 @@ lower_bound   the fewest rows that any mechanism must read
 sample_size   how many rows a mechanism needs under attack
 counting      counting queries by coins, and coins by counting queries (Section 5)
 sampling      sampled rows against full scans
+optimization  how often gradients are evaluated (Section 6)
 looseness     what guarantees certify, beside what attacks make necessary
+attacked      the margin of every guarantee, beside the error of the worst attack known
 """
 
 import json
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from holdfast import check
 from holdfast.errors import RowSourceError
+from holdfast.lab.experiments.attacked import ATTACKED
 from holdfast.lab.experiments.cost import COST
 from holdfast.lab.experiments.counting import COUNTING
 from holdfast.lab.experiments.experiment import Experiment, Size
 from holdfast.lab.experiments.looseness import LOOSENESS
 from holdfast.lab.experiments.lower_bound import LOWER_BOUND
+from holdfast.lab.experiments.optimization import OPTIMIZATION
 from holdfast.lab.experiments.sample_size import SAMPLE_SIZE
 from holdfast.lab.experiments.sampling import SAMPLING
 from holdfast.lab.plots import draw
 
-EXPERIMENTS: tuple[Experiment, ...] = (COST, LOWER_BOUND, SAMPLE_SIZE, COUNTING, SAMPLING, LOOSENESS)
+EXPERIMENTS: tuple[Experiment, ...] = (
+    COST, LOWER_BOUND, SAMPLE_SIZE, COUNTING, SAMPLING, OPTIMIZATION, LOOSENESS, ATTACKED,
+)  # fmt: skip
 NAMES = tuple(experiment.name for experiment in EXPERIMENTS)
 FOLDER = "experiments"
 PAGE = "paper.md"
@@ -78,7 +85,7 @@ def reproduce(
         if experiment.name in names:
             if progress is not None:
                 progress(experiment.title)
-            results = {"experiment": experiment.name, "size": size, "seed": seed}
+            results = {"experiment": experiment.name, "version": version("holdfast"), "size": size, "seed": seed}
             results |= experiment.run(size, seed, processes)
             path = folder / FOLDER / f"{experiment.name}.json"
             path.write_text(_compact(results) + "\n", encoding="utf-8")
@@ -106,7 +113,8 @@ def page_text(folder: Path) -> str:
         results = _read(folder / FOLDER / f"{experiment.name}.json")
         if results is not None:
             picture = f"![{experiment.title}]({FOLDER}/{experiment.name}.png)"
-            seeded = f"Size {results['size']}, seed {results['seed']}: `{FOLDER}/{experiment.name}.json`."
+            by = f"holdfast {results['version']}, size {results['size']}, seed {results['seed']}"
+            seeded = f"By {by}: `{FOLDER}/{experiment.name}.json`."
             parts.append(f"## {experiment.title}\n\n{picture}\n\n{experiment.section(results)}\n\n{seeded}\n")
     return "\n".join(parts)
 

@@ -20,7 +20,7 @@ from holdfast.guarantees.statistic import Values
 from holdfast.lab.attack import in_parallel
 from holdfast.lab.baselines import FullLaplace, Releaser
 from holdfast.lab.experiments.experiment import Experiment, Results, Size, short, slope, table
-from holdfast.lab.plots import Panel, Series
+from holdfast.lab.plots import Panel, Series, guide
 from holdfast.lab.populations import Agreement, CoinTable
 from holdfast.mechanisms.coins import Coins
 from holdfast.mechanisms.laplace import Laplace
@@ -32,6 +32,7 @@ from holdfast.rows.source import RowSource
 BETA, ALPHA, QUERIES = 0.05, 0.1, 1_000
 UNIVERSE = 10**9
 NAMES = ("previous work", "this work", "lower bound", "sampling counting")
+COUNTED = ("previous work", "this work", "coins", "sampling counting")
 EXPECTED = {"previous work": (1.5, -2), "this work": (1, -2), "lower bound": (1, -2), "sampling counting": (1, 0)}
 STYLE = {"previous work": "laplace", "this work": "a1", "lower bound": "thresholdout", "sampling counting": "naive",
         "coins": "coins"}  # fmt: skip
@@ -95,7 +96,9 @@ def measured(seed: int, cell: tuple[float, int, int]) -> Results:
     }
     found: Results = {"alpha": alpha, "queries": k, "repetition": repetition}
     for name, (rows, mechanism) in systems.items():
-        source = CountingRows(memory_rows(CoinTable(1).draw(rows, rng)))
+        rows_of = memory_rows(CoinTable(1).draw(rows, rng))
+        mechanism.release(Agreement(0), rows_of, rng)  # what only the first answer does is not counted
+        source = CountingRows(rows_of)
         start = perf_counter()
         answers = [mechanism.release(Agreement(0), source, rng).values[0] for _ in range(k)]
         seconds = perf_counter() - start
@@ -110,7 +113,7 @@ def run(size: Size, seed: int, processes: int) -> Results:
     small = size == "small"
     ks = [10**power for power in range(2, 5 if small else 9)]
     alphas = [0.1, 0.05, 0.02, 0.01, 0.005]  # near 1/4, where its coins end, the lower bound bends
-    sizes = [(0.3, 16), (0.3, 64)] if small else [(0.2, 4**power) for power in range(2, 6)]
+    sizes = [(0.3, 16), (0.3, 64), (0.2, 64)] if small else [(0.2, 4**power) for power in range(2, 6)]
     if not small:
         sizes += [(alpha, 64) for alpha in (0.3, 0.15, 0.1)]
     cells = [(alpha, k, repetition) for alpha, k in sizes for repetition in range(1 if small else 3)]
@@ -138,51 +141,58 @@ def _over_queries(results: Results) -> tuple[float, list[Results]]:
     return alpha, [row for row in results["measured"] if row["alpha"] == alpha]
 
 
-def counted_slopes(results: Results) -> dict[str, float]:
-    """Return each system's slope in k, as counted, at the margin that was tried for most k."""
-    _, rows = _over_queries(results)
-    ks = [row["queries"] for row in rows]
-    return {
-        name: slope(ks, [row[name]["evaluated"] for row in rows])
-        for name in ("previous work", "this work", "coins", "sampling counting")
-    }
+def counted_slopes(results: Results, over: str = "queries", what: str = "evaluated") -> dict[str, float]:
+    """Return each system's slope in k, at the margin tried for most k, or in alpha, at the k tried for most margins."""
+    if over == "queries":
+        _, rows = _over_queries(results)
+    else:
+        ks = [row["queries"] for row in results["measured"]]
+        k = max(ks, key=lambda one: len({row["alpha"] for row in results["measured"] if row["queries"] == one}))
+        rows = [row for row in results["measured"] if row["queries"] == k]
+    x = [row[over] for row in rows]
+    return {name: slope(x, [row[name][what] for row in rows]) if len(set(x)) > 1 else float("nan") for name in COUNTED}
 
 
 def section(results: Results) -> str:
     """Write the section."""
-    found, counted = slopes(results), counted_slopes(results)
-    head = ("rows evaluated in total", "slope in k: paper", "computed", "counted", "slope in α: paper", "computed")
-    lines = [
-        (
-            name,
-            EXPECTED[name][0],
-            f"{found[name][0]:.2f}",
-            f"{counted[name]:.2f}" if name in counted else "-",
-            EXPECTED[name][1],
-            f"{found[name][1]:.2f}",
-        )
+    found, in_k, in_alpha = slopes(results), counted_slopes(results), counted_slopes(results, "alpha")
+    in_time = counted_slopes(results, what="seconds")
+
+    def cell(slopes: dict[str, float], name: str) -> str:
+        return f"{slopes[name]:.2f}" if name in slopes and slopes[name] == slopes[name] else "-"
+
+    head = ("rows evaluated in total", "slope in k: paper", "computed", "counted", "of seconds", "slope in α: paper",
+            "computed", "counted")  # fmt: skip
+    lines: list[tuple[object, ...]] = [
+        (name, EXPECTED[name][0], f"{found[name][0]:.2f}", cell(in_k, name), cell(in_time, name), EXPECTED[name][1],
+         f"{found[name][1]:.2f}", cell(in_alpha, name))
         for name in NAMES
-    ]
-    lines.append(("averaged coins (information guarantee)", 1, "-", f"{counted['coins']:.2f}", -2, "-"))
-    firsts = [row for row in results["measured"] if row["repetition"] == 0]
-    counts = [
-        (
-            f"{row['alpha']:g}",
-            f"{row['queries']:,}",
-            short(row["this work"]["rows"]),
-            short(row["previous work"]["evaluated"]),
-            short(row["this work"]["evaluated"]),
-            short(row["coins"]["rows"]),
-            short(row["coins"]["evaluated"]),
+    ]  # fmt: skip
+    coins = ("averaged coins (information guarantee)", 1, "-", cell(in_k, "coins"), cell(in_time, "coins"), -2, "-")
+    lines.append((*coins, cell(in_alpha, "coins")))
+    counts = []
+    for row in (row for row in results["measured"] if row["repetition"] == 0):
+        same = [one for one in results["measured"] if (one["alpha"], one["queries"]) == (row["alpha"], row["queries"])]
+        middle = {name: float(np.median([one[name]["seconds"] for one in same])) for name in COUNTED}
+        counts.append(
+            (
+                f"{row['alpha']:g}",
+                f"{row['queries']:,}",
+                short(row["this work"]["rows"]),
+                f"{short(row['previous work']['evaluated'])} ({middle['previous work']:.2f} s)",
+                f"{short(row['this work']['evaluated'])} ({middle['this work']:.2f} s)",
+                short(row["coins"]["rows"]),
+                f"{short(row['coins']['evaluated'])} ({middle['coins']:.2f} s)",
+            )
         )
-        for row in firsts
-    ]
     heads = ("α", "k", "rows", "previous work reads", "this work reads", "rows for coins", "coins read")
     return (
         f"{table(head, lines)}\n\n"
         "The logarithms that the paper's Õ hides bend the slopes a little. Computed slopes use the paper's constants as"
         f" repaired (α = {ALPHA} for the slope in k, k = {QUERIES:,} for the slope in α). Counted slopes come from"
-        f" tables of the size the information guarantee needs, which were built and asked:\n\n{table(heads, counts)}"
+        " tables of the size the information guarantee needs, which were built and asked; in brackets the seconds that"
+        " all k answers took. Up to some thousands of rows an answer's time is mostly not spent on rows, so the seconds"
+        f" grow more slowly than the rows until tables are large:\n\n{table(heads, counts)}"
     )
 
 
@@ -204,6 +214,16 @@ def panels(results: Results) -> list[Panel]:
         for name in ("previous work", "this work", "coins")
     ]
     total, by_queries = "rows evaluated in total", lines(results["by_queries"], "queries")
+    timed = []
+    for name in ("previous work", "this work", "coins"):
+        ks = sorted({row["queries"] for row in rows})
+        each = [[row[name]["seconds"] for row in rows if row["queries"] == k] for k in ks]
+        middle = [float(np.median(seconds)) for seconds in each]
+        low, high = [min(seconds) for seconds in each], [max(seconds) for seconds in each]
+        timed.append(Series(f"{name}, counted", ks, middle, low, high, style=STYLE[name], bars=True))
+    counted += [guide("slope 1.5", counted[0], 1.5), guide("slope 1", counted[2], 1.0)]
+    timed += [guide("slope 1.5", timed[0], 1.5), guide("slope 1", timed[2], 1.0)]
+    by_queries += [guide("slope 1.5", by_queries[0], 1.5), guide("slope 1", by_queries[1], 1.0)]
     return [
         Panel(f"Required by the theorems, α = {ALPHA}", "questions k", total, by_queries, log="xy"),
         Panel(
@@ -214,6 +234,7 @@ def panels(results: Results) -> list[Panel]:
             log="xy",
         ),
         Panel(f"Counted, α = {alpha:g} (information guarantee)", "questions k", total, counted, log="xy"),
+        Panel(f"Time of the same, α = {alpha:g}", "questions k", "seconds for all answers", timed, log="xy"),
     ]
 
 

@@ -67,7 +67,9 @@ def run(size: Size, seed: int, processes: int) -> Results:
     alphas, ks, betas = ((0.2,), (32, 1_000), (0.1,)) if small else (
         (0.2, 0.1, 0.05), (32, 128, 512, 10_000, 1_000_000), (0.1, 0.05, 0.001))  # fmt: skip
     goals = [(0.2, 32)] if small else [(0.2, 512), (0.2, 128), (0.2, 32), (0.1, 128), (0.1, 32)]
-    tried = [SizeGoal("coins", alpha, MEASURED_BETA, k, 10 if small else 20, seed) for alpha, k in goals]
+    tried = [
+        SizeGoal("coins", alpha, MEASURED_BETA, k, *((10, 20) if small else (20, 100)), seed) for alpha, k in goals
+    ]
     needed = in_parallel(least_rows, tried, processes)
     rows, k, worlds = (20_000, 200, 3) if small else (1_000_000, 10_000, 20)
     margin = plan(rows=rows, queries=k, mechanism="coins").margin

@@ -6,10 +6,11 @@ questions on n rows a mechanism is given the v that makes the predicted largest 
     the larger of   z sqrt(v + 1/(4n))                        the luckiest of k honest answers
     and             Phi(s) - 1/2 + z' sqrt(v)                 the weighted attack, s = sqrt(k)/(2n)/sqrt(1/(4n) + v)
 
-and then tried in real worlds, n by bisection, until at most a share beta of the worlds has an error above alpha.
+and then tried in real worlds, n by bisection, until at most a share beta of the worlds has an error above alpha. A
+search ends at lucky sizes, so the size it finds is tried again in many fresh worlds, and raised until it holds there.
 
-The search uses the weighted attack. Whether that is the strongest is measured too: at the size found for exact answers
-and for coins, every other analyst attacks the same mechanism.
+The search uses the strongest attack known against each mechanism. Whether there is a stronger one is measured too: at
+the size found for exact answers and for coins, every other analyst attacks the same mechanism.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,19 +22,18 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from holdfast.guarantees.mathematics import amplification
-from holdfast.lab.analysts import ANALYSTS, Analyst, HillClimber, WeightedAttack, vote_strength
+from holdfast.lab.analysts import ANALYSTS, Analyst, HillClimber, PersistentAttack, WeightedAttack, vote_strength
 from holdfast.lab.attack import attack, in_parallel, run_world
 from holdfast.lab.baselines import FullGaussian, FullLaplace, Naive, Releaser
 from holdfast.lab.contenders import MechanismContender
 from holdfast.lab.experiments.experiment import Experiment, Results, Size, slope, table
-from holdfast.lab.plots import Panel, Series
+from holdfast.lab.plots import Panel, Series, guide
 from holdfast.mechanisms.coins import Coins
 from holdfast.mechanisms.fresh_rows import FreshRows
 from holdfast.mechanisms.laplace import Laplace
 
-ALPHA, BETA = 0.2, 0.1
+ALPHA, BETA, MIDDLE = 0.2, 0.1, 64
 EXPECTED = {"naive": "1", "split": "1", "laplace": "1/2", "gaussian": "1/2", "a1": "1/2", "coins": "1/2"}
-FAST = ("naive", "gaussian", "coins")  # the others take longer to simulate and stop at smaller k
 NEAR = 1.08  # the bisection ends when the ratio of its ends is below this
 
 
@@ -49,6 +49,7 @@ class SizeGoal:
     beta: float
     queries: int
     worlds: int
+    fresh: int  # worlds in which the size found is tried again
     seed: int
 
 
@@ -110,29 +111,21 @@ TUNINGS: Mapping[str, Callable[[int, int, float], tuple[Releaser, float]]] = {
     "a1": _a1,
     "coins": _coins,
 }
-# On fresh rows all analysts are alike, and the climber has the smallest table; the others meet the weighted attack.
-ATTACKERS: Mapping[str, Callable[[int], Analyst]] = {"split": HillClimber}
+# On fresh rows all analysts are alike, and the climber has the smallest table; exact answers never change when asked
+# again; everything else meets the persistent attack.
+ATTACKERS: Mapping[str, Callable[[int], Analyst]] = {"split": HillClimber, "naive": WeightedAttack}
 
 
 def least_rows(goal: SizeGoal) -> Results:
-    """Search for the fewest rows; keep every try."""
+    """Search for the fewest rows; try them again in fresh worlds, and raise them until they hold there."""
     tries: list[Results] = []
 
     @cache
     def holds(rows: int) -> bool:
-        mechanism, _ = tuned(goal.mechanism, rows, goal.queries, goal.beta)
-        analyst = ATTACKERS.get(goal.mechanism, WeightedAttack)(goal.queries)
-        contender = MechanismContender(goal.mechanism, mechanism, goal.alpha, None)
-        allowed, failed, errors = int(goal.beta * goal.worlds), 0, []
-        for world in range(goal.worlds):
-            seed = int(np.random.SeedSequence([goal.seed, rows, world]).generate_state(1)[0])
-            error = float(run_world(contender, analyst, analyst.population(rows), rows, seed).errors.max())
-            errors.append(round(error, 4))
-            failed += error > goal.alpha
-            if failed > allowed:
-                break
-        tries.append({"rows": rows, "holds": failed <= allowed, "errors": errors})
-        return failed <= allowed
+        errors = _errors(goal, rows, goal.worlds, 0)
+        failed = sum(error > goal.alpha for error in errors)
+        tries.append({"rows": rows, "holds": failed <= goal.beta * goal.worlds, "errors": errors})
+        return failed <= goal.beta * goal.worlds
 
     start = predicted_rows(goal)
     low, high = start / 1.5, start * 1.3
@@ -143,7 +136,36 @@ def least_rows(goal: SizeGoal) -> Results:
     while high / low > NEAR:
         middle = exp((log(low) + log(high)) / 2)
         low, high = (low, middle) if holds(round(middle)) else (middle, high)
-    return {"mechanism": goal.mechanism, "queries": goal.queries, "rows": round(high), "tries": tries}
+    again: list[Results] = []
+    while not again or again[-1]["failed"] > goal.beta * goal.fresh:
+        rows = round(high * NEAR ** len(again))
+        failed = sum(error > goal.alpha for error in _errors(goal, rows, goal.fresh, 1))
+        again.append({"rows": rows, "failed": failed, "worlds": goal.fresh})
+    failing = [one["rows"] for one in again[:-1]] or [one["rows"] for one in tries if not one["holds"]]
+    return {
+        "mechanism": goal.mechanism,
+        "alpha": goal.alpha,
+        "queries": goal.queries,
+        "rows": again[-1]["rows"],
+        "too_few": max((rows for rows in failing if rows < again[-1]["rows"]), default=2),
+        "tries": tries,
+        "again": again,
+    }
+
+
+def _errors(goal: SizeGoal, rows: int, worlds: int, stage: int) -> list[float]:
+    """Return the largest error of each world, up to the one that decides a search (stage 0)."""
+    mechanism, _ = tuned(goal.mechanism, rows, goal.queries, goal.beta)
+    analyst = ATTACKERS.get(goal.mechanism, PersistentAttack)(goal.queries)
+    contender = MechanismContender(goal.mechanism, mechanism, goal.alpha, None)
+    errors: list[float] = []
+    for world in range(worlds):
+        seed = int(np.random.SeedSequence([goal.seed, rows, world, stage]).generate_state(1)[0])
+        error = float(run_world(contender, analyst, analyst.population(rows), rows, seed).errors.max())
+        errors.append(round(error, 4))
+        if stage == 0 and sum(each > goal.alpha for each in errors) > goal.beta * worlds:
+            break
+    return errors
 
 
 def predicted_rows(goal: SizeGoal) -> float:
@@ -160,17 +182,21 @@ def predicted_rows(goal: SizeGoal) -> float:
 
 
 def run(size: Size, seed: int, processes: int) -> Results:
-    """Search for every mechanism and k."""
+    """Search for every mechanism, k and margin; the same ks for all, so that slopes can be compared."""
     if size == "small":
-        goals = [SizeGoal(name, ALPHA, BETA, k, 10, seed) for k in (16, 128) for name in ("naive", "coins")]
+        names, worlds, fresh = ["naive", "coins"], 10, 20
+        cells = [(ALPHA, 128), (ALPHA, 16), (0.3, 16)]
     else:
-        ks = (512, 256, 128, 64, 32)  # the longest first, so that no process is left with it at the end
-        goals = [SizeGoal(name, ALPHA, BETA, k, 20, seed) for k in ks for name in TUNINGS if k < 512 or name in FAST]
+        names, worlds, fresh = list(TUNINGS), 20, 100
+        cells = [(ALPHA, k) for k in (256, 128, 64, 32)] + [(alpha, MIDDLE) for alpha in (0.1, 0.15, 0.3)]
+    # The longest first, so that no process is left with it at the end.
+    goals = [SizeGoal(name, alpha, BETA, k, worlds, fresh, seed) for alpha, k in cells for name in names]
     found = in_parallel(least_rows, goals, processes)
     return {
         "alpha": ALPHA,
         "beta": BETA,
-        "worlds": goals[0].worlds,
+        "worlds": worlds,
+        "fresh": fresh,
         "found": found,
         "analysts": analysts_compared(found, size, seed, processes),
     }
@@ -179,8 +205,8 @@ def run(size: Size, seed: int, processes: int) -> Results:
 def analysts_compared(found: list[Results], size: Size, seed: int, processes: int) -> list[Results]:
     """Let every analyst attack exact answers and coins, at the rows the weighted attack made necessary."""
     queries, worlds = (128, 6) if size == "small" else (256, 30)
-    rows = {row["mechanism"]: row["rows"] for row in found if row["queries"] == queries}
-    names = ["weighted", "harmless"] if size == "small" else list(ANALYSTS)
+    rows = {row["mechanism"]: row["rows"] for row in found if (row["queries"], row["alpha"]) == (queries, ALPHA)}
+    names = ["weighted", "persistent", "harmless"] if size == "small" else list(ANALYSTS)
     cells = [(mechanism, rows[mechanism], queries, name) for mechanism in ("naive", "coins") for name in names]
     return in_parallel(partial(_largest_errors, worlds, seed), cells, processes)
 
@@ -194,32 +220,53 @@ def _largest_errors(worlds: int, seed: int, cell: tuple[str, int, int, str]) -> 
     return {"mechanism": mechanism, "rows": rows, "queries": queries, "analyst": analyst, "errors": errors}
 
 
-def slopes(results: Results) -> dict[str, float]:
-    """Return each mechanism's slope of rows over questions."""
+def slopes(results: Results) -> dict[str, tuple[float, float]]:
+    """Return each mechanism's slopes of rows over questions, at the usual margin, and over the margin."""
     found = {}
     for name in dict.fromkeys(row["mechanism"] for row in results["found"]):
         rows = [row for row in results["found"] if row["mechanism"] == name]
-        found[name] = slope([row["queries"] for row in rows], [row["rows"] for row in rows])
+        in_k = [row for row in rows if row["alpha"] == results["alpha"]]
+        in_alpha = [row for row in rows if row["queries"] == _middle(results)]
+        found[name] = (
+            slope([row["queries"] for row in in_k], [row["rows"] for row in in_k]),
+            slope([row["alpha"] for row in in_alpha], [row["rows"] for row in in_alpha]),
+        )
     return found
+
+
+def _middle(results: Results) -> int:
+    """Return the number of questions at which several margins were tried."""
+    (k,) = {row["queries"] for row in results["found"] if row["alpha"] != results["alpha"]}
+    return int(k)
 
 
 def section(results: Results) -> str:
     """Write the section."""
-    ks = sorted({row["queries"] for row in results["found"]})
-    cells = {(row["mechanism"], row["queries"]): f"{row['rows']:,}" for row in results["found"]}
-    lines = [
-        (name, *(cells.get((name, k), "-") for k in ks), f"{found:.2f}", EXPECTED[name])
-        for name, found in slopes(results).items()
+    ks = sorted({row["queries"] for row in results["found"] if row["alpha"] == results["alpha"]})
+    alphas = sorted({row["alpha"] for row in results["found"]}, reverse=True)
+    cells = {(row["mechanism"], row["alpha"], row["queries"]): f"{row['rows']:,}" for row in results["found"]}
+    found, middle = slopes(results), _middle(results)
+    by_k = [
+        (name, *(cells[name, results["alpha"], k] for k in ks), f"{found[name][0]:.2f}", EXPECTED[name])
+        for name in found
     ]
-    head = ("rows needed", *(f"k = {k:,}" for k in ks), "slope", "theory")
+    by_alpha = [
+        (name, *(cells[name, alpha, middle] for alpha in alphas), f"{found[name][1]:.2f}", "-2") for name in found
+    ]
+    broken = max(row["again"][-1]["failed"] for row in results["found"])
+    raised = sum(len(row["again"]) > 1 for row in results["found"])
     return (
-        f"{table(head, lines)}\n\n"
-        f"The promise: every answer is within {results['alpha']:g}, in a share {1 - results['beta']:g} of the worlds."
-        f" Each size was tried in {results['worlds']} worlds, so a single number is good to about 30 %, and rather too"
-        " small, since the search ends at the first lucky size. The analyst is the weighted attack. Mechanisms with"
-        " noise were given, for each n and k, the amount that makes the predicted error smallest; the largest of k"
-        " honest errors adds a factor sqrt(log k), or log k with Laplace noise, which bends the slopes upwards.\n\n"
-        "Is that analyst the strongest? At the sizes found, every analyst against the same mechanism:\n\n"
+        f"{table((f'rows needed, α = {ALPHA:g}', *(f'k = {k:,}' for k in ks), 'slope in k', 'theory'), by_k)}\n\n"
+        f"{table((f'k = {middle:,}', *(f'α = {a:g}' for a in alphas), 'slope in α', 'theory'), by_alpha)}\n\n"
+        f"The promise: every answer is within α, in a share {1 - results['beta']:g} of the worlds. Sizes were searched"
+        f" in {results['worlds']} worlds each; since a search ends at the first lucky size, each was then tried in"
+        f" {results['fresh']} fresh worlds and raised by {100 * (NEAR - 1):.0f} % until at most"
+        f" {results['beta'] * results['fresh']:.0f} of them were broken (at most {broken} are; {raised} of"
+        f" {len(results['found'])} sizes had to be raised). Noisy answers met the persistent attack, exact ones the"
+        " weighted one. Mechanisms with noise were given, for each n and k, the amount that makes the predicted error"
+        " smallest; the largest of k honest errors adds a factor sqrt(log k), or log k with Laplace noise, which bends"
+        " the slopes upwards. Bars reach down to the largest size that was found to be too small.\n\n"
+        "Is there a stronger analyst? At the sizes found, every analyst against the same mechanism:\n\n"
         f"{_analysts_table(results)}"
     )
 
@@ -237,14 +284,27 @@ def _analysts_table(results: Results) -> str:
 
 
 def panels(results: Results) -> list[Panel]:
-    """Draw rows over questions."""
-    series = []
-    for name in dict.fromkeys(row["mechanism"] for row in results["found"]):
-        rows = sorted(
-            (row for row in results["found"] if row["mechanism"] == name), key=lambda row: int(row["queries"])
-        )
-        series.append(Series(name, [row["queries"] for row in rows], [row["rows"] for row in rows]))
-    return [Panel(f"Rows needed for a margin of {results['alpha']:g}", "questions k", "rows n", series, log="xy")]
+    """Draw rows over questions and over margins, with bars and slopes to compare with."""
+    drawn = []
+    for over, x_label, fixed in (
+        ("queries", "questions k", ("alpha", results["alpha"])),
+        ("alpha", "margin α", ("queries", _middle(results))),
+    ):
+        series = []
+        for name in dict.fromkeys(row["mechanism"] for row in results["found"]):
+            rows = [row for row in results["found"] if (row["mechanism"], row[fixed[0]]) == (name, fixed[1])]
+            rows.sort(key=lambda row: float(row[over]))
+            x, y = [row[over] for row in rows], [row["rows"] for row in rows]
+            series.append(Series(name, x, y, [row["too_few"] for row in rows], y, bars=True))
+        naive, coins = (next(one for one in series if one.label == name) for name in ("naive", "coins"))
+        if over == "queries":
+            series += [guide("slope 1", naive, 1.0), guide("slope 1/2", coins, 0.5)]
+            title = f"Rows needed for a margin of {results['alpha']:g}"
+        else:
+            series += [guide("slope -2", coins, -2.0)]
+            title = f"Rows needed for {fixed[1]:,} questions"
+        drawn.append(Panel(title, x_label, "rows n", series, log="xy"))
+    return drawn
 
 
 SAMPLE_SIZE = Experiment("sample_size", "Rows needed under attack", run, section, panels)

@@ -1,0 +1,45 @@
+"""`holdfast deal`."""
+
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.options import Json
+from holdfast.cli.output import note, say, show_json
+
+NO_ARGS_IS_HELP = True
+
+
+def command(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="Files, a table in a lake, or a database URL.")],
+    deck: Annotated[str, typer.Argument(metavar="DECK", help="The folder to make, for example events.deck.")],
+    cards: Annotated[float, typer.Option(help="How many draws: questions times rows that an answer reads.")],
+    next: Annotated[bool, typer.Option("--next", help="Deal more cards into a deck that is there.")] = False,
+    slices: Annotated[int, typer.Option(help="Decks to deal at once, one for each machine.")] = 1,
+    complete: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Columns whose values are never missing; remembered.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Draw rows for all questions to come, in one pass over a table of any size.
+
+    Answers then read their draws in sequence, each once. How many cards: questions times rows that an answer reads;
+    `holdfast plan` says both. With Spark or Ray, call holdfast.deal from Python.
+
+    \b
+    holdfast deal "s3://lake/events/*.parquet" events.deck --cards 1e8
+    holdfast deal events.parquet events.deck --cards 1e8 --next
+    holdfast ask events.deck "amount > 100"
+    """
+    from holdfast.rows.deal import deal
+
+    named = tuple(complete.split(",")) if complete else ()
+    made = deal(source, deck, cards=cards, next=next, slices=slices, complete=named)
+    decks = made if isinstance(made, list) else [made]
+    if json:
+        found = [{"deck": each.location, "cards": each.cards.stop, "left": each.left} for each in decks]
+        show_json(name=decks[0].name, rows=len(decks[0]), decks=found)
+        return
+    for each in decks:
+        say(f"{each.location.name}: {each.cards.stop:,} cards from {len(each):,} rows", bold=True)
+    note(f"Ask it as any file: holdfast ask {decks[0].location.name} ... The ledger lies beside it.")

@@ -1,0 +1,49 @@
+"""`holdfast deck`."""
+
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.options import Json
+from holdfast.cli.output import say, show_json
+
+NO_ARGS_IS_HELP = True
+
+
+def command(
+    deck: Annotated[str, typer.Argument(metavar="DECK", help="A deck, for example events.deck.")],
+    ledger: Annotated[str | None, typer.Option(help="A path or a database URL, if it is not beside the deck.")] = None,
+    json: Json = False,
+) -> None:
+    """Show how many cards of a deck are left, and for how many answers.
+
+    Spends nothing. What is left for answers needs a ledger that has begun, as it says how many rows an answer reads.
+
+    \b
+    holdfast deck events.deck
+    """
+    from pathlib import Path
+
+    from holdfast.errors import InvalidArgument
+    from holdfast.ledger import exists
+    from holdfast.rows.deck import Deck, is_deck
+    from holdfast.session import Session, ledger_beside
+
+    if not is_deck(Path(deck)):
+        raise InvalidArgument(f"deck must be a deck that `holdfast deal` made; got {deck!r}.", name="deck")
+    cards = Deck(Path(deck))
+    place = ledger or ledger_beside(cards)
+    answers = None
+    if exists(place, cards.name):
+        with Session(cards, ledger=place) as session:
+            left = max(0, cards.cards.stop - session.ledger.taken)
+            answers = left // session.plan.terms.charge_per_answer
+    else:
+        left = cards.left
+    cards.close()
+    if json:
+        show_json(name=cards.name, rows=len(cards), cards=cards.cards.stop, left=left, answers_left=answers)
+        return
+    say(f"{cards.name}: {left:,} of {cards.cards.stop:,} cards left, from {len(cards):,} rows", bold=True)
+    if answers is not None:
+        say(f"enough for {answers:,} more answers as planned")

@@ -1,0 +1,205 @@
+"""Scores of single cases from the files of evaluation harnesses, as a table that a board takes.
+
+    lm-evaluation-harness    samples_*.jsonl    one line for each document and filter; `doc_id`, a key for each metric
+    Inspect                  *.eval, *.json     a ZIP archive, or JSON; scores by scorer: C, P, I, N or numbers
+    Every Eval Ever          *.jsonl            one line for each sample; `sample_id`, `evaluation`
+
+The unit is the case: several lines about one (epochs, repeats) are averaged. What was not scored is left out, and a
+board then misses its id.
+"""
+
+import json
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from math import isnan
+from pathlib import Path
+from typing import Any, NamedTuple
+from zipfile import BadZipFile, ZipFile, ZipInfo
+
+import polars as pl
+
+from holdfast.errors import InvalidArgument, MissingExtra
+
+ZSTANDARD = 93  # the compression method of a member of a ZIP archive
+_LOCAL_HEADER, _LENGTHS = 30, slice(26, 30)  # of a member; where it says how long its name and its extra field are
+_GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}  # correct, partly, incorrect, no answer: as Inspect reads them
+_TEXTS = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
+
+
+class Scored(NamedTuple):
+    """One score of one case: by which metric, in which part of the file."""
+
+    id: object
+    metric: str
+    part: str
+    value: Any
+
+
+def read_evaluation(path: str | Path, *, metric: str | None = None, part: str | None = None) -> pl.DataFrame:
+    """Return the score of every case in a file of an evaluation harness, as columns "id" and "score".
+
+    Parameters
+    ----------
+    path
+        `samples_*.jsonl` of lm-evaluation-harness, a log of Inspect (`.eval` or `.json`), or an instance file of
+        Every Eval Ever.
+    metric
+        Which one to take, if the file has several: a metric, or a scorer of Inspect (`scorer/key` if it gives several).
+    part
+        The filter of lm-evaluation-harness, or the name of an evaluation, if the file has several.
+
+    Returns
+    -------
+    DataFrame
+        Epochs and repeats of a case are averaged; the order is that of the file.
+    """
+    path = Path(path)
+    found = list(_records(path))
+    if not found:
+        raise InvalidArgument(f"{path.name} has no scores of single cases.", name="path")
+    metric = _one("metric", metric, (each.metric for each in found), path)
+    found = [each for each in found if each.metric == metric]
+    part = _one("part", part, (each.part for each in found), path)
+    scores: dict[object, list[float]] = {}
+    for each in found:
+        value = _number(each.value, metric, path) if each.part == part else None
+        if value is not None:
+            scores.setdefault(each.id, []).append(value)
+    if any(isinstance(id, str) for id in scores):
+        scores = {str(id): values for id, values in scores.items()}
+    means = [sum(values) / len(values) for values in scores.values()]
+    return pl.DataFrame({"id": list(scores), "score": pl.Series(means, dtype=pl.Float64)})
+
+
+def is_evaluation(path: str | Path) -> bool:
+    """Whether a file is one of these, by its name and its first line."""
+    path = Path(path)
+    if path.suffix == ".eval":
+        return True
+    if path.suffix != ".jsonl":
+        return False
+    try:
+        with path.open(encoding="utf-8") as file:
+            first = json.loads(file.readline())
+    except (OSError, ValueError):
+        return False
+    return isinstance(first, dict) and _reader_of(first) is not None
+
+
+def _one(name: str, given: str | None, there: Iterable[str], path: Path) -> str:
+    """Return the name that was given, or the only one that there is."""
+    names = list(dict.fromkeys(there))
+    if given is None and len(names) == 1:
+        return names[0]
+    if given not in names:
+        got = "nothing" if given is None else repr(given)
+        raise InvalidArgument(f"{name} must be one of {', '.join(names)}, which {path.name} has; got {got}.", name=name)
+    return str(given)
+
+
+def _number(value: Any, metric: str, path: Path) -> float | None:
+    """Return a score as a number; None if there is none."""
+    if isinstance(value, str):
+        value = _GRADES.get(value, _TEXTS.get(value.lower(), value))
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        if value is None:
+            return None
+        raise InvalidArgument(
+            f"metric must have one number for each case; {metric} of {path.name} has a {type(value).__name__}.",
+            name="metric",
+        ) from None
+    return None if isnan(number) else number
+
+
+# -- formats ---------------------------------------------------------------------------------------------------------
+
+
+def _records(path: Path) -> Iterator[Scored]:
+    try:
+        if path.suffix == ".eval":
+            yield from _inspect(_from_archive(path))
+        elif path.suffix == ".json":
+            yield from _inspect(json.loads(path.read_text(encoding="utf-8")).get("samples") or [])
+        else:
+            yield from _lines(path)
+    except (OSError, ValueError, AttributeError, KeyError, TypeError, BadZipFile):
+        raise InvalidArgument(
+            f"{path.name} cannot be read as a file of lm-evaluation-harness, Inspect or Every Eval Ever.", name="path"
+        ) from None
+
+
+def _lines(path: Path) -> Iterator[Scored]:
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            if line.strip():
+                values = json.loads(line)
+                reader = _reader_of(values)
+                if reader is None:
+                    raise ValueError
+                yield from reader(values)
+
+
+def _reader_of(values: dict[str, Any]) -> Callable[[dict[str, Any]], Iterator[Scored]] | None:
+    """Return which format a line has, by the keys that only this one has."""
+    if {"doc_id", "doc"} <= values.keys():
+        return _lm_eval
+    return _every_eval_ever if {"sample_id", "evaluation"} <= values.keys() else None
+
+
+def _lm_eval(values: dict[str, Any]) -> Iterator[Scored]:
+    """Read one document under one filter. Older files do not list their metrics: there they are the numbers."""
+    metrics = values.get("metrics")
+    if metrics is None:
+        known = {"doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter"}
+        metrics = [name for name, value in values.items() if name not in known and isinstance(value, int | float)]
+    for name in metrics:
+        yield Scored(values["doc_id"], name, str(values.get("filter", "none")), values[name])
+
+
+def _every_eval_ever(values: dict[str, Any]) -> Iterator[Scored]:
+    for name in ("score", "is_correct"):
+        yield Scored(values["sample_id"], name, str(values.get("evaluation_name", "")), values["evaluation"][name])
+
+
+def _inspect(samples: list[dict[str, Any]]) -> Iterator[Scored]:
+    for sample in samples:
+        for scorer, score in (sample.get("scores") or {}).items():
+            value = score["value"]
+            if isinstance(value, dict):
+                for key, each in value.items():
+                    yield Scored(sample["id"], f"{scorer}/{key}", "", each)
+            else:
+                yield Scored(sample["id"], scorer, "", value)
+
+
+def _from_archive(path: Path) -> list[dict[str, Any]]:
+    """Return the samples of an archive: the summaries of all, or one by one where a run was cut short."""
+    with ZipFile(path) as archive, path.open("rb") as file:
+        members = {member.filename: member for member in archive.infolist()}
+
+        def read(name: str) -> Any:
+            return json.loads(_content(archive, file, members[name]))
+
+        if "summaries.json" in members:
+            return list(read("summaries.json"))
+        return [read(name) for name in members if name.startswith("samples/") and name.endswith(".json")]
+
+
+def _content(archive: ZipFile, file: Any, member: ZipInfo) -> bytes:
+    """Return what a member holds; the standard library does not read Zstandard before Python 3.14."""
+    if member.compress_type != ZSTANDARD:
+        return archive.read(member)
+    try:
+        import zstandard
+    except ImportError as error:
+        raise MissingExtra(
+            "Logs of Inspect are compressed with Zstandard. Install it with: pip install 'holdfast[evaluations]'.",
+            extra="evaluations",
+        ) from error
+    file.seek(member.header_offset)
+    name_length, extra_length = struct.unpack("<HH", file.read(_LOCAL_HEADER)[_LENGTHS])
+    file.seek(name_length + extra_length, 1)
+    content: bytes = zstandard.ZstdDecompressor().decompressobj().decompress(file.read(member.compress_size))
+    return content

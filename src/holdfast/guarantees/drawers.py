@@ -1,0 +1,147 @@
+"""Two drawers: some rows answer questions by coins, the others check guesses, and one ledger counts both.
+
+No row is in both, and which row is in which is secret and decided by chance. So each drawer's guarantee holds as if the
+other were data from elsewhere, for its own rows and its own part of the failure probability. (Checks on rows that also
+answer coins would be false: a check asks what was learned from the very rows that it reads.)
+
+The two amounts that a ledger counts hold both accounts: the lower bits are those of coins, the higher ones those of
+checks. It takes a session that goes on, in which nothing depends on a cap.
+"""
+
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from math import ceil
+
+from holdfast.errors import BudgetExhausted, InvalidArgument
+from holdfast.guarantees import GUARANTEES
+from holdfast.guarantees.checks import Checks, CheckTerms, Told
+from holdfast.guarantees.exchange import Exchange, ExchangeTerms
+from holdfast.guarantees.guarantee import Goal, Guarantee
+from holdfast.guarantees.statistic import Statistic
+
+PART = 0.1  # of the failure probability, for the checks: it costs them 2.3 nats
+COINS, STATEMENTS = 2**46, 2**31  # charges and statements of coins are below
+MOST_WRONG = 2**16 - 2**10  # guesses: the room of the other account, less what may be under way
+MOST_AT_ONCE = 2**34  # draws of one question
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawerTerms(ExchangeTerms):
+    """The terms of the coins; `kept` rows beside them check guesses, failing with probability `kept_beta`."""
+
+    kept: int
+    kept_beta: float
+
+    @property
+    def all_rows(self) -> int:
+        """Those of both drawers."""
+        return self.rows + self.kept
+
+    def answers_left(self, charge: int, intervals: int) -> int:
+        """Of the plan for coins."""
+        return super().answers_left(charge % COINS, intervals % STATEMENTS)
+
+    def worth(self, charge: int, intervals: int) -> int:
+        """In answers by coins: none for a check."""
+        return super().worth(charge % COINS, intervals % STATEMENTS)
+
+
+class Drawers(Exchange):
+    """Coins on some rows, checks on the others."""
+
+    terms: DrawerTerms
+    name = "drawers"
+    reads = DrawerTerms  # type: ignore[assignment]
+    compared = False
+
+    @classmethod
+    def plan(cls, goal: Goal, mechanism: str) -> None:
+        """It is made of a plan for coins: see `beside_checks`."""
+        return
+
+    @cached_property
+    def checks(self) -> "CheckDrawer":
+        """The other drawer."""
+        return CheckDrawer(self.terms)
+
+    # -- the account of coins, out of what both drawers have spent --------------------------------------------------
+
+    def at(self, charge: int, first: int, last: int) -> "Exchange":
+        """As for coins alone."""
+        spent = charge % COINS
+        if spent > COINS - 64 * MOST_AT_ONCE:
+            raise BudgetExhausted("This ledger has counted all the draws that it can count; begin one for new rows.")
+        return super().at(spent, (first - 1) % STATEMENTS + 1, (last - 1) % STATEMENTS + 1)
+
+    def rows_at(self, intervals: int) -> int:
+        """As for coins alone."""
+        return super().rows_at(intervals % STATEMENTS)
+
+    def margin_after(self, more: int, charge: int = 0, intervals: int = 0) -> float:
+        """As for coins alone."""
+        return super().margin_after(more, charge % COINS, intervals % STATEMENTS)
+
+    def charge(self, statistic: Statistic, draws: int) -> int:
+        """As for coins alone."""
+        charge = super().charge(statistic, draws)
+        if charge > MOST_AT_ONCE:
+            raise InvalidArgument(f"One answer must take at most {MOST_AT_ONCE:,} draws here; got {charge:,}.")
+        return charge
+
+    @property
+    def sentence(self) -> str | None:
+        """The promise in one sentence."""
+        terms = self.terms
+        first, beyond = (ceil(1e4 * each) / 1e4 for each in (self.margin_after(0), self.checks.terms.margin))
+        return (
+            f"{terms.rows:,} rows answer questions without end, each chosen after seeing the earlier answers: the first"
+            f" within ±{first:.4f} of the population; {terms.kept:,} other rows check guesses: one that holds is within"
+            f" its own margin and ±{beyond:.4f}, more after wrong guesses; all at once, with"
+            f" probability {100 * terms.confidence:.12g} %."
+        )
+
+
+class CheckDrawer(Checks):
+    """Checks on the rows that coins never read."""
+
+    def __init__(self, terms: DrawerTerms) -> None:
+        goal = Goal(terms.kept, 0, 1 - terms.kept_beta)
+        own = Checks.plan(goal, Checks.mechanisms[0])
+        assert isinstance(own, CheckTerms)  # there are no flips
+        super().__init__(own)
+
+    def told(self, charge: int, intervals: int) -> Told:
+        """The higher bits. Every wrong guess counts as one that could have been wrong in three ways."""
+        wrong = charge // COINS
+        if wrong >= MOST_WRONG:
+            raise BudgetExhausted(f"{wrong:,} guesses were wrong: no check says anything any more.")
+        return Told(intervals // STATEMENTS, wrong, wrong)
+
+    @staticmethod
+    def cost(*, wrong: bool, group: bool) -> tuple[int, int]:
+        """In the higher bits."""
+        return COINS * wrong, STATEMENTS
+
+
+def beside_checks(coins: Guarantee, kept: int, confidence: float) -> Drawers:
+    """Return the guarantee of both drawers, from the one of `coins` on its own rows and `kept` rows for checks.
+
+    `coins` was planned with the failure probability that `coins_confidence` leaves.
+    """
+    if not isinstance(coins, Exchange) or coins.terms.ends:
+        raise InvalidArgument(
+            "checks must be left out with this plan: a drawer for checks takes a session that goes on, under the"
+            " exchange guarantee. Leave end and guarantee out, too.",
+            name="checks",
+        )
+    values = {field.name: getattr(coins.terms, field.name) for field in fields(coins.terms)}
+    terms = DrawerTerms(**values, kept=kept, kept_beta=PART * (1 - confidence))
+    return Drawers(replace(terms, confidence=confidence))
+
+
+def coins_confidence(confidence: float) -> float:
+    """Return the confidence that coins have for themselves, if all of both drawers has this one."""
+    return 1 - (1 - PART) * (1 - confidence)
+
+
+GUARANTEES.register(Drawers.name, Drawers)

@@ -1,0 +1,94 @@
+"""The expectation guarantee: the paper's A1 where every answer is accurate on average (cor:lsq_exp), repaired.
+
+Averages over whole sessions are a weaker promise than intervals that hold together, and take fewer rows: no interval is
+given. It is planned by name only, to be compared with.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import ceil
+
+from holdfast.guarantees import GUARANTEES
+from holdfast.guarantees.guarantee import EVERYTHING, Goal, Guarantee, Terms
+from holdfast.guarantees.mathematics import cost, sizes
+from holdfast.guarantees.paper import smallest_margin
+from holdfast.guarantees.release import Release
+from holdfast.guarantees.statistic import Interval, Statistic
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpectationTerms(Terms):
+    """`epsilon` is what one noisy mean costs on all rows."""
+
+    epsilon: float
+
+    @cached_property
+    def charge_per_answer(self) -> int:
+        """Every noisy mean costs as much as n^2 epsilon^2 coins."""
+        return ceil(cost.private_cost(self.epsilon, n=self.rows))
+
+
+class Expectation(Guarantee):
+    """E|answer - population| is at most the margin, for every answer, however the questions were chosen."""
+
+    terms: ExpectationTerms
+    name = "expectation"
+    mechanisms = ("laplace",)
+    unusual = mechanisms
+    reads = ExpectationTerms
+
+    @classmethod
+    def plan(cls, goal: Goal, mechanism: str) -> ExpectationTerms | None:
+        """Return the smallest margin that the paper's sample size allows on these rows."""
+        return None if goal.flips else _planned(goal)
+
+    def supports(self, statistic: Statistic) -> None:
+        """Means and shares of all rows; the mean of a group is a ratio, which has no expectation to promise."""
+        self.refuse_flips(statistic)
+        if statistic.outcomes > 2:
+            raise self.cannot_certify("groups and histograms")
+
+    def charge(self, statistic: Statistic, draws: int) -> int:
+        """n^2 epsilon^2 for each noisy mean."""
+        return statistic.intervals * self.terms.charge_per_answer
+
+    def share(self, release: Release, part: int) -> Interval:
+        """Nothing: an average over sessions is no interval."""
+        return EVERYTHING
+
+    def group(self, release: Release, part: int = 0) -> Interval:
+        """Likewise."""
+        return EVERYTHING
+
+    @property
+    def covers(self) -> tuple[str, ...]:
+        """No fits."""
+        return ()
+
+    def epsilon_for(self, draws: int) -> float:
+        """The planned epsilon."""
+        return self.terms.epsilon
+
+    @property
+    def sentence(self) -> str:
+        """The promise."""
+        terms = self.terms
+        return (
+            f"{terms.rows:,} rows can answer {terms.queries:,} questions, each chosen after seeing the earlier answers:"
+            f" on average over sessions, every answer is off by at most {terms.margin:.4f}. There are no intervals: in"
+            " any one session an answer may be off by more."
+        )
+
+
+@lru_cache(maxsize=4096)
+def _planned(goal: Goal) -> ExpectationTerms | None:
+    alpha = smallest_margin(lambda a: sizes.a1_in_expectation(a, goal.queries), goal)
+    if alpha is None:
+        return None
+    size = sizes.a1_in_expectation(alpha, goal.queries)
+    ell, epsilon = goal.rows_per_query or size.ell, size.epsilon_per_query
+    charge = goal.queries * ceil(cost.private_cost(epsilon, n=goal.rows))
+    return goal.met_by(ExpectationTerms, "laplace", margin=alpha, rows_per_query=ell, charge=charge, epsilon=epsilon)
+
+
+GUARANTEES.register(Expectation.name, Expectation)

@@ -1,0 +1,292 @@
+"""Several questions at once: lists of them, what they cost together, and their answers.
+
+A question of a list is text (a mean), or a dict with its kind and options, as they travel and as YAML has them:
+
+    - dep_delay > 15
+    - {query: dep_delay, where: carrier = 'UA'}
+    - {kind: quantile, query: dep_delay, q: 0.9}
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from pathlib import Path
+from typing import Any, Self
+
+import polars as pl
+
+from holdfast.answer import AnyAnswer, Estimate, picture_lines
+from holdfast.errors import HoldfastError, InvalidArgument, MissingExtra
+from holdfast.guarantees.guarantee import Guarantee
+from holdfast.ledger import Cost, Spent
+from holdfast.pictures import Panel, Picture
+from holdfast.questions import kind_named
+from holdfast.questions.price import Price, write_answers
+from holdfast.questions.question import Context, Question
+
+MOST_TOGETHER = 200  # questions that share a reservation and a transaction
+DEFAULT_KIND = "mean"
+
+Asked = str | Mapping[str, object]
+
+
+def build_all(questions: Iterable[Asked], context: Context, names: Sequence[str] = ()) -> list[Question]:
+    """Return the questions of a list, checked and priced; a refusal says which of them it is about, by its name."""
+    if isinstance(questions, str | bytes | Mapping) or not isinstance(questions, Iterable):
+        raise InvalidArgument(
+            f"questions must be a list of questions; got {type(questions).__name__}.", name="questions"
+        )
+    built = []
+    for place, asked in enumerate(questions, start=1):
+        try:
+            built.append(_build(asked, context))
+        except HoldfastError as error:
+            error.message = f"{names[place - 1] if names else f'Question {place}'}: {error.message}"
+            raise
+    if not built:
+        raise InvalidArgument("questions must be a list of at least one question; got none.", name="questions")
+    return built
+
+
+def _build(asked: Asked, context: Context) -> Question:
+    values = _values(asked)
+    kind = kind_named(values.pop("kind", DEFAULT_KIND))
+    options = kind.from_json(values)
+    return kind.question(context, options.pop(kind.subject.name), **options)
+
+
+def together_of(questions: Sequence[Question], answered: Callable[[Question], bool] = lambda _: False) -> Question:
+    """Return one question that costs what those cost together that were not asked before."""
+    new = {one.identity or id(one): one.cost for one in questions if not answered(one)}.values()
+    total = Cost(sum(cost.charge for cost in new), sum(cost.intervals for cost in new))
+    return replace(questions[0], cost=total)
+
+
+def _values(asked: Asked) -> dict[str, Any]:
+    if isinstance(asked, str):
+        return {"kind": DEFAULT_KIND, "query": asked}
+    if not isinstance(asked, Mapping) or not all(isinstance(name, str) for name in asked):
+        raise InvalidArgument(
+            f"a question must be text, or a dict of its kind and options; got {asked!r}.", name="questions"
+        )
+    return dict(asked)
+
+
+class Questions(Sequence[Asked]):
+    """A list of questions that is fixed before they are asked: `Session.ask_many` registers it first.
+
+    Parameters
+    ----------
+    questions
+        Texts and dicts, as for `Session.ask_many`.
+
+    Examples
+    --------
+    >>> Questions(["dep_delay > 15", {"kind": "quantile", "query": "dep_delay", "q": 0.9}])
+    Questions, 2:
+      1  mean: dep_delay > 15
+      2  quantile: dep_delay, q 0.9
+    """
+
+    def __init__(self, questions: Iterable[Asked]) -> None:
+        if isinstance(questions, str | bytes | Mapping) or not isinstance(questions, Iterable):
+            raise InvalidArgument(f"questions must be a list; got {type(questions).__name__}.", name="questions")
+        self._questions = tuple(questions)
+        for one in self._questions:
+            kind = _values(one).get("kind", DEFAULT_KIND)
+            kind_named(kind)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """Read a list from a YAML file, or a JSON file.
+
+        Parameters
+        ----------
+        path
+            The file; what ends in .json is JSON.
+        """
+        file = Path(path)
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is not text"
+            raise InvalidArgument(f"{path} cannot be read: {reason}.", name="questions") from None
+        found = _json(text, file) if file.suffix.lower() == ".json" else _yaml(text, file)
+        if not isinstance(found, list):
+            raise InvalidArgument(f"{path} must be a list of questions; got {type(found).__name__}.", name="questions")
+        return cls(found)
+
+    def __len__(self) -> int:
+        return len(self._questions)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._questions[place]
+
+    def __repr__(self) -> str:
+        lines = [f"{place:>3}  {_line(one)}" for place, one in enumerate(self._questions, start=1)]
+        return "\n".join([f"Questions, {len(self)}:", *lines])
+
+
+def _line(asked: Asked) -> str:
+    values = _values(asked)
+    kind = kind_named(values.pop("kind", DEFAULT_KIND))
+    subject = values.pop(kind.subject.name, "")
+    return ", ".join([f"{kind.name}: {subject}", *(f"{name} {value}" for name, value in values.items())])
+
+
+def _json(text: str, file: Path) -> object:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise InvalidArgument(f"{file} must be JSON: {error}.", name="questions") from None
+
+
+def _yaml(text: str, file: Path) -> object:
+    try:
+        import yaml
+    except ModuleNotFoundError as error:
+        message = "Reading YAML needs PyYAML. Install it with: pip install 'holdfast[yaml]', or write the list as JSON."
+        raise MissingExtra(message, extra="yaml") from error
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        where = getattr(error, "problem_mark", None)
+        line = "" if where is None else f", line {where.line + 1}"
+        problem = getattr(error, "problem", error)
+        raise InvalidArgument(f"{file} must be YAML{line}: {problem}.", name="questions") from None
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What questions would cost together: `each`, and in all.
+
+    Parameters
+    ----------
+    each
+        The price of each, if those before it are asked first.
+    answers, rows_read
+        By how much the number of answers left will fall, and how many rows will be read.
+    affordable
+        Whether the budget can pay for all of them.
+    """
+
+    each: tuple[Price, ...]
+    answers: int
+    rows_read: int
+    affordable: bool
+
+    @classmethod
+    def of(
+        cls, questions: Sequence[Question], guarantee: Guarantee, spent: Spent, answered: Callable[[Question], bool]
+    ) -> "Prices":
+        """Return the prices of questions.
+
+        Parameters
+        ----------
+        questions, guarantee, spent
+            What is asked, under which guarantee, and what was spent before.
+        answered
+            Whether a question was asked before.
+        """
+        each: list[Price] = []
+        seen: set[str] = set()
+        now = spent
+        for one in questions:
+            cached = one.identity in seen or answered(one)
+            each.append(Price.of(one, guarantee, now, cached=cached))
+            if not cached:
+                now = Spent(now.charge + one.cost.charge, now.intervals + one.cost.intervals, now.answers + 1)
+                seen.add(one.identity or "")
+        affordable, answers = all(price.affordable for price in each), sum(price.answers for price in each)
+        if not affordable:
+            answers = guarantee.terms.worth(now.charge - spent.charge, now.intervals - spent.intervals)
+        return cls(tuple(each), answers, sum(price.rows_read for price in each), affordable)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        total = {"answers": self.answers, "rows_read": self.rows_read, "affordable": self.affordable}
+        return total | {"prices": [price.to_dict() for price in self.each]}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Prices":
+        """Read the `values` that `to_dict` wrote."""
+        each = tuple(Price.from_dict(price) for price in values["prices"])
+        return cls(each, values["answers"], values["rows_read"], values["affordable"])
+
+    def __str__(self) -> str:
+        short = "" if self.affordable else "; more than is left"
+        total = f"{write_answers(self.answers)} of the budget, {self.rows_read:,} rows read, for all of them{short}"
+        return "\n".join([*map(str, self.each), total])
+
+    __repr__ = __str__
+
+
+class Answers(Sequence[AnyAnswer]):
+    """Answers to several questions, in their order; `frame` has a line for every interval.
+
+    Parameters
+    ----------
+    answers
+        The answers.
+    """
+
+    def __init__(self, answers: Iterable[AnyAnswer]) -> None:
+        self._answers = tuple(answers)
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._answers[place]
+
+    def __iter__(self) -> Iterator[AnyAnswer]:
+        return iter(self._answers)
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """Question, category, value, low and high."""
+        lines = [(answer.question, label, estimate) for answer in self for label, estimate in answer.rows()]
+        return pl.DataFrame(
+            {
+                "question": [question for question, _, _ in lines],
+                "category": pl.Series([label for _, label, _ in lines], dtype=pl.String),
+                **{name: [getattr(estimate, name) for _, _, estimate in lines] for name in ("value", "low", "high")},
+            }
+        )
+
+    def plot(self) -> Picture:
+        """Return a picture of all intervals, those with the same declared range in one panel."""
+        panels: dict[tuple[float, float], list[tuple[str, Estimate]]] = {}
+        for answer in self:
+            for label, estimate in answer.rows():
+                name = answer.question if label is None else f"{answer.question}: {label}"
+                panels.setdefault(answer.bounds, []).append((name, estimate))
+        titles = {bounds: "between {:.15g} and {:.15g}".format(*bounds) for bounds in panels}
+        return Picture([Panel(titles[bounds], tuple(picture_lines(lines)), bounds) for bounds, lines in panels.items()])
+
+    def _lines(self) -> list[tuple[str, str, str]]:
+        found = []
+        for answer in self:
+            for label, estimate in answer.rows():
+                value, interval = _written(estimate)
+                found.append((answer.question if label is None else f"{answer.question}: {label}", value, interval))
+        return found
+
+    def __repr__(self) -> str:
+        lines = self._lines()
+        widest = max((len(value) for _, value, _ in lines), default=0)
+        far = max((len(interval) for _, _, interval in lines), default=0)
+        return "\n".join(f"{value:>{widest}}  {interval:<{far}}  {question}" for question, value, interval in lines)
+
+    def _repr_html_(self) -> str:
+        rows = [
+            f"<tr><td>{escape(question)}</td><td>{value}</td><td>{interval}</td></tr>"
+            for question, value, interval in self._lines()
+        ]
+        return f'<table style="font-variant-numeric:tabular-nums">{"".join(rows)}</table>'
+
+
+def _written(estimate: Estimate) -> tuple[str, str]:
+    value, low, high = estimate.rounded()
+    return value, f"[{low}, {high}]"

@@ -1,0 +1,271 @@
+"""From a SELECT to the questions that answer it, and from their answers to a frame.
+
+A statement is a list of questions of ordinary kinds, asked like any other: what was asked before, by SQL or a verb,
+is free. NULL means what it means in SQL: AVG, also of a condition, leaves out rows for which there is no value.
+
+A group is asked for by the values that are declared of a column, never by those that occur.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import nan
+from typing import Any
+
+import polars as pl
+
+from holdfast.answer import AnyAnswer, Estimate, rounded_alike
+from holdfast.errors import InvalidArgument, InvalidQuery, UnknownName
+from holdfast.queries.build import declare_once, declared_categories, undeclared
+from holdfast.queries.evaluate import Expression
+from holdfast.queries.node import literal_text
+from holdfast.queries.sql.parse import from_text
+from holdfast.queries.sql.select import Item, Select, read_select
+from holdfast.questions import KINDS
+from holdfast.questions.options import Real
+from holdfast.schema import Schema, Type
+
+MOST_QUESTIONS = 500  # of one statement, with all its groups
+
+Question = dict[str, Any]  # as a batch has it
+Group = tuple[Any, ...]  # a value for each expression of GROUP BY
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A column of the result: the values of a group, or where the answers of an aggregate are."""
+
+    name: str
+    values: tuple[Any, ...] | None = None
+    answers: tuple[tuple[int, int] | None, ...] = ()  # which interval of which question; None: every row is counted
+
+
+@dataclass(frozen=True)
+class Selected:
+    """The questions of a statement, what a refusal calls each of them, and how their answers become a frame."""
+
+    questions: tuple[Question, ...]
+    names: tuple[str, ...]
+    rows: int
+    _columns: tuple[_Column, ...]
+
+    def frame(self, answers: Sequence[AnyAnswer]) -> pl.DataFrame:
+        """Return a line for each group, and for every aggregate three columns: its value, its low and high ends."""
+        made: dict[str, Any] = {}
+        for column in self._columns:
+            if column.values is not None:
+                made[column.name] = list(column.values)
+                continue
+            every = Estimate(self.rows, self.rows, self.rows)
+            found = [every if place is None else answers[place[0]].rows()[place[1]][1] for place in column.answers]
+            made[column.name] = [None if one.too_few else one.value for one in found]
+            made[f"{column.name}_low"] = [one.low for one in found]
+            made[f"{column.name}_high"] = [one.high for one in found]
+        return pl.DataFrame(made)
+
+
+def written_table(frame: pl.DataFrame) -> tuple[list[str], list[list[str]], list[int]]:
+    """Write the frame of a SELECT for people: headings, lines, and which columns are numbers.
+
+    An interval stands beside its value, its ends rounded outwards.
+    """
+    names, headings, columns, numbers = frame.columns, [], [], []
+    for name in names:
+        if any(name == f"{other}{end}" for other in names for end in ("_low", "_high")):
+            continue
+        if f"{name}_low" not in names:
+            headings.append(name)
+            columns.append([str(value) for value in frame[name]])
+            continue
+        lines = frame.select(name, f"{name}_low", f"{name}_high").rows()
+        texts = rounded_alike([Estimate(nan if value is None else value, low, high) for value, low, high in lines])
+        numbers.append(len(headings))
+        headings += [name, ""]
+        columns += [[value for value, _, _ in texts], [f"[{low}, {high}]" for _, low, high in texts]]
+    return headings, [list(line) for line in zip(*columns, strict=True)], numbers
+
+
+def select(text: str, schema: Schema, rows: int) -> Selected:
+    """Return the questions of a SELECT over the table of a schema, or refuse it. Reads nothing.
+
+    Parameters
+    ----------
+    text
+        The statement.
+    schema
+        The columns, and what is declared of them.
+    rows
+        How many rows the table has, which is public.
+    """
+    return _Compiler(read_select(text), schema, rows).selected()
+
+
+class _Compiler:
+    """Turns one statement into questions."""
+
+    def __init__(self, statement: Select, schema: Schema, rows: int) -> None:
+        if statement.table.lower() != schema.dataset.lower():
+            raise UnknownName(f"No table {statement.table!r}: this is {schema.dataset!r}.", name=statement.table)
+        self.statement, self.schema, self.rows = statement, schema, rows
+        self.by = [from_text(group, schema) for group in statement.groups]
+        self.groups: list[Group] = list(product(*map(self._categories, self.by)))
+        self.questions: list[Question] = []
+        self.names: list[str] = []
+
+    def selected(self) -> Selected:
+        """Return the questions and the columns of the result."""
+        columns = [self._column(item) for item in self.statement.items]
+        names = [column.name for column in columns]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise InvalidQuery(f"Two columns would be called {twice!r}; name one of them with AS.")
+        if all(column.values is not None for column in columns):
+            raise InvalidQuery("A SELECT needs an aggregate, such as COUNT(*) or AVG(x); rows are never shown.")
+        return Selected(tuple(self.questions), tuple(self.names), self.rows, tuple(columns))
+
+    def _categories(self, by: Expression) -> tuple[Any, ...]:
+        found = declared_categories(by, self.schema)
+        if found is None:
+            raise InvalidQuery(
+                f"GROUP BY {by.text} needs the categories of {by.text}: they are declared, never read from the data."
+                f" {declare_once(by.columns, 'categories')}"
+            )
+        return found
+
+    def _column(self, item: Item) -> _Column:
+        if item.aggregate is None:
+            text = from_text(item.text, self.schema).text
+            for place, by in enumerate(self.by):
+                if by.text == text:
+                    return _Column(item.name, tuple(group[place] for group in self.groups))
+            raise InvalidQuery(f"{item.text} must be inside an aggregate, such as AVG({item.text}), or in GROUP BY.")
+        make = _AGGREGATES[item.aggregate]
+        if item.aggregate == "COUNT" and item.arguments == ("*",) and not self.by and self.statement.where is None:
+            return _Column(item.name, answers=(None,))
+        if item.aggregate == "AVG" and self.by:  # one question serves all groups
+            texts = [by.text for by in self.by]
+            question = make(item, self.statement.where, self.schema) | {"by": texts[0] if len(texts) == 1 else texts}
+            place = self._ask(question, item.text)
+            return _Column(item.name, answers=tuple((place, line) for line in range(len(self.groups))))
+        answers = []
+        for group in self.groups:
+            answers.append((self._ask(make(item, self._condition(group), self.schema), item.text), 0))
+        return _Column(item.name, answers=tuple(answers))
+
+    def _condition(self, group: Group) -> str | None:
+        """Return the text of WHERE and of being in the group."""
+        texts = [] if self.statement.where is None else [self.statement.where]
+        for by, value in zip(self.by, group, strict=True):
+            texts.append(f"{_bracketed(by.text)} = {literal_text(value)}")
+        return _all_of(texts)
+
+    def _ask(self, question: Question, name: str) -> int:
+        kind = question["kind"]
+        if KINDS.find(kind) is None:
+            raise InvalidQuery(f"{name} is not available: there are no questions of the kind {kind!r}.")
+        if len(self.questions) >= MOST_QUESTIONS:
+            raise InvalidQuery(f"A SELECT must be at most {MOST_QUESTIONS} questions, with all groups; this is more.")
+        self.questions.append({option: value for option, value in question.items() if value is not None})
+        self.names.append(name)
+        return len(self.questions) - 1
+
+
+# -- aggregates -------------------------------------------------------------------------------------------------------
+
+
+def _average(item: Item, condition: str | None, schema: Schema) -> Question:
+    (value,) = _texts(item, 1)
+    checked = _ranged(item, value, schema)
+    if checked.type is Type.BOOL and checked.nullable:
+        condition = _all_of([*_listed(condition), f"{_bracketed(value)} IS NOT NULL"])
+    return {"kind": "mean", "query": value, "where": condition}
+
+
+def _count(item: Item, condition: str | None, schema: Schema) -> Question:
+    (value,) = _texts(item, 1)
+    present = [] if value == "*" else [f"{_bracketed(value)} IS NOT NULL"]
+    return {"kind": "count", "query": _all_of([*_listed(condition), *present])}
+
+
+def _count_if(item: Item, condition: str | None, schema: Schema) -> Question:
+    (value,) = _texts(item, 1)
+    return {"kind": "count", "query": _all_of([*_listed(condition), value])}
+
+
+def _sum(item: Item, condition: str | None, schema: Schema) -> Question:
+    (value,) = _texts(item, 1)
+    if _ranged(item, value, schema).type is Type.BOOL:
+        return {"kind": "count", "query": _all_of([*_listed(condition), value])}
+    return {"kind": "total", "query": value, "where": condition}
+
+
+def _quantile(item: Item, condition: str | None, schema: Schema) -> Question:
+    value, *given = _texts(item, 1 if item.aggregate == "MEDIAN" else 2)
+    q = Real().parse(f"the share in {item.text}", given[0]) if given else 0.5
+    _ranged(item, value, schema)
+    return {"kind": "quantile", "query": value, "q": q, "where": condition}
+
+
+def _of_one(kind: str) -> "Callable[[Item, str | None, Schema], Question]":
+    def make(item: Item, condition: str | None, schema: Schema) -> Question:
+        (value,) = _texts(item, 1)
+        _ranged(item, value, schema)
+        return {"kind": kind, "query": value, "where": condition}
+
+    return make
+
+
+def _of_two(kind: str, first: str, second: str) -> "Callable[[Item, str | None, Schema], Question]":
+    def make(item: Item, condition: str | None, schema: Schema) -> Question:
+        one, other = _texts(item, 2)
+        for each in (one, other):
+            _ranged(item, each, schema)
+        return {"kind": kind, first: one, second: other, "where": condition}
+
+    return make
+
+
+_AGGREGATES: Mapping[str, "Callable[[Item, str | None, Schema], Question]"] = {
+    "AVG": _average,
+    "COUNT": _count,
+    "COUNT_IF": _count_if,
+    "SUM": _sum,
+    "MEDIAN": _quantile,
+    "QUANTILE": _quantile,
+    "PERCENTILE": _quantile,
+    "STDDEV": _of_one("std"),
+    "VARIANCE": _of_one("variance"),
+    "CORR": _of_two("correlation", "x", "y"),
+    "COVAR": _of_two("covariance", "x", "y"),
+    "SLOPE": _of_two("slope", "y", "x"),
+}
+
+
+def _ranged(item: Item, text: str, schema: Schema) -> Expression:
+    """Return what an aggregate works on; refuse a number whose range nothing declares, since SQL cannot say it."""
+    value = from_text(text, schema)
+    if value.type.is_number and value.range is None:
+        raise InvalidArgument(f"{item.text} needs the range of {text}. {undeclared(value)}", name="within")
+    return value
+
+
+def _texts(item: Item, count: int) -> tuple[str, ...]:
+    if len(item.arguments) != count:
+        called = item.text.partition("(")[0].strip().upper()
+        noun = "argument" if count == 1 else "arguments"
+        raise InvalidQuery(f"{called} takes {count} {noun}; got {len(item.arguments)} in {item.text}.")
+    return item.arguments
+
+
+def _listed(condition: str | None) -> list[str]:
+    return [] if condition is None else [condition]
+
+
+def _all_of(conditions: Sequence[str]) -> str | None:
+    if len(conditions) < 2:
+        return conditions[0] if conditions else None
+    return " AND ".join(map(_bracketed, conditions))
+
+
+def _bracketed(text: str) -> str:
+    return f"({text})"

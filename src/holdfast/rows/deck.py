@@ -1,0 +1,367 @@
+"""A deck: rows drawn beforehand, so that an answer reads its draws in sequence, each card once.
+
+    events.deck/0001, 0002, ...    column folders of cards, in the order in which they are used
+    events.deck/used               how far they are used, and by which ledger
+
+Cards are numbered through all folders. The ledger says which ones a question has: those from the charge that was taken
+before it on. It takes that charge for good before any card is read, so no card is read for two questions, whoever asks
+where. A share that was paid for more than one outcome leaves cards unused; a deck with a card for every unit of the
+budget lasts as long as the budget.
+
+`used` is a witness, as for ledgers: a deck that was used further than its ledger has come, or by another one, is
+refused. It is written before cards are read, without waiting for the disk.
+"""
+
+import fcntl
+import mmap
+import os
+import re
+from collections.abc import Collection, Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from holdfast import check
+from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict, RowSourceError
+from holdfast.queries.query import Query, Values
+from holdfast.queries.silence import silence
+from holdfast.rows.draws import Indices, Selection, WithReplacement
+from holdfast.rows.folder import MANIFEST, Dealt, FolderRows, Manifest
+from holdfast.rows.randomize import randomized
+from holdfast.rows.source import RowSource
+from holdfast.schema import Schema
+
+USED = "used"
+_DEAL = re.compile(r"\d{4,}")
+_SLOT = 256  # bytes; written at once
+_AHEAD = 4  # questions whose pages are asked for while one is answered
+
+
+def is_deck(folder: Path) -> bool:
+    """Whether a folder is a deck, finished or not."""
+    return folder.suffix == ".deck" or bool(deals_in(folder))
+
+
+def deals_in(folder: Path) -> list[Path]:
+    """Return the folders of cards of a deck, in order."""
+    if not folder.is_dir():
+        return []
+    try:
+        found = [each for each in folder.iterdir() if _DEAL.fullmatch(each.name) and (each / MANIFEST).is_file()]
+    except OSError as problem:
+        raise RowSourceError(f"Cannot read {folder}: {problem.strerror}.") from None
+    return sorted(found, key=lambda each: int(each.name))
+
+
+class Cards(FolderRows):
+    """One folder of cards. Its rows are read in order, and the next ones are asked for meanwhile."""
+
+    _advice = mmap.MADV_SEQUENTIAL
+
+    def __init__(self, folder: Path, *, name: str | None = None, complete: Collection[str] = ()) -> None:
+        super().__init__(folder, name=name, complete=complete)
+        self._unpopulated.clear()  # cards are read once
+
+    def _refuse(self, manifest: Manifest, folder: Path) -> None:
+        if manifest.dealt is None:
+            raise RowSourceError(f"{folder} holds rows, not cards; deal a deck from them.")
+        self.dealt: Dealt = manifest.dealt
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of its cards."""
+        return range(self.dealt.first, self.dealt.first + len(self))
+
+    def tossed(self, query: Query, rows: slice, first: int, draws: int, rng: Generator) -> NDArray[np.int64]:
+        """Count the outcomes of these cards, which are draws number `first` and so on."""
+        with self._explained(query.columns):
+            return self._tossed(query, rows, first, draws, rng)
+
+    def values(self, query: Query, rows: slice, first: int, count: int, rng: Generator) -> Values:
+        """Return what these cards say. Secret."""
+        with self._explained(query.columns):
+            return self._values(query, rows, first, count, rng)
+
+    def block(self, query: Query) -> int:
+        """Return how many cards are evaluated at once."""
+        return self._block(query)
+
+    def _evaluate_parts(
+        self, query: Query, rows: Indices | slice, part: NDArray[np.int64], draw: NDArray[np.int64]
+    ) -> Values:
+        if not query.packings:
+            return super()._evaluate_parts(query, rows, part, draw)
+        # Lines are computed for the cards at hand: none of them is read again, so none is kept.
+        return query.evaluate_packed([self._compute_lines(each, rows) for each in query.packings], part, draw)
+
+    def _about_to_read(self, rows: Indices | slice, columns: Sequence[str]) -> None:
+        self._require_whole(columns)
+        if isinstance(rows, slice):
+            ahead = min(len(self), rows.stop + _AHEAD * (rows.stop - rows.start))
+            for name in columns:
+                for mapped in self._mapped[name]:
+                    if mapped.array.size in (len(self), len(self) + 1):
+                        mapped.expect(rows.stop, ahead)
+
+
+class Mark(NamedTuple):
+    """How far a deck is used: cards before this number, by the ledger with this first entry."""
+
+    cards: int
+    ledger: str
+
+
+class Deck:
+    """A table that was dealt. Its `len` is the number of rows of the table, not of cards.
+
+    Parameters
+    ----------
+    folder
+        Where it lies.
+    name
+        What the dataset is called; left out, as it was called when it was dealt.
+    complete
+        Columns whose values are never missing.
+    """
+
+    def __init__(self, folder: Path, *, name: str | None = None, complete: Collection[str] = ()) -> None:
+        folder = folder.absolute()
+        deals = deals_in(folder)
+        if not deals:
+            raise RowSourceError(f"{folder} has no cards: dealing was not finished. Deal it again.")
+        self._deals = [Cards(each, name=name, complete=complete) for each in deals]
+        first = self._deals[0]
+        self._dealt, self._folder = first.dealt, folder
+        for cards, before in zip(self._deals[1:], self._deals, strict=False):
+            same = cards.dealt.fingerprint == first.dealt.fingerprint and cards.schema.columns == first.schema.columns
+            if not same or cards.dealt.first != before.numbers.stop:
+                raise RowSourceError(f"{cards.location} does not follow {before.location}; deal the next cards again.")
+
+    # -- what a row source is -------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """What the dataset is called."""
+        return self._deals[0].name
+
+    @property
+    def schema(self) -> Schema:
+        """Column names, types, nullability. Public."""
+        return self._deals[0].schema
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the table's content, whatever the order of its rows: the same for all decks dealt from it."""
+        return self._dealt.fingerprint
+
+    @property
+    def location(self) -> Path:
+        """The folder of the deck."""
+        return self._folder
+
+    def __len__(self) -> int:
+        return self._dealt.rows
+
+    def __repr__(self) -> str:
+        return f"{self.name}: a deck from {len(self):,} rows, {self.left:,} of {self.cards.stop:,} cards left"
+
+    def tally(self, query: Query, *, draws: int, mass: float, rng: Generator) -> NDArray[np.int64]:
+        """Refuse: a card is read only by the question that it is reserved for."""
+        raise self._unreserved()
+
+    def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
+        """Refuse: a card is read only by the question that it is reserved for."""
+        raise self._unreserved()
+
+    def verify(self) -> None:
+        """Read and hash all cards again; raise if they are not what was dealt."""
+        for cards in self._deals:
+            cards.verify()
+
+    def require_sound(self) -> None:
+        """Refuse if a check has found damage."""
+        for cards in self._deals:
+            cards.require_sound()
+
+    def close(self) -> None:
+        """End the checks in the background."""
+        for cards in self._deals:
+            cards.close()
+
+    def _unreserved(self) -> InvalidArgument:
+        return InvalidArgument(
+            f"The cards of {self.name} are reserved in a ledger before they are read: ask a Session."
+        )
+
+    # -- cards ----------------------------------------------------------------------------------------------------
+
+    @property
+    def cards(self) -> range:
+        """The numbers of the cards that are there."""
+        return range(self._deals[0].numbers.start, self._deals[-1].numbers.stop)
+
+    @property
+    def used(self) -> Mark:
+        """How far the deck is used, as the folder remembers it."""
+        try:
+            return _read_mark((self._folder / USED).read_bytes())
+        except OSError:
+            return Mark(0, "")
+
+    @property
+    def left(self) -> int:
+        """How many cards are left, as far as the folder remembers."""
+        return max(0, self.cards.stop - self.used.cards)
+
+    def require(self, start: int, count: int) -> None:
+        """Refuse a question that would have cards `start` and following, if they are not all there."""
+        if start + count > self.cards.stop:
+            self._join_next()
+        if start < self.cards.start or start + count > self.cards.stop:
+            left = max(0, self.cards.stop - start)
+            raise BudgetExhausted(
+                f"The deck {self._folder.name} is used up: {left:,} of its {self.cards.stop:,} cards are left, and this"
+                f" question takes {count:,}. Deal the next ones: holdfast deal SOURCE {self._folder.name} --next.",
+                cost=count,
+                left=left,
+                total=self.cards.stop,
+                unit="cards",
+            )
+
+    def join(self, ledger: str, taken: int) -> None:
+        """Refuse a ledger with this first entry, of which so much is `taken`, if the deck has been used further."""
+        cards, owner = self.used
+        if cards and owner != ledger:
+            raise PlanConflict(
+                f"The cards of {self._folder} are used by another ledger, up to card {cards:,}. Open that ledger, or"
+                " deal another deck: a card is used once."
+            )
+        if cards > taken:
+            raise PlanConflict(
+                f"The deck {self._folder} has been used up to card {cards:,}, but its ledger has come to {taken:,}: it"
+                " is an old copy. Restore the newest one, or deal another deck: a card is used once."
+            )
+
+    def hand(self, ledger: str, start: int, count: int) -> "Hand":
+        """Return cards `start` to `start + count - 1`, for the one question that they are reserved for.
+
+        Parameters
+        ----------
+        ledger
+            The first entry of the ledger that reserved them.
+        start, count
+            Which ones.
+        """
+        self.require(start, count)
+        self._mark(Mark(start + count, ledger))
+        return Hand(self, [(cards, _within(cards.numbers, start, count)) for cards in self._deals])
+
+    def _join_next(self) -> None:
+        """Go on with cards that were dealt since this deck was opened."""
+        for folder in deals_in(self._folder)[len(self._deals) :]:
+            complete = [column.name for column in self.schema if not column.nullable]
+            cards = Cards(folder, name=self.name, complete=complete)
+            if cards.dealt.fingerprint != self.fingerprint or cards.dealt.first != self.cards.stop:
+                return
+            self._deals.append(cards)
+
+    def _mark(self, mark: Mark) -> None:
+        try:
+            file = os.open(self._folder / USED, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError:
+            return  # in a folder that may only be read, the ledger alone remembers
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if _read_mark(os.pread(file, _SLOT, 0)).cards < mark.cards:
+                os.pwrite(file, _written(mark), 0)
+        finally:
+            os.close(file)
+
+
+class Hand:
+    """The cards of one question: a row source whose every draw takes the next ones."""
+
+    def __init__(self, deck: Deck, pieces: Sequence[tuple[Cards, range]]) -> None:
+        self._deck, self._pieces = deck, [(cards, left) for cards, left in pieces if left]
+        self.name, self.schema, self.fingerprint = deck.name, deck.schema, deck.fingerprint
+        self.location = deck.location
+
+    def __len__(self) -> int:
+        return len(self._deck)
+
+    @silence
+    def tally(self, query: Query, *, draws: int, mass: float, rng: Generator) -> NDArray[np.int64]:
+        """Take the next cards, evaluate, toss, randomize; return how often each outcome came up."""
+        if type(draws) is not int or draws < 1:
+            check.whole(draws=draws)
+        outcomes, parts = query.statistic.outcomes, query.parts
+        counts = np.zeros(outcomes if parts == 1 else (parts, outcomes), np.int64)
+        for cards, rows, first in self._take(query, parts * draws):
+            counts += cards.tossed(query, rows, first, draws, rng)
+        return randomized(counts, mass, rng)
+
+    @silence
+    def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
+        """Take the next cards and return what they say. Secret. Draws with replacement only: cards are nothing else."""
+        if not isinstance(selection, WithReplacement):
+            raise InvalidArgument("A deck holds draws with replacement; plan with mechanism='coins'.", name="mechanism")
+        taken = self._take(query, query.parts * selection.count)
+        blocks = [np.array(cards.values(query, rows, first, selection.count, rng)) for cards, rows, first in taken]
+        values = np.concatenate(blocks)
+        return values if query.parts == 1 else values.reshape(query.parts, -1, *values.shape[1:])
+
+    def verify(self) -> None:
+        """Verify the deck."""
+        self._deck.verify()
+
+    def _take(self, query: Query, count: int) -> Iterator[tuple[Cards, slice, int]]:
+        """Yield cards in blocks, with the number of the first among the draws; whatever becomes of them, they are used.
+
+        A kind of question that draws more than it said gets nothing.
+        """
+        taken, left = [], count
+        while left and self._pieces:
+            cards, numbers = self._pieces.pop(0)
+            rows, rest = numbers[:left], numbers[left:]
+            if rest:
+                self._pieces.insert(0, (cards, rest))
+            taken.append((cards, rows))
+            left -= len(rows)
+        if left:
+            raise InvalidArgument(f"A question draws {left:,} cards more than were reserved for it.", name="draws")
+        first = 0
+        for cards, rows in taken:
+            size = cards.block(query)
+            for start in range(rows.start, rows.stop, size):
+                stop = min(start + size, rows.stop)
+                yield cards, slice(start, stop), first
+                first += stop - start
+
+
+def reserved(rows: RowSource, ledger: str, start: int, count: int) -> RowSource:
+    """Return what a question may draw from: the rows, or its own cards of a deck."""
+    return rows.hand(ledger, start, count) if isinstance(rows, Deck) else rows
+
+
+def _within(numbers: range, start: int, count: int) -> range:
+    """Return which rows of a folder with these numbers cards `start` and following are."""
+    low, high = max(numbers.start, start), min(numbers.stop, start + count)
+    return range(low - numbers.start, max(low, high) - numbers.start)
+
+
+def _written(mark: Mark) -> bytes:
+    body = f"{mark.cards} {mark.ledger}".encode()
+    return (sha256(body).hexdigest()[:16].encode() + b" " + body + b"\n").ljust(_SLOT)
+
+
+def _read_mark(slot: bytes) -> Mark:
+    """Read a slot; nothing was used if it is empty or was spoiled by a power failure."""
+    checksum, _, body = slot.rstrip().partition(b" ")
+    if not body or checksum != sha256(body).hexdigest()[:16].encode():
+        return Mark(0, "")
+    cards, _, ledger = body.decode().partition(" ")
+    return Mark(int(cards), ledger)

@@ -1,0 +1,79 @@
+"""Engines that read a table where it lies and deal its cards there: Spark and Ray.
+
+An engine is one file that registers an `Engine`. Its
+workers run `Task.run` on every partition and write what it yields, cards and one summary, to a place that they all
+reach; then the cards are collected from there. An engine that runs a partition twice gets the same cards, as the task is
+keyed; which attempt counts is up to the engine's own way to write files.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+from holdfast.registry import Registry
+from holdfast.rows.cards import PLACE, RESERVED, Content, Dealer
+from holdfast.rows.columns import Storage
+from holdfast.rows.scans.scan import Scan
+
+ROWS, SUMS = f"{RESERVED}rows", (f"{RESERVED}sum_1", f"{RESERVED}sum_2")
+_SUMMARY = -1  # the place of the line that sums up a partition
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a worker needs to deal a partition. It travels to workers, and is forgotten with them."""
+
+    secret: bytes = field(repr=False)
+    deck: str
+    rate: float
+    columns: dict[str, Storage]
+
+    def run(self, partition: str, batches: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+        """Yield the cards of one partition, then a line that sums up its content."""
+        dealer = Dealer(self.secret, self.deck, partition, self.rate, self.columns)
+        extra = [pl.lit(None, pl.Int64).alias(name) for name in (ROWS, *SUMS)]
+        for cards in dealer.deal(batches):
+            yield cards.with_columns(extra)
+        content = dealer.content
+        signed = [each - (each >> 63 << 64) for each in content.sums]  # 64 bits as a signed number
+        line: dict[str, list[int | None]] = dict.fromkeys(self.columns, [None])  # type: ignore[arg-type]
+        line |= {PLACE: [_SUMMARY], ROWS: [content.rows]} | {
+            name: [each] for name, each in zip(SUMS, signed, strict=True)
+        }
+        types = {name: storage.polars for name, storage in self.columns.items()}
+        yield pl.DataFrame(line, schema={**types, **dict.fromkeys((PLACE, ROWS, *SUMS), pl.Int64())})
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Two functions.
+
+    Parameters
+    ----------
+    scan
+        Returns what is known of a table before it is read: its columns and the number of its rows.
+    deal
+        `deal(table, task, out)` runs the task on every partition of the table, writes what it yields to `out`, and
+        returns how to read that: batches, in any order.
+    """
+
+    scan: Callable[[Any], Scan]
+    deal: Callable[[Any, Task, str], Iterator[pl.DataFrame]]
+
+
+ENGINES: Registry[Engine] = Registry("holdfast.rows.engines", ("spark", "ray"))
+
+
+def split_summaries(
+    written: Iterable[pl.DataFrame], content: Content, columns: Mapping[str, Storage]
+) -> Iterator[tuple[pl.DataFrame, int]]:
+    """Yield the cards among what workers wrote, and how many rows are done; summaries are added to the `content`."""
+    names = [*(pl.col(name).cast(storage.polars) for name, storage in columns.items()), PLACE]
+    for batch in written:
+        done = 0
+        for rows, *sums in batch.filter(pl.col(PLACE) == _SUMMARY).select(ROWS, *SUMS).iter_rows():
+            content.include(rows, (sums[0] % 2**64, sums[1] % 2**64))
+            done += rows
+        yield batch.filter(pl.col(PLACE) != _SUMMARY).select(names), done

@@ -1,0 +1,290 @@
+"""Files: Parquet, CSV, Arrow, JSON lines; one, many, a folder of partitions, or an object store.
+
+What a CSV file does not say, the types of its columns, is declared or taken from its first rows, and a value further
+down that does not fit is refused: the type of a column does not depend on one row among millions.
+"""
+
+import codecs
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from glob import glob, has_magic
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from holdfast.errors import InvalidArgument, RowSourceError, UnknownName
+from holdfast.rows.columns import keeps
+from holdfast.rows.header import required_columns
+from holdfast.rows.scans.scan import UNREADABLE, LazyScan, Origin
+from holdfast.schema import Type
+
+FORMATS = {
+    ".parquet": "Parquet",
+    ".csv": "CSV",
+    ".tsv": "CSV",
+    ".arrow": "Arrow",
+    ".ipc": "Arrow",
+    ".feather": "Arrow",
+    ".jsonl": "JSON lines",
+    ".ndjson": "JSON lines",
+}
+REMOTE = ("s3://", "gs://", "gcs://", "az://", "abfs://", "abfss://", "http://", "https://", "hf://")
+_LOOK_AHEAD = 10_000
+# How the values of a declared type are read from CSV text.
+_READ_AS: dict[Type, pl.DataType] = {
+    Type.BOOL: pl.Boolean(),
+    Type.INT: pl.Int64(),
+    Type.FLOAT: pl.Float64(),
+    Type.STRING: pl.String(),
+    Type.DATE: pl.Date(),
+    Type.DATETIME: pl.Datetime("us"),
+}
+_COLUMN = re.compile(r" at column '(.*)' \(column number", re.DOTALL)  # in what Polars says about a value
+_SEPARATORS = (";", "\t", "|", ",", ":")
+_UTF8 = ("utf-8", "utf-8-sig")
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a CSV file is written; `types` are those that are declared, the first rows say the others."""
+
+    separator: str | None = None
+    encoding: str = "utf-8"
+    null_values: tuple[str, ...] = ()
+    types: tuple[tuple[str, Type], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.separator is not None and len(self.separator.encode()) != 1:
+            raise InvalidArgument(
+                f"separator must be one character, such as ';' or a tab; got {self.separator!r}.", name="separator"
+            )
+        try:
+            codecs.lookup(self.encoding)
+        except LookupError:
+            raise InvalidArgument(
+                f"encoding must be one that Python knows, such as 'latin-1'; got {self.encoding!r}.", name="encoding"
+            ) from None
+
+    @property
+    def how(self) -> str:
+        """What was said, but for the types, as a folder remembers it."""
+        said = replace(self, types=())
+        return "" if said == Dialect() else repr(said)
+
+    @property
+    def given(self) -> str | None:
+        """The first option that was given."""
+        names = ("types", "separator", "encoding", "null_values")
+        return next((name for name in names if getattr(self, name) != getattr(Dialect(), name)), None)
+
+
+class FileScan(LazyScan):
+    """Local files of one format, or an address in an object store, in order of their names."""
+
+    def __init__(self, where: str | Path, files: Sequence[Path], dialect: Dialect, *, root: Path | None = None) -> None:
+        self.where, self.files, self._dialect, self._root = str(where), files, dialect, root
+        self._copies: list[Any] = []
+        first = str(where) if not files else files[0].name
+        endings = {Path(name).suffix.lower() for name in ([str(where)] if not files else map(str, files))}
+        if len(endings) > 1:
+            raise RowSourceError(f"{where} has files of several kinds: {', '.join(sorted(endings))}; name one of them.")
+        self.format = FORMATS[endings.pop()]
+        self.path = root or (files[0] if len(files) == 1 else None)
+        self.name = Path(root or first).stem if root or len(files) == 1 else _name_of(str(where))
+        given = dialect.given
+        if given is not None and self.format != "CSV":
+            raise InvalidArgument(f"{given} must be left out: {Path(first).name} says its own types.", name=given)
+
+    def origin(self) -> Origin:
+        """Look at names, sizes and times; of an object store, at the number of rows and the columns."""
+        if self.files:
+            base = self._root or self.files[0].parent
+            named = {str(path.relative_to(base) if path.is_relative_to(base) else path): path for path in self.files}
+            return Origin.of_files(Path(self.where).name, named, self._dialect.how)
+        self.open()
+        labels = ", ".join(f"{name} {storage.label}" for name, storage in self.columns.items())
+        return Origin(self.where, f"{self.rows()} rows of {labels}", self._dialect.how)
+
+    def open(self) -> None:
+        """Read the schema, and say which types were guessed."""
+        super().open()
+        if self.format in ("CSV", "JSON lines"):
+            types = ", ".join(f"{name} {storage.type}" for name, storage in self.columns.items())
+            self.note = f"Types, as declared or from the first {_LOOK_AHEAD:,} rows: {types}"
+
+    def agrees(self, origin: Origin, types: Mapping[str, Type]) -> bool:
+        """Whether a folder holds these files as they are now; what it was told about them, it remembers."""
+        now = self.origin()
+        return (
+            (origin.name, origin.state) == (now.name, now.state)
+            and now.how in ("", origin.how)
+            and types == {**types, **dict(self._dialect.types)}
+        )
+
+    def required(self) -> Collection[str]:
+        """Return what the headers of all files rule out missing values for."""
+        found = [required_columns(path, self.format) for path in self.files]
+        return set(frozenset.intersection(*found)) if found else set()
+
+    def lazy(self) -> pl.LazyFrame:
+        """Scan in the format of the files."""
+        paths: Any = list(self.files) or self.where
+        hive = self._root is not None or (not self.files and "=" in self.where)
+        options: dict[str, Any] = {} if not self.files else {"glob": False}
+        if self.format == "Parquet":
+            return pl.scan_parquet(paths, hive_partitioning=hive, **options)
+        if self.format == "Arrow":
+            return pl.scan_ipc(paths, hive_partitioning=hive, **options)
+        if self.format == "JSON lines":
+            return pl.scan_ndjson(paths, infer_schema_length=_LOOK_AHEAD)
+        return self._open_csv()
+
+    # -- CSV ------------------------------------------------------------------------------------------------------
+
+    def _open_csv(self) -> pl.LazyFrame:
+        sources = self._in_utf8()
+        self._csv_options: dict[str, Any] = {
+            "separator": self._dialect.separator or ("\t" if self.where.lower().endswith(".tsv") else ","),
+            "null_values": list(self._dialect.null_values) or None,
+            "glob": not self.files,
+        }
+        self._csv_sources: Any = sources or self.where
+        first = sources[0] if sources else self.where
+        header = pl.read_csv(first, has_header=False, n_rows=1, infer_schema=False, **self._csv_options)
+        names = ["" if name is None else name for name in header.row(0)]
+        self._refuse_header(names)
+        return self._csv(self._typed())
+
+    def _in_utf8(self) -> list[Path]:
+        """Return the files, or copies of them in UTF-8."""
+        if self._dialect.encoding.lower() in _UTF8 or not self.files:
+            return list(self.files)
+        copies = []
+        for path in self.files:
+            copy = tempfile.NamedTemporaryFile("w", encoding="utf-8", newline="", suffix=".csv")  # noqa: SIM115
+            self._copies.append(copy)  # until the scan is gone
+            with path.open(encoding=self._dialect.encoding, newline="") as file:
+                while text := file.read(1 << 20):
+                    copy.write(text)
+            copy.flush()
+            copies.append(Path(copy.name))
+        return copies
+
+    def _csv(self, types: Mapping[str, pl.DataType], **options: Any) -> pl.LazyFrame:
+        return pl.scan_csv(self._csv_sources, schema=types, **self._csv_options, **options)
+
+    def _typed(self) -> dict[str, pl.DataType]:
+        """Return the type of every column, from the declaration or from the first rows."""
+        inferred = pl.scan_csv(
+            self._csv_sources, infer_schema_length=_LOOK_AHEAD, try_parse_dates=True, **self._csv_options
+        )
+        types, declared = dict(inferred.collect_schema()), dict(self._dialect.types)
+        for unknown in declared.keys() - types.keys():
+            known = Path(self.where).name
+            raise UnknownName(f"types must name columns of {known}; it has no {unknown!r}.", name=unknown)
+        types |= {name: _READ_AS[type_] for name, type_ in declared.items()}
+        types |= {name: pl.String() for name, dtype in types.items() if not keeps(dtype)}
+        texts = self._csv(dict.fromkeys(types, pl.String())).head(_LOOK_AHEAD).collect()
+        values = self._csv(types, ignore_errors=True).head(_LOOK_AHEAD).collect()
+        unfit = {name for name in types if values[name].null_count() > texts[name].null_count()}
+        return types | dict.fromkeys(unfit - declared.keys(), pl.String())  # which every value fits
+
+    def _refuse_header(self, names: list[str]) -> None:
+        if any("\0" in name or "\ufffd" in name for name in names):
+            raise self.damaged()
+        twice = [name for name, count in Counter(names).items() if count > 1]
+        if twice:
+            raise RowSourceError(f"{self.where} has two columns named {twice[0]!r}; rename one of them.")
+        other = next((each for each in _SEPARATORS if each in names[0]), None) if len(names) == 1 else None
+        if other is not None and self._dialect.separator is None:
+            raise RowSourceError(
+                f"{self.where} has only one column, {names[0]!r}. If its values are separated by {other!r}, say so:"
+                f" separator={other!r}; if it is one column, say separator=','."
+            )
+
+    def unfit(self, problem: BaseException) -> RowSourceError | None:
+        """Say which value does not fit the type of its column, if that was the problem."""
+        types = dict(self.frame.collect_schema())
+        column = _column_in(problem, types) if self.format == "CSV" else None
+        if column is None:
+            return None
+        this = pl.nth(list(types).index(column))  # not by name, which may be a pattern to Polars
+        texts = self._csv(dict.fromkeys(types, pl.String())).select(this.alias("text"))
+        values = self._csv(types, ignore_errors=True).select(this.alias("value"))
+        unfit = pl.concat([texts, values], how="horizontal").with_row_index("row", 1)
+        unfit = unfit.filter(pl.col("text").is_not_null() & pl.col("value").is_null()).select("row").head(1)
+        try:
+            row = f"row {unfit.collect().item():,}"
+        except (*UNREADABLE, ValueError):  # something else is wrong with the file, too
+            return None
+        type_ = self.columns[column].type
+        why = "as declared" if column in dict(self._dialect.types) else f"as its first {_LOOK_AHEAD:,} rows suggest"
+        return RowSourceError(
+            f"{self.where}, {row}: the value of {column!r} is not of type {type_}, {why}. Declare what fits all values,"
+            f" for example types={{{column!r}: 'text'}}."
+        )
+
+
+def scan_path(path: str | Path, dialect: Dialect) -> FileScan | None:
+    """Return the scan of a file, a glob or a folder of Parquet files; None if it is none of these."""
+    text = str(path)
+    if text.startswith(REMOTE):
+        return FileScan(_with_files(text), (), dialect)
+    found = Path(path)
+    if found.suffix.lower() in FORMATS and (found.is_file() or not has_magic(text)):
+        if not found.is_file():
+            raise RowSourceError(f"No file {found}.", path=text)
+        return FileScan(found, [found], dialect)
+    if has_magic(text) and not found.exists():
+        files = sorted(Path(each) for each in glob(text, recursive=True) if Path(each).is_file())
+        if not files:
+            raise RowSourceError(f"No file matches {text}.", path=text)
+        return FileScan(text, _known(text, files), dialect)
+    if found.is_dir():
+        files = sorted(each for each in found.rglob("*.parquet") if not _hidden(each.relative_to(found)))
+        return FileScan(found, files, dialect, root=found.absolute()) if files else None
+    return None
+
+
+def scan_paths(paths: Collection[str | Path], dialect: Dialect) -> FileScan:
+    """Return the scan of several files, read one after another in the order given."""
+    files = [Path(each) for each in paths]
+    for path in files:
+        if not path.is_file():
+            raise RowSourceError(f"No file {path}.", path=str(path))
+    where = f"{files[0]} and {len(files) - 1} more" if len(files) > 1 else str(files[0])
+    return FileScan(where, _known(where, files), dialect)
+
+
+def _known(where: str, files: list[Path]) -> list[Path]:
+    for path in files:
+        if path.suffix.lower() not in FORMATS:
+            raise RowSourceError(f"{where}: {path.name} has no known ending; it must be one of {', '.join(FORMATS)}.")
+    return files
+
+
+def _with_files(address: str) -> str:
+    """Complete an address that ends like a folder: all Parquet files below it."""
+    if Path(address).suffix.lower() in FORMATS:
+        return address
+    return f"{address.rstrip('/')}/**/*.parquet"
+
+
+def _name_of(where: str) -> str:
+    """Name a dataset by the last part of its address that has no pattern."""
+    parts = [part for part in re.split(r"[/\\]", where.split(" and ")[0]) if part and not has_magic(part)]
+    return Path(parts[-1]).stem if parts else "data"
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith((".", "_")) for part in path.parts)
+
+
+def _column_in(problem: BaseException, names: Collection[str]) -> str | None:
+    """Return the column that a message of the CSV reader speaks of."""
+    found = _COLUMN.search(str(problem))
+    return found[1] if found is not None and found[1] in names else None

@@ -1,0 +1,114 @@
+"""Several questions over HTTP or from an agent: a list, or a SELECT. Each is asked as one question is, in its turn."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from holdfast.errors import BudgetExhausted, HoldfastError, InvalidArgument, QuotaExhausted
+from holdfast.questions.batch import Prices
+from holdfast.questions.options import plain
+from holdfast.questions.price import write_answers
+from holdfast.questions.sql import Selected
+from holdfast.service.ask import AskService, Gone, Response, digest
+from holdfast.service.client import read_answer
+from holdfast.service.datasets import Datasets, ServedDataset
+from holdfast.service.errors import error_payload
+from holdfast.service.idempotency import check_key
+from holdfast.service.lanes import Lanes
+from holdfast.service.limits import RateLimiter
+from holdfast.service.schemas import MAX_BATCH, AskIn, QuestionModels
+from holdfast.service.tokens import Token
+
+
+class BatchService:
+    """Asks and prices lists of questions on behalf of a token; each question counts as a request."""
+
+    def __init__(
+        self, service: AskService, datasets: Datasets, questions: QuestionModels, lanes: Lanes, limits: RateLimiter
+    ) -> None:
+        self._service, self._datasets, self._questions = service, datasets, questions
+        self._lanes, self._limits = lanes, limits
+
+    async def batch(self, name: str, token: Token, asks: list[AskIn], key: str | None, *, gone: Gone) -> Response:
+        """Answer several questions in order. An error is one result among others; earlier answers stand."""
+        check_key(key)
+        self._limits.take(token.id, len(asks) - 1)
+        await self._lanes.reads.run(token.name, partial(self._check, name, token, asks))
+        return await self._service.on_the_clock(self._answered(name, token, asks, key, gone))
+
+    async def sql(self, name: str, token: Token, text: str, key: str | None, *, gone: Gone | None = None) -> Response:
+        """Answer a SELECT. One that the budget or the quota cannot pay for is refused as a whole."""
+        check_key(key)
+        selected, asks = await self._lanes.reads.run(token.name, partial(self._affordable, name, token, text))
+        self._limits.take(token.id, max(0, len(asks) - 1))
+        answering = self._answered(name, token, asks, key, gone)
+        results = (await self._service.on_the_clock(answering))["results"]
+        for one in results:
+            if not one["ok"]:  # the others stand, and are free when the statement is sent again
+                return dict(one)
+        frame = selected.frame([read_answer(one["answer"]) for one in results])
+        table = {"columns": frame.columns, "rows": [plain(list(row)) for row in frame.rows()]}
+        left = await self._lanes.reads.run(token.name, partial(self._left, name, token))
+        return {"ok": True, "dataset": name, **table, "results": results, "left": left}
+
+    async def _answered(
+        self, name: str, token: Token, asks: Sequence[AskIn], key: str | None, gone: Gone | None
+    ) -> Response:
+        results = []
+        for number, ask in enumerate(asks):
+            one = None if key is None else digest(key, str(number))
+            try:
+                results.append(await self._service.answer(name, token, lambda ask=ask: ask, one, gone))  # type: ignore[misc]
+            except HoldfastError as error:
+                results.append(error_payload(error))
+        return {"ok": True, "results": results}
+
+    # -- in a thread ----------------------------------------------------------------------------------------------
+
+    def prices(self, served: ServedDataset, token: Token, asks: Sequence[AskIn]) -> Response:
+        """Return what questions cost together."""
+        questions = [ask.call(served.session.prepare) for ask in asks]
+        return self._priced(served, token, served.session.prices_of(questions))
+
+    def sql_prices(self, served: ServedDataset, token: Token, text: str) -> Response:
+        """Return what a SELECT costs."""
+        return self._priced(served, token, served.session.price_sql(text))
+
+    def _priced(self, served: ServedDataset, token: Token, prices: Prices) -> Response:
+        said = {"text": str(prices), "left": self._service.left(served, token)}
+        return {"ok": True, "dataset": served.name} | prices.to_dict() | said
+
+    def _left(self, name: str, token: Token) -> dict[str, Any]:
+        return self._service.left(self._datasets.get(name, token), token)
+
+    def _check(self, name: str, token: Token, asks: list[AskIn]) -> None:
+        """Refuse a batch as a whole if a question in it cannot be read, before anything is asked."""
+        served = self._datasets.get(name, token)
+        for ask in asks:
+            if ask.problem is not None:
+                ask.call(served.session.prepare)
+
+    def _affordable(self, name: str, token: Token, text: str) -> tuple[Selected, list[AskIn]]:
+        """Return the questions of a SELECT that can be paid for."""
+        served = self._datasets.get(name, token)
+        with served.naming():
+            selected, prices = served.session.select(text), served.session.price_sql(text)
+        if len(selected.questions) > MAX_BATCH:
+            raise InvalidArgument(
+                f"A SELECT over HTTP must be at most {MAX_BATCH} questions, with all groups; this one is"
+                f" {len(selected.questions)}.",
+                name="sql",
+            )
+        left = self._service.left(served, token)
+        for name_, refusal, amount in (("budget", BudgetExhausted, None), ("quota", QuotaExhausted, left["quota"])):
+            short = not prices.affordable if amount is None else prices.answers > amount
+            if short:
+                there = left["answers"] if amount is None else amount
+                raise refusal(
+                    f"The {name_} cannot pay for this SELECT: it costs {write_answers(prices.answers)}, and"
+                    f" {there:,} are left. Ask for fewer groups.",
+                    cost=prices.answers,
+                    left=there,
+                    unit="answers",
+                )
+        return selected, [self._questions.read(question) for question in selected.questions]

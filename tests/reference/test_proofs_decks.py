@@ -1,0 +1,190 @@
+"""Decks: the law of cards in order of place, exactly on tiny tables; and dealt ones, against every sequence.
+
+The chi-square statistic of D decks over the 81 sequences of four cards from three rows has 80 degrees of freedom; the
+threshold is exceeded with probability FALSE_ALARM by a deck that is right. Every wrong way to deal named in the proof
+is dealt here, too, and caught.
+"""
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from math import factorial
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy.stats import chi2, norm
+
+from holdfast.rows import cards as cards_
+from holdfast.rows.cards import PLACE, Dealer
+from holdfast.rows.deal import deal
+from holdfast.rows.deck import Deck
+from holdfast.rows.memory import memory_rows
+
+FALSE_ALARM = 1e-6
+CARDS, DECKS = 4, 2_430
+TABLE = pl.DataFrame({"row": [0, 1, 2]})
+STORAGES = memory_rows(TABLE)._storages
+SECRET = b"a secret for tests" + bytes(14)
+
+
+# -- the theorem, by enumeration ------------------------------------------------------------------------------------
+
+
+def law(count: int, places: int, chunks: list[list[int]], ties: str) -> dict[tuple[int, ...], Fraction]:
+    """The exact law of the rows in order of place, given the number of cards; `ties` are broken by chance or by chunk."""
+    n = sum(map(len, chunks))
+    found: dict[tuple[int, ...], Fraction] = Counter()  # type: ignore[assignment]
+    for sizes in itertools.product(range(count + 1), repeat=len(chunks)):
+        if sum(sizes) != count:
+            continue
+        share = Fraction(factorial(count))  # Poisson numbers given their sum
+        for size, chunk in zip(sizes, chunks, strict=True):
+            share *= Fraction(len(chunk), n) ** size / factorial(size)
+        cells = [chunk for size, chunk in zip(sizes, chunks, strict=True) for _ in range(size)]
+        for rows in itertools.product(*cells):
+            each = share
+            for chunk in cells:
+                each /= len(chunk)
+            for where in itertools.product(range(places), repeat=count):
+                orders = list(itertools.permutations(range(count))) if ties == "chance" else [tuple(range(count))]
+                for order in orders:
+                    key = sorted(range(count), key=lambda i: (where[i], order[i]))
+                    found[tuple(rows[i] for i in key)] += each / places**count / len(orders)
+    return found
+
+
+@pytest.mark.parametrize("chunks", [[[0, 1, 2]], [[0, 1], [2]], [[0], [1], [2]]])
+def test_cards_in_order_of_place_are_independent_and_uniform(chunks: list[list[int]]) -> None:
+    found = law(3, 2, chunks, "chance")
+    assert len(found) == 27
+    assert set(found.values()) == {Fraction(1, 27)}
+
+
+def test_ties_broken_by_chunk_are_not() -> None:
+    assert len(set(law(3, 2, [[0, 1], [2]], "chunk").values())) > 1
+
+
+# -- dealt cards ------------------------------------------------------------------------------------------------------
+
+Deal = Callable[[int], list[int]]
+
+
+def dealt(deck: str, partition: str, rows: pl.DataFrame, secret: bytes = SECRET) -> pl.DataFrame:
+    return pl.concat(Dealer(secret, deck, partition, 5.0, STORAGES).deal([rows]))
+
+
+def ordered(*partitions: pl.DataFrame) -> list[int]:
+    return pl.concat(partitions).sort(PLACE)["row"].to_list()
+
+
+def one_partition(number: int) -> list[int]:
+    return ordered(dealt(f"deck {number}", "0", TABLE))
+
+
+def two_partitions(number: int) -> list[int]:
+    return ordered(dealt(f"deck {number}", "0", TABLE[:2]), dealt(f"deck {number}", "1", TABLE[2:]))
+
+
+def a_retry(number: int) -> list[int]:
+    """The first attempt of a partition was lost; the second one counts."""
+    dealt(f"deck {number}", "1", TABLE[2:])
+    return two_partitions(number)
+
+
+def one_key_for_two_partitions(number: int) -> list[int]:
+    deck = f"deck {number}"
+    return ordered(dealt(deck, "0", TABLE[:1]), dealt(deck, "0", TABLE[1:2]), dealt(deck, "0", TABLE[2:]))
+
+
+def unkeyed_retry(number: int) -> list[int]:
+    """Each attempt at the one partition tosses anew; of each, half of the cards are kept, those that look new."""
+    first, again = (dealt(f"deck {number}, attempt {i}", "0", TABLE) for i in (1, 2))
+    kept = first.filter(pl.col("row") == 0)
+    return ordered(kept, again.filter(pl.col(PLACE) > cards_.PLACES // 4, pl.col("row") != 0))
+
+
+def permuted_table(number: int) -> list[int]:
+    rng = np.random.default_rng(number)
+    return [int(row) for _ in range(2) for row in rng.permutation(3)]
+
+
+def used_twice(number: int) -> list[int]:
+    first, second, *rest = one_partition(number)
+    return [first, second, second, *rest]
+
+
+def skipped_by_content(number: int) -> list[int]:
+    first, *rest = one_partition(number)
+    while rest[0] == first:
+        del rest[0]
+    return [first, *rest]
+
+
+def statistic(deal: Deal) -> float:
+    found = Counter(tuple(rows[:CARDS]) for rows in map(deal, range(DECKS)) if len(rows) >= CARDS)
+    expected = found.total() / 3**CARDS
+    return sum((found[each] - expected) ** 2 / expected for each in itertools.product(range(3), repeat=CARDS))
+
+
+LIMIT = float(chi2.isf(FALSE_ALARM, 3**CARDS - 1))
+
+
+@pytest.mark.parametrize("right", [one_partition, two_partitions, a_retry])
+def test_every_sequence_of_cards_is_as_likely(right: Deal) -> None:
+    assert statistic(right) < LIMIT
+
+
+@pytest.mark.parametrize(
+    "wrong", [one_key_for_two_partitions, unkeyed_retry, permuted_table, used_twice, skipped_by_content]
+)
+def test_wrong_ways_to_deal_are_caught(wrong: Deal) -> None:
+    assert statistic(wrong) > LIMIT
+
+
+# -- a deck, from its file to its columns -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[np.ndarray]:
+    folder = tmp_path_factory.mktemp("deck")
+    rows = 1_000
+    pl.DataFrame({"row": np.arange(rows)}).write_parquet(folder / "t.parquet")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cards_, "CHUNK", 64)
+        deck = deal(folder / "t.parquet", folder / "t.deck", cards=200_000)
+    assert isinstance(deck, Deck)
+    yield deck._deals[0].frame(np.arange(200_000))["row"].to_numpy()
+    deck.close()
+
+
+Z = float(norm.isf(FALSE_ALARM / 2))
+
+
+def test_every_row_is_drawn_as_often(drawn: np.ndarray) -> None:
+    counts = np.bincount(drawn, minlength=1_000)
+    assert np.sum((counts - 200) ** 2 / 200) < chi2.isf(FALSE_ALARM, 999)
+
+
+def test_neighbors_do_not_depend_on_each_other(drawn: np.ndarray) -> None:
+    scaled = (drawn - 499.5) / np.std(np.arange(1_000))
+    for lag in (1, 2, 17):
+        assert abs(np.mean(scaled[lag:] * scaled[:-lag])) < Z / np.sqrt(drawn.size - lag)
+    repeats = np.mean(drawn[1:] == drawn[:-1])
+    assert abs(repeats - 0.001) < Z * np.sqrt(0.001 / drawn.size)
+
+
+def test_position_says_nothing_of_the_row(drawn: np.ndarray) -> None:
+    scaled = (drawn - 499.5) / np.std(np.arange(1_000))
+    place = np.linspace(-np.sqrt(3), np.sqrt(3), drawn.size)
+    assert abs(np.mean(scaled * place)) < Z / np.sqrt(drawn.size)
+
+
+def test_as_many_distinct_rows_as_draws_have(drawn: np.ndarray) -> None:
+    """Of 700 draws from 1,000 rows: n(1-(1-1/n)^m) distinct, with a variance below n e^-a (1-(1+a)e^-a), a = m/n."""
+    blocks = drawn[: 285 * 700].reshape(285, 700)
+    distinct = [np.unique(block).size for block in blocks]
+    a = 0.7
+    mean, variance = 1_000 * (1 - 0.999**700), 1_000 * np.exp(-a) * (1 - (1 + a) * np.exp(-a))
+    assert abs(np.mean(distinct) - mean) < Z * np.sqrt(variance / 285)

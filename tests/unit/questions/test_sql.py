@@ -1,0 +1,148 @@
+"""A SELECT becomes questions of ordinary kinds that ask for what SQL means, NULL included."""
+
+import re
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import holdfast as hf
+from holdfast.queries.build import build_mean
+from holdfast.queries.declared import Declarations
+from holdfast.questions.sql import select, written_table
+from holdfast.rows.memory import memory_rows
+
+duckdb = pytest.importorskip("duckdb")
+
+CARRIERS = ["UA", "AA", "DL"]
+
+
+def table(rows: int = 30_000) -> pl.DataFrame:
+    rng = np.random.default_rng(7)
+    delay = np.where(rng.random(rows) < 0.1, np.nan, rng.gamma(1.5, 12.0, rows) - 10)
+    return pl.DataFrame(
+        {
+            "delay": pl.Series(delay).fill_nan(None),
+            "distance": rng.integers(80, 5_000, rows),
+            "carrier": pl.Series(rng.choice(["UA", "AA", "DL", "??"], rows)).replace("??", None),
+            "month": rng.integers(1, 13, rows),
+            "late": rng.random(rows) < 0.3,
+        }
+    )
+
+
+ROWS = table()
+DECLARED = Declarations({"delay": (-60, 600), "distance": (0, 5_000)}, {"carrier": CARRIERS})
+SCHEMA = DECLARED.on(memory_rows(ROWS, name="flights", complete=["distance", "late", "month"]).schema)
+
+
+@pytest.fixture
+def session() -> Any:
+    rows = hf.open(ROWS, name="flights", complete=["distance", "late", "month"])
+    declared = {"bounds": DECLARED.bounds, "categories": DECLARED.categories}
+    with hf.Session(rows, queries=300, seed=4, **declared) as opened:  # type: ignore[arg-type]
+        yield opened
+
+
+def in_the_sample(question: dict[str, Any]) -> float:
+    """Return what a mean asks for, computed exactly on all rows by the query that is drawn."""
+    measure = build_mean(question["query"], SCHEMA, where=question.get("where"))
+    low, high = measure.bounds
+    return float(low + (high - low) * np.nanmean(measure.evaluate(ROWS).astype(float)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT AVG(delay) FROM flights",
+        "SELECT AVG(delay > 15) FROM flights",  # of NULL nothing is known: left out, and not false
+        "SELECT AVG(delay > 15) FROM flights WHERE month <= 3 OR delay IS NULL",
+        "SELECT AVG(late) FROM flights WHERE delay > 15",
+        "SELECT AVG(delay / 60 + 1) FROM flights WHERE NOT carrier = 'UA'",
+        "SELECT AVG(CASE WHEN late THEN 1 ELSE 0 END) FROM flights WHERE carrier IN ('UA', 'AA')",
+        "SELECT AVG(ABS(delay)), AVG(distance) FROM flights WHERE month = 1 AND late OR month = 2",
+    ],
+)
+def test_an_average_is_that_of_sql(text: str) -> None:
+    flights = ROWS  # noqa: F841  DuckDB finds it by its name
+    (exact,) = duckdb.sql(re.sub(r"AVG\((late|delay > 15)\)", r"AVG((\1)::INT)", text)).fetchall()
+    found = [in_the_sample(question) for question in select(text, SCHEMA, ROWS.height).questions]
+    assert found == pytest.approx(exact, rel=1e-12)
+
+
+def test_the_same_groups_as_in_sql(session: hf.Session) -> None:
+    flights = ROWS  # noqa: F841
+    text = "SELECT carrier, AVG(distance) AS far FROM flights WHERE carrier IS NOT NULL GROUP BY carrier"
+    frame = session.sql(text)
+    assert frame.columns == ["carrier", "far", "far_low", "far_high"]
+    assert frame["carrier"].to_list() == CARRIERS
+    exact = dict(duckdb.sql(text).fetchall())
+    for carrier, _, low, high in frame.rows():
+        assert low <= exact[carrier] <= high
+
+
+def test_a_statement_asks_what_its_verbs_ask_and_what_was_asked_is_free(session: hf.Session) -> None:
+    mean = session.mean("distance", where="month <= 6")
+    frame = session.sql("SELECT AVG(distance) AS far FROM flights WHERE month <= 6")
+    assert frame.row(0) == (mean.value, mean.low, mean.high)
+    assert session.ledger.spent.answers == 1
+    both = session.sql("SELECT AVG(distance) FROM flights GROUP BY late")
+    assert both.height == 2
+    assert session.mean("distance", by="late").cached
+    medians = session.sql("SELECT late, MEDIAN(delay) AS typical FROM flights GROUP BY late")
+    quantile = session.quantile("delay", 0.5, where="late = TRUE")
+    assert quantile.cached
+    assert medians.row(0) == (True, quantile.value, quantile.low, quantile.high)
+
+
+def test_all_rows_are_counted_without_asking(session: hf.Session) -> None:
+    assert session.sql("SELECT COUNT(*) AS n FROM flights").rows() == [(30_000, 30_000, 30_000)]
+    assert session.price_sql("SELECT COUNT(*) AS n FROM flights").answers == 0
+    assert not session.ledger.begun
+
+
+def test_a_statement_has_a_price(session: hf.Session) -> None:
+    text = "SELECT carrier, AVG(delay), QUANTILE(delay, 0.9) FROM flights GROUP BY carrier"
+    prices = session.price_sql(text)
+    assert len(prices.each) == 4  # the means in one question, a quantile for each carrier
+    left = session.budget.answers_left
+    session.sql(text)
+    assert left - session.budget.answers_left == prices.answers > 0
+    assert session.price_sql(text).answers == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("SELECT AVG(x) FROM planes", "No table 'planes': this is 'flights'."),
+        ("SELECT AVG(nothing) FROM flights", "No column 'nothing' in flights."),
+        ("SELECT AVG(month) FROM flights", "AVG(month) needs the range of month. It is declared, never read"),
+        ("SELECT MEDIAN(month) FROM flights", "open the data with bounds={'month': (low, high)}."),
+        ("SELECT month, AVG(late) FROM flights GROUP BY month", "open the data with categories={'month': [...]}."),
+        ("SELECT carrier, AVG(late) FROM flights", "carrier must be inside an aggregate"),
+        ("SELECT carrier FROM flights GROUP BY carrier", "A SELECT needs an aggregate"),
+        ("SELECT AVG(late), AVG(late) FROM flights", "Two columns would be called 'AVG(late)'"),
+        ("SELECT AVG(late, 2) FROM flights", "AVG takes 1 argument; got 2"),
+        ("SELECT QUANTILE(delay) FROM flights", "QUANTILE takes 2 arguments; got 1"),
+        ("SELECT QUANTILE(delay, half) FROM flights", "the share in QUANTILE(delay, half) must be a number"),
+        ("SELECT QUANTILE(delay, 2) FROM flights", "QUANTILE(delay, 2): q must be between 0 and 1"),
+        ("SELECT AVG(RANDOM()) FROM flights", "RANDOM changes from call to call"),
+        ("SELECT AVG(SUM(delay)) FROM flights", "SUM is an aggregate over many rows"),
+        ("SELECT AVG(late) FROM flights WHERE delay", "where must be a yes-or-no condition"),
+        ("SELECT AVG(carrier) FROM flights", "A mean needs numbers or yes-or-no values"),
+    ],
+)
+def test_refusals_come_before_anything_is_read(session: hf.Session, text: str, words: str) -> None:
+    with pytest.raises(hf.HoldfastError) as refused:
+        session.sql(text)
+    assert words in str(refused.value)
+    assert not session.ledger.begun
+
+
+def test_a_table_is_written_with_intervals_rounded_outwards() -> None:
+    frame = pl.DataFrame({"c": ["a", "b"], "x": [0.12345, None], "x_low": [0.1001, 0.0], "x_high": [0.2, 0.99999]})
+    headings, lines, numbers = written_table(frame)
+    assert headings == ["c", "x", ""]
+    assert lines == [["a", "0.123", "[0.100, 0.200]"], ["b", "too few rows to tell", "[0.000, 1.000]"]]
+    assert numbers == [1]

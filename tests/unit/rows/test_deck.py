@@ -1,0 +1,297 @@
+"""A deck: dealt whole or not at all, every card once, used up in order, never rewound."""
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import holdfast as hf
+from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict, RowSourceError
+from holdfast.ledger.opening import forget_all
+from holdfast.queries.build import build_mean
+from holdfast.rows import cards as cards_
+from holdfast.rows import deal as dealing
+from holdfast.rows.deal import deal
+from holdfast.rows.deck import Cards, Deck, Mark
+from holdfast.rows.draws import AllRows, WithReplacement
+from holdfast.rows.open import open_rows
+from holdfast.rows.sorting import Runs
+
+ROWS = 5_000
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "events.parquet"
+    numbers = np.arange(ROWS)
+    pl.DataFrame(
+        {
+            "id": numbers,
+            "x": np.where(numbers % 7 == 0, np.nan, numbers / ROWS),
+            "kind": pl.Series([None if i % 11 == 0 else f"kind {i % 5}" for i in numbers]),
+            "text": pl.Series([f"text {i}" for i in numbers]),
+        }
+    ).write_parquet(path, row_group_size=700)
+    return path
+
+
+@pytest.fixture
+def deck(table: Path) -> Deck:
+    made = deal(table, table.with_name("events.deck"), cards=20_000)
+    assert isinstance(made, Deck)
+    return made
+
+
+def frame_of(deck: Deck) -> pl.DataFrame:
+    return pl.concat([cards.frame(np.arange(len(cards))) for cards in deck._deals])
+
+
+def test_cards_are_copies_of_rows(table: Path, deck: Deck) -> None:
+    rows, cards = pl.read_parquet(table), frame_of(deck)
+    assert len(deck) == ROWS
+    assert cards.height == 20_000
+    assert cards.equals(rows[cards["id"]])
+    assert deck.schema == open_rows(table).schema
+
+
+def test_the_fingerprint_is_of_the_table_in_any_order(table: Path, deck: Deck, tmp_path: Path) -> None:
+    frame = pl.read_parquet(table)
+    frame.sample(fraction=1, shuffle=True, seed=1).select(frame.columns[::-1]).write_parquet(tmp_path / "other.parquet")
+    again = deal(tmp_path / "other.parquet", tmp_path / "other.deck", cards=10)
+    assert isinstance(again, Deck)
+    assert again.fingerprint == deck.fingerprint
+    frame.with_columns(pl.col("id") + (pl.col("id") == 3)).write_parquet(tmp_path / "changed.parquet")
+    changed = deal(tmp_path / "changed.parquet", tmp_path / "changed.deck", cards=10)
+    assert isinstance(changed, Deck)
+    assert changed.fingerprint != deck.fingerprint
+
+
+@pytest.mark.parametrize("missing", [None, ""])
+def test_a_missing_text_is_not_an_empty_one(missing: str | None) -> None:
+    def content(texts: list[str | None]) -> str:
+        frame = pl.DataFrame({"a": texts}, schema={"a": pl.String})
+        found = cards_.Content(open_rows(frame)._storages)  # type: ignore[attr-defined]
+        found.add(frame)
+        return found.fingerprint()
+
+    assert content(["x", missing]) == content([missing, "x"])
+    assert content(["x", None]) != content(["x", ""])
+
+
+def test_batches_do_not_matter_and_keys_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cards_, "CHUNK", 64)
+    frame = pl.DataFrame({"a": np.arange(1_000)})
+    storages = open_rows(frame)._storages  # type: ignore[attr-defined]
+
+    def dealt(secret: bytes, deck: str, partition: str, size: int) -> pl.DataFrame:
+        return pl.concat(cards_.Dealer(secret, deck, partition, 2.0, storages).deal(frame.iter_slices(size)))
+
+    first = dealt(b"s" * 32, "d", "0", 1_000)
+    assert first.equals(dealt(b"s" * 32, "d", "0", 37))
+    for other in [(b"t" * 32, "d", "0"), (b"s" * 32, "e", "0"), (b"s" * 32, "d", "1")]:
+        assert not set(first[cards_.PLACE]) & set(dealt(*other, 1_000)[cards_.PLACE])
+
+
+@pytest.mark.parametrize("block", [1, 7, 1_000])
+def test_sorting_is_the_same_whatever_the_blocks(tmp_path: Path, block: int) -> None:
+    rng = np.random.default_rng(1)
+    frame = pl.DataFrame({"a": np.arange(300), "t": [f"text {i}" for i in range(300)]})
+    places = pl.Series(cards_.PLACE, rng.integers(0, cards_.PLACES, 300))
+    runs = Runs(tmp_path, block)
+    for part in frame.with_columns(places).iter_slices(50):
+        runs.add(part)
+    done: list[int] = []
+    half = cards_.PLACES // 2
+    ordered = [
+        *runs.ordered(rng, done.append, 0, half),
+        *runs.ordered(rng, done.append, half, cards_.PLACES),
+    ]
+    assert pl.concat(ordered).equals(frame[np.argsort(places.to_numpy())])
+    assert sum(done) == 300
+
+
+def test_equal_places_are_ordered_by_chance(tmp_path: Path) -> None:
+    rng, orders = np.random.default_rng(1), Counter[tuple[int, ...]]()
+    for i in range(600):
+        (tmp_path / str(i)).mkdir()
+        runs = Runs(tmp_path / str(i), 1)
+        for a in range(3):
+            runs.add(pl.DataFrame({"a": [a], cards_.PLACE: [5]}))
+        orders[tuple(pl.concat(runs.ordered(rng, lambda n: None))["a"])] += 1
+    assert len(orders) == 6
+    assert min(orders.values()) > 50
+
+
+# -- asking -------------------------------------------------------------------------------------------------------
+
+
+def test_answers_use_cards_in_sequence_each_once(deck: Deck) -> None:
+    seen: list[int] = []
+
+    def spy(frame: pl.DataFrame) -> np.ndarray:
+        seen.extend(frame["id"])
+        return np.ones(frame.height, bool)
+
+    query = build_mean("id >= 0", deck.schema)
+    expected = frame_of(deck)["id"].to_list()
+    hand = deck.hand("ledger", 100, 50)
+    object.__setattr__(query, "evaluate", spy) if hasattr(query, "__slots__") else query.__dict__.update(evaluate=spy)
+    query.__dict__["direct"] = None
+    hand.tally(query, draws=30, mass=0.0, rng=np.random.default_rng(1))
+    hand.sample(query, WithReplacement(20), np.random.default_rng(1))
+    assert seen == expected[100:150]
+    with pytest.raises(InvalidArgument, match="1 cards more than were reserved"):
+        hand.tally(query, draws=1, mass=0.0, rng=np.random.default_rng(1))
+    with pytest.raises(InvalidArgument, match="draws with replacement"):
+        deck.hand("ledger", 0, 50).sample(query, AllRows(), np.random.default_rng(1))
+
+
+def test_a_session_asks_a_deck(deck: Deck) -> None:
+    with hf.Session(deck.location, queries=50) as session:
+        assert session.plan.rows == ROWS
+        assert session.plan.rows_per_query == 400
+        answer = session.mean("id < 2500")
+        assert answer.low <= 0.5 <= answer.high
+        session.histogram("kind", categories=["kind 1", "kind 2"])
+        assert deck.used == Mark(3 * 400, session.ledger.first)  # of three outcomes, each draw is paid for twice
+    with hf.Session(deck.location) as session:
+        assert session.mean("id < 2500").cached
+        session.mean("id < 100")
+    assert deck.used.cards > 1_200
+
+
+def test_a_deck_wants_coins(deck: Deck) -> None:
+    with pytest.raises(InvalidArgument, match="mechanism must be 'coins' for a deck"):
+        hf.Session(deck.location, queries=50, mechanism="laplace")
+    with pytest.raises(InvalidArgument, match="ask a Session"):
+        deck.tally(build_mean("id > 0", deck.schema), draws=1, mass=0.0, rng=np.random.default_rng(1))
+
+
+def test_a_deck_that_is_used_up_says_how_to_go_on(table: Path, deck: Deck) -> None:
+    with hf.Session(deck.location, queries=30, rows_per_query=4_500) as session:
+        for i in range(4):
+            session.mean(f"id < {i}")
+        spent = session.ledger.spent
+        with pytest.raises(BudgetExhausted, match=r"2,000 of its 20,000 cards are left.*--next"):
+            session.mean("id < 100")
+        assert session.ledger.spent == spent
+        deal(table, deck.location, cards=10_000, next=True)
+        session.mean("id < 100")  # reads the end of one deal and the beginning of the next
+        assert deck.used.cards == 22_500
+
+
+def test_the_next_cards_come_from_the_same_table(table: Path, deck: Deck) -> None:
+    pl.read_parquet(table).head(100).write_parquet(table)
+    with pytest.raises(RowSourceError, match="has changed since"):
+        deal(table, deck.location, cards=10, next=True)
+    assert len(Deck(deck.location)._deals) == 1
+    with pytest.raises(RowSourceError, match="is there already"):
+        deal(table, deck.location, cards=10)
+    with pytest.raises(RowSourceError, match="is no deck yet"):
+        deal(table, table.with_name("none.deck"), cards=10, next=True)
+    assert not table.with_name("none.deck").exists()
+
+
+def test_copies_and_old_ledgers_cannot_rewind_a_deck(deck: Deck, tmp_path: Path) -> None:
+    ledger = tmp_path / "events.deck.ledger"
+    with hf.Session(deck.location, queries=50) as session:
+        session.mean("id < 1")
+    shutil.copytree(deck.location, tmp_path / "copy" / "events.deck")
+    shutil.copy(ledger, tmp_path / "old.ledger")
+    with hf.Session(deck.location) as session:
+        session.mean("id < 2")
+        session.mean("id < 3")
+        used = deck.used.cards
+    # an old copy of the deck goes on where the ledger is
+    with hf.Session(tmp_path / "copy" / "events.deck", ledger=ledger) as session:
+        session.mean("id < 4")
+    assert Deck(tmp_path / "copy" / "events.deck").used.cards > used
+    # an old copy of the ledger, and a new one, are refused
+    forget_all()
+    (tmp_path / "events.deck.witness").unlink()
+    with pytest.raises(PlanConflict, match="it is an old copy"):
+        hf.Session(deck.location, ledger=tmp_path / "old.ledger")
+    forget_all()
+    (tmp_path / "events.deck.witness").unlink(missing_ok=True)
+    with pytest.raises(PlanConflict, match="used by another ledger"):
+        hf.Session(deck.location, ledger=tmp_path / "new.ledger", queries=50)
+
+
+# -- dealing ------------------------------------------------------------------------------------------------------
+
+
+def test_slices_are_decks_of_their_own(table: Path, tmp_path: Path) -> None:
+    decks = deal(table, tmp_path / "events.deck", cards=1_000, slices=3)
+    assert isinstance(decks, list)
+    assert [each.location.name for each in decks] == [f"events-{i}-of-3.deck" for i in (1, 2, 3)]
+    assert {each.name for each in decks} == {"events"}
+    assert len({each.fingerprint for each in decks}) == 1
+    assert {each.cards for each in decks} == {range(1_000)}
+    assert not frame_of(decks[0]).equals(frame_of(decks[1]))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cards": 0}, "cards must be a whole number of at least 1"),
+        ({"cards": 1.5}, "cards must be a whole number"),
+        ({"cards": 10, "slices": 0}, "slices must be a whole number of at least 1"),
+        ({"cards": 10, "engine": "abacus"}, "engine must be one of"),
+        ({"cards": 10, "deck": "events"}, "deck must end in .deck"),
+        ({"cards": 10, "source": {"a": [1]}}, "rows in memory need no deck"),
+    ],
+)
+def test_what_cannot_be_dealt_is_refused(table: Path, tmp_path: Path, options: dict[str, object], message: str) -> None:
+    given = {"source": table, "deck": tmp_path / "d.deck"} | options
+    with pytest.raises(InvalidArgument, match=message):
+        deal(**given)  # type: ignore[arg-type]
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["events.parquet"]
+
+
+def test_names_that_decks_use_are_refused(tmp_path: Path) -> None:
+    pl.DataFrame({"__holdfast_place": [1]}).write_parquet(tmp_path / "t.parquet")
+    with pytest.raises(RowSourceError, match="rename it"):
+        deal(tmp_path / "t.parquet", tmp_path / "t.deck", cards=10)
+
+
+def test_a_table_that_changes_while_it_is_dealt_is_refused(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = dealing._deal_here
+
+    def slow(*args: object) -> object:
+        done = here(*args)  # type: ignore[arg-type]
+        table.touch()
+        return done
+
+    monkeypatch.setattr(dealing, "_deal_here", slow)
+    with pytest.raises(RowSourceError, match="changed while it was dealt"):
+        deal(table, tmp_path / "d.deck", cards=10)
+    assert not (tmp_path / "d.deck").exists()
+
+
+def test_cards_are_not_rows(deck: Deck) -> None:
+    with pytest.raises(RowSourceError, match="holds cards of a deck, not rows"):
+        open_rows(deck.location / "0001")
+    with pytest.raises(RowSourceError, match="no cards: dealing was not finished"):
+        (deck.location.parent / "empty.deck").mkdir()
+        open_rows(deck.location.parent / "empty.deck")
+
+
+def test_damaged_cards_are_noticed(deck: Deck) -> None:
+    with (deck.location / "0001" / "00000.values.npy").open("r+b") as file:
+        file.seek(128)
+        file.write(b"\xff")
+    with pytest.raises(RowSourceError, match="is damaged"):
+        deck.verify()
+
+
+def test_a_stream_is_dealt_without_being_counted_first(table: Path, deck: Deck, tmp_path: Path) -> None:
+    made = deal(pl.scan_parquet(table), tmp_path / "stream.deck", cards=500)
+    assert isinstance(made, Deck)
+    assert made.fingerprint == deck.fingerprint
+    assert isinstance(made._deals[0], Cards)
+    assert [each.name for each in (tmp_path / "stream.deck").iterdir()] == ["0001"]

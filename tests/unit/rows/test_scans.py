@@ -1,0 +1,239 @@
+"""Tables read once, batch by batch: many files, partitions, streams, lakes, CSV as it is written elsewhere."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from holdfast.errors import InvalidArgument, RowSourceError
+from holdfast.rows.deal import deal
+from holdfast.rows.deck import Deck
+from holdfast.rows.folder import FolderRows
+from holdfast.rows.open import open_rows
+from holdfast.rows.scans import scan
+from holdfast.rows.source import RowSource
+from holdfast.schema import Type
+from plain_query import rows_of
+
+FRAME = pl.DataFrame({"id": np.arange(1_000), "x": np.arange(1_000) / 7, "kind": ["a", "b", None, "d"] * 250})
+
+
+def same(rows: RowSource, frame: pl.DataFrame = FRAME) -> None:
+    assert_frame_equal(rows_of(rows), frame.select(rows.schema.names), check_exact=True)
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Path:
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    for i, part in enumerate(FRAME.iter_slices(300)):
+        part.write_parquet(folder / f"part-{i}.parquet")
+    return folder
+
+
+# -- files ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_glob_a_list_and_a_folder_are_one_table(parts: Path, tmp_path: Path) -> None:
+    single = tmp_path / "one.parquet"
+    FRAME.write_parquet(single)
+    fingerprint = open_rows(single).fingerprint
+    sources: dict[str, Any] = {
+        "glob": str(parts / "part-*.parquet"),
+        "list": sorted(parts.iterdir()),
+        "folder": parts,
+    }
+    for name, source in sources.items():
+        rows = open_rows(source, folder=tmp_path / f"{name}.holdfast")
+        same(rows)
+        assert rows.fingerprint == fingerprint
+
+
+def test_where_columns_of_many_files_are_kept(parts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert open_rows("parts").location == tmp_path / "parts.holdfast"
+    rows = open_rows("parts/*.parquet")
+    assert (rows.location, rows.name) == (tmp_path / "parts.holdfast", "parts")
+
+
+def test_files_that_changed_are_read_again(parts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = open_rows(parts)
+    assert open_rows(parts).fingerprint == first.fingerprint
+    (parts / "part-3.parquet").unlink()
+    assert len(open_rows(parts)) == 900
+    with pytest.raises(RowSourceError, match="has files of several kinds"):
+        FRAME.write_csv(parts / "more.csv")
+        open_rows(str(parts / "*"))
+
+
+def test_partitions_are_columns(tmp_path: Path) -> None:
+    for year in (2023, 2024):
+        (tmp_path / "events" / f"year={year}").mkdir(parents=True)
+        pl.DataFrame({"x": [1.0, year]}).write_parquet(tmp_path / "events" / f"year={year}" / "0.parquet")
+    (tmp_path / "events" / "_temporary").mkdir()
+    (tmp_path / "events" / "_temporary" / "0.parquet").write_bytes(b"half")
+    same(open_rows(tmp_path / "events"), pl.DataFrame({"x": [1.0, 2023, 1, 2024], "year": [2023, 2023, 2024, 2024]}))
+
+
+def test_json_lines(tmp_path: Path) -> None:
+    FRAME.write_ndjson(tmp_path / "t.jsonl")
+    same(open_rows(tmp_path / "t.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [("none/*.parquet", "No file matches"), (["none.parquet"], "No file none.parquet"), ("none.jsonl", "No file")],
+)
+def test_what_is_not_there(source: Any, message: str) -> None:
+    with pytest.raises(RowSourceError, match=message):
+        open_rows(source)
+
+
+# -- CSV ------------------------------------------------------------------------------------------------------------
+
+
+def test_csv_as_it_is_written_elsewhere(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes("Größe;Wert\n1;n/a\n2;-\nä;3\n".encode("latin-1"))
+    rows = open_rows(path, separator=";", encoding="latin-1", null_values=["n/a", "-"], types={"Größe": "text"})
+    same(rows, pl.DataFrame({"Größe": ["1", "2", "ä"], "Wert": [None, None, 3]}))
+    assert [column.type for column in rows.schema] == [Type.STRING, Type.INT]
+    same(open_rows(path), pl.DataFrame({"Größe": ["1", "2", "ä"], "Wert": [None, None, 3]}))  # it is remembered
+
+
+def test_one_column_is_probably_another_separator(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a;b\n1;2\n")
+    with pytest.raises(
+        RowSourceError, match=r"has only one column, 'a;b'. If .* separated by ';', say so: separator=';'"
+    ):
+        open_rows(path)
+    assert open_rows(path, separator=",").schema.names == ("a;b",)
+    assert open_rows(path, separator=";").schema.names == ("a", "b")
+    path.write_text("only\n1\n")
+    assert open_rows(path).schema.names == ("only",)
+
+
+def test_tabs_are_known_by_the_ending(tmp_path: Path) -> None:
+    (tmp_path / "t.tsv").write_text("a\tb\n1\t2\n")
+    same(open_rows(tmp_path / "t.tsv"), pl.DataFrame({"a": [1], "b": [2]}))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"separator": ";;"}, "separator must be one character"),
+        ({"encoding": "klingon"}, "encoding must be one that Python knows"),
+        ({"null_values": [1]}, "null_values must be a list of texts"),
+    ],
+)
+def test_a_dialect_that_makes_no_sense(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        open_rows("t.csv", **options)
+
+
+def test_other_files_say_it_themselves(parts: Path) -> None:
+    with pytest.raises(InvalidArgument, match="separator must be left out"):
+        open_rows(parts / "part-0.parquet", separator=";")
+
+
+# -- streams --------------------------------------------------------------------------------------------------------
+
+
+def duckdb_relation() -> object:
+    return pytest.importorskip("duckdb").sql("SELECT i AS id, i / 7 AS x FROM range(1000) AS rows(i)")
+
+
+def arrow_reader() -> object:
+    import pyarrow as pa
+
+    return pa.RecordBatchReader.from_batches(FRAME.to_arrow().schema, FRAME.to_arrow().to_batches(max_chunksize=100))
+
+
+@pytest.mark.parametrize("make", [duckdb_relation, arrow_reader, FRAME.lazy], ids=["DuckDB", "PyArrow", "Polars"])
+def test_a_stream_is_kept_in_a_folder(make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidArgument, match="folder must say where"):
+        open_rows(make())
+    rows = open_rows(make(), folder=tmp_path / "kept.holdfast", name="kept")
+    assert isinstance(rows, FolderRows)
+    same(rows)
+    with pytest.raises(RowSourceError, match="is there already"):
+        open_rows(make(), folder=tmp_path / "kept.holdfast")
+    same(open_rows(tmp_path / "kept.holdfast"))
+
+
+def test_a_lazy_frame_is_streamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    heights: list[int] = []
+
+    def seen(frame: pl.DataFrame) -> pl.DataFrame:
+        heights.append(frame.height)
+        return frame
+
+    path = tmp_path / "t.parquet"
+    pl.DataFrame({"a": np.arange(600_000)}).write_parquet(path, row_group_size=50_000)
+    frame = pl.scan_parquet(path).map_batches(seen, streamable=True)
+    assert len(open_rows(frame, folder=tmp_path / "t.holdfast")) == 600_000
+    assert max(heights) < 600_000
+
+
+def test_a_stream_that_fails_quotes_nothing(tmp_path: Path) -> None:
+    frame = pl.LazyFrame({"a": ["1", "secret"]}).with_columns(pl.col("a").cast(pl.Int64))
+    with pytest.raises(RowSourceError, match="failed while it ran") as caught:
+        open_rows(frame, folder=tmp_path / "t.holdfast")
+    assert "secret" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_of_a_stream_that_cannot_be_counted_have_no_units(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match="unit needs a table that can be counted"):
+        open_rows(FRAME.lazy(), folder=tmp_path / "t.holdfast", unit="kind")
+
+
+# -- lakes ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_delta_table_at_one_version(tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    table = tmp_path / "events"
+    deltalake.write_deltalake(str(table), FRAME.head(400).to_arrow())
+    deltalake.write_deltalake(str(table), FRAME.slice(400).to_arrow(), mode="append")
+    first = open_rows(table, version=0, folder=tmp_path / "first.holdfast")
+    newest = open_rows(table)
+    assert (len(first), len(newest)) == (400, 1_000)
+    assert newest.location == tmp_path / "events.holdfast"
+    assert_frame_equal(rows_of(newest).sort("id"), FRAME)
+    assert len(open_rows(deltalake.DeltaTable(str(table), version=0), folder=tmp_path / "object.holdfast")) == 400
+    with pytest.raises(RowSourceError, match="at version 7 as a Delta table"):
+        open_rows(table, version=7)
+    made = deal(table, tmp_path / "events.deck", cards=50, version=0)
+    assert isinstance(made, Deck)
+    assert len(made) == 400
+
+
+def test_an_iceberg_table_at_one_snapshot(tmp_path: Path) -> None:
+    pytest.importorskip("pyiceberg")
+    pytest.importorskip("sqlalchemy")
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}")
+    catalog.create_namespace("n")
+    arrow = FRAME.to_arrow(compat_level=pl.CompatLevel.oldest())
+    table = catalog.create_table("n.events", schema=arrow.schema)
+    table.append(arrow.slice(0, 400))
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    table.append(arrow.slice(400))
+    newest = open_rows(table, folder=tmp_path / "newest.holdfast")
+    assert_frame_equal(rows_of(newest).sort("id"), FRAME)
+    first = open_rows(table, version=snapshot.snapshot_id, folder=tmp_path / "first.holdfast")
+    assert len(first) == 400
+    with pytest.raises(InvalidArgument, match="version must be a snapshot"):
+        open_rows(table, version=5, folder=tmp_path / "none.holdfast")
+
+
+def test_batches_are_small(parts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "BATCH", 100)
+    same(open_rows(parts))

@@ -1,0 +1,183 @@
+"""Two drawers: rows that answer and rows that check share a ledger, and no row."""
+
+from dataclasses import replace
+from math import log
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import holdfast as hf
+from holdfast.errors import InvalidArgument, PlanConflict
+from holdfast.guarantees import read
+from holdfast.guarantees.checks import Checks, Told
+from holdfast.guarantees.drawers import COINS, STATEMENTS, Drawers
+from holdfast.guarantees.guarantee import Goal
+from holdfast.guarantees.mathematics.checks import full_range, guess_nats, time_share
+from holdfast.guarantees.plan import plan
+from holdfast.rows import drawers
+from holdfast.rows.draws import AllRows, WithReplacement
+from holdfast.rows.open import open_rows
+from holdfast.rows.source import RowSource
+from toy_queries import Share
+
+ROWS = 20_000
+
+
+def data(rows: int = ROWS) -> dict[str, Any]:
+    number = np.arange(rows)
+    return {"yes": number % 10 < 3, "x": (number % 100) / 100, "g": number % 4}
+
+
+@pytest.fixture
+def session() -> hf.Session:
+    return hf.Session(data(), checks=0.2, seed=1)
+
+
+# -- rows ------------------------------------------------------------
+
+
+def test_every_row_is_in_one_drawer_and_the_key_decides() -> None:
+    rows = open_rows(data(1_000))
+    parts = drawers.Drawers(rows, b"k" * 32, 300)
+    asked, kept = parts.rows(0), parts.rows(1)
+    assert sorted([*asked, *kept]) == list(range(1_000))
+    assert (len(parts.asked), len(parts.kept)) == (asked.size, kept.size) == (700, 300)
+    assert drawers.Drawers(rows, b"k" * 32, 300).rows(1).tolist() == kept.tolist()
+    other = drawers.Drawers(rows, b"l" * 32, 300).rows(1)
+    assert 50 < np.intersect1d(kept, other).size < 140  # 90 if neither knows of the other
+
+
+def test_a_drawer_reads_its_own_rows_alone() -> None:
+    number = np.arange(500)
+    rows = open_rows({"n": number, "kept": np.zeros(500, bool)})
+    parts = drawers.Drawers(rows, b"k" * 32, 200)
+    marked = np.isin(number, parts.rows(1))
+    source = open_rows({"kept": marked})
+    parts = drawers.Drawers(source, b"k" * 32, 200)
+    rng = np.random.default_rng(1)
+    asked, kept = (part.sample(Share("kept"), AllRows(), rng) for part in (parts.asked, parts.kept))
+    assert (asked.size, int(asked.sum()), kept.size, int(kept.sum())) == (300, 0, 200, 200)
+    assert parts.asked.sample(Share("kept"), WithReplacement(5_000), rng).sum() == 0
+    assert parts.asked.tally(Share("kept"), draws=5_000, mass=0.0, rng=rng).tolist() == [5_000, 0]
+    assert parts.kept.tally(Share("kept"), draws=5_000, mass=0.0, rng=rng).tolist() == [0, 5_000]
+    assert isinstance(parts.asked, RowSource.__mro__[1])  # the verbs of a row source
+
+
+# -- accounts ------------------------------------------------------------
+
+
+def test_coins_and_checks_have_accounts_of_their_own(session: hf.Session) -> None:
+    """Whatever is checked, answers are as in a session of coins alone on those rows, and the other way round."""
+    standing = session.plan.standing
+    assert isinstance(standing, Drawers)
+    coins = plan(rows=16_000, confidence=1 - 0.9 * 0.05).standing
+    assert (standing.terms.rows, standing.terms.kept, standing.terms.all_rows) == (16_000, 4_000, ROWS)
+    for charge, statements, checks, wrong in (
+        (0, 0, 0, 0),
+        (123_456, 7, 0, 0),
+        (123_456, 7, 9, 3),
+        (10**9, 900, 50, 50),
+    ):
+        spent = charge + COINS * wrong, statements + STATEMENTS * checks
+        assert standing.rows_at(spent[1]) == coins.rows_at(statements)
+        assert standing.margin_after(3, *spent) == coins.margin_after(3, charge, statements)
+        place = standing.at(spent[0] + 5_000, spent[1] + 1, spent[1] + 2)
+        assert place.margin(5_000) == coins.at(charge + 5_000, statements + 1, statements + 2).margin(5_000)
+        assert standing.checks.told(*spent) == Told(checks, wrong, wrong)
+        assert standing.terms.worth(*standing.checks.cost(wrong=True, group=True)) == 0
+
+
+def test_an_interval_is_that_of_the_theorem_on_the_rows_that_check(session: hf.Session) -> None:
+    beta1 = 0.1 * 0.05 * 0.8
+    wrong = 0
+    for number, guess in enumerate([0.3, 0.6, 0.3, 0.1], 1):
+        session.mean(f"x < 0.{number}")  # which counts for nothing here
+        found = session.check("yes", guess, 0.02 + number / 1_000)
+        assert found.holds == (guess == 0.3)
+        if found.holds:
+            nats = guess_nats(number, wrong, wrong * log(3))
+            margin = 0.02 + number / 1_000
+            level = beta1 * time_share(number)
+            expected = full_range((guess - margin, guess + margin), n=4_000, level=level, nats=nats)
+            assert found.interval == pytest.approx(expected, abs=1e-6)
+        wrong += not found.holds
+
+
+def test_a_guess_that_fails_gets_its_value_from_the_rows_that_answer(session: hf.Session) -> None:
+    held = session.check("yes", 0.3, 0.05)
+    assert held.value is None
+    failed = session.check("yes", 0.5, 0.05)
+    assert failed.outcome == "too high"
+    assert isinstance(failed.value, hf.Answer)
+    assert failed.value.low <= 0.3 <= failed.value.high
+    assert failed.value.seq == failed.seq + 1
+    assert failed.value.rows_read == session.plan.standing.rows_at(0)
+    assert repr(failed.value) in repr(failed)
+    again = session.check("yes", 0.5, 0.05)
+    assert again.cached
+    assert again.value is not None
+    assert again.value.cached
+    assert session.check("x", 0.5, 0.2, within=(0, 1), where="g = 1", versus="g = 2", at_least=100).value is None
+    assert session.history()["kind"].to_list() == ["check", "check", "mean", "check"]
+
+
+def test_the_budget_says_how_wide_both_are(session: hf.Session) -> None:
+    before = session.budget
+    assert [more for more, _ in before.checks] == [0, 1, 10, 100]
+    assert "checks have no end" in str(before)
+    assert type(before).from_dict(before.to_dict()) == before
+    session.check("yes", 0.9, 0.01)
+    after = session.budget
+    assert after.checks[0][1] > before.checks[0][1]
+    alone = hf.Session(data(), guarantee="checks", seed=1).budget
+    assert alone.checks == ()
+
+
+# -- what is refused ------------------------------------------------------------
+
+
+def test_a_session_without_the_drawer_does_not_check() -> None:
+    with (
+        hf.Session(data(), seed=1) as session,
+        pytest.raises(PlanConflict, match=r"rows that answer nothing else.*checks=0\.2"),
+    ):
+        session.check("yes", 0.3, 0.1)
+
+
+def test_plans_that_end_and_shares_that_leave_nothing_are_refused() -> None:
+    for options, says in (
+        ({"queries": 10, "end": True}, "a session that goes on"),
+        ({"queries": 3, "guarantee": "posterior"}, "a session that goes on"),
+        ({"checks": 1e-9}, "two rows to check on"),
+        ({"checks": 1.5}, "checks must be"),
+    ):
+        with pytest.raises(InvalidArgument, match=says):
+            hf.Session(data(1_000), **({"checks": 0.2} | options))
+
+
+def test_a_ledger_keeps_its_drawers(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    pl.DataFrame(data()).write_parquet(path)
+    with hf.Session(path, checks=0.25) as first:
+        answer, check = first.mean("yes"), first.check("yes", 0.3, 0.05)
+        rows = first._drawers_of_the_plan()[1]._drawers.rows(1).tolist()  # type: ignore[union-attr]
+    with hf.Session(path) as again:
+        assert again.plan == first.plan
+        assert read(again.plan.to_dict()).terms == first.plan.terms
+        assert again.mean("yes").seq == answer.seq
+        assert again.check("yes", 0.3, 0.05).seq == check.seq
+        assert again._drawers_of_the_plan()[1]._drawers.rows(1).tolist() == rows  # type: ignore[union-attr]
+    with pytest.raises(PlanConflict, match=r"checks 0\.1, not 0\.25"):
+        hf.Session(path, checks=0.1)
+    with pytest.raises(PlanConflict, match="guarantee checks, not drawers"):
+        hf.Session(path, guarantee="checks")
+
+
+def test_checks_are_planned_for_their_part_of_the_failure_probability(session: hf.Session) -> None:
+    own = session.plan.standing.checks.terms
+    assert own == replace(Checks.plan(Goal(4_000, 0, 1 - 0.1 * 0.05), "cells"), confidence=own.confidence)  # type: ignore[arg-type]
+    coins = session.plan.terms
+    assert coins.beta1 + coins.beta2 + coins.later_beta2 + own.beta1 + own.beta2 <= 0.05 * (1 + 1e-12)

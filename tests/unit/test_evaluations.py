@@ -1,0 +1,167 @@
+"""Files of evaluation harnesses: those in tests/data/evaluations were written by the tools themselves.
+
+lm-evaluation-harness 0.4.13, its dummy model, a task of five questions with two metrics, and one with two filters.
+Inspect 0.3.285, six samples, two epochs, three scorers: grades, two numbers each, and one that leaves a sample unscored
+in one epoch; as an archive and, shortened to its samples' scores, as JSON. Lines of Every Eval Ever follow its schema.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import holdfast as hf
+from holdfast.evaluations import is_evaluation, read_evaluation
+from holdfast.sklearn import board_scorer
+
+FILES = Path(__file__).parents[1] / "data" / "evaluations"
+ROOT = Path(__file__).parents[2]
+
+
+def scores(path: Path, **chosen: str) -> dict[Any, float]:
+    table = read_evaluation(path, **chosen)
+    assert table.columns == ["id", "score"]
+    return dict(table.iter_rows())
+
+
+def test_lm_evaluation_harness() -> None:
+    path = FILES / "samples_demo.jsonl"
+    assert scores(path, metric="acc") == {0: 0.0, 1: 0.0, 2: 1.0, 3: 0.0, 4: 1.0}
+    with pytest.raises(hf.InvalidArgument, match="metric must be one of acc, acc_norm"):
+        read_evaluation(path)
+
+
+def test_filters_of_lm_evaluation_harness() -> None:
+    path = FILES / "samples_demo_gen.jsonl"
+    assert set(scores(path, part="strict")) == set(range(5))
+    with pytest.raises(hf.InvalidArgument, match="part must be one of strict, loose"):
+        read_evaluation(path)
+
+
+@pytest.mark.parametrize("name", ["inspect.eval", "inspect.json"])
+def test_inspect(name: str) -> None:
+    path = FILES / name
+    odd = {"q1": 1.0, "q3": 1.0, "q5": 1.0}
+    assert scores(path, metric="match") == odd | {"q0": 0.5, "q2": 0.5, "q4": 0.5}  # epochs are averaged
+    assert scores(path, metric="parts/right") == scores(path, metric="match")
+    assert scores(path, metric="sometimes")["q2"] == 0.5  # partly right
+    assert scores(path, metric="sometimes")["q3"] == 1.0  # the epoch that was not scored is left out
+    with pytest.raises(hf.InvalidArgument, match="metric must be one of match, parts/length, parts/right, sometimes"):
+        read_evaluation(path)
+
+
+def line(sample: str, score: float, **more: Any) -> str:
+    known = {"schema_version": "instance_level_eval_0.2.1", "evaluation_id": "e", "model_id": "m", "sample_id": sample}
+    asked = {"interaction_type": "single_turn", "input": {"raw": "?", "reference": ["!"]}, "output": {"raw": ["!"]}}
+    judged = {"answer_attribution": [], "evaluation": {"score": score, "is_correct": score > 0.5}}
+    return json.dumps(known | {"evaluation_name": "GSM8K"} | asked | judged | more)
+
+
+def test_every_eval_ever(tmp_path: Path) -> None:
+    path = tmp_path / "instances.jsonl"
+    path.write_text("\n".join([line("a", 0.25), line("b", 1.0), line("a", 0.75)]) + "\n")
+    assert scores(path, metric="score") == {"a": 0.5, "b": 1.0}
+    assert scores(path, metric="is_correct") == {"a": 0.5, "b": 1.0}
+    path.write_text("\n".join([line("a", 0.25), line("a", 1.0, evaluation_name="MMLU")]))
+    assert scores(path, metric="score", part="MMLU") == {"a": 1.0}
+    with pytest.raises(hf.InvalidArgument, match="part must be one of GSM8K, MMLU"):
+        read_evaluation(path, metric="score")
+
+
+@pytest.mark.parametrize(
+    "content", ["", "not json", '{"x": 1}', "[1, 2]", '{"doc_id": 1, "doc": {}, "metrics": ["a"]}']
+)
+@pytest.mark.parametrize("ending", [".jsonl", ".json", ".eval"])
+def test_other_files_are_refused_in_a_sentence(tmp_path: Path, content: str, ending: str) -> None:
+    path = tmp_path / f"x{ending}"
+    path.write_text(content)
+    with pytest.raises(hf.InvalidArgument, match=r"x\.\w+ (cannot be read|has no scores)"):
+        read_evaluation(path)
+    assert is_evaluation(path) == (ending == ".eval" or ("doc_id" in content and ending == ".jsonl"))
+
+
+def test_a_metric_without_one_number_for_each_case_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "samples_x.jsonl"
+    path.write_text(json.dumps({"doc_id": 0, "doc": {}, "filter": "none", "metrics": ["bleu"], "bleu": [1, 2]}))
+    with pytest.raises(hf.InvalidArgument, match="one number for each case"):
+        read_evaluation(path)
+
+
+def test_a_harness_file_is_submitted_to_a_board_of_scores() -> None:
+    ids = {"id": [f"q{number}" for number in range(6)]}
+    with hf.Board(ids, metric="score", within=(0, 1), about="population", step=0.25) as board:
+        answer = board.submit(read_evaluation(FILES / "inspect.eval", metric="match"), by="ci")
+        assert answer.cell == (0.75, 1.0)
+        assert answer.about == "population"
+
+
+# -- the other ways in -----------------------------------------------------------------------------------------------
+
+
+def test_the_action_submits_and_writes_the_summary(tmp_path: Path) -> None:
+    if shutil.which("bash") is None:
+        pytest.skip("bash is not installed")
+    (tmp_path / "ids.csv").write_text("id\n" + "\n".join(f"q{number}" for number in range(6)) + "\n")
+    hf.Board(tmp_path / "ids.csv", metric="score", within=(0, 1), step=0.25).close()
+    command = tmp_path / "bin" / "holdfast"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -c "from holdfast.cli import main; main()" "$@"\n')
+    command.chmod(0o755)
+    (command.parent / "python").symlink_to(sys.executable)
+    shutil.copy(FILES / "inspect.eval", tmp_path)
+    environment = {
+        "PATH": f"{command.parent}:/usr/bin:/bin",
+        "PYTHONPATH": str(Path(hf.__file__).parents[1]),
+        "HOME": str(tmp_path),
+        "BOARD": str(tmp_path / "ids.board.holdfast"),
+        "PREDICTIONS": "inspect.eval",
+        "NAME": "$(touch owned) `touch owned`",
+        "METRIC": "match",
+        "RECEIPT": "receipt.json",
+        "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"),
+        "GITHUB_OUTPUT": str(tmp_path / "output"),
+    }
+    script = ROOT / ".github" / "actions" / "submit" / "submit.sh"
+
+    def run(**more: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            ["bash", str(script)], cwd=tmp_path, env=environment | more, capture_output=True, text=True
+        )
+
+    done = run()
+    assert done.returncode == 0, done.stderr
+    summary = (tmp_path / "summary.md").read_text()
+    assert "better than all before" in summary
+    assert "labels were drawn anew" in summary
+    assert not (tmp_path / "owned").exists()
+    receipt = json.loads((tmp_path / "receipt.json").read_text())
+    assert receipt["head"]["hash"] in summary
+    assert "improved=true" in (tmp_path / "output").read_text()
+    refused = run(METRIC="nothing")
+    assert refused.returncode == 1
+    assert "Submission refused" in (tmp_path / "summary.md").read_text()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_search_climbs_the_board() -> None:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import GridSearchCV, ShuffleSplit
+
+    rng = np.random.default_rng(3)
+    cases = rng.normal(size=(400, 3))
+    truth = (cases @ [1.0, -1.0, 0.5] + rng.normal(size=400)) > 0
+    with hf.Board({"id": np.arange(200), "label": truth[:200]}, metric="brier") as board:
+        scoring = board_scorer(board, cases[:200], range(200), by="search")
+        grid = {"C": [1e-6, 1e-3, 1.0]}
+        search = GridSearchCV(LogisticRegression(), grid, scoring=scoring, cv=ShuffleSplit(1, random_state=0))
+        search.fit(cases[200:], truth[200:])
+        best = board.standings()
+    assert search.best_params_["C"] == 1.0
+    assert len(scoring.answers) == best.height + sum(answer.cached for answer in scoring.answers)
+    assert set(best["by"]) == {"search"}
+    assert search.best_score_ == pytest.approx(-best["cell_high"][0])
