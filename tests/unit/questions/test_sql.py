@@ -163,6 +163,14 @@ def test_all_rows_are_counted_without_asking(session: hf.Session) -> None:
     assert not session.ledger.begun
 
 
+def test_a_condition_stays_inside_its_brackets(session: hf.Session) -> None:
+    """WHERE a OR b, put together with a group, does not become a OR (b in the group)."""
+    selected = session.select("SELECT carrier, MEDIAN(delay) FROM flights WHERE late OR month = 1 GROUP BY carrier")
+    assert selected.questions[0]["where"] == "(late OR month = 1) AND ((carrier) = 'UA')"
+    with pytest.raises(hf.InvalidQuery, match="close as many brackets"):
+        session.select("SELECT AVG(late) FROM flights WHERE late) OR (month = 1")
+
+
 def test_a_statement_has_a_price(session: hf.Session) -> None:
     text = "SELECT carrier, AVG(delay), QUANTILE(delay, 0.9) FROM flights GROUP BY carrier"
     prices = session.price_sql(text)
@@ -191,6 +199,9 @@ def test_a_statement_has_a_price(session: hf.Session) -> None:
         ("SELECT AVG(RANDOM()) FROM flights", "RANDOM changes from call to call"),
         ("SELECT AVG(SUM(delay)) FROM flights", "SUM is an aggregate over many rows"),
         ("SELECT AVG(late) FROM flights WHERE delay", "where must be a yes-or-no condition"),
+        ("SELECT SUM(distance) FROM flights WHERE late THEN 1 WHEN month = 2", "cannot be parsed"),
+        ("SELECT AVG(late) FROM flights WHERE late GROUP BY late, (carrier", "close as many brackets"),
+        ("SELECT COUNT(late) OR (late) FROM flights", "Nothing may follow an aggregate"),
         ("SELECT AVG(carrier) FROM flights", "A mean needs numbers or yes-or-no values"),
     ],
 )
