@@ -193,7 +193,7 @@ def test_fitting_blocks_run_in_one_session(capsys):
             exec(compile(block, page, "exec"), names)
         judge, model = names["judge"], names["model"]
         assert 0 <= judge(model) <= 1  # type: ignore[operator]
-        assert session.ledger.spent.answers == 3  # two fits, one score
+        assert session.ledger.spent.answers == 5  # two fits, the cells, the calibration, one score
     assert "coins, convex, exchange" in capsys.readouterr().out
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from holdfast.errors import InvalidArgument, RowSourceError
+from holdfast.errors import RowSourceError
 from holdfast.rows.array_files import ArrayFile
 from holdfast.rows.blocks import FileEntry
 from holdfast.rows.column_writer import ColumnFiles, NumberFiles, TextFiles
@@ -189,12 +189,8 @@ def _write(
 ) -> None:
     batches, grouping = scan.batches, None
     if unit is not None:
-        rows, grouping = scan.rows(), Grouping(unit, partial, scan.columns, origin.name)
-        if rows is None:
-            raise InvalidArgument(
-                "unit needs a table that can be counted; write the stream to a file first.", name="unit"
-            )
-        batches = partial_(grouping.batches, scan.batches(), rows)
+        grouping = Grouping(unit, partial, scan.columns, origin.name)
+        batches = partial_(grouping.batches, scan.batches(), scan.rows())
     with reported(f"Preparing {scan.name}", "rows", scan.rows, progress, scan.note) as advance:
         columns = _fill(scan.columns, batches(), partial, advance)
     if scan.origin() != origin:
