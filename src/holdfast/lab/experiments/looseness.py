@@ -71,7 +71,7 @@ def run(size: Size, seed: int, processes: int) -> Results:
         SizeGoal("coins", alpha, MEASURED_BETA, k, *((10, 20) if small else (20, 100)), seed) for alpha, k in goals
     ]
     needed = in_parallel(least_rows, tried, processes)
-    rows, k, worlds = (20_000, 200, 3) if small else (1_000_000, 10_000, 20)
+    rows, k, worlds = (20_000, 200, 3) if small else (1_000_000, 10_000, 8)
     margin = plan(rows=rows, queries=k, mechanism="coins").margin
     errors = in_parallel(_world, [(rows, k, seed + world) for world in range(worlds)], processes)
     return {
