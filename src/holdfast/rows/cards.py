@@ -11,6 +11,7 @@ runs a second time deals the same cards, and two partitions, or two decks, never
 import hmac
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b, sha256
+from math import sqrt
 
 import numpy as np
 import polars as pl
@@ -32,7 +33,7 @@ _REMEMBERED = 1 << 16  # texts
 
 def rate_for(cards: int, rows: int) -> float:
     """Return a rate at which so many cards come up, or more."""
-    return (cards + _ENOUGH * cards**0.5 + _ENOUGH**2) / rows
+    return (cards + _ENOUGH * sqrt(cards) + _ENOUGH**2) / rows
 
 
 class Dealer:

@@ -184,7 +184,8 @@ def _counted(scan: Scan, work: Path) -> tuple[int, Callable[[], Iterator[pl.Data
     """Return how many rows there are, and how to read them: a stream is written to disk first."""
     rows = scan.rows()
     if rows is None:
-        rows, kept = 0, []
+        rows = 0
+        kept: list[Path] = []
         for batch in scan.batches():
             kept.append(work / f"{len(kept):06d}.rows")
             batch.write_ipc(kept[-1], compression="lz4")

@@ -138,6 +138,14 @@ def test_the_same_rows_have_one_budget_as_rows_and_as_units() -> None:
             Session(frame, queries=100)
 
 
+def test_a_column_that_seems_to_name_units_is_asked_about_by_its_name() -> None:
+    frame = visits(9).rename({"patient": "patient_id"})
+    with pytest.warns(hf.UnitColumn, match="Does every row have its own 'patient_id'"):
+        Session(frame, queries=100, seed=1)
+    with Session(frame, unit="patient_id", queries=100, seed=1) as session:  # warnings are errors here
+        assert session.plan.rows == PATIENTS
+
+
 @pytest.mark.parametrize("on_disk", [False, True])
 def test_whole_units_are_held_back(tmp_path: Path, on_disk: bool) -> None:
     frame = visits(8)

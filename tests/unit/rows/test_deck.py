@@ -276,8 +276,8 @@ def test_a_table_that_changes_while_it_is_dealt_is_refused(
 def test_cards_are_not_rows(deck: Deck) -> None:
     with pytest.raises(RowSourceError, match="holds cards of a deck, not rows"):
         open_rows(deck.location / "0001")
+    (deck.location.parent / "empty.deck").mkdir()
     with pytest.raises(RowSourceError, match="no cards: dealing was not finished"):
-        (deck.location.parent / "empty.deck").mkdir()
         open_rows(deck.location.parent / "empty.deck")
 
 
