@@ -273,7 +273,6 @@ _AGGREGATES: Mapping[str, "Callable[[Item, str | None, Schema], Question]"] = {
     "VARIANCE": _of_one("variance"),
     "CORR": _of_two("correlation"),
     "COVAR": _of_two("covariance"),
-    "SLOPE": _of_two("slope"),
 }
 
 

@@ -148,6 +148,12 @@ def test_spreads_and_correlations_are_asked(session: hf.Session) -> None:
         assert low <= value <= high
 
 
+def test_counts_for_populations_of_other_sizes_are_other_questions(session: hf.Session) -> None:
+    here, there = session.count("late"), session.count("late", population=3_000_000)
+    assert not there.cached
+    assert there.high > 50 * here.high
+
+
 def test_where_rows_belong_to_units_there_are_averages_and_no_counts() -> None:
     rows = {"flight": np.arange(4_000) // 2, "late": np.arange(4_000) % 3 == 0}
     with hf.Session(rows, unit="flight", queries=50, seed=1) as session:
