@@ -224,6 +224,8 @@ def declared_categories(value: RowFunction, schema: Schema) -> tuple[Any, ...] |
         return None
     (name,) = value.columns
     return schema[name].categories if value.text in (identifier(name), str(pl.col(name))) else None
+
+
 def build_total(
     query: QueryLike, schema: Schema, *, within: tuple[float, float] | None = None, where: QueryLike | None = None
 ) -> Total:
