@@ -39,6 +39,7 @@ ANY_KIND = pytest.mark.parametrize("name", [*OWN, *TOYS])
 # Questions that can be asked; of other kinds, the example of every option that is required.
 ASKABLE: dict[str, dict[str, Any]] = {
     "difference": {"query": "late", "group": "carrier = 'UA'", "other": "carrier = 'AA'"},
+    "total": {"query": "distance", "within": (0.0, 5_000.0)},
     "covariance": {"query": "late", "other": "distance", "other_within": (0.0, 5_000.0)},
     "correlation": {"query": "late", "other": "distance", "other_within": (0.0, 5_000.0)},
     "histogram": {"query": "carrier", "categories": ["UA", "AA"]},

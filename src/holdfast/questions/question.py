@@ -211,7 +211,7 @@ class Context:
         reads = None if ordinary else draws if wanted is None else f"margin {wanted!r}"
         identity, work = identity_of(query, reads, self.mechanism), RELEASE_WORK + rows_read * query.work
         if text is not None and identity is not None:
-            identity = encode({"kind": kind, "of": identity})
+            identity = encode({"kind": kind, "of": identity, "text": text})
         return Question(
             kind,
             text or query.text,
