@@ -12,6 +12,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import wanted
+
 import holdfast
 from holdfast import errors
 from holdfast.cli import command_names, subcommands
@@ -121,6 +123,7 @@ def write(folder: Path) -> None:
         "cli.md": cli(),
         "functions.md": functions(),
         "kinds.md": kinds(),
+        "wanted.md": wanted.table(),
         "errors.md": error_table(),
         "other-names.md": other_names(),
     }
