@@ -8,7 +8,7 @@ The secret that places come from is made anew for every deal, and forgotten when
 """
 
 import secrets
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -23,7 +23,8 @@ from holdfast.rows.deck import Deck, deals_in
 from holdfast.rows.engines import ENGINES, Task, split_summaries
 from holdfast.rows.folder import Dealt, Manifest
 from holdfast.rows.ingest import _fill, locked_partial, reported, swap_in, vouch
-from holdfast.rows.open import find_scan
+from holdfast.rows.open import dialect_of, find_scan
+from holdfast.rows.scans.files import Dialect
 from holdfast.rows.scans.scan import Origin, Scan
 from holdfast.rows.sorting import Runs
 from holdfast.rows.source import Table
@@ -43,6 +44,10 @@ def deal(
     scratch: str | None = None,
     name: str | None = None,
     complete: Collection[str] = (),
+    types: Mapping[str, str] | None = None,
+    separator: str | None = None,
+    encoding: str = "utf-8",
+    null_values: Collection[str] = (),
     version: int | None = None,
     progress: bool | None = None,
 ) -> Deck | list[Deck]:
@@ -68,7 +73,7 @@ def deal(
         out: beside the deck.
     name
         What the dataset is called; left out: the name of the deck.
-    complete, version, progress
+    complete, types, separator, encoding, null_values, version, progress
         As for `open`.
 
     Returns
@@ -81,7 +86,7 @@ def deal(
     check.at_most("the most slices", MOST_SLICES, slices=slices)
     paths = _paths(Path(deck), slices)
     dataset = name or _name(paths[0]) or Path(deck).name.removesuffix(".deck")
-    scan = _scan(source, engine, version)
+    scan = _scan(source, engine, dialect_of(types, separator, encoding, null_values), version)
     try:
         scan.open()
         reserved = next_reserved(scan.columns)
@@ -204,11 +209,11 @@ def _counted(scan: Scan, work: Path) -> tuple[int, Callable[[], Iterator[pl.Data
     return rows, read
 
 
-def _scan(source: object, engine: str | None, version: int | None) -> Scan:
+def _scan(source: object, engine: str | None, dialect: Dialect, version: int | None) -> Scan:
     if engine is not None:
         check.one_of("engine", engine, ENGINES.names())
         return ENGINES[engine].scan(source)
-    scan = find_scan(source, version=version)
+    scan = find_scan(source, dialect, version)
     if scan is None:
         raise InvalidArgument(
             "source must be files, a table in a lake or a database, or a stream; rows in memory need no deck.",
