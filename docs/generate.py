@@ -12,8 +12,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import wanted
-
 import holdfast
 from holdfast import errors
 from holdfast.cli import command_names, subcommands
@@ -123,7 +121,6 @@ def write(folder: Path) -> None:
         "cli.md": cli(),
         "functions.md": functions(),
         "kinds.md": kinds(),
-        "wanted.md": wanted.table(),
         "errors.md": error_table(),
         "other-names.md": other_names(),
     }
