@@ -93,6 +93,7 @@ def deal(
         if reserved is not None:
             raise RowSourceError(f"Column {reserved!r} has a name that decks use themselves; rename it.")
         firsts = [_first(path, next) for path in paths]
+        complete = {*complete, *_complete(paths[0])}
         try:
             _deal(scan, paths, firsts, count, Origin(dataset, ""), complete, progress, engine, scratch)
         finally:
@@ -256,6 +257,11 @@ def _first(path: Path, next: bool) -> int:
 def _name(path: Path) -> str | None:
     """Return what the dataset of a deck is called, if it is there."""
     return next((Manifest.read(each).source.name for each in deals_in(path)), None)
+
+
+def _complete(path: Path) -> list[str]:
+    """Return what was declared complete when the first cards of a deck were dealt, or since."""
+    return [entry.name for each in deals_in(path)[:1] for entry in Manifest.read(each).columns if not entry.nullable]
 
 
 def _refuse_changed(paths: list[Path], content: Content) -> None:
