@@ -41,7 +41,7 @@ PLAN = (
     "rows",
     "checks",
     "seed",
-)  # of a session
+)  # a session's
 
 
 class Usage:
