@@ -119,7 +119,8 @@ def test_the_attack_works_on_an_order_that_is_shown() -> None:
 def server(tmp_path: Path) -> Iterator[Running]:
     path = tmp_path / "sorted.parquet"
     pl.DataFrame({"x": np.arange(ROWS)}).write_parquet(path)
-    with Running(settings(path, dataset={"queries": QUERIES, "guarantee": "split"}, data_folder=str(tmp_path))) as running:
+    plan = {"queries": QUERIES, "guarantee": "split"}
+    with Running(settings(path, dataset=plan, data_folder=str(tmp_path))) as running:
         yield running
 
 
