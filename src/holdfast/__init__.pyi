@@ -55,6 +55,7 @@ from holdfast.questions.submit import SubmitAnswer as SubmitAnswer
 from holdfast.rows.deal import deal as deal
 from holdfast.rows.open import open_rows as _open_rows
 from holdfast.rows.source import RowSource as RowSource
+from holdfast.rows.units import UnitColumn as UnitColumn
 from holdfast.schema import Schema as Schema
 from holdfast.service.client import AsyncRemoteSession as AsyncRemoteSession
 from holdfast.service.client import RemoteSession as RemoteSession

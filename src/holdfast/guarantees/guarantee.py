@@ -399,7 +399,7 @@ class Guarantee(ABC):
         return fewest(lambda draws: self._margin_from(draws, charge, intervals) <= margin, low=1, high=best)
 
     def best_margin(self, charge: int, intervals: int) -> float:
-        """Return the smallest margin of one answer, from any number of draws, after so much `charge` and `intervals`."""
+        """Return the smallest margin of one answer, from any number of draws; `charge` and `intervals` are spent."""
         return self._margin_from(self._best_draws(charge, intervals), charge, intervals)
 
     def _best_draws(self, charge: int, intervals: int) -> int:

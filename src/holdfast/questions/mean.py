@@ -14,6 +14,7 @@ from holdfast.queries.slices import Sliced
 from holdfast.queries.units import build_accepted
 from holdfast.questions import KINDS
 from holdfast.questions.groups import GroupsAnswer, in_groups
+from holdfast.questions.looks import look_until
 from holdfast.questions.options import (
     About,
     By,
@@ -25,6 +26,7 @@ from holdfast.questions.options import (
     Reals,
     RowsPerQuery,
     RowsPerUnit,
+    Until,
     Weight,
     Where,
     Within,
@@ -58,6 +60,7 @@ def mean(
     slices: Annotated[Sequence[float] | None, About(Reals(None, "0, 60, 240"), _CUTS)] = None,
     rows_per_query: RowsPerQuery = None,
     margin: Margin = None,
+    until: Until = None,
     mechanism: ByMechanism = None,
 ) -> Question:
     """Return the share of rows for which `query` is true, or the mean of a number declared `within` bounds.
@@ -86,6 +89,9 @@ def mean(
         own, all together as many as usual; narrower if most values lie in a small part of the range.
     rows_per_query, margin
         Spend more or less on this one answer: the rows it reads, or the margin it should have, in its own units.
+    until
+        Look at 1,000 draws first, then at twice as many in all, and so on, until the margin is this small. Every look
+        is a question of its own and counts as one. It pays for rare events and groups: who knows how many they need?
     mechanism
         How this one answer is made, left out: as planned. In a session of coins "gaussian" reads all rows once and adds
         noise, for the same price; worth it where an answer so narrow is wanted that coins would read more rows.
@@ -96,6 +102,8 @@ def mean(
         The value and its interval for the population; with `by`, one for each group, and their frame.
     """
     context = context.by(mechanism)
+    if until is not None and (by, margin, rows_per_query) != (None, None, None):
+        raise InvalidArgument("until must be left out with by, margin and rows_per_query.", name="until")
     if by is not None:
         kept = {"weight": weight, "largest_weight": largest_weight, "rows_per_unit": rows_per_unit, "slices": slices}
         _leave_out("by", margin=margin, **kept)
@@ -105,11 +113,14 @@ def mean(
         raise InvalidArgument("groups are values of by; say by what the rows are grouped.", name="groups")
     plain = build_mean(query, context.schema, within=within, where=where)
     if slices is not None:
-        _leave_out("slices", margin=margin, weight=weight, largest_weight=largest_weight, rows_per_unit=rows_per_unit)
+        kept = {"weight": weight, "largest_weight": largest_weight, "rows_per_unit": rows_per_unit, "until": until}
+        _leave_out("slices", margin=margin, **kept)
         return _in_slices(context, build_slices(plain, slices), rows_per_query)
     built = build_accepted(
         plain, context.schema, rows_per_unit=rows_per_unit, weight=weight, largest_weight=largest_weight
     )
+    if until is not None:
+        return look_until(MEAN.name, context, built, until)
     draws = context.draws(built, rows_per_query, margin)
 
     def run(drawing: Drawing) -> Result:
@@ -189,6 +200,7 @@ class AskMean(Protocol[One, Several]):
         slices: Sequence[float] | None = None,
         rows_per_query: int | None = None,
         margin: float | None = None,
+        until: float | None = None,
         mechanism: str | None = None,
     ) -> One: ...
 
