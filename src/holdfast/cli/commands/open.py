@@ -46,7 +46,11 @@ def command(
 
     named = tuple(complete.split(",")) if complete else ()
     declared = dict(_pair(part) for part in types.split(",")) if types else None
-    written = {"separator": separator, "encoding": encoding, "null_values": null_values.split(",") if null_values else ()}
+    written = {
+        "separator": separator,
+        "encoding": encoding,
+        "null_values": null_values.split(",") if null_values else (),
+    }
     rows = open_rows(data, folder=folder, complete=named, types=declared, unit=unit, **written)  # type: ignore[arg-type]
     schema, ledger = declare(rows), ledger_beside(rows)
     begun = exists(ledger, rows.name)
