@@ -20,6 +20,7 @@ from holdfast.rows.deck import Cards, Deck, Mark
 from holdfast.rows.draws import AllRows, WithReplacement
 from holdfast.rows.open import open_rows
 from holdfast.rows.sorting import Runs
+from plain_query import PlainQuery
 
 ROWS = 5_000
 
@@ -321,3 +322,19 @@ def test_a_stream_is_dealt_without_being_counted_first(table: Path, deck: Deck, 
     assert made.fingerprint == deck.fingerprint
     assert isinstance(made._deals[0], Cards)
     assert [each.name for each in (tmp_path / "stream.deck").iterdir()] == ["0001"]
+
+
+def test_parts_of_a_question_take_cards_one_after_the_other(deck: Deck) -> None:
+    seen: list[tuple[int, int, int]] = []
+
+    def label(rows: pl.DataFrame, part: np.ndarray, draw: np.ndarray) -> np.ndarray:
+        seen.extend(zip(rows["id"].to_list(), part.tolist(), draw.tolist(), strict=True))
+        return np.minimum(part, 1).astype(float)
+
+    query = PlainQuery(("id",), label, parts=3)
+    values = deck.hand("ledger", 0, 60).sample(query, WithReplacement(20), np.random.default_rng(1))
+    assert values.tolist() == [[0.0] * 20, [1.0] * 20, [1.0] * 20]
+    numbers = frame_of(deck)["id"].head(60).to_list()
+    assert seen == [(numbers[i], i // 20, i % 20) for i in range(60)]
+    counts = deck.hand("ledger", 60, 60).tally(query, draws=20, mass=0.0, rng=np.random.default_rng(1))
+    assert counts.tolist() == [[20, 0], [0, 20], [0, 20]]
