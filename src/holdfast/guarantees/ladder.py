@@ -217,10 +217,10 @@ class Ladder(Guarantee):
             What the submissions committed before it have told.
         """
         first, last = self.told(cell, climbed)
+        if self.terms.about == ROWS:
+            return first, last  # exactly, of the score in the units that it is added up in
         slack = 2.0**-GRID  # more than scores were rounded by to their units, and ends to floating-point numbers
         told = max(0.0, first - slack), min(1.0, last + slack)
-        if self.terms.about == ROWS:
-            return told
         t, terms = climbed.submissions + 1, self.terms
         nats = ladder_nats(t, climbed.improvements, terms.cells, climbed.units / UNITS)
         return full_range(told, n=terms.rows, level=(1 - terms.confidence) * time_share(t), nats=nats)
@@ -253,10 +253,13 @@ class Ladder(Guarantee):
     def sentence(self) -> str:
         """The promise in one sentence."""
         terms = self.terms
+        certain = f"With probability {100 * terms.confidence:g} % all intervals hold at once."
+        if terms.about == ROWS:
+            certain = "What is told is exact."
         return (
             f"{terms.rows:,} sealed rows score any number of submissions, each made after the earlier responses: it is"
-            f" told whether it is better than the best, on a grid of {terms.step:g}. With probability"
-            f" {100 * terms.confidence:g} % all intervals hold at once. They are about {ABOUT[terms.about]}."
+            f" told whether it is better than the best, on a grid of {terms.step:g}. {certain} Intervals are about"
+            f" {ABOUT[terms.about]}."
         )
 
 
