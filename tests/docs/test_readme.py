@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 import holdfast as hf
+from holdfast.guarantees.checks import Checks, Told
+from holdfast.guarantees.guarantee import Goal
 from holdfast.guarantees.plan import FULL_SCAN
+from holdfast.lab import published
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -51,13 +54,34 @@ def test_the_comparison_is_what_the_planner_says():
     contenders = {
         "plain means (SQL, pandas)": FULL_SCAN,
         "fresh rows for every question": ("split", "fresh_rows"),
-        "differential privacy and a transfer theorem": ("dp", "laplace"),
         "**holdfast**": (plan.guarantee, plan.mechanism),
     }
     for name, which in contenders.items():
         margin = float(re.match(r"±(0\.\d{4})", cells[name][2])[1])
         assert 0 <= margin - planned[which].margin <= 1e-4, name  # rounded up, never in its own favor
         assert cells[name][3] == f"{planned[which].rows_per_query:,}", name
+    n, k, beta = 1_000_000, 10_000, 0.05
+    checks = Checks(Checks.plan(Goal(n // 2, 0, 1 - beta), "cells"))
+    published_widths = {
+        "Thresholdout": published.thresholdout(n, k, k // 100, beta),
+        "Guess-and-Check": published.guess_and_check(n, k, k // 100, 0.5, beta),
+        "Gaussian noise and a transfer theorem": published.gaussian_by_jung(n, k, beta),
+        "**holdfast**, checks": checks.width(Told(k - 1, k // 100, 0)),
+    }
+    for name, width in published_widths.items():
+        margin = float(re.match(r"±(0\.\d{4})", cells[name][2])[1])
+        assert 0 <= margin - width <= 1e-4, name
+    none_fails = float(re.search(r"±(0\.\d{4}) while none fails", table)[1])
+    assert 0 <= none_fails - checks.width(Told(k - 1, 0, 0)) <= 1e-4
+
+
+def test_margins_without_a_plan_are_planned():
+    last, first = map(
+        float, re.search(r"without a plan ±(0\.\d{4}) at the 10,000th question, ±(0\.\d{4})", README).groups()
+    )
+    standing = hf.plan(rows=1_000_000).standing
+    assert 0 <= last - standing.margin_after(9_999) <= 1e-4
+    assert 0 <= first - standing.margin_after(0) <= 1e-4
 
 
 def test_a_thousand_questions_to_a_thousand_rows_say_nothing():

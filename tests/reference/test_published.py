@@ -5,12 +5,21 @@ and information values were computed with the Hoeffding form of the coins' inter
 but not by more than the exact interval can gain (6 %).
 """
 
+from math import exp, sqrt
+from typing import Any
+
+import numpy as np
 import pytest
+from scipy.stats import norm
 
 from holdfast import plan
 from holdfast.guarantees import posterior
-from holdfast.guarantees.mathematics import sizes
+from holdfast.guarantees.mathematics import sizes, transfer
 from holdfast.guarantees.mathematics.concentration import clopper_pearson_width
+from holdfast.lab import published
+
+# As the numbers were worked out: so many questions and no more, identical rows, as many rows read as is best.
+PLAIN: dict[str, Any] = {"end": True, "identical": True, "rows_per_query": "best"}
 
 
 @pytest.mark.parametrize(
@@ -46,7 +55,7 @@ def test_margin(rows, queries, confidence, guarantee, least, most):
     ],
 )
 def test_rows_for_a_tenth_and_a_thousand_queries(guarantee, mechanism, least, most):
-    found = plan(queries=1000, margin=0.1, guarantee=guarantee, mechanism=mechanism)
+    found = plan(queries=1000, margin=0.1, guarantee=guarantee, mechanism=mechanism, **PLAIN)
     assert least <= found.rows <= most
 
 
@@ -63,7 +72,7 @@ def test_rows_for_a_tenth_and_a_thousand_queries(guarantee, mechanism, least, mo
     ],
 )
 def test_margins_of_the_exchange_guarantee(rows, queries, margin):
-    found = plan(rows=rows, queries=queries)
+    found = plan(rows=rows, queries=queries, **PLAIN)
     assert found.guarantee == "exchange"
     assert found.margin == pytest.approx(margin, rel=0.005)
 
@@ -81,7 +90,7 @@ def test_margins_of_the_exchange_guarantee(rows, queries, margin):
 def test_constants_for_three_outcomes_cost_little(rows, queries, margins):
     """These were worked out for draws with two outcomes; any question may have three, and that costs 0.6 %."""
     for confidence, margin in zip((0.95, 0.99, 0.999), margins, strict=True):
-        found = plan(rows=rows, queries=queries, confidence=confidence)
+        found = plan(rows=rows, queries=queries, confidence=confidence, **PLAIN)
         assert margin <= found.margin * 1.0002
         assert found.margin <= 1.0065 * margin
 
@@ -98,17 +107,21 @@ def test_constants_for_three_outcomes_cost_little(rows, queries, margins):
     ],
 )
 def test_few_questions_are_narrower_by_the_posterior_guarantee(rows, queries, best):
-    by = {name: plan(rows=rows, queries=queries, guarantee=name).margin for name in ("exchange", "posterior")}
+    by = {name: plan(rows=rows, queries=queries, guarantee=name, **PLAIN).margin for name in ("exchange", "posterior")}
     assert min(by, key=lambda name: by[name]) == best
-    coins = plan(rows=rows, queries=queries, mechanism="coins")
+    coins = plan(rows=rows, queries=queries, mechanism="coins", **PLAIN)
     assert coins.guarantee == best
     assert coins.margin == by[best]
 
 
 def test_a_rate_of_reading_has_a_margin():
     """n = 10^6, k = 10^4 at as many rows an answer as the posterior guarantee's best plan reads."""
-    assert plan(rows=10**6, queries=10**4, rows_per_query=18_309).margin == pytest.approx(0.0271, rel=0.005)
-    assert plan(rows=10**5, queries=10**3, rows_per_query=5_105).margin == pytest.approx(0.0498, rel=0.005)
+    assert plan(rows=10**6, queries=10**4, **(PLAIN | {"rows_per_query": 18_309})).margin == pytest.approx(
+        0.0271, rel=0.005
+    )
+    assert plan(rows=10**5, queries=10**3, **(PLAIN | {"rows_per_query": 5_105})).margin == pytest.approx(
+        0.0498, rel=0.005
+    )
 
 
 def test_too_few_rows_are_called_too_few():
@@ -159,3 +172,31 @@ def test_rare_events_stay_narrow(mass, reach):
 
 def test_the_papers_rows_per_query():
     assert sizes.a1(0.1, 0.05, 1000).ell == pytest.approx(2.1e5, rel=0.01)
+
+
+# What others have proved, as their papers and programs have it.
+
+
+def test_contenders_have_the_widths_of_their_papers():
+    """Rogers et al. as their program prints it and with the noise its privacy needs; the Ladder; Guess-and-Check."""
+    n, k, beta = 10**6, 10**4, 0.05
+    assert published.gaussian_by_rogers(n, k, beta, as_written=True) == pytest.approx(0.0584, abs=5e-5)
+    assert published.gaussian_by_rogers(n, k, beta) == pytest.approx(0.0820, abs=5e-5)
+    assert published.gaussian_by_jung(n, k, beta) == pytest.approx(0.0785, abs=5e-5)
+    assert published.ladder(n, k, beta) == pytest.approx(0.0373, abs=5e-5)
+    assert published.ladder(10**5, 10**3, beta) == pytest.approx(0.0754, abs=5e-5)
+    assert published.guess_and_check(n, k, 100, 0.01, beta) == pytest.approx(0.0089, abs=5e-5)
+    assert published.guess_and_check(n, k, 0, 0.5, beta) == pytest.approx(0.0048, abs=5e-5)
+
+
+@pytest.mark.parametrize(("n", "k"), [(10**6, 10**4), (10**5, 10**3), (10**4, 100)])
+def test_no_other_choice_of_numbers_makes_jung_narrower(n, k):
+    best, rng = published.gaussian_by_jung(n, k, 0.05), np.random.default_rng(1)
+    scale = sqrt(sqrt(k) / n)
+    for sigma, epsilon, c, d in np.exp(rng.normal(np.log(scale * np.array([0.63, 3.2, 0.1, 0.3])), 0.4, (400, 4))):
+        mu = sqrt(k) / (n * sigma)
+        delta = norm.cdf(mu / 2 - epsilon / mu) - exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
+        if delta / d < 0.05:
+            on_rows = (0.05 - delta / d) * c
+            width, _ = transfer.jung(sigma * norm.isf(on_rows / (2 * k)), on_rows, epsilon, delta, c=c, d=d)
+            assert width >= best * (1 - 1e-6)

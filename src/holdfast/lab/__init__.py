@@ -5,6 +5,7 @@ analysts        who asks: attacks that adapt to the answers
 baselines       what people use instead of holdfast
 full_gradient   what people do instead to fit models
 contenders      who answers: mechanisms by name, plans and sessions
+published       what others have proved, at its best: formulas of papers
 attack          any analyst against any contender, in many worlds
 selftest        does a plan keep its promise?
 monitors        the monitors of the transfer theorems
