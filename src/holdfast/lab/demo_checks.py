@@ -24,6 +24,7 @@ from holdfast.session import Session
 
 ROWS, SIGNALS, LOOKS = 20_000, 1_000, 5
 WORD = 8  # signals in one column: too few to tell rows apart
+MARGIN = 3.0  # over sqrt(n): four deviations of the difference between the two halves
 TRUTH = 0.5  # how often any rule of signals is right
 _ERROR_BARS = 1.96
 
@@ -122,20 +123,21 @@ def _played(
     explore: pl.DataFrame, held: pl.DataFrame, signals: int, session: Session, progress: Callable[[int], None]
 ) -> SecondAct:
     seen, kept = (_leanings(part, signals) for part in (explore, held))
+    margin = MARGIN / sqrt(held.height)
     answers: list[CheckAnswer] = []
     looks: list[Look] = []
     for number in range(1, signals + 1):
-        answers.append(session.check(agreement(number - 1), float(TRUTH + seen[number - 1])))
+        answers.append(session.check(agreement(number - 1), float(TRUTH + seen[number - 1]), margin))
         if number % (signals // LOOKS):
             continue
         asked = np.arange(signals) < number
         suggested = Votes(np.where(asked, np.where(seen < 0, -1.0, 1.0), 0.0))
         confirmed = Votes(np.where(asked & (seen * kept > 0), np.sign(seen), 0.0))
         claim = float(suggested(explore).mean())
-        answers.append(session.check(suggested, TRUTH))
+        answers.append(session.check(suggested, TRUTH, margin / 2))
         looks.append(Look(number, claim, float(confirmed(held).mean()), *answers[-1].interval))
         progress(number)
-    doubted = session.check(suggested, claim)
+    doubted = session.check(suggested, claim, margin / 2)
     answers.append(doubted)
     missed = sum(not answer.low <= TRUTH <= answer.high for answer in answers)
     wrong = sum(not answer.holds for answer in answers)

@@ -269,6 +269,7 @@ def second_act_picture(act: "SecondAct", path: Path) -> None:
         axes.plot(signals, shares, color=color, linewidth=2.2, marker="o", zorder=3)
         axes.annotate(label, (signals[-1], shares[-1]), (-6, 6), textcoords="offset points", color=color, ha="right")
     missed = f"holdfast: {act.missed} of the intervals of {act.checks:,} checks miss the truth"
+    axes.set_ylim(bottom=100 * min(look.low for look in act.looks) - 1.5)
     axes.text(0.99, 0.02, missed, color=BLUE, ha="right", va="bottom", transform=axes.transAxes)
     axes.text(1.01, 50, "truth", color=GRAY, va="center", transform=axes.get_yaxis_transform())
     axes.set_ylim(top=100 * max(max(look.open_half, look.high) for look in act.looks) + 1.5)
