@@ -4,17 +4,22 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-package package quick check format docs bench bench-small clean
+.PHONY: demo test test-engines test-package package quick check format docs bench bench-small clean
 
 demo: $(VENV)/demo.stamp  ## the first five minutes
 	$(BIN)/holdfast demo
 
 test: $(VENV)/dev.stamp $(VENV)/browser.stamp  ## everything, as CI runs it
-	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/package
+	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/package --ignore tests/engines
 	@echo 'Left out: make test-package (built, installed by every interpreter, deployed).'
+	@echo 'Left out: make test-engines (Spark and Ray on two local workers, an object store).'
 
 test-package: $(VENV)/dev.stamp  ## the package as others get it: built, installed, deployed
 	$(BIN)/python -m pytest tests/package
+
+# In an environment of their own: Spark, Ray and moto want other versions of what holdfast is tested with.
+test-engines: $(VENV)-engines/stamp  ## decks dealt by Spark and Ray on two local workers; files in an object store
+	$(VENV)-engines/bin/python -m pytest -n 0 -W default -p no:cacheprovider tests/engines
 
 package: $(VENV)/dev.stamp  ## dist/: wheel and source archive
 	$(BIN)/python -m build
@@ -41,7 +46,7 @@ bench-small: $(VENV)/dev.stamp
 	$(BIN)/python benchmarks/report.py --small
 
 clean:
-	rm -rf $(VENV) build dist docs/_build .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV)-engines build dist docs/_build .mypy_cache .ruff_cache .pytest_cache
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -52,6 +57,15 @@ $(VENV)/demo.stamp: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) --editable '.[dev]'
+	touch $@
+
+$(VENV)-engines/stamp: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-engines
+	$(VENV)-engines/bin/pip install --quiet --disable-pip-version-check --editable '.[ray,spark]' \
+	  'moto[s3]' flask flask-cors pytest pytest-xdist pytest-timeout hypothesis
+	@if ! command -v java >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get update -qq && apt-get install -y -qq default-jre-headless; fi >/dev/null \
+	|| echo "Java could not be installed: the tests of Spark will be skipped."
 	touch $@
 
 # Chromium for tests/browser: installed where that may be done; elsewhere those tests are skipped and say why.

@@ -87,7 +87,7 @@ class Board:
         given = {"metric": metric, "within": within, "clip": clip, "step": step, "about": about}
         if isinstance(labels, str | Path) and Path(labels).is_dir():
             refuse_given(given | {"confidence": confidence}, str(labels))
-            self._open(FolderRows(Path(labels)), ledger)
+            self._open(FolderRows(Path(labels), name=Path(labels).name.removesuffix(SEALED)), ledger)
             return
         scored = Metric.of(metric or "accuracy", within, clip)
         table = _sealed(typed(read_table(labels, "labels"), labels), id, target, scored)

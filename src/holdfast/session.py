@@ -55,6 +55,7 @@ from holdfast.questions import KINDS, kind_named
 from holdfast.questions.batch import MOST_TOGETHER, Answers, Asked, Prices, Questions, build_all, together_of
 from holdfast.questions.check import CHECK, CheckAnswer
 from holdfast.questions.correlation import CORRELATION
+from holdfast.questions.count import COUNT
 from holdfast.questions.covariance import COVARIANCE
 from holdfast.questions.difference import DIFFERENCE
 from holdfast.questions.flips import FLIPS
@@ -71,6 +72,7 @@ from holdfast.questions.sql import Selected, select
 from holdfast.questions.standings import Standings
 from holdfast.questions.std import STD
 from holdfast.questions.submit import SUBMIT
+from holdfast.questions.total import TOTAL
 from holdfast.questions.units import UNITS
 from holdfast.questions.variance import VARIANCE
 from holdfast.questions.verbs import verb
@@ -200,6 +202,8 @@ class Session:
 
     mean = cast(AskMean[Answer, GroupsAnswer], verb(MEAN))
     difference = verb(DIFFERENCE)
+    count = verb(COUNT)
+    total = verb(TOTAL)
     variance = verb(VARIANCE)
     std = verb(STD)
     covariance = verb(COVARIANCE)
@@ -296,9 +300,9 @@ class Session:
         try:
             return self.answer_all(build_all(listed, context, names))
         except PlanConflict:
-            if self._context is context:
+            if self._context.guarantee is context.guarantee:
                 raise
-        return self.answer_all(build_all(listed, self._context, names))
+        return self.answer_all(build_all(listed, self._current(), names))
 
     def _ask_kind(self, kind: Kind[..., A], args: tuple[object, ...], options: Mapping[str, object]) -> A:
         return cast(A, self._answer(kind, args, options, None))
@@ -317,7 +321,7 @@ class Session:
 
     def _or_else(self, question: Question) -> AnyAnswer:
         """Answer; if a guess does not hold, and other rows answer beside those that check, ask them for the value."""
-        answer = self.answer(question)
+        answer = self._last_look(question)
         if question.otherwise is None or not isinstance(answer, CheckAnswer) or answer.holds:
             return answer
         return replace(answer, value=self._answer(MEAN, (), question.otherwise, None))
@@ -342,9 +346,29 @@ class Session:
         return replace(question, terms=context.guarantee.terms)
 
     def answer(self, question: Question) -> AnyAnswer:
-        """Answer a question that `prepare` returned."""
+        """Answer a question that `prepare` returned; of several looks at one question, this one."""
         self._check_terms(question)
         return self._ledger.in_flight.run(question.identity, partial(self._answer_once, question))
+
+    def _last_look(self, question: Question) -> AnyAnswer:
+        """Answer, and look again as long as the question says so."""
+        answer = self.answer(question)
+        while (following := self.next_look(question)) is not None:
+            question = following
+            try:
+                answer = self.answer(question)
+            except BudgetExhausted:
+                break  # what the looks so far have shown stands
+        return answer
+
+    def next_look(self, question: Question) -> Question | None:
+        """Return the next look at a `question` that was answered; None if it has none."""
+        entry = None if question.after is None or question.identity is None else self._ledger.find(question.identity)
+        if entry is None or question.after is None:
+            return None
+        context = self._current()
+        following = question.after(entry.answer, context)
+        return None if following is None else replace(following, terms=context.guarantee.terms)
 
     def answer_all(self, questions: Sequence[Question]) -> list[AnyAnswer]:
         """Answer questions that `prepare` returned, together: what is new is paid for at once, and written at once."""
@@ -655,7 +679,7 @@ class Session:
     # -- how it begins ------------------------------------------------------------------------------------------
 
     def _plan(self, plan: Plan) -> None:
-        self.plan = plan
+        self.plan = plan if self._schema.unit is None else replace(plan, drawn="units")
         self._context = Context(plan.standing, self._schema, self._explored, partial(ids_of, self._rows))
 
     def _resume(self) -> None:
@@ -735,8 +759,10 @@ def plan_for(rows: RowSource, request: PlanRequest) -> Plan:
     if isinstance(request.rows_per_query, int) or request.margin is not None:
         return request.make(len(rows))
     # Every answer reads as many cards, so that they can be counted beforehand.
-    plan = replace(request, rows_per_query=FAST).make(len(rows))
-    each = plan.rows_per_query if plan.endless else rows.cards.stop // max(1, plan.statements)
+    plan = request.make(len(rows))
+    if plan.endless:
+        return replace(request, rows_per_query=request.rows_per_query or FAST).make(len(rows))
+    each = rows.cards.stop // max(1, plan.statements)
     return replace(request, rows_per_query=max(1, min(plan.rows_per_query, each))).make(len(rows))
 
 

@@ -316,16 +316,16 @@ def test_a_team_submits_a_file_to_a_board(browser: Chrome, tmp_path: Path) -> No
     truth = rng.integers(0, 3, 600)
     pl.DataFrame({"id": range(600), "label": truth}).write_csv(tmp_path / "labels.csv")
     hf.Board(tmp_path / "labels.csv").close()
-    for name, right in (("first.csv", 300), ("second.parquet", 450)):
+    for name, right in (("first.csv", 300), ("second.csv", 450)):
         said = pl.DataFrame({"id": range(600), "prediction": np.where(np.arange(600) < right, truth, -1)})
-        said.write_csv(tmp_path / name) if name.endswith("csv") else said.write_parquet(tmp_path / name)
+        said.write_csv(tmp_path / name)
     chosen = settings(tmp_path / "labels.board.holdfast", dataset={"queries": None})
     (board,) = chosen.datasets.values()
     with Running(replace(chosen, datasets={"labels": board})) as server:
         sign_in(browser, server, name="team 7")
         browser.get(f"{server.url}/datasets/labels")
         is_sound(browser)
-        for number, name in enumerate(("first.csv", "second.parquet"), start=1):
+        for number, name in enumerate(("first.csv", "second.csv"), start=1):
             browser.find_element(By.ID, "file").send_keys(str(tmp_path / name))
             wait(browser, lambda b: b.find_element(By.ID, "option-predictions").get_attribute("value"))
             fill(browser, name=name)
@@ -335,7 +335,7 @@ def test_a_team_submits_a_file_to_a_board(browser: Chrome, tmp_path: Path) -> No
             assert "labels were drawn anew" in text(browser, "#result")
             assert len(browser.find_elements(By.CSS_SELECTOR, "#standings tbody tr")) == number
             browser.execute_script("document.getElementById('option-predictions').value = ''")
-        assert "second.parquet" in text(browser, "#standings tbody tr")
+        assert "second.csv" in text(browser, "#standings tbody tr")
         fill(browser, predictions="id,prediction\n1,2")
         press(browser, "Submit")
         wait(browser, lambda b: "599 are missing" in text(b, "#result"))

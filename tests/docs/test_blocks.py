@@ -193,7 +193,7 @@ def test_fitting_blocks_run_in_one_session(capsys):
             exec(compile(block, page, "exec"), names)
         judge, model = names["judge"], names["model"]
         assert 0 <= judge(model) <= 1  # type: ignore[operator]
-        assert session.ledger.spent.answers == 3  # two fits, one score
+        assert session.ledger.spent.answers == 5  # two fits, the cells, the calibration, one score
     assert "coins, convex, exchange" in capsys.readouterr().out
 
 
@@ -202,6 +202,24 @@ def test_examples_run(example, capsys):
     source = (ROOT / "examples" / example).read_text(encoding="utf-8")
     exec(compile(source, example, "exec"), {"__name__": "__main__"})
     assert "answers left" in capsys.readouterr().out
+
+
+def test_the_page_about_big_data_runs(tmp_path, monkeypatch, capsys):
+    import duckdb
+
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(8)
+    frame = pl.DataFrame({"amount": rng.gamma(2.0, 60.0, 20_000), "country": rng.choice(["de", "fr"], 20_000)})
+    for folder in (Path("events"), Path("lake/events/year=2023"), Path("lake/events/year=2024")):
+        folder.mkdir(parents=True)
+        frame.write_parquet(folder / "0.parquet")
+    frame.head(50).write_ndjson("events.jsonl")
+    Path("events.csv").write_bytes("id;Größe\n1;n/a\n2;3\n".encode("latin-1"))
+    names: dict[str, object] = {"hf": hf, "pl": pl, "duckdb": duckdb}
+    for block in blocks("docs/how-to/big-data.md"):
+        exec(compile(block, "big-data.md", "exec"), names)
+    assert "of 1,000,000 cards left" in capsys.readouterr().out
+    names["s"].close()
 
 
 def test_the_page_about_the_paper_runs(capsys):

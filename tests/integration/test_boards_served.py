@@ -63,6 +63,9 @@ def test_labels_and_scores_are_in_no_response_log_or_file_that_a_team_can_reach(
         {"id": IDS, "prediction": [None] * ROWS},
         {"prediction": ["x"] * ROWS},
         "no table at all",
+        "x\x01compressed",
+        "PAR1\0\0PAR1",
+        '{"id": [1, 2]}',
         7,
         None,
     ]

@@ -69,7 +69,7 @@ def test_a_deck_from_postgres(url: str, tmp_path: Path) -> None:
 def test_what_cannot_be_read(url: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="must name a table or a query"):
         open_rows(url)
-    with pytest.raises(RowSourceError, match="Cannot read .* from PostgreSQL"):
+    with pytest.raises(RowSourceError, match=r"Cannot read .* from PostgreSQL"):
         open_rows(at(url, table="nothing"), folder=tmp_path / "n.holdfast")
     scan = scan_postgres("postgresql://somebody:secret@host/db?table=t")
     assert isinstance(scan, PostgresScan)

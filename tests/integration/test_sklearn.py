@@ -16,7 +16,16 @@ from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import holdfast as hf
-from holdfast.sklearn import HuberRegressor, LinearRegression, LinearSVC, LogisticRegression, scorer
+from holdfast.sklearn import (
+    ClippedTarget,
+    HuberRegressor,
+    LinearRegression,
+    LinearSVC,
+    LogisticRegression,
+    calibration,
+    confusion,
+    scorer,
+)
 
 FEW_ROWS = (
     "asks for accuracy on 200 or 300 rows; a session on so few rows can pay for some hundred coins a coordinate, which"
@@ -30,6 +39,10 @@ EXPECTED = {
 }
 
 
+IGNORING_CLIPPED = pytest.mark.filterwarnings("ignore::holdfast.sklearn.ClippedTarget")
+
+
+@IGNORING_CLIPPED  # scikit-learn's targets know no bounds
 @parametrize_with_checks(
     [estimator() for estimator in EXPECTED],
     expected_failed_checks=lambda estimator: EXPECTED[type(estimator)],
@@ -45,6 +58,7 @@ def test_classifiers_pass_the_training_check_but_for_accuracy(model, monkeypatch
     estimator_checks.check_classifiers_train(model.__name__, model())
 
 
+@IGNORING_CLIPPED
 @pytest.mark.parametrize("model", [LinearRegression, HuberRegressor])
 def test_regressors_pass_the_training_check_but_for_accuracy(model, monkeypatch):
     monkeypatch.setattr(model, "score", lambda self, x, y: 1.0)
@@ -97,7 +111,7 @@ def test_several_classes_are_declared_and_are_one_fit_each(table):
 def test_regressors_learn_through_a_session_and_from_arrays(table, model, steepest):
     """Coins of +-steepest, some 10,000 a coordinate, over a curvature of 1/3, in units twice as large: 5 deviations."""
     tolerance = 5 * 2 * 3 * steepest / np.sqrt(10_000)
-    settings = {"bounds": (-2, 2), "target_bounds": (-4, 4)}
+    settings = {"bounds": (-2, 2), "target_within": (-4, 4)}
     with hf.Session(table, queries=20, seed=1, guarantee="posterior") as session:
         asked = model(**settings).fit_session(session, NAMES, "y")
     given = model(**settings, random_state=1).fit(matrix(table), table["y"])
@@ -110,7 +124,7 @@ def test_regressors_learn_through_a_session_and_from_arrays(table, model, steepe
 
 def test_the_weights_are_those_of_the_answer(table):
     with hf.Session(table, queries=100, seed=1) as session:
-        model = LinearRegression(bounds=(-2, 2), target_bounds=(-4, 4)).fit_session(session, NAMES, "y")
+        model = LinearRegression(bounds=(-2, 2), target_within=(-4, 4)).fit_session(session, NAMES, "y")
     (answer,) = model.answers_
     assert dict(zip(NAMES, model.coef_, strict=True)) | {"intercept": model.intercept_} == answer.coefficients
     frame = pl.DataFrame(table).select(NAMES).head(100)
@@ -177,6 +191,75 @@ def test_errors_are_scored_within_declared_bounds(table, metric, power):
         assert len(scores) == session.ledger.spent.answers == 3
         judge(model)
     assert judge.answers[-1].low <= exact <= judge.answers[-1].high
+
+
+@pytest.mark.parametrize("metric", ["precision", "recall", "f1"])
+def test_shares_of_shares_are_scored_as_groups_and_from_cells(table, metric):
+    """The exact score on the rows is in the interval of the score, and in that from the four cells."""
+    model = Reference().fit(matrix(table)[:500], table["late"][:500])
+    predicted, late = model.predict(matrix(table)), table["late"]
+    exact = {
+        "precision": late[predicted].mean(),
+        "recall": predicted[late].mean(),
+        "f1": 2 * (late & predicted).sum() / (late.sum() + predicted.sum()),
+    }[metric]
+    with hf.Session(table, queries=40, seed=1) as session:
+        judge = scorer(session, metric, features=NAMES, target="late")
+        assert judge(model) == judge.answers[0].value
+        cells = confusion(session, model, features=NAMES, target="late")
+    for found in (judge.answers[0], getattr(cells, metric)):
+        assert found.low <= exact <= found.high < 1
+        assert found.low > exact - 0.3
+    assert cells.accuracy.low <= (predicted == late).mean() <= cells.accuracy.high
+    assert sum(cell.value for cell in cells.cells.values()) == pytest.approx(1.0, abs=0.02)
+    assert "false negatives" in repr(cells)
+    assert "<td>f1</td>" in cells._repr_html_()
+
+
+def test_rows_without_a_label_are_in_no_cell(table):
+    model = Reference().fit(matrix(table), table["late"])
+    half = pl.DataFrame(table).with_columns(late=pl.when(pl.int_range(pl.len()) % 2 == 0).then("late"))
+    with hf.Session(half, queries=40, seed=1) as session:
+        cells = confusion(session, model, features=NAMES, target="late")
+        other = cells.answer.answers[-1][1]
+        assert other.low <= 0.5 <= other.high
+        exact = (model.predict(matrix(table)) == table["late"])[::2].mean()
+        assert cells.accuracy.low <= exact <= cells.accuracy.high
+
+
+def test_a_probability_is_compared_with_how_often_it_comes_true(table):
+    model = Reference().fit(matrix(table), table["late"])
+    chance = model.predict_proba(matrix(table))[:, 1]
+    with hf.Session(table, queries=40, seed=1) as session:
+        found = calibration(session, model, features=NAMES, target="late", bins=4)
+        with pytest.raises(hf.InvalidArgument, match="bins"):
+            calibration(session, model, features=NAMES, target="late", bins=1)
+    assert found.frame["middle(rows)"].to_list() == [0.125, 0.375, 0.625, 0.875]
+    for place, (low, high) in enumerate(found.frame.select("low", "high").rows()):
+        inside = (chance * 4).astype(int).clip(max=3) == place
+        assert low <= table["late"][inside].mean() <= high
+
+
+def test_a_classifier_knows_how_good_it_is_and_a_fit_again_is_free(table):
+    x, late = matrix(table), table["late"]
+    first = LogisticRegression(bounds=(-2, 2), iterations=20).fit(x, late)
+    certified = first.certified_accuracy_
+    assert certified.low <= (first.predict(x) == late).mean() <= certified.high
+    with pytest.warns(hf.SharedBudget):
+        again = LogisticRegression(bounds=(-2, 2), iterations=20).fit(x, late)
+    assert again.certified_accuracy_.cached
+    assert again.certified_accuracy_.seq == certified.seq
+    labels = np.where(x[:, 0] > 0.5, "high", np.where(late, "late", "on time"))
+    several = LogisticRegression(bounds=(-2, 2), iterations=20).fit(x, labels)
+    right = (several.predict(x) == labels).mean()
+    assert several.certified_accuracy_.low <= right <= several.certified_accuracy_.high
+
+
+def test_a_target_is_not_clipped_in_silence(table):
+    x = matrix(table)[:1_000]
+    with pytest.warns(ClippedTarget, match=r"500 of 1,000 targets lie outside target_within=\(-1, 1\)"):
+        LinearRegression(target_within=(-1, 1), random_state=1).fit(x, np.repeat([0.0, 5.0], 500))
+    LinearRegression(target_within=(0, 5), random_state=1).fit(x, np.repeat([0.0, 5.0], 500))
 
 
 def test_scorers_refuse_what_the_session_does_not_know(table):

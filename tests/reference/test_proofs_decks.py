@@ -33,7 +33,7 @@ SECRET = b"a secret for tests" + bytes(14)
 
 
 def law(count: int, places: int, chunks: list[list[int]], ties: str) -> dict[tuple[int, ...], Fraction]:
-    """The exact law of the rows in order of place, given the number of cards; `ties` are broken by chance or by chunk."""
+    """The exact law of rows in order of place, given the number of cards; ties are broken by chance or by chunk."""
     n = sum(map(len, chunks))
     found: dict[tuple[int, ...], Fraction] = Counter()  # type: ignore[assignment]
     for sizes in itertools.product(range(count + 1), repeat=len(chunks)):

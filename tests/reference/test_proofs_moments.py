@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.optimize import linprog
+from scipy.special import gammaincc
+from scipy.stats import binom
 
 from examples import examples
 from ghost_worlds import Array, World, sessions
-from holdfast.guarantees.mathematics import exchange, moments
+from holdfast.guarantees.mathematics import exchange, moments, slices
 from holdfast.guarantees.statistic import Cells
 from holdfast.queries.moments import OneOfTwo, Paired, TwoOfOne
 from holdfast.questions.moments import Read, covariance_of, variance_of
@@ -180,3 +182,73 @@ def test_without_doubt_the_moments_are_exact() -> None:
         assert [value, low, high] == pytest.approx([d @ x**2 - (d @ x) ** 2] * 3, abs=1e-6)
         value, (low, high) = covariance_of(read(each, 0.0))
         assert [value, low, high] == pytest.approx([d @ (x * y) - (d @ x) * (d @ y)] * 3, abs=1e-6)
+
+
+# Slices.
+
+
+def exponents(ones: Array, draws: int, bias: Array, *, up: bool) -> Array:
+    """Return -log of the one-sided p-values: large if the bias is too large (up), or too small."""
+    return np.asarray(-binom.logcdf(ones, draws, bias) if up else -binom.logsf(ones - 1, draws, bias))
+
+
+def excess(y: float, terms: int) -> float:
+    return float(sum(gammaincc(m, y) for m in range(1, terms + 1)))
+
+
+@pytest.mark.parametrize("coins", [2, 3])
+def test_excess_of_a_sum_of_exponents(coins: int) -> None:
+    rng, draws, broken = np.random.default_rng(41), 8, 0
+    counts = np.array(np.meshgrid(*[np.arange(draws + 1)] * coins)).reshape(coins, -1).T
+    for _ in range(20):
+        bias = rng.random(coins)
+        weight = binom.pmf(counts, draws, bias).prod(axis=1)
+        for up in (True, False):
+            total = exponents(counts, draws, bias, up=up).sum(axis=1)
+            for y in (0.5, 2.0, 5.0, 9.0):
+                mean = float(weight @ np.maximum(total - y, 0))
+                assert mean <= excess(y, coins) + SLACK
+                broken += mean > excess(y, 1)  # as if there were one coin
+    assert broken > 0
+
+
+def test_the_tail_of_a_sum_is_the_formula_of_the_page_and_its_inverse() -> None:
+    for x, coins in ((9.0, 2), (20.0, 6)):
+        expected = min(1.0, min(excess(x - ahead, coins) / ahead for ahead in slices.AHEAD))
+        assert slices.sum_tail(x, coins) == pytest.approx(expected, rel=1e-9)
+        x = slices.sum_exponent(1e-5, coins)
+        assert slices.sum_tail(x, coins) <= 1e-5 <= slices.sum_tail(x - 1e-6, coins)
+
+
+@pytest.mark.parametrize("signs", [(1, 1, 1), (-1, 1, 1)])
+def test_the_largest_sum_holds_every_bias_that_the_exponents_allow(signs: tuple[int, ...]) -> None:
+    rng, mass, x = np.random.default_rng(42), 0.01, 9.0
+    reached, alone = 0.0, 0
+    for _ in range(15):
+        draws, truth = rng.integers(100, 900, 3), rng.random(3) ** 3
+        ones = rng.binomial(draws, mass + (1 - 2 * mass) * truth)
+        weights = np.array(signs) * rng.uniform(0.05, 1, 3)
+        sums = slices.CoinSums(ones, draws, mass=mass, x=x)
+        bound = sums.largest(weights)
+        spread = np.sqrt((ones + 1) / draws) / np.sqrt(draws)
+        tried = np.clip(ones / draws + rng.normal(size=(20_000, 3)) * 3 * spread, 1e-6, 1 - 1e-6)
+        total = sum(exponents(ones[j], draws[j], tried[:, j], up=bool(signs[j] > 0)) for j in range(3))
+        values = (np.clip((tried - mass) / (1 - 2 * mass), 0, 1) * weights).sum(axis=1)
+        assert values[total <= x].max() <= bound + SLACK
+        seen = float(weights @ np.clip((ones / draws - mass) / (1 - 2 * mass), 0, 1))
+        reached = max(reached, (values[total <= x].max() - seen) / (bound - seen))
+        equal = slices.CoinSums(ones, draws, mass=mass, x=x / 3)  # each coin with a third of it
+        alone += values[total <= x].max() > sum(
+            w * (high if w > 0 else low) for w, (low, high) in zip(weights, equal.each, strict=True)
+        )
+    assert reached > 0.9  # not much is given away
+    assert alone > 0
+
+
+def test_a_square_is_at_most_its_chords() -> None:
+    rng = np.random.default_rng(43)
+    for _ in range(50):
+        cuts, c, v = np.array([0.0, *np.sort(rng.random(3)), 1.0]), rng.random(), rng.random(100)
+        parts = np.clip((v[:, None] - cuts[:-1]) / np.diff(cuts), 0, 1)
+        assert parts @ np.diff(cuts) == pytest.approx(v)
+        assert np.all((v - c) ** 2 <= c**2 + parts @ np.diff((cuts - c) ** 2) + SLACK)

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from holdfast.guarantees.mathematics import sizes
+
 SETTINGS = list(product((0.5, 0.1, 0.01), (0.2, 0.05, 1e-3), (1, 100, 10**5)))
 
 
@@ -306,3 +308,51 @@ def test_printed_sampling_transfer_is_saved_by_slack_for_many_queries() -> None:
         assert 1024 * math.log(ratio) >= 823 * math.log(2 * ratio)
     assert 1024 * math.log(17.0) < 823 * math.log(34.0)
     assert math.expm1(1 / 32) + 1 / 16 + 2 * 64 / 823 < 1 / 4
+
+
+def monitored(alpha: float, beta: float, share: float) -> float:
+    """The left side of (M), for a failure probability of `share` times beta, at the constants of a planned session."""
+    runs = math.floor(1 / (share * beta))
+    on_sample, lost = alpha / 8, alpha * beta / 16
+    return on_sample + 2 * runs * lost + math.expm1(alpha / 64) + runs * alpha * beta / 32
+
+
+@pytest.mark.parametrize(("alpha", "beta", "k"), SETTINGS)
+def test_fits_in_a_session_planned_for_answers(alpha: float, beta: float, k: int) -> None:
+    """Answers, the core and the rows share beta; the session's privacy is what the core asks for."""
+    assert monitored(alpha, beta, 0.45) < alpha / 2
+    assert 0.45 + 0.5 + 0.05 == 1.0
+    n = 10**9
+    found = sizes.private_answers(alpha, beta, k=k, n=n)
+    assert found.epsilon <= found.gap / 32 * (1 + 1e-12)
+    assert found.delta <= found.gap * (beta / 2) / 8 * (1 + 1e-12)
+    assert n >= 256 * math.log(2 * k / (beta / 2)) / found.gap**2 * (1 - 1e-12)
+    assert k * found.level == pytest.approx(0.05 * beta)
+    few = sizes.private_answers(alpha, beta, k=k, n=1_000)
+    assert 1_000 >= 256 * math.log(2 * k / (beta / 2)) / few.gap**2 * (1 - 1e-12)
+
+    planned = sizes.cq_by_scq(alpha, beta, k)
+    found = sizes.private_coins(alpha, beta, k=k, n=planned.n)
+    coins = k * planned.ell
+    assert planned.epsilon_per_query == pytest.approx(step(found.epsilon, found.delta, coins))
+    assert found.epsilon <= found.gap / 32 * (1 + 1e-12)
+    assert found.delta <= found.gap * (beta / 2) / 8 * (1 + 1e-12)
+    assert planned.n >= 256 * math.log(2 * coins / (beta / 2)) / found.gap**2 * (1 - 1e-12)
+    assert 2 * k <= coins
+    assert math.log1p((1 - 2 * planned.mass) / (planned.mass * planned.n)) >= (1 - 1e-6) / planned.n
+
+
+def test_a_smaller_share_for_the_answers_would_not_do() -> None:
+    assert monitored(0.5, 1e-3, 0.43) > 0.5 / 2
+
+
+@pytest.mark.parametrize("strong", [0.0, 0.5])
+def test_full_gradients_have_the_moment_of_descent_through_a1(strong: float) -> None:
+    d, width, gradient = 7, 2.0, 1.5
+    size = sizes.full_gradient_descent(
+        0.1, 50, d=d, diameter=2.0, gradient=gradient, width=width, spread=1.0, strong=strong
+    )
+    scale = width / (size.n * size.epsilon_per_query)
+    assert gradient**2 + 2 * d * scale**2 <= 2 * gradient**2
+    fewer = width / (0.99 * size.n * size.epsilon_per_query)
+    assert gradient**2 + 2 * d * fewer**2 > 2 * gradient**2  # no slack

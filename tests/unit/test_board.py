@@ -1,5 +1,6 @@
 """Boards: metrics, matching of ids, what is refused before anything is charged, what is told, what is kept."""
 
+import random
 from collections.abc import Callable, Iterator
 from math import log
 from pathlib import Path
@@ -12,8 +13,11 @@ import pytest
 
 import holdfast as hf
 from holdfast.guarantees.ladder import ABOUT
+from holdfast.ledger import FileWitness, content_of
 from holdfast.ledger.opening import forget_all
 from holdfast.queries.metrics import METRICS, Metric
+from holdfast.questions import KINDS
+from holdfast.rows.folder import FolderRows
 
 IDS = [f"case {number}" for number in range(8)]
 LABELS = ["a", "b", "a", "c", "a", "b", "b", "a"]
@@ -146,6 +150,31 @@ def test_probabilities_must_be_probabilities(value: float) -> None:
         with pytest.raises(hf.InvalidArgument, match=r"finite|between 0 and 1"):
             board.submit({"id": [1, 2, 3], "prediction": [0.5, 0.5, value]})
         assert board.session.ledger.spent.intervals == 0
+
+
+ODD: list[Any] = [None, 1, 1.5, "x", True, [], {}, [1], [None], {"a": 1}, 10**30, float("inf"), "1", "true", "\ud800"]
+
+
+def test_whatever_is_sent_is_read_or_refused() -> None:
+    """Nothing else happens to what anybody may send: no other exception, which a server would log."""
+    rng, form = random.Random(1), KINDS["submit"].subject.form
+    boards = [small(), hf.Board({"id": [1, 2, 3]}, metric="score", within=(0, 5))]
+    tables: list[Any] = list(ODD)
+    for _ in range(300):
+        rows = rng.choice([0, 1, 3, 3, 8])
+        names = rng.sample(["id", "prediction", "label", "", "x"], rng.randint(0, 3))
+        columns: dict[str, Any] = {name: [rng.choice([*ODD, *IDS]) for _ in range(rows)] for name in names}
+        tables.append(columns | ({"id": rng.choice([IDS, [1, 2, 3], 7])} if rng.random() < 0.7 else {}))
+        text = "".join(rng.choice('id,prediction\n"abc123{}[]:.\t-e \x00\x01') for _ in range(rng.randint(0, 40)))
+        tables += [text, f"id,prediction\n{text}", f'{{"id": 1, "prediction": {text}']
+    refused = 0
+    for table in tables:
+        for board in boards:
+            try:
+                board.session.prepare(form.from_json(table), "submit")
+            except hf.InvalidArgument:
+                refused += 1
+    assert refused > len(tables)
 
 
 BAD_BOARDS: list[tuple[dict[str, Any], str]] = [
@@ -297,3 +326,22 @@ def test_a_dry_run_checks_the_table_and_tells_nothing() -> None:
         price = board.session.price(predictions(4), "submit")
         assert price.answers == 0
         assert price.rows_read == len(IDS)
+
+
+def test_a_ledger_put_back_knows_the_best_that_was_lost(tmp_path: Path) -> None:
+    """What the submissions that were lost had told still counts: they were seen."""
+    pl.DataFrame(labels()).write_csv(tmp_path / "labels.csv")
+    folder, ledger = tmp_path / "labels.board.holdfast", tmp_path / "labels.board.ledger"
+    with hf.Board(tmp_path / "labels.csv", step=0.25) as board:
+        board.submit(predictions(2))
+        hf.backup(ledger, tmp_path / "copy")
+        board.submit(predictions(6))
+        before = board.session.ledger.told
+    ledger.unlink()
+    forget_all()
+    witness = FileWitness(tmp_path / "labels.board.witness", content_of(FolderRows(folder).fingerprint))
+    restored = hf.restore(tmp_path / "copy", ledger, witnesses=[witness])
+    assert restored.lost == 1
+    with hf.Board(folder) as board:
+        assert board.session.ledger.told == before
+        assert not any(board.submit(predictions(right)).improved for right in (5, 7, 8))  # the last cell was told

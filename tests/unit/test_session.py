@@ -80,6 +80,9 @@ ANYTHING: list[tuple[str, Any, dict[str, Any]]] = [
     ("mean", "x", {"within": (0, 1), "by": ["s", "g"], "groups": [("a", 1), ("b", 17)], "where": "b"}),
     ("mean", "gone", {"within": (0, 1), "by": "b"}),
     ("difference", "b", {"group": "x > 0.5"}),
+    ("count", "holes", {}),
+    ("total", "gone", {"within": (1, 2), "population": 10**9}),
+    ("total", "wild", {"within": (-1, 1), "where": "b"}),
     ("variance", "x", {"within": (0, 1)}),
     ("variance", "gone", {"within": (0, 1)}),
     ("std", "wild", {"within": (-1, 1)}),
@@ -117,7 +120,7 @@ def test_anything_can_be_asked_under_any_plan(plan: str, rows: int) -> None:
                 assert sane(session.dry_run(query, kind, **options)), (kind, query, options)
             except InvalidArgument as refused:  # the extra mass of so few rows leaves room for three outcomes
                 assert "outcomes would be mostly noise" in str(refused)  # noqa: PT017
-                assert (plan, rows) == ("exchange", 300)
+                assert rows == 300
                 continue
             assert sane(session.ask(query, kind, **options)), (kind, query, options)
         assert session.budget.answers_given >= len(ANYTHING) - 7
@@ -156,7 +159,8 @@ def test_a_handful_of_rows(rows: int, queries: Any, guarantee: str) -> None:
 @vacuous
 def test_any_confidence(confidence: float, plan: str) -> None:
     with Session(table(5_000), seed=1, queries=100, confidence=confidence, **PLANS[plan]) as session:
-        for kind, query, options in ANYTHING[::4]:
+        few = [one for one in ANYTHING if one[0] in ("mean", "histogram", "quantile", "flips")]  # few outcomes
+        for kind, query, options in few[::4]:
             answer = session.ask(query, kind, **options)
             assert sane(answer)
             assert ends(answer)[0].confidence == confidence

@@ -6,6 +6,7 @@ ledger begins with one of them, and stays with it.
 """
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import e
@@ -13,7 +14,7 @@ from math import e
 import numpy as np
 
 from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, Terms, refuse_noise
-from holdfast.guarantees.mathematics import cost, descent, groups, moments, posterior_means
+from holdfast.guarantees.mathematics import cost, descent, groups, moments, posterior_means, slices
 from holdfast.guarantees.mathematics.concentration import clopper_pearson_width, clopper_pearsons
 from holdfast.guarantees.release import Release
 from holdfast.guarantees.statistic import Cells, GroupMean, Interval, Statistic
@@ -155,6 +156,34 @@ class CoinGuarantee(Guarantee):
             step = self.spread_step(second, within)
             first, last = max(first, low - step), min(last, high + step)
         return first, last
+
+    def supports_slices(self) -> None:
+        """They are certified."""
+
+    def sliced(self, releases: Sequence[Release], edges: Sequence[float], *, some_left_out: bool) -> Interval:
+        """By the joint region of all coins, and the second moment that the slices allow."""
+        tallies, cuts = [self.tally(release) for release in releases], np.array(edges)
+        ones, draws = [tally.counts[1] for tally in tallies], [tally.draws for tally in tallies]
+        x = slices.sum_exponent(groups.tail_of(self.level, intervals=1), len(ones))
+        coins = slices.CoinSums(ones, draws, mass=self.terms.mass, x=x)
+        each = coins.each if some_left_out else [(1.0, 1.0), *coins.each]
+        seen = [tally.values[0] for tally in tallies]
+        counting = max(seen[0], 1e-9) if some_left_out else 1.0
+        widths = np.diff(cuts)
+        center = min(1.0, max(0.0, float(widths @ seen[-len(widths) :]) / counting))
+        weights = [-center, *widths] if some_left_out else list(widths)
+        shift = 0.0 if some_left_out else -center
+        ends = shift - coins.largest([-one for one in weights]), shift + coins.largest(weights)
+        rise = np.diff((cuts - center) ** 2)
+        second = center**2 * each[0][1] + sum(
+            step * (high if step > 0 else low) for step, (low, high) in zip(rise.tolist(), each[1:], strict=True)
+        )
+        low, high = self.spread_out((max(-center, ends[0]), min(1 - center, ends[1])), (-center, 1 - center), second)
+        share = self.widen(each[0]) if some_left_out else (1.0, 1.0)
+        if share[0] <= 0:
+            return EVERYTHING
+        quotients = [end / part for end in (low, high) for part in share]
+        return max(0.0, center + min(quotients)), min(1.0, center + max(quotients))
 
     @abstractmethod
     def spread_step(self, second: float, within: Interval) -> float:

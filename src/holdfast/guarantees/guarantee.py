@@ -14,7 +14,7 @@ under the guarantee's name and version, and read back from there; nobody certifi
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from functools import cached_property
 from math import ceil, isfinite
@@ -314,6 +314,24 @@ class Guarantee(ABC):
         """
         return mean
 
+    def sliced(self, releases: Sequence[Release], edges: Sequence[float], *, some_left_out: bool) -> Interval:
+        """Return the interval for the mean of a number in [0, 1] that was asked in slices, each with its own release.
+
+        Parameters
+        ----------
+        releases
+            One for each slice; before them one for the share of rows that count, if some may not.
+        edges
+            Where the range is cut, both ends included.
+        some_left_out
+            Whether there may be rows that do not count.
+        """
+        raise self.cannot_certify("means in slices")
+
+    def supports_slices(self) -> None:
+        """Refuse, in words, means in slices, unless `sliced` certifies them."""
+        raise self.cannot_certify("means in slices; ask without slices, or plan with guarantee='exchange'")
+
     @property
     def most_at_once(self) -> int:
         """How many outcomes one draw may have with little more noise than it has with two."""
@@ -375,7 +393,7 @@ class Guarantee(ABC):
         return fewest(lambda draws: self._margin_from(draws, charge, intervals) <= margin, low=1, high=best)
 
     def best_margin(self, charge: int, intervals: int) -> float:
-        """Return the smallest margin of one answer, from any number of draws, after so much `charge` and `intervals`."""
+        """Return the smallest margin of one answer, from any number of draws; `charge` and `intervals` are spent."""
         return self._margin_from(self._best_draws(charge, intervals), charge, intervals)
 
     def _best_draws(self, charge: int, intervals: int) -> int:

@@ -6,14 +6,14 @@ numbers, and costs little width. No number of submissions is fixed, and none is 
 intervals wider, for everybody.
 
 What entries of a ledger cost keeps the count: every submission costs one interval; an improvement costs a charge that
-says by how many cells. So the totals of a ledger say how many submissions there were, how many of them improved, and
-which cell is the best.
+says by how many cells. So the totals of a ledger say how many submissions there were, how many of them improved, which
+cell is the best, and how long it takes to describe the steps up to it.
 """
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from math import ceil, log10, sqrt
+from math import ceil, log, log10, sqrt
 from typing import NamedTuple
 
 from holdfast import check
@@ -25,9 +25,10 @@ from holdfast.guarantees.release import GRID, Release
 from holdfast.guarantees.statistic import Interval, Statistic
 
 ENDLESS = 2**31  # submissions: more than anybody sends
-MOST_CELLS = 10**6
+LARGEST = 2**62  # what a ledger can count
+MOST_CELLS = 10**4
 OUTLOOK = (0, 1, 10, 100)  # more improvements, after which a budget says how wide an interval is
-_IMPROVED = 2**30  # added to the charge of an improvement, beside the cells by which it is better
+UNITS = 64  # in a nat: what steps up cost is kept in whole units, rounded up
 POPULATION, LABELS, ROWS = "population", "labels", "rows"
 ABOUT = {
     POPULATION: "new cases of the population that these were drawn from; nobody who submits has seen them",
@@ -65,20 +66,23 @@ class LadderTerms(Terms):
 
 
 class Climbed(NamedTuple):
-    """What the submissions so far have told: how many there were, how many improved, and the best cell; 0: none."""
+    """What the submissions so far have told: how many there were, how many improved, and the best cell; 0: none.
+
+    `units` is the length of the steps up after the first cell, in parts of a nat.
+    """
 
     submissions: int
     improvements: int
     best: int
+    units: int = 0
 
-    @classmethod
-    def by(cls, charge: int, intervals: int) -> "Climbed":
-        """Read it off what the entries of a ledger cost."""
-        return cls(intervals, charge // _IMPROVED, charge % _IMPROVED)
-
-    def charge_of(self, cell: int) -> int:
-        """Return what a submission in this cell costs: nothing, unless it improves."""
-        return _IMPROVED + cell - self.best if cell > self.best else 0
+    def after(self, cell: int) -> "Climbed":
+        """Return what is told after a submission in this cell."""
+        if cell <= self.best:
+            return self._replace(submissions=self.submissions + 1)
+        up = cell - self.best
+        more = ceil(UNITS * log(up * (up + 1))) if self.best else 0
+        return Climbed(self.submissions + 1, self.improvements + 1, cell, self.units + more)
 
 
 class Ladder(Guarantee):
@@ -133,7 +137,7 @@ class Ladder(Guarantee):
         cells = ceil(_exact(scale) / _exact(step))
         check.at_most("the most a board handles", MOST_CELLS, **{"the number of steps": cells})
         sizes = {"rows": rows, "queries": ENDLESS, "flips": 0, "rows_per_query": rows, "ends": False, "identical": True}
-        own = sizes | {"charge": ENDLESS * _IMPROVED, "cells": cells, "step": step, "scale": scale, "about": about}
+        own = sizes | {"charge": LARGEST, "cells": cells, "step": step, "scale": scale, "about": about}
         mechanism = cls.mechanisms[0]
         terms = LadderTerms(confidence=confidence, margin=1.0, mechanism=mechanism, **own, **scored)  # type: ignore[arg-type]
         return cls(replace(terms, margin=min(1.0, cls(terms).width(Climbed(0, 0, 0)))))
@@ -153,10 +157,29 @@ class Ladder(Guarantee):
         self.supports(statistic)
         return 0
 
+    @cached_property
+    def _places(self) -> tuple[int, int]:
+        """What a unit, and an improvement, count in a charge, of which the best cell is the rest."""
+        cells = self.terms.cells
+        return cells + 1, (cells + 1) * (2 * UNITS * cells + 1)  # no way up takes more than two nats a cell
+
+    def climbed(self, charge: int, intervals: int) -> Climbed:
+        """Read what was told off what the entries of a ledger cost."""
+        unit, improvement = self._places
+        improvements, rest = divmod(charge, improvement)
+        units, best = divmod(rest, unit)
+        return Climbed(intervals, improvements, best, units)
+
+    def charge_of(self, before: Climbed, after: Climbed) -> int:
+        """Return what a submission costs that was told so much: nothing, unless it improved."""
+        unit, improvement = self._places
+        improved, units = after.improvements - before.improvements, after.units - before.units
+        return improvement * improved + unit * units + after.best - before.best
+
     @property
     def most_charge(self) -> int:
-        """What one submission costs at most."""
-        return _IMPROVED + self.terms.cells
+        """What one submission costs at most: from the first cell to the last."""
+        return self.charge_of(Climbed(1, 1, 1), Climbed(1, 1, 1).after(self.terms.cells)) + 1
 
     @property
     def covers(self) -> tuple[str, ...]:
@@ -194,12 +217,12 @@ class Ladder(Guarantee):
             What the submissions committed before it have told.
         """
         first, last = self.told(cell, climbed)
+        if self.terms.about == ROWS:
+            return first, last  # exactly, of the score in the units that it is added up in
         slack = 2.0**-GRID  # more than scores were rounded by to their units, and ends to floating-point numbers
         told = max(0.0, first - slack), min(1.0, last + slack)
-        if self.terms.about == ROWS:
-            return told
         t, terms = climbed.submissions + 1, self.terms
-        nats = ladder_nats(t, climbed.improvements, terms.cells)
+        nats = ladder_nats(t, climbed.improvements, terms.cells, climbed.units / UNITS)
         return full_range(told, n=terms.rows, level=(1 - terms.confidence) * time_share(t), nats=nats)
 
     def width(self, climbed: Climbed) -> float:
@@ -208,12 +231,13 @@ class Ladder(Guarantee):
         return max(0.0, self.certify(middle, climbed._replace(best=0))[1] - self.cell(middle)[1])
 
     def outlook(self, spent: tuple[int, int], told: tuple[int, int]) -> tuple[tuple[int, float], ...]:
-        """Return how wide the next interval is now, and after more improvements, as many as the grid has room for."""
-        now = Climbed.by(*told)
+        """Return how wide the next interval is now, and after more improvements of one cell each."""
+        now = self.climbed(*told)
         later = []
         for more in OUTLOOK:
-            improved = min(self.terms.cells, now.improvements + more)
-            then = now._replace(submissions=now.submissions + more, improvements=improved)
+            then = now
+            for _ in range(more):
+                then = then.after(min(self.terms.cells, then.best + 1))
             later.append((more, self.terms.scale * self.width(then)))
         return tuple(later)
 
@@ -229,10 +253,13 @@ class Ladder(Guarantee):
     def sentence(self) -> str:
         """The promise in one sentence."""
         terms = self.terms
+        certain = f"With probability {100 * terms.confidence:g} % all intervals hold at once."
+        if terms.about == ROWS:
+            certain = "What is told is exact."
         return (
             f"{terms.rows:,} sealed rows score any number of submissions, each made after the earlier responses: it is"
-            f" told whether it is better than the best, on a grid of {terms.step:g}. With probability"
-            f" {100 * terms.confidence:g} % all intervals hold at once. They are about {ABOUT[terms.about]}."
+            f" told whether it is better than the best, on a grid of {terms.step:g}. {certain} Intervals are about"
+            f" {ABOUT[terms.about]}."
         )
 
 

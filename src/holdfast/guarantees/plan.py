@@ -45,11 +45,13 @@ class Plan:
 
     `standing` is the guarantee that was chosen, with its `terms`; the most used of them are attributes of the plan as
     well. `alternatives` says what every other guarantee would need or reach, and `readings` what the same questions
-    would get planned, without an end, as checks or by splitting, each fast, balanced and best.
+    would get planned, without an end, as checks or by splitting, each fast, balanced and best. `drawn` says what is
+    drawn: rows, or units.
     """
 
     standing: Guarantee = field(repr=False)
     alternatives: tuple[Alternative, ...] = field(default=(), repr=False)
+    drawn: str = field(default="rows", repr=False)
 
     @property
     def terms(self) -> Terms:
@@ -118,7 +120,7 @@ class Plan:
 
     @property
     def _read(self) -> str:
-        return "all rows" if self.standing.scans else f"{self.rows_per_query:,} random rows"
+        return f"all {self.drawn}" if self.standing.scans else f"{self.rows_per_query:,} random {self.drawn}"
 
     @property
     def sentence(self) -> str:
@@ -130,15 +132,15 @@ class Plan:
         what = f"{self.queries:,} questions" if self.queries else f"{self.flips:,} flips"
         if self.vacuous:
             return (
-                f"{self.rows:,} rows are too few for {what}: answers would be within {write_margin(self.margin)},"
-                " which says nothing. Ask fewer questions, or bring more rows."
+                f"{self.rows:,} {self.drawn} are too few for {what}: answers would be within"
+                f" {write_margin(self.margin)}, which says nothing. Ask fewer questions, or bring more {self.drawn}."
             )
         extra = f" and {self.flips:,} flips" if self.queries and self.flips else ""
         held = "every answer" if self.queries else "the expectation of every flip"
         after = "refused" if self.terms.ends else "answered, too, with wider margins"
         alike = " All this holds if every row follows the same law." if self.terms.identical else ""
         return (
-            f"{self.rows:,} rows can answer {what}{extra}, each chosen after seeing the earlier answers:"
+            f"{self.rows:,} {self.drawn} can answer {what}{extra}, each chosen after seeing the earlier answers:"
             f" {held} within {write_margin(self.margin)} of the population, all at once, with probability"
             f" {100 * self.confidence:.12g} %. Each answer reads {self._read}. More questions are {after}.{alike}"
         )
@@ -147,16 +149,16 @@ class Plan:
     def _endless_sentence(self) -> str:
         if self.vacuous:
             return (
-                f"{self.rows:,} rows are too few for questions without end: already the first answer would be within"
-                f" {write_margin(self.margin)}, which says nothing. Plan a few questions (queries=3, end=True), or"
-                " bring more rows."
+                f"{self.rows:,} {self.drawn} are too few for questions without end: already the first answer would be"
+                f" within {write_margin(self.margin)}, which says nothing. Plan a few questions (queries=3, end=True),"
+                f" or bring more {self.drawn}."
             )
         margins = [write_margin(self.standing.margin_after(number - 1)) for number in SHOWN]
         return (
-            f"{self.rows:,} rows can answer questions without end, each chosen after seeing the earlier answers: the"
-            f" first within {margins[0]} of the population, the {SHOWN[1]:,}th within {margins[1]}, the {SHOWN[2]:,}th"
-            f" within {margins[2]}, all at once, with probability {100 * self.confidence:.12g} %. An answer reads"
-            f" {self.rows_per_query:,} random rows, later ones fewer."
+            f"{self.rows:,} {self.drawn} can answer questions without end, each chosen after seeing the earlier"
+            f" answers: the first within {margins[0]} of the population, the {SHOWN[1]:,}th within {margins[1]}, the"
+            f" {SHOWN[2]:,}th within {margins[2]}, all at once, with probability {100 * self.confidence:.12g} %."
+            f" An answer reads {self.rows_per_query:,} random {self.drawn}, later ones fewer."
         )
 
     def to_dict(self) -> dict[str, JSON]:
@@ -194,6 +196,11 @@ class Plan:
         shown = f"<p>{escape(self.sentence)}</p>"
         if self.alternatives:
             shown += _html(HEADINGS, [*map(alternative_cells, self.alternatives)])
+        else:  # it stands, so that there is nothing to choose
+            planned = "no end" if self.endless or not self.standing.answers else f"{self.terms.answers:,}"
+            counts = (f"{self.rows:,}", planned, f"{self.rows_per_query:,}")
+            names = (self.guarantee, self.mechanism.replace("_", " "), write_margin(self.margin))
+            shown += _html(HEADINGS, [(*names, *counts, "stands")])
         if self.alternatives and self.readings:
             shown += f"<p>{READINGS}</p>" + _html(READING_HEADINGS, [*map(reading_cells, self.readings)])
         return shown
@@ -554,6 +561,12 @@ def _choose(solved: Mapping[tuple[str, str], Terms], request: _Request) -> tuple
 
 def _infeasible(request: _Request) -> PlanInfeasible:
     """Word the refusal, and say what the same rows do allow."""
+    if request.identical is False and request.guarantee != BEST and not GUARANTEES[request.guarantee].independent:
+        return PlanInfeasible(
+            f"The {request.guarantee} guarantee needs rows that all follow one law: leave rows='independent' out, or take"
+            " the exchange guarantee.",
+            guarantee=request.guarantee,
+        )
     which = "No plan" if request.guarantee == BEST else f"No plan under the {request.guarantee} guarantee"
     if request.mechanism != BEST:
         which += f" with {request.mechanism}"

@@ -15,10 +15,11 @@ from holdfast.errors import InvalidArgument, InvalidQuery
 from holdfast.queries.evaluate import Expression, RowFunction
 from holdfast.queries.functions.operation import time_literal, with_article
 from holdfast.queries.groups import Between, Grouped
-from holdfast.queries.measures import AtMost, Bins, Category, Histogram, Mean, Share
+from holdfast.queries.measures import AtMost, Bins, Category, Histogram, Mean, Share, Total
 from holdfast.queries.node import SchemaKey, identifier
 from holdfast.queries.polars_expression import from_polars
 from holdfast.queries.python_function import BatchFunction, from_function
+from holdfast.queries.slices import Sliced
 from holdfast.queries.sql.parse import from_text
 from holdfast.schema import Schema, Type
 
@@ -26,6 +27,7 @@ QueryLike: TypeAlias = str | pl.Expr | BatchFunction  # SQL, a Polars expression
 Groups: TypeAlias = Sequence[Any] | Mapping[str, Sequence[Any]]  # values, tuples of values, or values of each key
 
 MOST_CATEGORIES = 10_000
+MOST_SLICES = 30
 
 
 def rowwise(query: QueryLike, schema: Schema, columns: Sequence[str] | None = None) -> RowFunction:
@@ -212,6 +214,48 @@ def build_histogram(
             raise InvalidQuery(f"Bins need numbers; '{value.text}' is {with_article(value.type)}. Use categories.")
         return Bins(value, _edges(bins))
     return Histogram(value, categories_of(categories, value.type))
+
+
+def build_total(
+    query: QueryLike, schema: Schema, *, within: tuple[float, float] | None = None, where: QueryLike | None = None
+) -> Total:
+    """Return what a number adds to a sum over all rows; its bounds are stretched to 0, which is what others add.
+
+    Parameters
+    ----------
+    query, schema, within, where
+        As in `build_mean`.
+    """
+    mean = build_mean(query, schema, within=within, where=where)
+    if not isinstance(mean, Mean):
+        raise InvalidArgument("A total is of numbers; count rows that meet a condition with `count`.", name="query")
+    low, high = mean.bounds
+    return Total(mean.value, (min(0.0, low), max(0.0, high)), mean.where).complete()
+
+
+def build_slices(measure: Share | Mean, slices: Sequence[float]) -> Sliced:
+    """Return a mean whose range is cut into slices.
+
+    Parameters
+    ----------
+    measure
+        The mean of a number.
+    slices
+        Where to cut, inside its range, increasing.
+    """
+    if not isinstance(measure, Mean):
+        raise InvalidArgument("slices are for the mean of a number; a share has only 0 and 1.", name="slices")
+    low, high = measure.bounds
+    cuts = _listed("slices", slices)
+    for place, cut in enumerate(cuts):
+        check.number(**{f"slices[{place}]": cut})
+    edges = [low, *map(float, cuts), high]
+    if len(cuts) > MOST_SLICES or any(first >= last for first, last in pairwise(edges)):
+        raise InvalidArgument(
+            f"slices must be at most {MOST_SLICES} increasing numbers inside the range ({low:g}, {high:g}).",
+            name="slices",
+        )
+    return Sliced(measure, tuple((edge - low) / (high - low) for edge in edges))
 
 
 def declared_categories(value: RowFunction, schema: Schema) -> tuple[Any, ...] | None:

@@ -166,6 +166,31 @@ class Mean(Measure):
 
 
 @dataclass(frozen=True)
+class Total(Mean):
+    """What a number adds to a sum: nothing for rows without a value, or outside `where`. Bounds include nothing."""
+
+    @property
+    def cheaper(self) -> None:
+        """Missing values cost nothing here."""
+
+    @cached_property
+    def statistic(self) -> Statistic:
+        """A mean over all rows."""
+        return _MEAN
+
+    def _facts(self) -> dict[str, Any]:
+        return {"kind": "total", "within": self.bounds}
+
+    def _values(self, values: Any, inside: NDArray[np.bool_] | None) -> Values:
+        """Rescale from the bounds to [0, 1]; what does not count is where 0 is."""
+        low, high = self.bounds
+        numbers = np.nan_to_num(np.clip(floats(values), low, high), nan=0.0)
+        if inside is not None:
+            numbers = np.where(inside, numbers, 0.0)
+        return np.clip((numbers - low) / (high - low), 0.0, 1.0)
+
+
+@dataclass(frozen=True)
 class AtMost(Measure):
     """How often a value is at most `threshold`, among rows that have one: what quantiles ask."""
 

@@ -12,7 +12,7 @@ groups       a share or a mean in several groups, as `mean` asks it
 plot         pictures of answers and of frames
 sql          from a SELECT to questions, and from their answers to a frame
 moments      what variances, covariances and differences of pairs share
-mean, difference, variance, std, covariance, correlation, histogram, quantile, flips, minimize, check,
+mean, difference, count, total, variance, std, covariance, correlation, histogram, quantile, flips, minimize, check,
 register, submit, units    the kinds
 
 To add one: a file with a function and an answer class, and `KINDS.register(name, kind_of(function, answer))`.
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 OWN = (
     "mean",
     "difference",
+    "count",
+    "total",
     "variance",
     "std",
     "covariance",

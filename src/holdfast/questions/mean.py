@@ -1,14 +1,20 @@
 """A share, a bounded mean, or either of them in a group or in several."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from math import sqrt
 from typing import Annotated, Any, Protocol, TypeVar, overload
 
-from holdfast.answer import Answer
+from holdfast.answer import Answer, Estimate
 from holdfast.errors import InvalidArgument
-from holdfast.queries.build import Groups, QueryLike, build_groups, build_mean
+from holdfast.ledger import Cost
+from holdfast.queries.build import Groups, QueryLike, build_groups, build_mean, build_slices
+from holdfast.queries.slices import Sliced
 from holdfast.queries.units import build_accepted
 from holdfast.questions import KINDS
 from holdfast.questions.groups import GroupsAnswer, in_groups
+from holdfast.questions.looks import look_until
 from holdfast.questions.options import (
     About,
     By,
@@ -17,13 +23,25 @@ from holdfast.questions.options import (
     LargestWeight,
     Margin,
     Query,
+    Reals,
     RowsPerQuery,
     RowsPerUnit,
+    Until,
     Weight,
     Where,
     Within,
 )
-from holdfast.questions.question import Context, Drawing, Question, Result, kind_of
+from holdfast.questions.question import (
+    RELEASE_WORK,
+    Context,
+    Drawing,
+    Question,
+    Result,
+    identity_of,
+    kind_of,
+)
+
+_CUTS = "Where to cut the range of a number with few large values: narrower, at the same price."
 
 
 def mean(
@@ -39,8 +57,10 @@ def mean(
     groups: Annotated[
         Groups | None, About(GroupsForm(), "The groups to answer for: values of `by`; left out, declared ones.")
     ] = None,
+    slices: Annotated[Sequence[float] | None, About(Reals(None, "0, 60, 240"), _CUTS)] = None,
     rows_per_query: RowsPerQuery = None,
     margin: Margin = None,
+    until: Until = None,
     mechanism: ByMechanism = None,
 ) -> Question:
     """Return the share of rows for which `query` is true, or the mean of a number declared `within` bounds.
@@ -64,8 +84,14 @@ def mean(
         Answer for each of several groups at once: `by` is a column or an expression, or a list of them; `groups` are
         their values. With several expressions, tuples of values, or for each a list of values, all combined. Left out:
         the categories declared with the data.
+    slices
+        For numbers with few large values: where to cut their range, increasing. Each slice is asked by draws of its
+        own, all together as many as usual; narrower if most values lie in a small part of the range.
     rows_per_query, margin
         Spend more or less on this one answer: the rows it reads, or the margin it should have, in its own units.
+    until
+        Look at 1,000 draws first, then at twice as many in all, and so on, until the margin is this small. Every look
+        is a question of its own and counts as one. It pays for rare events and groups: who knows how many they need?
     mechanism
         How this one answer is made, left out: as planned. In a session of coins "gaussian" reads all rows once and adds
         noise, for the same price; worth it where an answer so narrow is wanted that coins would read more rows.
@@ -76,25 +102,25 @@ def mean(
         The value and its interval for the population; with `by`, one for each group, and their frame.
     """
     context = context.by(mechanism)
+    if until is not None and (by, margin, rows_per_query) != (None, None, None):
+        raise InvalidArgument("until must be left out with by, margin and rows_per_query.", name="until")
     if by is not None:
-        if margin is not None:
-            raise InvalidArgument(
-                "margin must be left out with by: how narrow a group is depends on its size. Use rows_per_query.",
-                name="margin",
-            )
-        if (rows_per_unit, weight, largest_weight) != (None, None, None):
-            raise InvalidArgument(
-                "by must be left out with weights or rows_per_unit: ask about one group at a time, with where.",
-                name="by",
-            )
+        kept = {"weight": weight, "largest_weight": largest_weight, "rows_per_unit": rows_per_unit, "slices": slices}
+        _leave_out("by", margin=margin, **kept)
         grouped = build_groups(query, context.schema, by=by, groups=groups, within=within, where=where)
         return in_groups(MEAN.name, context, grouped, rows_per_query)
     if groups is not None:
         raise InvalidArgument("groups are values of by; say by what the rows are grouped.", name="groups")
     plain = build_mean(query, context.schema, within=within, where=where)
+    if slices is not None:
+        kept = {"weight": weight, "largest_weight": largest_weight, "rows_per_unit": rows_per_unit, "until": until}
+        _leave_out("slices", margin=margin, **kept)
+        return _in_slices(context, build_slices(plain, slices), rows_per_query)
     built = build_accepted(
         plain, context.schema, rows_per_unit=rows_per_unit, weight=weight, largest_weight=largest_weight
     )
+    if until is not None:
+        return look_until(MEAN.name, context, built, until)
     draws = context.draws(built, rows_per_query, margin)
 
     def run(drawing: Drawing) -> Result:
@@ -102,6 +128,51 @@ def mean(
         return estimate.to_json() | {"bounds": list(built.bounds)}
 
     return context.question(MEAN.name, built, draws, run, context.margin(built, draws), wanted=margin)
+
+
+def _leave_out(beside: str, **options: object) -> None:
+    """Refuse options that cannot be given beside another one."""
+    for name, value in options.items():
+        if value is not None:
+            raise InvalidArgument(f"{name} must be left out beside {beside}.", name=name)
+
+
+def _in_slices(context: Context, sliced: Sliced, rows_per_query: int | None) -> Question:
+    """Return the question that asks every slice of a number, with as many draws together as one answer has."""
+    guarantee = context.guarantee
+    guarantee.supports_slices()
+    draws = context.draws(sliced, rows_per_query)
+    first = -1 if sliced.some_left_out else 0
+    widths = [last - low for low, last in pairwise(sliced.edges)]
+    # A wide slice weighs more, but is nearly always full or empty: between its width and equal parts.
+    weights = [sqrt(width) for width in widths]
+    if sliced.some_left_out:
+        weights = [sum(weights) / len(weights), *weights]
+    parts = [
+        (replace(sliced, place=first + place), max(1, int(draws * weight / sum(weights))))
+        for place, weight in enumerate(weights)
+    ]
+    prices = [context.price(part, each) for part, each in parts]
+
+    def run(drawing: Drawing) -> Result:
+        releases = [drawing.release(part, each) for part, each in parts]
+        seen = [release.values[0] for release in releases]
+        share = seen[0] if sliced.some_left_out else 1.0
+        total = sum(width * value for width, value in zip(widths, seen[-len(widths) :], strict=True))
+        interval = drawing.guarantee.sliced(releases, sliced.edges, some_left_out=sliced.some_left_out)
+        bounds = sliced.measure.bounds
+        found = Estimate.within(bounds, min(1.0, total / share) if share > 0 else 0.5, interval)
+        return found.to_json() | {"bounds": list(bounds)}
+
+    return Question(
+        kind=MEAN.name,
+        text=sliced.text,
+        identity=identity_of(sliced, None if draws == context.rows_per_query else draws, context.mechanism),
+        cost=Cost(sum(cost.charge for cost, _ in prices), 1),
+        rows_read=sum(rows for _, rows in prices),
+        run=run,
+        work=len(parts) * RELEASE_WORK + sum(rows for _, rows in prices) * sliced.work,
+    )
 
 
 MEAN = kind_of(mean, Answer, GroupsAnswer)
@@ -121,10 +192,16 @@ class AskMean(Protocol[One, Several]):
         *,
         within: tuple[float, float] | None = None,
         where: QueryLike | None = None,
+        rows_per_unit: int | None = None,
+        weight: QueryLike | None = None,
+        largest_weight: float | None = None,
         by: None = None,
         groups: None = None,
+        slices: Sequence[float] | None = None,
         rows_per_query: int | None = None,
         margin: float | None = None,
+        until: float | None = None,
+        mechanism: str | None = None,
     ) -> One: ...
 
     @overload
@@ -134,10 +211,15 @@ class AskMean(Protocol[One, Several]):
         *,
         within: tuple[float, float] | None = None,
         where: QueryLike | None = None,
+        rows_per_unit: int | None = None,
+        weight: QueryLike | None = None,
+        largest_weight: float | None = None,
         by: QueryLike | Sequence[QueryLike],
         groups: Groups | None = None,
+        slices: None = None,
         rows_per_query: int | None = None,
         margin: float | None = None,
+        mechanism: str | None = None,
     ) -> Several: ...
 
     def __call__(self, *args: Any, **options: Any) -> Any:

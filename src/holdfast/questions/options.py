@@ -273,6 +273,10 @@ RowsPerQuery = Annotated[
 Margin = Annotated[
     float | None, About(Real(0.0, None, "0.01"), "The margin this one answer should have, in its own units.")
 ]
+Until = Annotated[
+    float | None,
+    About(Real(0.0, None, "0.01"), "Look again, with twice the draws each time, until the margin is this small."),
+]
 RowsPerUnit = Annotated[
     int | None,
     About(Whole(1, "50"), "Of data of units: the most rows of one; then every row counts alike, not every unit."),
@@ -282,6 +286,9 @@ LargestWeight = Annotated[float | None, About(Real(0.0, None, "8"), "The largest
 ByMechanism = Annotated[
     str | None,
     About(Choice(("coins", "gaussian")), "How this one answer is made; gaussian reads all rows once and adds noise."),
+]
+Population = Annotated[
+    int | None, About(Whole(1, "1000000"), "How many the population has; left out, as many as there are rows.")
 ]
 LossLike = Annotated[Loss | LinearLoss, About(LossForm(), "The loss to minimize.")]
 

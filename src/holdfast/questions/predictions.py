@@ -5,7 +5,6 @@ is missing, double or unknown, a value of another type, one that is missing or n
 """
 
 import json
-from base64 import b64decode
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,7 +24,6 @@ from holdfast.schema import Type
 PredictionsLike = str | Path | FrameLike | Mapping[str, ColumnLike]
 PREDICTION = "prediction"  # what the column is called, if the table has several beside the ids
 _UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, UnicodeDecodeError, ValueError)
-_BASE64 = "base64,"  # before the content of a file that is no text, as browsers write it
 _WORDS = {Type.BOOL: "true or false", Type.INT: "whole numbers", Type.FLOAT: "numbers", Type.STRING: "text"}
 _DTYPES = {Type.BOOL: pl.Boolean, Type.INT: pl.Int64, Type.FLOAT: pl.Float64, Type.STRING: pl.String}
 
@@ -101,16 +99,16 @@ def _guessed(texts: pl.Series) -> pl.Series:
 
 
 def read_text(text: str, name: str = "predictions") -> pl.DataFrame:
-    """Return the table in the content of a file: CSV or JSON lines as they are, Parquet in base 64. Opens no file."""
-    if text.startswith("data:") and _BASE64 in text[:200]:
-        try:
-            content = b64decode(text.partition(_BASE64)[2], validate=True)
-        except ValueError:
-            raise InvalidArgument(f"{name} must be in base 64 after {_BASE64!r}.", name=name) from None
-        reader = pl.read_parquet if content[:4] == b"PAR1" else _lines if content[:1] == b"{" else _csv
-    else:
-        content, reader = text.encode(errors="surrogatepass"), _lines if text.lstrip()[:1] == "{" else _csv
-    return _read(reader, content, f"{name} must be CSV or JSON lines with ids, or a Parquet file in base 64", name)
+    """Return the table in the content of a file, CSV or JSON lines. Opens no file.
+
+    The text may come from anybody. So it is text, no Parquet file, which can be damaged or unpack to gigabytes: a
+    client reads those where they are, and sends the columns.
+    """
+    problem = f"{name} must be CSV or JSON lines with ids"
+    if any(mark in text[:2] for mark in "\x00\x01"):  # something compressed, which readers would unpack
+        raise InvalidArgument(f"{problem}; this is no text.", name=name)
+    reader = _lines if text.lstrip()[:1] == "{" else _csv
+    return _read(reader, text.encode(errors="surrogatepass"), problem, name)
 
 
 def _read(reader: Callable[[BytesIO], pl.DataFrame], content: bytes, problem: str, name: str) -> pl.DataFrame:

@@ -22,7 +22,7 @@ import polars as pl
 from numpy.random import Generator
 
 from holdfast import check
-from holdfast.answer import AnyAnswer, Estimate, Record
+from holdfast.answer import AnyAnswer, Estimate, Interval, Record
 from holdfast.errors import InvalidArgument, InvalidQuery, PlanInfeasible
 from holdfast.guarantees.guarantee import MOST_DRAWS, Guarantee, Terms
 from holdfast.guarantees.release import Release
@@ -86,14 +86,14 @@ class Drawing:
             return self
         return replace(self, guarantee=self.guarantee.by(mechanism))
 
-    def certify(self, query: Query, release: Release) -> list[Estimate]:
-        """Return every released value with its interval, in the question's units."""
+    def certify(self, query: Query, release: Release, bounds: Interval | None = None) -> list[Estimate]:
+        """Return every released value with its interval, in the question's units, or stretched to other `bounds`."""
         intervals = query.statistic.certify(release, self.guarantee)
-        return list(map(Estimate.within, repeat(query.bounds), release.values, intervals))
+        return list(map(Estimate.within, repeat(bounds or query.bounds), release.values, intervals))
 
-    def estimates(self, query: Query, draws: int) -> list[Estimate]:
+    def estimates(self, query: Query, draws: int, bounds: Interval | None = None) -> list[Estimate]:
         """Draw once and certify."""
-        return self.certify(query, self.release(query, draws))
+        return self.certify(query, self.release(query, draws), bounds)
 
 
 def mechanism_of(guarantee: Guarantee) -> type[Mechanism]:
@@ -124,6 +124,7 @@ class Question:
     whole: bool = False  # of data of units: whether the text says how much each counts; else every unit counts alike
     widths: Callable[[], Widths] | None = None  # of groups; worked out for a price only
     forecast: Callable[[Cost], float] | None = None  # its margin, if that depends on the answers given so far
+    after: "Callable[[Result, Context], Question | None] | None" = None  # the next look, by what this one said
     otherwise: Mapping[str, Any] | None = None  # of a check: the mean to ask for next if the guess does not hold
 
     def __post_init__(self) -> None:
@@ -210,7 +211,7 @@ class Context:
         reads = None if ordinary else draws if wanted is None else f"margin {wanted!r}"
         identity, work = identity_of(query, reads, self.mechanism), RELEASE_WORK + rows_read * query.work
         if text is not None and identity is not None:
-            identity = encode({"kind": kind, "of": identity})
+            identity = encode({"kind": kind, "of": identity, "text": text})
         return Question(
             kind,
             text or query.text,
@@ -236,6 +237,19 @@ class Context:
         cost, _ = _price(self.guarantee, statistic, draws)
         standing = self.standing(cost)
         return _margin(standing, draws) if standing is self.guarantee else standing.margin(draws)
+
+    def size(self, population: int | None) -> int:
+        """Return how many a `population` has: as many as there are rows, if it is not said."""
+        if self.schema.unit is not None:
+            raise InvalidArgument(
+                f"Counts and totals of rows are not available where rows belong to units ({self.schema.unit}): every"
+                " unit counts alike, whatever its number of rows. Ask units with cap= for the mean per unit.",
+                name="unit",
+            )
+        if population is None:
+            return int(self.guarantee.terms.rows)
+        check.whole(population=population)
+        return int(population)
 
     def group_widths(self, query: Query, draws: int) -> Callable[[], Widths]:
         """Return what tells how wide groups will be, in the question's units, if their means are middling.

@@ -3,13 +3,15 @@
 A statement is a list of questions of ordinary kinds, asked like any other: what was asked before, by SQL or a verb,
 is free. NULL means what it means in SQL: AVG, also of a condition, leaves out rows for which there is no value.
 
+A count is a share of the rows, and a sum a mean over all of them, times the number of rows, which is public.
+
 A group is asked for by the values that are declared of a column, never by those that occur.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from math import nan
+from math import inf, nan, nextafter
 from typing import Any
 
 import polars as pl
@@ -38,6 +40,7 @@ class _Column:
     name: str
     values: tuple[Any, ...] | None = None
     answers: tuple[tuple[int, int] | None, ...] = ()  # which interval of which question; None: every row is counted
+    scale: int = 1  # of a count or a sum: how many rows a share or a mean is multiplied by
 
 
 @dataclass(frozen=True)
@@ -57,11 +60,21 @@ class Selected:
                 made[column.name] = list(column.values)
                 continue
             every = Estimate(self.rows, self.rows, self.rows)
-            found = [every if place is None else answers[place[0]].rows()[place[1]][1] for place in column.answers]
+            found = [
+                every if place is None else _scaled(answers[place[0]].rows()[place[1]][1], column.scale)
+                for place in column.answers
+            ]
             made[column.name] = [None if one.too_few else one.value for one in found]
             made[f"{column.name}_low"] = [one.low for one in found]
             made[f"{column.name}_high"] = [one.high for one in found]
         return pl.DataFrame(made)
+
+
+def _scaled(one: Estimate, scale: int) -> Estimate:
+    """Multiply an estimate, its ends rounded outwards."""
+    if scale == 1:
+        return one
+    return Estimate(one.value * scale, nextafter(one.low * scale, -inf), nextafter(one.high * scale, inf))
 
 
 def written_table(frame: pl.DataFrame) -> tuple[list[str], list[list[str]], list[int]]:
@@ -140,8 +153,12 @@ class _Compiler:
                     return _Column(item.name, tuple(group[place] for group in self.groups))
             raise InvalidQuery(f"{item.text} must be inside an aggregate, such as AVG({item.text}), or in GROUP BY.")
         make = _AGGREGATES[item.aggregate]
+        scale = self._scale(item)
         if item.aggregate == "COUNT" and item.arguments == ("*",) and not self.by and self.statement.where is None:
-            return _Column(item.name, answers=(None,))
+            return _Column(item.name, answers=(None,), scale=scale)
+        if item.aggregate == "COUNT" and item.arguments == ("*",) and len(self.by) == 1:  # one histogram counts all
+            place = self._ask(self._histogram(self.by[0].text), item.text)
+            return _Column(item.name, answers=tuple((place, line) for line in range(len(self.groups))), scale=scale)
         if item.aggregate == "AVG" and self.by:  # one question serves all groups
             texts = [by.text for by in self.by]
             question = make(item, self.statement.where, self.schema) | {"by": texts[0] if len(texts) == 1 else texts}
@@ -150,7 +167,24 @@ class _Compiler:
         answers = []
         for group in self.groups:
             answers.append((self._ask(make(item, self._condition(group), self.schema), item.text), 0))
-        return _Column(item.name, answers=tuple(answers))
+        return _Column(item.name, answers=tuple(answers), scale=scale)
+
+    def _scale(self, item: Item) -> int:
+        """Return how many rows a count or a sum is of; of data with units nobody says how many rows there are."""
+        if item.aggregate not in ("COUNT", "COUNT_IF", "SUM"):
+            return 1
+        if self.schema.unit is not None:
+            raise InvalidQuery(
+                f"{item.text} is not available where rows belong to units ({self.schema.unit}): every unit counts once,"
+                " whatever its number of rows. AVG is."
+            )
+        return self.rows
+
+    def _histogram(self, by: str) -> Question:
+        """Return the question for the share of every group."""
+        where = self.statement.where
+        counted = by if where is None else _if(where, by)
+        return {"kind": "histogram", "query": counted, "categories": [group[0] for group in self.groups]}
 
     def _condition(self, group: Group) -> str | None:
         """Return the text of WHERE and of being in the group."""
@@ -184,19 +218,21 @@ def _average(item: Item, condition: str | None, schema: Schema) -> Question:
 def _count(item: Item, condition: str | None, schema: Schema) -> Question:
     (value,) = _texts(item, 1)
     present = [] if value == "*" else [f"{_bracketed(value)} IS NOT NULL"]
-    return {"kind": "count", "query": _all_of([*_listed(condition), *present])}
+    return {"kind": "mean", "query": _all_of([*_listed(condition), *present])}
 
 
 def _count_if(item: Item, condition: str | None, schema: Schema) -> Question:
     (value,) = _texts(item, 1)
-    return {"kind": "count", "query": _all_of([*_listed(condition), value])}
+    return {"kind": "mean", "query": _all_of([*_listed(condition), value])}
 
 
 def _sum(item: Item, condition: str | None, schema: Schema) -> Question:
+    """Ask for the mean of what each row adds: nothing, if it does not count or has no value."""
     (value,) = _texts(item, 1)
     if _ranged(item, value, schema).type is Type.BOOL:
-        return {"kind": "count", "query": _all_of([*_listed(condition), value])}
-    return {"kind": "total", "query": value, "where": condition}
+        return _count_if(item, condition, schema)
+    added = value if condition is None else _if(condition, value)
+    return {"kind": "mean", "query": f"COALESCE({_bracketed(added)}, 0)"}
 
 
 def _quantile(item: Item, condition: str | None, schema: Schema) -> Question:
@@ -215,12 +251,12 @@ def _of_one(kind: str) -> "Callable[[Item, str | None, Schema], Question]":
     return make
 
 
-def _of_two(kind: str, first: str, second: str) -> "Callable[[Item, str | None, Schema], Question]":
+def _of_two(kind: str) -> "Callable[[Item, str | None, Schema], Question]":
     def make(item: Item, condition: str | None, schema: Schema) -> Question:
         one, other = _texts(item, 2)
         for each in (one, other):
             _ranged(item, each, schema)
-        return {"kind": kind, first: one, second: other, "where": condition}
+        return {"kind": kind, "query": one, "other": other, "where": condition}
 
     return make
 
@@ -235,9 +271,8 @@ _AGGREGATES: Mapping[str, "Callable[[Item, str | None, Schema], Question]"] = {
     "PERCENTILE": _quantile,
     "STDDEV": _of_one("std"),
     "VARIANCE": _of_one("variance"),
-    "CORR": _of_two("correlation", "x", "y"),
-    "COVAR": _of_two("covariance", "x", "y"),
-    "SLOPE": _of_two("slope", "y", "x"),
+    "CORR": _of_two("correlation"),
+    "COVAR": _of_two("covariance"),
 }
 
 
@@ -267,5 +302,10 @@ def _all_of(conditions: Sequence[str]) -> str | None:
     return " AND ".join(map(_bracketed, conditions))
 
 
+def _if(condition: str, value: str) -> str:
+    return f"CASE WHEN {_bracketed(condition)} THEN {_bracketed(value)} END"
+
+
 def _bracketed(text: str) -> str:
+    """Keep a text that is put into another what it is: whatever it says, it says inside of these."""
     return f"({text})"

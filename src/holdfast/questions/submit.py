@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from holdfast.answer import AnyAnswer, Estimate, Interval, Record, interval_bar
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees.guarantee import Guarantee
-from holdfast.guarantees.ladder import ABOUT, Climbed, Ladder
+from holdfast.guarantees.ladder import ABOUT, Ladder
 from holdfast.guarantees.release import GridCell
 from holdfast.ledger import Cost
 from holdfast.queries.metrics import Metric
@@ -151,15 +151,15 @@ def submit(
         return {"cell": released.cell}  # in memory only: whether it may be told is decided when it is committed
 
     def finish(number: int, result: Result, told: Cost) -> tuple[Result, Cost]:
-        cell, climbed = result["cell"], Climbed.by(told.charge, told.intervals)
+        cell, climbed = result["cell"], ladder.climbed(told.charge, told.intervals)
         ends, where = (_in_units(metric, part) for part in (ladder.certify(cell, climbed), ladder.told(cell, climbed)))
-        charge = climbed.charge_of(cell)
+        charge = ladder.charge_of(climbed, climbed.after(cell))
         answer = {"improved": charge > 0, "low": ends.low, "high": ends.high, "cell": [where.low, where.high]}
         scored = {"metric": metric.name, "higher": metric.rule.higher, "about": terms.about, "name": name}
         return answer | scored | {"bounds": list(metric.bounds)}, Cost(charge, 1)
 
     def forecast(told: Cost) -> float:
-        return terms.scale * ladder.width(Climbed.by(told.charge, told.intervals))
+        return terms.scale * ladder.width(ladder.climbed(told.charge, told.intervals))
 
     return Question(
         kind=SUBMIT.name,

@@ -46,7 +46,7 @@ def units(
     Returns
     -------
     Answer
-        The value and its interval for the population.
+        The value and its interval for the population; `rows_read` counts the units whose rows were read.
     """
     built = build_whole_unit(query, context.schema, having=having, at_least=at_least, cap=cap, where=where)
     draws = context.draws(built, rows_per_query, margin)

@@ -2,8 +2,8 @@
 
 What the operating system is told about mapped files: rows are drawn all over a file, so read-ahead is switched off. A
 file that fits into memory comfortably is mapped page by page in the background when it is first drawn from; after that
-a draw costs no page fault. Of a file larger than memory, the pages of one question are requested all at once before they
-are read one by one: three to four times faster from disk, but a microsecond a row wasted on a page that was there
+a draw costs no page fault. Of a file larger than memory, the pages of one question are requested all at once before
+they are read one by one: three to four times faster from disk, but a microsecond a row wasted on a page that was there
 already.
 """
 

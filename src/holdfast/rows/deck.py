@@ -16,10 +16,12 @@ import fcntl
 import mmap
 import os
 import re
+import threading
 from collections.abc import Collection, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from weakref import finalize
 
 import numpy as np
 from numpy.random import Generator
@@ -136,6 +138,8 @@ class Deck:
         self._deals = [Cards(each, name=name, complete=complete) for each in deals]
         first = self._deals[0]
         self._dealt, self._folder = first.dealt, folder
+        self._file: int | None = None
+        self._marking = threading.Lock()
         for cards, before in zip(self._deals[1:], self._deals, strict=False):
             same = cards.dealt.fingerprint == first.dealt.fingerprint and cards.schema.columns == first.schema.columns
             if not same or cards.dealt.first != before.numbers.stop:
@@ -270,16 +274,19 @@ class Deck:
             self._deals.append(cards)
 
     def _mark(self, mark: Mark) -> None:
-        try:
-            file = os.open(self._folder / USED, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError:
-            return  # in a folder that may only be read, the ledger alone remembers
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            if _read_mark(os.pread(file, _SLOT, 0)).cards < mark.cards:
-                os.pwrite(file, _written(mark), 0)
-        finally:
-            os.close(file)
+        if self._file is None:
+            try:
+                self._file = os.open(self._folder / USED, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            except OSError:
+                return  # in a folder that may only be read, the ledger alone remembers
+            finalize(self, os.close, self._file)
+        with self._marking:  # threads of one process hold the lock of a file together
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            try:
+                if _read_mark(os.pread(self._file, _SLOT, 0)).cards < mark.cards:
+                    os.pwrite(self._file, _written(mark), 0)
+            finally:
+                fcntl.flock(self._file, fcntl.LOCK_UN)
 
 
 class Hand:
@@ -311,7 +318,7 @@ class Hand:
             raise InvalidArgument("A deck holds draws with replacement; plan with mechanism='coins'.", name="mechanism")
         taken = self._take(query, query.parts * selection.count)
         blocks = [np.array(cards.values(query, rows, first, selection.count, rng)) for cards, rows, first in taken]
-        values = np.concatenate(blocks)
+        values: NDArray[Any] = np.concatenate(blocks)
         return values if query.parts == 1 else values.reshape(query.parts, -1, *values.shape[1:])
 
     def verify(self) -> None:

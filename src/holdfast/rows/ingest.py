@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from holdfast.errors import InvalidArgument, RowSourceError
+from holdfast.errors import RowSourceError
 from holdfast.rows.array_files import ArrayFile
 from holdfast.rows.blocks import FileEntry
 from holdfast.rows.column_writer import ColumnFiles, NumberFiles, TextFiles
@@ -111,6 +111,7 @@ def refuse_foreign(folder: Path) -> None:
 
 @contextmanager
 def locked_partial(folder: Path) -> Iterator[Path]:
+    """Yield a folder that nobody else writes, beside the one that is to be made; what is left of it is removed."""
     partial = folder.with_name(f".{folder.name}.partial")
     while True:
         partial.parent.mkdir(parents=True, exist_ok=True)
@@ -146,6 +147,7 @@ def _clear(partial: Path) -> None:
 
 
 def swap_in(path: Path | None, partial: Path, folder: Path) -> None:
+    """Rename what is complete over to its folder; who may read the file at `path` may read it."""
     _sync(partial)
     partial.chmod(_permissions(path))
     outdated = _outdated(folder)
@@ -187,12 +189,8 @@ def _write(
 ) -> None:
     batches, grouping = scan.batches, None
     if unit is not None:
-        rows, grouping = scan.rows(), Grouping(unit, partial, scan.columns, origin.name)
-        if rows is None:
-            raise InvalidArgument(
-                "unit needs a table that can be counted; write the stream to a file first.", name="unit"
-            )
-        batches = partial_(grouping.batches, scan.batches(), rows)
+        grouping = Grouping(unit, partial, scan.columns, origin.name)
+        batches = partial_(grouping.batches, scan.batches(), scan.rows())
     with reported(f"Preparing {scan.name}", "rows", scan.rows, progress, scan.note) as advance:
         columns = _fill(scan.columns, batches(), partial, advance)
     if scan.origin() != origin:

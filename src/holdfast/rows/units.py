@@ -33,6 +33,7 @@ from holdfast.schema import Column, Schema, Type
 PARTITION_BYTES = 64 << 20  # sorted at once
 CHUNK_BYTES = 128 << 20  # partitioned at once
 BATCH = 1 << 18  # rows passed on at once
+PARTITIONS = 64  # of a stream of unknown length
 MOST_PARTITIONS = 256  # in one pass: their parts of a chunk shall not get tiny
 _NAMES_UNITS = re.compile(r"\w[ _-](id|ID|uuid)$|[a-z](ID|Id)$")  # patient_id, userId; not id alone, which names rows
 
@@ -176,9 +177,10 @@ class Grouping:
         check_unit(self.unit, Schema(tuple(Column(name, each.type, True) for name, each in columns.items()), dataset))
         self.digests = [ColumnDigest(name, storage) for name, storage in columns.items()]
 
-    def batches(self, batches: Iterator[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
-        """Yield all rows of `batches`, of which there are so many, in which those of a unit lie together."""
-        for together in self._together(map(self._taken, batches), rows, 0):
+    def batches(self, batches: Iterator[pl.DataFrame], rows: int | None) -> Iterator[pl.DataFrame]:
+        """Yield all rows of `batches`, of which there are so many if that is known, with those of a unit together."""
+        taken = (self._taken(batch) for batch in batches if batch.height)
+        for together in self._together(taken, rows, 0):
             yield from together.iter_slices(BATCH)
 
     def _taken(self, batch: pl.DataFrame) -> pl.DataFrame:
@@ -194,13 +196,13 @@ class Grouping:
         """Where each unit begins; last, where the last one ends."""
         return _starts(np.concatenate(self._sizes))
 
-    def _together(self, batches: Iterator[pl.DataFrame], rows: int, depth: int) -> Iterator[pl.DataFrame]:
+    def _together(self, batches: Iterator[pl.DataFrame], rows: int | None, depth: int) -> Iterator[pl.DataFrame]:
         first = next(batches, None)
         if first is None:
             return
         batches = chain([first], batches)
         per_row = max(1.0, first.estimated_size() / first.height)
-        partitions = min(MOST_PARTITIONS, ceil(rows * per_row / PARTITION_BYTES))
+        partitions = PARTITIONS if rows is None else min(MOST_PARTITIONS, ceil(rows * per_row / PARTITION_BYTES))
         if partitions <= 1:
             yield self._sorted(pl.concat(list(batches)))
             return

@@ -90,8 +90,8 @@ async def _json_body(request: Request) -> Any:
         raise ProtocolError(400) from None
 
 
-def _get(path: str) -> Callable[[Endpoint], Endpoint]:
-    return routes.declare("analyst", "GET", V1 + path, responses=responses(OkOut))
+def _get(path: str, *statuses: int) -> Callable[[Endpoint], Endpoint]:
+    return routes.declare("analyst", "GET", V1 + path, responses=responses(OkOut, *statuses))
 
 
 def _post(path: str, model: Any, *, body: str = "AskIn", **options: Any) -> Callable[[Endpoint], Endpoint]:
@@ -246,7 +246,7 @@ async def history(
     return await _look(request, name, look)
 
 
-@_get("/datasets/{name}/standings")
+@_get("/datasets/{name}/standings", 409)
 async def standings(request: Request, name: NameInPath) -> Response:
     """Return the submissions to a board: improvements, the best first, then those that were no better."""
 

@@ -236,7 +236,8 @@ class AskService:
         ledger_key = None if key is None else digest(token.id, key, request)
         session = served.session.for_analyst(token.name)
         question = self._prepare(session, ask, ledger_key)
-        if question.work > most_work and not session.price_of(question).cached:
+        large = question.work > most_work and not session.price_of(question).cached
+        if large or question.after is not None:
             yield None
         plan = session.plan
         try:
@@ -246,6 +247,9 @@ class AskService:
                 raise
             # Another process began the ledger this moment, under its plan; the question is built for that one.
             question = self._prepare(session, ask, ledger_key)
+            answer = yield from self._within_quota(served, token, session, question, work)
+        while (following := session.next_look(question)) is not None:
+            question = self._require_small(following)
             answer = yield from self._within_quota(served, token, session, question, work)
         self.metrics.count_answer(served.name, cached=answer.cached)
         response = self._response(served, token, answer)
@@ -271,7 +275,9 @@ class AskService:
 
     def _prepare(self, session: Session, ask: AskIn, key: str | None = None) -> Question:
         """Check and price a question; refuse one that would occupy a thread for long."""
-        question = ask.call(session.prepare, idempotency_key=key)
+        return self._require_small(ask.call(session.prepare, idempotency_key=key))
+
+    def _require_small(self, question: Question) -> Question:
         if question.rows_read > MAX_ROWS:
             rows = f"{question.rows_read:,}"
             raise InvalidArgument(f"A question over HTTP must read at most {MAX_ROWS:,} rows; this one reads {rows}.")

@@ -32,6 +32,7 @@ from holdfast.questions import KINDS, kind_named
 from holdfast.questions.batch import Answers, Asked, Prices, Questions
 from holdfast.questions.check import CHECK
 from holdfast.questions.correlation import CORRELATION
+from holdfast.questions.count import COUNT
 from holdfast.questions.covariance import COVARIANCE
 from holdfast.questions.difference import DIFFERENCE
 from holdfast.questions.flips import FLIPS
@@ -47,6 +48,7 @@ from holdfast.questions.register import REGISTER
 from holdfast.questions.standings import standings_frame
 from holdfast.questions.std import STD
 from holdfast.questions.submit import SUBMIT
+from holdfast.questions.total import TOTAL
 from holdfast.questions.units import UNITS
 from holdfast.questions.variance import VARIANCE
 from holdfast.questions.verbs import async_verb, verb
@@ -327,6 +329,8 @@ class RemoteSession(_Calls):
 
     mean = cast(AskMean[Answer, GroupsAnswer], verb(MEAN))
     difference = verb(DIFFERENCE)
+    count = verb(COUNT)
+    total = verb(TOTAL)
     variance = verb(VARIANCE)
     std = verb(STD)
     covariance = verb(COVARIANCE)
@@ -415,6 +419,8 @@ class AsyncRemoteSession(_Calls):
 
     mean = cast(AskMean[Coroutine[Any, Any, Answer], Coroutine[Any, Any, GroupsAnswer]], async_verb(MEAN))
     difference = async_verb(DIFFERENCE)
+    count = async_verb(COUNT)
+    total = async_verb(TOTAL)
     variance = async_verb(VARIANCE)
     std = async_verb(STD)
     covariance = async_verb(COVARIANCE)

@@ -31,7 +31,17 @@ from holdfast.session import Session
 MOST_STANDINGS = 1_000  # improvements, and others, that are shown
 LEAST = 1  # answers of a quota that a question takes, also if it takes less than one of the budget
 NOT_BEGUN = "No question has been answered yet; the ledger begins with the first answer."
-PLAN = ("queries", "margin", "confidence", "guarantee", "rows_per_query", "end", "rows", "seed")  # of a session
+PLAN = (
+    "queries",
+    "margin",
+    "confidence",
+    "guarantee",
+    "rows_per_query",
+    "end",
+    "rows",
+    "checks",
+    "seed",
+)  # a session's
 
 
 class Usage:

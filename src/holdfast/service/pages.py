@@ -299,6 +299,7 @@ def _row(served: ServedDataset, entry: Entry) -> dict[str, Any]:
     """Return an entry as a table shows it: one line for each interval."""
     answer = answer_from(entry, served.plan.standing, cached=False)
     where = {"seq": entry.seq, "time": entry.time, "analyst": entry.analyst, "lines": lines(answer)}
+    where["registered"] = served.session.registered.of(entry)
     return where | {name: getattr(answer, name) for name in ("kind", "question", "rows_read", "cost")}
 
 

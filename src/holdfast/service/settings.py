@@ -52,6 +52,7 @@ class DatasetSettings:
     rows_per_query: RowsPerQuery | None = None
     end: bool = False
     rows: str | None = None  # independent, or identical
+    checks: float | None = None  # the share of rows that check guesses
     ledger: str | None = field(default=None, repr=False)  # may hold a password
     seed: int | None = None  # for tests
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)

@@ -10,16 +10,27 @@ except ImportError as missing:
     ) from missing
 
 from holdfast.sklearn.board_scorer import BoardScorer, board_scorer
-from holdfast.sklearn.estimators import HuberRegressor, LinearRegression, LinearSVC, LogisticRegression
+from holdfast.sklearn.confusion import Confusion, calibration, confusion
+from holdfast.sklearn.estimators import (
+    ClippedTarget,
+    HuberRegressor,
+    LinearRegression,
+    LinearSVC,
+    LogisticRegression,
+)
 from holdfast.sklearn.scorer import Scorer, scorer
 
 __all__ = [
     "BoardScorer",
+    "ClippedTarget",
+    "Confusion",
     "HuberRegressor",
     "LinearRegression",
     "LinearSVC",
     "LogisticRegression",
     "Scorer",
     "board_scorer",
+    "calibration",
+    "confusion",
     "scorer",
 ]

@@ -10,9 +10,11 @@ of its parameters.
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Self
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -21,6 +23,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from holdfast import check
+from holdfast.answer import Answer
 from holdfast.errors import BudgetExhausted, InvalidArgument
 from holdfast.guarantees.plan import VacuousPlan, plan
 from holdfast.optimize.features import INTERCEPT
@@ -31,6 +34,10 @@ from holdfast.session import Session
 Array = NDArray[np.float64]
 Bounds = tuple[float, float]
 LEAST_ROWS = 20  # of the information guarantee
+
+
+class ClippedTarget(UserWarning):
+    """Targets lie outside their declared range, and a fit clips them."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -98,7 +105,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         return check.interval(f"bounds of {name!r}", self.bounds[name])
 
     def _own_session(self, X: Array, y: Any, targets: int) -> tuple[Session, list[str]]:
-        """Open a session in memory for `fits` such fits: d + 1 answers, its loss and its accuracy for each model."""
+        """Open a session in memory for `fits` such fits: d + 3 answers for each model, and 1 for their accuracy."""
         check.whole(fits=self.fits)
         names = self._names(X.shape[1])
         columns: dict[str, Any] = {name: np.ascontiguousarray(X[:, j]) for j, name in enumerate(names)}
@@ -106,7 +113,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         seed = None if self.random_state is None else int(check_random_state(self.random_state).randint(2**31 - 1))
         if len(X) < 2:
             raise InvalidArgument(f"fit must be given at least 2 rows; got n_samples = {len(X)}: 1 sample.", name="X")
-        queries = self.fits * targets * (X.shape[1] + 3)
+        queries = self.fits * (targets * (X.shape[1] + 3) + 1)
         goal: dict[str, Any] = {"queries": queries, "confidence": self.confidence, "mechanism": "coins", "end": True}
         # Where rows are too few for any promise, other plans would replace many coins by chance; this one does not.
         few = len(X) >= LEAST_ROWS and plan(rows=len(X), **goal).vacuous
@@ -116,14 +123,18 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
             session = Session(columns | {column: y}, seed=seed, **goal)
         return session, [*names, column]
 
-    def _learn_once(self, session: Session, features: Sequence[str], targets: Sequence[str]) -> None:
-        """Learn in a session that `fit` opened, and close it."""
+    def _learn_once(self, session: Session, features: Sequence[str], targets: Sequence[str], column: str) -> None:
+        """Learn in a session that `fit` opened, say how good the model is, and close it."""
         try:
             with session:
                 self._learn(session, features, targets)
+                self._certify(session, features, column)
         except BudgetExhausted as refusal:
             advice = f"Fits of one process to the same rows share a budget, here for fits={self.fits}; plan for more."
             raise BudgetExhausted(f"{refusal.message} {advice}", **refusal.fields) from None
+
+    def _certify(self, session: Session, features: Sequence[str], column: str) -> None:
+        """Ask for more than the loss, where there is something to ask."""
 
     def _names(self, count: int) -> list[str]:
         given = getattr(self, "feature_names_in_", None)
@@ -144,7 +155,11 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
 
 
 class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
-    """One weight vector for two classes, one for each class otherwise."""
+    """One weight vector for two classes, one for each class otherwise.
+
+    After `fit`, `certified_accuracy_` is the share of the population that the model gets right, with its interval: it
+    holds although the model was fitted to the same rows. After `fit_session`, `scorer` asks for it.
+    """
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from these rows; all fits of this process to them share one budget."""
@@ -157,8 +172,25 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         asked = 1 if binary else len(self.classes_)
         session, (*features, column) = self._own_session(X, codes == 1 if binary else codes, asked)
         targets = [column] if binary else [f"{identifier(column)} = {code}" for code in range(asked)]
-        self._learn_once(session, features, targets)
+        self._learn_once(session, features, targets, column)
         return self
+
+    def _certify(self, session: Session, features: Sequence[str], column: str) -> None:
+        """Ask how often the model is right, on the rows it was fitted to; the same model again is free."""
+        lower, upper, weights, intercepts = self.lower_, self.upper_, np.atleast_2d(self.coef_), self.intercept_
+
+        def right(rows: pl.DataFrame) -> Any:
+            inputs = np.column_stack([rows.get_column(name).to_numpy() for name in features])
+            clipped = np.clip(np.nan_to_num(inputs), lower, upper)
+            # Row by row: a product of matrices rounds differently in batches of different sizes.
+            scores = (clipped[:, None, :] * weights).sum(axis=2) + intercepts
+            winners = scores[:, 0] > 0 if scores.shape[1] == 1 else scores.argmax(axis=1)
+            return rows.get_column(column).to_numpy() == winners
+
+        model = sha256(weights.tobytes() + intercepts.tobytes()).hexdigest()
+        answer = session.ask(right, idempotency_key=f"accuracy of {model}")
+        assert isinstance(answer, Answer)
+        self.certified_accuracy_ = answer
 
     def fit_session(
         self, session: Session, features: Sequence[str], target: str, *, classes: Sequence[Any] = (False, True)
@@ -228,19 +260,31 @@ class LinearSVC(LinearClassifier):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LinearRegression(RegressorMixin, LinearModel):  # type: ignore[misc]
-    """Least squares for a target within declared `target_bounds`; values outside are clipped, predictions too."""
+    """Least squares for a target declared `target_within` bounds; values outside are clipped, predictions too.
 
-    target_bounds: Bounds = (-3.0, 3.0)
+    `fit`, which is given the targets, warns of values that it clips.
+    """
+
+    target_within: Bounds = (-3.0, 3.0)
     radius: float = 1.0
 
     def _loss(self, features: Mapping[str, Bounds], target: str) -> LinearLoss:
-        return Squared(features, target, target_within=self.target_bounds, l2=self.l2)
+        return Squared(features, target, target_within=self.target_within, l2=self.l2)
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from these rows; all fits of this process to them share one budget."""
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        low, high = check.interval("target_within", self.target_within)
+        outside = int(((y < low) | (y > high)).sum())
+        if outside:
+            warnings.warn(
+                f"{outside:,} of {len(y):,} targets lie outside target_within=({low:g}, {high:g}) and are clipped: the"
+                " model is fitted to the clipped ones. Declare the range that is meant.",
+                ClippedTarget,
+                stacklevel=2,
+            )
         session, (*features, column) = self._own_session(X, np.asarray(y, dtype=np.float64), 1)
-        self._learn_once(session, features, [column])
+        self._learn_once(session, features, [column], column)
         return self
 
     def fit_session(self, session: Session, features: Sequence[str], target: str) -> Self:
@@ -255,7 +299,7 @@ class LinearRegression(RegressorMixin, LinearModel):  # type: ignore[misc]
 
     def predict(self, X: Any) -> Array:
         """Return predictions, clipped to the target's bounds."""
-        return np.clip(self._linear(X)[:, 0], *self.target_bounds)
+        return np.clip(self._linear(X)[:, 0], *self.target_within)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -265,4 +309,4 @@ class HuberRegressor(LinearRegression):
     delta: float = 0.25
 
     def _loss(self, features: Mapping[str, Bounds], target: str) -> LinearLoss:
-        return Huber(features, target, target_within=self.target_bounds, l2=self.l2, delta=self.delta)
+        return Huber(features, target, target_within=self.target_within, l2=self.l2, delta=self.delta)

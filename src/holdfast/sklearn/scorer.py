@@ -7,7 +7,7 @@ value of an interval for the population that holds for all scores of the search 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,8 @@ from holdfast.errors import InvalidArgument
 from holdfast.session import Session
 
 Array = NDArray[np.float64]
-METRICS = ("accuracy", "brier", "log_loss", "absolute_error", "squared_error")
+SHARES = ("accuracy", "precision", "recall", "f1")
+METRICS = (*SHARES, "brier", "log_loss", "absolute_error", "squared_error")
 
 
 @dataclass
@@ -32,16 +33,34 @@ class Scorer:
     features: tuple[str, ...]
     target: str
     most: float  # losses and errors are clipped to [0, most]
-    positive: Any = True  # which label counts as 1 in brier and log_loss
+    positive: Any = True  # which label counts as 1; accuracy and errors need none
     answers: list[Answer] = field(default_factory=list)
 
     def __call__(self, estimator: Any, X: Any = None, y: Any = None) -> float:
         """Ask the session how good the estimator is on the population; X and y are ignored."""
-        row_score = _ROW_SCORES[self.metric](self, estimator)
-        within = None if self.metric == "accuracy" else (0.0, self.most)
-        answer = self.session.mean(row_score, within=within)
+        if self.metric in _GROUPS:
+            answer = self._in_group(estimator)
+        else:
+            within = None if self.metric in SHARES else (0.0, self.most)
+            answer = self.session.mean(_ROW_SCORES[self.metric](self, estimator), within=within)
         self.answers.append(answer)
-        return answer.value if self.metric == "accuracy" else -answer.value
+        return answer.value if self.metric in SHARES else -answer.value
+
+    def _in_group(self, estimator: Any) -> Answer:
+        """Precision and recall are shares in a group of rows. F1 is 2J/(1 + J), which grows with such a share J."""
+
+        def both(rows: pl.DataFrame) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+            return self.positives(rows) == 1, self.predicted(estimator, rows)
+
+        share, group = _GROUPS[self.metric]
+        found = self.session.mean(lambda rows: share(*both(rows)), where=lambda rows: group(*both(rows)))
+        if self.metric != "f1":
+            return found
+        return replace(found, value=_f1(found.value), low=_f1(found.low), high=_f1(found.high))
+
+    def predicted(self, estimator: Any, rows: pl.DataFrame) -> NDArray[np.bool_]:
+        """Return whether the estimator predicts the positive label."""
+        return np.asarray(np.asarray(estimator.predict(self.inputs(estimator, rows))) == self.positive)
 
     def inputs(self, estimator: Any, rows: pl.DataFrame) -> Any:
         """Return what the estimator is shown: finite numbers, with names if it learned with names."""
@@ -101,6 +120,16 @@ def _squared_error(score: Scorer, estimator: Any) -> RowScore:
     return lambda rows: (estimator.predict(score.inputs(estimator, rows)) - score.targets(rows)) ** 2
 
 
+def _f1(jaccard: float) -> float:
+    return 2 * jaccard / (1 + jaccard)
+
+
+Both = Callable[[NDArray[np.bool_], NDArray[np.bool_]], NDArray[np.bool_]]  # of what is, and what is predicted
+_GROUPS: dict[str, tuple[Both, Both]] = {  # which share, of which rows
+    "precision": (lambda real, predicted: real, lambda real, predicted: predicted),
+    "recall": (lambda real, predicted: predicted, lambda real, predicted: real),
+    "f1": (lambda real, predicted: real & predicted, lambda real, predicted: real | predicted),
+}
 _ROW_SCORES: dict[str, Callable[[Scorer, Any], RowScore]] = {
     "accuracy": _accuracy,
     "brier": _brier,
@@ -119,7 +148,7 @@ def scorer(
     most: float | None = None,
     positive: Any = True,
 ) -> Scorer:
-    """Return a scorer for scikit-learn that asks the session, one answer a score.
+    """Return a scorer for scikit-learn that asks the session, one answer a score; precision, recall and F1 take two.
 
     `most` clips log-loss (5 if left out) and errors (must be declared); Brier scores are at most 1 anyway.
     """

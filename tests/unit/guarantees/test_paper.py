@@ -4,9 +4,11 @@ import pytest
 
 from holdfast.errors import PlanConflict
 from holdfast.guarantees.guarantee import EVERYTHING
+from holdfast.guarantees.mathematics import cost, sizes
 from holdfast.guarantees.plan import plan
-from holdfast.guarantees.release import Tally
+from holdfast.guarantees.release import NoisyMeans, Tally
 from holdfast.guarantees.statistic import GroupMean, OneShare
+from holdfast.mechanisms import MECHANISMS
 from planned import planned
 
 
@@ -30,8 +32,45 @@ def test_averaged_coins_answer_shares_and_means_only():
         standing.supports(GroupMean())
 
 
-def test_coins_and_noise_are_not_mixed():
-    with pytest.raises(PlanConflict, match="noisy answers"):
-        planned("paper", "coins").standing.epsilon_for(10)
+def test_noise_has_no_coins_but_among_coins_noise_costs_as_many():
+    coins = planned("paper", "coins").standing
+    assert cost.private_cost(coins.epsilon_for(10), n=coins.terms.rows) == pytest.approx(10)
+    assert set(coins.covers) == {"coins", "laplace"}
     with pytest.raises(PlanConflict, match="coins"):
         _ = planned("paper", "laplace").standing.coin_mass
+
+
+def test_with_replacement_and_in_expectation_are_planned_only_by_name():
+    usual = {each.mechanism for each in plan(rows=10**9, queries=10).alternatives}
+    assert "laplace_with_replacement" not in usual
+    assert "expectation" not in {each.guarantee for each in plan(rows=10**9, queries=10).alternatives}
+    assert "paper" not in plan(rows=10**9, queries=10).guarantee
+    replaced = plan(rows=10**9, queries=10, guarantee="paper", mechanism="laplace_with_replacement")
+    without = plan(rows=10**9, queries=10, guarantee="paper")
+    assert replaced.margin == pytest.approx(without.margin, rel=1e-3)
+    assert sizes.a1(replaced.margin, 0.05, 10, replacement=True).n <= 10**9
+    (mechanism,) = [MECHANISMS[replaced.mechanism].under(replaced.standing, replaced.rows_per_query, None)]
+    assert mechanism.replacement
+    assert not MECHANISMS[without.mechanism].under(without.standing, without.rows_per_query, None).replacement
+
+
+def test_accuracy_in_expectation_takes_fewer_rows_and_gives_no_intervals():
+    planned_for = plan(rows=10**7, queries=100, guarantee="expectation")
+    assert sizes.a1_in_expectation(planned_for.margin, 100).n <= 10**7
+    assert planned_for.margin < plan(rows=10**7, queries=100, guarantee="paper").margin
+    assert "on average over sessions" in planned_for.sentence
+    assert planned_for.standing.share(NoisyMeans((0.5,), 10, (0.5,), 0.1, 0.0), 0) == EVERYTHING
+    assert planned_for.standing.covers == ()
+    with pytest.raises(PlanConflict, match="groups"):
+        planned_for.standing.supports(GroupMean())
+
+
+def test_a_fit_is_promised_what_the_paper_promises():
+    """The gap is that of the transfer theorem: from rows to population, twice the range times it, and nothing else."""
+    for mechanism, gap in (("laplace", 0.5), ("coins", 0.25)):
+        standing = planned("paper", mechanism).standing
+        assert standing.excess(0.1, R=2.0, lipschitz=9.0, curvature=9.0) == pytest.approx(
+            0.1 + 2 * 2.0 * gap * standing.terms.margin
+        )
+        assert 0 < standing.statement_level < 0.05
+        assert standing.expected_excess_step(1.0) < 2 * gap * standing.terms.margin

@@ -1,8 +1,9 @@
 """A mean by groups, and the difference of two: which rows count where, passes, prices, and what cannot be told."""
 
 import json
+from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, get_overloads
 
 import numpy as np
 import polars as pl
@@ -10,11 +11,12 @@ import pytest
 
 import holdfast as hf
 from holdfast.answer import TOO_FEW, Estimate, Record
-from holdfast.errors import InvalidArgument
+from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.queries.build import build_difference, build_groups
 from holdfast.queries.query import Query
 from holdfast.questions.difference import DifferenceAnswer
 from holdfast.questions.groups import GroupsAnswer
+from holdfast.questions.mean import MEAN, AskMean
 from holdfast.rows.draws import AllRows
 from holdfast.rows.source import RowSource
 from holdfast.session import Session
@@ -162,7 +164,7 @@ def test_a_price_says_how_wide_groups_will_be_and_how_many_passes_it_takes() -> 
         ({"by": "g", "groups": [1]}, r"groups\[0\] must be"),
         ({"by": ["g", "b"], "groups": ["a"]}, r"groups\[0\] must be a list of 2 values"),
         ({"by": ["g", "b"], "groups": {"g": ["a"]}}, "a list for each of 2 expressions"),
-        ({"by": "g", "groups": ["a"], "margin": 0.1}, "margin must be left out with by"),
+        ({"by": "g", "groups": ["a"], "margin": 0.1}, "margin must be left out beside by"),
     ],
 )
 def test_refusals_say_what_is_wrong(options: dict[str, Any], words: str) -> None:
@@ -182,6 +184,41 @@ def test_a_difference_is_narrower_than_two_answers_subtracted() -> None:
             assert answer.bounds == (-1.0, 1.0)
             assert answer.lift is not None
             assert answer.lift[0] <= 0.1 / 0.3 - 1 <= answer.lift[1]
+
+
+def delays(rows: int = 200_000) -> dict[str, Any]:
+    rng = np.random.default_rng(7)
+    return {"d": rng.exponential(20, rows) - 10, "b": rng.random(rows) < 0.5}
+
+
+def test_slices_narrow_the_mean_of_a_number_with_few_large_values() -> None:
+    with Session(delays(), seed=1, queries=500, complete=("d",)) as session:
+        plain = session.mean("d", within=(-60, 600))
+        sliced = session.mean("d", within=(-60, 600), slices=[0, 60, 200])
+        assert sliced.low <= 10 <= sliced.high
+        assert sliced.high - sliced.low < 0.6 * (plain.high - plain.low)
+        assert (sliced.cost, plain.cost) == (1, 1)
+        assert abs(sliced.rows_read - plain.rows_read) < 10
+        group = session.mean("d", within=(-60, 600), slices=[0, 60, 200], where="b")
+        assert group.low <= 10 <= group.high
+        assert session.mean("d", within=(-60, 600), slices=[0, 60, 200]).cached
+        for options, words in [
+            ({"slices": [700]}, "increasing numbers inside the range"),
+            ({"slices": [5, 5]}, "increasing numbers"),
+            ({"slices": [5], "margin": 1.0}, "margin must be left out beside slices"),
+        ]:
+            with pytest.raises(InvalidArgument, match=words):
+                session.mean("d", within=(-60, 600), **options)
+        with pytest.raises(InvalidArgument, match="slices are for the mean of a number"):
+            session.mean("b", slices=[0.5])
+    with Session(delays(2_000), queries=20, guarantee="split") as session, pytest.raises(PlanConflict, match="slices"):
+        session.mean("d", within=(-60, 600), slices=[0])
+
+
+def test_type_checkers_see_the_options_of_a_mean() -> None:
+    options = [option.name for option in MEAN.options]
+    for one in get_overloads(AskMean.__call__):
+        assert list(signature(one).parameters)[1:] == options
 
 
 def test_a_lift_uses_what_is_known_of_the_difference() -> None:

@@ -51,6 +51,8 @@ def test_no_answers_no_lines() -> None:
 ASKED: dict[str, tuple[Any, dict[str, Any]]] = {
     "mean": ("x", {"within": (0, 2)}),
     "difference": ("b", {"group": "x > 0.5"}),
+    "count": ("b", {"population": 1_000}),
+    "total": ("x", {"within": (1, 2), "where": "b"}),
     "variance": ("x", {"within": (0, 1)}),
     "std": ("x", {"within": (0, 1), "where": "b"}),
     "covariance": ("x", {"other": "b", "within": (0, 1)}),

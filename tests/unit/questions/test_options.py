@@ -39,6 +39,8 @@ ASKED: list[tuple[str, dict[str, Any]]] = [
     ("difference", {"query": "x", "group": "b", "within": (0, 1)}),
     ("difference", {"query": "b", "minus": "x > 0.5"}),
     ("variance", {"query": "x", "within": (0, 1), "where": "b", "rows_per_query": 500}),
+    ("count", {"query": "b", "population": np.int64(50), "margin": 20}),
+    ("total", {"query": "x", "within": (0, 1), "where": "b", "population": 7}),
     ("std", {"query": "x", "within": (0, 1)}),
     ("covariance", {"query": "x", "other": "b", "within": (0, 1)}),
     ("correlation", {"query": "b", "other": "x", "other_within": (0, 1), "where": "g = 1"}),

@@ -96,10 +96,85 @@ def test_a_statement_asks_what_its_verbs_ask_and_what_was_asked_is_free(session:
     assert medians.row(0) == (True, quantile.value, quantile.low, quantile.high)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT COUNT(*) FROM flights WHERE late",
+        "SELECT COUNT(delay) FROM flights",
+        "SELECT COUNT(delay), COUNT(*) FROM flights WHERE month > 6 AND carrier = 'UA'",
+        "SELECT SUM(delay) FROM flights",  # a missing value adds nothing
+        "SELECT SUM(delay) AS d, SUM(distance) FROM flights WHERE late OR delay IS NULL",
+        "SELECT COUNT_IF(late) FROM flights WHERE delay > 0",
+    ],
+)
+def test_a_count_and_a_sum_are_those_of_sql(text: str) -> None:
+    flights = ROWS  # noqa: F841
+    (exact,) = duckdb.sql(text).fetchall()
+    selected = select(text, SCHEMA, ROWS.height)
+    found = [ROWS.height * in_the_sample(question) for question in selected.questions]
+    assert found == pytest.approx(exact, rel=1e-9)
+    assert [column.scale for column in selected._columns] == [ROWS.height] * len(exact)
+
+
+def test_groups_are_counted_by_one_histogram(session: hf.Session) -> None:
+    flights = ROWS  # noqa: F841
+    for text in (
+        "SELECT carrier, COUNT(*) AS n FROM flights GROUP BY carrier",
+        "SELECT carrier, COUNT(*) AS n FROM flights WHERE late GROUP BY carrier",
+        "SELECT late, COUNT(*) AS n FROM flights WHERE month > 6 GROUP BY late",
+    ):
+        exact = dict(duckdb.sql(text).fetchall())
+        before = session.ledger.spent.answers
+        frame = session.sql(text)
+        assert session.ledger.spent.answers == before + 1
+        for group, value, low, high in frame.rows():
+            assert 0 < low <= exact[group] <= high
+            assert low <= value <= high
+    assert session.histogram("carrier").cached
+    two = session.sql("SELECT carrier, late, COUNT(*) AS n FROM flights GROUP BY carrier, late")
+    exact = {
+        row[:2]: row[2]
+        for row in duckdb.sql("SELECT carrier, late, COUNT(*) AS n FROM flights GROUP BY carrier, late").fetchall()
+    }
+    assert all(low <= exact[carrier, late] <= high for carrier, late, _, low, high in two.rows())
+
+
+def test_spreads_and_correlations_are_asked(session: hf.Session) -> None:
+    flights = ROWS  # noqa: F841
+    text = "SELECT STDDEV_POP(distance) AS s, VAR_POP(distance) AS v, CORR(distance, delay) AS c FROM flights"
+    (exact,) = duckdb.sql(text).fetchall()
+    ((_, s_low, s_high, _, v_low, v_high, _, c_low, c_high),) = session.sql(text).rows()
+    for value, low, high in zip(exact, (s_low, v_low, c_low), (s_high, v_high, c_high), strict=True):
+        assert low <= value <= high
+
+
+def test_counts_for_populations_of_other_sizes_are_other_questions(session: hf.Session) -> None:
+    here, there = session.count("late"), session.count("late", population=3_000_000)
+    assert not there.cached
+    assert there.high > 50 * here.high
+
+
+def test_where_rows_belong_to_units_there_are_averages_and_no_counts() -> None:
+    rows = {"flight": np.arange(4_000) // 2, "late": np.arange(4_000) % 3 == 0}
+    with hf.Session(rows, unit="flight", queries=50, seed=1) as session:
+        assert session.sql("SELECT AVG(late) FROM data").height == 1
+        for text in ("SELECT COUNT(*) FROM data", "SELECT SUM(late) FROM data WHERE late"):
+            with pytest.raises(hf.InvalidQuery, match="is not available where rows belong to units"):
+                session.sql(text)
+
+
 def test_all_rows_are_counted_without_asking(session: hf.Session) -> None:
     assert session.sql("SELECT COUNT(*) AS n FROM flights").rows() == [(30_000, 30_000, 30_000)]
     assert session.price_sql("SELECT COUNT(*) AS n FROM flights").answers == 0
     assert not session.ledger.begun
+
+
+def test_a_condition_stays_inside_its_brackets(session: hf.Session) -> None:
+    """WHERE a OR b, put together with a group, does not become a OR (b in the group)."""
+    selected = session.select("SELECT carrier, MEDIAN(delay) FROM flights WHERE late OR month = 1 GROUP BY carrier")
+    assert selected.questions[0]["where"] == "(late OR month = 1) AND ((carrier) = 'UA')"
+    with pytest.raises(hf.InvalidQuery, match="close as many brackets"):
+        session.select("SELECT AVG(late) FROM flights WHERE late) OR (month = 1")
 
 
 def test_a_statement_has_a_price(session: hf.Session) -> None:
@@ -130,6 +205,9 @@ def test_a_statement_has_a_price(session: hf.Session) -> None:
         ("SELECT AVG(RANDOM()) FROM flights", "RANDOM changes from call to call"),
         ("SELECT AVG(SUM(delay)) FROM flights", "SUM is an aggregate over many rows"),
         ("SELECT AVG(late) FROM flights WHERE delay", "where must be a yes-or-no condition"),
+        ("SELECT SUM(distance) FROM flights WHERE late THEN 1 WHEN month = 2", "cannot be parsed"),
+        ("SELECT AVG(late) FROM flights WHERE late GROUP BY late, (carrier", "close as many brackets"),
+        ("SELECT COUNT(late) OR (late) FROM flights", "Nothing may follow an aggregate"),
         ("SELECT AVG(carrier) FROM flights", "A mean needs numbers or yes-or-no values"),
     ],
 )

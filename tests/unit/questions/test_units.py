@@ -96,6 +96,9 @@ def test_answers_are_about_the_population(session: Session) -> None:
 
 
 REFUSED = [
+    ("count", "late", {}, "Counts and totals of rows are not available where rows belong to units"),
+    ("count", "late", {"population": 10_000}, "Ask units with cap= for the mean per unit"),
+    ("total", "cost", {"within": (0, 50)}, "Counts and totals of rows are not available where rows belong to units"),
     ("units", "late", {"having": "some"}, "having must be one of any, all; got 'some'"),
     ("units", "late", {"having": "all", "cap": 3}, "Give at most one of having, at_least, cap; got having and cap"),
     ("units", "late", {"at_least": 0}, "at_least must be a whole number"),
@@ -136,6 +139,14 @@ def test_the_same_rows_have_one_budget_as_rows_and_as_units() -> None:
         session.mean("late")
         with pytest.raises(PlanConflict, match=r"begun for 3,000 independent units; opened like this.* rows\. Open"):
             Session(frame, queries=100)
+
+
+def test_a_column_that_seems_to_name_units_is_asked_about_by_its_name() -> None:
+    frame = visits(9).rename({"patient": "patient_id"})
+    with pytest.warns(hf.UnitColumn, match="Does every row have its own 'patient_id'"):
+        Session(frame, queries=100, seed=1)
+    with Session(frame, unit="patient_id", queries=100, seed=1) as session:  # warnings are errors here
+        assert session.plan.rows == PATIENTS
 
 
 @pytest.mark.parametrize("on_disk", [False, True])

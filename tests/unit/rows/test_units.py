@@ -14,6 +14,7 @@ from holdfast.errors import InvalidArgument, RowSourceError, UnknownName
 from holdfast.queries.build import build_mean
 from holdfast.queries.units import build_accepted, build_whole_unit
 from holdfast.rows import local, units
+from holdfast.rows.columns import TEXT, storage_named
 from holdfast.rows.draws import AllRows
 from holdfast.rows.local import LocalRows
 from holdfast.rows.open import open_rows
@@ -97,6 +98,33 @@ def test_a_folder_remembers_its_unit_and_is_written_anew_for_another(tmp_path: P
     with pytest.raises(InvalidArgument, match="unit must be left out when a holdfast folder is opened"):
         open_rows(tmp_path / "visits.parquet.holdfast", unit="ward")
     assert len(open_rows(tmp_path / "visits.parquet", unit="ward")) == 2
+
+
+def test_a_folder_that_is_written_anew_keeps_its_unit(tmp_path: Path, rng: Generator) -> None:
+    path = tmp_path / "visits.parquet"
+    visits(rng).write_parquet(path)
+    assert len(open_rows(path, unit="patient")) == 300
+    visits(rng, patients=200).write_parquet(path)
+    assert len(open_rows(path)) == 200
+
+
+def test_a_stream_of_unknown_length_is_grouped(tmp_path: Path, rng: Generator) -> None:
+    frame = visits(rng)
+    rows = open_rows(frame.lazy(), folder=tmp_path / "visits.holdfast", unit="patient")  # type: ignore[arg-type]
+    assert isinstance(rows, LocalRows)
+    assert by_patient(rows) == Counter(frame["patient"].to_list())
+    same_rows(rows.frame(np.arange(len(rows))), frame)
+
+
+def test_batches_may_be_empty_but_not_all_of_them(tmp_path: Path, rng: Generator) -> None:
+    frame = visits(rng)
+    frame.clear().write_parquet(tmp_path / "none.parquet")
+    with pytest.raises(RowSourceError, match="has no rows"):
+        open_rows(tmp_path / "none.parquet", unit="patient")
+    grouping = units.Grouping("patient", tmp_path, {"patient": TEXT, "late": storage_named("bool")}, "visits")
+    batches = iter([frame.select("patient", "late").clear(), frame.select("patient", "late")])
+    assert sum(batch.height for batch in grouping.batches(batches, None)) == frame.height
+    assert grouping.starts.size == 301
 
 
 def test_damage_where_units_begin_is_found(tmp_path: Path, rng: Generator) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.options import (
+    ChecksShare,
     Confidence,
     End,
     Flips,
@@ -35,6 +36,7 @@ def command(
     plan_rows_per_query: RowsEach = None,
     end: End = False,
     identical: Identical = False,
+    checks: ChecksShare = None,
     guarantee: Guarantee = "best",
     host: Annotated[str | None, typer.Option(help="The address to listen on; default 127.0.0.1.")] = None,
     port: Annotated[int | None, typer.Option(help="The port; default 8765, 0 for any free one.")] = None,
@@ -84,6 +86,7 @@ def command(
         plan_rows_per_query=plan_rows_per_query,
         end=end,
         identical=identical,
+        checks=checks,
         guarantee=guarantee,
     )
     del plan["mechanism"]  # a server chooses it

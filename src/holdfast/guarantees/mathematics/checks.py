@@ -6,7 +6,7 @@ string is paid for by its weight: strings in which nearly every guess held are f
 """
 
 from functools import partial
-from math import inf, lgamma, log
+from math import exp, inf, lgamma, log, log1p
 from typing import Any
 
 import numpy as np
@@ -77,19 +77,21 @@ def guess_nats(t: int, wrong: int, log_cells: float) -> float:
 
 
 @theorem("weights of a ladder", proof="boards.md")
-def ladder_nats(t: int, improvements: int, cells: int) -> float:
+def ladder_nats(t: int, improvements: int, cells: int, steps: float) -> float:
     """Return the description length, in nats, of the responses before the t-th submission to a ladder.
 
     Statement
         A fixed grid of J cells; every response is "no improvement" or a cell better than all cells released before,
-        and the first one is always a cell. Released cells only get better, so a string is named by when it improved and
-        by which cells: with w(y) = (m+1)/m / [j(j+1) C(t-2, j-1) C(J, j)], m = min(t-1, J), the weights of all strings
-        of t-1 >= 1 responses sum to 1. Nothing is told before the first: no nats.
+        and the first one is always a cell. A string of t-1 >= 1 responses is named by when it improved and by which
+        cells: as a set of cells, or by the first one and how many cells up each later one was, few being likelier. With
+        m = min(t-1, J) and d_2..d_j the numbers of cells up,
+            w(y) = (m+1)/m / [j(j+1) C(t-2, j-1)] * [1/C(J, j) + 1/(J prod d_i (d_i + 1))] / 2,
+        and the weights of all strings sum to at most 1. Nothing is told before the first: no nats.
 
     Not covered
         A grid that is changed, or cells released that are not better.
 
-    >>> ladder_nats(1, 0, 100), round(ladder_nats(2, 1, 100), 6) == round(log(100), 6)
+    >>> ladder_nats(1, 0, 100, 0.0), round(ladder_nats(2, 1, 100, 0.0), 6) == round(log(100), 6)
     (0.0, True)
 
     Parameters
@@ -100,6 +102,8 @@ def ladder_nats(t: int, improvements: int, cells: int) -> float:
         How many earlier ones improved; the first one did.
     cells
         The number J of cells of the grid.
+    steps
+        The sum of log d(d+1) over improvements after the first, each by d cells; it may be larger.
     """
     check.whole(t=t, cells=cells)
     check.whole(min(1, t - 1), improvements=improvements)
@@ -107,8 +111,10 @@ def ladder_nats(t: int, improvements: int, cells: int) -> float:
     check.at_most("the cells of the grid", cells, improvements=improvements)
     if t == 1:
         return 0.0
-    nats = _log_count(improvements - 1, min(t - 1, cells) - 1)
-    return SAFE * (nats + _log_binomial(t - 2, improvements - 1) + _log_binomial(cells, improvements))
+    when = _log_count(improvements - 1, min(t - 1, cells) - 1) + _log_binomial(t - 2, improvements - 1)
+    as_set, by_steps = _log_binomial(cells, improvements), log(cells) + steps
+    shorter, longer = sorted((as_set, by_steps))
+    return SAFE * (when + log(2) + shorter - log1p(exp(shorter - longer)))
 
 
 @theorem("Description length with Chernoff's bound", proof="checks.md")

@@ -1,9 +1,9 @@
 """Engines that read a table where it lies and deal its cards there: Spark and Ray.
 
-An engine is one file that registers an `Engine`. Its
-workers run `Task.run` on every partition and write what it yields, cards and one summary, to a place that they all
-reach; then the cards are collected from there. An engine that runs a partition twice gets the same cards, as the task is
-keyed; which attempt counts is up to the engine's own way to write files.
+An engine is one file that registers an `Engine`. Its workers run `Task.run` on every partition and write what it
+yields, cards and one summary, to a place that they all reach; then the cards are collected from there. An engine that
+runs a partition twice gets the same cards, as the task is keyed; which attempt counts is up to the engine's own way to
+write files.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -38,12 +38,10 @@ class Task:
             yield cards.with_columns(extra)
         content = dealer.content
         signed = [each - (each >> 63 << 64) for each in content.sums]  # 64 bits as a signed number
-        line: dict[str, list[int | None]] = dict.fromkeys(self.columns, [None])  # type: ignore[arg-type]
-        line |= {PLACE: [_SUMMARY], ROWS: [content.rows]} | {
-            name: [each] for name, each in zip(SUMS, signed, strict=True)
-        }
+        line: dict[str, int | None] = dict.fromkeys(self.columns)
+        line |= {PLACE: _SUMMARY, ROWS: content.rows, SUMS[0]: signed[0], SUMS[1]: signed[1]}
         types = {name: storage.polars for name, storage in self.columns.items()}
-        yield pl.DataFrame(line, schema={**types, **dict.fromkeys((PLACE, ROWS, *SUMS), pl.Int64())})
+        yield pl.DataFrame([line], schema={**types, **dict.fromkeys((PLACE, ROWS, *SUMS), pl.Int64())})
 
 
 @dataclass(frozen=True)

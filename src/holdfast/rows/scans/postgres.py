@@ -31,7 +31,8 @@ class PostgresScan(Scan):
     """Rows as one transaction sees them."""
 
     def __init__(self, address: str, shown: str, table: str | None, query: str | None) -> None:
-        self._address, self._connection = address, None
+        self._address = address
+        self._connection: Any = None
         self.where = f"{shown}?table={table}" if table is not None else shown
         self.name = table.rpartition(".")[2] if table is not None else "query"
         quoted = ".".join('"' + part.replace('"', '""') + '"' for part in table.split(".")) if table else ""
@@ -48,7 +49,7 @@ class PostgresScan(Scan):
             ) from None
         self._errors: tuple[type[BaseException], ...] = (Error, *UNREADABLE)
         try:
-            self._connection: Any = dbapi.connect(self._address)
+            self._connection = dbapi.connect(self._address)
             with self._connection.cursor() as cursor:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 cursor.execute(f"SELECT * FROM ({self._query}) AS rows LIMIT 0")

@@ -75,7 +75,7 @@ class Scan(ABC):
     def batches(self) -> Iterator[pl.DataFrame]:
         """Yield the rows in order, in batches of bounded size; all of them, or it raises."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  # most scans hold nothing
         """Let go of connections."""
 
     def take_schema(self, found: Mapping[str, pl.DataType], required: Collection[str] = ()) -> None:

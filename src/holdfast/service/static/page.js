@@ -14,7 +14,7 @@ for (const slider of document.querySelectorAll("input.log")) {
   update();
   slider.hidden = false;
 }
-// A file that is chosen is read into the field that the form sends; what is no text is written in base 64.
+// A file that is chosen is read into the field that the form sends.
 for (const file of document.querySelectorAll("input[type=file][data-for]")) {
   file.closest("[hidden]").hidden = false;
   file.addEventListener("change", () => {
@@ -22,7 +22,6 @@ for (const file of document.querySelectorAll("input[type=file][data-for]")) {
     if (!chosen) return;
     const reader = new FileReader();
     reader.addEventListener("load", () => { document.getElementById(file.dataset.for).value = reader.result; });
-    if (chosen.name.toLowerCase().endsWith(".parquet")) reader.readAsDataURL(chosen);
-    else reader.readAsText(chosen);
+    reader.readAsText(chosen);
   });
 }

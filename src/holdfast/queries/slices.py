@@ -1,0 +1,73 @@
+"""The slices of a number, each asked by coins of its own."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+
+from holdfast.guarantees.statistic import GroupMean, OneMean, Statistic
+from holdfast.queries.measures import Mean, encode_facts
+from holdfast.queries.query import Query, Values
+
+_ONE = OneMean()
+
+
+@dataclass(frozen=True)
+class Sliced(Query):
+    """How much of one slice of a number's range lies below the number; 0 for rows that do not count.
+
+    Parameters
+    ----------
+    measure
+        The mean that is asked.
+    edges
+        Where its range is cut, rescaled to [0, 1], both ends included.
+    place
+        Which slice; -1: whether the row counts at all.
+    """
+
+    measure: Mean
+    edges: tuple[float, ...]
+    place: int = 0
+
+    @property
+    def statistic(self) -> Statistic:
+        """A mean over all rows."""
+        return _ONE
+
+    @property
+    def some_left_out(self) -> bool:
+        """Whether there may be rows that do not count."""
+        return isinstance(self.measure.statistic, GroupMean)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Those of the mean."""
+        return self.measure.columns
+
+    @cached_property
+    def work(self) -> int:  # type: ignore[override]
+        """That of the mean."""
+        return self.measure.work
+
+    @cached_property
+    def text(self) -> str:
+        """How it reads."""
+        low, high = self.measure.bounds
+        cuts = ", ".join(f"{low + (high - low) * edge:.15g}" for edge in self.edges[1:-1])
+        return f"{self.measure.text} in slices at {cuts}"
+
+    @cached_property
+    def identity(self) -> str | None:
+        """Canonical text."""
+        own = self.measure.identity
+        return None if own is None else encode_facts({"kind": "slices", "edges": self.edges, "of": own})
+
+    def evaluate(self, rows: pl.DataFrame) -> Values:
+        """Return the part of the slice that is below the number."""
+        values = self.measure.evaluate(rows).astype(np.float64)
+        if self.place < 0:
+            return 1.0 - np.isnan(values)
+        first, last = self.edges[self.place], self.edges[self.place + 1]
+        return np.nan_to_num(np.clip((values - first) / (last - first), 0.0, 1.0), nan=0.0)

@@ -1,0 +1,57 @@
+"""How many rows meet a condition: a share, times how many there are."""
+
+from typing import Any
+
+from holdfast.answer import Answer
+from holdfast.errors import InvalidArgument
+from holdfast.queries.build import build_mean
+from holdfast.queries.measures import Share
+from holdfast.questions import KINDS
+from holdfast.questions.options import Margin, Population, Query, RowsPerQuery
+from holdfast.questions.question import Context, Drawing, Question, Result, kind_of
+
+
+def count(
+    context: Context,
+    query: Query,
+    *,
+    population: Population = None,
+    rows_per_query: RowsPerQuery = None,
+    margin: Margin = None,
+) -> Question:
+    """Return how many of the population `query` is true for.
+
+    Parameters
+    ----------
+    query
+        A condition: SQL text, a Polars expression or a function of one row.
+    population
+        How many the population has. Left out, the answer is for one as large as the data: what is expected of as many
+        rows as there are, not what these rows happen to have.
+    rows_per_query, margin
+        Spend more or less on this one answer: the rows it reads, or the margin it should have, in its own units.
+
+    Returns
+    -------
+    Answer
+        The number and its interval.
+    """
+    built = build_mean(query, context.schema)
+    if not isinstance(built, Share):
+        raise InvalidArgument("A count is of rows that meet a condition; add numbers up with `total`.", name="query")
+    size = float(context.size(population))
+    bounds = (0.0, size)
+    draws = context.draws(built, rows_per_query, None if margin is None else margin / size)
+    share = context.margin(built, draws)
+
+    def run(drawing: Drawing) -> Result:
+        (found,) = drawing.estimates(built, draws, bounds)
+        return found.to_json() | {"bounds": list(bounds)}
+
+    text = f"how many of {context.size(population):,} have {built.value.text}"
+    wanted: dict[str, Any] = {"wanted": margin, "text": text}
+    return context.question(COUNT.name, built, draws, run, None if share is None else size * share, **wanted)
+
+
+COUNT = kind_of(count, Answer)
+KINDS.register(COUNT.name, COUNT)

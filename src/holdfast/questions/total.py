@@ -1,0 +1,56 @@
+"""The sum of a number over all rows: a mean, times how many there are."""
+
+from holdfast import check
+from holdfast.answer import Answer
+from holdfast.queries.build import build_total
+from holdfast.questions import KINDS
+from holdfast.questions.options import Population, Query, RowsPerQuery, Where, Within
+from holdfast.questions.question import Context, Drawing, Question, Result, kind_of
+
+
+def total(
+    context: Context,
+    query: Query,
+    *,
+    within: Within = None,
+    where: Where = None,
+    population: Population = None,
+    rows_per_query: RowsPerQuery = None,
+) -> Question:
+    """Return the sum of a number declared `within` bounds, over the population.
+
+    Parameters
+    ----------
+    query
+        A number: SQL text, a Polars expression or a function of one row. Rows without a value add nothing.
+    within
+        The declared range of the number, where none was declared with the data; values outside are clipped.
+    where
+        Only rows for which this is true add to the sum.
+    population
+        How many the population has. Left out, the answer is for one as large as the data.
+    rows_per_query
+        Rows this one answer reads.
+
+    Returns
+    -------
+    Answer
+        The sum and its interval.
+    """
+    built = build_total(query, context.schema, within=within, where=where)
+    size = float(context.size(population))
+    draws = context.draws(built, rows_per_query)
+    bounds = size * built.bounds[0], size * built.bounds[1]
+    check.number(total=bounds[1] - bounds[0])
+
+    def run(drawing: Drawing) -> Result:
+        (found,) = drawing.estimates(built, draws, bounds)
+        return found.to_json() | {"bounds": list(bounds)}
+
+    margin = context.margin(built, draws)
+    text = f"total of {built.text.removeprefix('mean of ')} over {context.size(population):,}"
+    return context.question(TOTAL.name, built, draws, run, None if margin is None else size * margin, text=text)
+
+
+TOTAL = kind_of(total, Answer)
+KINDS.register(TOTAL.name, TOTAL)

@@ -1,0 +1,62 @@
+"""Files in an object store, read by Polars itself: against a local S3 server (moto)."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from holdfast.errors import RowSourceError
+from holdfast.rows.deal import deal
+from holdfast.rows.deck import Deck
+from holdfast.rows.open import open_rows
+
+moto = pytest.importorskip("moto.server")
+boto3 = pytest.importorskip("boto3")
+FRAME = pl.DataFrame({"id": np.arange(3_000), "x": np.arange(3_000) / 7})
+
+
+@pytest.fixture
+def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    server = moto.ThreadedMotoServer(port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    endpoint = f"http://{host}:{port}"
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_REGION": "us-east-1",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ALLOW_HTTP": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    client = boto3.client("s3", endpoint_url=endpoint)
+    client.create_bucket(Bucket="lake")
+    for i, part in enumerate(FRAME.iter_slices(1_000)):
+        part.write_parquet(tmp_path / "part.parquet")
+        client.upload_file(str(tmp_path / "part.parquet"), "lake", f"events/part-{i}.parquet")
+    yield "s3://lake/events"
+    server.stop()
+
+
+def test_an_address_is_a_table(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    single = tmp_path / "one.parquet"
+    FRAME.write_parquet(single)
+    for address in (f"{bucket}/", f"{bucket}/*.parquet"):
+        rows = open_rows(address, folder=tmp_path / "kept.holdfast")
+        assert (len(rows), rows.fingerprint) == (3_000, open_rows(single).fingerprint)
+    assert open_rows(f"{bucket}/part-0.parquet").location == tmp_path / "part-0.holdfast"
+
+
+def test_a_deck_from_an_address(bucket: str, tmp_path: Path) -> None:
+    made = deal(f"{bucket}/*.parquet", tmp_path / "events.deck", cards=500)
+    assert isinstance(made, Deck)
+    assert len(made) == 3_000
+
+
+def test_an_address_with_nothing_is_refused(bucket: str, tmp_path: Path) -> None:
+    with pytest.raises(RowSourceError, match="Cannot read s3://lake/none"):
+        open_rows("s3://lake/none/*.parquet", folder=tmp_path / "none.holdfast")

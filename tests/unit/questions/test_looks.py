@@ -1,0 +1,115 @@
+"""Looking again at one question until its margin is small enough: what each look draws, counts and costs."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from holdfast.errors import InvalidArgument, PlanInfeasible
+from holdfast.questions.looks import FIRST
+from holdfast.session import Session
+
+ROWS = 100_000
+
+
+def data() -> dict[str, Any]:
+    rng = np.random.default_rng(3)
+    return {"x": rng.random(ROWS) < 0.4, "rare": rng.random(ROWS) < 0.002, "g": rng.integers(0, 8, ROWS)}
+
+
+def test_looks_double_and_stop_at_the_margin() -> None:
+    with Session(data(), seed=1) as session:
+        answer = session.mean("x", until=0.03)
+        assert answer.margin <= 0.03
+        entries = list(session.ledger.entries())
+        draws = [FIRST, *(FIRST * 2**look for look in range(len(entries) - 1))]
+        assert [entry.rows_read for entry in entries] == [entry.cost.charge for entry in entries] == draws
+        assert [entry.cost.intervals for entry in entries] == [1] * len(entries)
+        assert [sum(entry.answer["counts"]) for entry in entries] == np.cumsum(draws).tolist()
+        widths = [entry.answer["high"] - entry.answer["low"] for entry in entries]
+        assert widths == sorted(widths, reverse=True)
+        before = entries[-2].answer
+        assert max(before["high"] - before["value"], before["value"] - before["low"]) > 0.03
+        assert (answer.low, answer.high, answer.seq) == (
+            entries[-1].answer["low"],
+            entries[-1].answer["high"],
+            len(entries),
+        )
+
+
+def test_each_look_is_certified_at_its_own_place_from_all_draws() -> None:
+    with Session(data(), seed=2) as session:
+        session.mean("x", until=0.04)
+        *_, last = session.ledger.entries()
+        place = last.place
+        standing = session.plan.standing.at(place.reached, place.intervals + 1, place.intervals + 1)
+        total = sum(last.answer["counts"])
+        assert standing.margin(last.rows_read) > (last.answer["high"] - last.answer["low"]) / 2
+        assert (last.answer["high"] - last.answer["low"]) / 2 <= standing.margin(total)
+
+
+def test_who_wants_more_goes_on_where_others_stopped() -> None:
+    with Session(data(), seed=1) as session:
+        wide = session.mean("x", until=0.05)
+        count = session.ledger.spent.answers
+        again = session.mean("x", until=0.05)
+        assert again.cached
+        assert session.ledger.spent.answers == count
+        narrow = session.mean("x", until=0.025)
+        assert narrow.margin <= 0.025 < wide.margin
+        assert session.ledger.spent.answers > count
+        assert [entry.question["text"] for entry in session.ledger.entries()] == [
+            f"share of x, look {number} at {FIRST * 2 ** (number - 1):,} draws"
+            for number in range(1, session.ledger.spent.answers + 1)
+        ]
+
+
+def test_a_rare_event_takes_fewer_looks_than_a_share_of_one_half() -> None:
+    with Session(data(), seed=1) as session:
+        rare, half = session.mean("rare", until=0.02), session.mean("x", until=0.02)
+        assert rare.margin <= 0.02
+        assert half.margin <= 0.02
+        assert rare.rows_read < half.rows_read
+
+
+def test_groups_are_looked_at_until_they_are_known_or_it_is_enough() -> None:
+    with Session(data(), seed=1) as session:
+        assert session.mean("x", where="g = 1", until=0.2).margin <= 0.2
+        never = session.mean("x", where="g = 2", until=1e-6)
+        assert never.margin > 1e-6
+        assert never.rows_read <= 16 * session.plan.rows_per_query
+
+
+def test_what_cannot_be_looked_at_is_refused_before_anything_is_drawn() -> None:
+    with Session(data(), seed=1) as session:
+        for query, options in (
+            ("x", {"until": 0.02, "margin": 0.1}),
+            ("x", {"until": 0.02, "rows_per_query": 5}),
+            ("x", {"until": 0.02, "by": "g", "groups": [1, 2]}),
+            ("x", {"until": 0.02, "mechanism": "gaussian"}),
+            ("x", {"until": 0}),
+            (lambda rows: rows["x"], {"until": 0.1}),
+        ):
+            with pytest.raises(InvalidArgument):
+                session.mean(query, **options)
+        with pytest.raises(PlanInfeasible, match="its limit now is"):
+            session.mean("x", until=1e-5)
+        assert not session.ledger.begun
+    with Session(data(), seed=1, queries=10, guarantee="split") as session, pytest.raises(InvalidArgument):
+        session.mean("x", until=0.02)
+
+
+def test_where_there_is_an_end_the_looks_that_were_paid_for_stand() -> None:
+    with Session(data(), seed=1, queries=3, end=True, guarantee="exchange", rows_per_query=4_000) as session:
+        answer = session.mean("x", until=session.plan.margin * 0.7)
+        assert session.ledger.spent.answers == answer.seq == 3
+        assert answer.margin > session.plan.margin * 0.7
+
+
+def test_price_and_dry_run_speak_of_the_first_look() -> None:
+    with Session(data(), seed=1) as session:
+        price = session.price("x", until=0.03)
+        assert price.rows_read == FIRST
+        assert "look 1 of at most" in str(price)
+        assert session.dry_run("x", until=0.03).made_up
+        assert session.mean("x", until=0.03).seq == session.ledger.spent.answers

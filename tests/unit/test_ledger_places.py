@@ -1,0 +1,102 @@
+"""How far all questions begun so far can have come: what a place says when several take places ahead.
+
+Two processes on one ledger are played by two `Ledger` objects that do not share what was taken ahead.
+"""
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from holdfast.guarantees.guarantee import NO_CAP
+from holdfast.ledger import Cost, Ledger, open_ledger
+from holdfast.ledger import ledger as ledgers
+from holdfast.ledger.drawn import Drawn
+from holdfast.ledger.entry import Place
+from holdfast.session import Session
+
+ONE = Cost(10, 1)
+TERMS = {"caps": {"charge": NO_CAP, "intervals": NO_CAP}}
+
+
+@pytest.fixture
+def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Ledger, Ledger]]:
+    opened = []
+    for _ in range(2):
+        monkeypatch.setattr(ledgers, "_shared", {})  # as another process would have it
+        opened.append(open_ledger(tmp_path / "a.ledger", dataset="data", fingerprint="f"))
+        opened[0].begin(TERMS)
+        assert opened[-1].begun
+    yield opened[0], opened[1]
+    for ledger in opened:
+        ledger.close()
+
+
+def ask(ledger: Ledger, cost: Cost = ONE) -> Place:
+    place = ledger.reserve(cost)
+    drawn = Drawn(place, key=None, question={"kind": "mean"}, answer={}, cost=cost, rows_read=1)
+    ledger.commit(drawn)
+    return place
+
+
+def test_alone_it_is_the_end_of_the_place(two: tuple[Ledger, Ledger]) -> None:
+    places = [ask(two[0]) for _ in range(100)]
+    assert [place.reached for place in places] == [10 * number for number in range(1, 101)]
+    assert next(two[1].entries(100)).place.reached == 1_000
+    two[1].verify()
+
+
+def test_who_uses_a_place_that_was_taken_before_others_answered_counts_theirs(two: tuple[Ledger, Ledger]) -> None:
+    first, second = two
+    for _ in range(60):
+        ask(first)
+    later = ask(second)
+    assert later.charge > 600  # the first has places ahead
+    early = ask(first)
+    assert early.charge < later.charge
+    assert early.reached >= later.reached == later.charge + 10
+    assert ask(second).reached > early.charge
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_question_begun_before_is_counted(two: tuple[Ledger, Ledger], seed: int) -> None:
+    """Two who take turns at random: what a place says is never less than all that was drawn until then."""
+    turns, begun = random.Random(seed), 0
+    for _ in range(150):
+        cost = Cost(turns.choice([1, 10, 35]), 1)
+        place = ask(turns.choice(two), cost)
+        begun += cost.charge
+        assert place.reached >= max(begun, place.charge + cost.charge)
+    assert two[0].spent.charge >= begun
+
+
+def test_what_is_given_back_is_not_counted_twice_nor_forgotten(tmp_path: Path) -> None:
+    reached = []
+    for _ in range(3):
+        with open_ledger(tmp_path / "a.ledger", dataset="data", fingerprint="f") as ledger:
+            ledger.begin(TERMS)
+            reached += [ask(ledger).reached for _ in range(40)]
+    assert reached == [10 * number for number in range(1, 121)]
+
+
+def test_a_process_takes_no_more_ahead_than_a_tenth_of_what_was_taken(two: tuple[Ledger, Ledger]) -> None:
+    for number in range(1, 200):
+        ask(two[0])
+        taken = two[0]._tip().taken_charge
+        assert taken <= 10 * number * 1.1 + 10
+
+
+def test_an_answer_is_as_wide_as_what_everybody_has_drawn_makes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not as its own place alone would: the step of the first answer kept is the mistake to be made here."""
+    with Session({"x": [0, 1] * 1_000}, seed=1) as session:
+        session.mean("x > 5")
+        reserve = session.ledger.reserve
+        monkeypatch.setattr(session.ledger, "reserve", lambda cost: replace(reserve(cost), reached=40_000))
+        late = session.mean("x = 1")
+        standing = session.plan.standing
+        alone, together = (standing.at(charge, 2, 2).step for charge in (4_000, 40_000))
+        assert together > 1.5 * alone
+        assert late.high - late.value > together
+        assert next(session.ledger.entries(2)).place.reached == 40_000
