@@ -12,6 +12,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import asked
+
 import holdfast
 from holdfast import errors
 from holdfast.cli import command_names, subcommands
@@ -123,6 +125,7 @@ def write(folder: Path) -> None:
         "kinds.md": kinds(),
         "errors.md": error_table(),
         "other-names.md": other_names(),
+        "what-to-ask.md": asked.table(),
     }
     for name, text in fragments.items():
         (folder / name).write_text(text, encoding="utf-8")

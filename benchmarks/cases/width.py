@@ -130,7 +130,7 @@ def boards(found: Found) -> None:
         ours, theirs = [board(n, k, many) for many in IMPROVEMENTS], published.ladder(n, k, BETA)
         table.rows.append([f"{n:,}", f"{k:,}", *map(shown, (*ours, theirs))])
         for many, width in zip(IMPROVEMENTS, ours, strict=True):
-            name = f"Ladder / holdfast, {many} improvements, n = {n:,}, k = {k:,}"
+            name = f"Ladder / holdfast, p = 0.5, n = {n:,}, k = {k:,}, {many} improvements"
             found.ratio(name, theirs / width, goal=1.0, better="higher")
     found.tables.append(table)
 

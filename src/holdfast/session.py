@@ -759,8 +759,10 @@ def plan_for(rows: RowSource, request: PlanRequest) -> Plan:
     if isinstance(request.rows_per_query, int) or request.margin is not None:
         return request.make(len(rows))
     # Every answer reads as many cards, so that they can be counted beforehand.
-    plan = replace(request, rows_per_query=FAST).make(len(rows))
-    each = plan.rows_per_query if plan.endless else rows.cards.stop // max(1, plan.statements)
+    plan = request.make(len(rows))
+    if plan.endless:
+        return replace(request, rows_per_query=request.rows_per_query or FAST).make(len(rows))
+    each = rows.cards.stop // max(1, plan.statements)
     return replace(request, rows_per_query=max(1, min(plan.rows_per_query, each))).make(len(rows))
 
 

@@ -75,6 +75,15 @@ def test_the_comparison_is_what_the_planner_says():
     assert 0 <= none_fails - checks.width(Told(k - 1, 0, 0)) <= 1e-4
 
 
+def test_margins_without_a_plan_are_planned():
+    last, first = map(
+        float, re.search(r"without a plan ±(0\.\d{4}) at the 10,000th question, ±(0\.\d{4})", README).groups()
+    )
+    standing = hf.plan(rows=1_000_000).standing
+    assert 0 <= last - standing.margin_after(9_999) <= 1e-4
+    assert 0 <= first - standing.margin_after(0) <= 1e-4
+
+
 def test_a_thousand_questions_to_a_thousand_rows_say_nothing():
     assert "a thousand questions to a thousand rows" in README
     assert hf.plan(rows=1_000, queries=1_000).vacuous

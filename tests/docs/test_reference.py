@@ -11,6 +11,7 @@ import holdfast as hf
 from holdfast import errors
 from holdfast.cli import command_names
 from holdfast.guarantees import GUARANTEES
+from holdfast.lab.flights import CARRIERS, EARLIEST, share_later_than
 from holdfast.mechanisms import MECHANISMS
 from holdfast.queries.functions import FUNCTION_NAMES, OPERATIONS
 from holdfast.questions import KINDS
@@ -92,3 +93,20 @@ def test_the_manual_builds_without_a_warning(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "reference" / "cli.html").exists()
+
+
+def test_every_call_of_the_page_about_what_to_ask_is_answered(generate):
+    import asked
+
+    truths = {"a share": share_later_than(15), "a count": 1e6 * share_later_than(60)}
+    truths["a mean of a number with few large values"] = truths["the same, in slices"] = mean_delay = sum(
+        each.share * (EARLIEST + each.delay) for each in CARRIERS
+    )
+    assert -60 < mean_delay < 600
+    lines = {wanted: answer for wanted, _, answer, _ in asked.answers()}
+    for wanted, truth in truths.items():
+        ((_, estimate),) = lines[wanted].rows()
+        assert estimate.low <= truth <= estimate.high, wanted
+    plain, sliced = (lines[name].rows()[0][1] for name in list(truths)[2:])
+    assert sliced.high - sliced.low < 0.6 * (plain.high - plain.low)
+    assert len(asked.table().splitlines()) == len(asked.ASKED) + 2

@@ -39,6 +39,7 @@ ANY_KIND = pytest.mark.parametrize("name", [*OWN, *TOYS])
 # Questions that can be asked; of other kinds, the example of every option that is required.
 ASKABLE: dict[str, dict[str, Any]] = {
     "difference": {"query": "late", "group": "carrier = 'UA'", "other": "carrier = 'AA'"},
+    "total": {"query": "distance", "within": (0.0, 5_000.0)},
     "covariance": {"query": "late", "other": "distance", "other_within": (0.0, 5_000.0)},
     "correlation": {"query": "late", "other": "distance", "other_within": (0.0, 5_000.0)},
     "histogram": {"query": "carrier", "categories": ["UA", "AA"]},
@@ -72,8 +73,16 @@ def toys() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def server(toys: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    plan = {"queries": {"mean": 500, "flip": 500}, "unit": "plane"}  # the kind `units` is for data of units
+    plan = {"queries": {"mean": 500, "flip": 500}}
     with Running(settings(table(tmp_path_factory.mktemp("surfaces")), dataset=plan)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def units_server(toys: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server for data of units, which the kind `units` is for."""
+    plan = {"queries": 500, "unit": "plane"}
+    with Running(settings(table(tmp_path_factory.mktemp("units"), seed=5), dataset=plan)) as running:
         yield running
 
 
@@ -194,9 +203,9 @@ def test_the_command_line_has_the_options_of_the_kind(name: str) -> None:
 
 @ANY_KIND
 def test_every_surface_answers_the_kind(
-    server: Running, checking_server: Running, board_server: Running, name: str
+    server: Running, checking_server: Running, board_server: Running, units_server: Running, name: str
 ) -> None:
-    server = {"check": checking_server, "submit": board_server}.get(name, server)
+    server = {"check": checking_server, "submit": board_server, "units": units_server}.get(name, server)
     kind = KINDS[name]
     question = askable(kind)
     subject = kind.subject.form.from_json(question[kind.subject.name])

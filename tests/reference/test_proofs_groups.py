@@ -206,12 +206,18 @@ def posterior(world: World) -> tuple[Array, Array]:
     return world.share().mean(axis=0), 2 * information / world.n
 
 
-def difference_misses(*, wrong: str | None = None) -> tuple[int, float]:
+@cache
+def different() -> list[World]:
+    """Rows that are not identical."""
+    return [world for world in sessions(26, examples(150), a=0.1, different=True) if world.populations.shape[1] == 3]
+
+
+def difference_misses(*, wrong: str | None = None, unlike: bool = False) -> tuple[int, float]:
     """Return how many differences are further off than the step allows, and the largest ratio to it."""
     rng, missed, used, closest = np.random.default_rng(22), 0, 0, 0.0
-    for world in some_points():
+    for world in different() if unlike else some_points():
         d_t, js = posterior(world)
-        d = world.populations[0]
+        d = world.populations.mean(axis=0)
         four = len(d) == 4
         for first, second in [([0, 1], [2, 3])] if four else [([0], [1, 2]), ([0, 1], [2]), ([0], [1])]:
             q = np.array([1.0, 0.0, 1.0, 0.0]) if four else rng.random(3).round(int(rng.integers(0, 2)))
@@ -231,8 +237,8 @@ def difference_misses(*, wrong: str | None = None) -> tuple[int, float]:
                     for mean, value, share in zip(means, true, shares, strict=True)
                 )
                 steps = [groups.exchange_step((each, each), j) / math.sqrt(2) for each in both]
-                step = groups.exchange_step(both, j)  # type: ignore[arg-type]
-                assert step == pytest.approx(math.hypot(*steps))
+                step = groups.exchange_step(both, j, identical=not unlike)  # type: ignore[arg-type]
+                assert unlike or step == pytest.approx(math.hypot(*steps))
                 if wrong == "one group":
                     step = steps[0]
                 if wrong == "larger":
@@ -251,6 +257,7 @@ def test_the_step_of_a_difference_for_every_transcript() -> None:
     assert closest > 0.8  # it could not be much smaller
     assert difference_misses(wrong="one group")[0] > 0
     assert difference_misses(wrong="larger")[0] > 0
+    assert difference_misses(unlike=True)[0] == 0
 
 
 def test_the_largest_step_over_intervals() -> None:

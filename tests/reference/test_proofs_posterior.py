@@ -16,6 +16,7 @@ from scipy.stats import beta as beta_law
 from scipy.stats import binom
 
 from holdfast.guarantees import posterior
+from holdfast.guarantees.mathematics import groups as difference
 
 Array = NDArray[np.float64]
 SLACK = 1e-9
@@ -434,3 +435,34 @@ def test_the_interval_of_theorem_n() -> None:
         assert np.allclose(low, 1 - high[::-1])
         assert np.all(np.diff(high) >= 0)
     assert posterior.widen_unlike((0.2, 0.3), h=0.01, share=0.01) == (0.0, 1.0)
+
+
+def test_the_step_of_a_difference_by_theorem_n() -> None:
+    """Two groups of values; the step of docs/proofs/groups.md, with H itself, for every transcript."""
+    rng, used, closest = np.random.default_rng(33), 0, 0.0
+    for world in unlike_worlds(150):
+        n, points = world.population.shape
+        slots, law, energy = np.arange(n), world.posterior, (world.posterior * world.energy).sum(axis=0) / n
+        for _ in range(6):
+            q = rng.random((n, points)).round(int(rng.integers(0, 2)))
+            first = np.broadcast_to(np.arange(points) == 0, (n, points))
+            sides = [first, ~first]
+            size = [float((side * world.population).sum() / n) for side in sides]
+            if min(size) < 1e-9:
+                continue
+            true = [float((q * side * world.population).sum() / n) / one for side, one in zip(sides, size, strict=True)]
+            shares = [side[slots, world.samples].mean(axis=1) @ law for side in sides]
+            sums = [(q * side)[slots, world.samples].mean(axis=1) @ law for side in sides]
+            for t in np.flatnonzero(np.minimum(*shares) > energy):
+                means = [min(1.0, float(one[t] / share[t])) for one, share in zip(sums, shares, strict=True)]
+                both = tuple(
+                    ((mean, mean), (value, value), float(share[t]))
+                    for mean, value, share in zip(means, true, shares, strict=True)
+                )
+                step = difference.posterior_step(both, float(energy[t]), identical=False)  # type: ignore[arg-type]
+                off = abs(means[0] - means[1] - true[0] + true[1])
+                used += 1
+                assert off <= step + SLACK
+                closest = max(closest, off / (step + 1e-9))
+    assert used > 200
+    assert closest > 0.2

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from holdfast import registry
+from holdfast import guarantees, questions, registry
+from holdfast.mechanisms import MECHANISMS
 from holdfast.registry import Registry
 from ledger_writer import environment
 
@@ -28,9 +29,7 @@ print(GUARANTEES.names(), MECHANISMS.names(), KINDS.names())
 def test_the_order_does_not_depend_on_what_was_imported_first(first: list[str]) -> None:
     command = [sys.executable, "-c", ORDER, *first]
     shown = subprocess.run(command, capture_output=True, text=True, check=True, env=environment()).stdout
-    guarantees = ("exchange", "posterior", "gaussian", "information", "dp", "paper", "split", "checks")
-    kinds = ("mean", "histogram", "quantile", "flips", "minimize", "check", "units")
-    assert shown.strip() == f"{guarantees} {('coins', 'laplace', 'gaussian', 'fresh_rows', 'cells')} {kinds}"
+    assert shown.strip() == f"{guarantees.OWN} {MECHANISMS.names()} {questions.OWN}"
 
 
 def filled(monkeypatch: pytest.MonkeyPatch, load: object) -> Registry[int]:

@@ -159,7 +159,8 @@ def test_a_handful_of_rows(rows: int, queries: Any, guarantee: str) -> None:
 @vacuous
 def test_any_confidence(confidence: float, plan: str) -> None:
     with Session(table(5_000), seed=1, queries=100, confidence=confidence, **PLANS[plan]) as session:
-        for kind, query, options in ANYTHING[::4]:
+        few = [one for one in ANYTHING if one[0] in ("mean", "histogram", "quantile", "flips")]  # few outcomes
+        for kind, query, options in few[::4]:
             answer = session.ask(query, kind, **options)
             assert sane(answer)
             assert ends(answer)[0].confidence == confidence

@@ -220,6 +220,8 @@ _ARGUMENTS = {
     "folder=...": "holdfast open --folder",
     "Give ledger= a file": "Give --ledger a file",
     "by unit=.": "by --unit.",
+    "into it with next=True": "into it with --next",
+    "leave next out": "leave --next out",
 }
 
 
@@ -245,6 +247,7 @@ def spell(message: str, flags: Mapping[str, str]) -> str:
         message = message.replace(argument, flag)
     message = re.sub(r"open the data with (bounds|categories)=\{'(.*?)': .*\}", _in_toml, message)
     message = re.sub(r"\bunit='([^']*)'", r"--unit \1", message)
+    message = re.sub(r"\bseparator=('.')", r"holdfast open --separator \1", message)
     message = re.sub(r"\btypes=\{'(.*)': '(\w+)'\}", r"holdfast open --types '\1=\2'", message)
     # Only as the library words it: a question that a message quotes may compare a column of that name.
     plan = rf"\bwith ({'|'.join(PLAN_FLAGS)})='(\w+)'"

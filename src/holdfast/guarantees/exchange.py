@@ -128,7 +128,8 @@ class Exchange(CoinGuarantee):
 
     def at(self, charge: int, first: int, last: int) -> "Exchange":
         """The levels of its statements, and J with the draws so far; within a plan both are the plan's."""
-        if charge <= self.terms.charge and last <= self.terms.statements:
+        within = charge <= self.terms.charge and last <= self.terms.statements
+        if within or self.terms.ends:  # a plan that ends refuses whatever is beyond it
             return self._within_plan
         return type(self)(self.terms, charge, first, max(first, last))
 

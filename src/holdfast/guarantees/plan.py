@@ -561,6 +561,12 @@ def _choose(solved: Mapping[tuple[str, str], Terms], request: _Request) -> tuple
 
 def _infeasible(request: _Request) -> PlanInfeasible:
     """Word the refusal, and say what the same rows do allow."""
+    if request.identical is False and request.guarantee != BEST and not GUARANTEES[request.guarantee].independent:
+        return PlanInfeasible(
+            f"The {request.guarantee} guarantee needs rows that all follow one law: leave rows='independent' out, or take"
+            " the exchange guarantee.",
+            guarantee=request.guarantee,
+        )
     which = "No plan" if request.guarantee == BEST else f"No plan under the {request.guarantee} guarantee"
     if request.mechanism != BEST:
         which += f" with {request.mechanism}"

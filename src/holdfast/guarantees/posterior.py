@@ -237,8 +237,8 @@ class Posterior(CoinGuarantee):
         return sqrt(widening) * sqrt(second + unlike) * SAFE
 
     def step_of_difference(self, both: tuple[groups.Known, groups.Known]) -> float:
-        """By `posterior_step`, whose proof needs identical rows; otherwise the two groups' own intervals count."""
-        return groups.posterior_step(both, self._widening) if self.terms.identical else inf
+        """By `posterior_step`."""
+        return groups.posterior_step(both, self._widening, identical=self.terms.identical)
 
 
 def _step(widening: Any, identical: bool) -> Any:

@@ -407,11 +407,11 @@ class Fingerprinting:
 ANALYSTS: Mapping[str, Callable[[int], Analyst]] = {
     "sign": SignAttack,
     "weighted": WeightedAttack,
-    "persistent": PersistentAttack,
     "selection": FeatureSelection,
     "selection-signal": lambda queries: FeatureSelection(queries, signal=min(20, queries - 1), name="selection-signal"),
     "boosting": BoostingAttack,
     "fingerprint": Fingerprinting,
     "climber": HillClimber,
     "harmless": Harmless,
+    "persistent": PersistentAttack,
 }

@@ -118,21 +118,29 @@ class PlanOracle:
     def __init__(self, plan: Plan, source: RowSource, rng: Generator) -> None:
         # A ledger would fix the order in which fresh rows are used up; here the world's generator does.
         self._drawing = Drawing(source, rng, plan.standing, Order(rng.bytes(32)))
-        self._draws = plan.rows_per_query
+        self._standing, self._charge, self._statements = plan.standing, 0, 0
 
     def answer(self, question: RowQuestion) -> Reply:
         """Draw, release, certify."""
-        (estimate,) = self._drawing.estimates(question, self._draws)
-        drawing = self._drawing
-        rows = len(drawing.source)
-        rows_read = mechanism_of(drawing.guarantee).rows_read(question.statistic, self._draws, rows)
+        drawing, draws = self._drawing, self._place(question)
+        (estimate,) = drawing.estimates(question, draws)
+        rows_read = mechanism_of(drawing.guarantee).rows_read(question.statistic, draws, len(drawing.source))
         return Reply(estimate.guess, estimate.low, estimate.high, rows_read)
 
     def recall(self, question: RowQuestion, answer: float) -> None:
-        """Use up the rows of this answer, where rows are used up; nothing else is remembered."""
-        drawing = self._drawing
+        """Move on to the next place, and use up the rows of this answer where rows are used up."""
+        drawing, draws = self._drawing, self._place(question)
         if drawing.guarantee.in_order and drawing.order is not None:
-            drawing.order = drawing.order.after(drawing.guarantee.charge(question.statistic, self._draws))
+            drawing.order = drawing.order.after(drawing.guarantee.charge(question.statistic, draws))
+
+    def _place(self, question: RowQuestion) -> int:
+        """Give the question its place, as a ledger would; return how many rows it draws."""
+        statistic, before = question.statistic, self._statements
+        draws = self._standing.rows_at(before)
+        self._charge += self._standing.charge(statistic, draws)
+        self._statements += statistic.intervals
+        self._drawing.guarantee = self._standing.at(self._charge, before + 1, self._statements)
+        return draws
 
 
 class SessionOracle:

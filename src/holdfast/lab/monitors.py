@@ -74,7 +74,7 @@ class Monitored:
         if self.gaps:
             return (
                 f"{self.mechanism} against {self.analyst}, resumed {len(self.gaps)} times: {self.question} is on"
-                f" average {self.expected:+.4f} from the population on its sample, at most {self.largest:.4f} either way."
+                f" average {self.expected:+.4f} off the population's mean on its sample, at most {self.largest:.4f}."
             )
         return (
             f"{self.mechanism} against {self.analyst}: released {self.question}, on which sample and population are"

@@ -55,10 +55,12 @@ class Series:
 
 
 def guide(label: str, series: Series, slope: float) -> Series:
-    """Return a dotted line of this slope on log axes, just below a series."""
-    first, last = min(series.x), max(series.x)
-    start = 0.75 * series.y[list(series.x).index(first)]
-    return Series(label, [first, last], [start, start * (last / first) ** slope], style="guide", line=":", marked=False)
+    """Return a line of this slope on log axes, just below the largest value of a series: dotted if it is 1 or -1."""
+    top = max(series.y)
+    at = series.x[list(series.y).index(top)]
+    ends = [min(series.x), max(series.x)]
+    heights = [0.7 * top * (x / at) ** slope for x in ends]
+    return Series(label, ends, heights, style="guide", line=":" if abs(slope) == 1 else "-.", marked=False)
 
 
 @dataclass(frozen=True)

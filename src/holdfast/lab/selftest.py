@@ -1,6 +1,6 @@
 """Does a plan keep its promise? Simulate it on rows whose population is known, and count.
 
-In every world fresh rows are drawn, an adaptive analyst asks as many questions as the plan allows, and the world fails
+In every world fresh rows are drawn, an adaptive analyst asks as many questions as are planned, and the world fails
 if a single interval misses. Failures are compared with the promised probability by the exact binomial test.
 """
 
@@ -11,6 +11,7 @@ from typing import Any
 from holdfast import check
 from holdfast.answer import write_end
 from holdfast.errors import InvalidArgument
+from holdfast.guarantees.compare import WITHOUT_PLAN
 from holdfast.guarantees.mathematics.concentration import clopper_pearson
 from holdfast.guarantees.plan import Plan, write_margin
 from holdfast.lab.analysts import Analyst, HillClimber, WeightedAttack
@@ -54,13 +55,14 @@ class SelfTest:
     @property
     def sentence(self) -> str:
         """The result in words."""
+        promised = self.plan.standing.margin_after(self.questions - 1)
         verdict = "kept its promise" if self.kept else "BROKE its promise"
         return (
             f"The plan {verdict}: in {self.failed} of {self.worlds} worlds an interval missed the population's value"
             f" ({100 * (1 - self.plan.confidence):g} % of worlds may fail; with 95 % confidence at most"
             f" {write_end(100 * self.failure_at_most, 3, up=True)} % do). The {self.analyst} analyst asked"
             f" {self.questions:,} questions in each world; the largest error was {self.largest_error:.4f}, the promised"
-            f" margin is {write_margin(self.plan.margin)}."
+            f" margin of the last answer is {write_margin(promised)}."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -75,7 +77,7 @@ class SelfTest:
             "misses": self.misses,
             "failure_at_most": self.failure_at_most,
             "largest_error": self.largest_error,
-            "promised": self.plan.margin,
+            "promised": self.plan.standing.margin_after(self.questions - 1),
             "seed": self.seed,
             "plan": self.plan.to_dict(),
         }
@@ -110,18 +112,19 @@ def selftest(
     worlds
         Independent samples, each with an analyst of its own.
     questions
-        Asked in each world; left out: as many as planned.
+        Asked in each world; left out: as many as planned, or 1,000 without a plan.
     seed, processes, progress
         As in `attack`.
     contender
         What answers instead of the plan: a wrong one must be found out.
     """
     check.whole(worlds=worlds, processes=processes)
-    if plan.queries < 3:
+    if plan.queries < 3 and not plan.endless:
         raise InvalidArgument("A self-test needs a plan for at least 3 questions: with fewer, no analyst can adapt.")
-    asked = plan.queries if questions is None else questions
+    asked = (plan.queries or WITHOUT_PLAN) if questions is None else questions
     check.whole(3, questions=asked)
-    check.at_most("the plan's queries", plan.queries, questions=asked)
+    if plan.terms.ends:
+        check.at_most("the plan's queries", plan.queries, questions=asked)
     analyst = strongest_analyst(plan, asked)
     run = partial(run_world, contender or PlanContender(plan), analyst, analyst.population(plan.rows), plan.rows)
     results = in_parallel(run, world_seeds(seed, worlds), processes, progress)

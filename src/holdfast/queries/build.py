@@ -216,14 +216,6 @@ def build_histogram(
     return Histogram(value, categories_of(categories, value.type))
 
 
-def declared_categories(value: RowFunction, schema: Schema) -> tuple[Any, ...] | None:
-    """Return the declared categories of a column asked about as it is; yes and no need no declaration."""
-    if value.type is Type.BOOL:
-        return (True, False)
-    if len(value.columns) != 1 or not isinstance(value, Expression):
-        return None
-    (name,) = value.columns
-    return schema[name].categories if value.text in (identifier(name), str(pl.col(name))) else None
 def build_total(
     query: QueryLike, schema: Schema, *, within: tuple[float, float] | None = None, where: QueryLike | None = None
 ) -> Total:
@@ -264,6 +256,16 @@ def build_slices(measure: Share | Mean, slices: Sequence[float]) -> Sliced:
             name="slices",
         )
     return Sliced(measure, tuple((edge - low) / (high - low) for edge in edges))
+
+
+def declared_categories(value: RowFunction, schema: Schema) -> tuple[Any, ...] | None:
+    """Return the declared categories of a column asked about as it is; yes and no need no declaration."""
+    if value.type is Type.BOOL:
+        return (True, False)
+    if len(value.columns) != 1 or not isinstance(value, Expression):
+        return None
+    (name,) = value.columns
+    return schema[name].categories if value.text in (identifier(name), str(pl.col(name))) else None
 
 
 def build_groups(

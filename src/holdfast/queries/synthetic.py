@@ -56,7 +56,9 @@ def synthetic_rows(schema: Schema, count: int, rng: Generator, *, hostile: float
 
 def _values(column: Column, count: int, rng: Generator, share: float) -> pl.Series:
     dtype = PHYSICAL[column.type]
-    ordinary = _ordinary(column.type, count, rng).cast(dtype)
+    ordinary = _declared(column, count, rng, dtype)
+    if ordinary is None:
+        ordinary = _ordinary(column.type, count, rng).cast(dtype)
     hostile = pl.Series(HOSTILE[column.type], dtype=dtype)
     chosen = hostile.gather(rng.integers(0, hostile.len(), count).tolist())
     odd = pl.Series(rng.random(count) < share, dtype=pl.Boolean)
@@ -65,6 +67,18 @@ def _values(column: Column, count: int, rng: Generator, share: float) -> pl.Seri
         present = pl.Series(rng.random(count) >= 0.2, dtype=pl.Boolean)
         values = values.zip_with(present, pl.Series([None], dtype=dtype).new_from_index(0, count))
     return values.alias(column.name)
+
+
+def _declared(column: Column, count: int, rng: Generator, dtype: Any) -> pl.Series | None:
+    """Return values as they are declared; None if nothing is."""
+    if column.categories is not None:
+        categories = pl.Series(column.categories, dtype=dtype)
+        return categories.gather(rng.integers(0, categories.len(), count).tolist())
+    if column.bounds is None:
+        return None
+    low, high = column.bounds
+    drawn = pl.Series(low + (high - low) * rng.random(count))
+    return (drawn.floor() if column.type is Type.INT else drawn).cast(dtype, strict=False)
 
 
 def _ordinary(type_: Type, count: int, rng: Generator) -> pl.Series:

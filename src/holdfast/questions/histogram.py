@@ -70,7 +70,7 @@ def histogram(
     query: Query,
     *,
     categories: Annotated[
-        Sequence[Category] | None, About(Categories(), "The values to count, where none were declared with the data.")
+        Sequence[Category] | None, About(Categories(), "The values that are counted, where none were declared.")
     ] = None,
     bins: Annotated[Sequence[float] | None, About(Reals(None), "The edges of right-open bins, increasing.")] = None,
     rows_per_query: RowsPerQuery = None,
@@ -83,7 +83,7 @@ def histogram(
     query
         A column or an expression about one row.
     categories
-        The values to count; left out, those that were declared with the data. Give either these or `bins`.
+        The values that are counted; left out, those that were declared with the data. Give either these or `bins`.
     bins
         The edges of right-open bins for numbers.
     rows_per_query

@@ -50,7 +50,6 @@ def mean(
     *,
     within: Within = None,
     where: Where = None,
-    slices: Annotated[Sequence[float] | None, About(Reals(None, "0, 60, 240"), _CUTS)] = None,
     rows_per_unit: RowsPerUnit = None,
     weight: Weight = None,
     largest_weight: LargestWeight = None,
@@ -58,6 +57,7 @@ def mean(
     groups: Annotated[
         Groups | None, About(GroupsForm(), "The groups to answer for: values of `by`; left out, declared ones.")
     ] = None,
+    slices: Annotated[Sequence[float] | None, About(Reals(None, "0, 60, 240"), _CUTS)] = None,
     rows_per_query: RowsPerQuery = None,
     margin: Margin = None,
     until: Until = None,
@@ -75,9 +75,6 @@ def mean(
         The declared range of a number, where none was declared with the data; values outside are clipped.
     where
         Only rows for which this is true count. Missing values are left out of a mean and count as false in a share.
-    slices
-        For numbers with few large values: where to cut their range, increasing. Each slice is asked by draws of its
-        own, all together as many as usual; narrower if most values lie in a small part of the range.
     rows_per_unit
         Of data of units: every row counts alike, and this is the most that a unit has; the rows of a larger one count
         as so many together.
@@ -87,6 +84,9 @@ def mean(
         Answer for each of several groups at once: `by` is a column or an expression, or a list of them; `groups` are
         their values. With several expressions, tuples of values, or for each a list of values, all combined. Left out:
         the categories declared with the data.
+    slices
+        For numbers with few large values: where to cut their range, increasing. Each slice is asked by draws of its
+        own, all together as many as usual; narrower if most values lie in a small part of the range.
     rows_per_query, margin
         Spend more or less on this one answer: the rows it reads, or the margin it should have, in its own units.
     until
@@ -192,12 +192,12 @@ class AskMean(Protocol[One, Several]):
         *,
         within: tuple[float, float] | None = None,
         where: QueryLike | None = None,
-        by: None = None,
-        groups: None = None,
-        slices: Sequence[float] | None = None,
         rows_per_unit: int | None = None,
         weight: QueryLike | None = None,
         largest_weight: float | None = None,
+        by: None = None,
+        groups: None = None,
+        slices: Sequence[float] | None = None,
         rows_per_query: int | None = None,
         margin: float | None = None,
         until: float | None = None,
@@ -211,12 +211,12 @@ class AskMean(Protocol[One, Several]):
         *,
         within: tuple[float, float] | None = None,
         where: QueryLike | None = None,
-        by: QueryLike | Sequence[QueryLike],
-        groups: Groups | None = None,
-        slices: None = None,
         rows_per_unit: int | None = None,
         weight: QueryLike | None = None,
         largest_weight: float | None = None,
+        by: QueryLike | Sequence[QueryLike],
+        groups: Groups | None = None,
+        slices: None = None,
         rows_per_query: int | None = None,
         margin: float | None = None,
         mechanism: str | None = None,

@@ -211,7 +211,7 @@ class Context:
         reads = None if ordinary else draws if wanted is None else f"margin {wanted!r}"
         identity, work = identity_of(query, reads, self.mechanism), RELEASE_WORK + rows_read * query.work
         if text is not None and identity is not None:
-            identity = encode({"kind": kind, "of": identity})
+            identity = encode({"kind": kind, "of": identity, "text": text})
         return Question(
             kind,
             text or query.text,
@@ -240,6 +240,12 @@ class Context:
 
     def size(self, population: int | None) -> int:
         """Return how many a `population` has: as many as there are rows, if it is not said."""
+        if self.schema.unit is not None:
+            raise InvalidArgument(
+                f"Counts and totals of rows are not available where rows belong to units ({self.schema.unit}): every"
+                " unit counts alike, whatever its number of rows. Ask units with cap= for the mean per unit.",
+                name="unit",
+            )
         if population is None:
             return int(self.guarantee.terms.rows)
         check.whole(population=population)

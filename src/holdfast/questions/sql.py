@@ -183,7 +183,7 @@ class _Compiler:
     def _histogram(self, by: str) -> Question:
         """Return the question for the share of every group."""
         where = self.statement.where
-        counted = by if where is None else f"CASE WHEN {where} THEN {by} END"
+        counted = by if where is None else _if(where, by)
         return {"kind": "histogram", "query": counted, "categories": [group[0] for group in self.groups]}
 
     def _condition(self, group: Group) -> str | None:
@@ -231,8 +231,8 @@ def _sum(item: Item, condition: str | None, schema: Schema) -> Question:
     (value,) = _texts(item, 1)
     if _ranged(item, value, schema).type is Type.BOOL:
         return _count_if(item, condition, schema)
-    added = value if condition is None else f"CASE WHEN {condition} THEN {value} END"
-    return {"kind": "mean", "query": f"COALESCE({added}, 0)"}
+    added = value if condition is None else _if(condition, value)
+    return {"kind": "mean", "query": f"COALESCE({_bracketed(added)}, 0)"}
 
 
 def _quantile(item: Item, condition: str | None, schema: Schema) -> Question:
@@ -273,7 +273,6 @@ _AGGREGATES: Mapping[str, "Callable[[Item, str | None, Schema], Question]"] = {
     "VARIANCE": _of_one("variance"),
     "CORR": _of_two("correlation"),
     "COVAR": _of_two("covariance"),
-    "SLOPE": _of_two("slope"),
 }
 
 
@@ -303,5 +302,10 @@ def _all_of(conditions: Sequence[str]) -> str | None:
     return " AND ".join(map(_bracketed, conditions))
 
 
+def _if(condition: str, value: str) -> str:
+    return f"CASE WHEN {_bracketed(condition)} THEN {_bracketed(value)} END"
+
+
 def _bracketed(text: str) -> str:
+    """Keep a text that is put into another what it is: whatever it says, it says inside of these."""
     return f"({text})"

@@ -25,7 +25,7 @@ from holdfast.rows.fingerprint import physical, validity
 RESERVED = "__holdfast_"  # how the names of columns begin that are written beside those of the table
 PLACE = f"{RESERVED}place"
 PLACES = 1 << 63
-CHUNK = 1 << 16  # rows; part of what a retry repeats, so never a setting
+CHUNK = 1 << 17  # rows; part of what a retry repeats, so never a setting
 _ENOUGH = 10.0  # standard deviations: fewer cards than were asked for come up less than once in 10^22 decks
 _MISSING = np.uint64(0x9E3779B97F4A7C15)
 _REMEMBERED = 1 << 16  # texts
@@ -56,14 +56,14 @@ class Dealer:
 
     def deal(self, batches: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         """Yield the cards of these batches, each with its place. How rows are cut into batches does not matter."""
-        names = list(self._columns)
         for number, chunk in enumerate(chunks(batches, CHUNK)):
-            chunk = chunk.select(names)
+            # Series by series: a query, even `select`, waits for Polars' threads.
+            chunk = pl.DataFrame([chunk.get_column(name) for name in self._columns])
             self.content.add(chunk)
             rng = keyed_generator(hmac.digest(self._key, str(number).encode(), "sha256"))
             count = rng.poisson(self._rate * chunk.height)
             rows, places = rng.integers(0, chunk.height, count), rng.integers(0, PLACES, count)
-            yield chunk[rows].with_columns(pl.Series(PLACE, places))
+            yield chunk[rows].hstack([pl.Series(PLACE, places)])
 
 
 def chunks(batches: Iterable[pl.DataFrame], size: int) -> Iterator[pl.DataFrame]:
@@ -88,7 +88,7 @@ class Content:
     def __init__(self, columns: Mapping[str, Storage]) -> None:
         self._columns = columns
         self._keys = {name: _key(f"{name}\0{storage.label}") for name, storage in columns.items()}
-        self._texts: dict[str, int] = {}
+        self._texts, self._hashes = pl.Series([], dtype=pl.String), np.zeros(0, np.uint64)  # of texts seen lately
         self.rows = 0
         self.sums = (0, 0)
 
@@ -120,17 +120,19 @@ class Content:
 
     def _text_bits(self, series: pl.Series) -> NDArray[np.uint64]:
         valid = validity(series)
-        distinct = series.fill_null("").to_frame("text").lazy()
-        found = distinct.unique(maintain_order=True).with_row_index("code").collect()
-        if len(self._texts) > _REMEMBERED:
-            self._texts.clear()
-        known = self._texts
-        for text in found["text"]:
-            if text not in known:
-                known[text] = _hash(text)
-        hashes = np.array([known[text] for text in found["text"]], np.uint64)
-        codes = distinct.collect().join(found, on="text", how="left", maintain_order="left")["code"].to_numpy()
-        return hashes[codes] if valid is None else np.where(valid, hashes[codes], _MISSING)
+        filled = series if valid is None else series.fill_null("")
+        codes = filled.cast(pl.Enum(self._texts), strict=False).to_physical()
+        if codes.null_count():  # texts that were not seen before
+            found = filled.unique()
+            if self._texts.len() + found.len() > _REMEMBERED:
+                self._texts = self._texts.clear()
+            new = found.filter(~found.is_in(self._texts.implode()))
+            kept = self._hashes[: self._texts.len()]
+            self._hashes = np.concatenate([kept, np.array([*map(_hash, new)], np.uint64)])
+            self._texts = pl.concat([self._texts, new])
+            codes = filled.cast(pl.Enum(self._texts)).to_physical()
+        hashes = self._hashes[codes.to_numpy()]
+        return hashes if valid is None else np.where(valid, hashes, _MISSING)
 
 
 def _hash(text: str) -> int:

@@ -8,8 +8,8 @@ The secret that places come from is made anew for every deal, and forgotten when
 """
 
 import secrets
-from collections.abc import Callable, Collection, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -23,7 +23,8 @@ from holdfast.rows.deck import Deck, deals_in
 from holdfast.rows.engines import ENGINES, Task, split_summaries
 from holdfast.rows.folder import Dealt, Manifest
 from holdfast.rows.ingest import _fill, locked_partial, reported, swap_in, vouch
-from holdfast.rows.open import find_scan
+from holdfast.rows.open import dialect_of, find_scan
+from holdfast.rows.scans.files import Dialect
 from holdfast.rows.scans.scan import Origin, Scan
 from holdfast.rows.sorting import Runs
 from holdfast.rows.source import Table
@@ -43,6 +44,10 @@ def deal(
     scratch: str | None = None,
     name: str | None = None,
     complete: Collection[str] = (),
+    types: Mapping[str, str] | None = None,
+    separator: str | None = None,
+    encoding: str = "utf-8",
+    null_values: Collection[str] = (),
     version: int | None = None,
     progress: bool | None = None,
 ) -> Deck | list[Deck]:
@@ -68,7 +73,7 @@ def deal(
         out: beside the deck.
     name
         What the dataset is called; left out: the name of the deck.
-    complete, version, progress
+    complete, types, separator, encoding, null_values, version, progress
         As for `open`.
 
     Returns
@@ -81,15 +86,21 @@ def deal(
     check.at_most("the most slices", MOST_SLICES, slices=slices)
     paths = _paths(Path(deck), slices)
     dataset = name or _name(paths[0]) or Path(deck).name.removesuffix(".deck")
-    scan = _scan(source, engine, version)
+    scan = _scan(source, engine, dialect_of(types, separator, encoding, null_values), version)
     try:
         scan.open()
         reserved = next_reserved(scan.columns)
         if reserved is not None:
             raise RowSourceError(f"Column {reserved!r} has a name that decks use themselves; rename it.")
-        firsts = [_first(path, next) for path in paths]
+        for path in paths:
+            _first(path, next)  # refuses
         try:
-            _deal(scan, paths, firsts, count, Origin(dataset, ""), complete, progress, engine, scratch)
+            with ExitStack() as locks:
+                # Whoever else deals into one of these decks waits, and then finds what was dealt.
+                work, *_ = [locks.enter_context(locked_partial(path / "deal")) for path in paths]
+                firsts = [_first(path, next) for path in paths]
+                declared = {*complete, *_complete(paths[0])}
+                _deal(scan, work, paths, firsts, count, Origin(dataset, ""), declared, progress, engine, scratch)
         finally:
             for path in paths:
                 with suppress(OSError):
@@ -102,6 +113,7 @@ def deal(
 
 def _deal(
     scan: Scan,
+    work: Path,
     paths: list[Path],
     firsts: list[int],
     count: int,
@@ -111,30 +123,29 @@ def _deal(
     engine: str | None,
     scratch: str | None,
 ) -> None:
-    targets = [path / f"{len(deals_in(path)) + 1:04d}" for path in paths]
-    with locked_partial(targets[0]) as work:
-        (work / "runs").mkdir()
-        runs = Runs(work / "runs")
-        rows, batches = _counted(scan, work)
-        secret, deck = secrets.token_bytes(32), secrets.token_hex(16)
-        task = Task(secret, deck, rate_for(count * len(paths), rows), scan.columns)
-        before = scan.origin()
-        with reported(f"Dealing {origin.name}", "rows", lambda: rows, progress) as advance:
-            if engine is None:
-                content = _deal_here(task, batches(), runs, advance)
-            else:
-                written = ENGINES[engine].deal(scan, task, scratch or str(work / "unsorted"))
-                content = _take_over(written, task, runs, advance)
-        if scan.origin() != before or content.rows != rows:
-            raise RowSourceError(f"{scan.where or 'The table'} changed while it was dealt; deal it again.")
-        _refuse_changed(paths, content)
-        with reported(f"Sorting {origin.name}", "cards", lambda: runs.cards, progress) as advance:
-            for i, (target, first) in enumerate(zip(targets, firsts, strict=True)):
-                dealt = Dealt(rows, content.fingerprint(), first, f"{i + 1} of {len(paths)}")
-                places = (PLACES * i // len(paths), PLACES * (i + 1) // len(paths))
-                chance = keyed_generator(sha256(secret + f"equal places {i}".encode()).digest())
-                ordered = runs.ordered(chance, advance, *places)
-                _write(scan, _first_cards(ordered, count), target, work, origin, complete, dealt)
+    targets = [path / f"{_number(path):04d}" for path in paths]
+    (work / "runs").mkdir()
+    runs = Runs(work / "runs")
+    rows, batches = _counted(scan, work)
+    secret, deck = secrets.token_bytes(32), secrets.token_hex(16)
+    task = Task(secret, deck, len(paths) * rate_for(count, rows), scan.columns)
+    before = scan.origin()
+    with reported(f"Dealing {origin.name}", "rows", lambda: rows, progress) as advance:
+        if engine is None:
+            content = _deal_here(task, batches(), runs, advance)
+        else:
+            written = ENGINES[engine].deal(scan, task, scratch or str(work / "unsorted"))
+            content = _take_over(written, task, runs, advance)
+    if scan.origin() != before or content.rows != rows:
+        raise RowSourceError(f"{scan.where or 'The table'} changed while it was dealt; deal it again.")
+    _refuse_changed(paths, content)
+    with reported(f"Sorting {origin.name}", "cards", lambda: runs.cards, progress) as advance:
+        for i, (target, first) in enumerate(zip(targets, firsts, strict=True)):
+            dealt = Dealt(rows, content.fingerprint(), first, f"{i + 1} of {len(paths)}")
+            places = (PLACES * i // len(paths), PLACES * (i + 1) // len(paths))
+            chance = keyed_generator(sha256(secret + f"equal places {i}".encode()).digest())
+            ordered = runs.ordered(chance, advance, *places)
+            _write(scan, _first_cards(ordered, count), target, work, origin, complete, dealt)
 
 
 def _deal_here(task: Task, batches: Iterator[pl.DataFrame], runs: Runs, advance: Callable[[int], None]) -> Content:
@@ -204,11 +215,11 @@ def _counted(scan: Scan, work: Path) -> tuple[int, Callable[[], Iterator[pl.Data
     return rows, read
 
 
-def _scan(source: object, engine: str | None, version: int | None) -> Scan:
+def _scan(source: object, engine: str | None, dialect: Dialect, version: int | None) -> Scan:
     if engine is not None:
         check.one_of("engine", engine, ENGINES.names())
         return ENGINES[engine].scan(source)
-    scan = find_scan(source, version=version)
+    scan = find_scan(source, dialect, version)
     if scan is None:
         raise InvalidArgument(
             "source must be files, a table in a lake or a database, or a stream; rows in memory need no deck.",
@@ -251,6 +262,16 @@ def _first(path: Path, next: bool) -> int:
 def _name(path: Path) -> str | None:
     """Return what the dataset of a deck is called, if it is there."""
     return next((Manifest.read(each).source.name for each in deals_in(path)), None)
+
+
+def _number(path: Path) -> int:
+    """Return the number of the next deal; earlier ones may have been removed."""
+    return max((int(each.name) for each in deals_in(path)), default=0) + 1
+
+
+def _complete(path: Path) -> list[str]:
+    """Return what was declared complete when the first cards of a deck were dealt, or since."""
+    return [entry.name for each in deals_in(path)[:1] for entry in Manifest.read(each).columns if not entry.nullable]
 
 
 def _refuse_changed(paths: list[Path], content: Content) -> None:

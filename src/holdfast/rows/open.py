@@ -80,7 +80,7 @@ def open_rows(
         whose rows may depend on each other; the column itself cannot be asked about. A folder remembers it.
     """
     complete = _column_names(complete)
-    dialect = Dialect(separator, encoding, _texts(null_values), tuple(_types(types).items()))
+    dialect = dialect_of(types, separator, encoding, null_values)
     if name is not None and (not isinstance(name, str) or not name.strip()):
         raise InvalidArgument(f"name must be a text that is not empty; got {name!r}.", name="name")
     given = "folder" if folder is not None else dialect.given or ("version" if version is not None else None)
@@ -117,6 +117,13 @@ def open_rows(
         f" got {type(data).__name__}.",
         name="data",
     )
+
+
+def dialect_of(
+    types: Mapping[str, str] | None, separator: str | None, encoding: str, null_values: Collection[str]
+) -> Dialect:
+    """Return how CSV files are written, from the options of `open_rows`."""
+    return Dialect(separator, encoding, _texts(null_values), tuple(_types(types).items()))
 
 
 def find_scan(data: object, dialect: Dialect | None = None, version: int | None = None) -> Scan | None:

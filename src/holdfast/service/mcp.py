@@ -61,7 +61,7 @@ INSTRUCTIONS = (
 )
 SQL = (
     "SELECT aggregates FROM the dataset, with WHERE and GROUP BY over columns with declared categories. Aggregates: AVG"
-    " (also of a condition), COUNT, SUM, MEDIAN, QUANTILE(x, q), STDDEV, VARIANCE, CORR, COVAR_POP, REGR_SLOPE."
+    " (also of a condition), COUNT, SUM, MEDIAN, QUANTILE(x, q), STDDEV, VARIANCE, CORR, COVAR_POP."
 )
 PATH = "/mcp"
 SPENDING = ("ask", "sql", SUBMIT.name)  # tools that take from the budget

@@ -59,7 +59,6 @@ def test_margins(rows, queries, margin):
     assert found.margin < plan(rows=rows, queries=queries).margin
     assert found.rows_per_query == rows
     assert "Each answer reads all rows." in found.sentence
-    assert found.readings == ()
 
 
 def test_rows_for_a_tenth_and_a_thousand_queries():

@@ -119,6 +119,14 @@ def test_a_missing_range_is_refused_in_the_words_of_each_surface() -> None:
         s.histogram("carrier")
 
 
+def test_a_dry_run_makes_up_what_is_declared() -> None:
+    with session(bounds={"dep_delay": (-60, 600)}, categories={"carrier": ["UA", "AA"]}) as s:
+        shares = s.dry_run("carrier", "histogram")
+        assert shares["UA"].value > 0.1
+        assert s.schema["carrier"].categories == ("UA", "AA")
+        assert not s.ledger.begun
+
+
 def test_a_column_travels() -> None:
     column = Column("carrier", Type.STRING, False, categories=("UA", "AA"), label="who flies")
     assert Column.from_json(column.to_json()) == column

@@ -148,6 +148,12 @@ def test_spreads_and_correlations_are_asked(session: hf.Session) -> None:
         assert low <= value <= high
 
 
+def test_counts_for_populations_of_other_sizes_are_other_questions(session: hf.Session) -> None:
+    here, there = session.count("late"), session.count("late", population=3_000_000)
+    assert not there.cached
+    assert there.high > 50 * here.high
+
+
 def test_where_rows_belong_to_units_there_are_averages_and_no_counts() -> None:
     rows = {"flight": np.arange(4_000) // 2, "late": np.arange(4_000) % 3 == 0}
     with hf.Session(rows, unit="flight", queries=50, seed=1) as session:
@@ -161,6 +167,14 @@ def test_all_rows_are_counted_without_asking(session: hf.Session) -> None:
     assert session.sql("SELECT COUNT(*) AS n FROM flights").rows() == [(30_000, 30_000, 30_000)]
     assert session.price_sql("SELECT COUNT(*) AS n FROM flights").answers == 0
     assert not session.ledger.begun
+
+
+def test_a_condition_stays_inside_its_brackets(session: hf.Session) -> None:
+    """WHERE a OR b, put together with a group, does not become a OR (b in the group)."""
+    selected = session.select("SELECT carrier, MEDIAN(delay) FROM flights WHERE late OR month = 1 GROUP BY carrier")
+    assert selected.questions[0]["where"] == "(late OR month = 1) AND ((carrier) = 'UA')"
+    with pytest.raises(hf.InvalidQuery, match="close as many brackets"):
+        session.select("SELECT AVG(late) FROM flights WHERE late) OR (month = 1")
 
 
 def test_a_statement_has_a_price(session: hf.Session) -> None:
@@ -191,6 +205,9 @@ def test_a_statement_has_a_price(session: hf.Session) -> None:
         ("SELECT AVG(RANDOM()) FROM flights", "RANDOM changes from call to call"),
         ("SELECT AVG(SUM(delay)) FROM flights", "SUM is an aggregate over many rows"),
         ("SELECT AVG(late) FROM flights WHERE delay", "where must be a yes-or-no condition"),
+        ("SELECT SUM(distance) FROM flights WHERE late THEN 1 WHEN month = 2", "cannot be parsed"),
+        ("SELECT AVG(late) FROM flights WHERE late GROUP BY late, (carrier", "close as many brackets"),
+        ("SELECT COUNT(late) OR (late) FROM flights", "Nothing may follow an aggregate"),
         ("SELECT AVG(carrier) FROM flights", "A mean needs numbers or yes-or-no values"),
     ],
 )

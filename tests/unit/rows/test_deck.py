@@ -2,6 +2,7 @@
 
 import shutil
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -195,6 +196,28 @@ def test_the_next_cards_come_from_the_same_table(table: Path, deck: Deck) -> Non
     assert not table.with_name("none.deck").exists()
 
 
+def test_cards_that_are_used_up_may_be_removed(table: Path, deck: Deck) -> None:
+    with hf.Session(deck.location, queries=30, rows_per_query=4_500) as session:
+        for i in range(4):
+            session.mean(f"id < {i}")
+        deal(table, deck.location, cards=10_000, next=True)
+        session.mean("id < 100")
+    shutil.rmtree(deck.location / "0001")
+    assert Deck(deck.location).cards == range(20_000, 30_000)
+    with hf.Session(deck.location) as session:
+        session.mean("id < 200")
+    deal(table, deck.location, cards=5_000, next=True)
+    assert Deck(deck.location).cards == range(20_000, 35_000)
+    assert sorted(each.name for each in deck.location.iterdir()) == ["0002", "0003", "used"]
+
+
+def test_two_dealers_at_once_deal_one_after_the_other(table: Path, deck: Deck) -> None:
+    with ThreadPoolExecutor(3) as pool:
+        for done in [pool.submit(deal, table, deck.location, cards=1_000, next=True) for _ in range(3)]:
+            done.result()
+    assert Deck(deck.location).cards == range(23_000)
+
+
 def test_copies_and_old_ledgers_cannot_rewind_a_deck(deck: Deck, tmp_path: Path) -> None:
     ledger = tmp_path / "events.deck.ledger"
     with hf.Session(deck.location, queries=50) as session:
@@ -231,6 +254,9 @@ def test_slices_are_decks_of_their_own(table: Path, tmp_path: Path) -> None:
     assert len({each.fingerprint for each in decks}) == 1
     assert {each.cards for each in decks} == {range(1_000)}
     assert not frame_of(decks[0]).equals(frame_of(decks[1]))
+    many = deal(table, tmp_path / "many.deck", cards=400, slices=30)  # each of them has enough, not all together
+    assert isinstance(many, list)
+    assert {each.cards for each in many} == {range(400)}
 
 
 @pytest.mark.parametrize(

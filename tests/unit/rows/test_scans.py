@@ -187,9 +187,9 @@ def test_a_stream_that_fails_quotes_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_rows_of_a_stream_that_cannot_be_counted_have_no_units(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgument, match="unit needs a table that can be counted"):
-        open_rows(FRAME.lazy(), folder=tmp_path / "t.holdfast", unit="kind")
+def test_a_stream_by_unit(tmp_path: Path) -> None:
+    frame = FRAME.lazy().with_columns(who=pl.col("id") // 10)
+    assert len(open_rows(frame, folder=tmp_path / "t.holdfast", unit="who")) == 100
 
 
 # -- lakes ----------------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ def slept(monkeypatch: pytest.MonkeyPatch, took: float, outcome: Any) -> list[fl
     service = asking.AskService.__new__(asking.AskService)
     service._tick = TICK
     with pytest.raises(type(outcome)) if isinstance(outcome, Exception) else nullcontext():
-        asyncio.run(service._on_the_clock(answering()))
+        asyncio.run(service.on_the_clock(answering()))
     return sleeps
 
 

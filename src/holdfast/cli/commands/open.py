@@ -21,6 +21,11 @@ def command(
         str | None, typer.Option(metavar="A=number,B=text", help="Types of columns of a CSV file; remembered.")
     ] = None,
     unit: Unit = None,
+    separator: Annotated[str | None, typer.Option(help="What separates the values of a CSV file, such as ';'.")] = None,
+    encoding: Annotated[str, typer.Option(help="The encoding of a CSV file, such as latin-1.")] = "utf-8",
+    null_values: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Texts of a CSV file that stand for missing values.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show the columns that can be asked about.
@@ -41,7 +46,12 @@ def command(
 
     named = tuple(complete.split(",")) if complete else ()
     declared = dict(_pair(part) for part in types.split(",")) if types else None
-    rows = open_rows(data, folder=folder, complete=named, types=declared, unit=unit)
+    written = {
+        "separator": separator,
+        "encoding": encoding,
+        "null_values": null_values.split(",") if null_values else (),
+    }
+    rows = open_rows(data, folder=folder, complete=named, types=declared, unit=unit, **written)  # type: ignore[arg-type]
     schema, ledger = declare(rows), ledger_beside(rows)
     begun = exists(ledger, rows.name)
     if json:

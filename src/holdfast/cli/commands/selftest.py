@@ -59,7 +59,8 @@ def command(
             worlds=worlds,
             questions=questions,
             seed=seed,
-            processes=processes or processes_for(worlds * planned.queries * planned.rows_per_query),
+            processes=processes
+            or processes_for(worlds * (questions or planned.queries or 1_000) * planned.rows_per_query),
             progress=show,
         )
     if json:

@@ -28,7 +28,7 @@ def command(
     """Answer a SELECT of aggregates: a row for each group, and an interval beside every value.
 
     Every aggregate is a question of its own. Aggregates: AVG (also of a condition), COUNT, SUM, MEDIAN, QUANTILE,
-    STDDEV, VARIANCE, CORR, COVAR_POP and REGR_SLOPE. The table is called as the file is, without its ending. Ranges of
+    STDDEV, VARIANCE, CORR and COVAR_POP. The table is called as the file is, without its ending. Ranges of
     numbers and the groups of GROUP BY are declared, in a TOML file beside the data: flights.toml for flights.parquet.
 
     \b

@@ -7,6 +7,7 @@ string is paid for by its weight: strings in which nearly every guess held are f
 
 from functools import partial
 from math import exp, inf, lgamma, log, log1p
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from holdfast import check
 from holdfast.guarantees.mathematics.concentration import SAFE, kl_range, kl_upper
 from holdfast.guarantees.mathematics.theorem import theorem
 
-PIECES = 256  # of the integral in `peeled_range`; more of them change the fifth digit
+PIECES = 128  # of the integral in `sampled_range`; more of them change the fourth digit
 KL_ROUNDING = 1e-15  # how far kl of two doubles may be from its value, on either side
 
 Interval = tuple[float, float]
@@ -156,25 +157,49 @@ def _peeled_upper(b: float, *, n: int, draws: int, x: float, length: float) -> f
     least = kl_upper(b, x / draws)
     most = kl_upper(least, length / n)
     ends = np.linspace(0, x, PIECES + 1)
-    reach = np.array([kl_upper(b, z / draws) for z in ends[1:]])
+    reach = _kl_uppers(b, ends[1:] / draws)
     weight = np.exp(-ends[:-1]) - np.exp(-ends[1:])
 
-    def proved(d: float) -> bool:
+    def beyond(d: float) -> float:
+        """Return the logarithm of the integral over what it may be: it falls in d."""
         # On each piece the first factor is integrated exactly, the second is largest at its end: an upper sum.
-        return float(weight @ np.exp(-n * _kl_below(reach, d))) * SAFE <= exp(-length)
+        exponents = -n * _kl_below(reach, d)
+        largest = float(exponents.max())
+        if largest == -inf:
+            return largest
+        return largest + log(float(weight @ np.exp(exponents - largest)) * SAFE) + length
 
-    if not proved(most):
+    if least >= most or beyond(most) > 0:
         return most
-    low, high = least, most
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (low, middle) if proved(middle) else (middle, high)
+    low, high, above, below = least, most, max(1e-9, beyond(least)), beyond(most)
+    for step in range(60):  # both ends close in; what is proved stays proved
+        if high - low <= 1e-10 * high:
+            break
+        between = low + (high - low) * above / (above - below) if step % 3 else (low + high) / 2
+        middle = min(max(between, low + 0.01 * (high - low)), high - 0.01 * (high - low))
+        found = beyond(middle)
+        low, high, above, below = (low, middle, above, found) if found <= 0 else (middle, high, found, below)
     return high
 
 
-def _kl_below(s: NDArray[np.float64], d: float) -> NDArray[np.float64]:
+def _kl_uppers(b: float, bounds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return upper bounds of klU(b, .): kl(b || d) is convex in d, so Newton's steps from above stay above."""
+    if b >= 1 - 1e-12:
+        return np.ones_like(bounds)
+    # From kl(b || d) >= 2 (d - b)^2, and from leaving b log(1/d) out of it.
+    far = 1 - (1 - b) * np.exp(-(bounds - (b * log(b) if b > 0 else 0.0)) / (1 - b))
+    d = np.clip(np.minimum(b + np.sqrt(bounds / 2), far), np.nextafter(b, 1.0), 1 - 1e-15)
+    for _ in range(8):
+        slope = (d - b) / (d * (1 - d))
+        step = (_kl_below(np.full_like(d, b), d) - bounds) / slope
+        d = np.clip(d - step, np.nextafter(b, 1.0), 1 - 1e-15)
+    rounded = SAFE * d + 8 * KL_ROUNDING * d * (1 - d) / np.maximum(d - b, 1e-300)
+    return np.where(far < 1, np.minimum(rounded, 1.0), 1.0)
+
+
+def _kl_below(s: NDArray[np.float64], d: Any) -> NDArray[np.float64]:
     """Return a lower bound of kl(s || d) where s < d, and 0 elsewhere."""
-    if d >= 1:
+    if np.ndim(d) == 0 and d >= 1:
         return np.where(s < 1, inf, 0.0)
     ones = np.where(s > 0, s * np.log(np.maximum(s, 1e-300) / d), 0.0)
     zeros = np.where(s < 1, (1 - s) * (np.log1p(-np.minimum(s, d)) - np.log1p(-d)), 0.0)

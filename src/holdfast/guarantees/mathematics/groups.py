@@ -187,10 +187,14 @@ def exchange_step(both: tuple[Known, Known], J: float, *, identical: bool = True
         k, more = J / share, exchange.hi(share, J, identical=identical) / share - 1
         total += k * max(_most(mu, population, more) for mu in mean)
     if not identical:
-        (_, (a_low, a_high), a), (_, (b_low, b_high), b) = both
-        spread = max((1 - a_low) / a, b_high / b) + max(a_high / a, (1 - b_low) / b)
-        total += J * J * spread * spread / 2
+        total += (J * _range(both)) ** 2 / 2
     return sqrt(total) * SAFE
+
+
+def _range(both: tuple[Known, Known]) -> float:
+    """Return the range of (q - t)/g over both groups, with the second one's sign turned."""
+    (_, (a_low, a_high), a), (_, (b_low, b_high), b) = both
+    return max((1 - a_low) / a, b_high / b) + max(a_high / a, (1 - b_low) / b)
 
 
 def _most(mu: float, population: Interval, more: float) -> float:
@@ -202,27 +206,33 @@ def _most(mu: float, population: Interval, more: float) -> float:
     return mu + top - 2 * mu * top + more * top * (1 - top)
 
 
-@theorem("here (the difference of two groups), by Theorem 1", proof=PROOF)
-def posterior_step(both: tuple[Known, Known], chi: float) -> float:
-    """Return the same under the posterior guarantee.
+@theorem("here (the difference of two groups), by Theorems 1 and N", proof=PROOF)
+def posterior_step(both: tuple[Known, Known], widening: float, *, identical: bool = True) -> float:
+    """Return the same under the posterior guarantee; `widening` is chi, or h for rows that are not identical.
 
     Statement
-        step^2 = chi (v_A/(g_A - chi) + v_B/(g_B - chi)), v the largest mu(1-mu) for each group.
+        step^2 = chi (v_A/(g_A - chi) + v_B/(g_B - chi)), v the largest mu(1-mu) for each group. For rows that are not
+        identical step^2 = h (sum over both of max((mu-t)^2 + mu(1-mu))/g + h R^2), R as for `exchange_step`.
 
     Not covered
-        g <= chi.
+        g <= chi, or h.
 
     >>> one = ((0.2, 0.2), (0.2, 0.2), 0.5)
     >>> abs(posterior_step((one, one), 0.001) ** 2 - 0.001 * 2 * 0.16 / 0.499) < 1e-9
     True
     """
     total = 0.0
-    for (low, high), _, share in both:
-        if not share > chi:
+    for (low, high), population, share in both:
+        if not share > widening:
             return float("inf")
         middle = min(high, max(low, 0.5))
-        total += middle * (1 - middle) / (share - chi)
-    return sqrt(chi * total) * SAFE
+        if identical:
+            total += middle * (1 - middle) / (share - widening)
+        else:  # linear in mu, convex in t
+            total += max(t * t - 2 * mu * t + mu for mu in (low, high) for t in population) / share
+    if not identical:
+        total += widening * _range(both) ** 2
+    return sqrt(widening * total) * SAFE
 
 
 def tail_of(level: float, *, intervals: int) -> float:

@@ -66,19 +66,28 @@ class CoinSums:
         """The interval of every coin, if it may take all of the exponent."""
         return list(zip(self._lows[:, -1].tolist(), self._highs[:, -1].tolist(), strict=True))
 
-    @theorem("here (slices, the division)", proof=PROOF)
     def largest(self, weights: Any) -> float:
-        """Return a bound on the largest weighted sum of biases whose exponents add up to at most x.
-
-        Statement
-            u_j(x_j) is coin j's largest term at exponent x_j. For every price p >= 0 of the exponent the sum is at most
-            p x + sum_j max_i (u_j(g_(i+1)) - p g_i) over the grid g; the best of several prices is taken.
-
-        Not covered
-            Weights whose signs depend on the counts: the p-values are one-sided.
-        """
+        """Return a bound on the largest weighted sum of biases, by `largest_sum`."""
         weights = np.asarray(weights, dtype=float)[:, None]
-        ends = np.where(weights > 0, weights * self._highs, weights * self._lows)
-        prices = SLOPES * (float(np.abs(weights).sum()) / self.x)
-        most = (ends[None, :, :] - prices[:, None, None] * self._grid[None, None, :-1]).max(axis=2).sum(axis=1)
-        return float((most + prices * self.x).min())
+        return largest_sum(np.where(weights > 0, weights * self._highs, weights * self._lows), self._grid)
+
+
+@theorem("here (slices, the division)", proof=PROOF)
+def largest_sum(ends: Any, grid: Any) -> float:
+    """Return a bound on the largest sum of terms whose exponents add up to at most x, the end of the `grid` from 0.
+
+    Statement
+        Term j is at most ends[j, i] at exponents up to grid[i+1], which grows with i. For every price p >= 0 of the
+        exponent the sum is at most p x + sum_j max_i (ends[j, i] - p grid[i]); the best of several prices is taken.
+
+    Not covered
+        Terms whose sign depends on the counts: their p-values are one-sided.
+
+    >>> round(largest_sum([[0.5, 1.0], [0.5, 1.0]], [0.0, 1.0, 2.0]), 6)
+    2.0
+    """
+    ends, grid = np.asarray(ends, dtype=float), np.asarray(grid, dtype=float)
+    x = grid[-1]
+    prices = SLOPES * (float(np.ptp(ends, axis=1).sum()) / x)
+    most = (ends[None, :, :] - prices[:, None, None] * grid[None, None, :-1]).max(axis=2).sum(axis=1)
+    return float((most + prices * x).min())

@@ -119,7 +119,7 @@ def _world(rows: int, queries: int, seed: int) -> dict[str, float]:
 
 def run(size: Size, seed: int, processes: int) -> Results:
     """Attack every guarantee at some sizes."""
-    settings = [(10_000, 100, 10)] if size == "small" else [(10_000, 100, 100), (100_000, 1_000, 40), (10**6, 10**4, 4)]
+    settings = [(10_000, 100, 10)] if size == "small" else [(10_000, 100, 100), (100_000, 1_000, 40), (10**6, 10**4, 3)]
     return {
         "confidence": CONFIDENCE,
         "compared": [compare(worlds, seed, processes, (rows, k)) for rows, k, worlds in settings],

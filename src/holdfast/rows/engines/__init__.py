@@ -1,9 +1,9 @@
 """Engines that read a table where it lies and deal its cards there: Spark and Ray.
 
-An engine is one file that registers an `Engine`. Its workers run `Task.run` on every partition and write what it yields,
-cards and one summary, to a place that they all reach; then the cards are collected from there. An engine that runs a
-partition twice gets the same cards, as the task is keyed; which attempt counts is up to the engine's own way to write
-files.
+An engine is one file that registers an `Engine`. Its workers run `Task.run` on every partition and write what it
+yields, cards and one summary, to a place that they all reach; then the cards are collected from there. An engine that
+runs a partition twice gets the same cards, as the task is keyed; which attempt counts is up to the engine's own way to
+write files.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

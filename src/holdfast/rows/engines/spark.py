@@ -39,7 +39,7 @@ class SparkScan(Scan):
 
     def batches(self) -> Iterator[pl.DataFrame]:
         """Refuse: the rows stay where they are."""
-        raise InvalidArgument("A data frame of Spark is dealt by Spark: engine='spark'.", name="engine")
+        raise InvalidArgument("A data frame of Spark is dealt by Spark; name that engine.", name="engine")
 
 
 def scan(table: Any) -> SparkScan:

@@ -32,7 +32,7 @@ FORMATS = {
     ".jsonl": "JSON lines",
     ".ndjson": "JSON lines",
 }
-REMOTE = ("s3://", "gs://", "gcs://", "az://", "abfs://", "abfss://", "http://", "https://", "hf://")
+REMOTE = ("s3://", "gs://", "gcs://", "az://", "abfs://", "abfss://")
 _LOOK_AHEAD = 10_000
 # How the values of a declared type are read from CSV text.
 _READ_AS: dict[Type, pl.DataType] = {

@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 
 from holdfast.errors import InvalidArgument, RowSourceError
-from holdfast.rows.scans.scan import UNREADABLE, LazyScan, Origin, Scan
+from holdfast.rows.scans.scan import BATCH, UNREADABLE, LazyScan, Origin, Scan
 
 
 def scan_stream(data: object) -> Scan | None:
@@ -44,7 +44,7 @@ class LazyFrameScan(LazyScan):
 
     def batches(self) -> Iterator[pl.DataFrame]:
         """Run the frame; its own errors may quote values, so only their kind is passed on."""
-        reading = iter(self.frame.collect_batches(maintain_order=True, chunk_size=1 << 18))
+        reading = iter(self.frame.collect_batches(maintain_order=True, chunk_size=BATCH))
         while True:
             try:
                 batch = next(reading, None)
@@ -52,7 +52,7 @@ class LazyFrameScan(LazyScan):
                 raise RowSourceError(f"The lazy frame failed while it ran: {type(problem).__name__}.") from None
             if batch is None:
                 return
-            yield from batch.iter_slices(1 << 18)
+            yield from batch.iter_slices(BATCH)
 
 
 class StreamScan(Scan):
@@ -94,4 +94,4 @@ class StreamScan(Scan):
                 raise RowSourceError(f"The stream failed while it was read: {type(problem).__name__}.") from None
             if frame is None:
                 return
-            yield from frame.iter_slices(1 << 18)
+            yield from frame.iter_slices(BATCH)

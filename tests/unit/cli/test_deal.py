@@ -1,0 +1,46 @@
+"""`holdfast deal` and `holdfast deck`, and CSV files as others write them."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from holdfast.cli import main
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    out, err = capsys.readouterr()
+    code = ended.value.code
+    return code if isinstance(code, int) else 0, out, err
+
+
+def test_deal_ask_and_look(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    pl.DataFrame({"x": np.arange(50_000)}).write_parquet("events.parquet")
+    code, out, _ = run(capsys, "deal", "events.parquet", "events.deck", "--cards", "1e5", "--complete", "x")
+    assert (code, out) == (0, "events.deck: 100,000 cards from 50,000 rows\n")
+    assert run(capsys, "deck", "events.deck")[1] == "events: 100,000 of 100,000 cards left, from 50,000 rows\n"
+    assert run(capsys, "ask", "events.deck", "x > 500", "--queries", "100")[0] == 0
+    found = json.loads(run(capsys, "deck", "events.deck", "--json")[1])
+    assert (found["left"], found["answers_left"]) == (99_000, 99)
+    code, _, err = run(capsys, "deal", "events.parquet", "events.deck", "--cards", "10")
+    assert (code, "deal more cards into it with --next" in err) == (7, True)
+    more = run(capsys, "deal", "events.parquet", "events.deck", "--cards", "1e4", "--next", "--json")[1]
+    assert json.loads(more)["decks"][0]["cards"] == 110_000
+    assert run(capsys, "open", "events.deck")[0] == 0
+    code, _, err = run(capsys, "deck", "events.parquet")
+    assert (code, "deck must be a deck" in err) == (2, True)
+
+
+def test_a_separator_is_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a;b\n1;n/a\n2;3\n")
+    code, _, err = run(capsys, "open", str(path))
+    assert (code, "say so: holdfast open --separator ';'" in err) == (7, True)
+    assert run(capsys, "open", str(path), "--separator", ";", "--null-values", "n/a")[0] == 0
+    code, out, _ = run(capsys, "open", str(path), "--json")
+    assert [column["type"] for column in json.loads(out)["columns"]] == ["integer", "integer"]
