@@ -109,7 +109,7 @@ def bad_questions() -> list[Case]:
         ("mean", "b", {"rows_per_query": 5, "margin": 0.1}), ("mean", "b", {"margin": 0.2, "where": "g = 1"}),
         ("quantile", "x", {}), ("quantile", "x", {"q": 0.5}), ("quantile", "s", half), ("flips", "x", {"count": 1}),
         ("flips", "x > 0.5 + s", {"count": 1}), ("histogram", "s", {"categories": ["a"], "bins": [0, 1]}),
-        ("histogram", "s", {"categories": ["a"], "where": "b"}),
+        ("histogram", "s", {"categories": ["a"], "where": "x"}),
     ]  # fmt: skip
     return cases
 
