@@ -128,9 +128,7 @@ def test_a_mechanism_takes_its_numbers_from_the_guarantee(pair):
 
 def test_every_mechanism_of_a_session_keeps_this_contract():
     """But for checks and boards, which release no values."""
-    assert set(REGISTERED.names()) - {"cells", "grid"} == {
-        name.replace(" ", "_") for name in OF_SESSIONS
-    }
+    assert set(REGISTERED.names()) - {"cells", "grid"} == {name.replace(" ", "_") for name in OF_SESSIONS}
 
 
 def test_fresh_rows_need_an_order():

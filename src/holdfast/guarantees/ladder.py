@@ -42,7 +42,8 @@ class LadderTerms(Terms):
     """The grid, and what is scored: all of it is fixed before the first submission.
 
     `cells` of `step`, in units of the metric, whose values lie `scale` apart at most. `id` and `target` are columns;
-    `low`, `high` and `clip` are the metric's numbers; `about` says what intervals are about, one of `ABOUT`.
+    `low`, `high`, `clip` and `classes`, a JSON list, are the metric's own; `about`, one of `ABOUT`, says what intervals
+    are about.
     """
 
     cells: int
@@ -54,6 +55,7 @@ class LadderTerms(Terms):
     low: float
     high: float
     clip: float
+    classes: str
     about: str
 
     def answers_left(self, charge: int, intervals: int) -> int:
