@@ -182,6 +182,8 @@ def curious(rare: float, *, quantiles: bool = True, flips: bool = False, slices:
             yield session.mean("y", within=(0, 2), slices=[0.25, 1], where="b"), (0.5 + 0.6 + 0.45 + 0.2) / 8
         histogram = session.histogram("s", categories=["a", "b", "c", "never seen"])
         yield from zip(histogram.values(), (*GROUPS[:3], 0.0, GROUPS[3]), strict=True)
+        inside = session.histogram("s", categories=["a", "b"], where="x > 0.5")
+        yield from zip(inside.values(), (*GROUPS[:2], GROUPS[2] + GROUPS[3]), strict=True)
         bins = session.histogram("e", bins=[0, 1, 2])
         yield from zip(bins.values(), (1 - exp(-1), exp(-1) - exp(-2), exp(-2)), strict=True)
         if quantiles:
@@ -194,4 +196,4 @@ def curious(rare: float, *, quantiles: bool = True, flips: bool = False, slices:
     return analyst
 
 
-QUESTIONS = 102  # enough for everything `curious` asks
+QUESTIONS = 106  # enough for everything `curious` asks

@@ -16,6 +16,7 @@ from scipy.stats import binom
 from examples import examples
 from ghost_worlds import Array, Coin, World, play, sessions
 from holdfast.guarantees.mathematics import exchange, groups
+from holdfast.guarantees.mathematics.concentration import clopper_pearsons
 from holdfast.guarantees.mathematics.posterior_means import group_mean
 
 SLACK = 1e-9
@@ -43,6 +44,40 @@ def test_the_number_of_outcomes_cancels_in_a_mean_but_not_in_a_share(outcomes: i
         theta = one / (zero + one)
         assert theta + a * (2 * theta - 1) / (zero + one - 2 * a) == pytest.approx(mu)
         assert (zero + one - 2 * a) / (1 - outcomes * a) == pytest.approx(g)
+
+
+# Categories within a group.
+
+
+def test_two_categories_are_the_zeros_and_ones_of_a_group() -> None:
+    for counts, ell in (((30, 70), 500), ((5, 0), 80), ((400, 3), 5_000)):
+        shares, (least, _) = groups.shares_within(counts, ell, mass=0.004, level=1e-3)
+        alone, share = group_mean(counts[1], sum(counts), ell, mass=0.004, level=1e-3)
+        assert shares[1] == pytest.approx(alone, abs=1e-9)
+        assert least == pytest.approx(share, abs=1e-9)
+
+
+@pytest.mark.parametrize("m", [2, 3, 6])
+def test_a_category_within_a_group_over_a_rectangle(m: int) -> None:
+    rng, inside_out = np.random.default_rng(3), 0
+    for _ in range(100):
+        a, g = float(rng.uniform(0.001, 0.05)), float(rng.uniform(0.05, 0.9))
+        law = rng.dirichlet(np.ones(m))
+        biases, pi = a + (1 - (m + 1) * a) * g * law, m * a + (1 - (m + 1) * a) * g
+        assert (biases - a) / (pi - m * a) == pytest.approx(law)
+        ell = int(rng.integers(50, 5_000))
+        counts = np.maximum(1, (ell * biases).astype(int))
+        shares, _ = groups.shares_within(counts, ell, mass=a, level=1e-2)
+        low, high = clopper_pearsons([counts.sum()], [ell], [1e-2])
+        if low[0] <= m * a:
+            continue
+        inside_out += 1
+        below, above = clopper_pearsons(counts, np.full(m, counts.sum()), np.full(m, m * a * 1e-2))
+        for z in range(m):
+            theta, pi_grid = np.meshgrid(np.linspace(below[z], above[z], 21), np.linspace(low[0], high[0], 21))
+            values = np.clip((theta * pi_grid - a) / (pi_grid - m * a), 0, 1)
+            assert shares[z] == pytest.approx([values.min(), values.max()], abs=1e-9)
+    assert inside_out > 50
 
 
 # The joint region of two groups.

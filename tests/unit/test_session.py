@@ -91,6 +91,7 @@ ANYTHING: list[tuple[str, Any, dict[str, Any]]] = [
     ("difference", "b", {"minus": "x > 0.5"}),
     ("difference", "x", {"group": "x > 0.5", "other": "x > 0.2 AND b", "within": (0, 1)}),
     ("histogram", "s", {"categories": ["a", "never seen"]}),
+    ("histogram", "s", {"categories": ["a"], "where": "gone > 0"}),
     ("histogram", "wild", {"bins": [-1, 0, 1]}),
     ("quantile", "x", {"q": 0, "within": (0, 1)}),
     ("quantile", "x", {"q": 1, "within": (0, 1), "steps": 1}),

@@ -94,6 +94,13 @@ class CoinGuarantee(Guarantee):
         means = np.clip((means - mass) / (1 - len(tally.counts) * mass), 0.0, 1.0)
         return [self.widen((low, high)) for low, high in means.tolist()]
 
+    def shares_within(self, release: Release, count: int) -> list[Interval]:
+        """Posterior shares within the group, each widened as a group's mean."""
+        tally = self.tally(release)
+        counts = [tally.count(part) for part in range(1, count + 1)]
+        shares, group = groups.shares_within(counts, tally.draws, mass=self.terms.mass, level=self.level)
+        return [self._group((low, high), group) for low, high in shares.tolist()]
+
     def group(self, release: Release, part: int = 0) -> Interval:
         """The interval for the group's posterior mean, widened."""
         tally, mass = self.tally(release), self.terms.mass

@@ -271,6 +271,12 @@ class Guarantee(ABC):
         """Return the intervals of the first `count` shares of the `release`."""
         return [self.share(release, part) for part in range(count)]
 
+    def shares_within(self, release: Release, count: int) -> list[Interval]:
+        """Return the intervals of `count` shares within a group; share number 0 of the `release` is what is outside."""
+        low, high = self.share(release, 0)
+        inside = (1 - high, 1 - low)
+        return [ratio(self.share(release, part), inside) for part in range(1, count + 1)]
+
     @abstractmethod
     def group(self, release: Release, part: int = 0) -> Interval:
         """Return the interval for the mean of group number `part` of the `release`, in [0, 1]."""

@@ -10,6 +10,7 @@ A row drawn for a question has one of finitely many outcomes. What is asked is a
                     the groups
     Difference      the same, for two groups         the difference of their means
     OutcomeShares   one of c categories              the share of each
+    SharesWithin    the same, or outside             the share of each among rows inside
     Cells           one of a few outcomes            what is worked out of their law: moments
 
 A statistic says how many statements an answer makes, reads values off what was released, and asks the guarantee for
@@ -243,6 +244,34 @@ class OutcomeShares(Statistic):
     def certify(self, release: "Release", guarantee: "Guarantee") -> list[Interval]:
         """One interval for each outcome."""
         return guarantee.shares(release, self.outcomes)
+
+
+@dataclass(frozen=True)
+class SharesWithin(OutcomeShares):
+    """The share of each of several outcomes among rows inside a group; one more outcome, the last, is outside."""
+
+    @property
+    def reported(self) -> tuple[int, ...]:
+        """What is outside, then the others."""
+        return (self.outcomes - 1, *range(self.outcomes - 1))
+
+    def columns(self, values: Values) -> Columns:
+        """Whether a row is outside, then whether it has each of the other outcomes."""
+        return [(values == outcome).astype(np.float64) for outcome in self.reported]
+
+    def from_means(self, means: Sequence[float]) -> tuple[float, ...]:
+        """Each over those inside; equal shares for a group that seems empty."""
+        inside, rest = 1 - means[0], means[1:]
+        return tuple(clip(mean / inside) if inside > 0 else 1 / len(rest) for mean in rest)
+
+    def from_counts(self, counts: Sequence[int], draws: int, *, mass: float) -> tuple[float, ...]:
+        """Debiased shares over those inside."""
+        shares = super().from_counts(counts, draws, mass=mass)
+        return self.from_means((clip(1 - sum(shares[:-1])), *shares[:-1]))
+
+    def certify(self, release: "Release", guarantee: "Guarantee") -> list[Interval]:
+        """One interval for each outcome inside."""
+        return guarantee.shares_within(release, self.outcomes - 1)
 
 
 @dataclass(frozen=True)

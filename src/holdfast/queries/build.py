@@ -15,7 +15,7 @@ from holdfast.errors import InvalidArgument, InvalidQuery
 from holdfast.queries.evaluate import Expression, RowFunction
 from holdfast.queries.functions.operation import time_literal, with_article
 from holdfast.queries.groups import Between, Grouped
-from holdfast.queries.measures import AtMost, Bins, Category, Histogram, Mean, Share, Total
+from holdfast.queries.measures import AtMost, Bins, Category, Histogram, HistogramWithin, Mean, Share, Total
 from holdfast.queries.node import SchemaKey, identifier
 from holdfast.queries.polars_expression import from_polars
 from holdfast.queries.python_function import BatchFunction, from_function
@@ -175,11 +175,8 @@ def build_histogram(
     bins: Sequence[float] | None = None,
     where: QueryLike | None = None,
     columns: Sequence[str] | None = None,
-) -> Histogram | Bins:
-    """Return a histogram over declared categories or bins.
-
-    `where` is refused: a row outside it is neither in a category nor "other". Those who want it counted as "other"
-    can say so: `CASE WHEN <condition> THEN <value> END`.
+) -> Histogram | Bins | HistogramWithin:
+    """Return a histogram over declared categories or bins, of all rows or of those for which `where` is true.
 
     Parameters
     ----------
@@ -189,15 +186,9 @@ def build_histogram(
         The values to count, in order.
     bins
         Increasing edges; each bin holds its left edge and not its right one.
-    schema, columns
+    schema, where, columns
         As in `build_mean`.
     """
-    if where is not None:
-        raise InvalidArgument(
-            "where must be left out of a histogram. To count the rows outside it as 'other', ask for "
-            "CASE WHEN <condition> THEN <value> END.",
-            name="where",
-        )
     value = rowwise(query, schema, columns)
     if categories is None and bins is None:
         categories = declared_categories(value, schema)
@@ -212,8 +203,11 @@ def build_histogram(
     if bins is not None:
         if not value.type.is_number:
             raise InvalidQuery(f"Bins need numbers; '{value.text}' is {with_article(value.type)}. Use categories.")
-        return Bins(value, _edges(bins))
-    return Histogram(value, categories_of(categories, value.type))
+        built: Histogram | Bins = Bins(value, _edges(bins))
+    else:
+        built = Histogram(value, categories_of(categories, value.type))
+    group = condition(where, schema, columns)
+    return built if group is None else HistogramWithin(built, group)
 
 
 def build_total(

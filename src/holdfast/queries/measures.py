@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from holdfast.guarantees.statistic import GroupMean, OneMean, OneShare, OutcomeShares, Statistic
+from holdfast.guarantees.statistic import GroupMean, OneMean, OneShare, OutcomeShares, SharesWithin, Statistic
 from holdfast.queries.evaluate import RowFunction, booleans, floats
 from holdfast.queries.node import identifier, literal_text
 from holdfast.queries.query import Direct, Query, Values
@@ -306,6 +306,50 @@ class Bins(Measure):
         codes = np.searchsorted(np.asarray(self.edges), floats(values), side="right").astype(np.int64) - 1
         codes[(codes < 0) | (codes >= other)] = other  # NaN sorts beyond the last edge
         return codes
+
+
+@dataclass(frozen=True)
+class HistogramWithin(Query):
+    """A histogram of the rows for which a condition is true; the last outcome is all other rows."""
+
+    histogram: Histogram | Bins
+    where: RowFunction
+
+    @cached_property
+    def statistic(self) -> Statistic:
+        """The share of each category among the rows inside."""
+        return SharesWithin(self.histogram.statistic.outcomes + 1)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What each category is called."""
+        return self.histogram.labels
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The columns it reads."""
+        return tuple(dict.fromkeys((*self.histogram.columns, *self.where.columns)))
+
+    @cached_property
+    def work(self) -> int:  # type: ignore[override]
+        """Steps that one row takes."""
+        return self.histogram.work + self.where.work
+
+    @property
+    def text(self) -> str:
+        """How it reads."""
+        return f"{self.histogram.text} where {self.where.text}"
+
+    @cached_property
+    def identity(self) -> str | None:
+        """Canonical text."""
+        parts = (self.histogram.identity, self.where.identity)
+        return None if None in parts else encode_facts({"kind": "within", "of": parts})
+
+    def evaluate(self, rows: pl.DataFrame) -> Values:
+        """Return the number of the category per row; the last for rows outside."""
+        inside = booleans(self.where.series(rows))
+        return np.where(inside, self.histogram.evaluate(rows), self.statistic.outcomes - 1).astype(np.int64)
 
 
 def _edge(x: float) -> str:

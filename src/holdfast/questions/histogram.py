@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from holdfast.answer import Answer, AnyAnswer, Estimate, Record, interval_bar, rounded_alike
 from holdfast.queries.build import build_histogram
 from holdfast.questions import KINDS
-from holdfast.questions.options import About, ByMechanism, Categories, Category, Query, Reals, RowsPerQuery
+from holdfast.questions.options import About, ByMechanism, Categories, Category, Query, Reals, RowsPerQuery, Where
 from holdfast.questions.question import Context, Drawing, Question, Result, kind_of
 
 
@@ -73,6 +73,7 @@ def histogram(
         Sequence[Category] | None, About(Categories(), "The values that are counted, where none were declared.")
     ] = None,
     bins: Annotated[Sequence[float] | None, About(Reals(None), "The edges of right-open bins, increasing.")] = None,
+    where: Where = None,
     rows_per_query: RowsPerQuery = None,
     mechanism: ByMechanism = None,
 ) -> Question:
@@ -86,6 +87,8 @@ def histogram(
         The values that are counted; left out, those that were declared with the data. Give either these or `bins`.
     bins
         The edges of right-open bins for numbers.
+    where
+        Only rows for which this is true count: shares are among them.
     rows_per_query
         Rows this one answer reads.
     mechanism
@@ -97,7 +100,7 @@ def histogram(
         One answer for each category, by its label.
     """
     context = context.by(mechanism)
-    built = build_histogram(query, context.schema, categories=categories, bins=bins)
+    built = build_histogram(query, context.schema, categories=categories, bins=bins, where=where)
     draws = context.draws(built, rows_per_query)
 
     def run(drawing: Drawing) -> Result:

@@ -219,6 +219,7 @@ class AskMean(Protocol[One, Several]):
         slices: None = None,
         rows_per_query: int | None = None,
         margin: float | None = None,
+        until: None = None,
         mechanism: str | None = None,
     ) -> Several: ...
 

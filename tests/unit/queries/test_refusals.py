@@ -229,7 +229,7 @@ def test_where_must_be_a_condition(where):
         ("s", {"categories": [b"a"]}),
         ("s", {"categories": list(map(str, range(10_001)))}),
         ("s", {"categories": ["a"], "bins": [0, 1]}),
-        ("s", {"categories": ["a"], "where": "b"}),
+        ("s", {"categories": ["a"], "where": "x"}),
         ("s", {"bins": [0, 1]}),
         ("x", {"bins": [0]}),
         ("x", {"bins": [1, 0]}),

@@ -12,7 +12,7 @@ import pytest
 import holdfast as hf
 from holdfast.answer import TOO_FEW, Estimate, Record
 from holdfast.errors import InvalidArgument, PlanConflict
-from holdfast.queries.build import build_difference, build_groups
+from holdfast.queries.build import build_difference, build_groups, build_histogram
 from holdfast.queries.query import Query
 from holdfast.questions.difference import DifferenceAnswer
 from holdfast.questions.groups import GroupsAnswer
@@ -184,6 +184,24 @@ def test_a_difference_is_narrower_than_two_answers_subtracted() -> None:
             assert answer.bounds == (-1.0, 1.0)
             assert answer.lift is not None
             assert answer.lift[0] <= 0.1 / 0.3 - 1 <= answer.lift[1]
+
+
+def test_a_histogram_of_some_rows_has_shares_among_them(sources: list[RowSource]) -> None:
+    frame = table()
+    with Session(flights(), seed=1, queries=200) as session:
+        whole = session.histogram("g", categories=["a", "b"])
+        answer = session.histogram("g", categories=["a", "b"], where="g != 'a'")
+        assert answer["a"].low == 0.0
+        assert answer["b"].low <= 0.75 <= answer["b"].high
+        assert (whole.cost, answer.cost) == (3, 4)
+        assert answer.question == "histogram of g over 'a', 'b' where g <> 'a'"
+    built = build_histogram("s", hf.open(table(), complete=COMPLETE).schema, categories=["a", "c"], where="b")
+    for source in sources:
+        columns = built.statistic.columns(source.sample(built, AllRows(), np.random.default_rng(1)))
+        inside = frame.filter(pl.col("b"))
+        found = [inside.filter(pl.col("s") == "a").height, inside.filter(pl.col("s") == "c").height]
+        expected = [ROWS - inside.height, *found, inside.height - sum(found)]
+        assert [int(column.sum()) for column in columns] == expected
 
 
 def delays(rows: int = 200_000) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.answer import TOO_FEW
 from holdfast.service import charts
 
 
@@ -41,3 +42,14 @@ def test_an_empty_budget_and_an_empty_history_can_be_drawn() -> None:
 def test_a_low_budget_looks_different() -> None:
     assert 'class="left low"' in str(charts.gauge(5, 100))
     assert 'class="left"' in str(charts.gauge(50, 100))
+
+
+def test_what_cannot_be_told_has_an_interval_and_no_mark() -> None:
+    line = {"value": None, "low": 0.0, "high": 1.0, "bounds": [0.0, 1.0]}
+    drawn = charts.interval_bar(line)
+    assert 'class="value"' not in drawn
+    assert 'class="range"' in drawn
+    assert TOO_FEW in drawn
+    chart = charts.answers_over_time([{**line, "seq": 1, "question": "q", "shares": [None, 0.0, 1.0]}])
+    assert "<circle" not in chart
+    assert f"q = {TOO_FEW}" in chart

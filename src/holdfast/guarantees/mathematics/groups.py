@@ -68,6 +68,39 @@ def group_means(zeros: Any, ones: Any, ell: int, *, outcomes: int, mass: float, 
     return means, shares
 
 
+@theorem("here (categories within a group)", proof=PROOF)
+def shares_within(counts: Any, ell: int, *, mass: float, level: float) -> tuple[Any, Interval]:
+    """Return the intervals for the posterior shares of categories within a group, and for the group's posterior share.
+
+    Statement
+        m outcomes of a draw are the group's categories, one is outside. The included share pi at `level`, each category
+        among the included at m a `level`, theta; the range of (theta pi - a)/(pi - m a), which grows with theta, and
+        with pi where theta < 1/m. Each category makes one statement, the group another.
+
+    Not covered
+        A group that may be empty: [0, 1].
+
+    >>> shares_within([0, 0], 100, mass=0.01, level=0.01)[0].tolist()
+    [[0.0, 1.0], [0.0, 1.0]]
+    """
+    counts = np.asarray(counts, dtype=float)
+    m, included = counts.size, float(counts.sum())
+    low, high = clopper_pearsons(
+        np.append(counts, included),
+        np.append(np.full(m, included), ell),
+        np.append(np.full(m, m * mass * level), level),
+    )
+    least, most = float(low[-1]), float(high[-1])
+    share = tuple(min(1.0, max(0.0, (end - m * mass) / (1 - (m + 1) * mass))) for end in (least, most))
+    if least <= m * mass:
+        return np.tile([0.0, 1.0], (m, 1)), (0.0, share[1])
+    ends = []
+    for theta, (below, above) in ((low[:-1], (least, most)), (high[:-1], (most, least))):
+        pi = np.where(theta < 1 / m, below, above)
+        ends.append(np.clip((theta * pi - mass) / (pi - m * mass), 0.0, 1.0))
+    return np.stack(ends, axis=1), (share[0], share[1])
+
+
 @theorem("here (the joint region of two groups)", proof=PROOF)
 def joint_tail(x: float) -> float:
     """Return a bound on the probability that the joint exponent of two groups, at the posterior mean, exceeds x.
