@@ -70,6 +70,7 @@ def test_every_answer_says_what_its_interval_is_about(about: str) -> None:
     assert answer.about == about
     assert ABOUT[about] in repr(answer)
     assert ABOUT[about] in answer._repr_html_()
+    assert answer.population == ABOUT[about]
     assert (answer.interval == pytest.approx(answer.cell, abs=1e-9)) == (about == "rows")
 
 

@@ -58,6 +58,11 @@ class LadderTerms(Terms):
     classes: str
     about: str
 
+    @property
+    def population(self) -> str:
+        """What intervals speak of, as it was declared."""
+        return ABOUT[self.about]
+
     def answers_left(self, charge: int, intervals: int) -> int:
         """There is no end."""
         return ENDLESS
@@ -98,6 +103,7 @@ class Ladder(Guarantee):
     asks = "submit"
     goes_on = True
     scans = True
+    independent = True
     reads = LadderTerms
 
     @classmethod
@@ -138,7 +144,8 @@ class Ladder(Guarantee):
         check.at_most("half the range of the metric", scale / 2, step=step)
         cells = ceil(_exact(scale) / _exact(step))
         check.at_most("the most a board handles", MOST_CELLS, **{"the number of steps": cells})
-        sizes = {"rows": rows, "queries": ENDLESS, "flips": 0, "rows_per_query": rows, "ends": False, "identical": True}
+        sizes = {"rows": rows, "queries": ENDLESS, "flips": 0, "rows_per_query": rows, "ends": False}
+        sizes |= {"identical": about == POPULATION}
         own = sizes | {"charge": LARGEST, "cells": cells, "step": step, "scale": scale, "about": about}
         mechanism = cls.mechanisms[0]
         terms = LadderTerms(confidence=confidence, margin=1.0, mechanism=mechanism, **own, **scored)  # type: ignore[arg-type]
