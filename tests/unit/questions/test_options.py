@@ -60,7 +60,15 @@ ASKED: list[tuple[str, dict[str, Any]]] = [
     ("submit", {"predictions": pl.DataFrame({"id": ["3", "2", "1"], "b": ["true", "false", "true"]})}),
 ]
 CHECKING = Context(plan(rows=10**6, queries=1, guarantee="checks").standing, SCHEMA)
-SCORED: dict[str, Any] = {"metric": "accuracy", "id": "id", "target": "b", "low": 0.0, "high": 1.0, "clip": 0.001}
+SCORED: dict[str, Any] = {
+    "metric": "accuracy",
+    "id": "id",
+    "target": "b",
+    "low": 0.0,
+    "high": 1.0,
+    "clip": 0.001,
+    "classes": "[]",
+}
 LADDER = Ladder.grid(3, confidence=0.95, step=None, scale=1.0, about="labels", **SCORED)
 BOARD = Context(LADDER, SCHEMA, ids=lambda column: pl.Series(column, [1, 2, 3]))
 
