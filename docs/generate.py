@@ -156,6 +156,8 @@ def readme_demo(numbers: dict[str, Any]) -> str:
     discovery = numbers["discovery"]
     naive, ours, hint = discovery["naive"][-1], discovery["holdfast"][-1], discovery["hint"]
     error = naive["high"] - naive["value"]
+    checks = numbers["checks"]
+    last = checks["looks"][-1]
     return "\n".join(
         [
             f"An analyst asks {discovery['questions']:,} questions about {numbers['rows']:,} rows, looking for a rule"
@@ -172,6 +174,12 @@ def readme_demo(numbers: dict[str, Any]) -> str:
             f"- A real effect, a hint that matches the coin in {100 * hint['population']:.0f} % of rows, gets an"
             f" interval from {_percent(floor, hint['low'])} to {_percent(ceil, hint['high'])} %.",
             f"- Each answer read {hint['rows_read']:,} random rows, not {numbers['rows']:,}.",
+            f"- In its second act half of {checks['rows']:,} rows are open. A rule found there seems right for"
+            f" {100 * last['open_half']:.1f} %;",
+            f"  a usual holdout, asked about each of {last['signals']:,} signals, confirms"
+            f" {100 * last['holdout']:.1f} %; holdfast's check calls it",
+            f"  {checks['doubted']} and says {_percent(floor, last['low'])} to {_percent(ceil, last['high'])} %; of"
+            f" {checks['checks']:,} checks, {checks['missed']} missed.",
         ]
     )
 

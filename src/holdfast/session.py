@@ -30,7 +30,8 @@ from numpy.random import Generator
 from holdfast.answer import Answer, AnyAnswer, Record
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict
 from holdfast.guarantees.compare import BEST, FAST, RowsPerQuery
-from holdfast.guarantees.plan import Plan, PlanRequest, Queries, VacuousPlan
+from holdfast.guarantees.plan import Plan, Queries, VacuousPlan
+from holdfast.guarantees.request import PlanRequest
 from holdfast.ledger import (
     Cost,
     Drawn,

@@ -161,6 +161,20 @@ def test_a_place_is_taken_before_the_answer_and_stays_taken(opened):
         assert again.spent.charge in (0, 20)
 
 
+def test_several_places_are_taken_at_once_or_none(opened, monkeypatch):
+    with opened(terms(charge=10, intervals=4)) as ledger:
+        transactions, write = [], ledger._store.write
+        monkeypatch.setattr(ledger._store, "write", lambda decide: transactions.append(decide) or write(decide))
+        places = ledger.reserve_all([Cost(3, 1), Cost(0, 0), Cost(4, 2)])
+        assert places == [Place(1, 0, 0), Place(2, 3, 1), Place(3, 3, 1)]
+        assert len(transactions) == 1
+        with pytest.raises(BudgetExhausted):
+            ledger.reserve_all([Cost(1, 1), Cost(1, 1)])  # each would fit alone
+        assert (ledger.spent.charge, ledger.spent.intervals) == (7, 3)
+        assert ledger.reserve_all([]) == []
+        assert ledger.reserve(Cost(3, 1)) == Place(4, 7, 3)
+
+
 def test_the_draw_that_lost_a_race_stays_paid(opened):
     with opened(terms()) as ledger:
         first, second = ledger.reserve(Cost(7, 1)), ledger.reserve(Cost(7, 1))

@@ -285,7 +285,7 @@ def accuracies(x, y, bounds, *, rows: int, coins: int) -> tuple[float, float]:
             bounds=dict(zip(names, bounds, strict=True)), radius=20, iterations=1_000, rows_per_coordinate=coins
         ).fit_session(session, names, "y", classes=classes)
         assert session.plan.guarantee == "exchange"
-    assert all(answer.excess_bound is not None for answer in model.answers_)
+    assert all(answer.accuracy.low <= answer.accuracy.value <= answer.accuracy.high for answer in model.answers_)
     reference = make_pipeline(StandardScaler(), Reference(max_iter=3_000)).fit(x, y)
     ours = float((model.predict(pl.DataFrame(x, schema=names)) == y).mean())
     return ours, float(reference.score(x, y))

@@ -260,7 +260,7 @@ def wrong_value(form: Form) -> Any:
         case Choice():
             return "guess"
         case QuestionList():
-            return ["late", "no_such_column > 1"]
+            return ["no_such_column > 1"]
         case Text():
             return "no_such_column > 1"
         case ShortText():

@@ -72,6 +72,19 @@ class LedgerMachine(RuleBasedStateMachine):
         self.taken.append(cost)
         self.waiting.append((place, cost))
 
+    @rule(costs=st.lists(st.builds(Cost, st.integers(0, 9), st.integers(0, 2)), max_size=4))
+    def reserve_all(self, costs: list[Cost]) -> None:
+        total = Cost(sum(cost.charge for cost in costs), sum(cost.intervals for cost in costs))
+        if not self.fits(total):
+            with pytest.raises(BudgetExhausted):
+                self.ledger.reserve_all(costs)
+            return
+        for place, cost in zip(self.ledger.reserve_all(costs), costs, strict=True):
+            before = self.spent
+            assert place == Place(len(self.taken) + 1, before.charge, before.intervals)
+            self.taken.append(cost)
+            self.waiting.append((place, cost))
+
     @precondition(lambda self: self.waiting)
     @rule(key=KEYS, answer=st.dictionaries(st.text(), JSON, max_size=3), data=st.data())
     def commit(self, key: str | None, answer: dict[str, Any], data: st.DataObject) -> None:

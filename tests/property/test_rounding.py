@@ -128,7 +128,7 @@ def test_a_margin_and_a_bound_are_rounded_up(x: float) -> None:
 
 @pytest.mark.parametrize("confidence", [0.999999999, 0.99999999])
 def test_no_confidence_is_rounded_to_certainty(confidence: float) -> None:
-    from holdfast.guarantees.plan import PlanRequest
+    from holdfast.guarantees.request import PlanRequest
 
     plan = PlanRequest(queries=5, margin=None, confidence=confidence, guarantee="best", mechanism="best").make(100_000)
     assert "100 %" not in plan.sentence

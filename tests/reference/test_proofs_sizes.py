@@ -329,7 +329,7 @@ def test_fits_in_a_session_planned_for_answers(alpha: float, beta: float, k: int
     assert n >= 256 * math.log(2 * k / (beta / 2)) / found.gap**2 * (1 - 1e-12)
     assert k * found.level == pytest.approx(0.05 * beta)
     few = sizes.private_answers(alpha, beta, k=k, n=1_000)
-    assert 1_000 >= 256 * math.log(2 * k / (beta / 2)) / few.gap**2 * (1 - 1e-12)
+    assert 256 * math.log(2 * k / (beta / 2)) / few.gap**2 <= 1_000 * (1 + 1e-12)
 
     planned = sizes.cq_by_scq(alpha, beta, k)
     found = sizes.private_coins(alpha, beta, k=k, n=planned.n)

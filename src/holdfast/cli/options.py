@@ -167,6 +167,12 @@ def is_data(target: str) -> bool:
     return known or any(recognize(target) is not None for recognize in ROW_SOURCES.all())
 
 
+def has_password(url: str) -> bool:
+    """Whether a database URL holds one; also where `urlsplit` would not find it."""
+    user, at, _ = url.partition("://")[2].rpartition("@")
+    return (bool(at) and bool(user.partition(":")[2])) or "password=" in url
+
+
 @contextmanager
 def noting_warnings() -> Iterator[list[str]]:
     """Collect this package's own warnings, worded for the command line; others stay unseen."""

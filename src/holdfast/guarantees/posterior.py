@@ -231,7 +231,7 @@ class Posterior(CoinGuarantee):
         return widen_unlike(mean, h=self._widening, share=share)
 
     def spread_step(self, second: float, within: Interval) -> float:
-        """sqrt(chi times the second moment); of rows that are not identical sqrt(h (it + h times the range squared))."""
+        """sqrt(chi times the second moment); for rows not identical sqrt(h (it + h times the range squared))."""
         widening, (low, high) = self._widening, within
         unlike = 0.0 if self.terms.identical else widening * (high - low) ** 2
         return sqrt(widening) * sqrt(second + unlike) * SAFE

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from holdfast.answer import Answer
 from holdfast.guarantees.plan import plan
-from holdfast.lab import flights
+from holdfast.lab import demo_checks, flights
 from holdfast.lab.flights import signal
 from holdfast.rows.open import open_rows
 from holdfast.session import Session
@@ -224,6 +224,10 @@ class Demo:
             naive=tuple(naive_looks(self.path, schedule)),
         )
 
+    def second_act(self) -> demo_checks.SecondAct:
+        """Let others look at half of a table, and check on the other half what they found."""
+        return demo_checks.play(demo_checks.table(np.random.default_rng(self.seed)), seed=self.seed)
+
     def _clear(self) -> None:
         """Remove what an earlier run left: new rows need a new ledger."""
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -269,7 +273,12 @@ def _compared(call: str, population: float, answer: Answer, seconds: float) -> T
 
 
 def to_json(
-    demo: Demo, session: Session, tour: list[TourAnswer], flips: TourAnswer, discovery: Discovery
+    demo: Demo,
+    session: Session,
+    tour: list[TourAnswer],
+    flips: TourAnswer,
+    discovery: Discovery,
+    act: demo_checks.SecondAct,
 ) -> dict[str, Any]:
     """Return all numbers of a run as plain JSON values."""
     return {
@@ -279,6 +288,7 @@ def to_json(
         "tour": [asdict(answer) for answer in tour],
         "flips": asdict(flips),
         "discovery": asdict(discovery) | {"real": discovery.real, "error_bars": discovery.error_bars},
+        "checks": demo_checks.to_json(act),
     }
 
 

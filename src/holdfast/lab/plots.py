@@ -14,6 +14,7 @@ from holdfast.errors import MissingExtra
 if TYPE_CHECKING:
     from holdfast.lab.attack import AttackReport
     from holdfast.lab.demo import Discovery
+    from holdfast.lab.demo_checks import SecondAct
 
 BLUE, VERMILLION, GREEN, PURPLE = "#0072b2", "#d55e00", "#009e73", "#cc79a7"
 ORANGE, SKY, BLACK, GRAY = "#e69f00", "#56b4e9", "#000000", "#777777"
@@ -246,6 +247,37 @@ def demo_picture(discovery: "Discovery", path: Path, *, rows: int) -> None:
     axes.set_xlabel(f"questions asked about the same {rows:,} rows")
     axes.set_ylabel("rows the rule gets right, %")
     axes.set_title("A rule found in pure noise: what is claimed, and the truth", loc="left")
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path)
+    pyplot.close(figure)
+
+
+def second_act_picture(act: "SecondAct", path: Path) -> None:
+    """Draw what the open half claims, what a holdout confirms that was asked too often, and what checks say."""
+    pyplot = _pyplot()
+    from matplotlib.ticker import StrMethodFormatter
+
+    signals = [look.signals for look in act.looks]
+    middle = [50 * (look.low + look.high) for look in act.looks]
+    reach = [50 * (look.high - look.low) for look in act.looks]
+    figure, axes = pyplot.subplots(figsize=(8, 4.5), dpi=150, layout="constrained")
+    axes.axhline(50, color=GRAY, linewidth=1, linestyle="--", zorder=2.5)
+    axes.errorbar(signals, middle, yerr=reach, fmt="none", ecolor=PALE_BLUE, elinewidth=9)
+    for label, color, shares in (
+        ("the open half claims", ORANGE, [100 * look.open_half for look in act.looks]),
+        ("a usual holdout confirms", VERMILLION, [100 * look.holdout for look in act.looks]),
+    ):
+        axes.plot(signals, shares, color=color, linewidth=2.2, marker="o", zorder=3)
+        axes.annotate(label, (signals[-1], shares[-1]), (-6, 6), textcoords="offset points", color=color, ha="right")
+    missed = f"holdfast: {act.missed} of the intervals of {act.checks:,} checks miss the truth"
+    axes.set_ylim(bottom=100 * min(look.low for look in act.looks) - 1.5)
+    axes.text(0.99, 0.02, missed, color=BLUE, ha="right", va="bottom", transform=axes.transAxes)
+    axes.text(1.01, 50, "truth", color=GRAY, va="center", transform=axes.get_yaxis_transform())
+    axes.set_ylim(top=100 * max(max(look.open_half, look.high) for look in act.looks) + 1.5)
+    axes.set_xlabel(f"signals looked at, in one half of {act.rows:,} rows, and asked about on the other")
+    axes.set_ylabel("rows the vote gets right, %")
+    axes.set_title("A rule found in the open half: what confirms it, and what does not", loc="left")
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path)

@@ -22,11 +22,11 @@ from holdfast.guarantees.guarantee import Guarantee
 from holdfast.ledger import Cost, Spent
 from holdfast.pictures import Panel, Picture
 from holdfast.questions import kind_named
+from holdfast.questions.options import DEFAULT_KIND
 from holdfast.questions.price import Price, write_answers
 from holdfast.questions.question import Context, Question
 
 MOST_TOGETHER = 200  # questions that share a reservation and a transaction
-DEFAULT_KIND = "mean"
 
 Asked = str | Mapping[str, object]
 

@@ -124,7 +124,7 @@ class MinimumAnswer(AnyAnswer):
     def details(self) -> list[tuple[str, str]]:
         """The coordinates of the point, and what is promised."""
         point = [(name, f"{x:.4g}") for name, x in zip(self.names, self.point, strict=True)]
-        accuracy = [] if self.accuracy is None else [("accuracy", repr(self.accuracy))]
+        accuracy = [] if self.accuracy is None else [("accuracy", self._accuracy)]
         return [*point, *accuracy, ("loss", self._promise), ("looked at", self.domain),
                 ("iterations", f"{self.iterations:,}")]  # fmt: skip
 
@@ -145,14 +145,22 @@ class MinimumAnswer(AnyAnswer):
         shown = [f"{n.ljust(width)}  {x: .4f}" for n, x in zip(self.names[:SHOWN], self.point, strict=False)]
         if len(self.names) > SHOWN:
             shown.append(f"and {len(self.names) - SHOWN} more")
-        certified = [f"loss {self.loss!r}"] + ([] if self.accuracy is None else [f"accuracy {self.accuracy!r}"])
+        certified = [f"loss {self.loss!r}"] if self.accuracy is None else [
+            f"accuracy {self._accuracy}", f"loss {self.loss!r}"]  # fmt: skip
         return "\n".join([*shown, *certified, f"{self._promise}; {self.iterations:,} iterations, {self.domain}"])
+
+    @property
+    def _accuracy(self) -> str:
+        """The accuracy as text; the small print stands beside the loss."""
+        assert self.accuracy is not None
+        value, low, high = self.accuracy.rounded()
+        return f"{value}  [{low}, {high}]"
 
     def _repr_html_(self) -> str:
         pairs = zip(self.names, self.point, strict=True)
         rows = "".join(f"<tr><td>{escape(name)}</td><td>{x:.4f}</td></tr>" for name, x in pairs)
-        accuracy = "" if self.accuracy is None else f"accuracy {self.accuracy._repr_html_()}"
-        return f"<table>{rows}</table>loss {self.loss._repr_html_()}{accuracy}<small>{escape(self._promise)}</small>"
+        accuracy = "" if self.accuracy is None else f"<div>accuracy {escape(self._accuracy)}</div>"
+        return f"<table>{rows}</table>{accuracy}{self.loss._repr_html_()}<small>{escape(self._promise)}</small>"
 
 
 def minimize(

@@ -16,6 +16,7 @@ from holdfast.errors import InvalidArgument
 from holdfast.optimize.losses import LinearLoss, Loss, read_loss, write_loss
 from holdfast.queries.build import QueryLike
 
+DEFAULT_KIND = "mean"  # of a question that names none
 Category = str | int | float | bool | date | datetime
 
 
@@ -232,6 +233,19 @@ class QuestionList(Form):
         if text.lstrip().startswith("["):
             return _json_list(name, text, "a JSON list of questions")
         return [line.strip() for line in text.splitlines() if line.strip()]
+
+    def to_json(self, name: str, value: Any) -> Any:
+        """Each as its kind writes it; only what is no list travels as it is, to be refused in words."""
+        from holdfast.questions import kind_named
+
+        if isinstance(value, str | Mapping) or not isinstance(value, Sequence):
+            return plain(value)
+        sent = []
+        for one in value:
+            values = dict(one) if isinstance(one, Mapping) else {}
+            kind = kind_named(values.pop("kind", DEFAULT_KIND)) if values else None
+            sent.append(plain(one) if kind is None else kind.to_json(values))
+        return sent
 
 
 @dataclass(frozen=True)

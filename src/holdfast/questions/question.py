@@ -40,6 +40,7 @@ LONGEST_QUESTION = 1_000_000  # characters, with all categories
 RELEASE_WORK = 100_000  # steps that a release takes beside those on its rows
 NOTHING = Cost(0, 0)
 SHOWN_SHARES = (0.01, 0.05, 0.2)  # of the rows in a group, for which a price says how wide its answer will be
+MOST_TIMES = 100  # so often one answer may draw every row, on average, where no budget ends
 MOST_REMEMBERED = 4_096  # prices and margins, of all datasets
 
 P = ParamSpec("P")
@@ -287,6 +288,9 @@ class Context:
         if rows_per_query is not None:
             check.whole(rows_per_query=rows_per_query)
             check.at_most("the most one answer can read", MOST_DRAWS, rows_per_query=rows_per_query)
+            if not self.guarantee.terms.ends:  # nothing else would stop it, and later answers would be wide for nothing
+                most = MOST_TIMES * self.guarantee.terms.rows
+                check.at_most(f"{MOST_TIMES} times the rows", most, rows_per_query=rows_per_query)
             return int(rows_per_query)
         if isinstance(query.statistic, GroupMean):
             raise InvalidArgument(

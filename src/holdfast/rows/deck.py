@@ -40,7 +40,7 @@ from holdfast.schema import Schema
 USED = "used"
 _DEAL = re.compile(r"\d{4,}")
 _SLOT = 256  # bytes; written at once
-_AHEAD = 4  # questions whose pages are asked for while one is answered
+_AHEAD = 16  # questions whose pages are asked for at once, while one is answered
 
 
 def is_deck(folder: Path) -> bool:
@@ -67,6 +67,7 @@ class Cards(FolderRows):
     def __init__(self, folder: Path, *, name: str | None = None, complete: Collection[str] = ()) -> None:
         super().__init__(folder, name=name, complete=complete)
         self._unpopulated.clear()  # cards are read once
+        self._asked: dict[str, int] = {}  # up to which card the pages of a column have been asked for
 
     def _refuse(self, manifest: Manifest, folder: Path) -> None:
         if manifest.dealt is None:
@@ -102,12 +103,15 @@ class Cards(FolderRows):
 
     def _about_to_read(self, rows: Indices | slice, columns: Sequence[str]) -> None:
         self._require_whole(columns)
-        if isinstance(rows, slice):
-            ahead = min(len(self), rows.stop + _AHEAD * (rows.stop - rows.start))
-            for name in columns:
+        if not isinstance(rows, slice):
+            return
+        size = rows.stop - rows.start
+        for name in columns:
+            if not rows.stop < self._asked.get(name, 0) - size <= rows.stop + _AHEAD * size:
+                self._asked[name] = ahead = min(len(self), rows.stop + _AHEAD * size)
                 for mapped in self._mapped[name]:
                     if mapped.array.size in (len(self), len(self) + 1):
-                        mapped.expect(rows.stop, ahead)
+                        mapped.expect(rows.start, ahead)
 
 
 class Mark(NamedTuple):

@@ -44,3 +44,8 @@ def test_a_separator_is_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert run(capsys, "open", str(path), "--separator", ";", "--null-values", "n/a")[0] == 0
     code, out, _ = run(capsys, "open", str(path), "--json")
     assert [column["type"] for column in json.loads(out)["columns"]] == ["integer", "integer"]
+
+
+def test_a_password_is_not_for_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "deal", "postgresql://me:hunter2@host/db?table=t", "t.deck", "--cards", "10")
+    assert (code, "PGPASSWORD" in err, "hunter2" in out + err) == (2, True, False)

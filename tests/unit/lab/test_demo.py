@@ -111,7 +111,7 @@ def finished(tmp_path_factory):
     with demo.prepare() as session:
         tour, flips = demo.tour(session), demo.flips()
         discovery = demo.discover(session, asked.append)
-        return to_json(demo, session, tour, flips, discovery), discovery, asked, session.budget
+        return to_json(demo, session, tour, flips, discovery, demo.second_act()), discovery, asked, session.budget
 
 
 def test_the_numbers_are_plain_json(finished):

@@ -55,11 +55,20 @@ ASKED: list[tuple[str, dict[str, Any]]] = [
     ("check", {"query": "b", "guess": 0.5}),
     ("check", {"query": "x", "guess": 1, "margin": 0.1, "within": (0, 2), "where": "g = 1", "at_least": np.int64(9)}),
     ("check", {"query": "b", "guess": 0.5, "margin": 0.1, "rows_per_query": 1_000}),
+    ("register", {"questions": ["b", {"kind": "quantile", "query": "x", "q": np.float64(0.5), "within": (0, 1)}]}),
     ("submit", {"predictions": {"id": [2, 1, 3], "prediction": np.array([True, False, True])}, "name": "first"}),
     ("submit", {"predictions": pl.DataFrame({"id": ["3", "2", "1"], "b": ["true", "false", "true"]})}),
 ]
 CHECKING = Context(plan(rows=10**6, queries=1, guarantee="checks").standing, SCHEMA)
-SCORED: dict[str, Any] = {"metric": "accuracy", "id": "id", "target": "b", "low": 0.0, "high": 1.0, "clip": 0.001}
+SCORED: dict[str, Any] = {
+    "metric": "accuracy",
+    "id": "id",
+    "target": "b",
+    "low": 0.0,
+    "high": 1.0,
+    "clip": 0.001,
+    "classes": "[]",
+}
 LADDER = Ladder.grid(3, confidence=0.95, step=None, scale=1.0, about="labels", **SCORED)
 BOARD = Context(LADDER, SCHEMA, ids=lambda column: pl.Series(column, [1, 2, 3]))
 
@@ -88,6 +97,8 @@ def test_code_does_not_travel(code: Any) -> None:
     for values in ({"query": code}, {"query": "b", "where": code}):
         with pytest.raises(InvalidArgument, match="must be text when a server is asked"):
             KINDS["mean"].to_json(values)
+        with pytest.raises(InvalidArgument, match="must be text when a server is asked"):
+            KINDS["register"].to_json({"questions": ["b", values]})
 
 
 @pytest.mark.parametrize("kind", KINDS.names())

@@ -239,3 +239,13 @@ def test_a_category_called_other_is_not_everything_else(data: dict[str, Any]) ->
         assert declared == ["other", "a"]
         assert rest not in declared
         assert histogram["other"].value < histogram[rest].value
+
+
+def test_where_nothing_ends_one_answer_cannot_draw_without_end(data: dict[str, Any]) -> None:
+    rows = CountingRows(memory_rows(data))
+    with Session(rows, seed=1) as session:
+        with pytest.raises(InvalidArgument, match="at most 100 times the rows"):
+            session.mean("b", rows_per_query=100 * len(rows) + 1)
+        assert rows.rows_read == 0
+        assert not session.ledger.begun
+        assert session.mean("b", rows_per_query=3 * len(rows)).rows_read == 3 * len(rows)

@@ -2,6 +2,7 @@
 
 import shutil
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,8 +19,11 @@ from holdfast.rows import deal as dealing
 from holdfast.rows.deal import deal
 from holdfast.rows.deck import Cards, Deck, Mark
 from holdfast.rows.draws import AllRows, WithReplacement
+from holdfast.rows.engines import ENGINES, Engine, Task
 from holdfast.rows.open import open_rows
+from holdfast.rows.scans.scan import Origin, Scan
 from holdfast.rows.sorting import Runs
+from plain_query import PlainQuery
 
 ROWS = 5_000
 
@@ -321,3 +325,65 @@ def test_a_stream_is_dealt_without_being_counted_first(table: Path, deck: Deck, 
     assert made.fingerprint == deck.fingerprint
     assert isinstance(made._deals[0], Cards)
     assert [each.name for each in (tmp_path / "stream.deck").iterdir()] == ["0001"]
+
+
+def test_parts_of_a_question_take_cards_one_after_the_other(deck: Deck) -> None:
+    seen: list[tuple[int, int, int]] = []
+
+    def label(rows: pl.DataFrame, part: np.ndarray, draw: np.ndarray) -> np.ndarray:
+        seen.extend(zip(rows["id"].to_list(), part.tolist(), draw.tolist(), strict=True))
+        return np.minimum(part, 1).astype(float)
+
+    query = PlainQuery(("id",), label, parts=3)
+    values = deck.hand("ledger", 0, 60).sample(query, WithReplacement(20), np.random.default_rng(1))
+    assert values.tolist() == [[0.0] * 20, [1.0] * 20, [1.0] * 20]
+    numbers = frame_of(deck)["id"].head(60).to_list()
+    assert seen == [(numbers[i], i // 20, i % 20) for i in range(60)]
+    counts = deck.hand("ledger", 60, 60).tally(query, draws=20, mass=0.0, rng=np.random.default_rng(1))
+    assert counts.tolist() == [[20, 0], [0, 20], [0, 20]]
+
+
+# -- engines --------------------------------------------------------------------------------------------------------
+
+
+class ToyScan(Scan):
+    """A list of frames, each a partition."""
+
+    name = where = "toy"
+
+    def __init__(self, parts: list[pl.DataFrame]) -> None:
+        self.parts = parts
+
+    def open(self) -> None:
+        self.take_schema(self.parts[0].schema)
+
+    def origin(self) -> Origin:
+        return Origin(self.name, "")
+
+    def rows(self) -> int:
+        return sum(part.height for part in self.parts)
+
+    def batches(self) -> Iterator[pl.DataFrame]:
+        raise AssertionError("an engine reads the rows where they are")
+
+
+def toy_deal(scan: ToyScan, task: Task, out: str) -> Iterator[pl.DataFrame]:
+    """Every partition is begun twice, last ones first; the second attempt counts."""
+    for number, part in reversed([*enumerate(scan.parts)]):
+        first = list(task.run(str(number), [part]))
+        again = list(task.run(str(number), part.iter_slices(100)))
+        assert pl.concat(first).equals(pl.concat(again))
+        yield from again
+
+
+def test_an_engine_is_one_file_and_one_line(table: Path, deck: Deck, tmp_path: Path) -> None:
+    ENGINES.register("toy", Engine(ToyScan, toy_deal))
+    try:
+        parts = list(pl.read_parquet(table).iter_slices(1_500))
+        made = deal(parts, tmp_path / "toy.deck", cards=3_000, engine="toy")  # type: ignore[arg-type]
+    finally:
+        del ENGINES["toy"]
+    assert isinstance(made, Deck)
+    assert (made.fingerprint, len(made), made.cards) == (deck.fingerprint, ROWS, range(3_000))
+    cards = frame_of(made)
+    assert cards.equals(pl.read_parquet(table)[cards["id"]])

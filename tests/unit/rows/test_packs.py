@@ -9,7 +9,7 @@ import pytest
 import holdfast as hf
 from holdfast.optimize.domain import domain_of
 from holdfast.optimize.gradient import GradientAt, Scales
-from holdfast.optimize.objective import LossAt
+from holdfast.optimize.objective import AccuracyAt, LossAt
 from holdfast.rows import packs
 from holdfast.rows.draws import WithReplacement
 
@@ -30,13 +30,13 @@ def asked(source, query, times=1):
     return values
 
 
-@pytest.fixture(params=["gradient", "loss"])
+@pytest.fixture(params=["gradient", "loss", "accuracy"])
 def query(request):
     objective = LOSS.bind(hf.open(table()).schema, domain_of(3, 1.0, None))
     point = np.array([0.3, -0.4, 0.2])
     if request.param == "gradient":
         return GradientAt(objective, point, Scales(objective.ranges, slices=4))
-    return LossAt(objective, point)
+    return LossAt(objective, point) if request.param == "loss" else AccuracyAt(objective, point)
 
 
 def kept(source) -> dict:

@@ -4,8 +4,9 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.options import Json
+from holdfast.cli.options import Json, has_password
 from holdfast.cli.output import note, say, show_json
+from holdfast.errors import InvalidArgument
 
 NO_ARGS_IS_HELP = True
 
@@ -33,6 +34,12 @@ def command(
     """
     from holdfast.rows.deal import deal
 
+    if "://" in source and has_password(source):
+        raise InvalidArgument(
+            "source must not hold a password on the command line, where every user of this machine can see it. Put it"
+            " into the environment variable PGPASSWORD, or into ~/.pgpass.",
+            name="source",
+        )
     named = tuple(complete.split(",")) if complete else ()
     made = deal(source, deck, cards=cards, next=next, slices=slices, complete=named)
     decks = made if isinstance(made, list) else [made]

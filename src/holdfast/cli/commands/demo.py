@@ -14,6 +14,7 @@ from holdfast.cli.output import progress_bar, say, show_json, table
 
 if TYPE_CHECKING:
     from holdfast.lab.demo import Discovery, TourAnswer
+    from holdfast.lab.demo_checks import SecondAct
 
 
 def command(
@@ -28,7 +29,8 @@ def command(
     """See holdfast work, in under a minute.
 
     Makes up data whose population is known, asks one question of every kind, and then lets an analyst search for an
-    effect that does not exist, for 10,000 questions: once with plain means, once with holdfast.
+    effect that does not exist, for 10,000 questions: once with plain means, once with holdfast. Then half of the rows
+    of another table are open, and what was found there is checked on the others.
 
     \b
     holdfast demo
@@ -36,7 +38,7 @@ def command(
     """
     from holdfast.errors import MissingExtra
     from holdfast.lab.demo import FLIP_ROWS, Demo, chart, to_json
-    from holdfast.lab.plots import demo_picture
+    from holdfast.lab.plots import demo_picture, second_act_picture
 
     def show(text: str, *, bold: bool = False) -> None:
         if not json:
@@ -56,13 +58,15 @@ def command(
         show(f"3. A discovery in noise: {questions:,} questions, each chosen after the earlier answers", bold=True)
         with progress_bar("   asking", questions, quiet=json) as progress:
             discovery = demo.discover(session, progress)
-        numbers = to_json(demo, session, tour, flips, discovery)
         budget = session.budget
-    written, picture = output / "demo.json", output / "demo.png"
+        act = demo.second_act()
+        numbers = to_json(demo, session, tour, flips, discovery, act)
+    written, picture, second = (output / name for name in ("demo.json", "demo.png", "checks.png"))
     written.write_text(jsonlib.dumps(numbers, indent=1) + "\n", encoding="utf-8")
     try:
         demo_picture(discovery, picture, rows=rows)
-        picture_note = f"Picture: {picture}"
+        second_act_picture(act, second)
+        picture_note = f"Pictures: {picture}, {second}"
     except MissingExtra:
         picture_note = "(Install matplotlib to get a picture as well.)"
     if json:
@@ -76,6 +80,8 @@ def command(
     _conclude(discovery)
     read = discovery.rows_read
     say(f"   {budget}; {read:,} rows read in {discovery.seconds:.0f} s, {read // questions:,} for each question.\n")
+    say("4. Half of the rows open: what is found there is checked on the others", bold=True)
+    _show_act(act)
     say(f"   Numbers: {written}. {picture_note}")
     say(f'   Your turn: holdfast ask {demo.path} "dep_delay > 60"')
 
@@ -107,6 +113,21 @@ def _conclude(discovery: Discovery) -> None:
         f"   Real effects are found: `hint` equals the outcome in {100 * hint.population:.0f} % of rows;"
         f" holdfast says {_percent(hint.low, hint.high)}."
     )
+
+
+def _show_act(act: SecondAct) -> None:
+    last = act.looks[-1]
+    say(
+        f"   {act.rows:,} rows, {last.signals:,} signals that know nothing of `outcome`. Half of the rows are open; a"
+        f" vote of signals seems right there for {100 * last.open_half:.1f} % of rows."
+    )
+    say(
+        f"   A usual holdout, asked about every signal, confirms {100 * last.holdout:.1f} %:"
+        f" {act.error_bars:.0f} error bars from the truth, which is 50 %."
+    )
+    say(f"   holdfast:   the guess of {100 * last.open_half:.1f} % is {act.doubted};", bold=True)
+    say(f"               it is {_percent(last.low, last.high)}.", bold=True)
+    say(f"   Of the intervals of {act.checks:,} checks, {act.missed} missed the truth.\n", bold=True)
 
 
 def _percent(low: float, high: float) -> str:

@@ -16,6 +16,7 @@ from holdfast.cli.options import (
     PlanMargin,
     Queries,
     RowsEach,
+    has_password,
     session_plan,
 )
 from holdfast.cli.output import say, show_json
@@ -72,7 +73,7 @@ def command(
         message = f"The server needs {error.name}. Install it with: pip install 'holdfast[server]'."
         raise MissingExtra(message, extra="server") from error
 
-    if database is not None and _has_password(database):
+    if database is not None and has_password(database):
         raise InvalidArgument(
             "database must not hold a password on the command line, where every user of this machine can see it."
             " Set HOLDFAST_DATABASE, or HOLDFAST_DATABASE_FILE to the name of a file that holds it.",
@@ -121,9 +122,3 @@ def command(
         say(f"Sign in as admin (works once, within an hour): {link}")
 
     serve(settings, announce)
-
-
-def _has_password(url: str) -> bool:
-    """Whether a database URL holds one; also where `urlsplit` would not find it."""
-    user, at, _ = url.partition("://")[2].rpartition("@")
-    return (bool(at) and bool(user.partition(":")[2])) or "password=" in url

@@ -5,6 +5,7 @@ guarantee it does not. Both are computed; then both are simulated on tables that
 """
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -32,8 +33,8 @@ def required(alpha: float) -> Results:
     """Return rows needed and rows read per answer, for every method."""
     a1, averaged = sizes.a1(alpha, BETA, QUERIES), sizes.cq_by_scq(alpha, BETA, QUERIES)
     a3, noisy = sizes.a3(alpha, BETA, QUERIES), sizes.scq_by_cq(alpha, BETA, QUERIES)
-    by = {name: plan(margin=alpha, queries=QUERIES, guarantee=name, mechanism="coins", confidence=1 - BETA)
-          for name in ("information", "exchange")}  # fmt: skip
+    goal: dict[str, Any] = {"margin": alpha, "confidence": 1 - BETA, "rows_per_query": "best"}
+    by = {name: plan(queries=QUERIES, guarantee=name, mechanism="coins", **goal) for name in ("information", "exchange")}
     flips = plan(margin=alpha, queries={"flip": QUERIES}, guarantee="information", confidence=1 - BETA)
     pairs = {
         "A1 (paper)": (a1.n, a1.ell),
