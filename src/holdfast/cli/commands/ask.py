@@ -118,6 +118,8 @@ def _show(answer: "AnyAnswer") -> None:
     if isinstance(answer, Answer):
         say("  ".join(written(answer)), bold=True)
         say(bar(answer, answer.bounds))
+        for name, text in answer.details():
+            say(f"{name}: {text}")
     elif isinstance(answer, Mapping):
         texts = rounded_alike([estimate for _, estimate in answer.rows()])
         lines = [
