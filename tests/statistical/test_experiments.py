@@ -260,7 +260,7 @@ def cheap_cell(name: str, found: dict) -> tuple[object, object]:
             row = found["compared"][0]
             again = attacked.compare(1, seed, 1, (row["rows"], row["queries"]))
             firsts = {each: errors[0] for each, errors in row["attacked"].items()}
-            return (row["certified"], firsts), (again["certified"], {e: x[0] for e, x in again["attacked"].items()})
+            return [row["certified"], firsts], [again["certified"], {e: x[0] for e, x in again["attacked"].items()}]
 
 
 @pytest.mark.parametrize("name", NAMES)
