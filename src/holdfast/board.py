@@ -4,9 +4,10 @@ A board is a session on sealed rows, ids and labels, under the ladder guarantee;
 ledger, receipts, the server and its quotas are those of every session.
 """
 
+import json
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -53,6 +54,9 @@ class Board:
         The range of labels (errors) or of scores.
     clip
         The least probability that log loss takes; left out, 0.001.
+    classes
+        The labels that log loss and Brier scores take probabilities of; left out, labels are true or false, or 0 or 1.
+        They are declared, since which ones occur is a secret.
     step
         The width of a cell of the grid, in units of the metric; left out, one that fits the number of rows.
     about
@@ -79,17 +83,18 @@ class Board:
         metric: str | None = None,
         within: Interval | None = None,
         clip: float | None = None,
+        classes: Sequence[str] | None = None,
         step: float | None = None,
         about: str | None = None,
         confidence: float | None = None,
         ledger: str | Path | None = None,
     ) -> None:
-        given = {"metric": metric, "within": within, "clip": clip, "step": step, "about": about}
+        given = {"metric": metric, "within": within, "clip": clip, "classes": classes, "step": step, "about": about}
         if isinstance(labels, str | Path) and Path(labels).is_dir():
             refuse_given(given | {"confidence": confidence}, str(labels))
             self._open(FolderRows(Path(labels), name=Path(labels).name.removesuffix(SEALED)), ledger)
             return
-        scored = Metric.of(metric or "accuracy", within, clip)
+        scored = Metric.of(metric or "accuracy", within, clip, classes)
         table = _sealed(typed(read_table(labels, "labels"), labels), id, target, scored)
         rows = _keep(table, labels)
         scale = scored.bounds[1] - scored.bounds[0]
@@ -105,6 +110,7 @@ class Board:
             low=scored.within[0],
             high=scored.within[1],
             clip=scored.clip,
+            classes=json.dumps(scored.classes),
         )
         self._open(rows, ledger, standing)
 
@@ -230,6 +236,13 @@ def _check_target(labels: pl.Series, metric: Metric) -> None:
     if type_.is_number and metric.rule.bounded and not labels.is_between(*metric.within).all():
         low, high = metric.within
         raise InvalidArgument(f"within must hold all labels; some are not between {low:g} and {high:g}.", name="within")
+    if metric.rule.probability and (type_ is Type.STRING) != bool(metric.classes):
+        raise InvalidArgument(
+            f"classes must be given for labels that are text, and left out for others; {labels.name!r} is {type_}.",
+            name="classes",
+        )
+    if metric.classes and not labels.is_in(metric.classes).all():
+        raise InvalidArgument("classes must hold all labels; some are not among them.", name="classes")
     if type_ is Type.INT and metric.rule.probability and not labels.is_in([0, 1]).all():
         raise InvalidArgument(f"target must be 0 or 1, or true or false, for {metric.name}.", name="target")
 

@@ -95,8 +95,7 @@ def everything_shown(session: Session) -> list[str]:
 @pytest.mark.parametrize("seed", [None, 5])
 def test_nothing_that_is_shown_tells_which_rows_come_next(seed: int | None) -> None:
     rows = Listening(memory_rows({"x": np.arange(ROWS)}))
-    with Session(rows, queries=QUERIES, seed=seed) as session:
-        assert session.plan.guarantee == "split"  # which few questions get by default
+    with Session(rows, queries=QUERIES, guarantee="split", seed=seed) as session:
         for number in range(QUERIES - 1):
             answer = session.mean(f"x > {number}")
             texts = [*everything_shown(session), repr(answer), str(answer.to_dict())]
@@ -120,7 +119,8 @@ def test_the_attack_works_on_an_order_that_is_shown() -> None:
 def server(tmp_path: Path) -> Iterator[Running]:
     path = tmp_path / "sorted.parquet"
     pl.DataFrame({"x": np.arange(ROWS)}).write_parquet(path)
-    with Running(settings(path, dataset={"queries": QUERIES}, data_folder=str(tmp_path))) as running:
+    plan = {"queries": QUERIES, "guarantee": "split"}
+    with Running(settings(path, dataset=plan, data_folder=str(tmp_path))) as running:
         yield running
 
 
@@ -206,6 +206,6 @@ def test_no_text_of_a_session_shows_a_secret_or_the_fingerprint(tmp_path: Path) 
 def test_a_seed_repeats_the_order_of_rows() -> None:
     answers = []
     for seed in (7, 7, 8):
-        with Session({"x": np.arange(ROWS)}, queries=QUERIES, seed=seed) as session:
+        with Session({"x": np.arange(ROWS)}, queries=QUERIES, guarantee="split", seed=seed) as session:
             answers.append(session.mean("x", within=(0, ROWS)).value)
     assert answers[0] == answers[1] != answers[2]

@@ -26,7 +26,15 @@ Ends = Callable[[Ladder, int, Climbed], Interval]  # board, cell of the score, w
 
 
 def board(rows: int, step: float, about: str = "labels") -> Ladder:
-    named = {"metric": "accuracy", "id": "id", "target": "label", "low": 0.0, "high": 1.0, "clip": 0.001}
+    named = {
+        "metric": "accuracy",
+        "id": "id",
+        "target": "label",
+        "low": 0.0,
+        "high": 1.0,
+        "clip": 0.001,
+        "classes": "[]",
+    }
     return Ladder.grid(rows, confidence=1 - BETA, step=step, scale=1.0, about=about, **named)
 
 

@@ -24,7 +24,7 @@ from worlds import breaks_promise
 WORLDS, ROWS, SUBMISSIONS, BETA, STEP, TRUTH = (60 if QUICK else 200), 1_000, 1_500, 0.05, 0.01, 0.5
 Interval = tuple[float, float]
 Guesses = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
-NAMED = {"metric": "accuracy", "id": "id", "target": "label", "low": 0.0, "high": 1.0, "clip": 0.001}
+NAMED = {"metric": "accuracy", "id": "id", "target": "label", "low": 0.0, "high": 1.0, "clip": 0.001, "classes": "[]"}
 LADDER = Ladder.grid(ROWS, confidence=1 - BETA, step=STEP, scale=1.0, about="labels", **NAMED)
 
 

@@ -16,6 +16,7 @@ from holdfast.questions.flips import FlipsAnswer
 from holdfast.questions.histogram import HistogramAnswer
 from holdfast.questions.minimize import MinimumAnswer
 from holdfast.questions.register import Registration
+from holdfast.questions.submit import SubmitAnswer
 
 HOSTILE = "share of s = '<script>alert(1)</script> & \"'"
 RECORD = Record("mean", HOSTILE, "posterior", 0.95, rows_read=1_000, cost=2, seq=3, receipt="3:abc")
@@ -60,6 +61,9 @@ def one_of_each() -> dict[str, AnyAnswer]:
         "flips": FlipsAnswer((0, 1, 1, 0), answer(0.5, 0.1, 0.9, record=flips), flips),
         "minimize": fit,
         "register": Registration(("<b>&", "mean of x"), ("ab", "cd"), replace(RECORD, kind="register")),
+        "submit": SubmitAnswer(
+            *(True, 0.5, 1.0, (0.75, 0.875), "accuracy", True, "labels", "<b>&", replace(RECORD, kind="submit"))
+        ),
         "check": CheckAnswer("too low", 1.2, 2.0, 1.0, 0.25, replace(RECORD, kind="check"), (0.0, 2.0)),
     }
 

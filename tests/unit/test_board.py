@@ -70,6 +70,7 @@ def test_every_answer_says_what_its_interval_is_about(about: str) -> None:
     assert answer.about == about
     assert ABOUT[about] in repr(answer)
     assert ABOUT[about] in answer._repr_html_()
+    assert answer.population == ABOUT[about]
     assert (answer.interval == pytest.approx(answer.cell, abs=1e-9)) == (about == "rows")
 
 
@@ -182,7 +183,10 @@ BAD_BOARDS: list[tuple[dict[str, Any], str]] = [
     ({"metric": "absolute_error"}, "within must be given"),
     ({"within": (0, 1)}, "within must be left out"),
     ({"clip": 0.1}, "clip must be left out"),
-    ({"metric": "brier"}, "target must be boolean or integer"),
+    ({"metric": "brier"}, "classes must be given"),
+    ({"metric": "brier", "classes": ["a", "b"]}, "classes must hold all labels"),
+    ({"metric": "log_loss", "classes": ["a"]}, "two labels or more"),
+    ({"classes": ["a", "b"]}, "classes must be left out"),
     ({"target": "truth"}, "column 'truth'"),
     ({"step": 0.6}, "half the range"),
     ({"step": 1e-9}, "number of steps"),
@@ -241,7 +245,7 @@ def test_metrics(name: str, options: dict[str, Any], truth: list[Any], said: lis
     ids = ["d", "b", "c", "a"]
     metric = Metric.of(name, **options)
     low, high = metric.bounds
-    gain = metric.gains(pl.Series(said), pl.Series(truth)).mean()
+    gain = metric.gains(pl.DataFrame({"prediction": said}), pl.Series(truth)).mean()
     found = low + (high - low) * (gain if metric.rule.higher else 1 - gain)
     assert found == pytest.approx(value, abs=1e-12)
     with hf.Board({"id": ids, "label": truth}, metric=name, step=(high - low) / 50, **options) as board:
@@ -251,6 +255,23 @@ def test_metrics(name: str, options: dict[str, Any], truth: list[Any], said: lis
     assert answer.cell[0] - 1e-9 <= value <= answer.cell[1] + 1e-9
     assert answer.low <= value <= answer.high
     assert perfect.improved
+
+
+@pytest.mark.parametrize(("metric", "value"), [("log_loss", (log(2) + log(5)) / 3), ("brier", (0.5 + 0 + 0.96) / 3)])
+def test_probabilities_of_classes_have_a_column_each(metric: str, value: float) -> None:
+    chances = {"cat": [0.5, 1.0, 0.4], "dog": [0.5, 0.0, 0.4], "owl": [0.0, 0.0, 0.2]}
+    table = {"id": [3, 1, 2], "label": ["dog", "cat", "owl"]}
+    classes = ["cat", "dog", "owl"]
+    with hf.Board(table, metric=metric, classes=classes, step=0.01) as board:
+        answer = board.submit({"id": [3, 1, 2], **chances})
+        assert answer.cell[0] <= value <= answer.cell[1]
+        assert answer.bounds == (0.0, 2.0 if metric == "brier" else pytest.approx(log(1000)))
+        for wrong, message in (({"owl": [0.5] * 3}, "add up to 1"), ({"cat": [1.5] * 3}, "between 0 and 1")):
+            with pytest.raises(hf.InvalidArgument, match=message):
+                board.submit({"id": [3, 1, 2], **chances, **wrong})
+        with pytest.raises(hf.InvalidArgument, match="column for each class"):
+            board.submit({"id": [3, 1, 2], "prediction": [0.5] * 3})
+        assert board.session.dry_run({"id": [3, 1, 2], **chances}, "submit").made_up
 
 
 def test_every_metric_has_a_case() -> None:

@@ -42,7 +42,8 @@ class LadderTerms(Terms):
     """The grid, and what is scored: all of it is fixed before the first submission.
 
     `cells` of `step`, in units of the metric, whose values lie `scale` apart at most. `id` and `target` are columns;
-    `low`, `high` and `clip` are the metric's numbers; `about` says what intervals are about, one of `ABOUT`.
+    `low`, `high`, `clip` and `classes`, a JSON list, are the metric's own; `about`, one of `ABOUT`, says what intervals
+    are about.
     """
 
     cells: int
@@ -54,7 +55,13 @@ class LadderTerms(Terms):
     low: float
     high: float
     clip: float
+    classes: str
     about: str
+
+    @property
+    def population(self) -> str:
+        """What intervals speak of, as it was declared."""
+        return ABOUT[self.about]
 
     def answers_left(self, charge: int, intervals: int) -> int:
         """There is no end."""
@@ -96,6 +103,7 @@ class Ladder(Guarantee):
     asks = "submit"
     goes_on = True
     scans = True
+    independent = True
     reads = LadderTerms
 
     @classmethod
@@ -136,7 +144,8 @@ class Ladder(Guarantee):
         check.at_most("half the range of the metric", scale / 2, step=step)
         cells = ceil(_exact(scale) / _exact(step))
         check.at_most("the most a board handles", MOST_CELLS, **{"the number of steps": cells})
-        sizes = {"rows": rows, "queries": ENDLESS, "flips": 0, "rows_per_query": rows, "ends": False, "identical": True}
+        sizes = {"rows": rows, "queries": ENDLESS, "flips": 0, "rows_per_query": rows, "ends": False}
+        sizes |= {"identical": about == POPULATION}
         own = sizes | {"charge": LARGEST, "cells": cells, "step": step, "scale": scale, "about": about}
         mechanism = cls.mechanisms[0]
         terms = LadderTerms(confidence=confidence, margin=1.0, mechanism=mechanism, **own, **scored)  # type: ignore[arg-type]

@@ -42,10 +42,15 @@ class Alternative:
 class Plan:
     """Numbers fixed before the first question. Prints as a table.
 
-    `standing` is the guarantee that was chosen, with its `terms`; the most used of them are attributes of the plan as
-    well. `alternatives` says what every other guarantee would need or reach, and `readings` what the same questions
-    would get planned, without an end, as checks or by splitting, each fast, balanced and best. `drawn` says what is
-    drawn: rows, or units.
+    Parameters
+    ----------
+    standing
+        The guarantee that was chosen, with its `terms`; the most used of them are attributes of the plan as well.
+    alternatives
+        What every other guarantee would need or reach. `readings` says what the same questions would get planned,
+        without an end, as checks or by splitting, each fast, balanced and best.
+    drawn
+        What is drawn: rows, or units.
     """
 
     standing: Guarantee = field(repr=False)
@@ -472,8 +477,8 @@ def _infeasible(request: _Request) -> PlanInfeasible:
     """Word the refusal, and say what the same rows do allow."""
     if request.identical is False and request.guarantee != BEST and not GUARANTEES[request.guarantee].independent:
         return PlanInfeasible(
-            f"The {request.guarantee} guarantee needs rows that all follow one law: leave rows='independent' out, or"
-            " take the exchange guarantee.",
+            f"The {request.guarantee} guarantee is only for rows that all follow one law; the exchange guarantee is for"
+            " any that are independent.",
             guarantee=request.guarantee,
         )
     which = "No plan" if request.guarantee == BEST else f"No plan under the {request.guarantee} guarantee"

@@ -3,7 +3,7 @@
 Every metric is turned into a *gain* between 0 and 1, where more is better: that is what a board's grid is made of.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import log
 
@@ -28,21 +28,31 @@ class Rule:
     higher: bool  # whether more of it is better
     targets: tuple[Type, ...]  # that labels may have; none: submissions bring their own scores
     predicts: Type | None  # what predictions must be; None: of the labels' type
-    gain: Callable[["Metric", pl.Series, pl.Series], Gains]
+    gain: Callable[["Metric", pl.DataFrame, pl.Series], Gains]
     bounded: bool = False  # whether a range of labels or scores must be declared
     probability: bool = False  # whether predictions are probabilities
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric with its numbers: `within` is the declared range of labels or scores, `clip` the least probability."""
+    """A metric with its numbers: `within` is the declared range of labels or scores, `clip` the least probability.
+
+    `classes` are those that probabilities are given to, a column each; none: the one column is the probability of true.
+    """
 
     name: str
     within: Interval = (0.0, 1.0)
     clip: float = CLIP
+    classes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, name: str, within: Interval | None = None, clip: float | None = None) -> "Metric":
+    def of(
+        cls,
+        name: str,
+        within: Interval | None = None,
+        clip: float | None = None,
+        classes: Sequence[str] | None = None,
+    ) -> "Metric":
         """Return the metric of this name; refuse numbers that it does not have, or lacks."""
         check.one_of("metric", name, tuple(METRICS))
         rule = METRICS[name]
@@ -54,10 +64,15 @@ class Metric:
             raise InvalidArgument(f"within must be left out for {name}.", name="within")
         if name != LOG_LOSS and clip is not None:
             raise InvalidArgument(f"clip must be left out for {name}; it is for {LOG_LOSS}.", name="clip")
+        if classes is not None and not rule.probability:
+            raise InvalidArgument(f"classes must be left out for {name}: they are for probabilities.", name="classes")
+        if classes is not None and (len(set(classes)) < 2 or not all(isinstance(each, str) for each in classes)):
+            raise InvalidArgument(f"classes must be two labels or more, as text; got {classes!r}.", name="classes")
         if clip is not None:
             check.probability(clip=clip)
             check.at_most("a half", 0.5, clip=clip)
-        return cls(name, (0.0, 1.0) if within is None else check.interval("within", within), clip or CLIP)
+        bounds = (0.0, 1.0) if within is None else check.interval("within", within)
+        return cls(name, bounds, clip or CLIP, tuple(dict.fromkeys(classes or ())))
 
     @property
     def rule(self) -> Rule:
@@ -69,6 +84,7 @@ class Metric:
         """The lowest and the highest value that it can have."""
         low, high = self.within
         largest = {"absolute_error": high - low, "squared_error": (high - low) ** 2, LOG_LOSS: log(1 / self.clip)}
+        largest |= {BRIER: 2.0} if self.classes else {}
         return self.within if not self.rule.targets else (0.0, largest.get(self.name, 1.0))
 
     @property
@@ -76,59 +92,64 @@ class Metric:
         """Its name, as people read it."""
         return self.name.replace("_", " ")
 
-    def gains(self, predictions: pl.Series, targets: pl.Series) -> Gains:
+    def gains(self, predictions: pl.DataFrame, targets: pl.Series) -> Gains:
         """Return what each row gains, in [0, 1]."""
         return np.clip(np.nan_to_num(self.rule.gain(self, predictions, targets), nan=0.0), 0.0, 1.0)
 
-    def values(self, gains: Interval) -> Interval:
-        """Return low and high of the metric, from those of its gain; ends rounded outward by the caller."""
-        low, high = self.bounds
-        first, last = gains if self.rule.higher else (1 - gains[1], 1 - gains[0])
-        return low + (high - low) * first, low + (high - low) * last
+
+def _same(metric: Metric, predictions: pl.DataFrame, targets: pl.Series) -> Gains:
+    return (predictions.to_series() == targets).to_numpy().astype(np.float64)  # neither has missing values
 
 
-def _same(metric: Metric, predictions: pl.Series, targets: pl.Series) -> Gains:
-    return (predictions == targets).to_numpy().astype(np.float64)  # neither has missing values
-
-
-def _same_text(metric: Metric, predictions: pl.Series, targets: pl.Series) -> Gains:
-    first, other = (_plain(texts) for texts in (predictions, targets))
-    return _same(metric, first, other)
+def _same_text(metric: Metric, predictions: pl.DataFrame, targets: pl.Series) -> Gains:
+    return (_plain(predictions.to_series()) == _plain(targets)).to_numpy().astype(np.float64)
 
 
 def _plain(texts: pl.Series) -> pl.Series:
     return texts.str.to_lowercase().str.replace_all(r"\s+", " ").str.strip_chars()
 
 
-def _apart(metric: Metric, predictions: pl.Series, targets: pl.Series) -> Gains:
+def _apart(metric: Metric, predictions: pl.DataFrame, targets: pl.Series) -> Gains:
     """Return how far predictions are from labels, as a share of the declared range."""
     low, high = metric.within
-    first, other = (np.clip(values.cast(pl.Float64).to_numpy(), low, high) for values in (predictions, targets))
+    pair = (values.cast(pl.Float64).to_numpy() for values in (predictions.to_series(), targets))
+    first, other = (np.clip(values, low, high) for values in pair)
     shares: Gains = np.abs(first - other) / (high - low)
     return shares
 
 
-def _right(predictions: pl.Series, targets: pl.Series) -> Gains:
+def _right(metric: Metric, predictions: pl.DataFrame, targets: pl.Series) -> Gains:
     """Return the probability that was given to what is true."""
-    given = predictions.cast(pl.Float64).to_numpy()
-    chances: Gains = np.where(targets.cast(pl.Boolean).to_numpy(), given, 1 - given)
+    given = predictions.to_numpy()
+    if metric.classes:
+        places = targets.cast(pl.Enum(metric.classes), strict=False).to_physical().fill_null(0).to_numpy()
+        return np.take_along_axis(given, places[:, None].astype(np.int64), axis=1)[:, 0]
+    chances: Gains = np.where(targets.cast(pl.Boolean).to_numpy(), given[:, 0], 1 - given[:, 0])
     return chances
 
 
-def _log_gain(metric: Metric, predictions: pl.Series, targets: pl.Series) -> Gains:
-    gains: Gains = 1 - np.log(np.clip(_right(predictions, targets), metric.clip, 1.0)) / log(metric.clip)
+def _log_gain(metric: Metric, predictions: pl.DataFrame, targets: pl.Series) -> Gains:
+    gains: Gains = 1 - np.log(np.clip(_right(metric, predictions, targets), metric.clip, 1.0)) / log(metric.clip)
     return gains
 
 
-def _given(metric: Metric, predictions: pl.Series, targets: pl.Series) -> Gains:
+def _brier_gain(metric: Metric, predictions: pl.DataFrame, targets: pl.Series) -> Gains:
+    right = _right(metric, predictions, targets)
+    if not metric.classes:
+        return 1 - (1 - right) ** 2
+    gains: Gains = 1 - (np.square(predictions.to_numpy()).sum(axis=1) - 2 * right + 1) / 2
+    return gains
+
+
+def _given(metric: Metric, predictions: pl.DataFrame, targets: pl.Series) -> Gains:
     low, high = metric.within
-    shares: Gains = (predictions.cast(pl.Float64).to_numpy() - low) / (high - low)
+    shares: Gains = (predictions.to_series().cast(pl.Float64).to_numpy() - low) / (high - low)
     return shares
 
 
-LOG_LOSS = "log_loss"
+LOG_LOSS, BRIER = "log_loss", "brier"
 _LABELS = (Type.BOOL, Type.INT, Type.STRING)
-_NUMBERS, _BINARY = (Type.INT, Type.FLOAT), (Type.BOOL, Type.INT)
+_NUMBERS = (Type.INT, Type.FLOAT)
 METRICS = {
     "accuracy": Rule("the share of predictions that equal the label", True, _LABELS, None, _same),
     "exact_match": Rule(
@@ -153,17 +174,17 @@ METRICS = {
     LOG_LOSS: Rule(
         "-log of the probability given to the truth, which counts as at least the clip",
         False,
-        _BINARY,
+        _LABELS,
         Type.FLOAT,
         _log_gain,
         probability=True,
     ),
-    "brier": Rule(
-        "the mean squared distance of the probability from 0 or 1",
+    BRIER: Rule(
+        "the mean squared distance of probabilities from 0 or 1, added up over classes",
         False,
-        _BINARY,
+        _LABELS,
         Type.FLOAT,
-        lambda metric, one, other: 1 - (1 - _right(one, other)) ** 2,
+        _brier_gain,
         probability=True,
     ),
     "score": Rule("the mean of scores that a trusted program made", True, (), Type.FLOAT, _given, bounded=True),

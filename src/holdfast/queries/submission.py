@@ -21,7 +21,7 @@ class Submission(Query):
     """
 
     metric: Metric
-    predictions: pl.Series
+    predictions: pl.DataFrame
     label: str  # the column that predictions are compared with; the ids, where scores are given
     numbered: ClassVar[bool] = True
 
@@ -48,7 +48,7 @@ class Submission(Query):
         """Return what these rows say, of which the numbers are given, one after another."""
         return self._units(rows, self.predictions[int(draw[0]) : int(draw[-1]) + 1])
 
-    def _units(self, rows: pl.DataFrame, predictions: pl.Series) -> Values:
+    def _units(self, rows: pl.DataFrame, predictions: pl.DataFrame) -> Values:
         gains = self.metric.gains(predictions, rows[self.label])
         units: NDArray[np.int64] = np.rint(gains * 2.0**GRID).astype(np.int64)
         return units

@@ -5,7 +5,7 @@ is missing, double or unknown, a value of another type, one that is missing or n
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -149,15 +149,17 @@ class PredictionsForm(Form):
 class Matched:
     """Predictions in the order of the rows, and their fingerprint."""
 
-    values: pl.Series
+    values: pl.DataFrame
 
     @property
     def digest(self) -> str:
         """SHA-256 of the values in the order of sorted ids, as JSON: the same for the same submission."""
-        return sha256(json.dumps(self.values.to_list()).encode()).hexdigest()
+        return sha256(json.dumps([column.to_list() for column in self.values.get_columns()]).encode()).hexdigest()
 
 
-def match(table: pl.DataFrame, ids: pl.Series, *, target: str | None, type_: Type) -> Matched:
+def match(
+    table: pl.DataFrame, ids: pl.Series, *, target: str | None, type_: Type, classes: Sequence[str] = ()
+) -> Matched:
     """Return the predictions of a table, one for each of the sorted `ids`, or say what is wrong with them.
 
     Parameters
@@ -170,25 +172,34 @@ def match(table: pl.DataFrame, ids: pl.Series, *, target: str | None, type_: Typ
         What the labels are called, which predictions may be, too.
     type_
         What predictions must be.
+    classes
+        Those that have a column each, by name; none: there is one column.
     """
     if ids.name not in table.columns:
         raise _wrong(f"must have a column {ids.name!r} of ids; it has: {', '.join(table.columns) or 'none'}")
-    column = _prediction_column(table, ids.name, target)
+    columns = _class_columns(table, classes) if classes else [_prediction_column(table, ids.name, target)]
     wanted = Type.STRING if ids.dtype == pl.String else Type.INT
     given = _cast(table[ids.name], wanted, f"ids ({ids.name})")
-    values = _cast(table[column], type_, f"predictions ({column})")
+    values = pl.DataFrame([_cast(table[column], type_, f"predictions ({column})") for column in columns])
     if not _same(given, ids):  # most tables are in the order of the board
         order = given.arg_sort()
         if not _same(given[order], ids):
             raise _unmatched(given, ids)
         values = values[order]
-    if type_ is Type.FLOAT and not (finite := np.isfinite(values.to_numpy())).all():
+    if type_ is Type.FLOAT and not (finite := np.isfinite(values.to_numpy()).all(axis=1)).all():
         raise _wrong(f"must be finite numbers; {_some(ids.filter(pl.Series(~finite)), 'is not', 'are not')}")
     return Matched(values)
 
 
 def _same(given: pl.Series, ids: pl.Series) -> bool:
     return given.len() == ids.len() and bool((given == ids).all())
+
+
+def _class_columns(table: pl.DataFrame, classes: Sequence[str]) -> list[str]:
+    missing = [name for name in classes if name not in table.columns]
+    if missing:
+        raise _wrong(f"must have a column for each class; there is none for {', '.join(missing[:5])}")
+    return list(classes)
 
 
 def _prediction_column(table: pl.DataFrame, id: str, target: str | None) -> str:

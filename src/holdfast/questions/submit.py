@@ -1,9 +1,13 @@
 """Whether a submission to a board is better than the best so far, and where its score lies."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 from typing import Annotated, Any
+
+import numpy as np
+import polars as pl
 
 from holdfast.answer import AnyAnswer, Estimate, Interval, Record, interval_bar
 from holdfast.errors import InvalidArgument, PlanConflict
@@ -19,6 +23,7 @@ from holdfast.questions.predictions import PredictionsForm, PredictionsLike, mat
 from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode, kind_of
 
 LONGEST_NAME = 100  # characters
+SUM_TO_ONE = 1e-4  # how far probabilities of classes may be from it, rounded as they are in files
 
 
 @dataclass(frozen=True, repr=False)
@@ -127,6 +132,7 @@ def submit(
     predictions
         A file (CSV, JSON lines, Parquet), a frame or a mapping of columns, with the ids of the board, each once. The
         other column is the prediction; if there are several, the one that is called "prediction" or as the labels are.
+        Probabilities of classes have a column each, named by the class.
     name
         What the submission is called in the standings. The same predictions again get the first answer, free.
     """
@@ -140,7 +146,7 @@ def submit(
     terms, metric = ladder.terms, metric_of(ladder)
     type_ = metric.rule.predicts or context.schema[terms.target or ""].type
     table = read_table(predictions)
-    matched = match(table, context.ids(terms.id), target=terms.target, type_=type_)
+    matched = match(table, context.ids(terms.id), target=terms.target, type_=type_, classes=metric.classes)
     _check_range(metric, matched.values)
     submission = Submission(metric, matched.values, terms.target or terms.id)
     digest = matched.digest
@@ -178,7 +184,7 @@ def metric_of(standing: Guarantee) -> Metric:
     """Return the metric of a board."""
     assert isinstance(standing, Ladder)
     terms = standing.terms
-    return Metric(terms.metric, (terms.low, terms.high), terms.clip)
+    return Metric(terms.metric, (terms.low, terms.high), terms.clip, tuple(json.loads(terms.classes)))
 
 
 def _in_units(metric: Metric, gains: Interval) -> Estimate:
@@ -196,18 +202,20 @@ def _check_name(name: object) -> None:
         raise InvalidArgument(f"name must be a text of 1 to {LONGEST_NAME} characters in one line.", name="name")
 
 
-def _check_range(metric: Metric, values: Any) -> None:
+def _check_range(metric: Metric, values: pl.DataFrame) -> None:
     """Refuse probabilities and scores that are outside of their range; other predictions are clipped by the metric."""
     rule = metric.rule
     if not rule.probability and rule.targets:
         return
     low, high = (0.0, 1.0) if rule.probability else metric.within
-    outside = int((~values.is_between(low, high)).sum())
-    if outside:
-        raise InvalidArgument(
-            f"predictions must be between {low:g} and {high:g}; {outside:,} are not. Nothing was scored or charged.",
-            name="predictions",
-        )
+    numbers = values.to_numpy()
+    outside = int(np.count_nonzero((numbers < low) | (numbers > high)))
+    rule_broken = f"must be between {low:g} and {high:g}; {outside:,} are not" if outside else None
+    if metric.classes and not outside:
+        outside = int(np.count_nonzero(np.abs(numbers.sum(axis=1) - 1) > SUM_TO_ONE))
+        rule_broken = f"must add up to 1 in every row; in {outside:,} they do not" if outside else None
+    if rule_broken is not None:
+        raise InvalidArgument(f"predictions {rule_broken}. Nothing was scored or charged.", name="predictions")
 
 
 SUBMIT = kind_of(submit, SubmitAnswer)

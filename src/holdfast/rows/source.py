@@ -129,5 +129,16 @@ class FrameLike(Protocol):
         ...
 
 
+class ArrowStream(Protocol):
+    """Whatever exports its rows as a stream of Arrow data: a query of DuckDB, a reader of PyArrow, ..."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the stream."""
+        ...
+
+
 ColumnLike: TypeAlias = NDArray[Any] | Sequence[object] | pl.Series
-Table: TypeAlias = str | Path | Mapping[str, ColumnLike] | FrameLike | RowSource  # whatever `open_rows` takes
+# Whatever `open_rows` takes.
+Table: TypeAlias = (
+    str | Path | Sequence[str | Path] | Mapping[str, ColumnLike] | FrameLike | pl.LazyFrame | ArrowStream | RowSource
+)

@@ -34,20 +34,20 @@ class BoardScorer:
         Returns the worse end of the cell that the board tells (negated, if less is better); if it tells no cell, the
         worst value of the metric: nothing else is known of a submission that was no better.
         """
-        answer = self.board.submit({"id": self._ids, "prediction": self._predictions(estimator)}, by=self.by)
+        answer = self.board.submit({"id": np.asarray(self.ids), **self._predictions(estimator)}, by=self.by)
         self.answers.append(answer)
         low, high = answer.cell if answer.improved else answer.bounds
         return low if answer.higher else -high
 
-    @property
-    def _ids(self) -> Any:
-        return np.asarray(self.ids)
-
-    def _predictions(self, estimator: Any) -> Any:
-        if not metric_of(self.board.ladder).rule.probability:
-            return np.asarray(estimator.predict(self.cases))
-        column = list(estimator.classes_).index(self.positive)
-        return np.asarray(estimator.predict_proba(self.cases))[:, column]
+    def _predictions(self, estimator: Any) -> dict[str, Any]:
+        metric = metric_of(self.board.ladder)
+        if not metric.rule.probability:
+            return {"prediction": np.asarray(estimator.predict(self.cases))}
+        known, chances = list(estimator.classes_), np.asarray(estimator.predict_proba(self.cases))
+        if metric.classes:  # one that the model has never seen has no chance
+            unseen = np.zeros(len(chances))
+            return {each: chances[:, known.index(each)] if each in known else unseen for each in metric.classes}
+        return {"prediction": chances[:, known.index(self.positive)]}
 
 
 def board_scorer(

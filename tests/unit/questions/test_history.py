@@ -63,6 +63,7 @@ ASKED: dict[str, tuple[Any, dict[str, Any]]] = {
     "minimize": (hf.losses.Logistic({"x": (0, 1)}, "b"), {"radius": 1, "iterations": 2}),
     "check": ("b", {"guess": 0.4, "margin": 0.01}),
     "submit": ({"id": [3, 1, 2], "prediction": [False, True, True]}, {"name": "first"}),
+    "units": ("b", {"at_least": 2}),
     "register": (["b", {"kind": "quantile", "query": "x", "q": 0.5, "within": [0, 2]}], {}),
 }
 
@@ -72,7 +73,10 @@ def test_the_ledger_and_the_wire_have_one_json(kind: str) -> None:
     query, options = ASKED[kind]
     plan: dict[str, Any] = {"guarantee": "checks"} if kind == "check" else {"queries": {"mean": 60, "flip": 50}}
     board = hf.Board({"id": [1, 2, 3], "label": [True, True, True]}) if kind == "submit" else None
-    with Session(data(), seed=1, **plan) if board is None else board.session as session:
+    if kind == "units":
+        plan |= {"unit": "person"}
+    given_data = data() | ({"person": np.arange(5_000) // 4} if kind == "units" else {})
+    with Session(given_data, seed=1, **plan) if board is None else board.session as session:
         given = session.ask(query, kind, **options)
         (entry,) = session.ledger.entries()
         assert entry.answer == given.result()

@@ -1,6 +1,7 @@
 """One signature for every surface: options read from JSON, a command line or a form ask the same question."""
 
 import json
+from dataclasses import replace
 from datetime import date
 from typing import Annotated, Any
 
@@ -56,12 +57,23 @@ ASKED: list[tuple[str, dict[str, Any]]] = [
     ("check", {"query": "x", "guess": 1, "margin": 0.1, "within": (0, 2), "where": "g = 1", "at_least": np.int64(9)}),
     ("check", {"query": "b", "guess": 0.5, "margin": 0.1, "rows_per_query": 1_000}),
     ("register", {"questions": ["b", {"kind": "quantile", "query": "x", "q": np.float64(0.5), "within": (0, 1)}]}),
+    ("units", {"query": "x > 0.5", "at_least": np.int64(2), "where": "b"}),
+    ("units", {"query": "x", "cap": 3, "margin": 0.5}),
     ("submit", {"predictions": {"id": [2, 1, 3], "prediction": np.array([True, False, True])}, "name": "first"}),
     ("submit", {"predictions": pl.DataFrame({"id": ["3", "2", "1"], "b": ["true", "false", "true"]})}),
 ]
 CHECKING = Context(plan(rows=10**6, queries=1, guarantee="checks").standing, SCHEMA)
-SCORED: dict[str, Any] = {"metric": "accuracy", "id": "id", "target": "b", "low": 0.0, "high": 1.0, "clip": 0.001}
+SCORED: dict[str, Any] = {
+    "metric": "accuracy",
+    "id": "id",
+    "target": "b",
+    "low": 0.0,
+    "high": 1.0,
+    "clip": 0.001,
+    "classes": "[]",
+}
 LADDER = Ladder.grid(3, confidence=0.95, step=None, scale=1.0, about="labels", **SCORED)
+UNITS = Context(plan(rows=10**6, queries=100).standing, replace(SCHEMA, unit="g"))
 BOARD = Context(LADDER, SCHEMA, ids=lambda column: pl.Series(column, [1, 2, 3]))
 
 
@@ -71,7 +83,7 @@ def test_every_kind_is_asked_here() -> None:
 
 @pytest.mark.parametrize(("name", "values"), ASKED, ids=lambda value: f"{value!s:.50}")
 def test_a_question_that_travels_is_the_same_question(context: Context, name: str, values: dict[str, Any]) -> None:
-    kind, context = KINDS[name], {"check": CHECKING, "submit": BOARD}.get(name, context)
+    kind, context = KINDS[name], {"check": CHECKING, "submit": BOARD, "units": UNITS}.get(name, context)
     sent = json.loads(json.dumps(kind.to_json(values), allow_nan=False))
     assert sent.pop("kind") == name
     here, there = kind.question(context, **values), kind.question(context, **kind.from_json(sent))

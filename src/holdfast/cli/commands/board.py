@@ -41,6 +41,9 @@ def make(
         tuple[float, float] | None, typer.Option(metavar="LOW HIGH", help="The range of labels or scores.")
     ] = None,
     clip: Annotated[float | None, typer.Option(help="The least probability that log loss takes.")] = None,
+    classes: Annotated[
+        str | None, typer.Option(metavar="A,B,C", help="The labels that probabilities are given to, a column each.")
+    ] = None,
     step: Annotated[float | None, typer.Option(help="The width of a cell of the grid, in units of the metric.")] = None,
     about: Annotated[
         str, typer.Option(help="What intervals are about: population, labels (of these cases) or rows.")
@@ -61,7 +64,14 @@ def make(
     """
     from holdfast.board import Board, board_path
 
-    options = {"metric": metric, "within": within, "clip": clip, "step": step, "about": about}
+    options = {
+        "metric": metric,
+        "within": within,
+        "clip": clip,
+        "step": step,
+        "classes": classes and classes.split(","),
+        "about": about,
+    }
     with Board(labels, id=id, target=target, confidence=confidence, ledger=ledger, **options) as board:  # type: ignore[arg-type]
         folder, place, plan = board_path(Path(labels)), board.session.ledger.location, board.session.plan
         if json:
