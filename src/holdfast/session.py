@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, Self, TypeVar, cast
 import polars as pl
 from numpy.random import Generator
 
-from holdfast.answer import Answer, AnyAnswer, Record
+from holdfast.answer import AnyAnswer, Record
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict
 from holdfast.guarantees.compare import BEST, FAST, RowsPerQuery
 from holdfast.guarantees.plan import Plan, Queries, VacuousPlan
@@ -54,29 +54,15 @@ from holdfast.queries.silence import silence
 from holdfast.queries.synthetic import synthetic_rows
 from holdfast.questions import KINDS, kind_named
 from holdfast.questions.batch import MOST_TOGETHER, Answers, Asked, Prices, Questions, build_all, together_of
-from holdfast.questions.check import CHECK, CheckAnswer
-from holdfast.questions.correlation import CORRELATION
-from holdfast.questions.count import COUNT
-from holdfast.questions.covariance import COVARIANCE
-from holdfast.questions.difference import DIFFERENCE
-from holdfast.questions.flips import FLIPS
-from holdfast.questions.groups import GroupsAnswer
-from holdfast.questions.histogram import HISTOGRAM
+from holdfast.questions.check import CheckAnswer
 from holdfast.questions.history import answer_from, history_frame
-from holdfast.questions.mean import MEAN, AskMean
-from holdfast.questions.minimize import MINIMIZE
+from holdfast.questions.mean import MEAN
 from holdfast.questions.price import Budget, Price, require_affordable, too_dear
-from holdfast.questions.quantile import QUANTILE
 from holdfast.questions.question import Context, Drawing, Kind, Question, standing_at
-from holdfast.questions.register import REGISTER, Registered
+from holdfast.questions.register import Registered
 from holdfast.questions.sql import Selected, select
 from holdfast.questions.standings import Standings
-from holdfast.questions.std import STD
-from holdfast.questions.submit import SUBMIT
-from holdfast.questions.total import TOTAL
-from holdfast.questions.units import UNITS
-from holdfast.questions.variance import VARIANCE
-from holdfast.questions.verbs import verb
+from holdfast.questions.verbs import Verbs
 from holdfast.randomness import Randomness
 from holdfast.rows.deck import Deck, reserved
 from holdfast.rows.drawers import Drawers
@@ -97,7 +83,7 @@ HELD, EXPLORE = ".held.holdfast", ".explore.parquet"  # how the names of the two
 A = TypeVar("A", bound=AnyAnswer)
 
 
-class Session:
+class Session(Verbs):
     """A dataset that answers questions, each chosen after the last answer, with intervals that stay true.
 
     Parameters
@@ -200,23 +186,6 @@ class Session:
             warnings.warn(f"{SHARES} {self.budget}.", SharedBudget, stacklevel=2)
 
     # -- asking -------------------------------------------------------------------------------------------------
-
-    mean = cast(AskMean[Answer, GroupsAnswer], verb(MEAN))
-    difference = verb(DIFFERENCE)
-    count = verb(COUNT)
-    total = verb(TOTAL)
-    variance = verb(VARIANCE)
-    std = verb(STD)
-    covariance = verb(COVARIANCE)
-    correlation = verb(CORRELATION)
-    histogram = verb(HISTOGRAM)
-    quantile = verb(QUANTILE)
-    flips = verb(FLIPS)
-    minimize = verb(MINIMIZE)
-    check = verb(CHECK)
-    submit = verb(SUBMIT)
-    units = verb(UNITS)
-    register = verb(REGISTER)
 
     def flip(self, query: QueryLike) -> int:
         """Return 0 or 1, with expectation near the share of rows for which `query` is true."""

@@ -2,11 +2,28 @@
 
 from collections.abc import Callable, Coroutine, Mapping
 from inspect import Parameter, Signature, signature
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, get_type_hints
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, get_type_hints
 
-from holdfast.answer import AnyAnswer
+from holdfast.answer import Answer, AnyAnswer
+from holdfast.questions.check import CHECK
+from holdfast.questions.correlation import CORRELATION
+from holdfast.questions.count import COUNT
+from holdfast.questions.covariance import COVARIANCE
+from holdfast.questions.difference import DIFFERENCE
+from holdfast.questions.flips import FLIPS
+from holdfast.questions.groups import GroupsAnswer
+from holdfast.questions.histogram import HISTOGRAM
+from holdfast.questions.mean import MEAN, AskMean
+from holdfast.questions.minimize import MINIMIZE
 from holdfast.questions.options import Text
+from holdfast.questions.quantile import QUANTILE
 from holdfast.questions.question import Kind
+from holdfast.questions.register import REGISTER
+from holdfast.questions.std import STD
+from holdfast.questions.submit import SUBMIT
+from holdfast.questions.total import TOTAL
+from holdfast.questions.units import UNITS
+from holdfast.questions.variance import VARIANCE
 
 P = ParamSpec("P")
 A = TypeVar("A", bound=AnyAnswer)
@@ -60,3 +77,45 @@ def _dressed(method: Method, kind: Kind[..., Any]) -> Method:
     method.__annotations__["return"] = kind.answer
     method.__signature__ = Signature([own, *typed], return_annotation=kind.answer)  # type: ignore[attr-defined]
     return method
+
+
+class Verbs:
+    """A method for every kind of question there is here; `Session` and the client have them."""
+
+    mean = cast(AskMean[Answer, GroupsAnswer], verb(MEAN))
+    difference = verb(DIFFERENCE)
+    count = verb(COUNT)
+    total = verb(TOTAL)
+    variance = verb(VARIANCE)
+    std = verb(STD)
+    covariance = verb(COVARIANCE)
+    correlation = verb(CORRELATION)
+    histogram = verb(HISTOGRAM)
+    quantile = verb(QUANTILE)
+    flips = verb(FLIPS)
+    minimize = verb(MINIMIZE)
+    check = verb(CHECK)
+    submit = verb(SUBMIT)
+    units = verb(UNITS)
+    register = verb(REGISTER)
+
+
+class AsyncVerbs:
+    """The same, to be awaited."""
+
+    mean = cast(AskMean[Coroutine[Any, Any, Answer], Coroutine[Any, Any, GroupsAnswer]], async_verb(MEAN))
+    difference = async_verb(DIFFERENCE)
+    count = async_verb(COUNT)
+    total = async_verb(TOTAL)
+    variance = async_verb(VARIANCE)
+    std = async_verb(STD)
+    covariance = async_verb(COVARIANCE)
+    correlation = async_verb(CORRELATION)
+    histogram = async_verb(HISTOGRAM)
+    quantile = async_verb(QUANTILE)
+    flips = async_verb(FLIPS)
+    minimize = async_verb(MINIMIZE)
+    check = async_verb(CHECK)
+    submit = async_verb(SUBMIT)
+    units = async_verb(UNITS)
+    register = async_verb(REGISTER)

@@ -23,35 +23,20 @@ from urllib.parse import quote
 
 import polars as pl
 
-from holdfast.answer import Answer, AnyAnswer, record_of
+from holdfast.answer import AnyAnswer, record_of
 from holdfast.errors import HoldfastError, InvalidArgument, MissingExtra, UnknownName
 from holdfast.guarantees.plan import Plan
 from holdfast.ledger import Head, Receipt
 from holdfast.optimize.losses import LinearLoss
 from holdfast.questions import KINDS, kind_named
 from holdfast.questions.batch import Answers, Asked, Prices, Questions
-from holdfast.questions.check import CHECK
-from holdfast.questions.correlation import CORRELATION
-from holdfast.questions.count import COUNT
-from holdfast.questions.covariance import COVARIANCE
-from holdfast.questions.difference import DIFFERENCE
-from holdfast.questions.flips import FLIPS
-from holdfast.questions.groups import GroupsAnswer
-from holdfast.questions.histogram import HISTOGRAM
 from holdfast.questions.history import SCHEMA
-from holdfast.questions.mean import MEAN, AskMean
-from holdfast.questions.minimize import MINIMIZE
+from holdfast.questions.mean import MEAN
 from holdfast.questions.price import Budget, Price
-from holdfast.questions.quantile import QUANTILE
 from holdfast.questions.question import Kind
 from holdfast.questions.register import REGISTER
 from holdfast.questions.standings import standings_frame
-from holdfast.questions.std import STD
-from holdfast.questions.submit import SUBMIT
-from holdfast.questions.total import TOTAL
-from holdfast.questions.units import UNITS
-from holdfast.questions.variance import VARIANCE
-from holdfast.questions.verbs import async_verb, verb
+from holdfast.questions.verbs import AsyncVerbs, Verbs
 from holdfast.schema import Column, Schema
 from holdfast.service.errors import not_holdfast, unreachable
 
@@ -320,29 +305,13 @@ def _described(method: M, call: Callable[..., Any]) -> M:
     return method
 
 
-class RemoteSession(_Calls):
+class RemoteSession(Verbs, _Calls):
     """A `dataset` on a server, asked through an `http` client. Verbs, answers and errors are those of `Session`."""
 
     def __init__(self, http: "httpx.Client", dataset: str) -> None:
         super().__init__(dataset)
         self._http = http
 
-    mean = cast(AskMean[Answer, GroupsAnswer], verb(MEAN))
-    difference = verb(DIFFERENCE)
-    count = verb(COUNT)
-    total = verb(TOTAL)
-    variance = verb(VARIANCE)
-    std = verb(STD)
-    covariance = verb(COVARIANCE)
-    correlation = verb(CORRELATION)
-    histogram = verb(HISTOGRAM)
-    quantile = verb(QUANTILE)
-    flips = verb(FLIPS)
-    minimize = verb(MINIMIZE)
-    check = verb(CHECK)
-    submit = verb(SUBMIT)
-    units = verb(UNITS)
-    register = verb(REGISTER)
     ask = _sent(_Calls._ask)
     price = _sent(_Calls._price)
     dry_run = _sent(_Calls._dry_run)
@@ -410,29 +379,13 @@ class RemoteSession(_Calls):
             call, attempt = result, 1
 
 
-class AsyncRemoteSession(_Calls):
+class AsyncRemoteSession(AsyncVerbs, _Calls):
     """A `dataset` on a server, asked through an async `http` client: `await data.mean(...)`, `await data.budget()`."""
 
     def __init__(self, http: "httpx.AsyncClient", dataset: str) -> None:
         super().__init__(dataset)
         self._http = http
 
-    mean = cast(AskMean[Coroutine[Any, Any, Answer], Coroutine[Any, Any, GroupsAnswer]], async_verb(MEAN))
-    difference = async_verb(DIFFERENCE)
-    count = async_verb(COUNT)
-    total = async_verb(TOTAL)
-    variance = async_verb(VARIANCE)
-    std = async_verb(STD)
-    covariance = async_verb(COVARIANCE)
-    correlation = async_verb(CORRELATION)
-    histogram = async_verb(HISTOGRAM)
-    quantile = async_verb(QUANTILE)
-    flips = async_verb(FLIPS)
-    minimize = async_verb(MINIMIZE)
-    check = async_verb(CHECK)
-    submit = async_verb(SUBMIT)
-    units = async_verb(UNITS)
-    register = async_verb(REGISTER)
     ask = _awaited(_Calls._ask)
     price = _awaited(_Calls._price)
     dry_run = _awaited(_Calls._dry_run)
