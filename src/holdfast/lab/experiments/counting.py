@@ -34,7 +34,9 @@ def required(alpha: float) -> Results:
     a1, averaged = sizes.a1(alpha, BETA, QUERIES), sizes.cq_by_scq(alpha, BETA, QUERIES)
     a3, noisy = sizes.a3(alpha, BETA, QUERIES), sizes.scq_by_cq(alpha, BETA, QUERIES)
     goal: dict[str, Any] = {"margin": alpha, "confidence": 1 - BETA, "rows_per_query": "best"}
-    by = {name: plan(queries=QUERIES, guarantee=name, mechanism="coins", **goal) for name in ("information", "exchange")}
+    by = {
+        name: plan(queries=QUERIES, guarantee=name, mechanism="coins", **goal) for name in ("information", "exchange")
+    }
     flips = plan(margin=alpha, queries={"flip": QUERIES}, guarantee="information", confidence=1 - BETA)
     pairs = {
         "A1 (paper)": (a1.n, a1.ell),
