@@ -65,9 +65,9 @@ def test_everything_holds_at_once(seed):
 def test_intervals_that_forget_the_population_are_caught(seed, monkeypatch):
     by_the_terms = Exchange.__init__
 
-    def forgetful(self, terms):
-        by_the_terms(self, terms)
-        self._J, self._level = 0.0, 0.5
+    def forgetful(self, terms, *place):
+        by_the_terms(self, terms, *place)
+        self._j, self.level = 0.0, 0.36
 
     monkeypatch.setattr(Exchange, "__init__", forgetful)
     assert binom.sf(failures(8, seed) - 1, 8, 0.05) < FALSE_ALARM

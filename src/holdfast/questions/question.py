@@ -244,7 +244,7 @@ class Context:
         if self.schema.unit is not None:
             raise InvalidArgument(
                 f"Counts and totals of rows are not available where rows belong to units ({self.schema.unit}): every"
-                " unit counts alike, whatever its number of rows. Ask units with cap= for the mean per unit.",
+                " unit counts alike, whatever its number of rows. Ask units with a cap for the mean per unit.",
                 name="unit",
             )
         if population is None:

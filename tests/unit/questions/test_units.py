@@ -97,7 +97,7 @@ def test_answers_are_about_the_population(session: Session) -> None:
 
 REFUSED = [
     ("count", "late", {}, "Counts and totals of rows are not available where rows belong to units"),
-    ("count", "late", {"population": 10_000}, "Ask units with cap= for the mean per unit"),
+    ("count", "late", {"population": 10_000}, "Ask units with a cap for the mean per unit"),
     ("total", "cost", {"within": (0, 50)}, "Counts and totals of rows are not available where rows belong to units"),
     ("units", "late", {"having": "some"}, "having must be one of any, all; got 'some'"),
     ("units", "late", {"having": "all", "cap": 3}, "Give at most one of having, at_least, cap; got having and cap"),
