@@ -76,6 +76,7 @@ def split(n: int, k: int, p: float) -> float:
 def board(n: int, k: int, improvements: int) -> float:
     """Return the half-width around the best of k submissions, the grid's step included, after so many improvements."""
     scored = {"metric": "accuracy", "id": "id", "target": "label", "low": 0.0, "high": 1.0, "clip": 0.0}
+    scored |= {"classes": "[]"}
     ladder = Ladder.grid(n, confidence=1 - BETA, step=None, scale=1.0, about="population", **scored)
     return ladder.width(Climbed(k - 1, improvements, ladder.terms.cells // 2)) + ladder.terms.step
 

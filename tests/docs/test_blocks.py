@@ -28,14 +28,17 @@ def test_python_blocks_run(page, least, tmp_path, monkeypatch, capsys):
     assert len(found) >= least
     monkeypatch.chdir(tmp_path)
     if page == "README.md":  # it speaks of the reader's own file
-        flights.write(tmp_path / "flights.parquet", 100_000, np.random.default_rng(5), signals=0)
+        for seed, name in enumerate(("flights", "trips")):
+            flights.write(tmp_path / f"{name}.parquet", 100_000, np.random.default_rng(seed), signals=0)
+        for name, column in (("labels", "label"), ("predictions", "prediction")):
+            pl.DataFrame({"id": range(500), column: [number % 3 for number in range(500)]}).write_csv(f"{name}.csv")
     names: dict[str, object] = {"__name__": "__main__"}
     for place, block in enumerate(found):
         exec(compile(block, f"{page}, block {place + 1}", "exec"), names)
     assert capsys.readouterr().out
-    session = names.get("s")
-    if session is not None:
-        session.close()
+    for opened in ("s", "held", "board"):
+        if opened in names:
+            names[opened].close()
 
 
 @pytest.mark.parametrize("page", ["docs/how-to/kinds.md", "docs/how-to/plan.md", "docs/how-to/spend.md"])

@@ -84,6 +84,16 @@ def test_margins_without_a_plan_are_planned():
     assert 0 <= first - standing.margin_after(0) <= 1e-4
 
 
+def test_the_first_table_is_planned():
+    said = re.search(r"±(0\.\d{4}) for the first answer, ±(0\.\d{4}) for the 100th, ±(0\.\d{4}) for the 10,000th", README)
+    standing = hf.plan(rows=1_000_000).standing
+    for margin, question in zip(map(float, said.groups()), (1, 100, 10_000), strict=True):
+        assert 0 <= margin - standing.margin_after(question - 1) <= 1e-4
+    checks = Checks(Checks.plan(Goal(500_000, 0, 0.95), "cells"))
+    held = float(re.search(r"±(0\.\d{4}) beyond the margin of a guess, at the 10,000th", README)[1])
+    assert 0 <= held - checks.width(Told(9_999, 0, 0)) <= 1e-4
+
+
 def test_a_thousand_questions_to_a_thousand_rows_say_nothing():
     assert "a thousand questions to a thousand rows" in README
     assert hf.plan(rows=1_000, queries=1_000).vacuous

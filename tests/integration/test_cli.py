@@ -232,7 +232,7 @@ def test_verify_ledger_data_and_receipt(asked, tmp_path):
         (["ask", "flights.parquet", ASKED, "--accuracy", 0.1], 2, "usage"),
         (["ask", "flights.parquet"], 2, "usage"),
         (["nonsense"], 2, "usage"),
-        (["plan", "--rows", 100], 2, "invalid_argument"),
+        (["plan", "--rows", 0], 2, "invalid_argument"),
         (["plan", "--rows", 100, "--margin", 0.0001], 4, "plan_infeasible"),
         (["receipt", "flights.parquet", 99], 3, "unknown_name"),
         (["verify"], 2, "invalid_argument"),
