@@ -191,10 +191,10 @@ class Served:
 
         self.data, self.ledger, self.workers = folder / f"{name}.parquet", folder / f"{name}.ledger", workers
         write_table(self.data, rows)
-        with Session(self.data, queries=queries, ledger=self.ledger) as session:
+        with Session(self.data, queries=queries, end=True, ledger=self.ledger) as session:
             self.rows_read = session.plan.rows_per_query
-        config = folder / f"{name}.toml"
-        plan = f'path = "{self.data}"\nledger = "{self.ledger}"\nqueries = {queries}\n'
+        config = folder / f"{name}-server.toml"
+        plan = f'path = "{self.data}"\nledger = "{self.ledger}"\nqueries = {queries}\nend = true\n'
         config.write_text(f"[datasets.flights]\n{plan}")
         tokens = TokenStore(TokenDatabase(f"sqlite:///{folder / 'holdfast-tokens.db'}"))
         self.tokens = [tokens.create(f"analyst {number}")[0] for number in range(ANALYSTS)]

@@ -29,6 +29,7 @@ MOST_AHEAD = 64  # ordinary answers
 SHARE_AHEAD = 100  # at most one part in so many of what is left
 SHARE_OF_TAKEN = 10  # where there is no end: of what was taken so far
 FAST = 1.0  # seconds between two questions, at most, that make it worth to take places ahead
+REMEMBERED = 256  # more than threads can add while one of them is between two steps
 MOST_RANGES = 16  # older remainders, each too small for what is asked, are given up
 
 
@@ -163,7 +164,9 @@ class Held:
         self._lock = threading.RLock()
         self._last, self._asking_until = float("-inf"), 0.0
         self._ahead = -1
-        self._reached = 0  # how far the charge of all questions begun can have come
+        # How far the charge of all questions begun can have come is the largest of these. No lock: an interrupt could
+        # leave it held. Whoever adds one adds the largest, too, long before the oldest fall out.
+        self._reached: deque[int] = deque((0,), maxlen=REMEMBERED)
         self._taken = -1  # where the charge taken by all ended when this process last took some
         self._questions = self._enough = 0  # since places were last taken ahead; before more of them are
 
@@ -185,10 +188,9 @@ class Held:
 
     def took(self, before: int, after: int) -> None:
         """Remember that this process has taken some, and where the charge taken by all ended before and after it."""
-        with self._lock:
-            if before != self._taken:  # others have taken some, and may have used it
-                self._reached = max(self._reached, before)
-            self._taken = max(self._taken, after)
+        if before != self._taken:  # others have taken some, and may have used it
+            self._reached.append(before)
+        self._taken = max(self._taken, after)  # if a thread comes between, this process takes its own for others'
 
     def giving_back(self) -> None:
         """Forget where that was: what this process gives back, others may take."""
@@ -199,10 +201,11 @@ class Held:
 
         `taken` is where the charge taken by all ends, read after the question was asked.
         """
-        with self._lock:
-            others = 0 if taken == self._taken else taken
-            self._reached = max(self._reached, others, place.charge + cost.charge)
-            return replace(place, reached=self._reached)
+        others = 0 if taken == self._taken else taken
+        self._reached.append(max(others, place.charge + cost.charge))
+        reached = max(tuple(self._reached))
+        self._reached.append(reached)
+        return replace(place, reached=reached)
 
     def take_all(self) -> Stock:
         """Return all there is, which is the caller's from now on."""
