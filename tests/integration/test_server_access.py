@@ -57,6 +57,7 @@ ROLES = {
     ("GET", f"{ONE}/plan"): ANALYST,
     ("GET", f"{ONE}/head"): ANALYST,
     ("GET", f"{ONE}/history"): ANALYST,
+    ("GET", f"{ONE}/standings"): ANALYST,
     ("GET", f"{ONE}/receipts/{{seq}}"): ANALYST,
     ("POST", f"{ONE}/ask"): ANALYST,
     ("POST", f"{ONE}/price"): ANALYST,

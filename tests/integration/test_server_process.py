@@ -241,7 +241,7 @@ def test_settings_come_from_four_places(tmp_path: Path) -> None:
     assert (chosen.port, chosen.host, chosen.rate, chosen.workers) == (3, "environment", 1.5, 1)
     assert chosen.open_metrics
     assert chosen.datasets["flights"].path == str(tmp_path / "flights.parquet")
-    assert chosen.datasets["flights"].bounds == {"dep_delay": (-60.0, 600.0)}
+    assert chosen.datasets["flights"].bounds == {"dep_delay": [-60, 600]}
     assert Settings.from_json(chosen.to_json()) == chosen
 
 

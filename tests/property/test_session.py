@@ -1,6 +1,7 @@
 """Whatever the data and whoever asks: finite answers inside their bounds, exact prices, a ledger that adds up."""
 
 import json
+from math import isnan
 from typing import Any
 
 import polars as pl
@@ -129,7 +130,8 @@ def test_answers_are_sane_prices_exact_and_the_ledger_adds_up(
                 )
                 assert (answer.cost, answer.rows_read) == (price.answers, price.rows_read)
             for one in parts:
-                assert one.bounds[0] <= one.low <= one.value <= one.high <= one.bounds[1]
+                assert one.bounds[0] <= one.low <= one.high <= one.bounds[1]
+                assert isnan(one.value) or one.low <= one.value <= one.high  # none where the interval says nothing
             sent = json.loads(json.dumps(answer.to_dict(), allow_nan=False))
             assert KINDS[kind].read(sent, record_of(sent)) == answer
             check_receipt(session.receipt(answer), session.ledger.head.hash)

@@ -202,9 +202,9 @@ class Datasets:
         if self._settings.data_folder is None:
             raise NotAllowed("Files can only be registered from a data folder. Start the server with --data-folder.")
         folder = Path(self._settings.data_folder).resolve()
-        if "\0" in file:
-            raise InvalidArgument("file must be the name of a file in the data folder.", name="file")
-        path = (folder / file).resolve()
+        path = folder if "\0" in file else (folder / file).resolve()
+        if path == folder:
+            raise InvalidArgument("file must be the name of a file or folder in the data folder.", name="file")
         if not path.is_relative_to(folder):
             raise NotAllowed(f"file must be in the data folder; {file!r} is not.", name="file")
         if not path.exists():
