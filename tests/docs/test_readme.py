@@ -85,7 +85,9 @@ def test_margins_without_a_plan_are_planned():
 
 
 def test_the_first_table_is_planned():
-    said = re.search(r"±(0\.\d{4}) for the first answer, ±(0\.\d{4}) for the 100th, ±(0\.\d{4}) for the 10,000th", README)
+    said = re.search(
+        r"±(0\.\d{4}) for the first answer, ±(0\.\d{4}) for the 100th, ±(0\.\d{4}) for the 10,000th", README
+    )
     standing = hf.plan(rows=1_000_000).standing
     for margin, question in zip(map(float, said.groups()), (1, 100, 10_000), strict=True):
         assert 0 <= margin - standing.margin_after(question - 1) <= 1e-4

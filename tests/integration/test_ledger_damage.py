@@ -312,7 +312,8 @@ def test_tables_of_an_earlier_version_are_refused_in_words_by_postgres_too(postg
 
 
 @pytest.mark.parametrize(
-    ("number", "says"), [(1, "an earlier, unreleased"), (2, "an earlier"), (None, "an earlier"), (chain.FORMAT + 1, "a later")]
+    ("number", "says"),
+    [(1, "an earlier, unreleased"), (2, "an earlier"), (None, "an earlier"), (chain.FORMAT + 1, "a later")],
 )
 def test_another_format_is_refused_in_words(tmp_path, monkeypatch, number, says):
     path = tmp_path / "trial.ledger"
