@@ -186,7 +186,7 @@ def main() -> None:
     """Run the cases and write the page."""
     parser = argparse.ArgumentParser(description="Run the benchmarks.")
     parser.add_argument("--small", action="store_true", help="small tables; results are shown, not kept")
-    parser.add_argument("--only", nargs="+", choices=CASES, help="run these; the others keep their last results")
+    parser.add_argument("--only", nargs="*", choices=CASES, help="run these; the others keep their last results")
     parser.add_argument("--scratch", type=Path, help="where tables are built; removed at the end if left out")
     parser.add_argument("--page", type=Path, help="where the page goes")
     options = parser.parse_args()
