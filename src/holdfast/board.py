@@ -14,6 +14,7 @@ from typing import Self
 
 import polars as pl
 
+from holdfast.beside import ledger_beside, witnesses_beside
 from holdfast.errors import InvalidArgument, PlanConflict, RowSourceError
 from holdfast.guarantees.ladder import LABELS, Ladder
 from holdfast.guarantees.plan import DEFAULT_CONFIDENCE
@@ -29,7 +30,7 @@ from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.scans.files import Dialect, FileScan
 from holdfast.schema import Type
-from holdfast.session import Session, ledger_beside, witnesses_beside
+from holdfast.session import Session
 
 SEALED = ".board.holdfast"  # how the folder of a board's rows is called
 

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from holdfast import check
+from holdfast.beside import EXPLORE, HELD, ledger_beside, witnesses_beside
 from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.guarantees.checks import Checks
 from holdfast.ledger import SPLIT, ProcessWitness, Seen, Tip, Witness, content_of, exists
@@ -24,7 +25,7 @@ from holdfast.rows.memory import memory_rows
 from holdfast.rows.open import open_rows
 from holdfast.rows.scans.files import Dialect, FileScan
 from holdfast.rows.source import RowSource, Table
-from holdfast.session import EXPLORE, HELD, Session, ledger_beside, witnesses_beside
+from holdfast.session import Session
 
 LEAST = 20  # rows of an exploration part that can tell whether a column names the rows
 

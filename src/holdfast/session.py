@@ -19,39 +19,34 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar, cast
 
 import polars as pl
-from numpy.random import Generator
 
 from holdfast.answer import AnyAnswer, Record
+from holdfast.beside import MADE_UP_ROWS, declare, explored_beside, ledger_beside, made_up, plan_for, witnesses_beside
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict
-from holdfast.guarantees.compare import BEST, FAST, RowsPerQuery
+from holdfast.guarantees.compare import BEST, RowsPerQuery
 from holdfast.guarantees.plan import Plan, Queries, VacuousPlan
 from holdfast.guarantees.request import PlanRequest
 from holdfast.ledger import (
     Cost,
     Drawn,
     Entry,
-    FileWitness,
     Ledger,
     Place,
     Receipt,
     SharedBudget,
     Spent,
-    Witness,
     check_analyst,
-    content_of,
     open_ledger,
 )
 from holdfast.optimize.losses import LinearLoss, Loss
 from holdfast.queries.build import QueryLike
-from holdfast.queries.declared import Declarations, beside
 from holdfast.queries.silence import silence
-from holdfast.queries.synthetic import synthetic_rows
 from holdfast.questions import KINDS, kind_named
 from holdfast.questions.batch import MOST_TOGETHER, Answers, Asked, Prices, Questions, build_all, together_of
 from holdfast.questions.check import CheckAnswer
@@ -68,18 +63,14 @@ from holdfast.rows.deck import Deck, reserved
 from holdfast.rows.drawers import Drawers
 from holdfast.rows.draws import Order
 from holdfast.rows.local import LocalRows, ids_of
-from holdfast.rows.memory import memory_rows
 from holdfast.rows.open import open_rows
 from holdfast.rows.source import RowSource, RowVerbs, Table
 from holdfast.rows.units import warn_of_units
 from holdfast.schema import Schema
 
-MADE_UP_ROWS = 1_000
 NOTHING_SPENT = Spent(0, 0, 0)
 SHARES = "All sessions of this process on these rows share one budget:"
-COINS = "coins"  # the mechanism that draws with replacement
 ORDER, DRAWERS = "order of rows", "drawers"  # what the ledger's keys for them are called
-HELD, EXPLORE = ".held.holdfast", ".explore.parquet"  # how the names of the two parts of a file end
 A = TypeVar("A", bound=AnyAnswer)
 
 
@@ -709,65 +700,3 @@ class Unwritten(NamedTuple):
     session: Session
     drawn: Drawn
     end: Callable[[], None]
-
-
-def plan_for(rows: RowSource, request: PlanRequest) -> Plan:
-    """Return the plan of a new ledger. A deck holds draws with replacement, and so many of them."""
-    if not isinstance(rows, Deck):
-        return request.make(len(rows))
-    if request.checks is not None:
-        raise InvalidArgument(
-            "checks must be left out for a deck: its cards are dealt. Check on rows that were not dealt from.",
-            name="checks",
-        )
-    if request.mechanism not in (BEST, COINS):
-        raise InvalidArgument(
-            f"mechanism must be {COINS!r} for a deck, which holds draws with replacement; got {request.mechanism!r}.",
-            name="mechanism",
-        )
-    request = replace(request, mechanism=COINS)
-    if isinstance(request.rows_per_query, int) or request.margin is not None:
-        return request.make(len(rows))
-    # Every answer reads as many cards, so that they can be counted beforehand.
-    plan = request.make(len(rows))
-    if plan.endless:
-        return replace(request, rows_per_query=request.rows_per_query or FAST).make(len(rows))
-    each = rows.cards.stop // max(1, plan.statements)
-    return replace(request, rows_per_query=max(1, min(plan.rows_per_query, each))).make(len(rows))
-
-
-def made_up(schema: Schema, rng: Generator) -> LocalRows:
-    """Return invented rows; those of units are a few each."""
-    rows = synthetic_rows(schema, MADE_UP_ROWS, rng)
-    if schema.unit is not None:
-        rows = rows.with_columns(pl.Series(schema.unit, rng.integers(0, MADE_UP_ROWS // 3, MADE_UP_ROWS)))
-    return memory_rows(rows, name="made up", unit=schema.unit)
-
-
-def declare(rows: RowSource, **declared: Any) -> Schema:
-    """Return the schema of rows with what is declared: in the file beside them, and in arguments, which come first."""
-    return Declarations(**declared).on(beside(rows.location).on(rows.schema))
-
-
-def explored_beside(rows: RowSource) -> Callable[[], RowSource | None]:
-    """Return how to read the exploration part of held rows on disk, which lies beside them; it may be missing."""
-    folder = rows.location
-    if folder is None or not folder.name.endswith(HELD):
-        return lambda: None
-    path = folder.with_name(folder.name.removesuffix(HELD) + EXPLORE)
-    unit = rows.schema.unit
-    return cache(lambda: memory_rows(pl.read_parquet(path), name=path.name, unit=unit) if path.is_file() else None)
-
-
-def ledger_beside(rows: RowSource) -> Path | None:
-    """Return where the ledger of data on disk lies; None for data in memory."""
-    if rows.location is None:
-        return None
-    name = rows.location.name.removesuffix(".holdfast")
-    return rows.location.with_name(f"{name}.ledger")
-
-
-def witnesses_beside(rows: RowSource) -> list[Witness]:
-    """Return who beside the data remembers how far its ledger had come."""
-    ledger = ledger_beside(rows)
-    return [] if ledger is None else [FileWitness(ledger.with_suffix(".witness"), content_of(rows.fingerprint))]

@@ -37,6 +37,7 @@ ROOMS = (
     "pictures",
     "answer",
     "questions",
+    "beside",
     "session",
     "parts",
     "board",

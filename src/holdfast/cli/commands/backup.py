@@ -30,8 +30,8 @@ def command(
 
     place = ledger or target
     if is_data(target):
+        from holdfast.beside import ledger_beside
         from holdfast.rows.open import open_rows
-        from holdfast.session import ledger_beside
 
         rows = open_rows(target)
         place, dataset = ledger or str(ledger_beside(rows)), dataset or rows.name

@@ -24,10 +24,11 @@ def command(
     """
     from pathlib import Path
 
+    from holdfast.beside import ledger_beside
     from holdfast.errors import InvalidArgument
     from holdfast.ledger import exists
     from holdfast.rows.deck import Deck, is_deck
-    from holdfast.session import Session, ledger_beside
+    from holdfast.session import Session
 
     if not is_deck(Path(deck)):
         raise InvalidArgument(f"deck must be a deck that `holdfast deal` made; got {deck!r}.", name="deck")

@@ -37,8 +37,8 @@ def command(
 
     place, fingerprint, witnesses = ledger or target, None, list["Witness"]()
     if is_data(target):
+        from holdfast.beside import ledger_beside, witnesses_beside
         from holdfast.rows.open import open_rows
-        from holdfast.session import ledger_beside, witnesses_beside
 
         rows = open_rows(target)
         place, fingerprint = ledger or str(ledger_beside(rows)), rows.fingerprint

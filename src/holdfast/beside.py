@@ -1,0 +1,93 @@
+"""What a session starts from: the plan of rows that have none yet, and what lies beside them.
+
+Beside rows on disk lie their ledger, what remembers how far it had come, a file of declarations, and the exploration
+part of held rows.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from numpy.random import Generator
+
+from holdfast.errors import InvalidArgument
+from holdfast.guarantees.compare import BEST, FAST
+from holdfast.guarantees.plan import Plan
+from holdfast.guarantees.request import PlanRequest
+from holdfast.ledger import FileWitness, Witness, content_of
+from holdfast.queries.declared import Declarations, beside
+from holdfast.queries.synthetic import synthetic_rows
+from holdfast.rows.deck import Deck
+from holdfast.rows.local import LocalRows
+from holdfast.rows.memory import memory_rows
+from holdfast.rows.source import RowSource
+from holdfast.schema import Schema
+
+MADE_UP_ROWS = 1_000
+COINS = "coins"  # the mechanism that draws with replacement
+HELD, EXPLORE = ".held.holdfast", ".explore.parquet"  # how the names of the two parts of a file end
+
+
+def plan_for(rows: RowSource, request: PlanRequest) -> Plan:
+    """Return the plan of a new ledger. A deck holds draws with replacement, and so many of them."""
+    if not isinstance(rows, Deck):
+        return request.make(len(rows))
+    if request.checks is not None:
+        raise InvalidArgument(
+            "checks must be left out for a deck: its cards are dealt. Check on rows that were not dealt from.",
+            name="checks",
+        )
+    if request.mechanism not in (BEST, COINS):
+        raise InvalidArgument(
+            f"mechanism must be {COINS!r} for a deck, which holds draws with replacement; got {request.mechanism!r}.",
+            name="mechanism",
+        )
+    request = replace(request, mechanism=COINS)
+    if isinstance(request.rows_per_query, int) or request.margin is not None:
+        return request.make(len(rows))
+    # Every answer reads as many cards, so that they can be counted beforehand.
+    plan = request.make(len(rows))
+    if plan.endless:
+        return replace(request, rows_per_query=request.rows_per_query or FAST).make(len(rows))
+    each = rows.cards.stop // max(1, plan.statements)
+    return replace(request, rows_per_query=max(1, min(plan.rows_per_query, each))).make(len(rows))
+
+
+def made_up(schema: Schema, rng: Generator) -> LocalRows:
+    """Return invented rows; those of units are a few each."""
+    rows = synthetic_rows(schema, MADE_UP_ROWS, rng)
+    if schema.unit is not None:
+        rows = rows.with_columns(pl.Series(schema.unit, rng.integers(0, MADE_UP_ROWS // 3, MADE_UP_ROWS)))
+    return memory_rows(rows, name="made up", unit=schema.unit)
+
+
+def declare(rows: RowSource, **declared: Any) -> Schema:
+    """Return the schema of rows with what is declared: in the file beside them, and in arguments, which come first."""
+    return Declarations(**declared).on(beside(rows.location).on(rows.schema))
+
+
+def explored_beside(rows: RowSource) -> Callable[[], RowSource | None]:
+    """Return how to read the exploration part of held rows on disk, which lies beside them; it may be missing."""
+    folder = rows.location
+    if folder is None or not folder.name.endswith(HELD):
+        return lambda: None
+    path = folder.with_name(folder.name.removesuffix(HELD) + EXPLORE)
+    unit = rows.schema.unit
+    return cache(lambda: memory_rows(pl.read_parquet(path), name=path.name, unit=unit) if path.is_file() else None)
+
+
+def ledger_beside(rows: RowSource) -> Path | None:
+    """Return where the ledger of data on disk lies; None for data in memory."""
+    if rows.location is None:
+        return None
+    name = rows.location.name.removesuffix(".holdfast")
+    return rows.location.with_name(f"{name}.ledger")
+
+
+def witnesses_beside(rows: RowSource) -> list[Witness]:
+    """Return who beside the data remembers how far its ledger had come."""
+    ledger = ledger_beside(rows)
+    return [] if ledger is None else [FileWitness(ledger.with_suffix(".witness"), content_of(rows.fingerprint))]
