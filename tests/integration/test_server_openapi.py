@@ -39,7 +39,15 @@ ASKABLE: list[dict[str, Any]] = [
 STATEMENTS = ["SELECT AVG(dep_delay > 15), COUNT(*) FROM flights", "SELECT AVG(weekend) FROM flights GROUP BY weekend"]
 ASKING = ("ask", "price", "dry-run", "batch", "batch/price", "sql", "sql/price")
 ACCEPTED = ["2xx", "401", "403", "404", "409", "422", "429"]
-PATIENT = SchemathesisConfig.from_dict({"checks": {"positive_data_acceptance": {"expected-statuses": ACCEPTED}}})
+REJECTED = ["400", "401", "403", "404", "405", "406", "409", "413", "415", "422", "428", "429", "5xx"]  # 413: too large
+PATIENT = SchemathesisConfig.from_dict(
+    {
+        "checks": {
+            "positive_data_acceptance": {"expected-statuses": ACCEPTED},
+            "negative_data_rejection": {"expected-statuses": REJECTED},
+        }
+    }
+)
 fitting = {"now": True, "askable": False}
 
 

@@ -18,7 +18,7 @@ from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
 import holdfast as hf
-from holdfast.cli.commands.serve import _has_password
+from holdfast.cli.options import has_password
 from holdfast.service import state as states
 from holdfast.service.settings import Settings, load
 from serving import Running, process, settings, table, wait_until
@@ -209,7 +209,7 @@ def test_secrets_come_from_files_or_the_environment_and_are_not_shown(tmp_path: 
     ],
 )
 def test_a_password_on_the_command_line_is_seen(url: str, holds: bool) -> None:
-    assert _has_password(url) is holds
+    assert has_password(url) is holds
 
 
 def test_a_password_on_the_command_line_is_refused(tmp_path: Path) -> None:
