@@ -70,6 +70,13 @@ def lasting(request, tmp_path):
     return opener(request.param, request, tmp_path)
 
 
+def test_a_ledger_is_ready_before_and_after_it_begins(opened):
+    with opened() as ledger:
+        ledger.probe()  # perhaps there are not even tables yet
+        assert ledger.begin(terms(charge=10, intervals=4))
+        ledger.probe()
+
+
 def test_a_new_ledger_is_empty(opened):
     with opened(terms(charge=10, intervals=4)) as ledger:
         assert ledger.spent == Spent(0, 0, 0)

@@ -235,7 +235,7 @@ class Database(ABC):
 
     def probe(self) -> None:
         """Raise if nothing could be written now; writes nothing."""
-        if self.present():
+        if self.present() and self.tip() is not None:  # else there is nothing to lock yet, perhaps no tables
             self.write(lambda _: None)
 
     def close(self) -> None:
