@@ -25,6 +25,7 @@ from typing import Any
 from sqlalchemy import delete, func, insert, select, update
 
 from holdfast.answer import AnyAnswer
+from holdfast.answering import Unwritten
 from holdfast.cancel import Work
 from holdfast.errors import HoldfastError, InvalidArgument, LedgerUnavailable, PlanConflict, QuotaExhausted
 from holdfast.ledger import Ledger
@@ -40,7 +41,7 @@ from holdfast.service.monitoring import Metrics
 from holdfast.service.schemas import MAX_ROWS, AskIn
 from holdfast.service.settings import Settings
 from holdfast.service.tokens import Token
-from holdfast.session import Session, Unwritten
+from holdfast.session import Session
 
 RESERVATION_SECONDS = 120.0  # after which a reservation must belong to a process that died
 FOREVER = 1e12  # seconds since 1970: the reservation of a draw that was called off
@@ -360,7 +361,7 @@ def write_together(requests: list[_Answering]) -> list[object]:
     results: dict[_Answering, object] = {}
     by_ledger: dict[Ledger, list[_Answering]] = {}
     for one in requests:
-        by_ledger.setdefault(one.answer.session.ledger, []).append(one)
+        by_ledger.setdefault(one.answer.answering.ledger, []).append(one)
     for together in by_ledger.values():
         outcomes: Sequence[AnyAnswer | Exception]
         try:
