@@ -30,7 +30,7 @@ from holdfast.questions.price import require_affordable, too_dear
 from holdfast.questions.question import Context, Drawing, Question, standing_at
 from holdfast.randomness import Randomness
 from holdfast.rows.deck import Deck, reserved
-from holdfast.rows.drawers import Drawers
+from holdfast.rows.drawers import DividedRows
 from holdfast.rows.draws import Order
 from holdfast.rows.local import LocalRows, ids_of
 from holdfast.rows.source import RowSource
@@ -69,7 +69,7 @@ class Answering:
         self._rows, self._schema, self._ledger = rows, schema, ledger
         self._request, self._randomness, self._analyst = request, randomness, analyst
         self._explored = explored_beside(rows)
-        self._parts: Drawers | None = None  # the two drawers, when rows of them were read
+        self._parts: DividedRows | None = None  # the two drawers, when rows of them were read
         self._joined = False  # whether the plan is the one that the ledger records
         if isinstance(rows, Deck):
             rows.join(ledger.first, ledger.taken)
@@ -293,7 +293,7 @@ class Answering:
         if terms.all_rows == terms.rows:
             return self._rows, None
         if self._parts is None:
-            self._parts = Drawers(self._rows, self._ledger.key(DRAWERS), terms.all_rows - terms.rows)
+            self._parts = DividedRows(self._rows, self._ledger.key(DRAWERS), terms.all_rows - terms.rows)
         return self._parts.asked, self._parts.kept
 
     def _read(self, entry: Entry, *, cached: bool) -> AnyAnswer:

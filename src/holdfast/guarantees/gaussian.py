@@ -119,7 +119,7 @@ class Scans(Guarantee):
         return None
 
 
-class Gaussian(Scans):
+class GaussianScans(Scans):
     """Every answer reads all rows; one margin for every noisy mean."""
 
     terms: GaussianTerms
@@ -248,4 +248,4 @@ def _planned(goal: Goal, mechanism: str) -> GaussianTerms:
     return goal.met_by(GaussianTerms, mechanism, margin=reached, rows_per_query=n, charge=charge, **own)
 
 
-GUARANTEES.register(Gaussian.name, Gaussian)
+GUARANTEES.register(GaussianScans.name, GaussianScans)
