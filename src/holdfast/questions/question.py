@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from inspect import signature
 from itertools import repeat
 from re import sub
@@ -353,6 +353,14 @@ class Kind(Generic[P, A]):
         """What is asked about: a query, or a loss."""
         return self.options[0]
 
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(option.name for option in self.options)
+
+    @cached_property
+    def _required(self) -> frozenset[str]:
+        return frozenset(option.name for option in self.options if option.required)
+
     @property
     def summary(self) -> str:
         """The first sentence of its description."""
@@ -390,6 +398,8 @@ class Kind(Generic[P, A]):
         spell
             Writes a name as the caller does, for messages.
         """
+        if not args and self._required <= options.keys() <= self._names:
+            return  # as of nearly every question
         known, quote = [option.name for option in self.options], spell or repr
         for name in options:
             if name not in known:
