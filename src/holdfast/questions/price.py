@@ -193,13 +193,15 @@ class Price:
     widths: Widths = ()
 
     @classmethod
-    def of(cls, question: Question, guarantee: Guarantee, spent: Spent, *, cached: bool) -> "Price":
+    def of(cls, question: Question, guarantee: Guarantee, spent: Spent, told: Cost, *, cached: bool) -> "Price":
         """Return the price of a question.
 
         Parameters
         ----------
         question, guarantee, spent
             What is asked, under which guarantee, and what was spent before.
+        told
+            What the answers given cost.
         cached
             Whether it was asked before.
         """
@@ -213,7 +215,7 @@ class Price:
             question=question.text,
             answers=0 if cached else cost_in_answers(terms, spent.charge, spent.intervals, cost),
             rows_read=0 if cached else question.rows_read,
-            margin=question.margin,
+            margin=question.margin(told),
             excess_bound=question.excess_bound,
             cached=cached,
             affordable=cached or _fits(cost, terms, spent),

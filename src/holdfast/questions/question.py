@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from inspect import signature
 from itertools import repeat
 from re import sub
@@ -116,7 +116,7 @@ class Question:
     cost: Cost
     rows_read: int
     run: Callable[[Drawing], Result]
-    margin: float | None = None  # in the question's units, where one number can say it
+    margin: "Callable[[Cost], float | None]" = lambda _: None  # worked out for a price only: see `Context.margin`
     excess_bound: float | None = None  # of a fit
     work: int = 0  # steps of evaluation, from the question alone: rows times what one row takes
     terms: Terms | None = None  # those it was prepared under, if it was not asked at once
@@ -124,7 +124,6 @@ class Question:
     finish: Callable[[int, Result, Cost], tuple[Result, Cost]] | None = None  # inside the commit: see `Ledger.commit`
     whole: bool = False  # of data of units: whether the text says how much each counts; else every unit counts alike
     widths: Callable[[], Widths] | None = None  # of groups; worked out for a price only
-    forecast: Callable[[Cost], float] | None = None  # its margin, if that depends on the answers given so far
     after: "Callable[[Result, Context], Question | None] | None" = None  # the next look, by what this one said
     otherwise: Mapping[str, Any] | None = None  # of a check: the mean to ask for next if the guess does not hold
 
@@ -169,7 +168,7 @@ class Context:
         check.one_of("mechanism", mechanism, MECHANISMS.names())
         return replace(self, guarantee=self.guarantee.by(mechanism), mechanism=mechanism)
 
-    @property
+    @cached_property
     def rows_per_query(self) -> int:
         """Rows that an ordinary answer reads now."""
         return self.guarantee.rows_at(self.spent.intervals)
@@ -188,7 +187,7 @@ class Context:
         query: Query,
         draws: int,
         run: Callable[[Drawing], Result],
-        margin: float | None = None,
+        margin: Callable[[Cost], float | None] = lambda _: None,
         *,
         wanted: float | None = None,
         text: str | None = None,
@@ -200,7 +199,7 @@ class Context:
         kind, query, draws, run
             What is asked, from how many draws, and how it is answered.
         margin
-            The margin the answer will have.
+            What tells the margin the answer will have.
         wanted
             The margin the caller asked for. Who asks for the same again gets the answer that is there, though it would
             take more draws now.
@@ -227,17 +226,29 @@ class Context:
             widths=self.group_widths(query, draws),
         )
 
-    def margin(self, query: Query, draws: int) -> float | None:
-        """Return the margin of the answer in the question's units; None where it depends on the data (groups)."""
-        if isinstance(query.statistic, GroupMean):
-            return None
-        low, high = query.bounds
-        return (high - low) * self._margin(query.statistic, draws)
+    def margin(self, query: Query, draws: int, scale: float = 1.0) -> Callable[[Cost], float | None]:
+        """Return what tells the margin of the answer, from what the answers given so far cost.
 
-    def _margin(self, statistic: Statistic, draws: int) -> float:
-        cost, _ = _price(self.guarantee, statistic, draws)
-        standing = self.standing(cost)
-        return _margin(standing, draws) if standing is self.guarantee else standing.margin(draws)
+        Parameters
+        ----------
+        query, draws
+            What is asked, and from how many draws. Where its margin depends on the data (groups), it has none.
+        scale
+            The units of the answer, in those of the query.
+        """
+        statistic, (low, high) = query.statistic, query.bounds
+
+        def margin(_: Cost) -> float | None:
+            if isinstance(statistic, GroupMean):
+                return None
+            standing = self.standing(_price(self.guarantee, statistic, draws)[0])
+            return (
+                scale
+                * (high - low)
+                * (_margin(standing, draws) if standing is self.guarantee else standing.margin(draws))
+            )
+
+        return margin
 
     def size(self, population: int | None) -> int:
         """Return how many a `population` has: as many as there are rows, if it is not said."""

@@ -164,7 +164,7 @@ def submit(
         scored = {"metric": metric.name, "higher": metric.rule.higher, "about": terms.about, "name": name}
         return answer | scored | {"bounds": list(metric.bounds)}, Cost(charge, 1)
 
-    def forecast(told: Cost) -> float:
+    def margin(told: Cost) -> float:
         return terms.scale * ladder.width(ladder.climbed(told.charge, told.intervals))
 
     return Question(
@@ -176,7 +176,7 @@ def submit(
         work=RELEASE_WORK + terms.rows,
         run=run,
         finish=finish,
-        forecast=forecast,
+        margin=margin,
     )
 
 

@@ -34,7 +34,6 @@ from holdfast.queries.silence import silence
 from holdfast.rows.draws import Indices, Selection, WithReplacement
 from holdfast.rows.folder import MANIFEST, Dealt, FolderRows, Manifest
 from holdfast.rows.randomize import randomized
-from holdfast.rows.source import RowSource
 from holdfast.schema import Schema
 
 USED = "used"
@@ -351,11 +350,6 @@ class Hand:
                 stop = min(start + size, rows.stop)
                 yield cards, slice(start, stop), first
                 first += stop - start
-
-
-def reserved(rows: RowSource, ledger: str, start: int, count: int) -> RowSource:
-    """Return what a question may draw from: the rows, or its own cards of a deck."""
-    return rows.hand(ledger, start, count) if isinstance(rows, Deck) else rows
 
 
 def _within(numbers: range, start: int, count: int) -> range:
