@@ -19,10 +19,11 @@ from typing import NamedTuple
 from holdfast import check
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.guarantee import Goal, Guarantee, Terms
+from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.mathematics.checks import full_range, ladder_nats, time_share
 from holdfast.guarantees.release import GRID, Release
 from holdfast.guarantees.statistic import Interval, Statistic
+from holdfast.guarantees.terms import Goal, Terms
 
 ENDLESS = 2**31  # submissions: more than anybody sends
 LARGEST = 2**62  # what a ledger can count

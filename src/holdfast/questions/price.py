@@ -14,8 +14,9 @@ from typing import Any
 
 from holdfast.answer import write_end
 from holdfast.errors import BudgetExhausted
-from holdfast.guarantees.guarantee import Guarantee, Terms
+from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.plan import write_margin
+from holdfast.guarantees.terms import Terms
 from holdfast.ledger import Cost, Spent
 from holdfast.questions.question import Question, Widths
 

@@ -24,9 +24,10 @@ from numpy.random import Generator
 from holdfast import check
 from holdfast.answer import AnyAnswer, Estimate, Interval, Record
 from holdfast.errors import InvalidArgument, InvalidQuery, PlanInfeasible
-from holdfast.guarantees.guarantee import MOST_DRAWS, Guarantee, Terms
+from holdfast.guarantees.guarantee import MOST_DRAWS, Guarantee
 from holdfast.guarantees.release import Release
 from holdfast.guarantees.statistic import GroupMean, Statistic
+from holdfast.guarantees.terms import Terms
 from holdfast.ledger import Cost
 from holdfast.mechanisms import MECHANISMS
 from holdfast.mechanisms.mechanism import Mechanism
