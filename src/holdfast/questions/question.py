@@ -365,6 +365,14 @@ class Kind(Generic[P, A]):
         """What is asked about: a query, or a loss."""
         return self.options[0]
 
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(option.name for option in self.options)
+
+    @cached_property
+    def _required(self) -> frozenset[str]:
+        return frozenset(option.name for option in self.options if option.required)
+
     @property
     def summary(self) -> str:
         """The first sentence of its description."""
@@ -402,6 +410,8 @@ class Kind(Generic[P, A]):
         spell
             Writes a name as the caller does, for messages.
         """
+        if not args and self._required <= options.keys() <= self._names:
+            return  # as of nearly every question
         known, quote = [option.name for option in self.options], spell or repr
         for name in options:
             if name not in known:
