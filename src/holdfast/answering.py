@@ -25,6 +25,7 @@ from holdfast.guarantees.request import PlanRequest
 from holdfast.ledger import Cost, Drawn, Entry, Ledger, Place, Spent
 from holdfast.queries.silence import silence
 from holdfast.questions.batch import MOST_TOGETHER, together_of
+from holdfast.questions.best import BestKept
 from holdfast.questions.history import answer_from
 from holdfast.questions.price import require_affordable, too_dear
 from holdfast.questions.question import Context, Drawing, Question, standing_at
@@ -83,7 +84,8 @@ class Answering:
 
     def _plan(self, plan: Plan) -> None:
         self.plan = plan if self._schema.unit is None else replace(plan, drawn="units")
-        self._context = Context(plan.standing, self._schema, self._explored, partial(ids_of, self._rows))
+        ids, kept = partial(ids_of, self._rows), BestKept(self._ledger, self._rows.location)
+        self._context = Context(plan.standing, self._schema, self._explored, ids, kept.exchange)
         self._drawers: tuple[RowSource, RowSource | None] | None = None  # worked out when rows are read
 
     def _resume(self) -> None:

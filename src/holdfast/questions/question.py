@@ -16,7 +16,7 @@ from functools import cache, cached_property, lru_cache
 from inspect import signature
 from itertools import repeat
 from re import sub
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import polars as pl
 from numpy.random import Generator
@@ -36,6 +36,9 @@ from holdfast.questions.options import Option, options_of
 from holdfast.rows.draws import Order
 from holdfast.rows.source import RowSource
 from holdfast.schema import Schema
+
+if TYPE_CHECKING:
+    from holdfast.questions.best import Best
 
 LONGEST_QUESTION = 1_000_000  # characters, with all categories
 RELEASE_WORK = 100_000  # steps that a release takes beside those on its rows
@@ -152,13 +155,15 @@ class Context:
 
     `explored` returns the exploration part, which anybody may look at, if the data were split. `mechanism` is set where
     an answer is not given by the plan's own. `ids` returns the column that names the rows of a board, which everybody
-    has to know who submits to it. `spent` is what all questions so far have taken, where rows and margins depend on it.
+    has to know who submits to it; `best` keeps what is submitted, and returns the best so far. `spent` is what all
+    questions so far have taken, where rows and margins depend on it.
     """
 
     guarantee: Guarantee
     schema: Schema
     explored: Callable[[], RowSource | None] = lambda: None
     ids: Callable[[str], pl.Series] = lambda column: pl.Series(column, [], pl.Int64)
+    best: Callable[[str, pl.DataFrame], "Best | None"] = lambda digest, predictions: None
     mechanism: str | None = None
     spent: Cost = NOTHING
 
