@@ -22,7 +22,7 @@ import polars as pl
 from numpy.random import Generator
 
 from holdfast import check
-from holdfast.answer import AnyAnswer, Estimate, Interval, Record
+from holdfast.answer import AnyAnswer, Estimate, Interval, Record, write_end
 from holdfast.errors import InvalidArgument, InvalidQuery, PlanInfeasible
 from holdfast.guarantees.guarantee import MOST_DRAWS, Guarantee
 from holdfast.guarantees.release import Release
@@ -322,7 +322,7 @@ class Context:
             best = (high - low) * self.guarantee.best_margin(*spent)
             raise PlanInfeasible(
                 f"No number of rows gives one answer a margin of {margin:g} in this session; its limit now is"
-                f" {best:.3g}. A session planned for fewer questions comes closer.",
+                f" {write_end(best, 4, up=True)}. A session planned for fewer questions comes closer.",
                 margin=margin,
                 best_margin=best,
             )
