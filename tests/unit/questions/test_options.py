@@ -46,6 +46,7 @@ ASKED: list[tuple[str, dict[str, Any]]] = [
     ("std", {"query": "x", "within": (0, 1)}),
     ("covariance", {"query": "x", "other": "b", "within": (0, 1)}),
     ("correlation", {"query": "b", "other": "x", "other_within": (0, 1), "where": "g = 1"}),
+    ("slope", {"query": "x", "other": "b", "within": (0, 1), "rows_per_query": 900}),
     ("histogram", {"query": "s", "categories": ("a", "b")}),
     ("histogram", {"query": "d", "categories": [date(2024, 2, 29)]}),
     ("histogram", {"query": "x", "bins": np.array([0.0, 0.5, 1.0]), "rows_per_query": 500}),
