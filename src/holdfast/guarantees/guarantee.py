@@ -15,6 +15,7 @@ under the guarantee's name and version, and read back from there; nobody certifi
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from copy import copy
 from typing import ClassVar
 
 from holdfast import check
@@ -51,6 +52,7 @@ class Guarantee(ABC):
     in_order: ClassVar[bool] = False  # whether releases must follow each other as they were charged (fresh rows)
     reads: ClassVar[type[Terms]]
     terms: Terms
+    level: float  # of every exact binomial interval, where there are coins
 
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
@@ -87,6 +89,12 @@ class Guarantee(ABC):
     def rows_at(self, intervals: int) -> int:
         """Return how many rows an ordinary answer reads after so many `intervals`."""
         return self.terms.rows_per_query
+
+    def at_level(self, level: float) -> "Guarantee":
+        """Return this guarantee at the same place, for coins whose exact intervals have another `level` (looks)."""
+        other = copy(self)
+        other.level = level
+        return other
 
     # -- what may be asked --------------------------------------------------------------------------------------
 

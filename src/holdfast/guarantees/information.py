@@ -170,7 +170,7 @@ class Information(Guarantee):
 
     def __init__(self, terms: InformationTerms) -> None:
         super().__init__(terms)
-        self._level = terms.beta2 / terms.statements
+        self.level = terms.beta2 / terms.statements
 
     @classmethod
     def plan(cls, goal: Goal, mechanism: str) -> InformationTerms | None:
@@ -205,7 +205,7 @@ class Information(Guarantee):
         return self.terms.epsilon is None
 
     def _margin(self, draws: int) -> float:
-        width = float(clopper_pearson_width(draws, self._level))
+        width = float(clopper_pearson_width(draws, self.level))
         step = sqrt(self.terms.radius / (2 * self.terms.rows))
         return min(1.0, width / (1 - 2 * self.terms.mass) + step)
 
@@ -220,12 +220,12 @@ class Information(Guarantee):
         n, r = self.terms.rows, self.terms.radius
         if isinstance(release, Tally):
             outcomes = len(release.counts)
-            return outcome_interval(release.count(part), release.draws, outcomes=outcomes, n=n, r=r, level=self._level)
+            return outcome_interval(release.count(part), release.draws, outcomes=outcomes, n=n, r=r, level=self.level)
         return kl_range(self._on_sample(release, part), n=n, r=r)
 
     def group(self, release: Release, part: int = 0) -> Interval:
         """By `group_interval` for coins; by the ratio of two noisy means."""
-        n, r, level = self.terms.rows, self.terms.radius, self._level
+        n, r, level = self.terms.rows, self.terms.radius, self.level
         if isinstance(release, Tally):
             zeros, ones = release.members(part)
             outcomes = len(release.counts)
@@ -238,7 +238,7 @@ class Information(Guarantee):
         if not isinstance(release, Tally):
             return super().member(release, part)
         mass, outcomes = self.terms.mass, len(release.counts)
-        ends = clopper_pearson(sum(release.members(part)), release.draws, self._level)
+        ends = clopper_pearson(sum(release.members(part)), release.draws, self.level)
         low, high = (coins.group_share(end, mass=mass, outcomes=outcomes) for end in ends)
         return kl_range((low, high), n=self.terms.rows, r=self.terms.radius)
 
@@ -246,7 +246,7 @@ class Information(Guarantee):
         """Return the interval for a mean on the sample from its noisy answer: noise, its grid, and subsampling."""
         if not isinstance(release, NoisyMeans):
             raise self.cannot_certify(type(release).__name__)
-        level = self._level / 2
+        level = self.level / 2
         radius = laplace_radius(release.scale, level) + release.grid
         if release.draws < self.terms.rows:
             radius += hoeffding_radius(release.draws, level)
@@ -271,7 +271,7 @@ class Information(Guarantee):
     @property
     def statement_level(self) -> float:
         """An equal part of beta2."""
-        return self._level
+        return self.level
 
     def excess(self, on_rows: float, *, R: float, lipschitz: float, curvature: float) -> float | None:
         """By `radius_step`."""
