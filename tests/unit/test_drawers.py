@@ -14,9 +14,9 @@ from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees import read
 from holdfast.guarantees.checks import Checks, Told
 from holdfast.guarantees.drawers import COINS, STATEMENTS, Drawers
-from holdfast.guarantees.guarantee import Goal
 from holdfast.guarantees.mathematics.checks import full_range, guess_nats, time_share
 from holdfast.guarantees.plan import plan
+from holdfast.guarantees.terms import Goal
 from holdfast.rows import drawers
 from holdfast.rows.draws import AllRows, WithReplacement
 from holdfast.rows.open import open_rows

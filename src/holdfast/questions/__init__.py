@@ -7,6 +7,7 @@ price        what a question would cost, what is left to ask
 batch        several questions at once: lists of them, their price, their answers
 history      every answer so far, as a frame
 standings    the submissions to a board, the best first
+best         the predictions of the best submission, kept to compare the next with
 predictions  what is submitted to a board: read from files and frames, matched with the rows by id
 groups       a share or a mean in several groups, as `mean` asks it
 plot         pictures of answers and of frames
