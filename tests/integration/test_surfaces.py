@@ -42,6 +42,7 @@ ASKABLE: dict[str, dict[str, Any]] = {
     "total": {"query": "distance", "within": (0.0, 5_000.0)},
     "covariance": {"query": "late", "other": "distance", "other_within": (0.0, 5_000.0)},
     "correlation": {"query": "late", "other": "distance", "other_within": (0.0, 5_000.0)},
+    "slope": {"query": "late", "other": "distance", "other_within": (0.0, 5_000.0)},
     "histogram": {"query": "carrier", "categories": ["UA", "AA"]},
     "quantile": {"query": "dep_delay", "q": 0.9, "within": (-60.0, 600.0), "steps": 2},
     "minimize": {"loss": "logistic: late ~ distance [0, 5000]", "radius": 1.0, "iterations": 2},

@@ -57,6 +57,7 @@ ASKED: dict[str, tuple[Any, dict[str, Any]]] = {
     "std": ("x", {"within": (0, 1), "where": "b"}),
     "covariance": ("x", {"other": "b", "within": (0, 1)}),
     "correlation": ("x", {"other": "b", "within": (0, 1)}),
+    "slope": ("x", {"other": "b", "within": (0, 1)}),
     "histogram": ("s", {"categories": ["a", "never seen"]}),
     "quantile": ("x", {"q": 0.5, "within": (0, 2), "steps": 4}),
     "flips": ("b", {"count": 9}),

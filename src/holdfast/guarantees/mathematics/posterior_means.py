@@ -33,6 +33,24 @@ def level(beta: float, *, k: int) -> float:
     return beta / (e * k)
 
 
+@theorem("here (looks)", proof="endless.md")
+def look_share(look: int) -> float:
+    """Return the share of a question's level that belongs to the interval of one `look` at it, counted from 1.
+
+    Statement
+        Looks after N_1 < N_2 < ... draws in all, fixed beforehand: with levels 1/(i(i+1)) times that of one interval,
+        the pooled intervals of all looks, taken or not, miss together no more often than that one interval.
+
+    Not covered
+        Looks that are paid for only if they are taken, each with a level of its own.
+
+    >>> look_share(1), sum(map(look_share, range(1, 1_000))) < 1
+    (0.5, True)
+    """
+    check.whole(look=look)
+    return 1 / (look * (look + 1))
+
+
 @theorem("here (Theorem 2)", proof="posterior.md")
 def outcome_mean(count: int, ell: int, *, outcomes: int, mass: float, level: float) -> Interval:
     """Return the interval for the posterior mean of one outcome's share: of a share, a mean, one bar of a histogram.
