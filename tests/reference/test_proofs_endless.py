@@ -7,6 +7,7 @@ for others) are put through the same functions and must fail.
 """
 
 import math
+from fractions import Fraction
 from functools import cache
 
 import numpy as np
@@ -18,8 +19,8 @@ from ghost_worlds import Array, World, rules, sessions
 from holdfast.guarantees.exchange import Exchange, ExchangeTerms
 from holdfast.guarantees.guarantee import Goal
 from holdfast.guarantees.mathematics import exchange
-from holdfast.guarantees.mathematics.checks import time_share
 from holdfast.guarantees.mathematics.concentration import clopper_pearson
+from holdfast.guarantees.mathematics.posterior_means import look_share
 
 SLACK = 1e-9
 MASS = 0.1
@@ -164,23 +165,47 @@ def test_a_question_that_begins_within_a_plan_and_ends_after_it_has_the_smaller_
 # Looks at one question.
 
 
-def chance_of_a_miss_at_a_look(looks: list[int], levels: list[float]) -> float:
-    """Return the chance that the pooled interval misses 1/2 at one of the looks: the worst rule stops right there."""
-    law, before, missed = np.array([1.0]), 0, 0.0
-    for draws, level in zip(looks, levels, strict=True):
-        law = np.convolve(law, binom.pmf(np.arange(draws - before + 1), draws - before, 0.5))
-        out = np.array(
-            [not low <= 0.5 <= high for low, high in (clopper_pearson(x, draws, level) for x in range(draws + 1))]
-        )
-        missed += float(law[out].sum())
-        law, before = np.where(out, 0.0, law), draws
-    return missed
+def outside(draws: int, level: float) -> Array:
+    """Return for each count whether the exact interval leaves out 1/2."""
+    ends = [clopper_pearson(x, draws, level) for x in range(draws // 2 + 1)]
+    half = np.array([not low <= 0.5 <= high for low, high in ends])
+    return np.concatenate([half, half[: draws - draws // 2][::-1]])
 
 
-def test_looks_are_statements_of_their_own() -> None:
-    looks, beta = [25, 50, 100, 200, 400, 800], 0.05
-    assert chance_of_a_miss_at_a_look(looks, [beta * time_share(t) for t in range(1, 7)]) <= beta
-    assert chance_of_a_miss_at_a_look(looks, [beta] * 6) > beta  # one level for all looks: wrong
+def gain_of_looking(looks: list[int], levels: list[float], prices: list[float]) -> float:
+    """Return the best analyst's chance that some look misses 1/2, less the price of the looks that she takes.
+
+    She sees every count, and goes on, or not, as it pays. If prices are what looks use of the failure probability, many
+    questions asked like this miss more often than they may as soon as this is positive.
+    """
+    after = np.zeros(looks[-1] + 1)
+    for look in reversed(range(len(looks))):
+        before, draws = looks[look - 1] if look else 0, looks[look]
+        worth = np.where(outside(draws, levels[look]), 1.0, np.maximum(0.0, after))
+        after = np.correlate(worth, binom.pmf(np.arange(draws - before + 1), draws - before, 0.5)) - prices[look]
+    return float(after[0])
+
+
+LOOKS = [100 * 2**number for number in range(6)]
+
+
+@pytest.mark.parametrize("level", [0.05, 0.001, 0.00001])
+def test_looks_that_share_the_level_of_the_first_miss_no_more_often_than_it_may(level: float) -> None:
+    levels = [level * look_share(number) for number in range(1, len(LOOKS) + 1)]
+    assert gain_of_looking(LOOKS, levels, [level, *[0.0] * 5]) <= 0
+    assert gain_of_looking(LOOKS, [level] * 6, [level, *[0.0] * 5]) > 0  # the first one's level for all: wrong
+
+
+def test_a_level_for_each_look_that_is_taken_is_not_enough() -> None:
+    """Every look has a number and a level of its own, used once; who goes on only where it pays misses too often."""
+    level = 0.001
+    assert gain_of_looking(LOOKS, [level] * 6, [level] * 6) > 1.2 * level
+    assert gain_of_looking(LOOKS[:1], [level], [level]) < 0  # without pooling there is nothing to gain
+
+
+def test_shares_of_looks_sum_to_one() -> None:
+    assert sum(Fraction(1, number * (number + 1)) for number in range(1, 100)) == 1 - Fraction(1, 100)
+    assert [look_share(number) for number in (1, 2, 9)] == [1 / 2, 1 / 6, 1 / 90]
 
 
 # Rows that are not identical.

@@ -7,9 +7,11 @@ ledger begins with one of them, and stays with it.
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from math import e
+from typing import Self
 
 import numpy as np
 
@@ -210,6 +212,12 @@ class CoinGuarantee(Guarantee):
     def statement_level(self) -> float:
         """What one interval uses; other statements need no factor e."""
         return e * self.level
+
+    def at_level(self, level: float) -> Self:
+        """With the factor e."""
+        other = copy(self)
+        other.level = level / e
+        return other
 
     def excess(self, on_rows: float, *, R: float, lipschitz: float, curvature: float) -> float | None:
         """By `posterior_excess`."""

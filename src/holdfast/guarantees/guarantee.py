@@ -474,6 +474,10 @@ class Guarantee(ABC):
         """The failure probability that one statement beside the intervals may use; None: no such statements."""
         return None
 
+    def at_level(self, level: float) -> "Guarantee":
+        """Return this guarantee with intervals each of which may use this `level`, as `statement_level` counts it."""
+        raise self.cannot_certify("several looks at one question")
+
     def excess(self, on_rows: float, *, R: float, lipschitz: float, curvature: float) -> float | None:
         """Return a bound on the population's excess loss that holds with all intervals; None: no such promise.
 

@@ -5,9 +5,11 @@ noisy answers whose cost is stated in coins.
 """
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import ceil, exp, log, log1p, sqrt
+from typing import Self
 
 import numpy as np
 from scipy.special import expit
@@ -271,6 +273,12 @@ class Information(Guarantee):
     def statement_level(self) -> float:
         """An equal part of beta2."""
         return self._level
+
+    def at_level(self, level: float) -> Self:
+        """Coins have no other."""
+        other = copy(self)
+        other._level = level
+        return other
 
     def excess(self, on_rows: float, *, R: float, lipschitz: float, curvature: float) -> float | None:
         """By `radius_step`."""

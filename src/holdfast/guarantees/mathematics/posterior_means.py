@@ -33,6 +33,25 @@ def level(beta: float, *, k: int) -> float:
     return beta / (e * k)
 
 
+@theorem("here (Looks)", proof="endless.md")
+def look_share(number: int) -> float:
+    """Return the part of a question's level that look number 1, 2, ... at it has.
+
+    Statement
+        1/(i(i+1)). They sum to 1: so whether look i is taken, and when, may depend on the looks before it, if the level
+        of all of them was fixed before the first draw.
+
+    Not covered
+        A level that is chosen when the look is taken: who saw the draws before it would choose a large one if they
+        stray.
+
+    >>> sum(look_share(number) for number in range(1, 1000)) < 1
+    True
+    """
+    check.whole(number=number)
+    return 1 / (number * (number + 1))
+
+
 @theorem("here (Theorem 2)", proof="posterior.md")
 def outcome_mean(count: int, ell: int, *, outcomes: int, mass: float, level: float) -> Interval:
     """Return the interval for the posterior mean of one outcome's share: of a share, a mean, one bar of a histogram.
