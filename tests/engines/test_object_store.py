@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -59,9 +60,9 @@ def test_a_deck_from_an_address(bucket: str, tmp_path: Path) -> None:
     assert len(made) == 3_000
 
 
-def replace_part(bucket: str, tmp_path: Path) -> None:
+def replace_part(tmp_path: Path, by: int) -> None:
     """Put another object of the same name, size and rows there: one value differs."""
-    frame = FRAME[1_000:2_000].with_columns(pl.col("id") + (pl.col("id") == 1_500).cast(pl.Int64))
+    frame = FRAME[1_000:2_000].with_columns(pl.col("id") + by * (pl.col("id") == 1_500).cast(pl.Int64))
     frame.write_parquet(tmp_path / "part.parquet")
     boto3.client("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL"]).upload_file(
         str(tmp_path / "part.parquet"), "lake", "events/part-1.parquet"
@@ -74,16 +75,16 @@ def test_an_object_that_was_replaced_is_noticed(bucket: str, tmp_path: Path, mon
     time = (folder / "manifest.json").stat().st_mtime_ns
     assert open_rows(f"{bucket}/", folder=folder).fingerprint == first
     assert (folder / "manifest.json").stat().st_mtime_ns == time  # not read again
-    replace_part(bucket, tmp_path)
+    replace_part(tmp_path, 1)
     assert open_rows(f"{bucket}/", folder=folder).fingerprint != first
 
     made = deal(f"{bucket}/", tmp_path / "events.deck", cards=50)
     assert isinstance(made, Deck)
-    batches = FileScan.batches
+    batches, numbers = FileScan.batches, count(2)
 
     def slow(self: FileScan) -> Iterator[pl.DataFrame]:
         yield from batches(self)
-        replace_part(bucket, tmp_path)
+        replace_part(tmp_path, next(numbers))
 
     monkeypatch.setattr(FileScan, "batches", slow)
     with pytest.raises(RowSourceError, match="changed while it was dealt"):
