@@ -7,7 +7,6 @@ for others) are put through the same functions and must fail.
 """
 
 import math
-from fractions import Fraction
 from functools import cache
 
 import numpy as np
@@ -17,10 +16,10 @@ from scipy.stats import binom
 from examples import examples
 from ghost_worlds import Array, World, rules, sessions
 from holdfast.guarantees.exchange import Exchange, ExchangeTerms
-from holdfast.guarantees.guarantee import Goal
 from holdfast.guarantees.mathematics import exchange
-from holdfast.guarantees.mathematics.concentration import clopper_pearson
+from holdfast.guarantees.mathematics.concentration import clopper_pearson, clopper_pearsons
 from holdfast.guarantees.mathematics.posterior_means import look_share
+from holdfast.guarantees.terms import Goal
 
 SLACK = 1e-9
 MASS = 0.1
@@ -165,47 +164,60 @@ def test_a_question_that_begins_within_a_plan_and_ends_after_it_has_the_smaller_
 # Looks at one question.
 
 
-def outside(draws: int, level: float) -> Array:
-    """Return for each count whether the exact interval leaves out 1/2."""
-    ends = [clopper_pearson(x, draws, level) for x in range(draws // 2 + 1)]
-    half = np.array([not low <= 0.5 <= high for low, high in ends])
-    return np.concatenate([half, half[: draws - draws // 2][::-1]])
+def chance_of_a_miss_at_a_look(looks: list[int], levels: list[float]) -> float:
+    """Return the chance that the pooled interval misses 1/2 at one of the looks: the worst rule stops right there."""
+    law, before, missed = np.array([1.0]), 0, 0.0
+    for draws, level in zip(looks, levels, strict=True):
+        law = np.convolve(law, binom.pmf(np.arange(draws - before + 1), draws - before, 0.5))
+        out = np.array(
+            [not low <= 0.5 <= high for low, high in (clopper_pearson(x, draws, level) for x in range(draws + 1))]
+        )
+        missed += float(law[out].sum())
+        law, before = np.where(out, 0.0, law), draws
+    return missed
 
 
-def gain_of_looking(looks: list[int], levels: list[float], prices: list[float]) -> float:
-    """Return the best analyst's chance that some look misses 1/2, less the price of the looks that she takes.
+def test_looks_share_one_statement() -> None:
+    looks, beta = [25, 50, 100, 200, 400, 800], 0.05
+    assert chance_of_a_miss_at_a_look(looks, [beta * look_share(i) for i in range(1, 7)]) <= beta
+    assert chance_of_a_miss_at_a_look(looks, [beta] * 6) > beta  # one level for all looks: wrong
 
-    She sees every count, and goes on, or not, as it pays. If prices are what looks use of the failure probability, many
-    questions asked like this miss more often than they may as soon as this is positive.
+
+def misses_for_one_paid(looks: list[int], levels: list[float], *, later_paid: bool) -> float:
+    """Return how many misses the best analyst has for every interval at level 1 that is paid for.
+
+    He knows that every bias is 1/2, looks once at any number of questions, and decides after each look whether the next
+    one at the same question is worth its price: the first look costs one, later ones as much (`later_paid`) or nothing.
+    The best rule for a price c of a look is found backwards; the answer is the c at which nothing can be won any more.
     """
-    after = np.zeros(looks[-1] + 1)
-    for look in reversed(range(len(looks))):
-        before, draws = looks[look - 1] if look else 0, looks[look]
-        worth = np.where(outside(draws, levels[look]), 1.0, np.maximum(0.0, after))
-        after = np.correlate(worth, binom.pmf(np.arange(draws - before + 1), draws - before, 0.5)) - prices[look]
-    return float(after[0])
+    missed = []
+    for draws, level in zip(looks, levels, strict=True):
+        low, high = clopper_pearsons(np.arange(draws + 1), np.full(draws + 1, draws), level)
+        missed.append((low > 0.5) | (high < 0.5))
+
+    def won(price: float) -> float:
+        value = np.zeros(looks[-1] + 1)
+        for i in reversed(range(len(looks))):
+            before = looks[i - 1] if i else 0
+            new = binom.pmf(np.arange(looks[i] - before + 1), looks[i] - before, 0.5)
+            ahead = np.convolve(np.where(missed[i], 1.0, value), new[::-1], mode="valid")
+            value = np.maximum(0.0, ahead - (price if later_paid else 0.0)) if i else ahead - price
+        return float(value[0])
+
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if won(middle) > 0 else (low, middle)
+    return high
 
 
-LOOKS = [100 * 2**number for number in range(6)]
-
-
-@pytest.mark.parametrize("level", [0.05, 0.001, 0.00001])
-def test_looks_that_share_the_level_of_the_first_miss_no_more_often_than_it_may(level: float) -> None:
-    levels = [level * look_share(number) for number in range(1, len(LOOKS) + 1)]
-    assert gain_of_looking(LOOKS, levels, [level, *[0.0] * 5]) <= 0
-    assert gain_of_looking(LOOKS, [level] * 6, [level, *[0.0] * 5]) > 0  # the first one's level for all: wrong
-
-
-def test_a_level_for_each_look_that_is_taken_is_not_enough() -> None:
-    """Every look has a number and a level of its own, used once; who goes on only where it pays misses too often."""
-    level = 0.001
-    assert gain_of_looking(LOOKS, [level] * 6, [level] * 6) > 1.2 * level
-    assert gain_of_looking(LOOKS[:1], [level], [level]) < 0  # without pooling there is nothing to gain
-
-
-def test_shares_of_looks_sum_to_one() -> None:
-    assert sum(Fraction(1, number * (number + 1)) for number in range(1, 100)) == 1 - Fraction(1, 100)
-    assert [look_share(number) for number in (1, 2, 9)] == [1 / 2, 1 / 6, 1 / 90]
+@pytest.mark.parametrize("level", [1e-3, 1e-7])
+def test_looks_that_are_not_taken_count(level: float) -> None:
+    """Who pays for a look only when he takes it, and looks again only where a miss is near, misses too often."""
+    looks = [100 * 2**i for i in range(6)]
+    shared = [level * look_share(i) for i in range(1, len(looks) + 1)]
+    assert misses_for_one_paid(looks, shared, later_paid=False) <= level
+    assert misses_for_one_paid(looks, [level] * len(looks), later_paid=True) > 1.8 * level
 
 
 # Rows that are not identical.

@@ -38,6 +38,7 @@ ROOMS = (
     "answer",
     "questions",
     "beside",
+    "answering",
     "session",
     "parts",
     "board",

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.guarantees.drawers import COINS, STATEMENTS
-from holdfast.guarantees.guarantee import NO_CAP
+from holdfast.guarantees.terms import NO_CAP
 from holdfast.ledger import Cost, Ledger, open_ledger
 from holdfast.ledger import ledger as ledgers
 from holdfast.ledger.drawn import Drawn

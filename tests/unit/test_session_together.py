@@ -9,8 +9,9 @@ import pytest
 
 import holdfast as hf
 from holdfast.answer import AnyAnswer
+from holdfast.answering import Unwritten
 from holdfast.ledger import Ledger
-from holdfast.session import Session, Unwritten
+from holdfast.session import Session
 
 
 @pytest.fixture

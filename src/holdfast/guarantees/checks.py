@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from holdfast.errors import PlanConflict
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.guarantee import EVERYTHING, Goal, Guarantee, Terms
+from holdfast.guarantees.guarantee import EVERYTHING, Guarantee
 from holdfast.guarantees.mathematics.checks import (
     full_range,
     guess_nats,
@@ -24,6 +24,7 @@ from holdfast.guarantees.mathematics.checks import (
 )
 from holdfast.guarantees.release import HOLDS, TOO_HIGH, TOO_LOW, Cell, Release
 from holdfast.guarantees.statistic import Interval, Statistic
+from holdfast.guarantees.terms import Goal, Terms
 
 ENDLESS = 2**31  # checks: more than anybody asks
 OUTLOOK = (0, 1, 10, 100)  # more wrong guesses, after which a budget says how wide a check is

@@ -7,19 +7,18 @@ ledger begins with one of them, and stays with it.
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from math import e
-from typing import Self
 
 import numpy as np
 
-from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, Terms, refuse_noise
+from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, refuse_noise
 from holdfast.guarantees.mathematics import cost, descent, groups, moments, posterior_means, slices
 from holdfast.guarantees.mathematics.concentration import clopper_pearson_width, clopper_pearsons
 from holdfast.guarantees.release import Release
 from holdfast.guarantees.statistic import Cells, GroupMean, Interval, Statistic
+from holdfast.guarantees.terms import Terms
 
 MOST_RANDOM = 0.25  # of the draws of one pass that are replaced by random outcomes
 
@@ -212,12 +211,6 @@ class CoinGuarantee(Guarantee):
     def statement_level(self) -> float:
         """What one interval uses; other statements need no factor e."""
         return e * self.level
-
-    def at_level(self, level: float) -> Self:
-        """With the factor e."""
-        other = copy(self)
-        other.level = level / e
-        return other
 
     def excess(self, on_rows: float, *, R: float, lipschitz: float, curvature: float) -> float | None:
         """By `posterior_excess`."""

@@ -17,8 +17,9 @@ from holdfast.errors import BudgetExhausted, InvalidArgument
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.checks import Checks, CheckTerms, Told
 from holdfast.guarantees.exchange import Exchange, ExchangeTerms
-from holdfast.guarantees.guarantee import Goal, Guarantee
+from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.statistic import Statistic
+from holdfast.guarantees.terms import Goal
 
 PART = 0.1  # of the failure probability, for the checks: it costs them 2.3 nats
 COINS, STATEMENTS = 2**46, 2**31  # charges and statements of coins are below

@@ -186,7 +186,7 @@ def check(
         asked = {"guess": guessed.guess, "margin": guessed.margin, "bounds": list(guessed.bounds)}
         return told_now | asked, Cost(*guarantee.cost(wrong=cell.outcome != HOLDS, group=guessed.group))
 
-    def forecast(told: Cost) -> float:
+    def margin_now(told: Cost) -> float:
         rows = guessed.speaking(guarantee.terms.rows)
         answer, _ = finish(told.intervals + 1, {"outcome": HOLDS, "draws": draws, "rows": rows}, told)
         return float(max(answer["high"] - guessed.guess, guessed.guess - answer["low"]))
@@ -203,7 +203,7 @@ def check(
         work=RELEASE_WORK + draws * guessed.work,
         run=run,
         finish=finish,
-        forecast=forecast,
+        margin=margin_now,
         otherwise={"query": query, "within": within, "where": where}
         if context.guarantee.answers and versus is None
         else None,

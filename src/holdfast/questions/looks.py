@@ -1,15 +1,13 @@
 """Looking again at one question until its margin is small enough: each look draws as many rows as all before it.
 
-A look is a question of its own, with its own place in the ledger and its own price, and the draws of the looks before
-it count. All looks at a question share the level of the first, a part for each that is fixed for good: whether there is
-another look depends on what was seen, so a level that depends on when it is taken would be wrong
-(docs/proofs/endless.md). How many draws a look has in all is fixed, too, so whoever asks for a smaller margin later
-goes on where others stopped, and what was looked at before is free.
+A look has its own place in the ledger and its own price, and the draws of the looks before it count. All looks at one
+question share the level of one statement, that of the first look: whether there is a next one depends on what was seen,
+so those that were not taken count as well (docs/proofs/endless.md). How many draws a look has in all is fixed for good,
+so whoever asks for a smaller margin later goes on where others stopped, and what was looked at before is free.
 """
 
 from dataclasses import replace
 from math import ceil, log2
-from typing import NamedTuple
 
 from holdfast import check
 from holdfast.errors import InvalidArgument
@@ -23,13 +21,6 @@ from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question
 
 FIRST = 1_000  # draws of the first look
 OF_GROUPS = 16  # ordinary answers' worth of draws, at most: how many a group takes depends on its size
-
-
-class Seen(NamedTuple):
-    """What the looks before have shown: how often each outcome came up, and the level that all looks share."""
-
-    counts: tuple[int, ...]
-    level: float
 
 
 def look_until(kind: str, context: Context, query: Query, until: float) -> Question:
@@ -58,34 +49,40 @@ def look_until(kind: str, context: Context, query: Query, until: float) -> Quest
         most = OF_GROUPS * context.rows_per_query
     else:
         most = 2 * context.draws(query, None, until)  # of a share of one half; refuses what no number of draws reaches
-    return _look(kind, context, query, float(until), most, 1, None)
+    return _look(kind, context, query, float(until), most)
 
 
 def _look(
-    kind: str, context: Context, query: Query, until: float, most: int, number: int, before: Seen | None
+    kind: str,
+    context: Context,
+    query: Query,
+    until: float,
+    most: int,
+    number: int = 1,
+    before: tuple[int, ...] = (),
+    level: float | None = None,
 ) -> Question:
+    """Return look `number`; `before` are the counts of the looks before it, `level` is what they all share."""
     total = FIRST * 2 ** (number - 1)
     draws = total if number == 1 else total // 2
     cost, rows_read = context.price(query, draws)
-    if before is not None:
-        cost = Cost(cost.charge, 0)  # it is part of the statement that the first one made
+    if number > 1:
+        cost = Cost(cost.charge, 0)  # the first look made the statement
 
     def run(drawing: Drawing) -> Result:
-        standing = drawing.guarantee
-        level = standing.statement_level if before is None else before.level
-        assert level is not None  # of coins
-        pooled = _pooled(query, drawing.release(query, draws), before, standing)
-        looking = replace(drawing, guarantee=standing.at_level(level * look_share(number)))
-        (estimate,) = looking.certify(query, pooled)
-        told = {"bounds": list(query.bounds), "counts": list(pooled.counts), "level": level}
-        return estimate.to_json() | told
+        release = drawing.release(query, draws)
+        pooled = _pooled(query, release, before, drawing.guarantee)
+        shared = drawing.guarantee.level if level is None else level
+        standing = drawing.guarantee.at_level(shared * look_share(number))
+        (estimate,) = replace(drawing, guarantee=standing).certify(query, pooled)
+        return estimate.to_json() | {"bounds": list(query.bounds), "counts": list(pooled.counts), "level": shared}
 
     def after(result: Result, later: Context) -> Question | None:
         value = result["value"]  # None: too few rows of a group to tell
         reached = value is not None and max(result["high"] - value, value - result["low"]) <= until
         if reached or total >= most:
             return None
-        return _look(kind, later, query, until, most, number + 1, Seen(tuple(result["counts"]), result["level"]))
+        return _look(kind, later, query, until, most, number + 1, tuple(result["counts"]), result["level"])
 
     looks = 1 + max(0, ceil(log2(most / FIRST)))
     return Question(
@@ -102,12 +99,11 @@ def _look(
     )
 
 
-def _pooled(query: Query, release: object, before: Seen | None, guarantee: Guarantee) -> Tally:
+def _pooled(query: Query, release: object, before: tuple[int, ...], guarantee: Guarantee) -> Tally:
     """Return the tally of all looks so far."""
     if not isinstance(release, Tally):
         raise guarantee.cannot_certify("several looks at one question")
-    counts, draws = release.counts, release.draws
-    if before is not None:
-        counts, draws = tuple(map(sum, zip(counts, before.counts, strict=True))), draws + sum(before.counts)
+    counts = tuple(map(sum, zip(release.counts, before, strict=True))) if before else release.counts
+    draws = release.draws + sum(before)
     values = query.statistic.from_counts(counts, draws, mass=guarantee.coin_mass)
     return Tally(values, draws, counts, release.reported)

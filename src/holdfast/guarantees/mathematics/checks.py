@@ -6,7 +6,7 @@ string is paid for by its weight: strings in which nearly every guess held are f
 """
 
 from functools import partial
-from math import ceil, exp, inf, lgamma, log, log1p
+from math import ceil, exp, inf, lgamma, log, log1p, sqrt
 from typing import Any
 
 import numpy as np
@@ -178,6 +178,27 @@ def sampled_range(cell: Interval, *, n: int, draws: int, level: float, sample_le
     """
     upper = partial(_peeled_upper, n=n, draws=draws, x=log(2 / sample_level), length=log(2 / level) + nats)
     return 1 - upper(1 - cell[0]), upper(cell[1])
+
+
+@theorem("A comparison row by row, by Hoeffding's bound", proof="boards.md")
+def paired_range(told: Interval, *, n: int, most: float, squares: float, level: float, nats: float) -> Interval:
+    """Return how far one submission is ahead of an earlier one, if the mean difference of the n rows is `told`.
+
+    Statement
+        Row i can differ by r_i at most, which is fixed before its label is looked at. With R the sum of r_i and Q that
+        of their squares, the mean difference if labels were drawn anew lies within sqrt(2 L Q)/n of that of the rows,
+        L = log(2/level) + nats, and within R/n of 0, for all t at once but for beta.
+
+    Not covered
+        r_i that depend on labels: of scores that were made from them, or of cases that are drawn anew, too.
+
+    >>> low, high = paired_range((0.02, 0.03), n=10_000, most=500.0, squares=500.0, level=0.01, nats=10.0)
+    >>> round(low, 4), round(high, 4)
+    (0.0076, 0.0424)
+    """
+    width = SAFE * sqrt(2 * (log(2 / level) + nats) * squares) / n
+    reach = SAFE * most / n
+    return max(-reach, told[0] - width), min(reach, told[1] + width)
 
 
 def _peeled_upper(b: float, *, n: int, draws: int, x: float, length: float) -> float:
