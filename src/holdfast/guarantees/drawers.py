@@ -107,7 +107,7 @@ class CheckDrawer(Checks):
     """Checks on the rows that coins never read."""
 
     def __init__(self, terms: DrawerTerms) -> None:
-        goal = Goal(terms.kept, 0, 1 - terms.kept_beta)
+        goal = Goal(terms.kept, 0, 1 - terms.kept_beta, identical=terms.identical)
         own = Checks.plan(goal, Checks.mechanisms[0])
         assert isinstance(own, CheckTerms)  # there are no flips
         super().__init__(own)
