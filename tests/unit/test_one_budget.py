@@ -407,7 +407,7 @@ def forked(tmp_path: Path, first: int, second: int) -> None:
 def test_who_goes_on_from_a_copy_is_refused_however_far_either_has_come(
     tmp_path: Path, first: int, second: int
 ) -> None:
-    with pytest.raises(LedgerDamaged, match="is not the one that|went back in time"):
+    with pytest.raises(LedgerDamaged, match=r"is not the one that|went back in time"):
         forked(tmp_path, first, second)
 
 
