@@ -310,6 +310,7 @@ def run(small: bool, scratch: Path) -> Found:
         own = got.processor / len(got.waits)
         table.rows.append([name, f"{got.rate:,.0f}", *waits, f"{len(got.waits):,}", f"{own * 1e3:.2f} ms"])
         found.raw[name] = [got.rate, p50, p99, len(got.waits), own]
+        print(table.rows[-1], file=sys.stderr, flush=True)
 
     with tempfile.TemporaryDirectory(dir=scratch) as temporary:
         folder = Path(temporary)
