@@ -14,7 +14,7 @@ plot         pictures of answers and of frames
 sql          from a SELECT to questions, and from their answers to a frame
 moments      what variances, covariances and differences of pairs share
 mean, difference, count, total, variance, std, covariance, correlation, histogram, quantile, flips, minimize, check,
-register, submit, units    the kinds
+register, submit, confusion, units    the kinds
 
 To add one: a file with a function and an answer class, and `KINDS.register(name, kind_of(function, answer))`.
 """
@@ -43,6 +43,7 @@ OWN = (
     "check",
     "register",
     "submit",
+    "confusion",
     "units",
 )
 KINDS: "Registry[Kind[..., Any]]" = Registry("holdfast.questions", OWN)

@@ -170,6 +170,7 @@ def check(
     asked = _asked(query, context, within, where, versus)
     guessed = _guessed(asked, context, guess, margin, at_least)
     draws = _draws(guarantee, guessed, rows_per_query)
+    code = guessed.code_nats(context.schema)
 
     def run(drawing: Drawing) -> Result:
         cell = drawing.held().release(guessed, draws)
@@ -178,7 +179,8 @@ def check(
 
     def finish(number: int, drawn: Result, told: Cost) -> tuple[Result, Cost]:
         cell = Cell((), drawn["draws"], drawn["rows"], drawn["outcome"])
-        found = guarantee.certify(cell, guessed.cell, guarantee.told(told.charge, told.intervals), number)
+        before = guarantee.told(told.charge, told.intervals)
+        found = guarantee.certify(cell, guessed.cell, before, number, code)
         ends = Estimate.within(guessed.bounds, 0.0, found)
         told_now = {"outcome": cell.outcome, "low": ends.low, "high": ends.high}
         asked = {"guess": guessed.guess, "margin": guessed.margin, "bounds": list(guessed.bounds)}
