@@ -3,7 +3,7 @@
 from functools import lru_cache
 
 from holdfast.answer import Estimate
-from holdfast.guarantees.gaussian import Gaussian
+from holdfast.guarantees.gaussian import GaussianScans
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.plan import Plan, plan
 from holdfast.guarantees.release import ExactMeans, NoisyMeans, Release, Tally
@@ -56,7 +56,7 @@ def expected_release(guarantee: Guarantee, statistic: Statistic, share: float, m
         values = statistic.from_counts(counts, ell, mass=mass)
         return Tally(values, ell, tuple(counts), statistic.reported)
     values = statistic.from_means(means)
-    if isinstance(guarantee, Gaussian):
+    if isinstance(guarantee, GaussianScans):
         return NoisyMeans(values, ell, means, guarantee.terms.sigma, 2.0 ** -noise.grid_bits(ell))
     if guarantee.terms.mechanism == "laplace":
         scale = Laplace(draws=ell, epsilon=guarantee.epsilon_for(ell)).scale(guarantee.terms.rows)

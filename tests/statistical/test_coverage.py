@@ -26,7 +26,7 @@ from numpy.random import Generator
 
 from holdfast.guarantees import information
 from holdfast.guarantees.exchange import Exchange
-from holdfast.guarantees.gaussian import Gaussian, Scans
+from holdfast.guarantees.gaussian import GaussianScans, Scans
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.information import Information
 from holdfast.guarantees.plan import plan
@@ -121,7 +121,7 @@ def scan_misses(standing: Guarantee, rng: Generator, *, asked: int, votes: int) 
     return not all(low <= 0.5 <= high for low, high in ends)
 
 
-@pytest.mark.parametrize(("guarantee", "name"), [(Gaussian, "_j"), (Exchange, "_j")])
+@pytest.mark.parametrize(("guarantee", "name"), [(GaussianScans, "_j"), (Exchange, "_j")])
 def test_full_scans_with_noise_hold_though_the_vote_is_asked_again_and_again(
     seed: int, monkeypatch: pytest.MonkeyPatch, guarantee: type[Guarantee], name: str
 ) -> None:
@@ -191,7 +191,7 @@ def test_intervals_that_forget_each_other_are_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     without_widening(monkeypatch)
-    for each, name in ((Exchange, "level"), (Posterior, "level"), (Information, "_level"), (Split, "_level")):
+    for each, name in ((Exchange, "level"), (Posterior, "level"), (Information, "level"), (Split, "_level")):
         always(monkeypatch, each, name, 0.5)
     world = partial(harmless, rows=rows, rare=rare, **options)
     missed = misses(world, worlds=MUTANT_WORLDS, seed=seed, **({"queries": QUESTIONS} | terms))

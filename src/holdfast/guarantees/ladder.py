@@ -19,10 +19,11 @@ from typing import NamedTuple
 from holdfast import check
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.guarantee import Goal, Guarantee, Terms
+from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.mathematics.checks import full_range, ladder_nats, paired_range, time_share
 from holdfast.guarantees.release import GRID, Release
 from holdfast.guarantees.statistic import Interval, Statistic
+from holdfast.guarantees.terms import Goal, Terms
 
 ENDLESS = 2**31  # submissions: more than anybody sends
 LARGEST = 2**62  # what a ledger can count
@@ -262,8 +263,8 @@ class Ladder(Guarantee):
         if self.terms.about == ROWS:
             return first, last
         level = COMPARED * self._level(climbed)
-        sizes = {"n": self.terms.rows, "most": apart.most, "squares": apart.squares}
-        return paired_range((first, last), **sizes, level=level, nats=self._nats(climbed))
+        nats, (most, squares) = self._nats(climbed), apart
+        return paired_range((first, last), n=self.terms.rows, most=most, squares=squares, level=level, nats=nats)
 
     def _level(self, climbed: Climbed) -> float:
         return (1 - self.terms.confidence) * time_share(climbed.submissions + 1)

@@ -46,7 +46,7 @@ CHART_HEIGHT, CHART_GAP = 15, 3
 
 
 @dataclass(frozen=True)
-class Step:
+class DemoStep:
     """One more signal: it is paired with the first `partners` signals, and then perhaps the rule is looked at."""
 
     signal: int
@@ -55,12 +55,12 @@ class Step:
     asked: int  # questions asked by the end of this step
 
 
-def steps(questions: int, *, before: int = 0) -> tuple[Step, ...]:
+def steps(questions: int, *, before: int = 0) -> tuple[DemoStep, ...]:
     """Divide a number of questions into pairs and looks, ending with a look; `before` were asked already.
 
     >>> steps(10)
-    (Step(signal=1, partners=1, look=False, asked=1), Step(signal=2, partners=2, look=False, asked=3), \
-Step(signal=3, partners=3, look=False, asked=6), Step(signal=4, partners=3, look=True, asked=10))
+    (DemoStep(signal=1, partners=1, look=False, asked=1), DemoStep(signal=2, partners=2, look=False, asked=3), \
+DemoStep(signal=3, partners=3, look=False, asked=6), DemoStep(signal=4, partners=3, look=True, asked=10))
     """
     made, left, index = [], questions, 1
     while left > 0:
@@ -68,7 +68,7 @@ Step(signal=3, partners=3, look=False, asked=6), Step(signal=4, partners=3, look
         left -= partners
         look = left == 1 or index % LOOK_EVERY == 0
         left -= look
-        made.append(Step(index, partners, look, before + questions - left))
+        made.append(DemoStep(index, partners, look, before + questions - left))
         index += 1
     return tuple(made)
 
@@ -245,7 +245,7 @@ class _PairAnalyst:
         self._answers: list[tuple[int, int, float]] = []
         self.misses = self.rows_read = 0
 
-    def ask(self, step: Step) -> RuleLook | None:
+    def ask(self, step: DemoStep) -> RuleLook | None:
         """Ask the questions of one step; return what the look at the rule showed."""
         for partner in range(step.partners):
             answer = self._ask(f"({signal(partner)} = {signal(step.signal)}) = outcome")
@@ -295,7 +295,7 @@ def to_json(
 # -- the same search with plain means -----------------------------------------------------------------------------
 
 
-def naive_looks(path: Path, schedule: Sequence[Step]) -> list[RuleLook]:
+def naive_looks(path: Path, schedule: Sequence[DemoStep]) -> list[RuleLook]:
     """Search with exact means of all rows; return each look at the rule, with textbook 95 % error bars."""
     signals = 1 + schedule[-1].signal
     table = pl.read_parquet(path, columns=[*map(signal, range(signals)), "outcome"])
@@ -322,7 +322,7 @@ def _blocks(bits: NDArray[np.uint8], rows: int) -> Iterator[NDArray[np.uint8]]:
 
 
 def _right_at_looks(
-    block: NDArray[np.uint8], weights: NDArray[np.float32], schedule: Sequence[Step]
+    block: NDArray[np.uint8], weights: NDArray[np.float32], schedule: Sequence[DemoStep]
 ) -> NDArray[np.int64]:
     """Return on how many of these rows the rule is right, at each look."""
     signs, outcome = block[:-1].astype(np.float32) * 2 - 1, block[-1].astype(bool)

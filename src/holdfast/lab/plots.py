@@ -74,7 +74,7 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Panel:
+class Chart:
     """One pair of axes. With `categories` the x of a point is the number of its category."""
 
     title: str
@@ -86,7 +86,7 @@ class Panel:
     categories: Sequence[str] = field(default=())
 
 
-def draw(panels: Sequence[Panel], path: Path, *, same_height: bool = False) -> None:
+def draw(panels: Sequence[Chart], path: Path, *, same_height: bool = False) -> None:
     """Draw panels side by side with one legend beneath, and write a PNG."""
     pyplot = _pyplot()
     settings: Any = {
@@ -148,7 +148,7 @@ def _columns(labels: Sequence[str], width: float) -> int:
     return max(1, min(len(labels), int(width / (0.6 + 0.0085 * LEGEND_POINTS * longest))))
 
 
-def _fill(axes: Any, panel: Panel, names: dict[str, Any]) -> None:
+def _fill(axes: Any, panel: Chart, names: dict[str, Any]) -> None:
     for number, series in enumerate(panel.series):
         color, marker = STYLES.get(series.style or series.label, _OTHERS[number % len(_OTHERS)])
         style = {"color": color, "marker": marker if series.marked else "", "linestyle": series.line}
@@ -179,7 +179,7 @@ def _fill(axes: Any, panel: Panel, names: dict[str, Any]) -> None:
     axes.set_ylabel(panel.y_label)
 
 
-def _logarithmic(axes: Any, axis: Any, letter: str, panel: Panel) -> None:
+def _logarithmic(axes: Any, axis: Any, letter: str, panel: Chart) -> None:
     """Use a log scale; where it spans less than two decades, put ticks at the points."""
     from matplotlib.ticker import NullFormatter
 
@@ -218,7 +218,7 @@ def attack_picture(reports: Sequence["AttackReport"], path: Path) -> None:
         ]
         levels = [] if report.promised is None else [Level("promised for all answers", report.promised)]
         title = f"{report.mechanism}, attacked by {report.analyst}"
-        panels.append(Panel(title, "questions asked", "error", series, levels, log="x"))
+        panels.append(Chart(title, "questions asked", "error", series, levels, log="x"))
     draw(panels, path, same_height=True)
 
 

@@ -26,7 +26,7 @@ from holdfast.queries.functions.texts import growth
 from holdfast.queries.functions.times import FIRST_DAY, FIRST_MOMENT, LAST_DAY, LAST_MOMENT
 from holdfast.queries.node import Node
 from holdfast.queries.query import Direct
-from holdfast.queries.steps import Choice, Steps, StepWriter, repeated, without_nan
+from holdfast.queries.steps import Case, Steps, StepWriter, repeated, without_nan
 from holdfast.schema import Column, Type
 
 Piece = TypeVar("Piece")
@@ -278,11 +278,11 @@ def _compiled(node: Node, writer: StepWriter) -> pl.Expr:
     args = [_argument(node, operation, place, writer) for place in range(len(node.args))]
     for build in operation.before:
         part = build(node, args)
-        if isinstance(part, Choice) or part.meta.root_names():  # not a constant
+        if isinstance(part, Case) or part.meta.root_names():  # not a constant
             part = writer.apart(part)
         args = [part, *args]
     value = operation.build(node, args)
-    return writer.apart(value) if isinstance(value, Choice) else value
+    return writer.apart(value) if isinstance(value, Case) else value
 
 
 def _argument(node: Node, operation: Operation, place: int, writer: StepWriter) -> pl.Expr:

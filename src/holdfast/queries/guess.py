@@ -236,7 +236,7 @@ def _alike(said: list[Said]) -> list[Conditions]:
 
 
 def _count(conditions: Conditions) -> int:
-    return int(conditions.sum()) if isinstance(conditions, pl.Series) else np.count_nonzero(conditions)
+    return int(conditions.sum() if isinstance(conditions, pl.Series) else np.count_nonzero(conditions))
 
 
 def _sums(value: Said, groups: list[NDArray[np.bool_]], bounds: Interval, missing: bool | None) -> Totals:

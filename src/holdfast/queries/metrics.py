@@ -127,7 +127,8 @@ def _equal(one: pl.Series, other: pl.Series) -> NDArray[np.bool_]:
     if one.dtype != pl.String:
         return (one == other).to_numpy()
     first, second = ((one.hash(key) == other.hash(key)).to_numpy() for key in _KEYS)
-    return first & second
+    both: NDArray[np.bool_] = first & second
+    return both
 
 
 def _unlike(one: pl.DataFrame, other: pl.DataFrame) -> NDArray[np.bool_]:

@@ -13,7 +13,7 @@ import polars as pl
 
 
 @dataclass(frozen=True)
-class Choice:
+class Case:
     """For every row the value whose condition is the first to be true; `otherwise` where none is. All of one type."""
 
     branches: tuple[tuple[pl.Expr, pl.Expr], ...]
@@ -34,21 +34,21 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Column:
+class AddedColumn:
     """A column to be added: an expression, with NULL for NaN if `cleaned`, or a choice."""
 
     name: str
-    value: pl.Expr | Choice
+    value: pl.Expr | Case
     cleaned: bool = False
 
     @property
     def parts(self) -> tuple[pl.Expr, ...]:
         """The expressions to be evaluated for it."""
-        return self.value.parts if isinstance(self.value, Choice) else (self.value,)
+        return self.value.parts if isinstance(self.value, Case) else (self.value,)
 
     def of(self, parts: list[pl.Series]) -> pl.Series:
         """Return the column, from the values of its parts."""
-        values = Choice.among(parts) if isinstance(self.value, Choice) else parts[0]
+        values = Case.among(parts) if isinstance(self.value, Case) else parts[0]
         return (without_nan(values) if self.cleaned else values).alias(self.name)
 
 
@@ -56,11 +56,11 @@ class Column:
 class Step:
     """Columns that are evaluated together."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[AddedColumn, ...]
     parts: tuple[pl.Expr, ...]
 
     @classmethod
-    def of(cls, columns: Iterable[Column]) -> "Step":
+    def of(cls, columns: Iterable[AddedColumn]) -> "Step":
         """Return a step that adds these columns."""
         added = tuple(columns)
         parts = [part for column in added for part in column.parts]
@@ -95,11 +95,11 @@ class StepWriter:
     def __init__(self, columns: Iterable[str]) -> None:
         self._stem = max(columns, key=len, default="")  # names that go on where the longest ends are new
         self._numbers: dict[str, int] = {}  # of the step in which each new column is evaluated
-        self._steps: list[list[Column]] = []
+        self._steps: list[list[AddedColumn]] = []
 
-    def apart(self, value: pl.Expr | Choice, *, cleaned: bool = False) -> pl.Expr:
+    def apart(self, value: pl.Expr | Case, *, cleaned: bool = False) -> pl.Expr:
         """Have the value evaluated beforehand for every row, with NULL for NaN if `cleaned`; return its column."""
-        column = Column(f"{self._stem}#{len(self._numbers)}", value, cleaned)
+        column = AddedColumn(f"{self._stem}#{len(self._numbers)}", value, cleaned)
         roots = (root for part in column.parts for root in part.meta.root_names())
         number = 1 + max((self._numbers.get(root, -1) for root in roots), default=-1)
         if number == len(self._steps):

@@ -12,9 +12,10 @@ predictions  what is submitted to a board: read from files and frames, matched w
 groups       a share or a mean in several groups, as `mean` asks it
 plot         pictures of answers and of frames
 sql          from a SELECT to questions, and from their answers to a frame
-moments      what variances, covariances and differences of pairs share
-mean, difference, count, total, variance, std, covariance, correlation, histogram, quantile, flips, minimize, check,
-register, submit, confusion, units    the kinds
+cells        one release of cells as it is read: what moments and differences of pairs share
+moments      the kinds variance, std, covariance, correlation and slope
+mean, difference, count, total, histogram, top, quantile, flips, minimize, check, register, submit, confusion,
+             units    the other kinds
 
 To add one: a file with a function and an answer class, and `KINDS.register(name, kind_of(function, answer))`.
 """
@@ -32,11 +33,9 @@ OWN = (
     "difference",
     "count",
     "total",
-    "variance",
-    "std",
-    "covariance",
-    "correlation",
+    *("moments.variance", "moments.std", "moments.covariance", "moments.correlation", "moments.slope"),
     "histogram",
+    "top",
     "quantile",
     "flips",
     "minimize",

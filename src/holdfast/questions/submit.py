@@ -187,7 +187,7 @@ def submit(
         ahead = _ahead(ladder, metric, answer, climbed, result.get("best")) if charge > 0 else None
         return answer | scored | {"bounds": list(metric.bounds), "ahead": ahead}, Cost(charge, 1)
 
-    def forecast(told: Cost) -> float:
+    def margin(told: Cost) -> float:
         return terms.scale * ladder.width(ladder.climbed(told.charge, told.intervals))
 
     return Question(
@@ -199,7 +199,7 @@ def submit(
         work=RELEASE_WORK + terms.rows,
         run=run,
         finish=finish,
-        forecast=forecast,
+        margin=margin,
     )
 
 

@@ -17,7 +17,7 @@ from holdfast.schema import Schema
 _PIECE = 1 << 20  # positions of the shuffle looked up at once
 
 
-class Drawers:
+class DividedRows:
     """The first `kept` rows in the secret order of `key` are kept; the others are asked."""
 
     def __init__(self, rows: RowSource, key: bytes, kept: int) -> None:
@@ -63,7 +63,7 @@ class Within:
 class Drawer:
     """A row source that is part of another: the rows of one drawer."""
 
-    def __init__(self, rows: RowSource, drawers: Drawers, which: int, count: int) -> None:
+    def __init__(self, rows: RowSource, drawers: DividedRows, which: int, count: int) -> None:
         self._rows, self._drawers, self._which, self._count = rows, drawers, which, count
 
     @property

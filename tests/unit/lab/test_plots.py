@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.errors import MissingExtra
 from holdfast.lab import attack
-from holdfast.lab.plots import DPI, PANEL_INCHES, STYLES, Level, Panel, Series, attack_picture, draw
+from holdfast.lab.plots import DPI, PANEL_INCHES, STYLES, Chart, Level, Series, attack_picture, draw
 
 
 def size_of(path) -> tuple[int, int]:
@@ -17,8 +17,8 @@ def size_of(path) -> tuple[int, int]:
 
 
 def test_panels_are_drawn_side_by_side(tmp_path):
-    panel = Panel("title", "x", "y", [Series("coins", [1, 10], [1, 2], [0.5, 1.5], [1.5, 2.5])], log="xy")
-    other = Panel(
+    panel = Chart("title", "x", "y", [Series("coins", [1, 10], [1, 2], [0.5, 1.5], [1.5, 2.5])], log="xy")
+    other = Chart(
         "title", "", "y", [Series("a", [0, 1], [1, 2], [0, 1], [2, 3], line="")], [Level("one", 1.0)],
         categories=["first", "second"],
     )  # fmt: skip
@@ -42,4 +42,4 @@ def test_no_two_mechanisms_look_alike():
 def test_missing_matplotlib_is_reported(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingExtra, match=r"holdfast\[plot\]"):
-        draw([Panel("t", "x", "y", [])], tmp_path / "none.png")
+        draw([Chart("t", "x", "y", [])], tmp_path / "none.png")

@@ -17,7 +17,7 @@ from holdfast.errors import PlanInfeasible
 from holdfast.guarantees.plan import Plan, plan
 from holdfast.lab.attack import in_parallel
 from holdfast.lab.experiments.experiment import Experiment, Results, Size, table
-from holdfast.lab.plots import Panel, Series
+from holdfast.lab.plots import Chart, Series
 from holdfast.mechanisms import MECHANISMS
 from holdfast.mechanisms.coins import Coins
 from holdfast.mechanisms.gaussian import Gaussian
@@ -159,7 +159,7 @@ def section(results: Results) -> str:
     )
 
 
-def panels(results: Results) -> list[Panel]:
+def panels(results: Results) -> list[Chart]:
     """Draw certified margins beside attacked errors."""
     drawn = []
     for row in results["compared"]:
@@ -175,7 +175,7 @@ def panels(results: Results) -> list[Panel]:
             ),
         ]  # fmt: skip
         title = f"n = {row['rows']:,}, k = {row['queries']:,}"
-        drawn.append(Panel(title, "", "error", series, log="y", categories=names))
+        drawn.append(Chart(title, "", "error", series, log="y", categories=names))
     return drawn
 
 

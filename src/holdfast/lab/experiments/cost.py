@@ -20,7 +20,7 @@ from holdfast.guarantees.statistic import Values
 from holdfast.lab.attack import in_parallel
 from holdfast.lab.baselines import FullLaplace, Releaser
 from holdfast.lab.experiments.experiment import Experiment, Results, Size, short, slope, table
-from holdfast.lab.plots import Panel, Series, guide
+from holdfast.lab.plots import Chart, Series, guide
 from holdfast.lab.populations import Agreement, CoinTable
 from holdfast.mechanisms.coins import Coins
 from holdfast.mechanisms.laplace import Laplace
@@ -196,7 +196,7 @@ def section(results: Results) -> str:
     )
 
 
-def panels(results: Results) -> list[Panel]:
+def panels(results: Results) -> list[Chart]:
     """Draw the total over k and over alpha."""
 
     def lines(rows: list[Results], over: str) -> list[Series]:
@@ -225,16 +225,16 @@ def panels(results: Results) -> list[Panel]:
     timed += [guide("slope 1.5", timed[0], 1.5), guide("slope 1", timed[2], 1.0)]
     by_queries += [guide("slope 1.5", by_queries[0], 1.5), guide("slope 1", by_queries[1], 1.0)]
     return [
-        Panel(f"Required by the theorems, α = {ALPHA}", "questions k", total, by_queries, log="xy"),
-        Panel(
+        Chart(f"Required by the theorems, α = {ALPHA}", "questions k", total, by_queries, log="xy"),
+        Chart(
             f"Required by the theorems, k = {QUERIES:,}",
             "margin α",
             total,
             lines(results["by_alpha"], "alpha"),
             log="xy",
         ),
-        Panel(f"Counted, α = {alpha:g} (information guarantee)", "questions k", total, counted, log="xy"),
-        Panel(f"Time of the same, α = {alpha:g}", "questions k", "seconds for all answers", timed, log="xy"),
+        Chart(f"Counted, α = {alpha:g} (information guarantee)", "questions k", total, counted, log="xy"),
+        Chart(f"Time of the same, α = {alpha:g}", "questions k", "seconds for all answers", timed, log="xy"),
     ]
 
 

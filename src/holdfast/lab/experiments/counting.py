@@ -14,7 +14,7 @@ from holdfast.guarantees.plan import plan
 from holdfast.lab.attack import in_parallel
 from holdfast.lab.baselines import CoinFromMean, Releaser
 from holdfast.lab.experiments.experiment import Experiment, Results, Size, short, slope, table
-from holdfast.lab.plots import Panel, Series
+from holdfast.lab.plots import Chart, Series
 from holdfast.lab.populations import Agreement, CoinTable
 from holdfast.mechanisms.coins import Coins
 from holdfast.mechanisms.laplace import Laplace
@@ -123,7 +123,7 @@ def section(results: Results) -> str:
     )
 
 
-def panels(results: Results) -> list[Panel]:
+def panels(results: Results) -> list[Chart]:
     """Draw rows over alpha for counting and sampling counting queries, and the cost."""
     alphas = [row["alpha"] for row in results["sizes"]]
 
@@ -135,9 +135,9 @@ def panels(results: Results) -> list[Panel]:
     coins = [row["averaged coins (information)"]["read"] for row in results["sizes"]]
     cost = [*lines(COUNTS[:1], "read"), Series("averaged coins (all three)", alphas, coins, style="thresholdout")]
     return [
-        Panel("Counting queries: rows", "margin α", "rows n", lines(COUNTS, "rows"), log="xy"),
-        Panel("Counting queries: cost", "margin α", "rows read per answer", cost, log="xy"),
-        Panel("Sampling counting queries: rows", "margin α", "rows n", lines(FLIPS, "rows"), log="xy"),
+        Chart("Counting queries: rows", "margin α", "rows n", lines(COUNTS, "rows"), log="xy"),
+        Chart("Counting queries: cost", "margin α", "rows read per answer", cost, log="xy"),
+        Chart("Sampling counting queries: rows", "margin α", "rows n", lines(FLIPS, "rows"), log="xy"),
     ]
 
 

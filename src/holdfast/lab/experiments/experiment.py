@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from holdfast.lab.plots import Panel
+from holdfast.lab.plots import Chart
 
 Size = Literal["small", "full"]
 Results = dict[str, Any]
@@ -21,7 +21,7 @@ class Experiment:
     title: str
     run: Callable[[Size, int, int], Results]
     section: Callable[[Results], str]
-    panels: Callable[[Results], Sequence[Panel]]
+    panels: Callable[[Results], Sequence[Chart]]
 
 
 def slope(x: Sequence[float], y: Sequence[float]) -> float:

@@ -6,7 +6,7 @@ from holdfast.guarantees.plan import plan
 from holdfast.lab.attack import in_parallel
 from holdfast.lab.experiments.experiment import Experiment, Results, Size, short, table
 from holdfast.lab.experiments.sample_size import SizeGoal, least_rows
-from holdfast.lab.plots import Panel, Series
+from holdfast.lab.plots import Chart, Series
 
 ORDER = ("exchange", "posterior", "information", "dp", "paper", "split")
 STYLE = {"exchange": "coins", "posterior": "a1", "information": "gaussian", "dp": "laplace", "paper": "naive",
@@ -67,7 +67,7 @@ def section(results: Results) -> str:
     )
 
 
-def panels(results: Results) -> list[Panel]:
+def panels(results: Results) -> list[Chart]:
     """Draw required rows over k, and the rows needed under attack where they were measured."""
     drawn = []
     for alpha in sorted({row["alpha"] for row in results["certified"]}, reverse=True)[:2]:
@@ -89,7 +89,7 @@ def panels(results: Results) -> list[Panel]:
             reach = [needed[-1] * sqrt(k / ks[-1]) for k in far]
             series.append(Series("extended with slope 1/2", far, reach, style="thresholdout", line=":", marked=False))
         title = f"Rows for a margin of {alpha:g}, β = {MEASURED_BETA:g}"
-        drawn.append(Panel(title, "questions k", "rows n", series, log="xy"))
+        drawn.append(Chart(title, "questions k", "rows n", series, log="xy"))
     return drawn
 
 

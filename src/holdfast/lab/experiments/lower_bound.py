@@ -13,7 +13,7 @@ from holdfast.guarantees.mathematics import amplification, sizes
 from holdfast.lab.attack import in_parallel
 from holdfast.lab.baselines import Releaser
 from holdfast.lab.experiments.experiment import Experiment, Results, Size, spaced, table
-from holdfast.lab.plots import Level, Panel, Series
+from holdfast.lab.plots import Chart, Level, Series
 from holdfast.lab.populations import Marked, Universe
 from holdfast.mechanisms.coins import Coins
 from holdfast.mechanisms.fresh_rows import FreshRows
@@ -95,7 +95,7 @@ def section(results: Results) -> str:
     )
 
 
-def panels(results: Results) -> list[Panel]:
+def panels(results: Results) -> list[Chart]:
     """Draw the share of accurate answers over looks, one panel for each alpha."""
     drawn = []
     for text, bound in results["bounds"].items():
@@ -111,7 +111,7 @@ def panels(results: Results) -> list[Panel]:
         ]
         levels = [Level("80 %", 1 - BETA), Level("bound", bound, vertical=True)]
         drawn.append(
-            Panel(f"α = {text}", "rows evaluated per question", "share of accurate answers", series, levels, "x")
+            Chart(f"α = {text}", "rows evaluated per question", "share of accurate answers", series, levels, "x")
         )
     return drawn
 

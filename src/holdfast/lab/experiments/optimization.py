@@ -26,7 +26,7 @@ from holdfast.guarantees.mathematics import sizes
 from holdfast.lab.attack import in_parallel
 from holdfast.lab.experiments.experiment import Experiment, Results, Size, short, slope, table
 from holdfast.lab.full_gradient import FullGradient
-from holdfast.lab.plots import Panel, Series, guide
+from holdfast.lab.plots import Chart, Series, guide
 from holdfast.optimize.boosting import CoinChoice, Contest
 from holdfast.optimize.descent import Descent
 from holdfast.optimize.domain import Box
@@ -291,7 +291,7 @@ def section(results: Results) -> str:
     )
 
 
-def panels(results: Results) -> list[Panel]:
+def panels(results: Results) -> list[Chart]:
     """Draw what was measured over alpha and over d, and what is required over alpha."""
 
     def tried(kind: str, over: str) -> list[Results]:
@@ -313,7 +313,7 @@ def panels(results: Results) -> list[Panel]:
             one = Series(kind, [row[over] for row in rows], y, low, y, style=STYLE[kind], bars=True)
             expected = EXPECTED[kind] if over == "alpha" else 1
             series += [one, guide(f"slope {expected}", one, expected)]
-        drawn.append(Panel("Measured", label, "rows evaluated for one query", series, log="xy"))
+        drawn.append(Chart("Measured", label, "rows evaluated for one query", series, log="xy"))
     required_series = []
     for kind in KINDS:
         rows = [row for row in results["by_alpha"] if row["kind"] == kind]
@@ -324,7 +324,7 @@ def panels(results: Results) -> list[Panel]:
         Series("previous work (k d n²)", [row["alpha"] for row in rows], [row["previous evaluated"] for row in rows],
                style="laplace")
     )  # fmt: skip
-    drawn.append(Panel(f"Required by the theorems, k = {K:,}, d = {D}", "excess α", "calls", required_series, log="xy"))
+    drawn.append(Chart(f"Required by the theorems, k = {K:,}, d = {D}", "excess α", "calls", required_series, log="xy"))
     return drawn
 
 

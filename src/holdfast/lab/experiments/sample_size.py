@@ -27,7 +27,7 @@ from holdfast.lab.attack import attack, in_parallel, run_world
 from holdfast.lab.baselines import FullGaussian, FullLaplace, Naive, Releaser
 from holdfast.lab.contenders import MechanismContender
 from holdfast.lab.experiments.experiment import Experiment, Results, Size, slope, table
-from holdfast.lab.plots import Panel, Series, guide
+from holdfast.lab.plots import Chart, Series, guide
 from holdfast.mechanisms.coins import Coins
 from holdfast.mechanisms.fresh_rows import FreshRows
 from holdfast.mechanisms.laplace import Laplace
@@ -283,7 +283,7 @@ def _analysts_table(results: Results) -> str:
     return table(head, [(name, *found) for name, found in cells.items()])
 
 
-def panels(results: Results) -> list[Panel]:
+def panels(results: Results) -> list[Chart]:
     """Draw rows over questions and over margins, with bars and slopes to compare with."""
     drawn = []
     for over, x_label, fixed in (
@@ -303,7 +303,7 @@ def panels(results: Results) -> list[Panel]:
         else:
             series += [guide("slope -2", coins, -2.0)]
             title = f"Rows needed for {fixed[1]:,} questions"
-        drawn.append(Panel(title, x_label, "rows n", series, log="xy"))
+        drawn.append(Chart(title, x_label, "rows n", series, log="xy"))
     return drawn
 
 

@@ -15,7 +15,7 @@ from holdfast.lab.analysts import ANALYSTS
 from holdfast.lab.attack import attack, in_parallel
 from holdfast.lab.baselines import FullGaussian, Releaser
 from holdfast.lab.experiments.experiment import Experiment, Results, Size, table
-from holdfast.lab.plots import Panel, Series
+from holdfast.lab.plots import Chart, Series
 from holdfast.mechanisms.coins import Coins
 
 CONTENDERS = ("coins", "gaussian")
@@ -87,7 +87,7 @@ def section(results: Results) -> str:
     )
 
 
-def panels(results: Results) -> list[Panel]:
+def panels(results: Results) -> list[Chart]:
     """Draw both next to each other."""
     names = [row["analyst"] for row in results["compared"]]
     drawn = []
@@ -105,7 +105,7 @@ def panels(results: Results) -> list[Panel]:
                 name
             ]
             series.append(Series(label, x, y, low, high, style=name, line=""))
-        drawn.append(Panel(title, "", y_label, series, categories=names))
+        drawn.append(Chart(title, "", y_label, series, categories=names))
     return drawn
 
 

@@ -10,7 +10,7 @@ import polars as pl
 from holdfast.queries.functions.operation import PHYSICAL, Operation, common_type
 from holdfast.queries.functions.times import within_years
 from holdfast.queries.node import Node
-from holdfast.queries.steps import Choice
+from holdfast.queries.steps import Case
 from holdfast.schema import Type
 
 _TRUE_WORDS, _FALSE_WORDS = ["true", "t", "yes", "y", "on", "1"], ["false", "f", "no", "n", "off", "0"]
@@ -36,13 +36,13 @@ def _in(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
     return args[0].cast(dtype, strict=False).is_in(listed.implode())
 
 
-def _case(node: Node, args: Sequence[pl.Expr]) -> Choice:
-    return Choice(tuple(zip(args[:-1:2], args[1:-1:2], strict=True)), args[-1])
+def _case(node: Node, args: Sequence[pl.Expr]) -> Case:
+    return Case(tuple(zip(args[:-1:2], args[1:-1:2], strict=True)), args[-1])
 
 
-def _null_if(node: Node, args: Sequence[pl.Expr]) -> Choice:
+def _null_if(node: Node, args: Sequence[pl.Expr]) -> Case:
     null = pl.lit(None, dtype=PHYSICAL[node.type or Type.STRING])
-    return Choice(((args[0] == args[1], null),), args[0])
+    return Case(((args[0] == args[1], null),), args[0])
 
 
 def _cast(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:

@@ -9,7 +9,7 @@ import polars as pl
 
 from holdfast.queries.functions.operation import PHYSICAL, Build, Operation
 from holdfast.queries.node import Node
-from holdfast.queries.steps import Choice
+from holdfast.queries.steps import Case
 from holdfast.schema import Type
 
 _FLOAT = PHYSICAL[Type.FLOAT]
@@ -40,12 +40,12 @@ def _spread(constant: pl.Expr) -> pl.Expr:
     return constant + pl.int_range(pl.len()).cast(pl.Float64) * 0.0
 
 
-def _where(condition: pl.Expr, value: pl.Expr, dtype: pl.DataType = _FLOAT) -> Choice:
+def _where(condition: pl.Expr, value: pl.Expr, dtype: pl.DataType = _FLOAT) -> Case:
     """Return the value where the condition is true, else NULL."""
-    return Choice(((condition, value),), pl.lit(None, dtype=dtype))
+    return Case(((condition, value),), pl.lit(None, dtype=dtype))
 
 
-def _divisor(node: Node, args: Sequence[pl.Expr]) -> pl.Expr | Choice:
+def _divisor(node: Node, args: Sequence[pl.Expr]) -> pl.Expr | Case:
     """Return what is divided by, NULL for zero."""
     whole = node.type is Type.INT
     right = args[-1] if whole else as_floats(node, args)[-1]
@@ -88,13 +88,13 @@ def _unless_whole(function: Callable[[pl.Expr], pl.Expr]) -> Build:
     return lambda node, args: args[0] if node.args[0].type is Type.INT else function(args[0])
 
 
-def _positive(node: Node, args: Sequence[pl.Expr]) -> Choice:
+def _positive(node: Node, args: Sequence[pl.Expr]) -> Case:
     """Return the last argument, NULL unless it has a logarithm."""
     of = as_floats(node, args[-len(node.args) :])[-1]
     return _where(of > 0.0, of)
 
 
-def _base(node: Node, args: Sequence[pl.Expr]) -> Choice:
+def _base(node: Node, args: Sequence[pl.Expr]) -> Case:
     base = as_floats(node, args)[0]
     return _where((base > 0.0) & (base != 1.0), base)
 
@@ -104,10 +104,10 @@ def _quotient_of_logarithms(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
     return of.log() / base.log()
 
 
-def _logarithm(node: Node, args: Sequence[pl.Expr]) -> Choice:
+def _logarithm(node: Node, args: Sequence[pl.Expr]) -> Case:
     """Round powers of the base, which come out slightly off (log10(1000) = 2.9999999999999996), to the whole number."""
     quotient, near = args[0], args[0].round(0)
-    return Choice((((quotient - near).abs() < 1e-13, near),), quotient)
+    return Case((((quotient - near).abs() < 1e-13, near),), quotient)
 
 
 def _arithmetic(function: Callable[[pl.Expr, pl.Expr], pl.Expr], *, null: bool = False) -> Operation:

@@ -9,11 +9,11 @@ import polars as pl
 
 from holdfast.errors import InvalidQuery
 from holdfast.queries.node import COMPARISONS, Node
-from holdfast.queries.steps import Choice
+from holdfast.queries.steps import Case
 from holdfast.schema import Type
 
 NullRule = Literal["any", "all", "may", "never"]
-Build = Callable[[Node, Sequence[pl.Expr]], pl.Expr | Choice]
+Build = Callable[[Node, Sequence[pl.Expr]], pl.Expr | Case]
 
 PHYSICAL: dict[Type, pl.DataType] = {  # how values of each type are stored when an operation sees them
     Type.BOOL: pl.Boolean(),
@@ -44,7 +44,7 @@ class Operation:
     once, where it matters. `copies` says how often each argument is mentioned in what Polars evaluates (the last one
     repeats): what is mentioned more than once is evaluated apart, once. `before` are parts of the operation itself that
     are evaluated apart: what each gives stands in front of the arguments of the next. Whatever takes one value or
-    another by row is a `Choice`, never Polars' own (see `steps`). `on_arrays` marks operations whose `build` uses
+    another by row is a `Case`, never Polars' own (see `steps`). `on_arrays` marks operations whose `build` uses
     operators alone, so that it also works on series and on numpy arrays.
     """
 
