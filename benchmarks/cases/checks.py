@@ -12,16 +12,17 @@ one, of a text that was parsed before, and so is every answer.
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
-from benchmarks.measure import Found, Table, alternate, main, medians, rounded, shown
+from benchmarks.measure import Found, Table, Times, alternate, main, medians, rounded, shown
 
 import holdfast as hf
 
 DRAWS, GUESS = 12_000, 0.4
 col = pl.col
-SCANS: dict[str, tuple[str, dict[str, object], pl.Expr]] = {
+SCANS: dict[str, tuple[str, dict[str, Any], pl.Expr]] = {
     "share of a number": ("x > 0.3", {}, (col("x") > 0.3).mean()),
     "share of a number, some missing": ("m > 0.3", {}, (col("m") > 0.3).mean()),
     "share of two conditions": ("x > 0 AND i > 100", {}, ((col("x") > 0) & (col("i") > 100)).mean()),
@@ -48,17 +49,9 @@ def scans(found: Found, n: int, repeats: int) -> None:
     """All rows."""
     frame = rows(n)
     table = Table(f"A check of all {n:,} rows", ["what is checked", "check", "Polars", "ratio"])
-    with hf.Session(frame, guarantee="checks", seed=1) as session:
-        for name, (text, options, scan) in SCANS.items():
-            numbers = count(1)
-
-            def check(text: str = text, options: dict[str, object] = options, numbers: count[int] = numbers) -> object:
-                return session.check(text, GUESS, 0.3 + next(numbers) / 1e9, **options)  # type: ignore[arg-type]
-
-            def polars(scan: pl.Expr = scan) -> object:
-                return frame.lazy().select(scan).collect()
-
-            times = alternate({"check": check, "polars": polars}, repeats, warm=2)
+    with hf.Session(frame, guarantee="checks", seed=1, complete=["x", "i", "c"]) as session:
+        for name in SCANS:
+            times = scan(session, frame, name, repeats)
             middle = medians(times)
             ratio = middle["check"] / middle["polars"]
             table.rows.append([name, shown(middle["check"]), shown(middle["polars"]), f"{ratio:.2f}"])
@@ -66,6 +59,16 @@ def scans(found: Found, n: int, repeats: int) -> None:
             found.ratio(f"a check / the same scan by Polars, {name}, n = {n:,}", ratio, goal=goal)
             found.raw[f"{name}, n = {n:,}"] = rounded(times)
     found.tables.append(table)
+
+
+def scan(session: hf.Session, frame: pl.DataFrame, name: str, repeats: int) -> Times:
+    """Check something again and again, each time with another margin; and scan."""
+    (text, options, expression), numbers = SCANS[name], count(1)
+    contenders: dict[str, Callable[[], object]] = {
+        "check": lambda: session.check(text, GUESS, 0.3 + next(numbers) / 1e9, **options),
+        "polars": lambda: frame.lazy().select(expression).collect(),
+    }
+    return alternate(contenders, repeats, warm=2)
 
 
 def sampled(found: Found, n: int, repeats: int) -> None:

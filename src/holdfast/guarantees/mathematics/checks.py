@@ -15,6 +15,7 @@ from holdfast.guarantees.mathematics.concentration import SAFE, kl_range, kl_upp
 from holdfast.guarantees.mathematics.theorem import theorem
 
 PIECES = 128  # of the integral in `sampled_range`; more of them change the fourth digit
+STEPS = 6  # of a search that goes well
 CLOSE = 1e-3  # how near to the end that is sought, as a share of the way from the sample's: always from outside
 LEAST, TINY = 1e6, 1e-300  # infinite divergence, and what is never 0
 KL_ROUNDING = 1e-15  # how far kl of two doubles may be from its value, on either side
@@ -233,7 +234,8 @@ def _peeled_uppers(cells: Interval, *, n: int, draws: int, x: float, length: flo
             break
         chord = low + (high - low) * (sqrt(length) - at_low) / np.maximum(at_high - at_low, TINY)
         beside = chord + np.where(proved, -near / 2, near / 2)  # on the other side of it
-        middle = np.where(step % 4 == 3, (low + high) / 2, beside if step % 2 else chord)
+        halves = step > STEPS and step % 2  # a chord can be slow where the other end never moves
+        middle = (low + high) / 2 if halves else chord if step < STEPS // 2 else beside
         middle = np.clip(middle, low + near / 4, high - near / 4)
         found = beyond(middle)
         proved = found <= 0
