@@ -170,6 +170,7 @@ def check(
     asked = _asked(query, context, within, where, versus)
     guessed = _guessed(asked, context, guarantee.terms.rows, guess, margin, at_least)
     draws = _draws(guarantee, guessed, rows_per_query)
+    code = guessed.code_nats(context.schema)
 
     def run(drawing: Drawing) -> Result:
         cell = drawing.held().release(guessed, draws)
@@ -180,7 +181,7 @@ def check(
         cell = Cell((), drawn["draws"], drawn["rows"], drawn["outcome"])
         so_far = guarantee.told(told.charge, told.intervals)
         two = isinstance(guessed, DifferenceGuess)
-        found = guarantee.certify(cell, guessed.cell, so_far, number, two_groups=two)
+        found = guarantee.certify(cell, guessed.cell, so_far, number, code=code, two_groups=two)
         ends = Estimate.within(guessed.bounds, 0.0, found)
         told_now = {"outcome": cell.outcome, "low": ends.low, "high": ends.high}
         asked = {"guess": guessed.guess, "margin": guessed.margin, "bounds": list(guessed.bounds)}
