@@ -5,7 +5,7 @@ missed if any answer's interval does not contain its population value.
 """
 
 from collections.abc import Callable, Iterator
-from math import exp, log, sqrt
+from math import exp, log, nan, sqrt
 from typing import Any
 
 import numpy as np
@@ -181,6 +181,12 @@ def curious(
             yield session.correlation("b", "x", other_within=(0, 1)), 0.0
             yield session.slope("x", "x > 0.75", within=(0, 1)), 0.25 * 0.375 * 12
             yield session.difference("x > 0.5", minus="x > 0.75"), 0.25
+            yield session.auc("x", "x > 0.75 OR b", within=(0, 1), cuts=[0.25, 0.5, 0.75]), 0.3625 / 0.475
+            found = session.top("s", longest=1, most=2, alphabet="abcd")
+            shares = dict(zip("abcd", GROUPS, strict=True))
+            yield from ((answer, shares[text]) for text, answer in found.items())
+            unlisted = max(share for text, share in shares.items() if text not in found)
+            yield Answer(nan, 0.0, found.missed, found.record), unlisted
         if slices:
             yield session.mean("e", within=(0, 8), slices=[1, 3]), 1 - exp(-8)
             yield session.mean("y", within=(0, 2), slices=[0.25, 1], where="b"), (0.5 + 0.6 + 0.45 + 0.2) / 8
@@ -200,4 +206,4 @@ def curious(
     return analyst
 
 
-QUESTIONS = 112  # enough for everything `curious` asks
+QUESTIONS = 137  # enough for everything `curious` asks

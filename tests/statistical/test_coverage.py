@@ -146,27 +146,27 @@ def test_full_scans_with_noise_hold_though_the_vote_is_asked_again_and_again(
 
 SETTINGS = [
     pytest.param({"guarantee": "exchange"}, 20_000, 1e-4, {"slices": True}, id="exchange, many rows"),
-    pytest.param({"guarantee": "exchange"}, 2_000, 1e-2, {"moments": False}, id="exchange, few rows"),
+    pytest.param({"guarantee": "exchange"}, 2_000, 1e-2, {}, id="exchange, few rows"),
     pytest.param(
-        {"guarantee": "exchange", "queries": 1_000}, 50_000, 1e-4, {"moments": False}, id="exchange, large plan"
+        {"guarantee": "exchange", "queries": 1_000}, 50_000, 1e-4, {}, id="exchange, large plan"
     ),
     pytest.param({"guarantee": "gaussian"}, 5_000, 1e-3, {"quantiles": False}, id="gaussian"),
     pytest.param({"guarantee": "posterior"}, 20_000, 1e-4, {"slices": True}, id="posterior, many rows"),
-    pytest.param({"guarantee": "posterior"}, 2_000, 1e-2, {"moments": False}, id="posterior, few rows"),
+    pytest.param({"guarantee": "posterior"}, 2_000, 1e-2, {}, id="posterior, few rows"),
     pytest.param(
-        {"guarantee": "posterior", "queries": 1_000}, 50_000, 1e-4, {"moments": False}, id="posterior, large plan"
+        {"guarantee": "posterior", "queries": 1_000}, 50_000, 1e-4, {}, id="posterior, large plan"
     ),
     pytest.param({"guarantee": "information"}, 20_000, 1e-4, {}, id="information, many rows"),
-    pytest.param({"guarantee": "information"}, 2_000, 1e-2, {"moments": False}, id="information, few rows"),
+    pytest.param({"guarantee": "information"}, 2_000, 1e-2, {}, id="information, few rows"),
     pytest.param(
-        {"queries": {"mean": QUESTIONS, "flip": 500}}, 5_000, 1e-3, {"flips": True, "moments": False}, id="with flips"
+        {"queries": {"mean": QUESTIONS, "flip": 500}}, 5_000, 1e-3, {"flips": True}, id="with flips"
     ),
     pytest.param({"guarantee": "split"}, 6_000, 1e-3, {}, id="split"),
     pytest.param(
         {"guarantee": "information", "mechanism": "laplace"},
         8_000,
         1e-3,
-        {"quantiles": False, "moments": False},
+        {"quantiles": False},
         id="laplace",
     ),
 ]
