@@ -8,6 +8,7 @@ from ghost_worlds import Array
 from holdfast.guarantees.mathematics import groups
 from holdfast.guarantees.mathematics.areas import area_under
 from holdfast.guarantees.mathematics.concentration import clopper_pearsons
+from holdfast.guarantees.mathematics.posterior_means import level_among
 
 SLACK = 1e-9
 
@@ -61,7 +62,7 @@ def test_a_union_within_a_group_over_a_rectangle(m: int) -> None:
         if least[0] <= m * a:
             continue
         used += 1
-        below, over = clopper_pearsons([count], [included], [m * a * 1e-2])
+        below, over = clopper_pearsons([count], included, level_among(1e-2, least[0], included, ell))
         theta, grid = np.meshgrid(np.linspace(below[0], over[0], 21), np.linspace(least[0], most[0], 21))
         values = np.clip((theta * grid - s * a) / (grid - m * a), 0, 1)
         assert [low, high] == pytest.approx([values.min(), values.max()], abs=1e-9)

@@ -12,6 +12,7 @@ REFUSED = {
     "SELECT COUNT(DISTINCT carrier) FROM flights": "COUNT(DISTINCT ...) is not available",
     "SELECT MIN(x) FROM flights": "QUANTILE(x, 0.01) comes near.",
     "SELECT max(x) FROM flights": "QUANTILE(x, 0.99) comes near.",
+    "SELECT REGR_INTERCEPT(y, x) FROM flights": "REGR_SLOPE(y, x), AVG(y) and AVG(x) are",
     "SELECT REGR_R2(y, x) FROM flights": "CORR(y, x) is, whose square it is",
     "SELECT MODE(x) FROM flights": "COUNT(*) with GROUP BY shows how often",
     "SELECT BOOL_AND(x) FROM flights": "AVG(condition) is the share",
