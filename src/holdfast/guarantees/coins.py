@@ -102,6 +102,25 @@ class CoinGuarantee(Guarantee):
         shares, group = groups.shares_within(counts, tally.draws, mass=self.terms.mass, level=self.level)
         return [self._group((low, high), group) for low, high in shares.tolist()]
 
+    def ordered(self, release: Release, cells: int) -> tuple[list[Interval], list[Interval]]:
+        """Unions of cells within each group, each widened as a group's mean."""
+        tally, sizes = self.tally(release), np.arange(cells - 1, 0, -1)
+        found = []
+        for first in (0, cells):
+            counts = np.array([tally.count(part) for part in range(first, first + cells)], dtype=float)
+            above, group = groups.unions_within(
+                counts[::-1].cumsum()[-2::-1],
+                sizes,
+                cells,
+                counts.sum(),
+                tally.draws,
+                outcomes=len(tally.counts),
+                mass=self.terms.mass,
+                level=self.level,
+            )
+            found.append([self._group((low, high), group) for low, high in above.tolist()])
+        return found[0], found[1]
+
     def group(self, release: Release, part: int = 0) -> Interval:
         """The interval for the group's posterior mean, widened."""
         tally, mass = self.tally(release), self.terms.mass
