@@ -107,6 +107,11 @@ ASKED: tuple[tuple[str, str, Naive], ...] = (
     ("a correlation", 's.correlation("outcome", "hint")', of_correlation),
     ("a slope", 's.slope("hint", "outcome")', of_slope),
     ("shares of categories (the widest)", 's.histogram("carrier", categories=["UA", "AA", "DL"])', of_mean(BEFORE)),
+    (
+        "the most frequent texts of a column that nobody declared",
+        's.top("carrier", longest=2, most=3, alphabet="ABDHLU6")',
+        of_mean(BEFORE),
+    ),
     ("a median", f's.quantile("dep_delay", 0.5, {DELAYS})', of_median),
 )
 

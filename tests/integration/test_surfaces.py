@@ -44,6 +44,7 @@ ASKABLE: dict[str, dict[str, Any]] = {
     "correlation": {"query": "late", "other": "distance", "other_within": (0.0, 5_000.0)},
     "slope": {"query": "late", "other": "distance", "other_within": (0.0, 5_000.0)},
     "histogram": {"query": "carrier", "categories": ["UA", "AA"]},
+    "top": {"query": "carrier", "longest": 2, "most": 2, "alphabet": "ADLU"},
     "quantile": {"query": "dep_delay", "q": 0.9, "within": (-60.0, 600.0), "steps": 2},
     "minimize": {"loss": "logistic: late ~ distance [0, 5000]", "radius": 1.0, "iterations": 2},
     "submit": {"predictions": "id,prediction\n" + "\n".join(f"{number},true" for number in range(200))},

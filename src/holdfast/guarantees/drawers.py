@@ -5,7 +5,8 @@ other were data from elsewhere, for its own rows and its own part of the failure
 answer coins would be false: a check asks what was learned from the very rows that it reads.)
 
 The two amounts that a ledger counts hold both accounts: the lower bits are those of coins, the higher ones those of
-checks. It takes a session that goes on, in which nothing depends on a cap.
+checks. The ledger gives a check a place of its own, from which none for coins is ever cut (`ledger/places.py`): else
+two places for coins could have the same lower bits. It takes a session that goes on, in which nothing depends on a cap.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -106,7 +107,7 @@ class CheckDrawer(Checks):
     """Checks on the rows that coins never read."""
 
     def __init__(self, terms: DrawerTerms) -> None:
-        goal = Goal(terms.kept, 0, 1 - terms.kept_beta)
+        goal = Goal(terms.kept, 0, 1 - terms.kept_beta, identical=terms.identical)
         own = Checks.plan(goal, Checks.mechanisms[0])
         assert isinstance(own, CheckTerms)  # there are no flips
         super().__init__(own)

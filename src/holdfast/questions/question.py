@@ -265,7 +265,7 @@ class Context:
                 name="unit",
             )
         if population is None:
-            return int(self.guarantee.terms.rows)
+            return int(self.guarantee.terms.all_rows)
         check.whole(population=population)
         return int(population)
 

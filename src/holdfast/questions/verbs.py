@@ -19,6 +19,7 @@ from holdfast.questions.quantile import QUANTILE
 from holdfast.questions.question import Kind
 from holdfast.questions.register import REGISTER
 from holdfast.questions.submit import SUBMIT
+from holdfast.questions.top import TOP
 from holdfast.questions.total import TOTAL
 from holdfast.questions.units import UNITS
 
@@ -89,6 +90,7 @@ class Verbs:
     correlation = verb(CORRELATION)
     slope = verb(SLOPE)
     histogram = verb(HISTOGRAM)
+    top = verb(TOP)
     quantile = verb(QUANTILE)
     flips = verb(FLIPS)
     minimize = verb(MINIMIZE)
@@ -111,6 +113,7 @@ class AsyncVerbs:
     correlation = async_verb(CORRELATION)
     slope = async_verb(SLOPE)
     histogram = async_verb(HISTOGRAM)
+    top = async_verb(TOP)
     quantile = async_verb(QUANTILE)
     flips = async_verb(FLIPS)
     minimize = async_verb(MINIMIZE)

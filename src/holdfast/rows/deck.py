@@ -61,6 +61,7 @@ class Cards(FolderRows):
     """One folder of cards. Its rows are read in order, and the next ones are asked for meanwhile."""
 
     _advice = mmap.MADV_SEQUENTIAL
+    _hashes_content = False  # the fingerprint of cards is that of their files
 
     def __init__(self, folder: Path, *, name: str | None = None, complete: Collection[str] = ()) -> None:
         super().__init__(folder, name=name, complete=complete)

@@ -59,6 +59,7 @@ ASKED: dict[str, tuple[Any, dict[str, Any]]] = {
     "correlation": ("x", {"other": "b", "within": (0, 1)}),
     "slope": ("x", {"other": "b", "within": (0, 1)}),
     "histogram": ("s", {"categories": ["a", "never seen"]}),
+    "top": ("s", {"longest": 1, "most": 2, "alphabet": "ab"}),
     "quantile": ("x", {"q": 0.5, "within": (0, 2), "steps": 4}),
     "flips": ("b", {"count": 9}),
     "minimize": (hf.losses.Logistic({"x": (0, 1)}, "b"), {"radius": 1, "iterations": 2}),

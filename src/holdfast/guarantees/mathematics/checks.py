@@ -6,7 +6,7 @@ string is paid for by its weight: strings in which nearly every guess held are f
 """
 
 from functools import partial
-from math import exp, inf, lgamma, log, log1p, sqrt
+from math import ceil, exp, inf, lgamma, log, log1p, sqrt
 from typing import Any
 
 import numpy as np
@@ -133,6 +133,33 @@ def full_range(cell: Interval, *, n: int, level: float, nats: float) -> Interval
     True
     """
     return kl_range(cell, n=n, r=log(2 / level) + nats)
+
+
+@theorem("Differences of groups of rows that are not identical", proof="checks.md")
+def two_groups_length(length: float) -> float:
+    """Return the exponent that a difference of two groups takes, if one of the same size for a mean takes `length`.
+
+    Statement
+        Rows are independent, not identical; two groups share no row and have at least N rows each. A value of
+        (1 + X_A - X_B)/2 further above (or below) its like in the population than 2N kl = L has at most the probability
+        (g e^(L/g) + 1) e^-L, for every whole g; so L with that at most e^-length.
+
+    Not covered
+        Groups that share rows. (Rows that are identical take no more than `length`.)
+
+    >>> 3.5 < two_groups_length(20.0) - 20.0 < 4.5
+    True
+    """
+    check.positive(length=length)
+
+    def more(total: float) -> float:
+        pieces = max(1.0, ceil(total))
+        return log(pieces * exp(total / pieces) + 1)
+
+    total = length
+    while total - more(total) < length:
+        total = (length + more(total)) * SAFE + 1e-12
+    return total
 
 
 @theorem("The same for sampled rows, in one step", proof="checks.md")
