@@ -5,17 +5,15 @@ process there answers when asked to, and says how long it took by its own clock.
 """
 
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
+from benchmarks import environment
 
 Numbers = np.ndarray[Any, Any]
-HERE = Path(__file__).parent
-ENVIRONMENT = HERE / ".envs" / "diffprivlib"
 CHILD = """
 import sys, time, warnings
 warnings.simplefilter("ignore")
@@ -62,19 +60,7 @@ def fit(x: Numbers, y: Numbers, *, make: bool) -> tuple[float, Numbers] | None:
 
 def python(*, make: bool = True) -> Path | None:
     """Return the environment's interpreter, made if it must be; None where it cannot be made."""
-    interpreter = ENVIRONMENT / "bin" / "python"
-    if (ENVIRONMENT / "made").exists():
-        return interpreter
-    if not make:
-        return None
-    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    install = [str(interpreter), "-m", "pip", "install", "--quiet", "--requirement", str(HERE / "diffprivlib.txt")]
-    check = [str(interpreter), "-W", "ignore", "-c", "import diffprivlib.tools, diffprivlib.models"]
-    for command in ([sys.executable, "-m", "venv", str(ENVIRONMENT)], install, check):
-        if subprocess.run(command, **quiet).returncode:
-            return None
-    (ENVIRONMENT / "made").touch()
-    return interpreter
+    return environment.python("diffprivlib", "import diffprivlib.tools, diffprivlib.models", make=make)
 
 
 class Timer:

@@ -75,11 +75,14 @@ class Got:
 class Analyst(asyncio.Protocol):
     """Asks until the time or the budget is over; a question cut off is sent again, with its key, until answered."""
 
-    def __init__(self, port: int, number: int, token: str, seconds: float, got: Got, rows: int | None) -> None:
+    def __init__(
+        self, port: int, number: int, token: str, seconds: float, got: Got, rows: int | None, steps: range
+    ) -> None:
         self._port, self._number, self._seconds, self._got, self._rows = port, number, seconds, got, rows
+        self._steps = iter(steps)
         head = f"POST /api/v1/datasets/flights/ask HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n"
         self._head = f"{head}Content-Type: application/json\r\n"
-        self._step, self._received, self._request = 0, b"", b""
+        self._received = self._request = b""
         self.finished = asyncio.get_running_loop().create_future()
         self._begin = self._asked = 0.0
 
@@ -115,14 +118,14 @@ class Analyst(asyncio.Protocol):
 
     def _ask(self) -> None:
         self._asked = time.perf_counter()
-        if self._asked - self._begin > self._seconds:
+        step = next(self._steps, None)
+        if step is None or self._asked - self._begin > self._seconds:
             self._finish()
             return
-        question: dict[str, Any] = {"query": f"dep_delay > {self._number}.{self._step:06d}7"}
+        question: dict[str, Any] = {"query": f"dep_delay > {self._number}.{step:06d}7"}
         body = json.dumps(question if self._rows is None else question | {"rows_per_query": self._rows})
-        key = f"Idempotency-Key: {self._number}-{self._step}\r\nContent-Length: {len(body)}\r\n\r\n"
+        key = f"Idempotency-Key: {self._number}-{step}\r\nContent-Length: {len(body)}\r\n\r\n"
         self._request = f"{self._head}{key}{body}".encode()
-        self._step += 1
         self._transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
@@ -150,13 +153,14 @@ class Analyst(asyncio.Protocol):
         self._transport.close()
 
 
-def _load(port: int, tokens: list[str], seconds: float, rows: int | None, results: Any) -> None:
+def _load(port: int, tokens: list[str], seconds: float, rows: int | None, steps: list[range], results: Any) -> None:
     import uvloop
 
     got = Got()
 
     async def everyone() -> None:
-        await asyncio.gather(*(Analyst(port, i, token, seconds, got, rows).run() for i, token in enumerate(tokens)))
+        who = [Analyst(port, i, token, seconds, got, rows, steps[i]) for i, token in enumerate(tokens)]
+        await asyncio.gather(*(one.run() for one in who))
 
     before = time.process_time()
     uvloop.run(everyone())
@@ -164,11 +168,21 @@ def _load(port: int, tokens: list[str], seconds: float, rows: int | None, result
     results.put(got)
 
 
-def load(port: int, tokens: list[str], seconds: float, rows: int | None = None, during: Any = None) -> Got:
-    """Ask from one process beside the server's; `during` happens meanwhile."""
-    context = multiprocessing.get_context("spawn")
+def load(
+    port: int,
+    tokens: list[str],
+    seconds: float,
+    rows: int | None = None,
+    *,
+    during: Any = None,
+    first: int = 0,
+    most: int = 10**9,
+) -> Got:
+    """Ask from one process beside the server's, `most` questions from number `first` on; `during` happens meanwhile."""
+    context, count = multiprocessing.get_context("spawn"), len(tokens)
     results = context.Queue()
-    worker = context.Process(target=_load, args=(port, tokens, seconds, rows, results))
+    steps = [range(first + i, first + most, count) for i in range(count)]
+    worker = context.Process(target=_load, args=(port, tokens, seconds, rows, steps, results))
     worker.start()
     if during is not None:
         during()
@@ -246,6 +260,11 @@ class Served:
     def __enter__(self) -> "Served":
         self._server = started(self.port, self._command, self._log, self.workers)
         return self
+
+    @property
+    def process(self) -> int:
+        """The server's process."""
+        return self._server.pid
 
     def __exit__(self, *_: object) -> None:
         self._server.terminate()

@@ -71,8 +71,7 @@ def top(
     longest: Annotated[int, About(Whole(1, "2"), "The most characters that are spelled out.")],
     most: Annotated[int, About(Whole(1, "5"), "How many are looked for.")] = 5,
     alphabet: Annotated[
-        str | None,
-        About(ShortText("ABCDEFGHIJKLMNOPQRSTUVWXYZ"), "The characters of texts; left out, letters and digits."),
+        str | None, About(ShortText("ABCDEFGH"), "The characters that texts have; left out, letters and digits.")
     ] = None,
     rows_per_query: RowsPerQuery = None,
 ) -> Question:
