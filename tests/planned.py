@@ -3,6 +3,7 @@
 from functools import lru_cache
 
 from holdfast.answer import Estimate
+from holdfast.guarantees.gaussian import GaussianScans
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.plan import Plan, plan
 from holdfast.guarantees.release import ExactMeans, NoisyMeans, Release, Tally

@@ -179,6 +179,7 @@ def curious(
             yield session.std("u", within=(0, 1)), sqrt(1 / 12)
             yield session.covariance("x", "x > 0.75", within=(0, 1)), 0.25 * 0.375
             yield session.correlation("b", "x", other_within=(0, 1)), 0.0
+            yield session.slope("x", "x > 0.75", within=(0, 1)), 0.25 * 0.375 * 12
             yield session.difference("x > 0.5", minus="x > 0.75"), 0.25
         if slices:
             yield session.mean("e", within=(0, 8), slices=[1, 3]), 1 - exp(-8)
@@ -199,4 +200,4 @@ def curious(
     return analyst
 
 
-QUESTIONS = 106  # enough for everything `curious` asks
+QUESTIONS = 112  # enough for everything `curious` asks

@@ -21,6 +21,7 @@ from holdfast.guarantees.mathematics.checks import (
     guess_nats,
     sampled_range,
     time_share,
+    two_groups_length,
 )
 from holdfast.guarantees.mathematics.concentration import kl, kl_lower, kl_range, kl_upper
 
@@ -225,6 +226,88 @@ def test_a_difference_of_groups_strays_no_further_than_a_mean_of_twice_the_rows(
             if side is above:
                 tail = sum(chance for other, same, chance in strays if same is above and other >= length)
                 assert tail <= exp(-length) * (1 + 1e-9)
+
+
+Law = tuple[float, float, float, float, float]  # of one row: 0 and 1 in the first group, 0 and 1 in the second, neither
+
+
+def grouped_rows(rows: list[Law]) -> dict[tuple[int, ...], float]:
+    """Return the probability of all counts of 0 and 1 in both groups, of rows that need not be identical."""
+    law = {(0, 0, 0, 0): 1.0}
+    for row in rows:
+        after: dict[tuple[int, ...], float] = {}
+        for counts, chance in law.items():
+            for z, own in enumerate(row):
+                if own:
+                    moved = tuple(count + (place == z) for place, count in enumerate(counts))
+                    after[moved] = after.get(moved, 0.0) + chance * own
+        law = after
+    return law
+
+
+def furthest(strays: list[tuple[float, bool, float]], bound: Callable[[float], float]) -> float:
+    """Return the largest ratio of the chance to stray so far, on one side, to what is promised of it."""
+    worst = 0.0
+    for above in (True, False):
+        for length in {length for length, side, _ in strays if side is above and length < inf}:
+            tail = sum(chance for other, side, chance in strays if side is above and other >= length)
+            worst = max(worst, tail / bound(length))
+    return worst
+
+
+def strays_of(rows: list[Law], least: int, *, both: bool) -> list[tuple[float, bool, float]]:
+    """Return how far the first group, or the difference, is from the population, which way, and the chance."""
+    a0, a1, b0, b1, _ = np.sum(rows, axis=0)
+    truth = (1 + a1 / (a0 + a1) - b1 / (b0 + b1)) / 2 if both else a1 / (a0 + a1)
+    found = []
+    for (x0, x1, y0, y1), chance in grouped_rows(rows).items():
+        if x0 + x1 >= least and (not both or y0 + y1 >= least):
+            mean = (1 + x1 / (x0 + x1) - y1 / (y0 + y1)) / 2 if both else x1 / (x0 + x1)
+            found.append(((2 if both else 1) * least * kl(mean, truth), bool(mean > truth), chance))
+    return found
+
+
+UNLIKE: list[Law] = [
+    (0, 1, 0, 0, 0),
+    (0, 0, 1, 0, 0),
+    (0.5, 0, 0, 0.5, 0),
+]  # whose difference is never the population's
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_groups_of_rows_that_are_not_identical_stray_no_further(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    for _ in range(20):
+        rows = [tuple(law) for law in rng.dirichlet(np.full(5, rng.choice([0.15, 0.5])), int(rng.integers(3, 6)))]
+        for least in (1, 2):
+            assert furthest(strays_of(rows, least, both=False), lambda length: exp(-length)) <= 1 + 1e-9
+            both = furthest(strays_of(rows, least, both=True), two_groups_chance)
+            assert both <= 1 + 1e-9
+
+
+def two_groups_chance(length: float) -> float:
+    """Return the smallest e^-x that is promised of an exponent of this length."""
+    low, high = 0.0, length
+    if two_groups_length(1e-6) > length:
+        return 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if two_groups_length(max(middle, 1e-6)) <= length else (low, middle)
+    return exp(-low)
+
+
+def test_a_difference_of_groups_of_unlike_rows_takes_a_larger_exponent() -> None:
+    strays = strays_of(UNLIKE, 1, both=True)
+    assert furthest(strays, lambda length: exp(-length)) > 1.03  # that of identical rows: wrong
+    assert furthest(strays, two_groups_chance) <= 1
+
+
+@pytest.mark.parametrize("length", [1e-3, 0.5, 3.0, 20.0, 300.0])
+def test_the_larger_exponent_is_enough_and_little_more(length: float) -> None:
+    total = two_groups_length(length)
+    chances = [pieces * exp(total / pieces - total) + exp(-total) for pieces in range(1, 1_000)]
+    assert min(chances) <= exp(-length)
+    assert two_groups_length(length) <= length + 2 + log(total + 2)
 
 
 # -- weights ----------------------------------------------------------------------------------------------------------

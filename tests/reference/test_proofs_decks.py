@@ -17,7 +17,7 @@ import pytest
 from scipy.stats import chi2, norm
 
 from holdfast.rows import cards as cards_
-from holdfast.rows.cards import PLACE, Dealer
+from holdfast.rows.cards import PLACE, Chance, Dealer
 from holdfast.rows.deal import deal
 from holdfast.rows.deck import Deck
 from holdfast.rows.memory import memory_rows
@@ -71,8 +71,8 @@ def test_ties_broken_by_chunk_are_not() -> None:
 Deal = Callable[[int], list[int]]
 
 
-def dealt(deck: str, partition: str, rows: pl.DataFrame, secret: bytes = SECRET) -> pl.DataFrame:
-    return pl.concat(Dealer(secret, deck, partition, 5.0, STORAGES).deal([rows]))
+def dealt(deck: str, partition: str, rows: pl.DataFrame, ranges: int = 1) -> pl.DataFrame:
+    return pl.concat(Dealer(Chance.of(SECRET, deck, partition, 5.0, ranges), STORAGES).deal([rows]))
 
 
 def ordered(*partitions: pl.DataFrame) -> list[int]:
@@ -81,6 +81,12 @@ def ordered(*partitions: pl.DataFrame) -> list[int]:
 
 def one_partition(number: int) -> list[int]:
     return ordered(dealt(f"deck {number}", "0", TABLE))
+
+
+def several_ranges(number: int) -> list[int]:
+    """Places in three ranges, and a chunk of one row and of two."""
+    deck = f"deck {number}"
+    return ordered(dealt(deck, "0", TABLE[:1], 3), dealt(deck, "1", TABLE[1:], 3))
 
 
 def two_partitions(number: int) -> list[int]:
@@ -131,7 +137,7 @@ def statistic(deal: Deal) -> float:
 LIMIT = float(chi2.isf(FALSE_ALARM, 3**CARDS - 1))
 
 
-@pytest.mark.parametrize("right", [one_partition, two_partitions, a_retry])
+@pytest.mark.parametrize("right", [one_partition, several_ranges, two_partitions, a_retry])
 def test_every_sequence_of_cards_is_as_likely(right: Deal) -> None:
     assert statistic(right) < LIMIT
 

@@ -16,10 +16,10 @@ from scipy.stats import binom
 from examples import examples
 from ghost_worlds import Array, World, rules, sessions
 from holdfast.guarantees.exchange import Exchange, ExchangeTerms
-from holdfast.guarantees.guarantee import Goal
 from holdfast.guarantees.mathematics import exchange
-from holdfast.guarantees.mathematics.checks import time_share
-from holdfast.guarantees.mathematics.concentration import clopper_pearson
+from holdfast.guarantees.mathematics.concentration import clopper_pearson, clopper_pearsons
+from holdfast.guarantees.mathematics.posterior_means import look_share
+from holdfast.guarantees.terms import Goal
 
 SLACK = 1e-9
 MASS = 0.1
@@ -177,10 +177,47 @@ def chance_of_a_miss_at_a_look(looks: list[int], levels: list[float]) -> float:
     return missed
 
 
-def test_looks_are_statements_of_their_own() -> None:
+def test_looks_share_one_statement() -> None:
     looks, beta = [25, 50, 100, 200, 400, 800], 0.05
-    assert chance_of_a_miss_at_a_look(looks, [beta * time_share(t) for t in range(1, 7)]) <= beta
+    assert chance_of_a_miss_at_a_look(looks, [beta * look_share(i) for i in range(1, 7)]) <= beta
     assert chance_of_a_miss_at_a_look(looks, [beta] * 6) > beta  # one level for all looks: wrong
+
+
+def misses_for_one_paid(looks: list[int], levels: list[float], *, later_paid: bool) -> float:
+    """Return how many misses the best analyst has for every interval at level 1 that is paid for.
+
+    He knows that every bias is 1/2, looks once at any number of questions, and decides after each look whether the next
+    one at the same question is worth its price: the first look costs one, later ones as much (`later_paid`) or nothing.
+    The best rule for a price c of a look is found backwards; the answer is the c at which nothing can be won any more.
+    """
+    missed = []
+    for draws, level in zip(looks, levels, strict=True):
+        low, high = clopper_pearsons(np.arange(draws + 1), np.full(draws + 1, draws), level)
+        missed.append((low > 0.5) | (high < 0.5))
+
+    def won(price: float) -> float:
+        value = np.zeros(looks[-1] + 1)
+        for i in reversed(range(len(looks))):
+            before = looks[i - 1] if i else 0
+            new = binom.pmf(np.arange(looks[i] - before + 1), looks[i] - before, 0.5)
+            ahead = np.convolve(np.where(missed[i], 1.0, value), new[::-1], mode="valid")
+            value = np.maximum(0.0, ahead - (price if later_paid else 0.0)) if i else ahead - price
+        return float(value[0])
+
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if won(middle) > 0 else (low, middle)
+    return high
+
+
+@pytest.mark.parametrize("level", [1e-3, 1e-7])
+def test_looks_that_are_not_taken_count(level: float) -> None:
+    """Who pays for a look only when he takes it, and looks again only where a miss is near, misses too often."""
+    looks = [100 * 2**i for i in range(6)]
+    shared = [level * look_share(i) for i in range(1, len(looks) + 1)]
+    assert misses_for_one_paid(looks, shared, later_paid=False) <= level
+    assert misses_for_one_paid(looks, [level] * len(looks), later_paid=True) > 1.8 * level
 
 
 # Rows that are not identical.

@@ -72,7 +72,9 @@ def test_a_category_within_a_group_over_a_rectangle(m: int) -> None:
         if low[0] <= m * a:
             continue
         inside_out += 1
-        below, above = clopper_pearsons(counts, np.full(m, counts.sum()), np.full(m, m * a * 1e-2))
+        below, above = clopper_pearsons(
+            counts, np.full(m, counts.sum()), np.full(m, low[0] * (ell + 1) / (counts.sum() + 1) * 1e-2)
+        )
         for z in range(m):
             theta, pi_grid = np.meshgrid(np.linspace(below[z], above[z], 21), np.linspace(low[0], high[0], 21))
             values = np.clip((theta * pi_grid - a) / (pi_grid - m * a), 0, 1)

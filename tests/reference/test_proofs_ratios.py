@@ -38,9 +38,7 @@ def enumerated(box: Box) -> tuple[Fraction, Fraction] | None:
 def agrees(ratio: Callable[..., Interval]) -> bool:
     """Whether a function finds the exact range in every box, and is never inside it."""
     for box in boxes():
-        exact = enumerated(box)
-        if exact is None:
-            continue
+        exact = enumerated(box) or (Fraction(0), Fraction(1))  # nothing fits: nothing is known
         low, high = ratio(*[(float(one), float(other)) for one, other in box])
         if not (low <= exact[0] <= exact[1] <= high and exact[0] - low < 1e-12 and high - exact[1] < 1e-12):
             return False

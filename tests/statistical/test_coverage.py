@@ -191,7 +191,7 @@ def test_intervals_that_forget_each_other_are_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     without_widening(monkeypatch)
-    for each, name in ((Exchange, "level"), (Posterior, "level"), (Information, "_level"), (Split, "_level")):
+    for each, name in ((Exchange, "level"), (Posterior, "level"), (Information, "level"), (Split, "_level")):
         always(monkeypatch, each, name, 0.5)
     world = partial(harmless, rows=rows, rare=rare, **options)
     missed = misses(world, worlds=MUTANT_WORLDS, seed=seed, **({"queries": QUESTIONS} | terms))

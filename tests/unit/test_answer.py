@@ -17,6 +17,7 @@ from holdfast.questions.histogram import HistogramAnswer
 from holdfast.questions.minimize import MinimumAnswer
 from holdfast.questions.register import Registration
 from holdfast.questions.submit import SubmitAnswer
+from holdfast.questions.top import TopAnswer
 
 HOSTILE = "share of s = '<script>alert(1)</script> & \"'"
 RECORD = Record("mean", HOSTILE, "posterior", 0.95, rows_read=1_000, cost=2, seq=3, receipt="3:abc")
@@ -46,7 +47,7 @@ def one_of_each() -> dict[str, AnyAnswer]:
     fit = replace(fit, loss=replace(fit.loss, record=fit.record))
     flips, histogram = replace(RECORD, kind="flips"), replace(RECORD, kind="histogram")
     bars = (("<b>&", answer(0.1, 0.0, 0.2, record=histogram)), ("other", answer(0.9, 0.8, 1.0, record=histogram)))
-    difference = replace(RECORD, kind="difference")
+    difference, top = replace(RECORD, kind="difference"), replace(RECORD, kind="top")
     return {
         "mean": answer(1.0, 0.5, 1.5, bounds=(0.0, 2.0)),
         "difference": DifferenceAnswer(
@@ -54,10 +55,11 @@ def one_of_each() -> dict[str, AnyAnswer]:
         ),
         **{
             kind: answer(0.2, 0.0, 0.25, bounds=(0.0, 0.25), record=replace(RECORD, kind=kind))
-            for kind in ("count", "total", "variance", "std", "covariance", "correlation", "units")
+            for kind in ("count", "total", "variance", "std", "covariance", "correlation", "slope", "units")
         },
         "quantile": answer(1.0, 0.5, 1.5, bounds=(0.0, 2.0), record=replace(RECORD, kind="quantile")),
         "histogram": HistogramAnswer(bars, histogram),
+        "top": TopAnswer((("<b>&", answer(0.1, 0.0, 0.2, record=top)),), top, 0.05),
         "flips": FlipsAnswer((0, 1, 1, 0), answer(0.5, 0.1, 0.9, record=flips), flips),
         "minimize": fit,
         "register": Registration(("<b>&", "mean of x"), ("ab", "cd"), replace(RECORD, kind="register")),

@@ -14,9 +14,9 @@ from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees import read
 from holdfast.guarantees.checks import Checks, Told
 from holdfast.guarantees.drawers import COINS, STATEMENTS, Drawers
-from holdfast.guarantees.guarantee import Goal
-from holdfast.guarantees.mathematics.checks import full_range, guess_nats, time_share
+from holdfast.guarantees.mathematics.checks import full_range, guess_nats, time_share, two_groups_length
 from holdfast.guarantees.plan import plan
+from holdfast.guarantees.terms import Goal
 from holdfast.rows import drawers
 from holdfast.rows.draws import AllRows, WithReplacement
 from holdfast.rows.open import open_rows
@@ -41,22 +41,22 @@ def session() -> hf.Session:
 
 def test_every_row_is_in_one_drawer_and_the_key_decides() -> None:
     rows = open_rows(data(1_000))
-    parts = drawers.Drawers(rows, b"k" * 32, 300)
+    parts = drawers.DividedRows(rows, b"k" * 32, 300)
     asked, kept = parts.rows(0), parts.rows(1)
     assert sorted([*asked, *kept]) == list(range(1_000))
     assert (len(parts.asked), len(parts.kept)) == (asked.size, kept.size) == (700, 300)
-    assert drawers.Drawers(rows, b"k" * 32, 300).rows(1).tolist() == kept.tolist()
-    other = drawers.Drawers(rows, b"l" * 32, 300).rows(1)
+    assert drawers.DividedRows(rows, b"k" * 32, 300).rows(1).tolist() == kept.tolist()
+    other = drawers.DividedRows(rows, b"l" * 32, 300).rows(1)
     assert 50 < np.intersect1d(kept, other).size < 140  # 90 if neither knows of the other
 
 
 def test_a_drawer_reads_its_own_rows_alone() -> None:
     number = np.arange(500)
     rows = open_rows({"n": number, "kept": np.zeros(500, bool)})
-    parts = drawers.Drawers(rows, b"k" * 32, 200)
+    parts = drawers.DividedRows(rows, b"k" * 32, 200)
     marked = np.isin(number, parts.rows(1))
     source = open_rows({"kept": marked})
-    parts = drawers.Drawers(source, b"k" * 32, 200)
+    parts = drawers.DividedRows(source, b"k" * 32, 200)
     rng = np.random.default_rng(1)
     asked, kept = (part.sample(Share("kept"), AllRows(), rng) for part in (parts.asked, parts.kept))
     assert (asked.size, int(asked.sum()), kept.size, int(kept.sum())) == (300, 0, 200, 200)
@@ -106,6 +106,18 @@ def test_an_interval_is_that_of_the_theorem_on_the_rows_that_check(session: hf.S
         wrong += not found.holds
 
 
+@pytest.mark.parametrize("rows", ["independent", "identical"])
+def test_differences_of_groups_are_wider_where_rows_may_differ(rows: str) -> None:
+    asked = {"within": (0, 1), "where": "g = 1", "versus": "g = 2", "at_least": 800}
+    with hf.Session(data(), checks=0.2, seed=1, rows=rows) as session:
+        found = session.check("x", 0.0, 0.05, **asked)
+    assert found.holds
+    level = 0.1 * 0.05 * 0.8 * time_share(1)
+    length = log(2 / level) if rows == "identical" else two_groups_length(log(2 / level))
+    ends = full_range((0.475, 0.525), n=1_600, level=level, nats=length - log(2 / level))
+    assert found.interval == pytest.approx([2 * end - 1 for end in ends], abs=1e-6)
+
+
 def test_a_guess_that_fails_gets_its_value_from_the_rows_that_answer(session: hf.Session) -> None:
     held = session.check("yes", 0.3, 0.05)
     assert held.value is None
@@ -122,6 +134,22 @@ def test_a_guess_that_fails_gets_its_value_from_the_rows_that_answer(session: hf
     assert again.value.cached
     assert session.check("x", 0.5, 0.2, within=(0, 1), where="g = 1", versus="g = 2", at_least=100).value is None
     assert session.history()["kind"].to_list() == ["check", "check", "mean", "check"]
+
+
+def test_what_is_left_out_is_filled_in_for_the_rows_that_check(session: hf.Session) -> None:
+    session.explore(data(1_000))
+    margin = session.check("yes", 0.3).margin
+    alone = hf.Session(data(4_000), guarantee="checks", seed=1)
+    alone.explore(data(1_000))
+    assert margin == alone.check("yes", 0.3).margin > 2 * 0.3 / 4_000**0.5
+    with pytest.raises(InvalidArgument, match=r"4,000 are kept aside"):
+        session.check("x", 0.5, within=(0, 1), where="g = 1", at_least=5_000)
+
+
+def test_a_count_is_of_all_rows_whichever_answer(session: hf.Session) -> None:
+    count = session.count("yes")
+    assert count.low <= 0.3 * ROWS <= count.high
+    assert count.value == pytest.approx(0.3 * ROWS, rel=0.1)  # of those that answer it would be a fifth less
 
 
 def test_the_budget_says_how_wide_both_are(session: hf.Session) -> None:

@@ -14,10 +14,17 @@ from typing import NamedTuple
 
 from holdfast.errors import PlanConflict
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.guarantee import EVERYTHING, Goal, Guarantee, Terms
-from holdfast.guarantees.mathematics.checks import full_range, guess_nats, sampled_range, time_share
+from holdfast.guarantees.guarantee import EVERYTHING, Guarantee
+from holdfast.guarantees.mathematics.checks import (
+    full_range,
+    guess_nats,
+    sampled_range,
+    time_share,
+    two_groups_length,
+)
 from holdfast.guarantees.release import HOLDS, TOO_HIGH, TOO_LOW, Cell, Release
 from holdfast.guarantees.statistic import Interval, Statistic
+from holdfast.guarantees.terms import Goal, Terms
 
 ENDLESS = 2**31  # checks: more than anybody asks
 OUTLOOK = (0, 1, 10, 100)  # more wrong guesses, after which a budget says how wide a check is
@@ -126,7 +133,7 @@ class Checks(Guarantee):
 
     # -- what may be believed ---------------------------------------------------------------------------------------
 
-    def certify(self, cell: Cell, holds: Interval, told: Told, number: int) -> Interval:
+    def certify(self, cell: Cell, holds: Interval, told: Told, number: int, *, two_groups: bool = False) -> Interval:
         """Return where the population's value lies, in [0, 1].
 
         Parameters
@@ -139,6 +146,8 @@ class Checks(Guarantee):
             What the checks committed before this one have told.
         number
             That of its place: whatever was drawn and dropped had a number, too.
+        two_groups
+            Whether it is the difference of two groups: of rows that are not identical, it strays further.
         """
         cells = {HOLDS: holds, TOO_LOW: (holds[1], 1.0), TOO_HIGH: (0.0, holds[0])}
         if cell.outcome not in cells:
@@ -148,7 +157,11 @@ class Checks(Guarantee):
         low, high = max(0.0, nextafter(first, -inf) - slack), min(1.0, nextafter(last, inf) + slack)
         level = self.terms.beta1 * time_share(told.checks + 1)
         if cell.draws >= cell.rows:
-            return full_range((low, high), n=cell.rows, level=level, nats=told.nats)
+            nats = told.nats
+            if two_groups and not self.terms.identical:
+                length = log(2 / level) + nats
+                nats += two_groups_length(length) - length
+            return full_range((low, high), n=cell.rows, level=level, nats=nats)
         sample_level = self.terms.beta2 * time_share(number)
         return sampled_range(
             (low, high), n=cell.rows, draws=cell.draws, level=level, sample_level=sample_level, nats=told.nats

@@ -13,11 +13,12 @@ from math import e
 
 import numpy as np
 
-from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, Terms, refuse_noise
+from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, refuse_noise
 from holdfast.guarantees.mathematics import cost, descent, groups, moments, posterior_means, slices
 from holdfast.guarantees.mathematics.concentration import clopper_pearson_width, clopper_pearsons
 from holdfast.guarantees.release import Release
 from holdfast.guarantees.statistic import Cells, GroupMean, Interval, Statistic
+from holdfast.guarantees.terms import Terms
 
 MOST_RANDOM = 0.25  # of the draws of one pass that are replaced by random outcomes
 

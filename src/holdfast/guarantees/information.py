@@ -15,7 +15,7 @@ from scipy.special import expit
 from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.guarantee import EVERYTHING, Goal, Guarantee, Terms, around, ratio, refuse_noise
+from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, around, ratio, refuse_noise
 from holdfast.guarantees.mathematics import amplification, cost, descent
 from holdfast.guarantees.mathematics import debias as coins
 from holdfast.guarantees.mathematics.concentration import (
@@ -32,6 +32,7 @@ from holdfast.guarantees.mathematics.search import Vector, sampled_rows, zoom
 from holdfast.guarantees.mathematics.theorem import theorem
 from holdfast.guarantees.release import NoisyMeans, Release, Tally
 from holdfast.guarantees.statistic import GroupMean, Interval, Statistic
+from holdfast.guarantees.terms import Goal, Terms
 
 ROWS_PER_OUTCOME = 10  # fewer rows than that for each outcome, and answers are mostly noise
 
@@ -169,7 +170,7 @@ class Information(Guarantee):
 
     def __init__(self, terms: InformationTerms) -> None:
         super().__init__(terms)
-        self._level = terms.beta2 / terms.statements
+        self.level = terms.beta2 / terms.statements
 
     @classmethod
     def plan(cls, goal: Goal, mechanism: str) -> InformationTerms | None:
@@ -204,7 +205,7 @@ class Information(Guarantee):
         return self.terms.epsilon is None
 
     def _margin(self, draws: int) -> float:
-        width = float(clopper_pearson_width(draws, self._level))
+        width = float(clopper_pearson_width(draws, self.level))
         step = sqrt(self.terms.radius / (2 * self.terms.rows))
         return min(1.0, width / (1 - 2 * self.terms.mass) + step)
 
@@ -219,12 +220,12 @@ class Information(Guarantee):
         n, r = self.terms.rows, self.terms.radius
         if isinstance(release, Tally):
             outcomes = len(release.counts)
-            return outcome_interval(release.count(part), release.draws, outcomes=outcomes, n=n, r=r, level=self._level)
+            return outcome_interval(release.count(part), release.draws, outcomes=outcomes, n=n, r=r, level=self.level)
         return kl_range(self._on_sample(release, part), n=n, r=r)
 
     def group(self, release: Release, part: int = 0) -> Interval:
         """By `group_interval` for coins; by the ratio of two noisy means."""
-        n, r, level = self.terms.rows, self.terms.radius, self._level
+        n, r, level = self.terms.rows, self.terms.radius, self.level
         if isinstance(release, Tally):
             zeros, ones = release.members(part)
             outcomes = len(release.counts)
@@ -237,7 +238,7 @@ class Information(Guarantee):
         if not isinstance(release, Tally):
             return super().member(release, part)
         mass, outcomes = self.terms.mass, len(release.counts)
-        ends = clopper_pearson(sum(release.members(part)), release.draws, self._level)
+        ends = clopper_pearson(sum(release.members(part)), release.draws, self.level)
         low, high = (coins.group_share(end, mass=mass, outcomes=outcomes) for end in ends)
         return kl_range((low, high), n=self.terms.rows, r=self.terms.radius)
 
@@ -245,7 +246,7 @@ class Information(Guarantee):
         """Return the interval for a mean on the sample from its noisy answer: noise, its grid, and subsampling."""
         if not isinstance(release, NoisyMeans):
             raise self.cannot_certify(type(release).__name__)
-        level = self._level / 2
+        level = self.level / 2
         radius = laplace_radius(release.scale, level) + release.grid
         if release.draws < self.terms.rows:
             radius += hoeffding_radius(release.draws, level)
@@ -270,7 +271,7 @@ class Information(Guarantee):
     @property
     def statement_level(self) -> float:
         """An equal part of beta2."""
-        return self._level
+        return self.level
 
     def excess(self, on_rows: float, *, R: float, lipschitz: float, curvature: float) -> float | None:
         """By `radius_step`."""

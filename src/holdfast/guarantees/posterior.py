@@ -17,13 +17,13 @@ from scipy.special import expit, gammaln
 from holdfast import check
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.coins import CoinGuarantee, CoinTerms
-from holdfast.guarantees.guarantee import Goal
 from holdfast.guarantees.mathematics import groups
 from holdfast.guarantees.mathematics.concentration import SAFE, clopper_pearson_width
 from holdfast.guarantees.mathematics.posterior_means import group_mean, level, outcome_mean
 from holdfast.guarantees.mathematics.search import Vector, zoom
 from holdfast.guarantees.mathematics.theorem import theorem
 from holdfast.guarantees.statistic import Interval
+from holdfast.guarantees.terms import Goal
 
 MOST_MASS = 0.16  # so that a group, with three outcomes, is still at most half noise
 ORDERS = np.arange(2, 21)  # moments p that are tried
@@ -151,8 +151,8 @@ def group_interval(ones: int, included: int, ell: int, *, mass: float, chi: floa
     """Return the interval for the mean of a group, from draws with outcomes excluded, 0 and 1.
 
     Statement
-        The included share pi at `level` from all ell draws; the ones among the included at 2a `level`; the range of
-        the group mean over both; then widened with chi/(g - chi), g the lower end of the group's share. Two of the k
+        The included share pi at `level` from all ell draws; the ones among the included at `level_among`; the range
+        of the group mean over both; then widened with chi/(g - chi), g the lower end of the group's share. Two of the k
         intervals, two coins a draw.
 
     Not covered

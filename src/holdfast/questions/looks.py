@@ -1,17 +1,21 @@
 """Looking again at one question until its margin is small enough: each look draws as many rows as all before it.
 
-A look is a question of its own, with its own place in the ledger, its own statement and its own price, and the draws of
-the looks before it count (docs/proofs/endless.md). How many draws a look has in all is fixed for good, so whoever asks
-for a smaller margin later goes on where others stopped, and what was looked at before is free.
+A look has its own place in the ledger and its own price, and the draws of the looks before it count. All looks at one
+question share the level of one statement, that of the first look: whether there is a next one depends on what was seen,
+so those that were not taken count as well (docs/proofs/endless.md). How many draws a look has in all is fixed for good,
+so whoever asks for a smaller margin later goes on where others stopped, and what was looked at before is free.
 """
 
+from dataclasses import replace
 from math import ceil, log2
 
 from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.guarantee import Guarantee
+from holdfast.guarantees.mathematics.posterior_means import look_share
 from holdfast.guarantees.release import Tally
 from holdfast.guarantees.statistic import GroupMean
+from holdfast.ledger import Cost
 from holdfast.queries.query import Query
 from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode
 
@@ -45,28 +49,40 @@ def look_until(kind: str, context: Context, query: Query, until: float) -> Quest
         most = OF_GROUPS * context.rows_per_query
     else:
         most = 2 * context.draws(query, None, until)  # of a share of one half; refuses what no number of draws reaches
-    return _look(kind, context, query, float(until), most, 1, ())
+    return _look(kind, context, query, float(until), most)
 
 
 def _look(
-    kind: str, context: Context, query: Query, until: float, most: int, number: int, before: tuple[int, ...]
+    kind: str,
+    context: Context,
+    query: Query,
+    until: float,
+    most: int,
+    number: int = 1,
+    before: tuple[int, ...] = (),
+    level: float | None = None,
 ) -> Question:
+    """Return look `number`; `before` are the counts of the looks before it, `level` is what they all share."""
     total = FIRST * 2 ** (number - 1)
     draws = total if number == 1 else total // 2
     cost, rows_read = context.price(query, draws)
+    if number > 1:
+        cost = Cost(cost.charge, 0)  # the first look made the statement
 
     def run(drawing: Drawing) -> Result:
         release = drawing.release(query, draws)
         pooled = _pooled(query, release, before, drawing.guarantee)
-        (estimate,) = drawing.certify(query, pooled)
-        return estimate.to_json() | {"bounds": list(query.bounds), "counts": list(pooled.counts)}
+        shared = drawing.guarantee.level if level is None else level
+        standing = drawing.guarantee.at_level(shared * look_share(number))
+        (estimate,) = replace(drawing, guarantee=standing).certify(query, pooled)
+        return estimate.to_json() | {"bounds": list(query.bounds), "counts": list(pooled.counts), "level": shared}
 
     def after(result: Result, later: Context) -> Question | None:
         value = result["value"]  # None: too few rows of a group to tell
         reached = value is not None and max(result["high"] - value, value - result["low"]) <= until
         if reached or total >= most:
             return None
-        return _look(kind, later, query, until, most, number + 1, tuple(result["counts"]))
+        return _look(kind, later, query, until, most, number + 1, tuple(result["counts"]), result["level"])
 
     looks = 1 + max(0, ceil(log2(most / FIRST)))
     return Question(

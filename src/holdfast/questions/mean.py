@@ -90,8 +90,9 @@ def mean(
     rows_per_query, margin
         Spend more or less on this one answer: the rows it reads, or the margin it should have, in its own units.
     until
-        Look at 1,000 draws first, then at twice as many in all, and so on, until the margin is this small. Every look
-        is a question of its own and counts as one. It pays for rare events and groups: who knows how many they need?
+        Look at 1,000 draws first, then at twice as many in all, and so on, until the margin is this small. Each look
+        costs what it draws, and all share one answer's confidence. It pays for rare events and groups: who knows how
+        many rows they need?
     mechanism
         How this one answer is made, left out: as planned. In a session of coins "gaussian" reads all rows once and adds
         noise, for the same price; worth it where an answer so narrow is wanted that coins would read more rows.

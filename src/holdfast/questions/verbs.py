@@ -6,24 +6,22 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, get_typ
 
 from holdfast.answer import Answer, AnyAnswer
 from holdfast.questions.check import CHECK
-from holdfast.questions.correlation import CORRELATION
 from holdfast.questions.count import COUNT
-from holdfast.questions.covariance import COVARIANCE
 from holdfast.questions.difference import DIFFERENCE
 from holdfast.questions.flips import FLIPS
 from holdfast.questions.groups import GroupsAnswer
 from holdfast.questions.histogram import HISTOGRAM
 from holdfast.questions.mean import MEAN, AskMean
 from holdfast.questions.minimize import MINIMIZE
+from holdfast.questions.moments import CORRELATION, COVARIANCE, SLOPE, STD, VARIANCE
 from holdfast.questions.options import Text
 from holdfast.questions.quantile import QUANTILE
 from holdfast.questions.question import Kind
 from holdfast.questions.register import REGISTER
-from holdfast.questions.std import STD
 from holdfast.questions.submit import SUBMIT
+from holdfast.questions.top import TOP
 from holdfast.questions.total import TOTAL
 from holdfast.questions.units import UNITS
-from holdfast.questions.variance import VARIANCE
 
 P = ParamSpec("P")
 A = TypeVar("A", bound=AnyAnswer)
@@ -90,7 +88,9 @@ class Verbs:
     std = verb(STD)
     covariance = verb(COVARIANCE)
     correlation = verb(CORRELATION)
+    slope = verb(SLOPE)
     histogram = verb(HISTOGRAM)
+    top = verb(TOP)
     quantile = verb(QUANTILE)
     flips = verb(FLIPS)
     minimize = verb(MINIMIZE)
@@ -111,7 +111,9 @@ class AsyncVerbs:
     std = async_verb(STD)
     covariance = async_verb(COVARIANCE)
     correlation = async_verb(CORRELATION)
+    slope = async_verb(SLOPE)
     histogram = async_verb(HISTOGRAM)
+    top = async_verb(TOP)
     quantile = async_verb(QUANTILE)
     flips = async_verb(FLIPS)
     minimize = async_verb(MINIMIZE)

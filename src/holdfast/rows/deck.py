@@ -33,8 +33,6 @@ from holdfast.queries.query import Query, Values
 from holdfast.queries.silence import silence
 from holdfast.rows.draws import Indices, Selection, WithReplacement
 from holdfast.rows.folder import MANIFEST, Dealt, FolderRows, Manifest
-from holdfast.rows.randomize import randomized
-from holdfast.rows.source import RowSource
 from holdfast.schema import Schema
 
 USED = "used"
@@ -63,6 +61,7 @@ class Cards(FolderRows):
     """One folder of cards. Its rows are read in order, and the next ones are asked for meanwhile."""
 
     _advice = mmap.MADV_SEQUENTIAL
+    _hashes_content = False  # the fingerprint of cards is that of their files
 
     def __init__(self, folder: Path, *, name: str | None = None, complete: Collection[str] = ()) -> None:
         super().__init__(folder, name=name, complete=complete)
@@ -79,10 +78,12 @@ class Cards(FolderRows):
         """The numbers of its cards."""
         return range(self.dealt.first, self.dealt.first + len(self))
 
-    def tossed(self, query: Query, rows: slice, first: int, draws: int, rng: Generator) -> NDArray[np.int64]:
-        """Count the outcomes of these cards, which are draws number `first` and so on."""
+    def tallied(
+        self, query: Query, rows: slice, first: int, draws: int, mass: float, rng: Generator
+    ) -> NDArray[np.int64]:
+        """Count the outcomes of these cards, which are draws number `first` and so on, randomized."""
         with self._explained(query.columns):
-            return self._tossed(query, rows, first, draws, rng)
+            return self._tallied(query, rows, first, draws, mass, rng)
 
     def values(self, query: Query, rows: slice, first: int, count: int, rng: Generator) -> Values:
         """Return what these cards say. Secret."""
@@ -312,8 +313,8 @@ class Hand:
         outcomes, parts = query.statistic.outcomes, query.parts
         counts = np.zeros(outcomes if parts == 1 else (parts, outcomes), np.int64)
         for cards, rows, first in self._take(query, parts * draws):
-            counts += cards.tossed(query, rows, first, draws, rng)
-        return randomized(counts, mass, rng)
+            counts += cards.tallied(query, rows, first, draws, mass, rng)
+        return counts
 
     @silence
     def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
@@ -351,11 +352,6 @@ class Hand:
                 stop = min(start + size, rows.stop)
                 yield cards, slice(start, stop), first
                 first += stop - start
-
-
-def reserved(rows: RowSource, ledger: str, start: int, count: int) -> RowSource:
-    """Return what a question may draw from: the rows, or its own cards of a deck."""
-    return rows.hand(ledger, start, count) if isinstance(rows, Deck) else rows
 
 
 def _within(numbers: range, start: int, count: int) -> range:

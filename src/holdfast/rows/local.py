@@ -23,7 +23,7 @@ from holdfast.rows.columns import BufferPool, CodedText, Storage, StoredColumn, 
 from holdfast.rows.draws import AllRows, Consecutive, Indices, Selection
 from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of
 from holdfast.rows.packs import KeptElsewhere, Packs
-from holdfast.rows.randomize import accepted, randomized, tossed, tossed_parts
+from holdfast.rows.randomize import accepted, randomized, tallied_parts, tossed
 from holdfast.rows.units import Units
 from holdfast.schema import Column, Schema
 
@@ -107,22 +107,22 @@ class LocalRows:
         counts = np.zeros(outcomes if parts == 1 else (parts, outcomes), np.int64)
         for first in range(0, total, size):
             chosen = drawing.with_replacement(rng, self._count, min(size, total - first))
-            counts += self._tossed(query, chosen, first, draws, rng)
-        return randomized(counts, mass, rng)
+            counts += self._tallied(query, chosen, first, draws, mass, rng)
+        return counts
 
-    def _tossed(
-        self, query: Query, chosen: Indices | slice, first: int, draws: int, rng: Generator
+    def _tallied(
+        self, query: Query, chosen: Indices | slice, first: int, draws: int, mass: float, rng: Generator
     ) -> NDArray[np.int64]:
-        """Count the outcomes of what is chosen, draws number `first` and following; not randomized yet."""
+        """Count the outcomes of what is chosen, draws number `first` and following, randomized."""
         checkpoint()
         _pool.reset()
         outcomes, parts = query.statistic.outcomes, query.parts
         # What is evaluated is gone when this returns: its memory must be free again when the next block is drawn.
         if parts == 1:
-            return tossed(self._ask(query, chosen, first, rng), outcomes, rng)
+            return randomized(tossed(self._ask(query, chosen, first, rng), outcomes, rng), mass, rng)
         part, draw = _numbers(first, _height(chosen), draws)
         values = self._evaluate_parts(query, self._speaking(chosen, rng), part, draw)
-        return tossed_parts(values, outcomes, rng, part, parts)
+        return tallied_parts(values, outcomes, mass, rng, part, parts)
 
     @silence
     def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:

@@ -30,7 +30,7 @@ from holdfast.cancel import Work
 from holdfast.errors import HoldfastError, InvalidArgument, LedgerUnavailable, PlanConflict, QuotaExhausted
 from holdfast.ledger import Ledger
 from holdfast.ledger.group_commit import duplicate
-from holdfast.questions.price import write_answers
+from holdfast.questions.price import Budget, write_answers
 from holdfast.questions.question import Question
 from holdfast.service.database import TokenDatabase, read, reservations, write, write_transaction
 from holdfast.service.datasets import LEAST, Datasets, ServedDataset, Usage
@@ -120,6 +120,7 @@ class AskService:
         self.quotas, self.idempotency, self.metrics = quotas, idempotency, metrics
         self._datasets, self._lanes = datasets, lanes
         self._most_work, self._tick = settings.max_work, settings.tick
+        self._budgets: dict[str, Budget] = {}  # of each dataset, as last read
 
     # -- asking, in the event loop --------------------------------------------------------------------------------
 
@@ -207,13 +208,18 @@ class AskService:
         self._prepare(served.session, ask)
         return self._response(served, token, ask.call(served.session.dry_run))
 
-    def left(self, served: ServedDataset, token: Token) -> dict[str, Any]:
-        """Return the answers left in the budget and in the token's quota."""
-        answers, quota = served.session.budget.answers_left, token.quota
+    def left(self, served: ServedDataset, token: Token, after: int | None = None) -> dict[str, Any]:
+        """Return the answers left in the budget and in the token's quota.
+
+        `after`: as of any moment since that entry was written. Answers that are written together share one look.
+        """
+        budget, quota = self._budgets.get(served.name), token.quota
+        if budget is None or after is None or budget.answers_given < after:
+            budget = self._budgets[served.name] = served.session.budget
         if quota is not None:
             used = served.usage.by_analyst()[token.name] + self.quotas.lost(token.name, served.name)
             quota = max(0, quota - used)
-        return {"answers": answers, "quota": quota}
+        return {"answers": budget.answers_left, "quota": quota}
 
     def _steps(self, name: str, token: Token, asked: Asked, key: str | None, work: Work, most_work: int) -> Steps:
         """Yield the question, to be sent its answer, and return the response.
@@ -272,7 +278,8 @@ class AskService:
             return (yield session, question)
 
     def _response(self, served: ServedDataset, token: Token, answer: AnyAnswer) -> Response:
-        return {"ok": True, "dataset": served.name, "answer": answer.to_dict(), "left": self.left(served, token)}
+        left = self.left(served, token, None if answer.cached else answer.seq)
+        return {"ok": True, "dataset": served.name, "answer": answer.to_dict(), "left": left}
 
     def _prepare(self, session: Session, ask: AskIn, key: str | None = None) -> Question:
         """Check and price a question; refuse one that would occupy a thread for long."""

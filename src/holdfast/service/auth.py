@@ -124,11 +124,10 @@ async def authorize(request: Request, role: Role) -> None:
             _check_origin(request)
         request.state.token = None
         return
-    address = request.client.host if request.client else "unknown"
     try:
         token = await _authenticate(request, state)
     except NotSignedIn:
-        state.failed_sign_ins.take(address)
+        state.failed_sign_ins.take(request.client.host if request.client else "unknown")
         raise
     request.state.token = token
     state.rate_limits.take(token.id)

@@ -40,14 +40,12 @@ class DatabaseWitness:
         return None
 
     def saw(self, seen: Seen) -> None:
-        """Remember this, unless something newer is remembered; at most once a second."""
+        """Remember this, unless something newer is remembered; at most once a second, and nobody waits for it."""
         if seen.is_newer_than(self._waiting):
             self._waiting = seen
-        if monotonic() - self._written >= EVERY and self._lock.acquire(blocking=False):
-            try:
-                self._write_waiting()
-            finally:
-                self._lock.release()
+        if monotonic() - self._written >= EVERY:
+            self._written = monotonic()
+            threading.Thread(target=self.close, name="holdfast witness", daemon=True).start()
 
     def settle(self, seen: Seen) -> None:
         """Remember this instead of all before."""
@@ -61,7 +59,7 @@ class DatabaseWitness:
             self._write_waiting()
 
     def _write_waiting(self) -> None:
-        seen, self._waiting, self._written = self._waiting, None, monotonic()
+        seen, self._waiting = self._waiting, None
         if seen is not None:
             with suppress(
                 HoldfastError, SQLAlchemyError

@@ -18,10 +18,10 @@ import holdfast as hf
 from examples import examples
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees.checks import Checks, Told
-from holdfast.guarantees.guarantee import Goal
 from holdfast.guarantees.mathematics.checks import full_range, guess_nats, sampled_range, time_share
 from holdfast.guarantees.plan import plan
 from holdfast.guarantees.release import HOLDS, OUTCOMES, TOO_FEW, TOO_HIGH, TOO_LOW
+from holdfast.guarantees.terms import Goal
 from holdfast.ledger import Cost
 from holdfast.mechanisms import cells
 from holdfast.queries.build import build_mean

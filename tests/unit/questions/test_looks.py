@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from holdfast.errors import InvalidArgument, PlanInfeasible
+from holdfast.guarantees.mathematics.posterior_means import look_share
+from holdfast.guarantees.release import Tally
 from holdfast.questions.looks import FIRST
 from holdfast.session import Session
 
@@ -24,7 +26,7 @@ def test_looks_double_and_stop_at_the_margin() -> None:
         entries = list(session.ledger.entries())
         draws = [FIRST, *(FIRST * 2**look for look in range(len(entries) - 1))]
         assert [entry.rows_read for entry in entries] == [entry.cost.charge for entry in entries] == draws
-        assert [entry.cost.intervals for entry in entries] == [1] * len(entries)
+        assert [entry.cost.intervals for entry in entries] == [1] + [0] * (len(entries) - 1)  # one statement for all
         assert [sum(entry.answer["counts"]) for entry in entries] == np.cumsum(draws).tolist()
         widths = [entry.answer["high"] - entry.answer["low"] for entry in entries]
         assert widths == sorted(widths, reverse=True)
@@ -37,15 +39,34 @@ def test_looks_double_and_stop_at_the_margin() -> None:
         )
 
 
-def test_each_look_is_certified_at_its_own_place_from_all_draws() -> None:
-    with Session(data(), seed=2) as session:
+@pytest.mark.parametrize("guarantee", ["exchange", "posterior", "information"])
+def test_looks_share_the_level_of_the_first_and_pool_all_draws(guarantee: str) -> None:
+    with Session(data(), seed=2, queries=100, guarantee=guarantee, rows_per_query=4_000) as session:
+        session.mean("rare")
         session.mean("x", until=0.04)
-        *_, last = session.ledger.entries()
-        place = last.place
-        standing = session.plan.standing.at(place.reached, place.intervals + 1, place.intervals + 1)
-        total = sum(last.answer["counts"])
-        assert standing.margin(last.rows_read) > (last.answer["high"] - last.answer["low"]) / 2
-        assert (last.answer["high"] - last.answer["low"]) / 2 <= standing.margin(total)
+        _, first, *others = session.ledger.entries()
+        assert len(others) > 1
+        place = first.place
+        shared = session.plan.standing.at(place.reached, place.intervals + 1, place.intervals + 1).level
+        for number, entry in enumerate((first, *others), start=1):
+            standing = session.plan.standing.at(entry.place.reached, place.intervals + 1, place.intervals + 1)
+            zeros, ones = entry.answer["counts"]
+            pooled = Tally((0.5,), zeros + ones, (zeros, ones), (1,))
+            found = standing.at_level(shared * look_share(number)).share(pooled, 0)
+            assert (entry.answer["low"], entry.answer["high"]) == found
+            assert zeros + ones == FIRST * 2 ** (number - 1)
+
+
+def test_a_look_beyond_a_plan_keeps_the_level_that_the_first_one_had() -> None:
+    """Levels after a plan are other ones; that of a later look must not depend on when it is taken."""
+    with Session(data(), seed=2, queries=2, guarantee="exchange", rows_per_query=3_000, end=False) as session:
+        session.mean("x", until=0.05)
+        for threshold in range(1, 5):
+            session.mean(f"g > {threshold}")
+        session.mean("x", until=0.03)
+        looks = [entry for entry in session.ledger.entries() if "look" in entry.question["text"]]
+        assert looks[-1].place.intervals > 2
+        assert {entry.answer["level"] for entry in looks} == {session.plan.terms.level_at(1)}
 
 
 def test_who_wants_more_goes_on_where_others_stopped() -> None:
@@ -102,7 +123,7 @@ def test_what_cannot_be_looked_at_is_refused_before_anything_is_drawn() -> None:
 def test_where_there_is_an_end_the_looks_that_were_paid_for_stand() -> None:
     with Session(data(), seed=1, queries=3, end=True, guarantee="exchange", rows_per_query=4_000) as session:
         answer = session.mean("x", until=session.plan.margin * 0.7)
-        assert session.ledger.spent.answers == answer.seq == 3
+        assert session.ledger.spent.answers == answer.seq == 4  # 8,000 of 12,000 draws: the next look takes 8,000
         assert answer.margin > session.plan.margin * 0.7
 
 

@@ -6,7 +6,7 @@ string is paid for by its weight: strings in which nearly every guess held are f
 """
 
 from functools import partial
-from math import exp, inf, lgamma, log, log1p
+from math import ceil, exp, inf, lgamma, log, log1p, sqrt
 from typing import Any
 
 import numpy as np
@@ -135,6 +135,33 @@ def full_range(cell: Interval, *, n: int, level: float, nats: float) -> Interval
     return kl_range(cell, n=n, r=log(2 / level) + nats)
 
 
+@theorem("Differences of groups of rows that are not identical", proof="checks.md")
+def two_groups_length(length: float) -> float:
+    """Return the exponent that a difference of two groups takes, if one of the same size for a mean takes `length`.
+
+    Statement
+        Rows are independent, not identical; two groups share no row and have at least N rows each. A value of
+        (1 + X_A - X_B)/2 further above (or below) its like in the population than 2N kl = L has at most the probability
+        (g e^(L/g) + 1) e^-L, for every whole g; so L with that at most e^-length.
+
+    Not covered
+        Groups that share rows. (Rows that are identical take no more than `length`.)
+
+    >>> 3.5 < two_groups_length(20.0) - 20.0 < 4.5
+    True
+    """
+    check.positive(length=length)
+
+    def more(total: float) -> float:
+        pieces = max(1.0, ceil(total))
+        return log(pieces * exp(total / pieces) + 1)
+
+    total = length
+    while total - more(total) < length:
+        total = (length + more(total)) * SAFE + 1e-12
+    return total
+
+
 @theorem("The same for sampled rows, in one step", proof="checks.md")
 def sampled_range(cell: Interval, *, n: int, draws: int, level: float, sample_level: float, nats: float) -> Interval:
     """Return where the population's value lies, if the mean of `draws` sampled rows fell into the cell.
@@ -151,6 +178,27 @@ def sampled_range(cell: Interval, *, n: int, draws: int, level: float, sample_le
     """
     upper = partial(_peeled_upper, n=n, draws=draws, x=log(2 / sample_level), length=log(2 / level) + nats)
     return 1 - upper(1 - cell[0]), upper(cell[1])
+
+
+@theorem("A comparison row by row, by Hoeffding's bound", proof="boards.md")
+def paired_range(told: Interval, *, n: int, most: float, squares: float, level: float, nats: float) -> Interval:
+    """Return how far one submission is ahead of an earlier one, if the mean difference of the n rows is `told`.
+
+    Statement
+        Row i can differ by r_i at most, which is fixed before its label is looked at. With R the sum of r_i and Q that
+        of their squares, the mean difference if labels were drawn anew lies within sqrt(2 L Q)/n of that of the rows,
+        L = log(2/level) + nats, and within R/n of 0, for all t at once but for beta.
+
+    Not covered
+        r_i that depend on labels: of scores that were made from them, or of cases that are drawn anew, too.
+
+    >>> low, high = paired_range((0.02, 0.03), n=10_000, most=500.0, squares=500.0, level=0.01, nats=10.0)
+    >>> round(low, 4), round(high, 4)
+    (0.0076, 0.0424)
+    """
+    width = SAFE * sqrt(2 * (log(2 / level) + nats) * squares) / n
+    reach = SAFE * most / n
+    return max(-reach, told[0] - width), min(reach, told[1] + width)
 
 
 def _peeled_upper(b: float, *, n: int, draws: int, x: float, length: float) -> float:

@@ -5,6 +5,7 @@ A posterior mean mu is never computed. Exact binomial intervals of the coins con
 """
 
 from math import e
+from typing import Any
 
 from holdfast import check
 from holdfast.guarantees.mathematics import debias
@@ -33,6 +34,24 @@ def level(beta: float, *, k: int) -> float:
     return beta / (e * k)
 
 
+@theorem("here (looks)", proof="endless.md")
+def look_share(look: int) -> float:
+    """Return the share of a question's level that belongs to the interval of one `look` at it, counted from 1.
+
+    Statement
+        Looks after N_1 < N_2 < ... draws in all, fixed beforehand: with levels 1/(i(i+1)) times that of one interval,
+        the pooled intervals of all looks, taken or not, miss together no more often than that one interval.
+
+    Not covered
+        Looks that are paid for only if they are taken, each with a level of its own.
+
+    >>> look_share(1), sum(map(look_share, range(1, 1_000))) < 1
+    (0.5, True)
+    """
+    check.whole(look=look)
+    return 1 / (look * (look + 1))
+
+
 @theorem("here (Theorem 2)", proof="posterior.md")
 def outcome_mean(count: int, ell: int, *, outcomes: int, mass: float, level: float) -> Interval:
     """Return the interval for the posterior mean of one outcome's share: of a share, a mean, one bar of a histogram.
@@ -51,6 +70,24 @@ def outcome_mean(count: int, ell: int, *, outcomes: int, mass: float, level: flo
 
 
 @theorem("here (conditional means)", proof="posterior.md")
+def level_among(level: float, least: Any, included: Any, ell: int) -> Any:
+    """Return the level of the exact interval for the ones among the `included` of ell draws. Takes arrays.
+
+    Statement
+        `least` is the lower end of the included share pi at `level`. With `level` least (ell+1)/(included+1), which is
+        nearly `level` but for small groups, that pi is at least `least` and the interval does not contain the ratio of
+        the posterior means, of ones and of included, happens no more often than a miss of an interval at `level`.
+
+    Not covered
+        least = 0.
+
+    >>> round(level_among(0.01, 0.45, 49, 99), 12)
+    0.009
+    """
+    return level * least * (ell + 1) / (included + 1)
+
+
+@theorem("here (conditional means)", proof="posterior.md")
 def group_mean(
     ones: int, included: int, ell: int, *, mass: float, level: float, outcomes: int = 3
 ) -> tuple[Interval, float]:
@@ -58,8 +95,8 @@ def group_mean(
 
     Statement
         Two of the outcomes of a draw are the group's 0 and 1. The included share pi at `level` from all ell draws; the
-        ones among the included at 2a `level`; the range of the group mean over both; the share from the lower end of
-        pi. Two of the k intervals. For several groups at once: `groups.group_means`.
+        ones among the included at `level_among`; the range of the group mean over both; the share from the lower end
+        of pi. Two of the k intervals. For several groups at once: `groups.group_means`.
 
     Not covered
         A group that may be empty: [0, 1], and share 0.
@@ -68,5 +105,7 @@ def group_mean(
     ((0.0, 1.0), 0.0)
     """
     pi = clopper_pearson(included, ell, level)
-    theta = clopper_pearson(ones, included, 2 * mass * level)
+    if pi[0] <= 2 * mass:
+        return (0.0, 1.0), 0.0
+    theta = clopper_pearson(ones, included, level_among(level, pi[0], included, ell))
     return debias.group_mean_range(theta, pi, mass=mass), debias.group_share(pi[0], mass=mass, outcomes=outcomes)

@@ -13,7 +13,7 @@ def ratio_range(part: Interval, rest: Interval, others: Interval = (0.0, 1.0)) -
     Statement
         The shares p, q, r of a division into three are at least 0 and sum to 1. If each lies in its interval, then
         p/(p + q) lies in the range returned here, and no smaller interval contains all values it can have. Where p + q
-        can be 0 the ratio has no value there, and the range is [0, 1].
+        can be 0 the ratio has no value there, and the range is [0, 1]; so it is where no shares fit.
 
     Not covered
         Intervals that do not hold at once; shares that are estimated and not known up to intervals.
@@ -31,8 +31,8 @@ def ratio_range(part: Interval, rest: Interval, others: Interval = (0.0, 1.0)) -
     least, most = max(0.0, 1 - others[1]), 1 - others[0]  # of p + q
     smallest, beside = max(part[0], least - rest[1]), max(rest[0], least - part[1])
     against, largest = min(rest[1], most - smallest), min(part[1], most - beside)
-    nothing = max(part[0] + rest[0], least) <= 0  # p + q = 0 is possible
-    if nothing or against < -SLACK or largest < -SLACK:  # or no shares fit at all: then nothing is known
-        return 0.0, 1.0
+    fewest, all_of_them = max(part[0] + rest[0], least), min(part[1] + rest[1], most)
     below, above = smallest + max(against, 0.0), max(largest, 0.0) + beside
+    if fewest <= 0 or fewest > all_of_them + SLACK or min(below, above) <= 0:
+        return 0.0, 1.0  # p + q = 0 is possible, or no shares fit at all: then nothing is known
     return max(0.0, (smallest - SLACK) / below), min(1.0, (max(largest, 0.0) + SLACK) / above)
