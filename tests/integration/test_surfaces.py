@@ -44,6 +44,7 @@ ASKABLE: dict[str, dict[str, Any]] = {
     "correlation": {"query": "late", "other": "distance", "other_within": (0.0, 5_000.0)},
     "slope": {"query": "late", "other": "distance", "other_within": (0.0, 5_000.0)},
     "histogram": {"query": "carrier", "categories": ["UA", "AA"]},
+    "auc": {"query": "dep_delay", "positive": "late", "within": (-60.0, 600.0), "cuts": [0.0, 15.0]},
     "top": {"query": "carrier", "longest": 2, "most": 2, "alphabet": "ADLU"},
     "quantile": {"query": "dep_delay", "q": 0.9, "within": (-60.0, 600.0), "steps": 2},
     "minimize": {"loss": "logistic: late ~ distance [0, 5000]", "radius": 1.0, "iterations": 2},

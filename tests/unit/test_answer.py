@@ -57,7 +57,7 @@ def one_of_each() -> dict[str, AnyAnswer]:
         ),
         **{
             kind: answer(0.2, 0.0, 0.25, bounds=(0.0, 0.25), record=replace(RECORD, kind=kind))
-            for kind in ("count", "total", "variance", "std", "covariance", "correlation", "slope", "units")
+            for kind in ("count", "total", "variance", "std", "covariance", "correlation", "slope", "auc", "units")
         },
         "quantile": answer(1.0, 0.5, 1.5, bounds=(0.0, 2.0), record=replace(RECORD, kind="quantile")),
         "histogram": HistogramAnswer(bars, histogram),

@@ -85,6 +85,13 @@ class CheckAnswer(AnyAnswer):
         return cls(**{name: result[name] for name in names}, record=record, bounds=(low, high))
 
     @property
+    def told(self) -> Interval | None:
+        """The cell of the held rows: within the margin of the guess, below it or above it; None if they are too few."""
+        low, high = self.guess - self.margin, self.guess + self.margin
+        cells = {HOLDS: (low, high), TOO_HIGH: (self.bounds[0], low), TOO_LOW: (high, self.bounds[1])}
+        return cells.get(self.outcome)
+
+    @property
     def _estimate(self) -> Estimate:
         """The guess, or the end of the interval that is nearest to it."""
         return Estimate(min(max(self.guess, self.low), self.high), self.low, self.high)

@@ -74,6 +74,11 @@ class SubmitAnswer(AnyAnswer):
         return self.low, self.high
 
     @property
+    def told(self) -> Interval:
+        """The cell."""
+        return self.cell
+
+    @property
     def outcome(self) -> str:
         """In words."""
         return "improvement" if self.improved else "no improvement"

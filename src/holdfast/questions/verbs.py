@@ -5,6 +5,7 @@ from inspect import Parameter, Signature, signature
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, get_type_hints
 
 from holdfast.answer import Answer, AnyAnswer
+from holdfast.questions.auc import AUC
 from holdfast.questions.check import CHECK
 from holdfast.questions.confusion import CONFUSION
 from holdfast.questions.count import COUNT
@@ -92,6 +93,7 @@ class Verbs:
     slope = verb(SLOPE)
     histogram = verb(HISTOGRAM)
     top = verb(TOP)
+    auc = verb(AUC)
     quantile = verb(QUANTILE)
     flips = verb(FLIPS)
     minimize = verb(MINIMIZE)
@@ -116,6 +118,7 @@ class AsyncVerbs:
     slope = async_verb(SLOPE)
     histogram = async_verb(HISTOGRAM)
     top = async_verb(TOP)
+    auc = async_verb(AUC)
     quantile = async_verb(QUANTILE)
     flips = async_verb(FLIPS)
     minimize = async_verb(MINIMIZE)

@@ -26,7 +26,7 @@ from holdfast.rows.draws import AllRows, Consecutive, Indices, Selection
 from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of
 from holdfast.rows.packs import KeptElsewhere, Packs
 from holdfast.rows.randomize import accepted, randomized, tallied_parts, tossed
-from holdfast.rows.units import Units
+from holdfast.rows.units import Units, sums
 from holdfast.schema import Column, Schema
 
 _BLOCK = 1 << 17  # rows evaluated at once: enough to forget the overhead, little enough to stay in cache
@@ -262,14 +262,18 @@ class LocalRows:
         for rows, begin, counts in units.all_rows(chosen, self._block(query)):
             checkpoint()
             _pool.reset()
+            these, ends = slice(begin, begin + counts.size), np.cumsum(counts)
             if direct is None:
                 counting, says = query.said(self._frame(rows, query.columns))
             else:
                 self._about_to_read(rows, query.columns)
+                first, last = rows.take(ends - counts), rows.take(ends - 1)
+                for name in query.columns:  # into the cache, many units at a time: row after row is slower by a third
+                    _values_at(self._plain[name], first)
+                    _values_at(self._plain[name], last)
                 counting, says = direct({name: _values_at(self._plain[name], rows) for name in query.columns})
-            edges, these = np.cumsum(counts) - counts, slice(begin, begin + counts.size)
-            counted[these] += counts if counting is None else np.add.reduceat(counting, edges)
-            total[these] += np.add.reduceat(says, edges)
+            counted[these] += counts if counting is None else sums(counting, ends)
+            total[these] += sums(says, ends)
         values = query.folded(counted, total)
         return values if places is None else values[places]
 

@@ -60,6 +60,7 @@ ASKED: dict[str, tuple[Any, dict[str, Any]]] = {
     "correlation": ("x", {"other": "b", "within": (0, 1)}),
     "slope": ("x", {"other": "b", "within": (0, 1)}),
     "histogram": ("s", {"categories": ["a", "never seen"]}),
+    "auc": ("x", {"positive": "b", "within": (0, 1), "cuts": [0.5]}),
     "top": ("s", {"longest": 1, "most": 2, "alphabet": "ab"}),
     "quantile": ("x", {"q": 0.5, "within": (0, 2), "steps": 4}),
     "flips": ("b", {"count": 9}),

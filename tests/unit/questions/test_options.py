@@ -50,6 +50,7 @@ ASKED: list[tuple[str, dict[str, Any]]] = [
     ("histogram", {"query": "s", "categories": ("a", "b")}),
     ("histogram", {"query": "d", "categories": [date(2024, 2, 29)]}),
     ("histogram", {"query": "x", "bins": np.array([0.0, 0.5, 1.0]), "rows_per_query": 500}),
+    ("auc", {"query": "x", "positive": "b", "within": (0, 1), "cuts": np.array([0.25, 0.5])}),
     ("top", {"query": "s", "longest": np.int64(1), "alphabet": "abc"}),
     ("quantile", {"query": "x", "q": 0.5, "within": (0.0, 2.0), "steps": 4}),
     ("flips", {"query": "b", "count": 3}),
