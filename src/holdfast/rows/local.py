@@ -31,6 +31,7 @@ from holdfast.schema import Column, Schema
 
 _BLOCK = 1 << 17  # rows evaluated at once: enough to forget the overhead, little enough to stay in cache
 _SCAN = 4  # blocks of consecutive rows that are folded at once, since nothing has to be gathered
+_CACHED = 1 << 16  # rows of plain columns that are folded at once
 _BLOCK_BYTES = 256 << 20  # fewer if values are long
 _LINES_BYTES = 1 << 20  # of packed lines, which are read again and again: what a core has for itself
 _PIECE = 1 << 18  # rows hashed at once
@@ -166,7 +167,16 @@ class LocalRows:
     def _folded(self, query: Folded, rows: slice) -> NDArray[np.float64]:
         """Return the totals of some rows."""
         self._about_to_read(rows, query.columns)
-        return query.fold([self._said(function, rows) for function in query.functions])
+        plain = all(function.direct is not None and self._is_plain(function) for function in query.functions)
+        size = _CACHED if plain else _height(rows)  # arrays that are compared and counted while they are in the cache
+        total = np.zeros(())
+        for start in range(rows.start, rows.stop, size):
+            some = slice(start, min(start + size, rows.stop))
+            total = total + query.fold([self._said(function, some) for function in query.functions])
+        return total
+
+    def _is_plain(self, function: RowFunction) -> bool:
+        return bool(function.columns) and all(name in self._plain for name in function.columns)
 
     def _values(self, query: Query, chosen: Indices | slice, first: int, count: int, rng: Generator) -> Values:
         """Return what is chosen says: number `first` and following of `count` in every part."""
@@ -315,7 +325,7 @@ class LocalRows:
     def _said(self, function: RowFunction, rows: slice) -> Said:
         """Return what a function says of consecutive rows; of a column with few distinct texts, each is asked once."""
         columns, direct = function.columns, function.direct
-        if direct is not None and columns and all(name in self._plain for name in columns):
+        if direct is not None and self._is_plain(function):
             said: NDArray[Any] = direct({name: self._plain[name][rows] for name in columns})
             return said
         coded = self._coded.get(columns[0]) if len(columns) == 1 and function.identity is not None else None
