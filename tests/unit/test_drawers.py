@@ -112,7 +112,7 @@ def test_differences_of_groups_are_wider_where_rows_may_differ(rows: str) -> Non
     with hf.Session(data(), checks=0.2, seed=1, rows=rows) as session:
         found = session.check("x", 0.0, 0.05, **asked)
     assert found.holds
-    level = 0.1 * 0.05 * 0.8 * time_share(1)
+    level = 0.1 * 0.05 * 0.8 * (1 - CODED) * time_share(1)
     length = log(2 / level) if rows == "identical" else two_groups_length(log(2 / level))
     ends = full_range((0.475, 0.525), n=1_600, level=level, nats=length - log(2 / level))
     assert found.interval == pytest.approx([2 * end - 1 for end in ends], abs=1e-6)
