@@ -221,7 +221,7 @@ def test_rows_without_a_label_are_in_no_cell(table):
     half = pl.DataFrame(table).with_columns(late=pl.when(pl.int_range(pl.len()) % 2 == 0).then("late"))
     with hf.Session(half, queries=40, seed=1) as session:
         cells = confusion(session, model, features=NAMES, target="late")
-        other = cells.answer.answers[-1][1]
+        other = cells.answers[-1][1]
         assert other.low <= 0.5 <= other.high
         exact = (model.predict(matrix(table)) == table["late"])[::2].mean()
         assert cells.accuracy.low <= exact <= cells.accuracy.high

@@ -7,6 +7,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, get_typ
 from holdfast.answer import Answer, AnyAnswer
 from holdfast.questions.auc import AUC
 from holdfast.questions.check import CHECK
+from holdfast.questions.confusion import CONFUSION
 from holdfast.questions.count import COUNT
 from holdfast.questions.difference import DIFFERENCE
 from holdfast.questions.flips import FLIPS
@@ -98,6 +99,7 @@ class Verbs:
     minimize = verb(MINIMIZE)
     check = verb(CHECK)
     submit = verb(SUBMIT)
+    confusion = verb(CONFUSION)
     units = verb(UNITS)
     register = verb(REGISTER)
 
@@ -122,5 +124,6 @@ class AsyncVerbs:
     minimize = async_verb(MINIMIZE)
     check = async_verb(CHECK)
     submit = async_verb(SUBMIT)
+    confusion = async_verb(CONFUSION)
     units = async_verb(UNITS)
     register = async_verb(REGISTER)

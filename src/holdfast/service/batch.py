@@ -20,6 +20,7 @@ from holdfast.service.lanes import Lanes
 from holdfast.service.limits import RateLimiter
 from holdfast.service.schemas import MAX_BATCH, AskIn, QuestionModels
 from holdfast.service.tokens import Token
+from holdfast.session import Session
 
 
 class BatchService:
@@ -77,7 +78,7 @@ class BatchService:
         with served.naming():
             plan, questions = session.plan, build()
             answers = session.prices_of(questions).answers if token.quota is not None else 0
-            with self._service.held(served, token, answers, work):
+            with self._service.held(served, token, answers, work, partial(_are_written, session, questions)):
                 try:
                     given = session.answer_all(questions)
                 except PlanConflict:
@@ -138,6 +139,10 @@ class BatchService:
                     unit="answers",
                 )
         return selected, [self._questions.read(question) for question in selected.questions]
+
+
+def _are_written(session: Session, questions: Sequence[Question]) -> bool:
+    return all(price.cached for price in session.prices_of(questions).each)
 
 
 @contextmanager
