@@ -10,7 +10,7 @@ from functools import wraps
 from math import inf, sqrt
 from typing import Concatenate, ParamSpec
 
-from holdfast.answer import Answer, Estimate, Interval
+from holdfast.answer import Answer, Estimate, Interval, write_end
 from holdfast.ledger import Cost
 from holdfast.queries.build import build_mean
 from holdfast.queries.moments import Coins, Measured, OneOfTwo, TwoOfOne, about
@@ -189,6 +189,7 @@ def moment(
     coins: Callable[..., Sequence[Coins]],
     work_out: Callable[[Sequence[Read]], Ranged],
     unit: Callable[..., float],
+    range_follows: bool = False,
 ) -> Kind[P, Answer]:
     """Register a kind of question and return it.
 
@@ -204,6 +205,8 @@ def moment(
         From these releases to the moment of values in [0, 1], and its range.
     unit
         From the spans of the declared ranges to what a moment of values in [0, 1] is multiplied by.
+    range_follows
+        Whether the range follows from the answer, and not from what is declared; then it is rounded outwards.
     """
 
     @wraps(signature)
@@ -213,8 +216,11 @@ def moment(
 
         def run(drawing: Drawing) -> Result:
             (seen, ends), (low, high) = work_out([Read.draw(drawing, one, draws) for one in queries])
-            value, first, last = (min(1.0, max(0.0, (x - low) / (high - low))) for x in (seen, *ends))
             bounds = unit(*spans) * low, unit(*spans) * high
+            if range_follows:
+                bounds = float(write_end(bounds[0], 3, up=False)), float(write_end(bounds[1], 3, up=True))
+                low, high = (end / unit(*spans) for end in bounds)
+            value, first, last = (min(1.0, max(0.0, (x - low) / (high - low))) for x in (seen, *ends))
             return Estimate.within(bounds, value, (first, last)).to_json() | {"bounds": list(bounds)}
 
         return _question(context, name, reads.format(*map(about, asked.of)), queries, draws, run)
@@ -290,4 +296,5 @@ SLOPE = moment(
     coins=lambda x, y: (OneOfTwo(x, y), TwoOfOne(x)),
     work_out=lambda reads: slope_of(covariance_of(reads[0]), variance_of(reads[1])),
     unit=lambda x, y: y / x,
+    range_follows=True,
 )
