@@ -172,7 +172,7 @@ def answers(found: Found, files: str, deck: Path, n: int, repeats: int, full: bo
         ).mean(),
     }
     times |= alternate(slow, 1, warm=0)
-    times |= by_lance(found, files, deck.with_name("lance"))
+    times |= by_lance(found, files, deck.with_name("lance"), full)
     middle = medians(times)
     floor = middle["floor: numpy, random rows"]
     table = Table(f"One share from {DRAWS:,} of {n:,} rows, hot", ["", "time", "over the floor"])
@@ -184,11 +184,11 @@ def answers(found: Found, files: str, deck: Path, n: int, repeats: int, full: bo
     dealt.close()
 
 
-def by_lance(found: Found, files: str, out: Path) -> dict[str, list[float]]:
+def by_lance(found: Found, files: str, out: Path, full: bool) -> dict[str, list[float]]:
     """Let Lance take rows of one of the files, in an environment of its own; nothing where it cannot be installed."""
-    python = environment.python("lance", "import lance")
+    python = environment.python("lance", "import lance", make=full)
     if python is None:
-        found.notes.append("Lance could not be installed here.")
+        found.notes.append("Lance is not installed here.")
         return {}
     command = [str(python), "-c", LANCE, files.replace("*", "0"), str(out), str(DRAWS), "5"]
     n, times = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
