@@ -151,8 +151,8 @@ def group_interval(ones: int, included: int, ell: int, *, mass: float, chi: floa
     """Return the interval for the mean of a group, from draws with outcomes excluded, 0 and 1.
 
     Statement
-        The included share pi at `level` from all ell draws; the ones among the included at 2a `level`; the range of
-        the group mean over both; then widened with chi/(g - chi), g the lower end of the group's share. Two of the k
+        The included share pi at `level` from all ell draws; the ones among the included at `level_among`; the range
+        of the group mean over both; then widened with chi/(g - chi), g the lower end of the group's share. Two of the k
         intervals, two coins a draw.
 
     Not covered

@@ -207,7 +207,7 @@ def moment(
     """
 
     @wraps(signature)
-    def build(context: Context, *args: P.args, **options: P.kwargs) -> Question:
+    def build(context: Context, /, *args: P.args, **options: P.kwargs) -> Question:
         asked = signature(context, *args, **options)
         queries, draws, spans = coins(*asked.of), asked.draws, asked.spans
 

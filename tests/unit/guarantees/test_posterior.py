@@ -108,10 +108,10 @@ def test_a_small_group_is_refused_an_interval_and_a_large_one_gets_it():
 
 
 def test_the_interval_of_a_group_step_by_step():
-    """The ones among the included are taken at 2a times the level: how often the included fall is random too."""
+    """The ones among the included are taken at a smaller level: how often the included fall is random too."""
     mass, chi, level = 0.01, 0.002, 1e-6
     pi = clopper_pearson(5_000, 10_000, level)
-    theta = clopper_pearson(3_000, 5_000, 2 * mass * level)
+    theta = clopper_pearson(3_000, 5_000, pi[0] * 10_001 / 5_001 * level)
     share = (pi[0] - 2 * mass) / (1 - 3 * mass)
     low, high = coins.group_mean_range(theta, pi, mass=mass)
     step = chi / (share - chi)

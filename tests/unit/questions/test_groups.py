@@ -180,7 +180,7 @@ def test_a_difference_is_narrower_than_two_answers_subtracted() -> None:
             assert answer.first.low <= 0.1 <= answer.first.high
             assert answer.second.low <= 0.3 <= answer.second.high
             one, other = session.mean("b", where="g = 'a'"), session.mean("b", where="g = 'b'")
-            assert answer.high - answer.low < 0.85 * (one.high - one.low + other.high - other.low)
+            assert answer.high - answer.low < 0.9 * (one.high - one.low + other.high - other.low)
             assert answer.bounds == (-1.0, 1.0)
             assert answer.lift is not None
             assert answer.lift[0] <= 0.1 / 0.3 - 1 <= answer.lift[1]

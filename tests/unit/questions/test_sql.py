@@ -141,9 +141,8 @@ def test_groups_are_counted_by_one_histogram(session: hf.Session) -> None:
 
 def test_spreads_and_correlations_are_asked(session: hf.Session) -> None:
     flights = ROWS  # noqa: F841
-    text = (
-        "SELECT STDDEV_POP(distance), VAR_POP(distance), CORR(distance, delay), REGR_SLOPE(delay, distance) FROM flights"
-    )
+    several = "STDDEV_POP(distance), VAR_POP(distance), CORR(distance, delay), REGR_SLOPE(delay, distance)"
+    text = f"SELECT {several} FROM flights"
     (exact,) = duckdb.sql(text).fetchall()
     (line,) = session.sql(text).rows()
     for value, low, high in zip(exact, line[1::3], line[2::3], strict=True):

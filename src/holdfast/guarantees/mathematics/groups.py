@@ -18,10 +18,12 @@ from holdfast.guarantees.mathematics.concentration import (
     SAFE,
     binomial_highs,
     binomial_lows,
+    clopper_pearson,
     clopper_pearsons,
     kl_lower,
     kl_upper,
 )
+from holdfast.guarantees.mathematics.posterior_means import level_among
 from holdfast.guarantees.mathematics.theorem import theorem
 
 PROOF = "groups.md"
@@ -38,7 +40,7 @@ def group_means(zeros: Any, ones: Any, ell: int, *, outcomes: int, mass: float, 
 
     Statement
         Draws with `outcomes` outcomes, two of them for every group. A group's included share pi at `level`, its ones
-        among the included at 2a `level`; the range of theta + a (2 theta - 1)/(pi - 2a) over both; and
+        among the included, theta, at `level_among`; the range of theta + a (2 theta - 1)/(pi - 2a) over both; and
         (pi - 2a)/(1 - ca) for the share. Two of the k intervals for every group.
 
     Not covered
@@ -50,16 +52,11 @@ def group_means(zeros: Any, ones: Any, ell: int, *, outcomes: int, mass: float, 
     """
     zeros, ones = np.asarray(zeros, dtype=float), np.asarray(ones, dtype=float)
     included = zeros + ones
-    low, high = clopper_pearsons(
-        np.concatenate([included, ones]),
-        np.concatenate([np.full(included.shape, float(ell)), included]),
-        np.repeat([level, 2 * mass * level], included.size),
-    )
-    count = included.size
-    pi, theta = (low[:count], high[:count]), (low[count:], high[count:])
+    pi = clopper_pearsons(included, ell, level)
     shares = np.clip((np.stack(pi, axis=1) - 2 * mass) / (1 - outcomes * mass), 0.0, 1.0)
     known = pi[0] > 2 * mass
     least_pi = np.where(known, pi[0], 1.0)
+    theta = clopper_pearsons(ones, included, level_among(level, least_pi, included, ell))
     ends = []
     for sign, tilt in ((-1, theta[0]), (1, theta[1])):
         at = np.where(sign * (tilt - 0.5) > 0, least_pi, np.maximum(pi[1], least_pi))
@@ -74,7 +71,7 @@ def shares_within(counts: Any, ell: int, *, mass: float, level: float) -> tuple[
 
     Statement
         m outcomes of a draw are the group's categories, one is outside. The included share pi at `level`, each category
-        among the included at m a `level`, theta; the range of (theta pi - a)/(pi - m a), which grows with theta, and
+        among the included, theta, at `level_among`; the range of (theta pi - a)/(pi - m a), which grows with theta, and
         with pi where theta < 1/m. Each category makes one statement, the group another.
 
     Not covered
@@ -83,21 +80,38 @@ def shares_within(counts: Any, ell: int, *, mass: float, level: float) -> tuple[
     >>> shares_within([0, 0], 100, mass=0.01, level=0.01)[0].tolist()
     [[0.0, 1.0], [0.0, 1.0]]
     """
+    m = np.asarray(counts).size
+    return unions_within(counts, 1, m, float(np.sum(counts)), ell, outcomes=m + 1, mass=mass, level=level)
+
+
+@theorem("here (categories within a group)", proof=PROOF)
+def unions_within(
+    counts: Any, sizes: Any, m: int, included: float, ell: int, *, outcomes: int, mass: float, level: float
+) -> tuple[Any, Interval]:
+    """Return the same for unions of categories: `counts` and `sizes` of each, of a group with m and all `included`.
+
+    Statement
+        A union of s categories has the share (theta pi - s a)/(pi - m a) within its group, which grows with theta, and
+        with pi where theta < s/m. Each union makes one statement, the group another.
+
+    Not covered
+        Unions that are chosen after seeing the counts.
+
+    >>> ((low, high),) = unions_within([0], 2, 3, 0, 100, outcomes=7, mass=0.01, level=0.01)[0].tolist()
+    >>> low, high
+    (0.0, 1.0)
+    """
     counts = np.asarray(counts, dtype=float)
-    m, included = counts.size, float(counts.sum())
-    low, high = clopper_pearsons(
-        np.append(counts, included),
-        np.append(np.full(m, included), ell),
-        np.append(np.full(m, m * mass * level), level),
-    )
-    least, most = float(low[-1]), float(high[-1])
-    share = tuple(min(1.0, max(0.0, (end - m * mass) / (1 - (m + 1) * mass))) for end in (least, most))
+    sizes = np.broadcast_to(np.asarray(sizes, dtype=float), counts.shape)
+    least, most = clopper_pearson(int(included), ell, level)
+    share = tuple(min(1.0, max(0.0, (end - m * mass) / (1 - outcomes * mass))) for end in (least, most))
     if least <= m * mass:
-        return np.tile([0.0, 1.0], (m, 1)), (0.0, share[1])
+        return np.tile([0.0, 1.0], (counts.size, 1)), (0.0, share[1])
+    low, high = clopper_pearsons(counts, included, level_among(level, least, included, ell))
     ends = []
-    for theta, (below, above) in ((low[:-1], (least, most)), (high[:-1], (most, least))):
-        pi = np.where(theta < 1 / m, below, above)
-        ends.append(np.clip((theta * pi - mass) / (pi - m * mass), 0.0, 1.0))
+    for theta, (below, above) in ((low, (least, most)), (high, (most, least))):
+        pi = np.where(theta < sizes / m, below, above)
+        ends.append(np.clip((theta * pi - sizes * mass) / (pi - m * mass), 0.0, 1.0))
     return np.stack(ends, axis=1), (share[0], share[1])
 
 

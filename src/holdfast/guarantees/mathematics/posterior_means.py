@@ -5,6 +5,7 @@ A posterior mean mu is never computed. Exact binomial intervals of the coins con
 """
 
 from math import e
+from typing import Any
 
 from holdfast import check
 from holdfast.guarantees.mathematics import debias
@@ -69,6 +70,24 @@ def outcome_mean(count: int, ell: int, *, outcomes: int, mass: float, level: flo
 
 
 @theorem("here (conditional means)", proof="posterior.md")
+def level_among(level: float, least: Any, included: Any, ell: int) -> Any:
+    """Return the level of the exact interval for the ones among the `included` of ell draws. Takes arrays.
+
+    Statement
+        `least` is the lower end of the included share pi at `level`. With `level` least (ell+1)/(included+1), which is
+        nearly `level` but for small groups, that pi is at least `least` and the interval does not contain the ratio of
+        the posterior means, of ones and of included, happens no more often than a miss of an interval at `level`.
+
+    Not covered
+        least = 0.
+
+    >>> round(level_among(0.01, 0.45, 49, 99), 12)
+    0.009
+    """
+    return level * least * (ell + 1) / (included + 1)
+
+
+@theorem("here (conditional means)", proof="posterior.md")
 def group_mean(
     ones: int, included: int, ell: int, *, mass: float, level: float, outcomes: int = 3
 ) -> tuple[Interval, float]:
@@ -76,8 +95,8 @@ def group_mean(
 
     Statement
         Two of the outcomes of a draw are the group's 0 and 1. The included share pi at `level` from all ell draws; the
-        ones among the included at 2a `level`; the range of the group mean over both; the share from the lower end of
-        pi. Two of the k intervals. For several groups at once: `groups.group_means`.
+        ones among the included at `level_among`; the range of the group mean over both; the share from the lower end
+        of pi. Two of the k intervals. For several groups at once: `groups.group_means`.
 
     Not covered
         A group that may be empty: [0, 1], and share 0.
@@ -86,5 +105,7 @@ def group_mean(
     ((0.0, 1.0), 0.0)
     """
     pi = clopper_pearson(included, ell, level)
-    theta = clopper_pearson(ones, included, 2 * mass * level)
+    if pi[0] <= 2 * mass:
+        return (0.0, 1.0), 0.0
+    theta = clopper_pearson(ones, included, level_among(level, pi[0], included, ell))
     return debias.group_mean_range(theta, pi, mass=mass), debias.group_share(pi[0], mass=mass, outcomes=outcomes)

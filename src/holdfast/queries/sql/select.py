@@ -33,7 +33,7 @@ _ELSEWHERE = {
     "MAX": "the extremes of a sample say nothing about the population's. QUANTILE(x, 0.99) comes near",
     "REGR_INTERCEPT": "REGR_SLOPE(y, x), AVG(y) and AVG(x) are, of which it is made",
     "REGR_R2": "CORR(y, x) is, whose square it is",
-    "MODE": "COUNT(*) with GROUP BY shows how often each declared category occurs",
+    "MODE": "COUNT(*) with GROUP BY shows how often each declared category occurs, and top finds those that are not",
     "HISTOGRAM": "COUNT(*) with GROUP BY shows how often each declared category occurs",
     "APPROX_COUNT_DISTINCT": "COUNT(*) with GROUP BY shows how often each declared category occurs",
     "BOOL_AND": "AVG(condition) is the share of rows for which it is true",
