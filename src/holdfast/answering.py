@@ -18,7 +18,7 @@ from functools import partial
 from typing import NamedTuple
 
 from holdfast.answer import AnyAnswer
-from holdfast.beside import explored_beside, plan_for
+from holdfast.beside import explored_beside, ids_beside, plan_for
 from holdfast.errors import BudgetExhausted, PlanConflict
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import PlanRequest
@@ -85,7 +85,8 @@ class Answering:
     def _plan(self, plan: Plan) -> None:
         self.plan = replace(plan, unit=self._schema.unit)
         ids, kept = partial(ids_of, self._rows), BestKept(self._ledger, self._rows.location)
-        self._context = Context(plan.standing, self._schema, self._explored, ids, kept.exchange)
+        others = ids_beside(self._rows)
+        self._context = Context(plan.standing, self._schema, self._explored, ids, others, kept.exchange)
         self._drawers: tuple[RowSource, RowSource | None] | None = None  # worked out when rows are read
 
     def _resume(self) -> None:

@@ -6,6 +6,7 @@ only absorbs rounding.
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -15,9 +16,13 @@ from scipy.stats import binom
 
 from examples import examples
 from ghost_worlds import Array, Coin, World, play, sessions
+from holdfast.guarantees.coins import ALONE
+from holdfast.guarantees.exchange import Exchange
+from holdfast.guarantees.guarantee import Goal
 from holdfast.guarantees.mathematics import exchange, groups
 from holdfast.guarantees.mathematics.concentration import clopper_pearsons
 from holdfast.guarantees.mathematics.posterior_means import group_mean
+from holdfast.guarantees.release import Tally
 
 SLACK = 1e-9
 
@@ -219,6 +224,64 @@ def test_the_region_holds_every_law_that_the_exponents_allow() -> None:
             outside_equal_parts += first - second > equal + SLACK
     assert used > 5_000
     assert outside_equal_parts > 0
+
+
+@cache
+def differences(level: float, ell: int = 7, mass: float = 0.02) -> Array:
+    """Return the intervals of both means and their difference, (T, 3, 2), if the posterior were the population."""
+    planned = Exchange.plan(Goal(10**5, 100, 0.95), "coins")
+    assert planned is not None
+    standing = Exchange(replace(planned, mass=mass))
+    standing.level, standing.__dict__["_j"] = level, 0.0
+    tallies = (Tally((0.5,) * 3, ell, (int(c[4]), *map(int, c[:4])), ()) for c in all_counts(ell))
+    return np.array([standing.difference(one) for one in tallies])
+
+
+def difference_statements(level: float, used: float, mass: float = 0.02) -> float:
+    """Return the largest chance, in units of e `level`, that a mean or the difference is outside its interval."""
+    counts, ends, worst = all_counts(7), differences(used), 0.0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        support, prior = list(laws(300 + seed, 3, mass)), rng.dirichlet(np.full(3, 0.5))
+        joint = prior[:, None] * np.stack([probabilities(counts, law) for law in support])
+        center = np.einsum("st,sz->tz", joint / joint.sum(axis=0), np.stack(support))
+        first, second = ((center[:, one] - mass) / (center[:, one - 1] + center[:, one] - 2 * mass) for one in (1, 3))
+        values = np.stack([first, second, first - second], axis=1)
+        out = ((values < ends[..., 0] - SLACK) | (values > ends[..., 1] + SLACK)).any(axis=1)
+        worst = max(worst, float(joint.sum(axis=0)[out].sum()) / (math.e * level))
+    return worst
+
+
+def test_a_difference_is_four_statements() -> None:
+    level = 1e-5
+    x = groups.joint_exponent(groups.tail_of(level * (1 - ALONE), intervals=4))
+    assert 4 * math.e * level * ALONE + 2 * groups.joint_tail(x) <= 4 * math.e * level * (1 + SLACK)
+    assert difference_statements(0.01, used=0.01) <= 4
+    assert difference_statements(0.01, used=0.9) > 4
+
+
+def within_misses(level: float, used: float) -> float:
+    """Return the largest chance, in units of e `level`, that a category's share, or the group's, is outside."""
+    rng, worst, ell, m = np.random.default_rng(9), 0.0, 8, 3
+    ways = [(i, j, k) for i in range(ell + 1) for j in range(ell + 1 - i) for k in range(ell + 1 - i - j)]
+    counts = np.array([(*w, ell - sum(w)) for w in ways], dtype=float)
+    for mass in (0.002, 0.05):
+        found = [groups.shares_within(c[:m], ell, mass=mass, level=used) for c in counts]
+        ends = np.array([[*map(tuple, shares), group] for shares, group in found])
+        for _ in range(60):
+            support = mass + (1 - (m + 1) * mass) * rng.dirichlet(np.full(m + 1, 0.3), size=3)
+            joint = rng.dirichlet(np.full(3, 0.5))[:, None] * np.stack([probabilities(counts, one) for one in support])
+            center = np.einsum("st,sz->tz", joint / joint.sum(axis=0), support)
+            inside = center[:, :m].sum(axis=1, keepdims=True) - m * mass
+            values = np.concatenate([(center[:, :m] - mass) / inside, inside / (1 - (m + 1) * mass)], axis=1)
+            out = ((values < ends[..., 0] - SLACK) | (values > ends[..., 1] + SLACK)).any(axis=1)
+            worst = max(worst, float(joint.sum(axis=0)[out].sum()) / (math.e * level))
+    return worst
+
+
+def test_categories_are_a_statement_each_and_the_group_one_more() -> None:
+    assert within_misses(0.01, used=0.01) <= 4
+    assert within_misses(0.01, used=0.5) > 4
 
 
 # From posterior means to the population.

@@ -85,6 +85,13 @@ class CheckAnswer(AnyAnswer):
         return cls(**{name: result[name] for name in names}, record=record, bounds=(low, high))
 
     @property
+    def told(self) -> Interval | None:
+        """The cell of the held rows: within the margin of the guess, below it or above it; None if they are too few."""
+        low, high = self.guess - self.margin, self.guess + self.margin
+        cells = {HOLDS: (low, high), TOO_HIGH: (self.bounds[0], low), TOO_LOW: (high, self.bounds[1])}
+        return cells.get(self.outcome)
+
+    @property
     def _estimate(self) -> Estimate:
         """The guess, or the end of the interval that is nearest to it."""
         return Estimate(min(max(self.guess, self.low), self.high), self.low, self.high)
@@ -170,6 +177,7 @@ def check(
     asked = _asked(query, context, within, where, versus)
     guessed = _guessed(asked, context, guarantee.terms.rows, guess, margin, at_least)
     draws = _draws(guarantee, guessed, rows_per_query)
+    code = guessed.code_nats(context.schema)
 
     def run(drawing: Drawing) -> Result:
         cell = drawing.held().release(guessed, draws)
@@ -180,7 +188,7 @@ def check(
         cell = Cell((), drawn["draws"], drawn["rows"], drawn["outcome"])
         so_far = guarantee.told(told.charge, told.intervals)
         two = isinstance(guessed, DifferenceGuess)
-        found = guarantee.certify(cell, guessed.cell, so_far, number, two_groups=two)
+        found = guarantee.certify(cell, guessed.cell, so_far, number, code=code, two_groups=two)
         ends = Estimate.within(guessed.bounds, 0.0, found)
         told_now = {"outcome": cell.outcome, "low": ends.low, "high": ends.high}
         asked = {"guess": guessed.guess, "margin": guessed.margin, "bounds": list(guessed.bounds)}

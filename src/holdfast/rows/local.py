@@ -1,8 +1,10 @@
 """Rows on this machine, in memory or in mapped files: the verbs of a row source, written once for both."""
 
 import threading
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -139,13 +141,32 @@ class LocalRows:
         """Return the totals of all rows: `sample` of all of them, without a list of what each says. Secret."""
         if self._units is not None:
             return query.totals(self.sample(query, AllRows(), rng))
-        total, size = np.zeros(()), _SCAN * self._block(query)
-        for start in range(0, self._rows, size):
+        size = _SCAN * self._block(query)
+        blocks = [slice(start, min(start + size, self._rows)) for start in range(0, self._rows, size)]
+        self._about_to_read(slice(0, self._rows), query.columns)
+        if len(blocks) == 1 or any(function.identity is None for function in query.functions):
+            return self._sum(partial(self._folded, query), blocks)  # a function from outside is called by one thread
+        with ThreadPoolExecutor(pl.thread_pool_size()) as pool:  # as many as Polars scans with
+            waiting = deque(pool.submit(self._folded, query, rows) for rows in blocks)
+            try:
+                return self._sum(lambda rows: waiting.popleft().result(), blocks)
+            finally:
+                for future in waiting:
+                    future.cancel()
+
+    @staticmethod
+    def _sum(fold: Callable[[slice], NDArray[np.float64]], blocks: Sequence[slice]) -> NDArray[np.float64]:
+        total = np.zeros(())
+        for rows in blocks:
             checkpoint()
-            rows = slice(start, min(start + size, self._rows))
-            self._about_to_read(rows, query.columns)
-            total = total + query.fold([self._said(function, rows) for function in query.functions])
+            total = total + fold(rows)
         return total
+
+    @silence
+    def _folded(self, query: Folded, rows: slice) -> NDArray[np.float64]:
+        """Return the totals of some rows."""
+        self._about_to_read(rows, query.columns)
+        return query.fold([self._said(function, rows) for function in query.functions])
 
     def _values(self, query: Query, chosen: Indices | slice, first: int, count: int, rng: Generator) -> Values:
         """Return what is chosen says: number `first` and following of `count` in every part."""

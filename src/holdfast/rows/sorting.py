@@ -38,7 +38,8 @@ MOST, LEAST = 1 << 20, 1 << 12  # cards in a block
 _PIECE = 1 << 14  # texts that are read at once
 _THREADS = 2
 _AT_ONCE = 1_000  # pieces that one call writes; the system allows 1,024
-_T, _U = TypeVar("_T"), TypeVar("_U")
+Item = TypeVar("Item")
+Made = TypeVar("Made")
 
 
 def block_for(sample: pl.DataFrame) -> int:
@@ -87,10 +88,10 @@ def _references_when_unused() -> int:
 _UNUSED = _references_when_unused()
 
 
-def ahead(work: Callable[[_T], _U], items: Iterable[_T]) -> Iterator[_U]:
+def ahead(work: Callable[[Item], Made], items: Iterable[Item]) -> Iterator[Made]:
     """Yield what becomes of each item, in order; the next ones are worked on meanwhile."""
     with ThreadPoolExecutor(_THREADS) as pool:
-        waiting: deque[Future[_U]] = deque()
+        waiting: deque[Future[Made]] = deque()
         for item in items:
             waiting.append(pool.submit(work, item))
             if len(waiting) > _THREADS:
@@ -315,7 +316,7 @@ class Runs:
         filled = 0
         for file, _, at, count in pieces:
             if count:
-                view = memoryview(values[filled : filled + count]).cast("B")
+                view = values[filled : filled + count].data.cast("B")
                 while view.nbytes:
                     done = os.preadv(file, [view], at)
                     view, at = view[done:], at + done
@@ -374,7 +375,7 @@ def _write_merged(file: Any, arrays: Sequence[NDArray[Any]], cuts: Sequence[NDAr
     for start in range(0, len(parts), _AT_ONCE):
         these = parts[start : start + _AT_ONCE]
         left = sum(part.nbytes for part in these)
-        left -= os.writev(file.fileno(), these)
+        left -= os.writev(file.fileno(), [part.data for part in these])
         if left:  # a full disk, which says so when it is written to again
             rest = b"".join(part.tobytes() for part in these)
             while left:
