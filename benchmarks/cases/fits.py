@@ -6,9 +6,10 @@ each coordinate, 3,000 rows a step take less time than 1,000 and lose no accurac
 
 Refuted if a printed time is above its goal. Rows are resampled from scikit-learn's digits, so the population is known:
 accuracy is that on the 1,797 originals, to which scikit-learn itself is fitted. Packs are made during the fit and
-counted. Beside them, on the same rows: scikit-learn and diffprivlib (epsilon 1, one fit, no session), which read all rows
-again and again, and descent on noisy full gradients, its steps doubled until it takes three times as long. Seconds are those of this machine, with whatever else it does; processor time stands beside them. The floor
-draws row numbers, gathers the same lines from a row-major array in single precision, and multiplies once.
+counted. Beside them, on the same rows: scikit-learn and diffprivlib (epsilon 1, one fit, no session), which read all
+rows again and again, and descent on noisy full gradients, its steps doubled until it takes three times as long. Seconds
+are those of this machine, with whatever else it does; processor time stands beside them. The floor draws row numbers,
+gathers the same lines from a row-major array in single precision, and multiplies once.
 """
 
 import time
