@@ -2,6 +2,7 @@
 
 import math
 from functools import cache
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,8 @@ from scipy.stats import binom
 
 from examples import examples
 from ghost_worlds import Array, World, sessions
+from holdfast.guarantees.exchange import Exchange
+from holdfast.guarantees.guarantee import Goal
 from holdfast.guarantees.mathematics import exchange, moments, slices
 from holdfast.guarantees.statistic import Cells
 from holdfast.queries.moments import OneOfTwo, Paired, TwoOfOne
@@ -38,6 +41,9 @@ def test_cells_are_laws_and_their_weights_are_the_functions() -> None:
     assert (around * each).sum(axis=0) == pytest.approx((x - a) * (y - b))
     assert np.array([0, -1, 1]) @ pair == pytest.approx(x - y)
     assert np.all((x - y) ** 2 <= pair[1] + pair[2] + SLACK)
+    for function, weights, law in (((x - c) ** 2, np.stack([c * c, c * c - c, (1 - c) ** 2]), two),
+                                   ((x - a) * (y - b), around, each)):  # fmt: skip
+        assert np.all(function**2 <= (weights**2 * law).sum(axis=0) + SLACK)
 
 
 # Corners.
@@ -153,6 +159,63 @@ def test_variance_and_covariance_for_every_transcript() -> None:
                 low, high = found[1]
                 assert low - 1e-7 <= value <= high + 1e-7
     assert used > 300
+
+
+def farthest(law: Array, direction: Array, j: float) -> Array:
+    """Return the population farthest from the posterior `law` in a direction that (K6) allows for every function."""
+    tilt = law * (direction - law @ direction)
+    falls = tilt < -1e-12
+    low, high = 0.0, float((law[falls] / -tilt[falls]).min()) * (1 - 1e-9) if falls.any() else 0.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        d, gap = law + middle * tilt, middle * tilt
+        allowed = j * (np.diag(law) + np.diag(d) - np.outer(law, d) - np.outer(d, law)) - np.outer(gap, gap)
+        low, high = (middle, high) if np.linalg.eigvalsh(allowed).min() >= -1e-13 else (low, middle)
+    return law + low * tilt
+
+
+@cache
+def standing(j: float) -> Exchange:
+    planned = Exchange.plan(Goal(10**5, 100, 0.95, identical=True), "coins")
+    assert planned is not None
+    found = Exchange(planned)
+    found.__dict__["_j"] = j
+    return found
+
+
+def moment_misses(*, wrong: float = 1.0) -> tuple[int, float]:
+    """Return how many moments of populations at the border are outside, and how near they come; `wrong` times J."""
+    rng, missed, nearest = np.random.default_rng(36), 0, 0.0
+    for _ in range(150):
+        points, j = int(rng.integers(3, 8)), float(rng.choice([0.001, 0.02, 0.15]))
+        law = rng.dirichlet(np.full(points, float(rng.choice([0.3, 1.0, 5.0])))) * (1 - 1e-5) + 1e-5 / points
+        x, y = rng.random((2, points)) ** rng.choice([1, 4]) if rng.random() < 0.6 else rng.integers(0, 2, (2, points))
+        inside = np.where(rng.random(points) < rng.choice([0.6, 1.0]), 1.0, 0.0)
+        inside[0] = 1.0
+        left = bool((inside == 0).any())
+        now = law * inside / (law @ inside)
+        for sign, (of_x, of_y) in product((1, -1), ((x, x), (x, y))):
+            d = farthest(law, sign * inside * (of_x - now @ of_x) * (of_y - now @ of_y), j)
+            then = d * inside / (d @ inside)
+            cells = np.stack(TwoOfOne.law(None, x) if of_x is of_y else OneOfTwo.law(None, x, y))  # type: ignore[arg-type]
+            counted = cells * inside @ law
+            release: Any = SimpleNamespace(values=tuple(counted if left else counted[1:]))
+            query: Any = SimpleNamespace(some_left_out=left)
+            seen = np.concatenate([[1 - counted.sum()], counted]) if left else counted
+            found = Read(query, release, standing(j * wrong), seen[None, :])
+            (low, high) = (variance_of if of_x is of_y else covariance_of)(found)[1]
+            true, center = (float(one @ (of_x * of_y) - (one @ of_x) * (one @ of_y)) for one in (then, now))
+            missed += not low - 1e-8 <= true <= high + 1e-8
+            if of_x is not of_y and abs(true - center) > 1e-6:
+                nearest = max(nearest, abs(true - center) / max(high - center, center - low))
+    return missed, nearest
+
+
+def test_moments_of_every_population_that_the_theorem_allows() -> None:
+    missed, nearest = moment_misses()
+    assert missed == 0
+    assert nearest > 0.7  # not much is given away
+    assert moment_misses(wrong=0.3)[0] > 0
 
 
 def test_moments_about_another_number_than_the_mean() -> None:

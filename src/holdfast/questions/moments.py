@@ -60,6 +60,22 @@ class Read:
         ends = [end / share for end in total for share in (least, most)]
         return max(low, min(ends)), min(high, max(ends))
 
+    def mean_near(self, center: float, weights: Weights, square: Weights | None = None) -> Interval:
+        """Return the interval for the mean of a value in [0, 1], worked out from its distance to a number seen.
+
+        Parameters
+        ----------
+        center
+            That number.
+        weights
+            What the value is on each cell.
+        square
+            What the square of the distance is; left out, no more than on the cells.
+        """
+        away = [weight - center for weight in weights]
+        low, high = self.mean(away, (-center, 1 - center), [one * one for one in away] if square is None else square)
+        return max(0.0, center + low), min(1.0, center + high)
+
     def _of_all(self, weights: Weights, within: Interval, square: Weights | None) -> Interval:
         second = None
         if square is not None:
@@ -75,10 +91,10 @@ def variance_of(read: Read) -> tuple[float, Interval]:
     About any number c, Var = E(v-c)^2 - (Ev - c)^2. The first is linear in the law of the cells; c is the mean as seen.
     """
     c = read.seen((0.0, 0.5, 1.0))
-    low, high = read.mean((0.0, 0.5, 1.0), (0.0, 1.0))
     around = (c * c, c * c - c, (1 - c) ** 2)
+    low, high = read.mean_near(c, (0.0, 0.5, 1.0), around)
     most = max(c, 1 - c) ** 2
-    least, largest = read.mean(around, (0.0, most))
+    least, largest = read.mean(around, (0.0, most), [one * one for one in around])
     off = max(c - low, high - c, 0.0) ** 2
     value = read.seen((0.0, 0.0, 1.0)) - c * c
     top = min(0.25, largest, max(x * (1 - x) for x in (low, high, min(max(0.5, low), high))))
@@ -92,9 +108,9 @@ def covariance_of(read: Read) -> tuple[float, Interval]:
     """
     xs, ys = (0.0, 0.0, 1.0, 1.0), (0.0, 1.0, 0.0, 1.0)
     a, b = read.seen(xs), read.seen(ys)
-    x, y = read.mean(xs, (0.0, 1.0)), read.mean(ys, (0.0, 1.0))
+    x, y = read.mean_near(a, xs), read.mean_near(b, ys)
     around = [(first - a) * (second - b) for first, second in zip(xs, ys, strict=True)]
-    low, high = read.mean(around, (min(around), max(around)))
+    low, high = read.mean(around, (min(around), max(around)), [one * one for one in around])
     off = [(first - a) * (second - b) for first in x for second in y]
     value = read.seen((0.0, 0.0, 0.0, 1.0)) - a * b
     return value, (max(-0.25, low - max(off)), min(0.25, high - min(off)))
