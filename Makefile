@@ -61,7 +61,7 @@ $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)-engines/stamp: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-engines
-	$(VENV)-engines/bin/pip install --quiet --disable-pip-version-check --editable '.[ray,spark]' \
+	$(VENV)-engines/bin/pip install --quiet --disable-pip-version-check --editable '.[objects,ray,spark]' \
 	  'moto[s3]' flask flask-cors pytest pytest-xdist pytest-timeout hypothesis
 	@if ! command -v java >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  apt-get update -qq && apt-get install -y -qq default-jre-headless; fi >/dev/null \

@@ -5,17 +5,15 @@ process there answers when asked to, and says how long it took by its own clock.
 """
 
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
+from benchmarks import environment
 
 Numbers = np.ndarray[Any, Any]
-HERE = Path(__file__).parent
-ENVIRONMENT = HERE / ".envs" / "diffprivlib"
 CHILD = """
 import sys, time, warnings
 warnings.simplefilter("ignore")
@@ -35,21 +33,34 @@ for line in sys.stdin:
 """
 
 
+FIT = """
+import sys, time, warnings
+warnings.simplefilter("ignore")
+import numpy as np
+from diffprivlib.models import LogisticRegression
+data = np.load(sys.argv[1])
+begin = time.perf_counter()
+model = LogisticRegression(epsilon=1.0, data_norm=data["x"].shape[1] ** 0.5, max_iter=200).fit(data["x"], data["y"])
+print(time.perf_counter() - begin, *model.coef_[0], *model.intercept_)
+"""
+
+
+def fit(x: Numbers, y: Numbers, *, make: bool) -> tuple[float, Numbers] | None:
+    """Fit logistic regression to features from -1 to 1; return its seconds and the point, intercept last."""
+    interpreter = python(make=make)
+    if interpreter is None:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "data.npz"
+        np.savez(file, x=x, y=y)
+        ran = subprocess.run([str(interpreter), "-c", FIT, str(file)], capture_output=True, text=True, check=True)
+    seconds, *point = (float(word) for word in ran.stdout.split())
+    return seconds, np.array(point)
+
+
 def python(*, make: bool = True) -> Path | None:
     """Return the environment's interpreter, made if it must be; None where it cannot be made."""
-    interpreter = ENVIRONMENT / "bin" / "python"
-    if (ENVIRONMENT / "made").exists():
-        return interpreter
-    if not make:
-        return None
-    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    install = [str(interpreter), "-m", "pip", "install", "--quiet", "--requirement", str(HERE / "diffprivlib.txt")]
-    check = [str(interpreter), "-W", "ignore", "-c", "import diffprivlib.tools, diffprivlib.models"]
-    for command in ([sys.executable, "-m", "venv", str(ENVIRONMENT)], install, check):
-        if subprocess.run(command, **quiet).returncode:
-            return None
-    (ENVIRONMENT / "made").touch()
-    return interpreter
+    return environment.python("diffprivlib", "import diffprivlib.tools, diffprivlib.models", make=make)
 
 
 class Timer:

@@ -59,6 +59,20 @@ def of_correlation(frame: pl.DataFrame) -> float:
     return ERRORS * (1 - rho * rho) / sqrt(frame.height)
 
 
+def of_slope(frame: pl.DataFrame) -> float:
+    """Standard errors of a slope."""
+    x, y = (frame[name].to_numpy().astype(float) for name in ("hint", "outcome"))
+    steep = float(np.cov(x, y)[0, 1] / x.var())
+    rest = (y - y.mean()) - steep * (x - x.mean())
+    return ERRORS * float(rest.std() / x.std()) / sqrt(len(x))
+
+
+def of_area(frame: pl.DataFrame) -> float:
+    """Standard errors of the area under a ROC curve near 1/2 (Hanley and McNeil)."""
+    positives = int(frame["outcome"].sum())
+    return ERRORS * sqrt((frame.height + 1) / (12 * positives * (frame.height - positives)))
+
+
 def of_median(frame: pl.DataFrame) -> float:
     """Half the distance of the order statistics around the median."""
     ends = (0.5 - ERRORS * 0.5 / sqrt(frame.height), 0.5 + ERRORS * 0.5 / sqrt(frame.height))
@@ -97,7 +111,14 @@ ASKED: tuple[tuple[str, str, Naive], ...] = (
     ("a standard deviation", f's.std("distance", {DISTANCES})', of_deviation),
     ("a covariance", 's.covariance("outcome", "hint")', of_covariance),
     ("a correlation", 's.correlation("outcome", "hint")', of_correlation),
+    ("a slope", 's.slope("hint", "outcome")', of_slope),
     ("shares of categories (the widest)", 's.histogram("carrier", categories=["UA", "AA", "DL"])', of_mean(BEFORE)),
+    (
+        "the most frequent texts of a column that nobody declared",
+        's.top("carrier", longest=2, most=3, alphabet="ABDHLU6")',
+        of_mean(BEFORE),
+    ),
+    ("the area under a ROC curve", f's.auc("dep_delay", "outcome", {DELAYS}, cuts=[-5, 0, 5, 15, 30])', of_area),
     ("a median", f's.quantile("dep_delay", 0.5, {DELAYS})', of_median),
 )
 

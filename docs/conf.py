@@ -11,7 +11,7 @@ import generate
 from sphinx.util.typing import stringify_annotation
 
 import holdfast
-from holdfast.guarantees.guarantee import JSON
+from holdfast.guarantees.terms import JSON
 from holdfast.queries.build import QueryLike
 from holdfast.rows.source import Table
 

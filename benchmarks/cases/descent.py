@@ -8,8 +8,6 @@ Refuted if holdfast's excess is above 0.02 or a ratio below is under 1. The exce
 beyond that of the best point known, over the same ball. diffprivlib has one fit and one epsilon, no session.
 """
 
-import subprocess
-import tempfile
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -26,16 +24,6 @@ from holdfast.optimize.domain import Ball
 from holdfast.randomness import Randomness
 
 FEATURES, RADIUS, EXCESS = 8, 3.0, 0.02
-CHILD = """
-import sys, time, warnings
-warnings.simplefilter("ignore")
-import numpy as np
-from diffprivlib.models import LogisticRegression
-data = np.load(sys.argv[1])
-begin = time.perf_counter()
-model = LogisticRegression(epsilon=1.0, data_norm=data["x"].shape[1] ** 0.5, max_iter=200).fit(data["x"], data["y"])
-print(time.perf_counter() - begin, *model.coef_[0], *model.intercept_)
-"""
 
 
 def table_of(n: int, seed: int) -> dict[str, np.ndarray[Any, Any]]:
@@ -47,19 +35,6 @@ def table_of(n: int, seed: int) -> dict[str, np.ndarray[Any, Any]]:
 
 def matrix(data: dict[str, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
     return np.column_stack([data[f"x{j}"] for j in range(FEATURES)])
-
-
-def private(data: dict[str, np.ndarray[Any, Any]], make: bool) -> tuple[float, np.ndarray[Any, Any]] | None:
-    """Fit with diffprivlib in its own environment; return its seconds and point."""
-    interpreter = diffpriv.python(make=make)
-    if interpreter is None:
-        return None
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "data.npz"
-        np.savez(file, x=matrix(data), y=data["y"])
-        ran = subprocess.run([str(interpreter), "-c", CHILD, str(file)], capture_output=True, text=True, check=True)
-    seconds, *point = (float(word) for word in ran.stdout.split())
-    return seconds, np.array(point)
 
 
 def run(small: bool, scratch: Path) -> Found:
@@ -118,7 +93,7 @@ def run(small: bool, scratch: Path) -> Found:
     full = f"noisy full gradients, {steps} steps"
     seconds, point = plain(matrix(data), data["y"])
     tell("scikit-learn", seconds, order(loss, point), n, float("nan"), "none")
-    fitted = private(data, make=not small)
+    fitted = diffpriv.fit(matrix(data), data["y"], make=not small)
     if fitted is None:
         rows.append(["diffprivlib", "not installed here", "", "", "", ""])
     else:

@@ -25,10 +25,10 @@ from benchmarks.measure import Figure, Found, Line, Table, main
 
 import holdfast as hf
 from holdfast.guarantees.checks import Checks, Told
-from holdfast.guarantees.guarantee import Goal
 from holdfast.guarantees.ladder import Climbed, Ladder
 from holdfast.guarantees.mathematics.concentration import clopper_pearson, hoeffding_radius
 from holdfast.guarantees.release import HOLDS, Cell, NoisyMeans, Tally
+from holdfast.guarantees.terms import Goal
 from holdfast.lab import published
 
 BETA = 0.05

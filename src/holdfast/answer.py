@@ -214,6 +214,11 @@ class AnyAnswer(ABC):
         """The range in which the intervals lie: shares, unless the kind declares another."""
         return 0.0, 1.0
 
+    @property
+    def told(self) -> Interval | None:
+        """The part of the range in which the rows' own value was said to lie, if the answer is such a part."""
+        return None
+
     def plot(self) -> Picture:
         """Return a picture: a dot and a bar for every interval. A notebook shows it; `save(path)` writes it."""
         lines = picture_lines([(label or "", estimate) for label, estimate in self.rows()])

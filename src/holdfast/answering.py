@@ -18,18 +18,19 @@ from functools import partial
 from typing import NamedTuple
 
 from holdfast.answer import AnyAnswer
-from holdfast.beside import explored_beside, plan_for
+from holdfast.beside import explored_beside, ids_beside, plan_for
 from holdfast.errors import BudgetExhausted, PlanConflict
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import PlanRequest
 from holdfast.ledger import Cost, Drawn, Entry, Ledger, Place, Spent
 from holdfast.queries.silence import silence
 from holdfast.questions.batch import MOST_TOGETHER, together_of
+from holdfast.questions.best import BestKept
 from holdfast.questions.history import answer_from
 from holdfast.questions.price import require_affordable, too_dear
 from holdfast.questions.question import Context, Drawing, Question, standing_at
 from holdfast.randomness import Randomness
-from holdfast.rows.deck import Deck, reserved
+from holdfast.rows.deck import Deck
 from holdfast.rows.drawers import DividedRows
 from holdfast.rows.draws import Order
 from holdfast.rows.local import LocalRows, ids_of
@@ -69,7 +70,6 @@ class Answering:
         self._rows, self._schema, self._ledger = rows, schema, ledger
         self._request, self._randomness, self._analyst = request, randomness, analyst
         self._explored = explored_beside(rows)
-        self._parts: DividedRows | None = None  # the two drawers, when rows of them were read
         self._joined = False  # whether the plan is the one that the ledger records
         if isinstance(rows, Deck):
             rows.join(ledger.first, ledger.taken)
@@ -84,7 +84,10 @@ class Answering:
 
     def _plan(self, plan: Plan) -> None:
         self.plan = plan if self._schema.unit is None else replace(plan, drawn="units")
-        self._context = Context(plan.standing, self._schema, self._explored, partial(ids_of, self._rows))
+        ids, kept = partial(ids_of, self._rows), BestKept(self._ledger, self._rows.location)
+        others = ids_beside(self._rows)
+        self._context = Context(plan.standing, self._schema, self._explored, ids, others, kept.exchange)
+        self._drawers: tuple[RowSource, RowSource | None] | None = None  # worked out when rows are read
 
     def _resume(self) -> None:
         """Take on the plan that the ledger records; refuse one that contradicts it."""
@@ -104,7 +107,7 @@ class Answering:
         """Return what questions are built against: the ledger's plan, if somebody else has begun it meanwhile."""
         if not self._joined and self._ledger.begun:
             self._resume()
-        if self.plan.terms.ends:
+        if self._context.guarantee.terms.ends:
             return self._context
         spent = self._ledger.spent
         return replace(self._context, spent=Cost(spent.charge, spent.intervals))
@@ -140,7 +143,7 @@ class Answering:
     def _last_look(self, question: Question) -> AnyAnswer:
         """Answer, and look again as long as the question says so."""
         answer = self.answer(question)
-        while (following := self.next_look(question)) is not None:
+        while question.after is not None and (following := self.next_look(question)) is not None:
             question = following
             try:
                 answer = self.answer(question)
@@ -281,20 +284,21 @@ class Answering:
             raise too_dear(question, self.plan.terms, self._ledger.spent) from None
 
     def _drawing(self, place: Place, cost: Cost) -> Drawing:
-        order = Order(self._ledger.key(ORDER), place.charge)
         guarantee = standing_at(self._context.guarantee, place.reached, place.intervals, cost)
+        order = Order(self._ledger.key(ORDER), place.charge) if guarantee.in_order else None
         rows, kept = self._drawers_of_the_plan()
-        rows = reserved(rows, self._ledger.first, place.charge, cost.charge)
+        if isinstance(rows, Deck):
+            rows = rows.hand(self._ledger.first, place.charge, cost.charge)
         return Drawing(rows, self._randomness.generator(place.number), guarantee, order, kept=kept)
 
     def _drawers_of_the_plan(self) -> tuple[RowSource, RowSource | None]:
         """Return the rows that answer, and those that only check guesses, if the plan has such."""
-        terms = self.plan.terms
-        if terms.all_rows == terms.rows:
-            return self._rows, None
-        if self._parts is None:
-            self._parts = DividedRows(self._rows, self._ledger.key(DRAWERS), terms.all_rows - terms.rows)
-        return self._parts.asked, self._parts.kept
+        if self._drawers is None:
+            terms = self.plan.terms
+            held = terms.all_rows - terms.rows
+            parts = DividedRows(self._rows, self._ledger.key(DRAWERS), held) if held else None
+            self._drawers = (self._rows, None) if parts is None else (parts.asked, parts.kept)
+        return self._drawers
 
     def _read(self, entry: Entry, *, cached: bool) -> AnyAnswer:
         return answer_from(entry, self._context.guarantee, cached=cached)

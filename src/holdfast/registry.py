@@ -18,12 +18,13 @@ class Registry(dict[str, Thing]):
     group
         The entry point group of other packages; also the package of holdfast's own modules.
     own
-        The modules there, each named as the thing in it.
+        The things there: a module that is named as the thing in it, or module.thing where it holds several.
     """
 
     def __init__(self, group: str, own: tuple[str, ...] = ()) -> None:
         super().__init__()
-        self._group, self._own = group, own
+        self._group, self._own = group, tuple(name.rpartition(".")[2] for name in own)
+        self._modules = dict.fromkeys(name.partition(".")[0] for name in own)
         self._complete = self._loading = False
         self._lock = RLock()
 
@@ -59,7 +60,7 @@ class Registry(dict[str, Thing]):
                 return
             self._loading = True
             try:
-                for name in self._own:
+                for name in self._modules:
                     import_module(f"{self._group}.{name}")
                 from importlib.metadata import entry_points  # takes its time, and most sessions need no other packages
 

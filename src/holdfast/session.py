@@ -321,14 +321,12 @@ class Session(Answering, Verbs):
 
     def prices_of(self, questions: Sequence[Question]) -> Prices:
         """Return what questions that `prepare` returned would cost together."""
-        return Prices.of(questions, self.plan.standing, self._ledger.spent, self._is_answered)
+        return Prices.of(questions, self.plan.standing, self._ledger.spent, self._ledger.told, self._is_answered)
 
     def price_of(self, question: Question) -> Price:
         """Return what a question that `prepare` returned would cost."""
         cached = self._is_answered(question)
-        if question.forecast is not None:
-            question = replace(question, margin=question.forecast(self._ledger.told))
-        return Price.of(question, self.plan.standing, self._ledger.spent, cached=cached)
+        return Price.of(question, self.plan.standing, self._ledger.spent, self._ledger.told, cached=cached)
 
     def dry_run(self, query: QueryLike | Loss | LinearLoss, kind: str = MEAN.name, **options: object) -> AnyAnswer:
         """Answer from made-up rows: the same checks and the same shape, but nothing is read or spent.

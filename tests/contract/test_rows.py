@@ -21,7 +21,7 @@ from holdfast.queries.query import Query, Values
 from holdfast.rows import ingest, local
 from holdfast.rows.draws import AllRows, Fresh, Selection, WithoutReplacement, WithReplacement
 from holdfast.rows.open import open_rows
-from holdfast.rows.randomize import accepted, randomized, tossed_parts
+from holdfast.rows.randomize import accepted, tallied_parts
 from holdfast.rows.source import RowSource
 from holdfast.schema import Type
 from plain_query import PlainQuery, These, rows_of
@@ -69,8 +69,8 @@ class ForeignRows:
         part, draw = np.divmod(np.arange(query.parts * draws), draws)
         values = query.evaluate_parts(self._rows(query, WithReplacement(part.size), rng), part, draw)
         values = accepted(values, rng) if query.weighs else values
-        counts = tossed_parts(values, query.statistic.outcomes, rng, part, query.parts)
-        return randomized(counts[0] if query.parts == 1 else counts, mass, rng)
+        counts = tallied_parts(values, query.statistic.outcomes, mass, rng, part, query.parts)
+        return counts[0] if query.parts == 1 else counts
 
     def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
         values = []

@@ -9,8 +9,8 @@ import pytest
 
 import holdfast as hf
 from holdfast.guarantees.checks import Checks, Told
-from holdfast.guarantees.guarantee import Goal
 from holdfast.guarantees.plan import FULL_SCAN
+from holdfast.guarantees.terms import Goal
 from holdfast.lab import published
 
 ROOT = Path(__file__).parents[2]

@@ -18,9 +18,11 @@ import numpy as np
 import polars as pl
 import pytest
 
+import sequences
 from holdfast.errors import InvalidArgument
-from holdfast.rows import deal as dealing
-from holdfast.rows.cards import PLACE, Dealer
+from holdfast.rows import dealing
+from holdfast.rows.cards import PLACE, Chance, Dealer
+from holdfast.rows.deal import deal
 from holdfast.rows.deck import Deck
 from holdfast.rows.engines import ENGINES, Task
 from holdfast.rows.open import open_rows
@@ -125,15 +127,15 @@ def test_spark_deals_the_same_cards_when_an_executor_is_killed(
 ) -> None:
     fixed(monkeypatch)
     frame = spark.read.parquet(str(table))
-    first = dealing.deal(frame, tmp_path / "a.deck", cards=30_000, engine="spark")
+    first = deal(frame, tmp_path / "a.deck", cards=30_000, engine="spark")
     cards = cards_of(first)
     check_cards(cards, table)
 
     marks = tmp_path / "marks"
     monkeypatch.setattr(dealing, "Task", partial(SlowTask, marks=str(marks)))
-    again = killed_meanwhile(marks, 2, lambda: dealing.deal(frame, tmp_path / "b.deck", cards=30_000, engine="spark"))
+    again = killed_meanwhile(marks, 2, lambda: deal(frame, tmp_path / "b.deck", cards=30_000, engine="spark"))
     assert cards_of(again).equals(cards)
-    here = dealing.deal(table, tmp_path / "here.deck", cards=10)
+    here = deal(table, tmp_path / "here.deck", cards=10)
     assert isinstance(first, Deck)
     assert isinstance(here, Deck)
     assert first.fingerprint == here.fingerprint
@@ -141,27 +143,46 @@ def test_spark_deals_the_same_cards_when_an_executor_is_killed(
 
 def test_spark_refuses_rows_without_an_order(spark: Any, table: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="was shuffled"):
-        dealing.deal(spark.read.parquet(str(table)).repartition(3), tmp_path / "a.deck", cards=10, engine="spark")
+        deal(spark.read.parquet(str(table)).repartition(3), tmp_path / "a.deck", cards=10, engine="spark")
     with pytest.raises(InvalidArgument, match="must be a data frame of Spark"):
-        dealing.deal(table, tmp_path / "a.deck", cards=10, engine="spark")
+        deal(table, tmp_path / "a.deck", cards=10, engine="spark")
 
 
 def test_ray_deals_the_same_cards_when_a_worker_is_killed(
     ray: Any, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fixed(monkeypatch)
-    first = dealing.deal(table, tmp_path / "a.deck", cards=30_000, engine="ray")
+    first = deal(table, tmp_path / "a.deck", cards=30_000, engine="ray")
     cards = cards_of(first)
     check_cards(cards, table)
 
     marks = tmp_path / "marks"
     monkeypatch.setattr(dealing, "Task", partial(SlowTask, marks=str(marks)))
-    again = killed_meanwhile(marks, 0, lambda: dealing.deal(table, tmp_path / "b.deck", cards=30_000, engine="ray"))
+    again = killed_meanwhile(marks, 0, lambda: deal(table, tmp_path / "b.deck", cards=30_000, engine="ray"))
     assert cards_of(again).equals(cards)
-    here = dealing.deal(table, tmp_path / "here.deck", cards=10)
+    here = deal(table, tmp_path / "here.deck", cards=10)
     assert isinstance(first, Deck)
     assert isinstance(here, Deck)
     assert first.fingerprint == here.fingerprint
+
+
+@pytest.fixture(scope="session")
+def three_rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two files, of one row and of two."""
+    folder = tmp_path_factory.mktemp("three")
+    for i, rows in enumerate(([0], [1, 2])):
+        pl.DataFrame({"row": rows}).write_parquet(folder / f"part-{i}.parquet")
+    return folder
+
+
+def test_every_sequence_of_cards_is_as_likely_by_spark(spark: Any, three_rows: Path, tmp_path: Path) -> None:
+    made = deal(spark.read.parquet(str(three_rows)), tmp_path / "three.deck", cards=200_000, engine="spark")
+    assert sequences.unlikeliness(cards_of(made)["row"].to_numpy()) < sequences.LIMIT
+
+
+def test_every_sequence_of_cards_is_as_likely_by_ray(ray: Any, three_rows: Path, tmp_path: Path) -> None:
+    made = deal(three_rows, tmp_path / "three.deck", cards=200_000, engine="ray")
+    assert sequences.unlikeliness(cards_of(made)["row"].to_numpy()) < sequences.LIMIT
 
 
 def test_engines_are_found_by_name() -> None:
@@ -170,5 +191,5 @@ def test_engines_are_found_by_name() -> None:
     task = Task(b"s" * 32, "d", 1.0, storages)
     *cards, summary = task.run("0", [pl.DataFrame({"a": np.arange(5)})])
     assert summary[PLACE].to_list() == [-1]
-    plain = list(Dealer(b"s" * 32, "d", "0", 1.0, storages).deal([pl.DataFrame({"a": np.arange(5)})]))
+    plain = list(Dealer(Chance.of(b"s" * 32, "d", "0", 1.0, 1), storages).deal([pl.DataFrame({"a": np.arange(5)})]))
     assert [each.select("a", PLACE).rows() for each in cards] == [each.select("a", PLACE).rows() for each in plain]

@@ -15,6 +15,8 @@ import pytest
 from holdfast.errors import BudgetExhausted, RowSourceError
 from holdfast.ledger import ledger as ledger_
 from holdfast.ledger.opening import forget_all
+from holdfast.rows import cards as cards_
+from holdfast.rows import sorting
 from holdfast.rows.deal import deal
 from holdfast.rows.deck import Cards, Deck
 from holdfast.session import Session
@@ -24,14 +26,17 @@ ROWS = 100_000
 
 # Kills itself, with the signal nobody can catch, just before the given event.
 DEALER = """
-import os, signal, sys
+import os, secrets, signal, sys
 from pathlib import Path
-from holdfast.rows import array_files, cards, folder, sorting
+from holdfast.rows import array_files, cards, content, folder, sorting
 from holdfast.rows.deal import deal
 
 cards.CHUNK = 10_000
-sorting._MOST = sorting._LEAST = 1_000
+content._MOST_DISTINCT = 70  # of the texts of one column more come up, halfway
+sorting.MOST = sorting.LEAST = 1_000
 left = int(sys.argv[3])
+if os.environ.get("SECRET"):
+    secrets.token_bytes = lambda count: os.environ["SECRET"].encode().ljust(count)
 
 def counted(owner, name):
     act = getattr(owner, name)
@@ -45,23 +50,27 @@ def counted(owner, name):
 
 for owner, name in [
     (array_files.ArrayFile, "append"), (array_files.ArrayFile, "close"), (folder.Manifest, "write"),
-    (sorting.Runs, "_write"), (os, "fsync"), (Path, "rename"), (Path, "mkdir"),
+    (sorting.Runs, "write"), (sorting.Runs, "collect"), (os, "fsync"), (Path, "rename"), (Path, "mkdir"),
 ]:
     counted(owner, name)
-deal(sys.argv[1], sys.argv[2], cards=5_000, next=len(sys.argv) > 4)
+slices = int(os.environ.get("SLICES", "1"))
+deal(sys.argv[1], sys.argv[2], cards=5_000, next=len(sys.argv) > 4, slices=slices)
 print("events", 10**9 - left)
 """
 
 
-def run_dealer(table: Path, deck: Path, kill_before: int = 10**9, *more: str) -> "subprocess.CompletedProcess[str]":
+def run_dealer(
+    table: Path, deck: Path, kill_before: int = 10**9, *more: str, secret: str = "", slices: int = 1
+) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-c", DEALER, str(table), str(deck), str(kill_before), *more]
-    return subprocess.run(command, capture_output=True, text=True, env=environment(), check=False)
+    env = environment() | {"SECRET": secret, "SLICES": str(slices)}
+    return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
 
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
     path = tmp_path / "t.parquet"
-    pl.DataFrame({"x": np.arange(ROWS), "text": [f"text {i % 50}" for i in range(ROWS)]}).write_parquet(path)
+    pl.DataFrame({"x": np.arange(ROWS), "text": [f"text {i * 100 // ROWS}" for i in range(ROWS)]}).write_parquet(path)
     return path
 
 
@@ -80,27 +89,98 @@ def test_a_killed_dealer_leaves_no_deck_that_is_not_whole(table: Path, tmp_path:
     deck = tmp_path / "t.deck"
     before = int(next)
     more = ("next",) if next else ()
+    first = tmp_path / "first.deck"
     if next:
-        deal(table, deck, cards=5_000)
-        shutil.copytree(deck, tmp_path / "count.deck")
-    counted = run_dealer(table, tmp_path / "count.deck", 10**9, *more)
+        deal(table, first, cards=5_000)
+        shutil.copytree(first, tmp_path / "count.deck")
+    counted = run_dealer(table, tmp_path / "count.deck", 10**9, *more, secret="first")
     assert counted.returncode == 0, counted.stderr
     events = int(counted.stdout.split()[1])
     # those at the end are the delicate ones: manifest, durability, renaming
     for number in sorted({*range(0, events, max(1, events // 3)), *range(events - 3, events)}):
-        died = run_dealer(table, deck, number, *more)
+        shutil.rmtree(deck, ignore_errors=True)
+        if next:
+            shutil.copytree(first, deck)
+        died = run_dealer(table, deck, number, *more, secret="first")
         assert died.returncode == -signal.SIGKILL
         try:
             opened = Deck(deck)
         except RowSourceError:
             assert not next
-            continue
-        opened.close()
-        if len(opened._deals) > before:  # it was killed after renaming
-            must_be_whole_inside(opened)
-            return
-    assert run_dealer(table, deck, 10**9, *more).returncode == 0
-    must_be_whole(deck, before + 1)
+        else:
+            opened.close()
+            if len(opened._deals) > before:  # it was killed after renaming
+                must_be_whole_inside(opened)
+                continue
+        # whoever goes on deals the same cards, or new ones if nothing was begun
+        again = run_dealer(table, deck, 10**9, *more, secret="other")
+        assert again.returncode == 0, again.stderr
+        must_be_whole(deck, before + 1)
+        kept = int(again.stdout.split()[1]) < events
+        same = bytes_of(deck, before + 1) == bytes_of(tmp_path / "count.deck", before + 1)
+        assert same == kept, number
+
+
+def bytes_of(deck: Path, number: int = 1) -> dict[str, bytes]:
+    """What the cards of a deal are."""
+    return {file.name: file.read_bytes() for file in sorted((deck / f"{number:04d}").glob("*.npy"))}
+
+
+@pytest.mark.slow
+def test_whoever_goes_on_deals_the_same_cards(table: Path, tmp_path: Path) -> None:
+    """Killed three times at different stages, with two slices; who goes on does not know the secret."""
+    whole = [tmp_path / f"whole-{i}-of-2.deck" for i in (1, 2)]
+    counted = run_dealer(table, tmp_path / "whole.deck", secret="first", slices=2)
+    assert counted.returncode == 0, counted.stderr
+    events = int(counted.stdout.split()[1])
+    decks = [tmp_path / f"t-{i}-of-2.deck" for i in (1, 2)]
+    for i, at in enumerate((events // 4, events // 4, events // 2)):
+        died = run_dealer(table, tmp_path / "t.deck", at, secret="first" if i == 0 else "other", slices=2)
+        assert died.returncode == -signal.SIGKILL
+        assert (decks[0] / ".deal.partial" / "deal.json").exists()
+    done = run_dealer(table, tmp_path / "t.deck", secret="other", slices=2)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.split()[1]) < events  # some had been done
+    for deck, expected in zip(decks, whole, strict=True):
+        assert bytes_of(deck) == bytes_of(expected)
+        assert [each.name for each in deck.iterdir()] == ["0001"]
+
+
+def test_an_interrupt_leaves_what_the_same_call_goes_on_with(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deck, left, collect = tmp_path / "t.deck", 5, sorting.Runs.collect
+    monkeypatch.setattr(cards_, "CHUNK", 10_000)
+    monkeypatch.setattr(sorting, "LEAST", 500)
+    monkeypatch.setattr(sorting, "BLOCK_BYTES", 1)
+
+    def interrupted(self: sorting.Runs, piece: sorting.Piece) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise KeyboardInterrupt
+        collect(self, piece)
+
+    monkeypatch.setattr(sorting.Runs, "collect", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        deal(table, deck, cards=5_000)
+    begun = deck / ".deal.partial"
+    assert begun.stat().st_mode & 0o777 == 0o700
+    with pytest.raises(RowSourceError, match="dealing was not finished"):
+        Deck(deck)
+    left = 100
+    deal(table, deck, cards=5_000)
+    assert left == 100 - 6  # of ten chunks, four were done
+    must_be_whole(deck, 1)
+    # a table that has changed, or another number of cards, is another deal
+    shutil.rmtree(deck)
+    left = 5
+    with pytest.raises(KeyboardInterrupt):
+        deal(table, deck, cards=5_000)
+    left = 100
+    deal(table, deck, cards=6_000)
+    assert left == 100 - 10
+    assert [each.name for each in deck.iterdir()] == ["0001"]
 
 
 def must_be_whole_inside(deck: Deck) -> None:
@@ -121,7 +201,7 @@ def test_no_card_is_read_twice_whatever_kills_the_session(
     chance, read = random.Random(seed), np.zeros(60_000, int)
     deck = deal(table, tmp_path / "t.deck", cards=60_000)
     assert isinstance(deck, Deck)
-    tossed = Cards.tossed
+    tallied = Cards.tallied
 
     def noted(self: Cards, query: object, rows: slice, *args: object) -> object:
         if chance.random() < 0.2:
@@ -129,9 +209,9 @@ def test_no_card_is_read_twice_whatever_kills_the_session(
         read[rows] += 1
         if chance.random() < 0.2:
             raise Killed
-        return tossed(self, query, rows, *args)  # type: ignore[arg-type]
+        return tallied(self, query, rows, *args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Cards, "tossed", noted)
+    monkeypatch.setattr(Cards, "tallied", noted)
     kills = number = 0
     session = Session(deck, queries=500, rows_per_query=200)
     while kills < 200:
@@ -157,11 +237,11 @@ import sys
 from holdfast.rows.deck import Cards
 from holdfast.session import Session
 
-tossed = Cards.tossed
+tallied = Cards.tallied
 def noted(self, query, rows, *args):
     print("read", rows.start, rows.stop, flush=True)
-    return tossed(self, query, rows, *args)
-Cards.tossed = noted
+    return tallied(self, query, rows, *args)
+Cards.tallied = noted
 session = Session(sys.argv[1])
 number = int(sys.argv[2])
 while True:

@@ -8,6 +8,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.linear_model import LogisticRegression as Reference
+from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -17,7 +18,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import holdfast as hf
 from holdfast.sklearn import (
-    ClippedTarget,
     HuberRegressor,
     LinearRegression,
     LinearSVC,
@@ -39,12 +39,13 @@ EXPECTED = {
 }
 
 
-IGNORING_CLIPPED = pytest.mark.filterwarnings("ignore::holdfast.sklearn.ClippedTarget")
+def for_any_target(model):
+    """Return an estimator for scikit-learn's checks, whose targets know no bounds."""
+    return model(clip=True) if issubclass(model, LinearRegression) else model()
 
 
-@IGNORING_CLIPPED  # scikit-learn's targets know no bounds
 @parametrize_with_checks(
-    [estimator() for estimator in EXPECTED],
+    [for_any_target(model) for model in EXPECTED],
     expected_failed_checks=lambda estimator: EXPECTED[type(estimator)],
     xfail_strict=False,
 )
@@ -58,11 +59,10 @@ def test_classifiers_pass_the_training_check_but_for_accuracy(model, monkeypatch
     estimator_checks.check_classifiers_train(model.__name__, model())
 
 
-@IGNORING_CLIPPED
 @pytest.mark.parametrize("model", [LinearRegression, HuberRegressor])
 def test_regressors_pass_the_training_check_but_for_accuracy(model, monkeypatch):
     monkeypatch.setattr(model, "score", lambda self, x, y: 1.0)
-    estimator_checks.check_regressors_train(model.__name__, model())
+    estimator_checks.check_regressors_train(model.__name__, for_any_target(model))
 
 
 N = 50_000
@@ -221,7 +221,7 @@ def test_rows_without_a_label_are_in_no_cell(table):
     half = pl.DataFrame(table).with_columns(late=pl.when(pl.int_range(pl.len()) % 2 == 0).then("late"))
     with hf.Session(half, queries=40, seed=1) as session:
         cells = confusion(session, model, features=NAMES, target="late")
-        other = cells.answer.answers[-1][1]
+        other = cells.answers[-1][1]
         assert other.low <= 0.5 <= other.high
         exact = (model.predict(matrix(table)) == table["late"])[::2].mean()
         assert cells.accuracy.low <= exact <= cells.accuracy.high
@@ -257,9 +257,24 @@ def test_a_classifier_knows_how_good_it_is_and_a_fit_again_is_free(table):
 
 def test_a_target_is_not_clipped_in_silence(table):
     x = matrix(table)[:1_000]
-    with pytest.warns(ClippedTarget, match=r"500 of 1,000 targets lie outside target_within=\(-1, 1\)"):
+    with pytest.raises(hf.InvalidArgument, match=r"500 of 1,000 targets lie outside .*clip=True"):
         LinearRegression(target_within=(-1, 1), random_state=1).fit(x, np.repeat([0.0, 5.0], 500))
+    LinearRegression(target_within=(-1, 1), clip=True, random_state=1).fit(x, np.repeat([0.0, 5.0], 500))
     LinearRegression(target_within=(0, 5), random_state=1).fit(x, np.repeat([0.0, 5.0], 500))
+
+
+@pytest.mark.parametrize("model", [LogisticRegression, LinearSVC])
+def test_the_area_under_a_roc_curve_is_that_of_the_population(table, model):
+    x, late = matrix(table), table["late"]
+    classifier = model(bounds=(-2, 2), iterations=20, random_state=1).fit(x[:5_000], late[:5_000])
+    with hf.Session(table, queries=60, seed=1) as session:
+        score = scorer(session, "roc_auc", features=NAMES, target="late")
+        value = score(classifier)
+        (answer,) = score.answers
+    exact = roc_auc_score(late, classifier.decision_function(x))
+    assert answer.low <= exact <= answer.high
+    assert value == answer.value == pytest.approx(exact, abs=0.1)
+    assert answer.high - answer.low < 0.5
 
 
 def test_scorers_refuse_what_the_session_does_not_know(table):

@@ -46,7 +46,8 @@ def test_every_text_of_an_interval_holds_it(end: Any) -> None:
     estimate = estimate_of(end)
     answer = Answer(estimate.value, estimate.low, estimate.high, RECORD, (estimate.low, estimate.high))
     histogram = HistogramAnswer((("a", answer),), RECORD)
-    point = {"value": estimate.value, "low": estimate.low, "high": estimate.high, "seq": 1, "question": "q"}
+    point = {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+    (line,) = charts.panel([point | {"bounds": (estimate.low, estimate.high)}])["lines"]
     label = re.compile(r'aria-label="([^"]*)"')
     texts = [
         " ".join(estimate.rounded()),
@@ -59,9 +60,8 @@ def test_every_text_of_an_interval_holds_it(end: Any) -> None:
         repr(histogram).partition("]")[0],
         histogram._repr_html_().partition("]")[0],
         " ".join(written(estimate)),
-        f"{charts.low_end(estimate.low)} {charts.high_end(estimate.high)}",
-        label.findall(str(charts.interval_bar(point | {"bounds": (estimate.low, estimate.high)})))[0],
-        re.findall(r"<title>(.*)\]</title>", str(charts.answers_over_time([point | {"shares": (0.5, 0.2, 0.7)}])))[0],
+        label.findall(line["bar"])[0],
+        f"{line['low_text']} {line['high_text']}",
     ]
     assert [text for text in texts if not covers(text, estimate)] == []
 
@@ -75,17 +75,14 @@ def test_every_drawing_of_an_interval_holds_it(one: float, two: float, three: fl
     start, length = map(float, found)
     assert start <= 160 * low + 1 + 1e-9
     assert start + length >= 160 * high + 1 - 1e-9
-    drawn = str(charts.interval_bar({"value": value, "low": low, "high": high, "bounds": (0.0, 1.0)}))
-    start, length = map(float, re.findall(r'class="range" x="([\d.]+)" y="3" width="([\d.]+)"', drawn)[0])
-    assert start <= 300 * low + 1e-9
-    assert start + length >= 300 * high - 1e-9
-    point = {"value": value, "low": low, "high": high, "seq": 1, "question": "q", "shares": (value, low, high)}
-    bottom, top = map(
-        float, re.findall(r'y1="([\d.]+)" y2="([\d.]+)"/><circle', str(charts.answers_over_time([point])))[0]
-    )
-    tall = charts.HEIGHT - 2 * charts.EDGE
-    assert bottom >= charts.HEIGHT - charts.EDGE - low * tall - 1e-9
-    assert top <= charts.HEIGHT - charts.EDGE - high * tall + 1e-9
+    scale = charts.Scale.over([low, high])
+    drawn = charts.interval_bar({"value": value, "low": low, "high": high, "bounds": (0.0, 1.0)}, scale)
+    start, length = map(float, re.findall(r'class="range" x="([\d.]+)%" width="([\d.]+)%"', drawn)[0])
+    assert start <= scale.at(low) + 1e-9
+    assert start + length >= scale.at(high) - 1e-9
+    assert scale.low <= low
+    assert high <= scale.high
+    assert len(scale.numbers) <= charts.MOST_STEPS + 1
     marks = bar(estimate, width=20).split()[1]
     filled = [place for place, mark in enumerate(marks) if mark != "─"]
     assert filled[0] <= 20 * low

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from tests.examples import QUICK
 
-from holdfast.guarantees.ladder import ROWS, UNITS, Climbed, Ladder
-from holdfast.guarantees.mathematics.checks import full_range, ladder_nats, time_share
+from holdfast.guarantees.ladder import COMPARED, ROWS, UNITS, Apart, Climbed, Ladder
+from holdfast.guarantees.mathematics.checks import full_range, ladder_nats, paired_range, time_share
 from holdfast.guarantees.mathematics.concentration import kl_lower, kl_range
 
 BETA = 0.02  # less than any one sample of a small world, so that no miss goes unnoticed
@@ -96,6 +96,81 @@ def best_submitter(laws: list[tuple[float, ...]], step: float, rounds: int, ends
         return most
 
     return best(frozenset(range(len(labels))), Climbed(0, 0, 0))
+
+
+Ahead = Callable[[Ladder, Interval, Climbed, Apart], Interval]
+
+
+def best_rival(laws: list[tuple[float, ...]], step: float, rounds: int, ahead: Ahead) -> float:
+    """Return the largest probability, over all strategies, that some comparison with the best so far misses."""
+    n, ladder = len(laws), board(len(laws), step)
+    labels = list(product(*(range(len(law)) for law in laws)))
+    chance = [prod(law[y] for law, y in zip(laws, drawn, strict=True)) for drawn in labels]
+    menu = list(labels)
+    value = {p: sum(law[each] for law, each in zip(laws, p, strict=True)) / n for p in menu}
+    cells = {
+        p: [min(ladder.terms.cells, Fraction(sum(map(int.__eq__, p, y)), n) // ladder.eta + 1) for y in labels]
+        for p in menu
+    }
+
+    @cache
+    def best(alive: frozenset[int], climbed: Climbed, champion: tuple[int, ...]) -> float:
+        if climbed.submissions == rounds:
+            return 0.0
+        most = 0.0
+        for p in menu:
+            reached = 0.0
+            for told in {max(cells[p][i], climbed.best) for i in alive}:
+                left = frozenset(i for i in alive if max(cells[p][i], climbed.best) == told)
+                missed = False
+                if told > climbed.best and champion:
+                    (worse, better), (low, high) = ladder.cell(climbed.best), ladder.cell(told)
+                    differ = float(sum(map(int.__ne__, p, champion)))
+                    low, high = ahead(ladder, (low - better, high - worse), climbed, Apart(differ, differ))
+                    missed = not low <= value[p] - value[champion] <= high
+                following = p if told > climbed.best else champion
+                reached += sum(chance[i] for i in left) if missed else best(left, climbed.after(told), following)
+            most = max(most, reached)
+        return most
+
+    return best(frozenset(range(len(labels))), Climbed(0, 0, 0), ())
+
+
+def compared(ladder: Ladder, told: Interval, climbed: Climbed, apart: Apart) -> Interval:
+    return ladder.ahead(told, climbed, apart)
+
+
+def compared_on_the_rows(ladder: Ladder, told: Interval, climbed: Climbed, apart: Apart) -> Interval:
+    return told
+
+
+@pytest.mark.parametrize(
+    ("laws", "step", "rounds"), [([(0.99, 0.01)] * 4, 0.25, 3), ([(0.5, 0.5), (0.9, 0.1), (0.2, 0.8)], 0.2, 3)]
+)
+def test_no_submitter_makes_comparisons_miss_more_often_than_their_share_of_beta(
+    laws: list[tuple[float, ...]], step: float, rounds: int
+) -> None:
+    assert best_rival(laws, step, rounds, compared) <= COMPARED * BETA
+    assert best_rival(laws, step, rounds, compared_on_the_rows) > BETA
+
+
+@pytest.mark.parametrize("laws", [[0.5] * 8, [0.05] * 10, [0.01, 0.3, 0.5, 0.9, 0.99]])
+@pytest.mark.parametrize("level", [0.5, 0.2, 0.05, 0.001])
+def test_differences_of_rows_stray_no_further_than_their_squares_allow(laws: list[float], level: float) -> None:
+    """All samples: row i, which has the label 1 with the probability laws[i], differs by +r_i or -r_i."""
+    reach = [1.0, 0.5, 0.25, 1.0, 0.1, 0.3, 0.7, 1.0, 0.2, 0.9][: len(laws)]
+    n, truth = 2 * len(laws), sum(r * (2 * p - 1) for r, p in zip(reach, laws, strict=True))
+    sizes = {"n": n, "most": sum(reach), "squares": sum(r * r for r in reach)}
+    outside = dict.fromkeys((False, True), 0.0)
+    for drawn in product((1, -1), repeat=len(laws)):
+        chance = prod(p if y > 0 else 1 - p for p, y in zip(laws, drawn, strict=True))
+        found = sum(r * y for r, y in zip(reach, drawn, strict=True)) / n
+        low, high = paired_range((found, found), **sizes, level=level, nats=0.0)
+        for halved, by in ((False, 1.0), (True, 0.5)):
+            outside[halved] += chance * (not found - by * (found - low) <= truth / n <= found + by * (high - found))
+    assert outside[False] <= level
+    if laws[0] == 0.5 and level == 0.05:
+        assert outside[True] > level  # half as wide is too narrow
 
 
 # One row, whose t-th label is as likely as the halved exponent lets a first wrong answer be: only one row is so tight.

@@ -21,8 +21,10 @@ from holdfast.guarantees.mathematics.checks import (
     guess_nats,
     sampled_range,
     time_share,
+    two_groups_length,
 )
 from holdfast.guarantees.mathematics.concentration import kl, kl_lower, kl_range, kl_upper
+from holdfast.queries.code import WORDS, text_nats
 
 BETA = 0.3
 Interval = tuple[float, float]
@@ -130,6 +132,48 @@ def test_analysts_beat_intervals_that_forget_something(mutant: Ends) -> None:
     assert best_analyst(*TIGHT, mutant) > BETA
 
 
+# -- questions that are short -----------------------------------------------------------------------------------------
+
+
+def named(population: tuple[float, ...], nats_of_code: float) -> Ends:
+    """Half of beta for the responses, half for questions by their code: all questions of a world cost alike."""
+
+    def ends(cell: Interval, n: int, draws: int, t: int, wrong: int) -> Interval:
+        told = log(2 / (BETA / 2 * time_share(t))) + nats(t, wrong)
+        return kl_range(cell, n=n, r=min(told, log(2 / (BETA / 2)) + nats_of_code))
+
+    return ends
+
+
+SHORT = [((0.07,) * 6 + (0.58,), 1, 6), ((0.3, 0.3, 0.4), 5, 3), ((0.05, 0.15, 0.8), 5, 3)]
+
+
+@pytest.mark.parametrize(("population", "n", "rounds"), SHORT[:2] if QUICK else SHORT)
+def test_no_analyst_beats_checks_of_questions_with_a_code(population: tuple[float, ...], n: int, rounds: int) -> None:
+    count = len(list(questions(len(population))))
+    assert best_analyst(population, n, rounds, named(population, log(count))) <= BETA
+
+
+def test_an_analyst_beats_a_code_that_is_free() -> None:
+    population, n, rounds = SHORT[0]
+    assert best_analyst(population, n, rounds, named(population, 0.0)) > BETA
+
+
+def test_the_chances_of_all_texts_sum_to_at_most_one() -> None:
+    """Of one token and its end: every column, word, number and text of two signs at most."""
+    columns = ["a", "b c", "AND"]
+    digits, letters = "0123456789", [chr(code) for code in range(32, 127) if chr(code) != "'"]
+    tokens = ["a", '"a"', '"b c"', *(WORDS - {"AND"}), "AND", '"AND"']
+    tokens += [*digits, *(x + y for x in digits for y in digits + ".")]
+    tokens += ["''", *(f"'{x}'" for x in letters), *(f"'{x}{y}'" for x in letters for y in letters)]
+    assert len(set(tokens)) == len(tokens)
+    chances = [exp(-text_nats(token, columns)) for token in tokens]
+    assert 0.02 < sum(chances) < 1 / 8  # the end has a chance of 1/8
+    assert exp(-text_nats("", columns)) == pytest.approx(1 / 8)
+    assert text_nats("a > 15", columns) < text_nats("a > 15 AND a < 1.25", columns)
+    assert text_nats("a>15", columns) == text_nats("a > 15", columns)
+
+
 # -- sampled rows -----------------------------------------------------------------------------------------------------
 
 
@@ -225,6 +269,88 @@ def test_a_difference_of_groups_strays_no_further_than_a_mean_of_twice_the_rows(
             if side is above:
                 tail = sum(chance for other, same, chance in strays if same is above and other >= length)
                 assert tail <= exp(-length) * (1 + 1e-9)
+
+
+Law = tuple[float, float, float, float, float]  # of one row: 0 and 1 in the first group, 0 and 1 in the second, neither
+
+
+def grouped_rows(rows: list[Law]) -> dict[tuple[int, ...], float]:
+    """Return the probability of all counts of 0 and 1 in both groups, of rows that need not be identical."""
+    law = {(0, 0, 0, 0): 1.0}
+    for row in rows:
+        after: dict[tuple[int, ...], float] = {}
+        for counts, chance in law.items():
+            for z, own in enumerate(row):
+                if own:
+                    moved = tuple(count + (place == z) for place, count in enumerate(counts))
+                    after[moved] = after.get(moved, 0.0) + chance * own
+        law = after
+    return law
+
+
+def furthest(strays: list[tuple[float, bool, float]], bound: Callable[[float], float]) -> float:
+    """Return the largest ratio of the chance to stray so far, on one side, to what is promised of it."""
+    worst = 0.0
+    for above in (True, False):
+        for length in {length for length, side, _ in strays if side is above and length < inf}:
+            tail = sum(chance for other, side, chance in strays if side is above and other >= length)
+            worst = max(worst, tail / bound(length))
+    return worst
+
+
+def strays_of(rows: list[Law], least: int, *, both: bool) -> list[tuple[float, bool, float]]:
+    """Return how far the first group, or the difference, is from the population, which way, and the chance."""
+    a0, a1, b0, b1, _ = np.sum(rows, axis=0)
+    truth = (1 + a1 / (a0 + a1) - b1 / (b0 + b1)) / 2 if both else a1 / (a0 + a1)
+    found = []
+    for (x0, x1, y0, y1), chance in grouped_rows(rows).items():
+        if x0 + x1 >= least and (not both or y0 + y1 >= least):
+            mean = (1 + x1 / (x0 + x1) - y1 / (y0 + y1)) / 2 if both else x1 / (x0 + x1)
+            found.append(((2 if both else 1) * least * kl(mean, truth), bool(mean > truth), chance))
+    return found
+
+
+UNLIKE: list[Law] = [
+    (0, 1, 0, 0, 0),
+    (0, 0, 1, 0, 0),
+    (0.5, 0, 0, 0.5, 0),
+]  # whose difference is never the population's
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_groups_of_rows_that_are_not_identical_stray_no_further(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    for _ in range(20):
+        rows = [tuple(law) for law in rng.dirichlet(np.full(5, rng.choice([0.15, 0.5])), int(rng.integers(3, 6)))]
+        for least in (1, 2):
+            assert furthest(strays_of(rows, least, both=False), lambda length: exp(-length)) <= 1 + 1e-9
+            both = furthest(strays_of(rows, least, both=True), two_groups_chance)
+            assert both <= 1 + 1e-9
+
+
+def two_groups_chance(length: float) -> float:
+    """Return the smallest e^-x that is promised of an exponent of this length."""
+    low, high = 0.0, length
+    if two_groups_length(1e-6) > length:
+        return 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if two_groups_length(max(middle, 1e-6)) <= length else (low, middle)
+    return exp(-low)
+
+
+def test_a_difference_of_groups_of_unlike_rows_takes_a_larger_exponent() -> None:
+    strays = strays_of(UNLIKE, 1, both=True)
+    assert furthest(strays, lambda length: exp(-length)) > 1.03  # that of identical rows: wrong
+    assert furthest(strays, two_groups_chance) <= 1
+
+
+@pytest.mark.parametrize("length", [1e-3, 0.5, 3.0, 20.0, 300.0])
+def test_the_larger_exponent_is_enough_and_little_more(length: float) -> None:
+    total = two_groups_length(length)
+    chances = [pieces * exp(total / pieces - total) + exp(-total) for pieces in range(1, 1_000)]
+    assert min(chances) <= exp(-length)
+    assert two_groups_length(length) <= length + 2 + log(total + 2)
 
 
 # -- weights ----------------------------------------------------------------------------------------------------------

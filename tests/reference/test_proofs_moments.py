@@ -1,8 +1,8 @@
 """Moments and pairs: every step of docs/proofs/moments.md on cases written down; wrong versions must fail."""
 
-import math
 from functools import cache
 from itertools import product
+from math import inf, sqrt
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +19,8 @@ from holdfast.guarantees.guarantee import Goal
 from holdfast.guarantees.mathematics import exchange, moments, slices
 from holdfast.guarantees.statistic import Cells
 from holdfast.queries.moments import OneOfTwo, Paired, TwoOfOne
-from holdfast.questions.moments import Read, covariance_of, variance_of
+from holdfast.questions.cells import Read
+from holdfast.questions.moments import correlation_of, covariance_of, slope_of, variance_of
 
 SLACK = 1e-8
 
@@ -104,7 +105,7 @@ def spread_misses(*, different: bool = False, wrong: str | None = None) -> tuple
                 second = float(function**2 @ d_t[:, t])
                 step = moments.exchange_spread(float(j), second, most, reach, identical=not different)
                 if wrong == "sample only":
-                    step = math.sqrt(j * second / (1 - j))
+                    step = sqrt(j * second / (1 - j))
                 off = abs(float(function @ d_t[:, t]) - float(function @ d))
                 missed += off > step + 1e-7
                 closest = max(closest, off / (step + 1e-9))
@@ -152,9 +153,13 @@ def test_variance_and_covariance_for_every_transcript() -> None:
             if not j < 1:
                 continue
             used += 1
+            spread = variance_of(read(two @ d_t[:, t], float(j)))
+            together = covariance_of(read(each @ d_t[:, t], float(j)))
+            slope = true[1] / true[0] if true[0] > 0 else 0.0  # without a spread there is none, and nothing is said
             for found, value in (
-                (variance_of(read(two @ d_t[:, t], float(j))), true[0]),
-                (covariance_of(read(each @ d_t[:, t], float(j))), true[1]),
+                (spread, true[0]),
+                (together, true[1]),
+                (slope_of(together, spread)[0], slope),
             ):
                 low, high = found[1]
                 assert low - 1e-7 <= value <= high + 1e-7
@@ -233,6 +238,24 @@ def test_moments_about_another_number_than_the_mean() -> None:
         assert low - 1e-6 <= true[1] <= high + 1e-6
         apart += abs(d @ ((x - other @ x) * (y - other @ y)) - true[1]) > 1e-3
     assert min(above, apart) > 20
+
+
+def test_quotients_of_moments_hold_every_quotient_and_reach_it() -> None:
+    """All corners of what the intervals allow; dividing end by end, whatever the sign, is wrong."""
+    rng, wrong = np.random.default_rng(36), 0
+    for _ in range(200):
+        top, (least, most), (lowest, highest) = np.sort(rng.uniform(-0.25, 0.25, 2)), *np.sort(rng.random((2, 2))) / 4
+        together, one, other = (0.0, tuple(top)), (0.1, (least, most)), (0.1, (lowest, highest))
+        slopes = [end / spread for end in top for spread in (least, most)]
+        ((_, (low, high)), (_, steepest)) = slope_of(together, one)
+        assert [low, high] == pytest.approx([min(slopes), max(slopes)], abs=1e-12)
+        assert steepest >= 0.5 / sqrt(least)  # by Cauchy and Schwarz, no slope is steeper
+        related = [end / sqrt(x * y) for end in top for x in (least, most) for y in (lowest, highest)]
+        assert correlation_of(together, one, other)[1] == pytest.approx((min(related), max(related)), abs=1e-12)
+        wrong += top[0] / most > min(slopes) + 1e-9
+    assert wrong > 20
+    nothing, _ = slope_of((0.1, (0.05, 0.15)), (0.01, (0.0, 0.02)))
+    assert nothing[1] == (-inf, inf)  # the variance may be 0
 
 
 def test_without_doubt_the_moments_are_exact() -> None:

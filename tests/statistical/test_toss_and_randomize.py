@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from holdfast.queries.query import Values
-from holdfast.rows.randomize import outcomes_of, randomized, tossed, tossed_parts
+from holdfast.rows.randomize import outcomes_of, randomized, tallied_parts, tossed
 
 FALSE_ALARM = 1e-6
 LOG = log(2 / FALSE_ALARM)
@@ -65,7 +65,7 @@ def tosses_are_right(count: Toss, seed: int) -> bool:
 def in_parts(values: Values, outcomes: int, rng: Generator) -> NDArray[np.int64]:
     """Toss in three parts, of which the last is empty."""
     part = np.arange(values.size) % 2
-    counts = tossed_parts(values, outcomes, rng, part, 3)
+    counts = tallied_parts(values, outcomes, 0.0, rng, part, 3)
     assert counts.sum(axis=1).tolist() == [(part == 0).sum(), (part == 1).sum(), 0]
     total: NDArray[np.int64] = counts.sum(axis=0)
     return total
@@ -159,11 +159,22 @@ def as_one_part(start: NDArray[np.int64], mass: float, rng: Generator) -> NDArra
     return result
 
 
+def before_they_fall(start: NDArray[np.int64], mass: float, rng: Generator) -> NDArray[np.int64]:
+    """Sure things in parts, with what a missing value says; other numbers of outcomes are tossed first."""
+    start = np.atleast_2d(start)
+    parts, outcomes = start.shape
+    cells = np.repeat(np.arange(start.size), start.ravel())
+    said = cells % outcomes
+    values = np.where(said == 0, NAN, said.astype(float)) if outcomes == 2 else said
+    counts = tallied_parts(values, outcomes, mass, rng, cells // outcomes, parts)
+    return counts[0] if parts == 1 else counts
+
+
 STARTS = pytest.mark.parametrize("start", START.values(), ids=START.keys())
 
 
 @STARTS
-@pytest.mark.parametrize("randomize", [randomized, one_by_one, as_one_part])
+@pytest.mark.parametrize("randomize", [randomized, one_by_one, as_one_part, before_they_fall])
 def test_counts_have_the_law_of_single_outcomes(seed: int, randomize: Randomize, start: NDArray[np.int64]) -> None:
     assert randomizes_rightly(randomize, start, 0.1, seed)
 
@@ -174,6 +185,12 @@ def not_at_all(start: NDArray[np.int64], mass: float, rng: Generator) -> NDArray
 
 def too_seldom(start: NDArray[np.int64], mass: float, rng: Generator) -> NDArray[np.int64]:
     return randomized(start, mass / start.size, rng)
+
+
+def only_upwards(start: NDArray[np.int64], mass: float, rng: Generator) -> NDArray[np.int64]:
+    """A bias that is raised, and not lowered at its other end."""
+    said = np.repeat(np.arange(start.size), start)
+    return np.bincount(np.where(rng.random(said.size) < mass, start.size - 1, said), minlength=start.size)
 
 
 def dealt_in_one_lump(start: NDArray[np.int64], mass: float, rng: Generator) -> NDArray[np.int64]:
@@ -189,7 +206,7 @@ def all_in_unison(start: NDArray[np.int64], mass: float, rng: Generator) -> NDAr
 
 
 @STARTS
-@pytest.mark.parametrize("mutant", [not_at_all, too_seldom, dealt_in_one_lump, all_in_unison])
+@pytest.mark.parametrize("mutant", [not_at_all, too_seldom, only_upwards, dealt_in_one_lump, all_in_unison])
 def test_a_wrong_randomization_is_caught(seed: int, mutant: Randomize, start: NDArray[np.int64]) -> None:
     assert not randomizes_rightly(mutant, start, 0.1, seed)
 
@@ -231,7 +248,7 @@ def across_parts(start: NDArray[np.int64], mass: float, rng: Generator) -> NDArr
 
 
 @PAIRS
-@pytest.mark.parametrize("randomize", [randomized, apart])
+@pytest.mark.parametrize("randomize", [randomized, apart, before_they_fall])
 def test_parts_are_randomized_independently(seed: int, randomize: Randomize, start: NDArray[np.int64]) -> None:
     assert parts_are_independent(randomize, start, seed)
 

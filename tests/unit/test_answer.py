@@ -9,14 +9,17 @@ from xml.etree import ElementTree
 import pytest
 
 from holdfast.answer import Answer, AnyAnswer, Estimate, Record, interval_bar, record_of
+from holdfast.queries.submission import CELLS
 from holdfast.questions import KINDS
 from holdfast.questions.check import CheckAnswer
+from holdfast.questions.confusion import ConfusionAnswer
 from holdfast.questions.difference import DifferenceAnswer
 from holdfast.questions.flips import FlipsAnswer
 from holdfast.questions.histogram import HistogramAnswer
 from holdfast.questions.minimize import MinimumAnswer
 from holdfast.questions.register import Registration
 from holdfast.questions.submit import SubmitAnswer
+from holdfast.questions.top import TopAnswer
 
 HOSTILE = "share of s = '<script>alert(1)</script> & \"'"
 RECORD = Record("mean", HOSTILE, "posterior", 0.95, rows_read=1_000, cost=2, seq=3, receipt="3:abc")
@@ -46,7 +49,7 @@ def one_of_each() -> dict[str, AnyAnswer]:
     fit = replace(fit, loss=replace(fit.loss, record=fit.record))
     flips, histogram = replace(RECORD, kind="flips"), replace(RECORD, kind="histogram")
     bars = (("<b>&", answer(0.1, 0.0, 0.2, record=histogram)), ("other", answer(0.9, 0.8, 1.0, record=histogram)))
-    difference = replace(RECORD, kind="difference")
+    difference, top = replace(RECORD, kind="difference"), replace(RECORD, kind="top")
     return {
         "mean": answer(1.0, 0.5, 1.5, bounds=(0.0, 2.0)),
         "difference": DifferenceAnswer(
@@ -54,15 +57,20 @@ def one_of_each() -> dict[str, AnyAnswer]:
         ),
         **{
             kind: answer(0.2, 0.0, 0.25, bounds=(0.0, 0.25), record=replace(RECORD, kind=kind))
-            for kind in ("count", "total", "variance", "std", "covariance", "correlation", "units")
+            for kind in ("count", "total", "variance", "std", "covariance", "correlation", "slope", "auc", "units")
         },
         "quantile": answer(1.0, 0.5, 1.5, bounds=(0.0, 2.0), record=replace(RECORD, kind="quantile")),
         "histogram": HistogramAnswer(bars, histogram),
+        "top": TopAnswer((("<b>&", answer(0.1, 0.0, 0.2, record=top)),), top, 0.05),
         "flips": FlipsAnswer((0, 1, 1, 0), answer(0.5, 0.1, 0.9, record=flips), flips),
         "minimize": fit,
         "register": Registration(("<b>&", "mean of x"), ("ab", "cd"), replace(RECORD, kind="register")),
         "submit": SubmitAnswer(
             *(True, 0.5, 1.0, (0.75, 0.875), "accuracy", True, "labels", "<b>&", replace(RECORD, kind="submit"))
+        ),
+        "confusion": ConfusionAnswer(
+            tuple((name, answer(0.25, 0.125, 0.5, record=replace(RECORD, kind="confusion"))) for name in CELLS),
+            replace(RECORD, kind="confusion"),
         ),
         "check": CheckAnswer("too low", 1.2, 2.0, 1.0, 0.25, replace(RECORD, kind="check"), (0.0, 2.0)),
     }

@@ -12,11 +12,11 @@ import pytest
 import holdfast as hf
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees import read
-from holdfast.guarantees.checks import Checks, Told
+from holdfast.guarantees.checks import CODED, Checks, Told
 from holdfast.guarantees.drawers import COINS, STATEMENTS, Drawers
-from holdfast.guarantees.guarantee import Goal
-from holdfast.guarantees.mathematics.checks import full_range, guess_nats, time_share
+from holdfast.guarantees.mathematics.checks import full_range, guess_nats, time_share, two_groups_length
 from holdfast.guarantees.plan import plan
+from holdfast.guarantees.terms import Goal
 from holdfast.rows import drawers
 from holdfast.rows.draws import AllRows, WithReplacement
 from holdfast.rows.open import open_rows
@@ -91,11 +91,11 @@ def test_coins_and_checks_have_accounts_of_their_own(session: hf.Session) -> Non
 
 
 def test_an_interval_is_that_of_the_theorem_on_the_rows_that_check(session: hf.Session) -> None:
-    beta1 = 0.1 * 0.05 * 0.8
+    beta1 = 0.1 * 0.05 * 0.8 * (1 - CODED)
     wrong = 0
     for number, guess in enumerate([0.3, 0.6, 0.3, 0.1], 1):
         session.mean(f"x < 0.{number}")  # which counts for nothing here
-        found = session.check("yes", guess, 0.02 + number / 1_000)
+        found = session.check(pl.col("yes"), guess, 0.02 + number / 1_000)  # which has no code
         assert found.holds == (guess == 0.3)
         if found.holds:
             nats = guess_nats(number, wrong, wrong * log(3))
@@ -104,6 +104,18 @@ def test_an_interval_is_that_of_the_theorem_on_the_rows_that_check(session: hf.S
             expected = full_range((guess - margin, guess + margin), n=4_000, level=level, nats=nats)
             assert found.interval == pytest.approx(expected, abs=1e-6)
         wrong += not found.holds
+
+
+@pytest.mark.parametrize("rows", ["independent", "identical"])
+def test_differences_of_groups_are_wider_where_rows_may_differ(rows: str) -> None:
+    asked = {"within": (0, 1), "where": "g = 1", "versus": "g = 2", "at_least": 800}
+    with hf.Session(data(), checks=0.2, seed=1, rows=rows) as session:
+        found = session.check("x", 0.0, 0.05, **asked)
+    assert found.holds
+    level = 0.1 * 0.05 * 0.8 * time_share(1)
+    length = log(2 / level) if rows == "identical" else two_groups_length(log(2 / level))
+    ends = full_range((0.475, 0.525), n=1_600, level=level, nats=length - log(2 / level))
+    assert found.interval == pytest.approx([2 * end - 1 for end in ends], abs=1e-6)
 
 
 def test_a_guess_that_fails_gets_its_value_from_the_rows_that_answer(session: hf.Session) -> None:
@@ -122,6 +134,22 @@ def test_a_guess_that_fails_gets_its_value_from_the_rows_that_answer(session: hf
     assert again.value.cached
     assert session.check("x", 0.5, 0.2, within=(0, 1), where="g = 1", versus="g = 2", at_least=100).value is None
     assert session.history()["kind"].to_list() == ["check", "check", "mean", "check"]
+
+
+def test_what_is_left_out_is_filled_in_for_the_rows_that_check(session: hf.Session) -> None:
+    session.explore(data(1_000))
+    margin = session.check("yes", 0.3).margin
+    alone = hf.Session(data(4_000), guarantee="checks", seed=1)
+    alone.explore(data(1_000))
+    assert margin == alone.check("yes", 0.3).margin > 2 * 0.3 / 4_000**0.5
+    with pytest.raises(InvalidArgument, match=r"4,000 are kept aside"):
+        session.check("x", 0.5, within=(0, 1), where="g = 1", at_least=5_000)
+
+
+def test_a_count_is_of_all_rows_whichever_answer(session: hf.Session) -> None:
+    count = session.count("yes")
+    assert count.low <= 0.3 * ROWS <= count.high
+    assert count.value == pytest.approx(0.3 * ROWS, rel=0.1)  # of those that answer it would be a fifth less
 
 
 def test_the_budget_says_how_wide_both_are(session: hf.Session) -> None:

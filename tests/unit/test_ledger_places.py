@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.guarantees.guarantee import NO_CAP
+from holdfast.guarantees.drawers import COINS, STATEMENTS
+from holdfast.guarantees.terms import NO_CAP
 from holdfast.ledger import Cost, Ledger, open_ledger
 from holdfast.ledger import ledger as ledgers
 from holdfast.ledger.drawn import Drawn
 from holdfast.ledger.entry import Place
+from holdfast.ledger.places import APART
 from holdfast.session import Session
 
 ONE = Cost(10, 1)
@@ -70,6 +72,38 @@ def test_every_question_begun_before_is_counted(two: tuple[Ledger, Ledger], seed
         begun += cost.charge
         assert place.reached >= max(begun, place.charge + cost.charge)
     assert two[0].spent.charge >= begun
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_two_accounts_in_one_ledger_do_not_count_each_others_shares(
+    two: tuple[Ledger, Ledger], seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Coins beside checks: numbers of statements stay different and draws are all counted, whoever is killed when.
+
+    A place for coins that was cut from one that a check had taken ahead had the number, and counted the draws, of a
+    place that another process was given after that check.
+    """
+    turns, numbers, drawn = random.Random(seed), set(), 0
+    guess, checked, shown = Cost(COINS, STATEMENTS), Cost(0, STATEMENTS), list(two)
+    assert guess.intervals >= APART
+    for turn in range(300):
+        who = turns.randrange(2)
+        if turn % 100 == 99:  # killed: what it had ahead is lost, and another process goes on
+            monkeypatch.setattr(ledgers, "_shared", {})
+            shown[who] = open_ledger(tmp_path / "a.ledger", dataset="data", fingerprint="f")
+        if turns.random() < 0.6:
+            place = shown[who].reserve(guess)
+            shown[who].commit(
+                Drawn(place, key=None, question={"kind": "check"}, answer={}, cost=checked, rows_read=1)
+            )
+            continue
+        cost = Cost(turns.choice([1, 10, 35]), turns.choice([1, 1, 3]))
+        place = ask(shown[who], cost)
+        own = {(place.intervals + each) % STATEMENTS for each in range(cost.intervals)}
+        drawn += cost.charge
+        assert not own & numbers
+        assert place.reached % COINS >= drawn
+        numbers |= own
 
 
 def test_what_is_given_back_is_not_counted_twice_nor_forgotten(tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from holdfast import guarantees, questions, registry
+from holdfast import guarantees, registry
 from holdfast.mechanisms import MECHANISMS
+from holdfast.questions import KINDS
 from holdfast.registry import Registry
 from ledger_writer import environment
 
@@ -18,6 +19,7 @@ for name in sys.argv[1:]:
     __import__(name)
 from holdfast.guarantees import GUARANTEES
 from holdfast.mechanisms import MECHANISMS
+from holdfast.questions import KINDS
 from holdfast.questions import KINDS
 print(GUARANTEES.names(), MECHANISMS.names(), KINDS.names())
 """
@@ -29,7 +31,7 @@ print(GUARANTEES.names(), MECHANISMS.names(), KINDS.names())
 def test_the_order_does_not_depend_on_what_was_imported_first(first: list[str]) -> None:
     command = [sys.executable, "-c", ORDER, *first]
     shown = subprocess.run(command, capture_output=True, text=True, check=True, env=environment()).stdout
-    assert shown.strip() == f"{guarantees.OWN} {MECHANISMS.names()} {questions.OWN}"
+    assert shown.strip() == f"{guarantees.OWN} {MECHANISMS.names()} {KINDS.names()}"
 
 
 def filled(monkeypatch: pytest.MonkeyPatch, load: object) -> Registry[int]:

@@ -88,11 +88,16 @@ ANYTHING: list[tuple[str, Any, dict[str, Any]]] = [
     ("std", "wild", {"within": (-1, 1)}),
     ("covariance", "b", {"other": "x > 0.5"}),
     ("correlation", "x", {"other": "same", "within": (0, 1), "other_within": (0, 8)}),
+    ("slope", "x", {"other": "b", "within": (0, 1)}),
+    ("slope", "same", {"other": "x", "within": (0, 8), "other_within": (0, 1)}),
     ("difference", "b", {"minus": "x > 0.5"}),
     ("difference", "x", {"group": "x > 0.5", "other": "x > 0.2 AND b", "within": (0, 1)}),
     ("histogram", "s", {"categories": ["a", "never seen"]}),
     ("histogram", "s", {"categories": ["a"], "where": "gone > 0"}),
     ("histogram", "wild", {"bins": [-1, 0, 1]}),
+    ("auc", "x", {"positive": "b", "within": (0, 1), "cuts": [0.5]}),
+    ("auc", "gone", {"positive": "holes", "within": (0, 1), "cuts": [0.5], "where": "b"}),
+    ("top", "s", {"longest": 1, "most": 1, "alphabet": "ab"}),
     ("quantile", "x", {"q": 0, "within": (0, 1)}),
     ("quantile", "x", {"q": 1, "within": (0, 1), "steps": 1}),
     ("quantile", "x", {"q": 0.5, "within": (3, 4)}),
@@ -124,8 +129,8 @@ def test_anything_can_be_asked_under_any_plan(plan: str, rows: int) -> None:
                 assert rows == 300
                 continue
             assert sane(session.ask(query, kind, **options)), (kind, query, options)
-        assert session.budget.answers_given >= len(ANYTHING) - 7
-        assert session.history().height >= len(ANYTHING)
+        assert session.budget.answers_given >= len(ANYTHING) - 12
+        assert session.history().height > session.budget.answers_given  # histograms have several lines
         assert "nan" not in f"{session!r}"
 
 

@@ -13,11 +13,12 @@ from math import e
 
 import numpy as np
 
-from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, Terms, refuse_noise
+from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, refuse_noise
 from holdfast.guarantees.mathematics import cost, descent, groups, moments, posterior_means, slices
 from holdfast.guarantees.mathematics.concentration import clopper_pearson_width, clopper_pearsons
 from holdfast.guarantees.release import Release
 from holdfast.guarantees.statistic import Cells, GroupMean, Interval, Statistic
+from holdfast.guarantees.terms import Terms
 
 MOST_RANDOM = 0.25  # of the draws of one pass that are replaced by random outcomes
 ALONE = 0.25  # of the level of two groups' intervals, for each group alone; the rest is for their difference
@@ -101,6 +102,25 @@ class CoinGuarantee(Guarantee):
         counts = [tally.count(part) for part in range(1, count + 1)]
         shares, group = groups.shares_within(counts, tally.draws, mass=self.terms.mass, level=self.level)
         return [self._group((low, high), group) for low, high in shares.tolist()]
+
+    def ordered(self, release: Release, cells: int) -> tuple[list[Interval], list[Interval]]:
+        """Unions of cells within each group, each widened as a group's mean."""
+        tally, sizes = self.tally(release), np.arange(cells - 1, 0, -1)
+        found = []
+        for first in (0, cells):
+            counts = np.array([tally.count(part) for part in range(first, first + cells)], dtype=float)
+            above, group = groups.unions_within(
+                counts[::-1].cumsum()[-2::-1],
+                sizes,
+                cells,
+                counts.sum(),
+                tally.draws,
+                outcomes=len(tally.counts),
+                mass=self.terms.mass,
+                level=self.level,
+            )
+            found.append([self._group((low, high), group) for low, high in above.tolist()])
+        return found[0], found[1]
 
     def group(self, release: Release, part: int = 0) -> Interval:
         """The interval for the group's posterior mean, widened."""

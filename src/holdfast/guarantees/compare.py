@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.guarantee import Goal, Guarantee, Terms
+from holdfast.guarantees.guarantee import Guarantee
+from holdfast.guarantees.terms import Goal, Terms
 
 BEST, BALANCED, FAST = "best", "balanced", "fast"
 PACES = {FAST: 12_000, BALANCED: 100_000, BEST: None}  # rows that one answer reads at most

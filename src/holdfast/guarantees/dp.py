@@ -7,12 +7,13 @@ from math import ceil, log, sqrt
 import numpy as np
 
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.guarantee import Goal, Guarantee, Terms, around, ratio
+from holdfast.guarantees.guarantee import Guarantee, around, ratio
 from holdfast.guarantees.mathematics import amplification, composition, cost, transfer
 from holdfast.guarantees.mathematics.concentration import hoeffding_radius, laplace_radius
 from holdfast.guarantees.mathematics.search import Vector, sampled_rows, zoom
 from holdfast.guarantees.release import NoisyMeans, Release
 from holdfast.guarantees.statistic import Interval, Statistic
+from holdfast.guarantees.terms import Goal, Terms
 
 
 @dataclass(frozen=True, kw_only=True)

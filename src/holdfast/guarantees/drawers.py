@@ -5,7 +5,8 @@ other were data from elsewhere, for its own rows and its own part of the failure
 answer coins would be false: a check asks what was learned from the very rows that it reads.)
 
 The two amounts that a ledger counts hold both accounts: the lower bits are those of coins, the higher ones those of
-checks. It takes a session that goes on, in which nothing depends on a cap.
+checks. The ledger gives a check a place of its own, from which none for coins is ever cut (`ledger/places.py`): else
+two places for coins could have the same lower bits. It takes a session that goes on, in which nothing depends on a cap.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -16,12 +17,13 @@ from holdfast.errors import BudgetExhausted, InvalidArgument
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.checks import Checks, CheckTerms, Told
 from holdfast.guarantees.exchange import Exchange, ExchangeTerms
-from holdfast.guarantees.guarantee import Goal, Guarantee
+from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.statistic import Statistic
+from holdfast.guarantees.terms import Goal
 
 PART = 0.1  # of the failure probability, for the checks: it costs them 2.3 nats
-COINS, STATEMENTS = 2**46, 2**31  # charges and statements of coins are below
-MOST_WRONG = 2**16 - 2**10  # guesses: the room of the other account, less what may be under way
+COINS, STATEMENTS = 2**42, 2**31  # charges and statements of coins are below; a million checks fit above
+MOST_WRONG = 2**20 - 2**10  # guesses: the room of the other account, less what may be under way
 MOST_AT_ONCE = 2**34  # draws of one question
 
 
@@ -105,7 +107,7 @@ class CheckDrawer(Checks):
     """Checks on the rows that coins never read."""
 
     def __init__(self, terms: DrawerTerms) -> None:
-        goal = Goal(terms.kept, 0, 1 - terms.kept_beta)
+        goal = Goal(terms.kept, 0, 1 - terms.kept_beta, identical=terms.identical)
         own = Checks.plan(goal, Checks.mechanisms[0])
         assert isinstance(own, CheckTerms)  # there are no flips
         super().__init__(own)

@@ -22,13 +22,14 @@ from scipy.special import expit
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.coins import CoinGuarantee, CoinTerms
 from holdfast.guarantees.gaussian import ScansBesideCoins
-from holdfast.guarantees.guarantee import Goal, Guarantee
+from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.mathematics import exchange, groups, moments
 from holdfast.guarantees.mathematics.checks import time_share
 from holdfast.guarantees.mathematics.concentration import SAFE, clopper_pearson_width
 from holdfast.guarantees.mathematics.posterior_means import level
 from holdfast.guarantees.mathematics.search import Vector, zoom
 from holdfast.guarantees.statistic import Interval
+from holdfast.guarantees.terms import Goal
 
 MOST_MASS = 0.16  # so that a group, with three outcomes, is still at most half noise
 KEPT = (exchange.HALF, 0.1)  # rho: the second is for few rows

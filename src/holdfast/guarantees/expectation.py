@@ -9,11 +9,12 @@ from functools import cached_property, lru_cache
 from math import ceil
 
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.guarantee import EVERYTHING, Goal, Guarantee, Terms
+from holdfast.guarantees.guarantee import EVERYTHING, Guarantee
 from holdfast.guarantees.mathematics import cost, sizes
 from holdfast.guarantees.paper import smallest_margin
 from holdfast.guarantees.release import Release
 from holdfast.guarantees.statistic import Interval, Statistic
+from holdfast.guarantees.terms import Goal, Terms
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,13 +19,14 @@ from scipy.special import expit, ndtri
 
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.coins import CoinGuarantee
-from holdfast.guarantees.guarantee import EVERYTHING, Goal, Guarantee, Terms, around, ratio
+from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, around, ratio
 from holdfast.guarantees.mathematics import cost, exchange
 from holdfast.guarantees.mathematics.concentration import SAFE
 from holdfast.guarantees.mathematics.posterior_means import level
 from holdfast.guarantees.mathematics.search import Vector, zoom
 from holdfast.guarantees.release import NoisyMeans, Release, grid_bits
 from holdfast.guarantees.statistic import Interval, Statistic
+from holdfast.guarantees.terms import Goal, Terms
 
 
 @dataclass(frozen=True, kw_only=True)

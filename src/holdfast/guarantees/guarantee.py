@@ -14,172 +14,23 @@ under the guarantee's name and version, and read back from there; nobody certifi
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import copy
-from dataclasses import MISSING, dataclass, fields
-from functools import cached_property
-from math import ceil, isfinite
-from types import UnionType
-from typing import Any, ClassVar, Self, TypeVar, get_args, get_origin, get_type_hints
+from typing import ClassVar
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees.mathematics import cost, descent, moments
 from holdfast.guarantees.mathematics.concentration import hoeffding_radius
+from holdfast.guarantees.mathematics.ratios import ratio_range
 from holdfast.guarantees.mathematics.search import fewest
 from holdfast.guarantees.release import Release, Tally
 from holdfast.guarantees.statistic import Cells, GroupMean, Interval, SingleFlips, Statistic, clip
+from holdfast.guarantees.terms import JSON, NO_CAP, Goal, Terms
 
-NO_CAP = 2**62  # what a ledger can count to: a session that goes on has no other end
 MOST_DRAWS = 10**15  # rows that one answer can read: more would not make it better
-JSON = str | int | float | bool | None | list["JSON"] | dict[str, "JSON"]
 MOST_AT_ONCE = 1_000  # outcomes of one draw
 EVERYTHING: Interval = (0.0, 1.0)  # the interval that promises nothing
-
-
-OfTerms = TypeVar("OfTerms", bound="Terms")
-
-
-@dataclass(frozen=True)
-class Goal:
-    """What a plan is asked for: n rows, k answers with an interval, all of them true with probability `confidence`.
-
-    `queries` 0, without flips, asks for a session that never ends; `ends` False for one that goes on after its plan.
-    """
-
-    rows: int
-    queries: int
-    confidence: float
-    rows_per_query: int | None = None
-    flips: int = 0  # single flips (sampling counting queries) beside the answers
-    ends: bool = True
-    identical: bool = False  # whether rows are identically distributed, not only independent
-
-    @property
-    def beta(self) -> float:
-        """The failure probability."""
-        return 1 - self.confidence
-
-    @property
-    def statements(self) -> int:
-        """How many statements about the population must hold at once: the k of the theorems."""
-        return self.queries + self.flips
-
-    def met_by(
-        self, terms: type[OfTerms], mechanism: str, *, margin: float, **own: float | int | tuple[float, ...] | None
-    ) -> OfTerms:
-        """Return terms of this sort for this goal; `own` are rows_per_query, charge and what the sort adds."""
-        names = ("rows", "queries", "flips", "confidence", "ends", "identical")
-        shared: dict[str, Any] = {name: getattr(self, name) for name in names}
-        return terms(**(shared | own), mechanism=mechanism, margin=min(1.0, margin))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Terms:
-    """Numbers fixed before the first question; every guarantee adds its own.
-
-    Parameters
-    ----------
-    rows, queries, flips
-        Rows of the dataset; answers with an interval, and single flips, that are planned for (none: a session without
-        an end).
-    confidence
-        The probability that all intervals hold at once.
-    margin
-        How far the answer to a share is from the population's, at most: every planned one, or the first.
-    rows_per_query
-        Rows that one answer reads, at most.
-    charge
-        What the planned answers together may take, in the guarantee's own units.
-    mechanism
-        The mechanism that answers.
-    ends
-        Whether questions beyond the plan are refused.
-    identical
-        Whether rows are taken to be identically distributed, not only independent.
-    """
-
-    rows: int
-    queries: int
-    flips: int
-    confidence: float
-    margin: float
-    rows_per_query: int
-    charge: int
-    mechanism: str
-    ends: bool
-    identical: bool
-
-    @property
-    def population(self) -> str:
-        """What answers speak of."""
-        return "the law that every row follows" if self.identical else "the average of the laws that the rows follow"
-
-    @property
-    def all_rows(self) -> int:
-        """Rows of the dataset, those included that only check guesses."""
-        return self.rows
-
-    @cached_property
-    def statements(self) -> int:
-        """How many statements hold at once: intervals and single flips."""
-        return self.queries + self.flips
-
-    @cached_property
-    def answers(self) -> int:
-        """How many ordinary answers the plan pays for in all: those planned for, and what flips left unasked allow."""
-        return self.answers_left(0, 0)
-
-    def answers_left(self, charge: int, intervals: int) -> int:
-        """Return how many ordinary answers the plan can still pay for when this much is spent."""
-        return max(0, min(self.statements - intervals, (self.charge - charge) // self.charge_per_answer))
-
-    def worth(self, charge: int, intervals: int) -> int:
-        """Return how many ordinary answers take as much."""
-        return max(intervals, ceil(charge / self.charge_per_answer))
-
-    @cached_property
-    def charge_per_answer(self) -> int:
-        """What one ordinary answer, a share at the planned margin, takes of `charge`."""
-        return max(1, self.rows_per_query)
-
-    def to_json(self) -> dict[str, JSON]:
-        """Return the terms as JSON values; a number that is infinite is left out as null."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {
-            name: list(x) if isinstance(x, tuple) else None if isinstance(x, float) and not isfinite(x) else x
-            for name, x in values.items()
-        }
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, JSON]) -> Self:
-        """Read what `to_json` wrote; anything missing, unknown or of another type is refused by name."""
-        hints = get_type_hints(cls)
-        read: dict[str, Any] = {}
-        names = {field.name: field.default is MISSING for field in fields(cls)}
-        for name in sorted(names.keys() | values.keys()):
-            if name not in names:
-                raise PlanConflict(f"The terms hold {name!r}, which this version does not know.", name=name)
-            if name not in values:
-                if names[name]:
-                    raise PlanConflict(f"The terms lack {name!r}.", name=name)
-                continue
-            allowed = get_args(hints[name]) if isinstance(hints[name], UnionType) else (hints[name],)
-            value: Any = values[name]
-            if get_origin(hints[name]) is tuple and isinstance(value, list):
-                allowed, value = (tuple,), tuple(map(_number, value))
-            if type(value) is int and int not in allowed and float in allowed:
-                value = float(value)  # JSON writes 1.0 as 1 in other languages
-            if type(value) not in allowed:
-                raise PlanConflict(f"The terms say {name} is {value!r}, which is of the wrong type.", name=name)
-            read[name] = value
-        return cls(**read)
-
-
-def _number(value: JSON) -> float:
-    if type(value) not in (int, float):
-        raise PlanConflict(f"The terms hold {value!r} where a number belongs.")
-    return float(value)  # type: ignore[arg-type]
 
 
 class Guarantee(ABC):
@@ -284,6 +135,17 @@ class Guarantee(ABC):
         low, high = self.share(release, 0)
         inside = (1 - high, 1 - low)
         return [ratio(self.share(release, part), inside) for part in range(1, count + 1)]
+
+    def ordered(self, release: Release, cells: int) -> tuple[list[Interval], list[Interval]]:
+        """Return, for two groups with as many `cells` in order, the shares of each from the second, third, ... cell on.
+
+        Shares number 0 to cells-1 of the `release` are those of the first group, the next ones of the second.
+        """
+        ends = [self.share(release, part) for part in range(2 * cells)]
+        found = []
+        for group in (ends[:cells], ends[cells:]):
+            found.append([ratio_range(_sum(group[cut:]), _sum(group[:cut])) for cut in range(1, cells)])
+        return found[0], found[1]
 
     @abstractmethod
     def group(self, release: Release, part: int = 0) -> Interval:
@@ -556,6 +418,10 @@ def refuse_noise(statistic: Statistic, *, mass: float) -> None:
 def around(value: float, radius: float) -> Interval:
     """Return value ± radius, inside [0, 1]."""
     return clip(value - radius), clip(value + radius)
+
+
+def _sum(ends: Sequence[Interval]) -> Interval:
+    return sum(low for low, _ in ends), min(1.0, sum(high for _, high in ends))
 
 
 def ratio(total: Interval, share: Interval) -> Interval:

@@ -15,7 +15,7 @@ from scipy.special import expit
 from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.guarantee import EVERYTHING, Goal, Guarantee, Terms, around, ratio, refuse_noise
+from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, around, ratio, refuse_noise
 from holdfast.guarantees.mathematics import amplification, cost, descent
 from holdfast.guarantees.mathematics import debias as coins
 from holdfast.guarantees.mathematics.concentration import (
@@ -32,6 +32,7 @@ from holdfast.guarantees.mathematics.search import Vector, sampled_rows, zoom
 from holdfast.guarantees.mathematics.theorem import theorem
 from holdfast.guarantees.release import NoisyMeans, Release, Tally
 from holdfast.guarantees.statistic import GroupMean, Interval, Statistic
+from holdfast.guarantees.terms import Goal, Terms
 
 ROWS_PER_OUTCOME = 10  # fewer rows than that for each outcome, and answers are mostly noise
 

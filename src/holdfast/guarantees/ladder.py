@@ -19,15 +19,17 @@ from typing import NamedTuple
 from holdfast import check
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.guarantee import Goal, Guarantee, Terms
-from holdfast.guarantees.mathematics.checks import full_range, ladder_nats, time_share
+from holdfast.guarantees.guarantee import Guarantee
+from holdfast.guarantees.mathematics.checks import full_range, ladder_nats, paired_range, time_share
 from holdfast.guarantees.release import GRID, Release
 from holdfast.guarantees.statistic import Interval, Statistic
+from holdfast.guarantees.terms import Goal, Terms
 
 ENDLESS = 2**31  # submissions: more than anybody sends
 LARGEST = 2**62  # what a ledger can count
 MOST_CELLS = 10**4
 OUTLOOK = (0, 1, 10, 100)  # more improvements, after which a budget says how wide an interval is
+COMPARED = 0.1  # of beta, for comparisons with the best: 0.1 nats for the other intervals, 2.3 for these
 UNITS = 64  # in a nat: what steps up cost is kept in whole units, rounded up
 POPULATION, LABELS, ROWS = "population", "labels", "rows"
 ABOUT = {
@@ -72,6 +74,13 @@ class LadderTerms(Terms):
         return 0
 
 
+class Apart(NamedTuple):
+    """How far the gains of two submissions can differ, whatever the labels are: sums of r_i and of their squares."""
+
+    most: float
+    squares: float
+
+
 class Climbed(NamedTuple):
     """What the submissions so far have told: how many there were, how many improved, and the best cell; 0: none.
 
@@ -99,7 +108,6 @@ class Ladder(Guarantee):
     name = "ladder"
     mechanisms = ("grid",)
     answers = False
-    goes_on = True
     asks = "submit"
     goes_on = True
     scans = True
@@ -230,9 +238,39 @@ class Ladder(Guarantee):
             return first, last  # exactly, of the score in the units that it is added up in
         slack = 2.0**-GRID  # more than scores were rounded by to their units, and ends to floating-point numbers
         told = max(0.0, first - slack), min(1.0, last + slack)
-        t, terms = climbed.submissions + 1, self.terms
-        nats = ladder_nats(t, climbed.improvements, terms.cells, climbed.units / UNITS)
-        return full_range(told, n=terms.rows, level=(1 - terms.confidence) * time_share(t), nats=nats)
+        level = (1 - COMPARED if self.compares else 1.0) * self._level(climbed)
+        return full_range(told, n=self.terms.rows, level=level, nats=self._nats(climbed))
+
+    @property
+    def compares(self) -> bool:
+        """Whether improvements are compared with the best row by row: what predictions say must not tell labels."""
+        return self.terms.about != POPULATION and self.terms.target is not None
+
+    def ahead(self, told: Interval, climbed: Climbed, apart: Apart) -> Interval:
+        """Return how far an improvement is ahead of an earlier best, in [-1, 1].
+
+        Parameters
+        ----------
+        told
+            The mean difference of their gains on the rows, as far as both cells tell it.
+        climbed
+            What the submissions committed before it have told.
+        apart
+            How far the gains of the two can differ.
+        """
+        slack = 2.0 ** (2 - GRID)  # both were rounded
+        first, last = told[0] - slack, told[1] + slack
+        if self.terms.about == ROWS:
+            return first, last
+        level = COMPARED * self._level(climbed)
+        nats, (most, squares) = self._nats(climbed), apart
+        return paired_range((first, last), n=self.terms.rows, most=most, squares=squares, level=level, nats=nats)
+
+    def _level(self, climbed: Climbed) -> float:
+        return (1 - self.terms.confidence) * time_share(climbed.submissions + 1)
+
+    def _nats(self, climbed: Climbed) -> float:
+        return ladder_nats(climbed.submissions + 1, climbed.improvements, self.terms.cells, climbed.units / UNITS)
 
     def width(self, climbed: Climbed) -> float:
         """Return how far from the ends of a cell in the middle an interval reaches, as a share of the range."""

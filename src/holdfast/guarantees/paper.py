@@ -7,10 +7,11 @@ from math import ceil, sqrt
 
 from holdfast.errors import PlanConflict
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.guarantee import EVERYTHING, Goal, Guarantee, Terms, around, ratio, refuse_noise
+from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, around, ratio, refuse_noise
 from holdfast.guarantees.mathematics import cost, descent, sizes
 from holdfast.guarantees.release import NoisyMeans, Release
 from holdfast.guarantees.statistic import Interval, Statistic
+from holdfast.guarantees.terms import Goal, Terms
 
 MOST_ROWS = 10**15
 

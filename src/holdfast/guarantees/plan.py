@@ -13,8 +13,9 @@ from holdfast import check
 from holdfast.errors import InvalidArgument, PlanInfeasible
 from holdfast.guarantees import GUARANTEES, read
 from holdfast.guarantees.compare import BEST, SAYS_NOTHING, Reading, RowsPerQuery, check_pace, paced, readings
-from holdfast.guarantees.guarantee import JSON, Goal, Guarantee, Terms, full_scan_margin
+from holdfast.guarantees.guarantee import Guarantee, full_scan_margin
 from holdfast.guarantees.mathematics.search import largest, smallest
+from holdfast.guarantees.terms import JSON, Goal, Terms
 
 FULL_SCAN = ("none", "full scan")  # what people do without a promise, for comparison
 MOST_ROWS = 10**15

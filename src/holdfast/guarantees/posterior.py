@@ -17,13 +17,13 @@ from scipy.special import expit, gammaln
 from holdfast import check
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.coins import CoinGuarantee, CoinTerms
-from holdfast.guarantees.guarantee import Goal
 from holdfast.guarantees.mathematics import groups
 from holdfast.guarantees.mathematics.concentration import SAFE, clopper_pearson_width
 from holdfast.guarantees.mathematics.posterior_means import group_mean, level, outcome_mean
 from holdfast.guarantees.mathematics.search import Vector, zoom
 from holdfast.guarantees.mathematics.theorem import theorem
 from holdfast.guarantees.statistic import Interval
+from holdfast.guarantees.terms import Goal
 
 MOST_MASS = 0.16  # so that a group, with three outcomes, is still at most half noise
 ORDERS = np.arange(2, 21)  # moments p that are tried

@@ -3,10 +3,11 @@
 from math import log
 
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.guarantee import Goal, Guarantee, Terms
+from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.mathematics.concentration import clopper_pearson, hoeffding_radius, kl_range
 from holdfast.guarantees.release import ExactMeans, Release
 from holdfast.guarantees.statistic import Interval, Statistic
+from holdfast.guarantees.terms import Goal, Terms
 
 
 class Split(Guarantee):

@@ -23,10 +23,11 @@ from scipy.special import ndtri
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, PlanInfeasible
-from holdfast.guarantees.guarantee import Goal, full_scan_margin
+from holdfast.guarantees.guarantee import full_scan_margin
 from holdfast.guarantees.information import Information
 from holdfast.guarantees.plan import Plan, plan
 from holdfast.guarantees.split import Split
+from holdfast.guarantees.terms import Goal
 from holdfast.lab.analysts import Dialogue
 from holdfast.lab.baselines import FullGaussian, FullLaplace, Naive, Releaser, Thresholdout
 from holdfast.lab.populations import RowQuestion

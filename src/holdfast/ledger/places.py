@@ -31,6 +31,7 @@ SHARE_OF_TAKEN = 10  # where there is no end: of what was taken so far
 FAST = 1.0  # seconds between two questions, at most, that make it worth to take places ahead
 REMEMBERED = 256  # more than threads can add while one of them is between two steps
 MOST_RANGES = 16  # older remainders, each too small for what is asked, are given up
+APART = 2**31  # statements: a place of so many belongs to another account in the same two numbers (guarantees/drawers)
 
 
 class Stock(NamedTuple):
@@ -77,13 +78,16 @@ class Grant(NamedTuple):
 def grant(stock: Stock, tip: Tip, cost: Cost) -> Grant:
     """Return a place for this cost: from the stock, or going on where it ends if nobody has taken more, or a new one.
 
-    The caps are the caller's to check.
+    A place of another account begins where all that was taken ends, and nothing is ever cut from it: so the shares of
+    either account, counted without those of the other, are no less apart than they lie. The caps are the caller's to
+    check.
     """
     starts, left, taken = [], [], []
     for ranges, need, end in zip(stock, _needs(cost), tip.taken, strict=True):
         cut = _cut(ranges, need)
         if cut is None:
-            last = ranges[-1] if ranges and ranges[-1].stop == end else range(end, end)
+            goes_on = ranges and ranges[-1].stop == end and cost.intervals < APART
+            last = ranges[-1] if goes_on else range(end, end)
             cut, end = (last.start, ranges[:-1] if last else ranges), last.start + need
         starts.append(cut[0])
         left.append(cut[1])
@@ -229,7 +233,7 @@ class Held:
 
     def wish(self, cost: Cost) -> Wish | None:
         """Say how many answers to have ahead now, if more: twice as many each time, while questions come fast."""
-        if self._ahead < 0 or self._questions < self._enough or not self._check_process():
+        if self._ahead < 0 or self._questions < self._enough or cost.intervals >= APART or not self._check_process():
             return None
         now, there = monotonic(), self.now.answers(cost)
         if now < self._asking_until or there > self._ahead // 2:

@@ -7,7 +7,7 @@ and gradient are zero.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -93,8 +93,25 @@ class Number:
     def stretch(self, rows: pl.DataFrame, low: float, high: float, out: NDArray[np.float32]) -> None:
         """Write values clipped to the declared bounds and stretched to [low, high]; NaN: missing."""
         values, first, last = self.raw(rows)
-        share = (np.clip(values.astype(np.float64), first, last) - first) / (last - first)
-        np.clip(low + (high - low) * share, low, high, out=out, casting="same_kind")
+        if values.dtype.itemsize == 1:  # of so few values, each is stretched once
+            out[...] = _table(values.dtype, first, last, low, high).take(values.view(np.uint8))
+        else:
+            _stretch(values, first, last, low, high, out)
+
+
+@lru_cache(64)
+def _table(dtype: np.dtype[Any], first: float, last: float, low: float, high: float) -> NDArray[np.float32]:
+    table = np.empty(256, np.float32)
+    _stretch(np.arange(256, dtype=np.uint8).view(dtype), first, last, low, high, table)
+    table.flags.writeable = False  # shared
+    return table
+
+
+def _stretch(
+    values: NDArray[Any], first: float, last: float, low: float, high: float, out: NDArray[np.float32]
+) -> None:
+    share = (np.clip(values.astype(np.float64), first, last) - first) / (last - first)
+    np.clip(low + (high - low) * share, low, high, out=out, casting="same_kind")
 
 
 def number(name: str, bounds: Bounds, schema: Schema) -> Number:
@@ -136,13 +153,12 @@ class FeatureLines:
 
     numbers: tuple[Number, ...]
     scale: str
-    intercept: bool
 
     @cached_property
     def identity(self) -> str | None:
         """Canonical text."""
         parts = [each.identity for each in self.numbers]
-        return None if None in parts else f"features, {self.scale}, {self.intercept}: {'; '.join(map(str, parts))}"
+        return None if None in parts else f"features, {self.scale}: {'; '.join(map(str, parts))}"
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -151,12 +167,12 @@ class FeatureLines:
 
     @cached_property
     def width(self) -> int:
-        """One number for each coordinate of a point: the features, then the intercept."""
-        return len(self.numbers) + self.intercept
+        """One number for each feature."""
+        return len(self.numbers)
 
     def of(self, rows: pl.DataFrame) -> Packed:
-        """Return one line per row: its features, and 1 for the intercept; NaN where a value is missing."""
-        lines = np.ones((rows.height, self.width), dtype=np.float32)
+        """Return one line per row: its features; NaN where a value is missing."""
+        lines = np.empty((rows.height, self.width), dtype=np.float32)
         for j, each in enumerate(self.numbers):
             each.stretch(rows, *SCALES[self.scale], out=lines[:, j])
         return lines
@@ -199,6 +215,7 @@ class Matrix:
 
     features: FeatureLines
     target: TargetLines
+    intercept: bool
 
     @property
     def numbers(self) -> tuple[Number, ...]:
@@ -216,18 +233,24 @@ class Matrix:
         return self.features, self.target
 
     @property
+    def width(self) -> int:
+        """One for each coordinate of a point: the features, then the intercept."""
+        return self.features.width + self.intercept
+
+    @property
     def ranges(self) -> tuple[Array, Array]:
         """The smallest and largest value of every coordinate's feature."""
-        return feature_ranges(self.features.width, self.features.scale, self.features.intercept)
+        return feature_ranges(self.width, self.features.scale, self.intercept)
 
     def of(self, rows: pl.DataFrame) -> tuple[Packed, Packed]:
         """Return the features and the target of every row."""
         return self.features.of(rows), self.target.of(rows)
 
     def widened(self, lines: Sequence[Packed]) -> tuple[Array, Array]:
-        """Return features and target in double precision, in which a fit computes."""
+        """Return features, with 1 for the intercept, and target in double precision, in which a fit computes."""
         features, target = lines
         _pool.reset()
-        wide: Array = _pool(np.dtype(np.float64), features.size).reshape(features.shape)
-        np.copyto(wide, features)
+        wide: Array = _pool(np.dtype(np.float64), len(features) * self.width).reshape(len(features), self.width)
+        wide[:, : self.features.width] = features
+        wide[:, self.features.width :] = 1.0
         return wide, np.clip(target[:, 0].astype(np.float64), *self.target.within)  # rounding may have left the range

@@ -126,7 +126,7 @@ class LinearLoss:
         numbers = tuple(number(name, bounds, schema) for name, bounds in declared(self.features, self.within))
         bounds = None if self.target_within is None else check.interval("target_within", self.target_within)
         target = number(self.target, bounds, schema)
-        matrix = Matrix(FeatureLines(numbers, self.scale, self.intercept), TargetLines(target, self.target_range))
+        matrix = Matrix(FeatureLines(numbers, self.scale), TargetLines(target, self.target_range), self.intercept)
         return LinearObjective(self, matrix, self.ranges(domain))
 
     def ranges(self, domain: Domain) -> Ranges:

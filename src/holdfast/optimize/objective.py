@@ -216,7 +216,7 @@ class LinearObjective:
             factor = (last - first) / (each.high - each.low)
             weights.append(weight * factor)
             offset += weight * (first - factor * each.low)
-        if self.matrix.features.intercept:
+        if self.matrix.intercept:
             offset += float(point[-1])
         if self.loss.predicts_target:
             low, high = self.loss.target_range
@@ -229,7 +229,7 @@ class LinearObjective:
 
     def slack(self, distance: float) -> dict[str, float]:
         """Each weight is one coordinate times a factor; the intercept is a sum over all of them (Cauchy-Schwarz)."""
-        zero = np.zeros(self.matrix.features.width)
+        zero = np.zeros(self.matrix.width)
         at_zero = self.coefficients(zero)
         moved = [self.coefficients(line) for line in np.eye(len(zero))]  # the map is affine
         return {

@@ -16,10 +16,10 @@ import numpy as np
 from holdfast import check
 from holdfast.errors import InvalidArgument, PlanInfeasible
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.guarantee import Goal
 from holdfast.guarantees.mathematics import descent, exchange, sizes
 from holdfast.guarantees.mathematics.search import smallest
 from holdfast.guarantees.plan import Plan
+from holdfast.guarantees.terms import Goal
 from holdfast.optimize.domain import domain_of
 from holdfast.optimize.losses import LinearLoss
 from holdfast.optimize.objective import Ranges

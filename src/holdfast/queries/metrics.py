@@ -3,6 +3,7 @@
 Every metric is turned into a *gain* between 0 and 1, where more is better: that is what a board's grid is made of.
 """
 
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import log
@@ -17,6 +18,7 @@ from holdfast.schema import Type
 
 Interval = tuple[float, float]
 Gains = NDArray[np.float64]
+_KEYS = secrets.randbits(63), secrets.randbits(63)
 CLIP = 0.001  # the least probability that log loss takes: one row costs at most log(1000)
 
 
@@ -31,6 +33,7 @@ class Rule:
     gain: Callable[["Metric", pl.DataFrame, pl.Series], Gains]
     bounded: bool = False  # whether a range of labels or scores must be declared
     probability: bool = False  # whether predictions are probabilities
+    differs: Callable[[pl.DataFrame, pl.DataFrame], NDArray[np.bool_]] | None = None  # where a gain is 0 or 1
 
 
 @dataclass(frozen=True)
@@ -92,17 +95,48 @@ class Metric:
         """Its name, as people read it."""
         return self.name.replace("_", " ")
 
+    def apart(self, one: pl.DataFrame, other: pl.DataFrame) -> Gains:
+        """Return how far the gains of two predictions for each row can differ, whatever its label is."""
+        if self.rule.differs is not None:
+            return self.rule.differs(one, other).astype(np.float64)
+        # A difference of errors is monotone in the label, so its ends are those of the range.
+        ends: Sequence[object] = self.classes or ((True, False) if self.rule.probability else self.within)
+        labels = [pl.Series([end]).new_from_index(0, one.height) for end in ends]
+        differences = [np.abs(self.gains(one, label) - self.gains(other, label)) for label in labels]
+        largest: Gains = np.max(differences, axis=0)
+        return largest
+
     def gains(self, predictions: pl.DataFrame, targets: pl.Series) -> Gains:
         """Return what each row gains, in [0, 1]."""
         return np.clip(np.nan_to_num(self.rule.gain(self, predictions, targets), nan=0.0), 0.0, 1.0)
 
 
 def _same(metric: Metric, predictions: pl.DataFrame, targets: pl.Series) -> Gains:
-    return (predictions.to_series() == targets).to_numpy().astype(np.float64)  # neither has missing values
+    return _equal(predictions.to_series(), targets).astype(np.float64)  # neither has missing values
 
 
 def _same_text(metric: Metric, predictions: pl.DataFrame, targets: pl.Series) -> Gains:
-    return (_plain(predictions.to_series()) == _plain(targets)).to_numpy().astype(np.float64)
+    return _equal(_plain(predictions.to_series()), _plain(targets)).astype(np.float64)
+
+
+def _equal(one: pl.Series, other: pl.Series) -> NDArray[np.bool_]:
+    """Return where they are equal. Texts by their hashes, 128 bits under secret keys.
+
+    Two texts that are equal take longer to compare than two that differ, so the time would tell how many are right.
+    """
+    if one.dtype != pl.String:
+        return (one == other).to_numpy()
+    first, second = ((one.hash(key) == other.hash(key)).to_numpy() for key in _KEYS)
+    both: NDArray[np.bool_] = first & second
+    return both
+
+
+def _unlike(one: pl.DataFrame, other: pl.DataFrame) -> NDArray[np.bool_]:
+    return (one.to_series() != other.to_series()).to_numpy()
+
+
+def _unlike_text(one: pl.DataFrame, other: pl.DataFrame) -> NDArray[np.bool_]:
+    return (_plain(one.to_series()) != _plain(other.to_series())).to_numpy()
 
 
 def _plain(texts: pl.Series) -> pl.Series:
@@ -151,9 +185,14 @@ LOG_LOSS, BRIER = "log_loss", "brier"
 _LABELS = (Type.BOOL, Type.INT, Type.STRING)
 _NUMBERS = (Type.INT, Type.FLOAT)
 METRICS = {
-    "accuracy": Rule("the share of predictions that equal the label", True, _LABELS, None, _same),
+    "accuracy": Rule("the share of predictions that equal the label", True, _LABELS, None, _same, differs=_unlike),
     "exact_match": Rule(
-        "the share of texts that equal the label, but for case and spaces", True, (Type.STRING,), None, _same_text
+        "the share of texts that equal the label, but for case and spaces",
+        True,
+        (Type.STRING,),
+        None,
+        _same_text,
+        differs=_unlike_text,
     ),
     "absolute_error": Rule(
         "the mean distance, of values clipped to the declared range",

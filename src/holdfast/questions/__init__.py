@@ -7,13 +7,15 @@ price        what a question would cost, what is left to ask
 batch        several questions at once: lists of them, their price, their answers
 history      every answer so far, as a frame
 standings    the submissions to a board, the best first
+best         the predictions of the best submission, kept to compare the next with
 predictions  what is submitted to a board: read from files and frames, matched with the rows by id
 groups       a share or a mean in several groups, as `mean` asks it
 plot         pictures of answers and of frames
 sql          from a SELECT to questions, and from their answers to a frame
-moments      what variances, covariances and differences of pairs share
-mean, difference, count, total, variance, std, covariance, correlation, histogram, quantile, flips, minimize, check,
-register, submit, units    the kinds
+cells        one release of cells as it is read: what moments and differences of pairs share
+moments      the kinds variance, std, covariance, correlation and slope
+mean, difference, count, total, histogram, top, auc, quantile, flips, minimize, check, register, submit, confusion,
+             units    the other kinds
 
 To add one: a file with a function and an answer class, and `KINDS.register(name, kind_of(function, answer))`.
 """
@@ -31,17 +33,17 @@ OWN = (
     "difference",
     "count",
     "total",
-    "variance",
-    "std",
-    "covariance",
-    "correlation",
+    *("moments.variance", "moments.std", "moments.covariance", "moments.correlation", "moments.slope"),
     "histogram",
+    "top",
+    "auc",
     "quantile",
     "flips",
     "minimize",
     "check",
     "register",
     "submit",
+    "confusion",
     "units",
 )
 KINDS: "Registry[Kind[..., Any]]" = Registry("holdfast.questions", OWN)

@@ -178,7 +178,12 @@ class Prices:
 
     @classmethod
     def of(
-        cls, questions: Sequence[Question], guarantee: Guarantee, spent: Spent, answered: Callable[[Question], bool]
+        cls,
+        questions: Sequence[Question],
+        guarantee: Guarantee,
+        spent: Spent,
+        told: Cost,
+        answered: Callable[[Question], bool],
     ) -> "Prices":
         """Return the prices of questions.
 
@@ -186,6 +191,8 @@ class Prices:
         ----------
         questions, guarantee, spent
             What is asked, under which guarantee, and what was spent before.
+        told
+            What the answers given cost.
         answered
             Whether a question was asked before.
         """
@@ -194,7 +201,7 @@ class Prices:
         now = spent
         for one in questions:
             cached = one.identity in seen or answered(one)
-            each.append(Price.of(one, guarantee, now, cached=cached))
+            each.append(Price.of(one, guarantee, now, told, cached=cached))
             if not cached:
                 now = Spent(now.charge + one.cost.charge, now.intervals + one.cost.intervals, now.answers + 1)
                 seen.add(one.identity or "")

@@ -85,6 +85,13 @@ class CheckAnswer(AnyAnswer):
         return cls(**{name: result[name] for name in names}, record=record, bounds=(low, high))
 
     @property
+    def told(self) -> Interval | None:
+        """The cell of the held rows: within the margin of the guess, below it or above it; None if they are too few."""
+        low, high = self.guess - self.margin, self.guess + self.margin
+        cells = {HOLDS: (low, high), TOO_HIGH: (self.bounds[0], low), TOO_LOW: (high, self.bounds[1])}
+        return cells.get(self.outcome)
+
+    @property
     def _estimate(self) -> Estimate:
         """The guess, or the end of the interval that is nearest to it."""
         return Estimate(min(max(self.guess, self.low), self.high), self.low, self.high)
@@ -168,8 +175,9 @@ def check(
             guarantee=context.guarantee.name,
         )
     asked = _asked(query, context, within, where, versus)
-    guessed = _guessed(asked, context, guess, margin, at_least)
+    guessed = _guessed(asked, context, guarantee.terms.rows, guess, margin, at_least)
     draws = _draws(guarantee, guessed, rows_per_query)
+    code = guessed.code_nats(context.schema)
 
     def run(drawing: Drawing) -> Result:
         cell = drawing.held().release(guessed, draws)
@@ -178,13 +186,15 @@ def check(
 
     def finish(number: int, drawn: Result, told: Cost) -> tuple[Result, Cost]:
         cell = Cell((), drawn["draws"], drawn["rows"], drawn["outcome"])
-        found = guarantee.certify(cell, guessed.cell, guarantee.told(told.charge, told.intervals), number)
+        so_far = guarantee.told(told.charge, told.intervals)
+        two = isinstance(guessed, DifferenceGuess)
+        found = guarantee.certify(cell, guessed.cell, so_far, number, code=code, two_groups=two)
         ends = Estimate.within(guessed.bounds, 0.0, found)
         told_now = {"outcome": cell.outcome, "low": ends.low, "high": ends.high}
         asked = {"guess": guessed.guess, "margin": guessed.margin, "bounds": list(guessed.bounds)}
         return told_now | asked, Cost(*guarantee.cost(wrong=cell.outcome != HOLDS, group=guessed.group))
 
-    def forecast(told: Cost) -> float:
+    def margin_now(told: Cost) -> float:
         rows = guessed.speaking(guarantee.terms.rows)
         answer, _ = finish(told.intervals + 1, {"outcome": HOLDS, "draws": draws, "rows": rows}, told)
         return float(max(answer["high"] - guessed.guess, guessed.guess - answer["low"]))
@@ -201,7 +211,7 @@ def check(
         work=RELEASE_WORK + draws * guessed.work,
         run=run,
         finish=finish,
-        forecast=forecast,
+        margin=margin_now,
         otherwise={"query": query, "within": within, "where": where}
         if context.guarantee.answers and versus is None
         else None,
@@ -257,10 +267,14 @@ class _Found:
     rows: int
 
 
-def _guessed(asked: Guess, context: Context, guess: float | None, margin: float | None, at_least: int | None) -> Guess:
-    """Return the guess with all that was left out: from the exploration part, never from the held rows."""
-    low, high = asked.bounds
-    group, rows = asked.group, context.guarantee.terms.rows
+def _guessed(
+    asked: Guess, context: Context, rows: int, guess: float | None, margin: float | None, at_least: int | None
+) -> Guess:
+    """Return the guess with all that was left out: from the exploration part, never from the held rows.
+
+    Of those, so many `rows` are kept aside.
+    """
+    (low, high), group = asked.bounds, asked.group
     found = None
     if guess is None or margin is None or (group and at_least is None):
         explored = context.explored()

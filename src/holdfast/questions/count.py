@@ -42,7 +42,6 @@ def count(
     size = float(context.size(population))
     bounds = (0.0, size)
     draws = context.draws(built, rows_per_query, None if margin is None else margin / size)
-    share = context.margin(built, draws)
 
     def run(drawing: Drawing) -> Result:
         (found,) = drawing.estimates(built, draws, bounds)
@@ -50,7 +49,7 @@ def count(
 
     text = f"how many of {context.size(population):,} have {built.value.text}"
     wanted: dict[str, Any] = {"wanted": margin, "text": text}
-    return context.question(COUNT.name, built, draws, run, None if share is None else size * share, **wanted)
+    return context.question(COUNT.name, built, draws, run, context.margin(built, draws, size), **wanted)
 
 
 COUNT = kind_of(count, Answer)

@@ -9,7 +9,7 @@ from holdfast.errors import InvalidArgument
 from holdfast.queries.build import QueryLike, build_difference, build_mean
 from holdfast.queries.moments import Paired
 from holdfast.questions import KINDS
-from holdfast.questions.moments import Read
+from holdfast.questions.cells import Read
 from holdfast.questions.options import About, Query, RowsPerQuery, Text, Where, Within
 from holdfast.questions.question import Context, Drawing, Question, Result, kind_of
 

@@ -14,8 +14,9 @@ from typing import Any
 
 from holdfast.answer import write_end
 from holdfast.errors import BudgetExhausted
-from holdfast.guarantees.guarantee import Guarantee, Terms
+from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.plan import write_margin
+from holdfast.guarantees.terms import Terms
 from holdfast.ledger import Cost, Spent
 from holdfast.questions.question import Question, Widths
 
@@ -193,13 +194,15 @@ class Price:
     widths: Widths = ()
 
     @classmethod
-    def of(cls, question: Question, guarantee: Guarantee, spent: Spent, *, cached: bool) -> "Price":
+    def of(cls, question: Question, guarantee: Guarantee, spent: Spent, told: Cost, *, cached: bool) -> "Price":
         """Return the price of a question.
 
         Parameters
         ----------
         question, guarantee, spent
             What is asked, under which guarantee, and what was spent before.
+        told
+            What the answers given cost.
         cached
             Whether it was asked before.
         """
@@ -213,7 +216,7 @@ class Price:
             question=question.text,
             answers=0 if cached else cost_in_answers(terms, spent.charge, spent.intervals, cost),
             rows_read=0 if cached else question.rows_read,
-            margin=question.margin,
+            margin=question.margin(told),
             excess_bound=question.excess_bound,
             cached=cached,
             affordable=cached or _fits(cost, terms, spent),

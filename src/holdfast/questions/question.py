@@ -12,21 +12,22 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from inspect import signature
 from itertools import repeat
 from re import sub
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import polars as pl
 from numpy.random import Generator
 
 from holdfast import check
-from holdfast.answer import AnyAnswer, Estimate, Interval, Record
+from holdfast.answer import AnyAnswer, Estimate, Interval, Record, write_end
 from holdfast.errors import InvalidArgument, InvalidQuery, PlanInfeasible
-from holdfast.guarantees.guarantee import MOST_DRAWS, Guarantee, Terms
+from holdfast.guarantees.guarantee import MOST_DRAWS, Guarantee
 from holdfast.guarantees.release import Release
 from holdfast.guarantees.statistic import GroupMean, Statistic
+from holdfast.guarantees.terms import Terms
 from holdfast.ledger import Cost
 from holdfast.mechanisms import MECHANISMS
 from holdfast.mechanisms.mechanism import Mechanism
@@ -35,6 +36,9 @@ from holdfast.questions.options import Option, options_of
 from holdfast.rows.draws import Order
 from holdfast.rows.source import RowSource
 from holdfast.schema import Schema
+
+if TYPE_CHECKING:
+    from holdfast.questions.best import Best
 
 LONGEST_QUESTION = 1_000_000  # characters, with all categories
 RELEASE_WORK = 100_000  # steps that a release takes beside those on its rows
@@ -116,7 +120,7 @@ class Question:
     cost: Cost
     rows_read: int
     run: Callable[[Drawing], Result]
-    margin: float | None = None  # in the question's units, where one number can say it
+    margin: "Callable[[Cost], float | None]" = lambda _: None  # worked out for a price only: see `Context.margin`
     excess_bound: float | None = None  # of a fit
     work: int = 0  # steps of evaluation, from the question alone: rows times what one row takes
     terms: Terms | None = None  # those it was prepared under, if it was not asked at once
@@ -124,7 +128,6 @@ class Question:
     finish: Callable[[int, Result, Cost], tuple[Result, Cost]] | None = None  # inside the commit: see `Ledger.commit`
     whole: bool = False  # of data of units: whether the text says how much each counts; else every unit counts alike
     widths: Callable[[], Widths] | None = None  # of groups; worked out for a price only
-    forecast: Callable[[Cost], float] | None = None  # its margin, if that depends on the answers given so far
     after: "Callable[[Result, Context], Question | None] | None" = None  # the next look, by what this one said
     otherwise: Mapping[str, Any] | None = None  # of a check: the mean to ask for next if the guess does not hold
 
@@ -152,13 +155,16 @@ class Context:
 
     `explored` returns the exploration part, which anybody may look at, if the data were split. `mechanism` is set where
     an answer is not given by the plan's own. `ids` returns the column that names the rows of a board, which everybody
-    has to know who submits to it. `spent` is what all questions so far have taken, where rows and margins depend on it.
+    has to know who submits to it, and `others` those of its other part, if it has two; `best` keeps what is submitted,
+    and returns the best so far. `spent` is what all questions so far have taken, where rows and margins depend on it.
     """
 
     guarantee: Guarantee
     schema: Schema
     explored: Callable[[], RowSource | None] = lambda: None
     ids: Callable[[str], pl.Series] = lambda column: pl.Series(column, [], pl.Int64)
+    others: Callable[[str], pl.Series | None] = lambda column: None
+    best: Callable[[str, pl.DataFrame], "Best | None"] = lambda digest, predictions: None
     mechanism: str | None = None
     spent: Cost = NOTHING
 
@@ -169,7 +175,7 @@ class Context:
         check.one_of("mechanism", mechanism, MECHANISMS.names())
         return replace(self, guarantee=self.guarantee.by(mechanism), mechanism=mechanism)
 
-    @property
+    @cached_property
     def rows_per_query(self) -> int:
         """Rows that an ordinary answer reads now."""
         return self.guarantee.rows_at(self.spent.intervals)
@@ -188,7 +194,7 @@ class Context:
         query: Query,
         draws: int,
         run: Callable[[Drawing], Result],
-        margin: float | None = None,
+        margin: Callable[[Cost], float | None] = lambda _: None,
         *,
         wanted: float | None = None,
         text: str | None = None,
@@ -200,7 +206,7 @@ class Context:
         kind, query, draws, run
             What is asked, from how many draws, and how it is answered.
         margin
-            The margin the answer will have.
+            What tells the margin the answer will have.
         wanted
             The margin the caller asked for. Who asks for the same again gets the answer that is there, though it would
             take more draws now.
@@ -227,17 +233,29 @@ class Context:
             widths=self.group_widths(query, draws),
         )
 
-    def margin(self, query: Query, draws: int) -> float | None:
-        """Return the margin of the answer in the question's units; None where it depends on the data (groups)."""
-        if isinstance(query.statistic, GroupMean):
-            return None
-        low, high = query.bounds
-        return (high - low) * self._margin(query.statistic, draws)
+    def margin(self, query: Query, draws: int, scale: float = 1.0) -> Callable[[Cost], float | None]:
+        """Return what tells the margin of the answer, from what the answers given so far cost.
 
-    def _margin(self, statistic: Statistic, draws: int) -> float:
-        cost, _ = _price(self.guarantee, statistic, draws)
-        standing = self.standing(cost)
-        return _margin(standing, draws) if standing is self.guarantee else standing.margin(draws)
+        Parameters
+        ----------
+        query, draws
+            What is asked, and from how many draws. Where its margin depends on the data (groups), it has none.
+        scale
+            The units of the answer, in those of the query.
+        """
+        statistic, (low, high) = query.statistic, query.bounds
+
+        def margin(_: Cost) -> float | None:
+            if isinstance(statistic, GroupMean):
+                return None
+            standing = self.standing(_price(self.guarantee, statistic, draws)[0])
+            return (
+                scale
+                * (high - low)
+                * (_margin(standing, draws) if standing is self.guarantee else standing.margin(draws))
+            )
+
+        return margin
 
     def size(self, population: int | None) -> int:
         """Return how many a `population` has: as many as there are rows, if it is not said."""
@@ -248,7 +266,7 @@ class Context:
                 name="unit",
             )
         if population is None:
-            return int(self.guarantee.terms.rows)
+            return int(self.guarantee.terms.all_rows)
         check.whole(population=population)
         return int(population)
 
@@ -305,7 +323,7 @@ class Context:
             best = (high - low) * self.guarantee.best_margin(*spent)
             raise PlanInfeasible(
                 f"No number of rows gives one answer a margin of {margin:g} in this session; its limit now is"
-                f" {best:.3g}. A session planned for fewer questions comes closer.",
+                f" {write_end(best, 4, up=True)}. A session planned for fewer questions comes closer.",
                 margin=margin,
                 best_margin=best,
             )
@@ -353,6 +371,14 @@ class Kind(Generic[P, A]):
         """What is asked about: a query, or a loss."""
         return self.options[0]
 
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(option.name for option in self.options)
+
+    @cached_property
+    def _required(self) -> frozenset[str]:
+        return frozenset(option.name for option in self.options if option.required)
+
     @property
     def summary(self) -> str:
         """The first sentence of its description."""
@@ -390,6 +416,8 @@ class Kind(Generic[P, A]):
         spell
             Writes a name as the caller does, for messages.
         """
+        if not args and self._required <= options.keys() <= self._names:
+            return  # as of nearly every question
         known, quote = [option.name for option in self.options], spell or repr
         for name in options:
             if name not in known:

@@ -251,9 +251,9 @@ def _of_one(kind: str) -> "Callable[[Item, str | None, Schema], Question]":
     return make
 
 
-def _of_two(kind: str) -> "Callable[[Item, str | None, Schema], Question]":
+def _of_two(kind: str, *, dependent_first: bool = False) -> "Callable[[Item, str | None, Schema], Question]":
     def make(item: Item, condition: str | None, schema: Schema) -> Question:
-        one, other = _texts(item, 2)
+        one, other = reversed(_texts(item, 2)) if dependent_first else _texts(item, 2)
         for each in (one, other):
             _ranged(item, each, schema)
         return {"kind": kind, "query": one, "other": other, "where": condition}
@@ -273,6 +273,7 @@ _AGGREGATES: Mapping[str, "Callable[[Item, str | None, Schema], Question]"] = {
     "VARIANCE": _of_one("variance"),
     "CORR": _of_two("correlation"),
     "COVAR": _of_two("covariance"),
+    "SLOPE": _of_two("slope", dependent_first=True),
 }
 
 

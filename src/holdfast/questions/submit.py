@@ -12,15 +12,16 @@ import polars as pl
 from holdfast.answer import AnyAnswer, Estimate, Interval, Record, interval_bar
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees.guarantee import Guarantee
-from holdfast.guarantees.ladder import ABOUT, Ladder
+from holdfast.guarantees.ladder import ABOUT, Apart, Climbed, Ladder
 from holdfast.guarantees.release import GridCell
 from holdfast.ledger import Cost
 from holdfast.queries.metrics import Metric
 from holdfast.queries.submission import Submission
 from holdfast.questions import KINDS
+from holdfast.questions.best import identity_of
 from holdfast.questions.options import About, ShortText
 from holdfast.questions.predictions import PredictionsForm, PredictionsLike, match, read_table
-from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode, kind_of
+from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, kind_of
 
 LONGEST_NAME = 100  # characters
 SUM_TO_ONE = 1e-4  # how far probabilities of classes may be from it, rounded as they are in files
@@ -49,6 +50,9 @@ class SubmitAnswer(AnyAnswer):
         Where the answer comes from.
     bounds
         The lowest and the highest value of the metric.
+    ahead, of
+        By how much an improvement is better than the best before it, number `of` in the ledger, compared row by row: an
+        interval in units of the metric, more being better. None where there is nothing to compare with.
     """
 
     improved: bool
@@ -61,11 +65,18 @@ class SubmitAnswer(AnyAnswer):
     name: str | None
     record: Record
     bounds: Interval = (0.0, 1.0)
+    ahead: Interval | None = None
+    of: int | None = None
 
     @property
     def interval(self) -> Interval:
         """Low and high."""
         return self.low, self.high
+
+    @property
+    def told(self) -> Interval:
+        """The cell."""
+        return self.cell
 
     @property
     def outcome(self) -> str:
@@ -76,7 +87,8 @@ class SubmitAnswer(AnyAnswer):
         """Whether it improved, interval, cell, metric and what it is about."""
         told = {"improved": self.improved, "low": self.low, "high": self.high, "cell": list(self.cell)}
         scored = {"metric": self.metric, "higher": self.higher, "about": self.about, "name": self.name}
-        return told | scored | {"bounds": list(self.bounds)}
+        ahead = None if self.ahead is None else {"of": self.of, "low": self.ahead[0], "high": self.ahead[1]}
+        return told | scored | {"bounds": list(self.bounds), "ahead": ahead}
 
     @classmethod
     def read(cls, result: Mapping[str, Any], record: Record) -> "SubmitAnswer":
@@ -84,7 +96,10 @@ class SubmitAnswer(AnyAnswer):
         names = ("improved", "low", "high", "metric", "higher", "about", "name")
         first, last = result["cell"]
         low, high = result["bounds"]
-        return cls(**{name: result[name] for name in names}, cell=(first, last), bounds=(low, high), record=record)
+        given = {name: result[name] for name in names} | {"cell": (first, last), "bounds": (low, high)}
+        if (ahead := result["ahead"]) is not None:
+            given |= {"ahead": (ahead["low"], ahead["high"]), "of": ahead["of"]}
+        return cls(**given, record=record)
 
     @property
     def _estimate(self) -> Estimate:
@@ -103,7 +118,11 @@ class SubmitAnswer(AnyAnswer):
         where = (
             f"{first:.6g} to {last:.6g}" if self.improved else f"no better than {last if self.higher else first:.6g}"
         )
-        return [("on the sealed rows", where), ("the interval is about", ABOUT[self.about])]
+        told = [("on the sealed rows", where)]
+        if self.ahead is not None:
+            _, low, high = Estimate(self.ahead[0], *self.ahead).rounded()
+            told.append((f"better than no. {self.of}", f"by {low} to {high}, compared row by row"))
+        return [*told, ("the interval is about", ABOUT[self.about])]
 
     def __repr__(self) -> str:
         _, low, high = self._estimate.rounded()
@@ -146,7 +165,8 @@ def submit(
     terms, metric = ladder.terms, metric_of(ladder)
     type_ = metric.rule.predicts or context.schema[terms.target or ""].type
     table = read_table(predictions)
-    matched = match(table, context.ids(terms.id), target=terms.target, type_=type_, classes=metric.classes)
+    ids, others = context.ids(terms.id), context.others(terms.id)
+    matched = match(table, ids, target=terms.target, type_=type_, classes=metric.classes, others=others)
     _check_range(metric, matched.values)
     submission = Submission(metric, matched.values, terms.target or terms.id)
     digest = matched.digest
@@ -154,7 +174,14 @@ def submit(
     def run(drawing: Drawing) -> Result:
         released = drawing.release(submission, terms.rows)
         assert isinstance(released, GridCell)
-        return {"cell": released.cell}  # in memory only: whether it may be told is decided when it is committed
+        # In memory only: whether any of it may be told is decided when it is committed.
+        dry = drawing.most_draws is not None or not ladder.compares
+        best = None if dry else context.best(digest, matched.values)
+        if best is None:
+            return {"cell": released.cell}
+        apart = metric.apart(matched.values, best.predictions)
+        sums = float(apart.sum()), float(np.square(apart).sum())
+        return {"cell": released.cell, "best": {"seq": best.seq, "cell": best.cell, "apart": sums}}
 
     def finish(number: int, result: Result, told: Cost) -> tuple[Result, Cost]:
         cell, climbed = result["cell"], ladder.climbed(told.charge, told.intervals)
@@ -162,21 +189,22 @@ def submit(
         charge = ladder.charge_of(climbed, climbed.after(cell))
         answer = {"improved": charge > 0, "low": ends.low, "high": ends.high, "cell": [where.low, where.high]}
         scored = {"metric": metric.name, "higher": metric.rule.higher, "about": terms.about, "name": name}
-        return answer | scored | {"bounds": list(metric.bounds)}, Cost(charge, 1)
+        ahead = _ahead(ladder, metric, answer, climbed, result.get("best")) if charge > 0 else None
+        return answer | scored | {"bounds": list(metric.bounds), "ahead": ahead}, Cost(charge, 1)
 
-    def forecast(told: Cost) -> float:
+    def margin(told: Cost) -> float:
         return terms.scale * ladder.width(ladder.climbed(told.charge, told.intervals))
 
     return Question(
         kind=SUBMIT.name,
         text=f"{metric.text} of {'submission ' + digest[:12] if name is None else name}",
-        identity=encode({"submission": digest}),
+        identity=identity_of(digest),
         cost=Cost(ladder.most_charge, 1),
         rows_read=terms.rows,
         work=RELEASE_WORK + terms.rows,
         run=run,
         finish=finish,
-        forecast=forecast,
+        margin=margin,
     )
 
 
@@ -193,6 +221,18 @@ def _in_units(metric: Metric, gains: Interval) -> Estimate:
     if not metric.rule.higher:
         first, last = 1 - last, 1 - first  # rounded by less than intervals are widened by
     return Estimate.within(metric.bounds, first, (first, last))
+
+
+def _ahead(
+    ladder: Ladder, metric: Metric, answer: Result, climbed: Climbed, best: Mapping[str, Any] | None
+) -> dict[str, Any] | None:
+    """Compare an improvement with the best that was there when it was scored."""
+    if best is None:
+        return None
+    pair, scale = (best["cell"], answer["cell"]), ladder.terms.scale
+    (worse, better), (low, high) = pair if metric.rule.higher else pair[::-1]
+    ends = ladder.ahead(((low - better) / scale, (high - worse) / scale), climbed, Apart(*best["apart"]))
+    return {"of": best["seq"], "low": scale * ends[0], "high": scale * ends[1]}
 
 
 def _check_name(name: object) -> None:

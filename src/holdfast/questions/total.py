@@ -47,9 +47,8 @@ def total(
         (found,) = drawing.estimates(built, draws, bounds)
         return found.to_json() | {"bounds": list(bounds)}
 
-    margin = context.margin(built, draws)
     text = f"total of {built.text.removeprefix('mean of ')} over {context.size(population):,}"
-    return context.question(TOTAL.name, built, draws, run, None if margin is None else size * margin, text=text)
+    return context.question(TOTAL.name, built, draws, run, context.margin(built, draws, size), text=text)
 
 
 TOTAL = kind_of(total, Answer)

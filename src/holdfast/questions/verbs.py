@@ -5,25 +5,25 @@ from inspect import Parameter, Signature, signature
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, get_type_hints
 
 from holdfast.answer import Answer, AnyAnswer
+from holdfast.questions.auc import AUC
 from holdfast.questions.check import CHECK
-from holdfast.questions.correlation import CORRELATION
+from holdfast.questions.confusion import CONFUSION
 from holdfast.questions.count import COUNT
-from holdfast.questions.covariance import COVARIANCE
 from holdfast.questions.difference import DIFFERENCE
 from holdfast.questions.flips import FLIPS
 from holdfast.questions.groups import GroupsAnswer
 from holdfast.questions.histogram import HISTOGRAM
 from holdfast.questions.mean import MEAN, AskMean
 from holdfast.questions.minimize import MINIMIZE
+from holdfast.questions.moments import CORRELATION, COVARIANCE, SLOPE, STD, VARIANCE
 from holdfast.questions.options import Text
 from holdfast.questions.quantile import QUANTILE
 from holdfast.questions.question import Kind
 from holdfast.questions.register import REGISTER
-from holdfast.questions.std import STD
 from holdfast.questions.submit import SUBMIT
+from holdfast.questions.top import TOP
 from holdfast.questions.total import TOTAL
 from holdfast.questions.units import UNITS
-from holdfast.questions.variance import VARIANCE
 
 P = ParamSpec("P")
 A = TypeVar("A", bound=AnyAnswer)
@@ -90,12 +90,16 @@ class Verbs:
     std = verb(STD)
     covariance = verb(COVARIANCE)
     correlation = verb(CORRELATION)
+    slope = verb(SLOPE)
     histogram = verb(HISTOGRAM)
+    top = verb(TOP)
+    auc = verb(AUC)
     quantile = verb(QUANTILE)
     flips = verb(FLIPS)
     minimize = verb(MINIMIZE)
     check = verb(CHECK)
     submit = verb(SUBMIT)
+    confusion = verb(CONFUSION)
     units = verb(UNITS)
     register = verb(REGISTER)
 
@@ -111,11 +115,15 @@ class AsyncVerbs:
     std = async_verb(STD)
     covariance = async_verb(COVARIANCE)
     correlation = async_verb(CORRELATION)
+    slope = async_verb(SLOPE)
     histogram = async_verb(HISTOGRAM)
+    top = async_verb(TOP)
+    auc = async_verb(AUC)
     quantile = async_verb(QUANTILE)
     flips = async_verb(FLIPS)
     minimize = async_verb(MINIMIZE)
     check = async_verb(CHECK)
     submit = async_verb(SUBMIT)
+    confusion = async_verb(CONFUSION)
     units = async_verb(UNITS)
     register = async_verb(REGISTER)

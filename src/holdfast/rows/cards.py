@@ -1,8 +1,9 @@
 """Cards: copies of rows, each with a random place. Sorted by place they are independent uniform draws.
 
-Of every chunk of m rows a Poisson(rate * m) number of cards is drawn; each card is a uniformly random row of the chunk
-and has a uniformly random place of 63 bits. So every row has Poisson(rate) copies, whatever the chunks are, and given
-the number of all cards, those in order of place are independent uniform draws with replacement: `docs/proofs/decks.md`.
+Places are whole numbers below 2^63, cut into ranges of the same size. Of every chunk of m rows, for every range, a
+Poisson(rate * m / ranges) number of cards is drawn; each is a uniformly random row of the chunk and has a uniformly
+random place in the range. So every row has Poisson(rate) copies, whatever the chunks and the ranges are, and given the
+number of all cards, those in order of place are independent uniform draws with replacement: `docs/proofs/decks.md`.
 
 All chance of a chunk comes from a key made of (secret, deck, partition, number of the chunk). A task that an engine
 runs a second time deals the same cards, and two partitions, or two decks, never share a key.
@@ -10,8 +11,9 @@ runs a second time deals the same cards, and two partitions, or two decks, never
 
 import hmac
 from collections.abc import Iterable, Iterator, Mapping
-from hashlib import blake2b, sha256
+from dataclasses import dataclass
 from math import sqrt
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -19,16 +21,15 @@ from numpy.typing import NDArray
 
 from holdfast.randomness import keyed_generator
 from holdfast.rows.columns import Storage
-from holdfast.rows.draws import mix
-from holdfast.rows.fingerprint import physical, validity
+from holdfast.rows.content import Content
 
 RESERVED = "__holdfast_"  # how the names of columns begin that are written beside those of the table
 PLACE = f"{RESERVED}place"
 PLACES = 1 << 63
 CHUNK = 1 << 17  # rows; part of what a retry repeats, so never a setting
+_MOST_AT_ONCE = 1 << 19  # cards that are expected of a chunk
+MOST_RANGES = 1 << 16
 _ENOUGH = 10.0  # standard deviations: fewer cards than were asked for come up less than once in 10^22 decks
-_MISSING = np.uint64(0x9E3779B97F4A7C15)
-_REMEMBERED = 1 << 16  # texts
 
 
 def rate_for(cards: int, rows: int) -> float:
@@ -36,34 +37,94 @@ def rate_for(cards: int, rows: int) -> float:
     return (cards + _ENOUGH * sqrt(cards) + _ENOUGH**2) / rows
 
 
-class Dealer:
-    """Deals the cards of one partition, and adds up its content on the way.
+def width_of(ranges: int) -> int:
+    """Return how many places a range has: as many as each of the others.
+
+    >>> width_of(1) == PLACES, width_of(3) * 3 == PLACES - 2
+    (True, True)
+    """
+    return PLACES // ranges
+
+
+def ranges_of(places: NDArray[np.uint64], ranges: int) -> NDArray[np.uint16]:
+    """Return the range of every place.
+
+    >>> ranges_of(np.array([0, width_of(3) - 1, width_of(3), 3 * width_of(3) - 1], np.uint64), 3).tolist()
+    [0, 0, 1, 2]
+    """
+    return (places // np.uint64(width_of(ranges))).astype(np.uint16)
+
+
+class Drawn(NamedTuple):
+    """The cards of a chunk, range after range: rows of the chunk, places, and how many there are in every range."""
+
+    rows: NDArray[np.int64]
+    places: NDArray[np.uint64]
+    counts: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Chance:
+    """The chance of one partition: what is drawn of each of its chunks.
 
     Parameters
     ----------
-    secret, deck, partition
-        What the cards are keyed by.
+    key
+        Of the partition.
     rate
         Expected copies of a row.
+    ranges
+        How many ranges places are cut into.
+    """
+
+    key: bytes
+    rate: float
+    ranges: int
+
+    @classmethod
+    def of(cls, secret: bytes, deck: str, partition: str, rate: float, ranges: int) -> "Chance":
+        """Return the chance of a partition of a deck."""
+        return cls(hmac.digest(secret, f"{len(deck)} {deck} {partition}".encode(), "sha256"), rate, ranges)
+
+    @property
+    def chunk(self) -> int:
+        """How many rows are dealt at once: a function of the rate alone, so that a retry cuts the table alike."""
+        return max(1, min(CHUNK, int(_MOST_AT_ONCE / self.rate)))
+
+    def draw(self, number: int, height: int) -> Drawn:
+        """Draw the cards of a chunk of `height` rows."""
+        rng = keyed_generator(hmac.digest(self.key, str(number).encode(), "sha256"))
+        counts = rng.poisson(self.rate * height / self.ranges, self.ranges)
+        total, width = int(counts.sum()), width_of(self.ranges)
+        rows = rng.integers(0, height, total)
+        places = rng.integers(0, width, total, np.uint64)
+        places += np.repeat(np.arange(self.ranges, dtype=np.uint64) * np.uint64(width), counts)
+        return Drawn(rows, places, counts)
+
+
+class Dealer:
+    """Deals the cards of one partition as frames, and adds up its content on the way: for workers of an engine.
+
+    Parameters
+    ----------
+    chance
+        Of the partition.
     columns
         The columns of the table, and how they are stored.
     """
 
-    def __init__(self, secret: bytes, deck: str, partition: str, rate: float, columns: Mapping[str, Storage]) -> None:
-        self._key = hmac.digest(secret, f"{len(deck)} {deck} {partition}".encode(), "sha256")
-        self._rate, self._columns = rate, columns
+    def __init__(self, chance: Chance, columns: Mapping[str, Storage]) -> None:
+        self._chance, self._columns = chance, columns
         self.content = Content(columns)
 
     def deal(self, batches: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         """Yield the cards of these batches, each with its place. How rows are cut into batches does not matter."""
-        for number, chunk in enumerate(chunks(batches, CHUNK)):
+        for number, chunk in enumerate(chunks(batches, self._chance.chunk)):
             # Series by series: a query, even `select`, waits for Polars' threads.
             chunk = pl.DataFrame([chunk.get_column(name) for name in self._columns])
             self.content.add(chunk)
-            rng = keyed_generator(hmac.digest(self._key, str(number).encode(), "sha256"))
-            count = rng.poisson(self._rate * chunk.height)
-            rows, places = rng.integers(0, chunk.height, count), rng.integers(0, PLACES, count)
-            yield chunk[rows].hstack([pl.Series(PLACE, places)])
+            rows, places, _ = self._chance.draw(number, chunk.height)
+            yield chunk[rows].hstack([pl.Series(PLACE, places.view(np.int64))])
 
 
 def chunks(batches: Iterable[pl.DataFrame], size: int) -> Iterator[pl.DataFrame]:
@@ -80,64 +141,3 @@ def chunks(batches: Iterable[pl.DataFrame], size: int) -> Iterator[pl.DataFrame]
                 waiting, height = [], 0
     if waiting:
         yield pl.concat(waiting)
-
-
-class Content:
-    """What a table holds, whatever the order of its rows and columns: sums of a hash of every row."""
-
-    def __init__(self, columns: Mapping[str, Storage]) -> None:
-        self._columns = columns
-        self._keys = {name: _key(f"{name}\0{storage.label}") for name, storage in columns.items()}
-        self._texts, self._hashes = pl.Series([], dtype=pl.String), np.zeros(0, np.uint64)  # of texts seen lately
-        self.rows = 0
-        self.sums = (0, 0)
-
-    def add(self, frame: pl.DataFrame) -> None:
-        """Add rows."""
-        total = np.zeros(frame.height, np.uint64)
-        for name, storage in self._columns.items():
-            total += mix(self._bits(frame[name], storage) ^ self._keys[name])
-        first = mix(total)
-        self.include(frame.height, (int(first.sum()), int(mix(first ^ _MISSING).sum())))
-
-    def include(self, rows: int, sums: tuple[int, int]) -> None:
-        """Add what another one has summed up."""
-        self.rows += rows
-        self.sums = ((self.sums[0] + sums[0]) % 2**64, (self.sums[1] + sums[1]) % 2**64)
-
-    def fingerprint(self) -> str:
-        """Return one hash for the content."""
-        lines = sorted(f"{len(name.encode())} {name} {storage.label}" for name, storage in self._columns.items())
-        return sha256("\n".join([f"holdfast rows 1, {self.rows} rows, {self.sums}", *lines]).encode()).hexdigest()
-
-    def _bits(self, series: pl.Series, storage: Storage) -> NDArray[np.uint64]:
-        if storage.numpy is None:
-            return self._text_bits(series.cast(pl.String))
-        values, valid = physical(series, storage)
-        wide = values.astype(np.float64 if values.dtype.kind == "f" else np.int64)  # wraps 64 bits without a sign
-        bits = wide.view(np.uint64)
-        return bits if valid is None else np.where(valid, bits, _MISSING)
-
-    def _text_bits(self, series: pl.Series) -> NDArray[np.uint64]:
-        valid = validity(series)
-        filled = series if valid is None else series.fill_null("")
-        codes = filled.cast(pl.Enum(self._texts), strict=False).to_physical()
-        if codes.null_count():  # texts that were not seen before
-            found = filled.unique()
-            if self._texts.len() + found.len() > _REMEMBERED:
-                self._texts = self._texts.clear()
-            new = found.filter(~found.is_in(self._texts.implode()))
-            kept = self._hashes[: self._texts.len()]
-            self._hashes = np.concatenate([kept, np.array([*map(_hash, new)], np.uint64)])
-            self._texts = pl.concat([self._texts, new])
-            codes = filled.cast(pl.Enum(self._texts)).to_physical()
-        hashes = self._hashes[codes.to_numpy()]
-        return hashes if valid is None else np.where(valid, hashes, _MISSING)
-
-
-def _hash(text: str) -> int:
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
-
-
-def _key(text: str) -> np.uint64:
-    return np.uint64(_hash(text))

@@ -86,21 +86,26 @@ class NumberFiles(ColumnFiles):
 
     def append(self, series: pl.Series) -> None:
         """Add one batch; NaN counts as missing, and stays NaN in the file."""
-        storage = self.digest.storage
-        values, valid = physical(series, storage)
+        values, valid = physical(series, self.digest.storage)
+        self.add(values, valid)
+        if self.digest.storage.type is Type.FLOAT and not self.missing:
+            self.missing = bool(np.isnan(values).any())
+
+    def add(self, values: NDArray[np.generic], valid: NDArray[np.bool_] | None) -> None:
+        """Add stored numbers; whether NaN is among them, the caller knows."""
         self.digest.numbers(values, valid)
         self._values.append(values)
         self._mark(valid, values.size)
-        if storage.type is Type.FLOAT and not self.missing:
-            self.missing = bool(np.isnan(values).any())
 
 
 class TextFiles(ColumnFiles):
     """Text: codes into a dictionary while it stays small, else packed end to end."""
 
-    def __init__(self, folder: Path, position: int, name: str, storage: Storage, most_distinct: int) -> None:
+    def __init__(
+        self, folder: Path, position: int, name: str, storage: Storage, most_distinct: int, *, hashed: bool = True
+    ) -> None:
         super().__init__(folder, position, name, storage)
-        self._most_distinct = most_distinct
+        self._most_distinct, self._hashed = most_distinct, hashed
         self._codes: ArrayFile | None = self._array("codes", np.uint32)
         self._dictionary = pl.DataFrame(schema={"text": pl.String, "code": pl.UInt32})
         self._texts: ArrayFile | None = None
@@ -115,7 +120,10 @@ class TextFiles(ColumnFiles):
         """Add one batch."""
         series = series.cast(pl.String)
         valid = validity(series)
-        self.digest.texts(series, valid)
+        if self._hashed:
+            self.digest.texts(series, valid)
+        else:
+            self.digest.rows += series.len()
         if self._codes is not None:
             codes = self._coded(series)
             if codes is None:
@@ -125,6 +133,17 @@ class TextFiles(ColumnFiles):
         if self._codes is None:
             self._pack(series)
         self._mark(valid, series.len())
+
+    def add_codes(self, codes: NDArray[np.uint32], valid: NDArray[np.bool_] | None) -> None:
+        """Add codes into a dictionary that the caller keeps."""
+        assert self._codes is not None
+        self._codes.append(codes)
+        self.digest.rows += codes.size
+        self._mark(valid, codes.size)
+
+    def take_dictionary(self, texts: pl.Series) -> None:
+        """Take over the dictionary of codes that were added."""
+        self._dictionary = pl.DataFrame({"text": texts}).with_row_index("code").select("text", "code")
 
     def close(self) -> None:
         """Write the dictionary, if there is one, and make every file durable."""

@@ -6,13 +6,13 @@ table      SHA-256 of the number of rows and each column's name, type and digest
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from holdfast.rows.blocks import BlockHashes
+from holdfast.rows.blocks import BlockHashes, FileEntry
 from holdfast.rows.columns import Storage
 
 
@@ -58,6 +58,12 @@ def fingerprint_of(columns: Sequence[ColumnDigest]) -> str:
     """Return the table's fingerprint."""
     lines = [f"holdfast table 2, {columns[0].rows} rows", *sorted(column.line() for column in columns)]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def fingerprint_of_files(files: Mapping[str, FileEntry]) -> str:
+    """Return a hash of files by those of their blocks."""
+    lines = [f"{name} {entry.size} {' '.join(entry.blocks)}" for name, entry in sorted(files.items())]
+    return hashlib.sha256("\n".join(["holdfast cards 2", *lines]).encode()).hexdigest()
 
 
 def validity(series: pl.Series) -> NDArray[np.bool_] | None:

@@ -34,7 +34,7 @@ from holdfast.schema import Column, Schema
 
 MANIFEST = "manifest.json"
 _FORMAT = "holdfast column folder"
-_VERSION = 5
+_VERSION = 6
 
 
 def file_name(position: int, what: str) -> str:
@@ -54,12 +54,15 @@ class Dealt:
         How many cards were dealt before these.
     slice
         Which of several decks from one deal this is, for example "1 of 4".
+    deal
+        What names the deal.
     """
 
     rows: int
     fingerprint: str
     first: int
     slice: str
+    deal: str
 
 
 @dataclass(frozen=True)
@@ -177,6 +180,11 @@ class FolderRows(LocalRows):
 
     _advice = mmap.MADV_RANDOM
 
+    @property
+    def _hashes_content(self) -> bool:
+        """Whether the fingerprint is of the rows as they lie; of units they came in another order."""
+        return self.schema.unit is None
+
     def __init__(self, folder: Path, *, name: str | None = None, complete: Collection[str] = ()) -> None:
         folder = folder.absolute()  # so that it can be reopened from anywhere
         found = Manifest.read(folder)
@@ -239,7 +247,7 @@ class FolderRows(LocalRows):
         """Compare every file with its hashes, then hash everything again; raise if it is not the data opened."""
         self._check.now()
         self._require_whole(self.schema.names)
-        if self.schema.unit is None:  # else the rows came in another order than they lie in: the hashes of files do
+        if self._hashes_content:
             super().verify()
 
     def require_sound(self) -> None:

@@ -28,7 +28,7 @@ from holdfast.rows.array_files import ArrayFile
 from holdfast.rows.blocks import FileEntry
 from holdfast.rows.column_writer import ColumnFiles, NumberFiles, TextFiles
 from holdfast.rows.columns import TEXT, Storage, refuse_contradiction
-from holdfast.rows.fingerprint import fingerprint_of
+from holdfast.rows.fingerprint import fingerprint_of, fingerprint_of_files
 from holdfast.rows.folder import MANIFEST, Dealt, FolderRows, Manifest, file_name
 from holdfast.rows.scans.scan import Origin, Scan
 from holdfast.rows.units import Grouping
@@ -110,8 +110,11 @@ def refuse_foreign(folder: Path) -> None:
 
 
 @contextmanager
-def locked_partial(folder: Path) -> Iterator[Path]:
-    """Yield a folder that nobody else writes, beside the one that is to be made; what is left of it is removed."""
+def locked_partial(folder: Path, *, kept: bool = False) -> Iterator[Path]:
+    """Yield a folder that nobody else writes, beside the one that is to be made; what is left of it is removed.
+
+    If it is `kept`, whoever dies or is interrupted leaves it to the next one who comes, as it is.
+    """
     partial = folder.with_name(f".{folder.name}.partial")
     while True:
         partial.parent.mkdir(parents=True, exist_ok=True)
@@ -125,11 +128,17 @@ def locked_partial(folder: Path) -> Iterator[Path]:
         if _is_at(partial, handle):
             break
         os.close(handle)  # what we waited for is finished and has moved on
+    interrupted = False
     try:
-        _clear(partial)
+        if not kept:
+            clear(partial)
         yield partial
+    except BaseException as problem:
+        interrupted = not isinstance(problem, Exception)
+        raise
     finally:
-        if _is_at(partial, handle):  # else it was renamed, and what is there now is another's
+        # If it is elsewhere it was renamed, and what is there now is another's.
+        if not (kept and interrupted) and _is_at(partial, handle):
             shutil.rmtree(partial, ignore_errors=True)
         os.close(handle)
 
@@ -141,7 +150,8 @@ def _is_at(path: Path, handle: int) -> bool:
         return False
 
 
-def _clear(partial: Path) -> None:
+def clear(partial: Path) -> None:
+    """Remove what somebody left."""
     for leftover in partial.iterdir():
         shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
 
@@ -192,7 +202,7 @@ def _write(
         grouping = Grouping(unit, partial, scan.columns, origin.name)
         batches = partial_(grouping.batches, scan.batches(), scan.rows())
     with reported(f"Preparing {scan.name}", "rows", scan.rows, progress, scan.note) as advance:
-        columns = _fill(scan.columns, batches(), partial, advance)
+        columns = _fill(scan.columns, batches(), partial, advance, hashed=grouping is None)
     if scan.origin() != origin:
         raise RowSourceError(f"{scan.where} changed while it was read; open it again.")
     vouch(scan, origin, columns, partial, complete, grouping=grouping)
@@ -212,13 +222,14 @@ def vouch(
     if rows == 0:
         raise RowSourceError(f"{scan.where} has no rows; holdfast needs at least one.")
     refuse_contradiction(scan.where, scan.never_missing, [column.digest.name for column in columns if column.missing])
+    files = {name: entry for column in columns for name, entry in column.files().items()}
+    digests = [column.digest for column in columns] if grouping is None else grouping.digests
     Manifest(
         rows=rows,
-        fingerprint=fingerprint_of([column.digest for column in columns] if grouping is None else grouping.digests),
+        fingerprint=fingerprint_of(digests) if dealt is None else fingerprint_of_files(files),
         source=origin,
         columns=tuple(column.entry(nullable=column.digest.name not in scan.never_missing) for column in columns),
-        files={name: entry for column in columns for name, entry in column.files().items()}
-        | ({} if grouping is None else _write_starts(partial, len(columns), grouping)),
+        files=files | ({} if grouping is None else _write_starts(partial, len(columns), grouping)),
         unit=None if grouping is None else grouping.unit,
         units=0 if grouping is None else grouping.starts.size - 1,
         dealt=dealt,
@@ -240,14 +251,17 @@ def _fill(
     batches: Iterable[pl.DataFrame],
     partial: Path,
     advance: Callable[[int], None] = lambda rows: None,
+    *,
+    hashed: bool = True,
 ) -> list[ColumnFiles]:
+    """Write columns; `hashed`: whether their texts in this order are what the fingerprint is about."""
     texts = sum(storage is TEXT for storage in storages.values())
     distinct = min(_MOST_DISTINCT, _MOST_DISTINCT_IN_ALL // max(1, texts))
     columns: list[ColumnFiles] = []
     try:
         for position, (name, storage) in enumerate(storages.items()):
             columns.append(
-                TextFiles(partial, position, name, storage, distinct)
+                TextFiles(partial, position, name, storage, distinct, hashed=hashed)
                 if storage is TEXT
                 else NumberFiles(partial, position, name, storage)
             )

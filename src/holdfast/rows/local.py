@@ -1,8 +1,10 @@
 """Rows on this machine, in memory or in mapped files: the verbs of a row source, written once for both."""
 
 import threading
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +25,8 @@ from holdfast.rows.columns import BufferPool, CodedText, Storage, StoredColumn, 
 from holdfast.rows.draws import AllRows, Consecutive, Indices, Selection
 from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of
 from holdfast.rows.packs import KeptElsewhere, Packs
-from holdfast.rows.randomize import accepted, randomized, tossed, tossed_parts
-from holdfast.rows.units import Units
+from holdfast.rows.randomize import accepted, randomized, tallied_parts, tossed
+from holdfast.rows.units import Units, sums
 from holdfast.schema import Column, Schema
 
 _BLOCK = 1 << 17  # rows evaluated at once: enough to forget the overhead, little enough to stay in cache
@@ -107,22 +109,22 @@ class LocalRows:
         counts = np.zeros(outcomes if parts == 1 else (parts, outcomes), np.int64)
         for first in range(0, total, size):
             chosen = drawing.with_replacement(rng, self._count, min(size, total - first))
-            counts += self._tossed(query, chosen, first, draws, rng)
-        return randomized(counts, mass, rng)
+            counts += self._tallied(query, chosen, first, draws, mass, rng)
+        return counts
 
-    def _tossed(
-        self, query: Query, chosen: Indices | slice, first: int, draws: int, rng: Generator
+    def _tallied(
+        self, query: Query, chosen: Indices | slice, first: int, draws: int, mass: float, rng: Generator
     ) -> NDArray[np.int64]:
-        """Count the outcomes of what is chosen, draws number `first` and following; not randomized yet."""
+        """Count the outcomes of what is chosen, draws number `first` and following, randomized."""
         checkpoint()
         _pool.reset()
         outcomes, parts = query.statistic.outcomes, query.parts
         # What is evaluated is gone when this returns: its memory must be free again when the next block is drawn.
         if parts == 1:
-            return tossed(self._ask(query, chosen, first, rng), outcomes, rng)
+            return randomized(tossed(self._ask(query, chosen, first, rng), outcomes, rng), mass, rng)
         part, draw = _numbers(first, _height(chosen), draws)
         values = self._evaluate_parts(query, self._speaking(chosen, rng), part, draw)
-        return tossed_parts(values, outcomes, rng, part, parts)
+        return tallied_parts(values, outcomes, mass, rng, part, parts)
 
     @silence
     def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
@@ -139,13 +141,32 @@ class LocalRows:
         """Return the totals of all rows: `sample` of all of them, without a list of what each says. Secret."""
         if self._units is not None:
             return query.totals(self.sample(query, AllRows(), rng))
-        total, size = np.zeros(()), _SCAN * self._block(query)
-        for start in range(0, self._rows, size):
+        size = _SCAN * self._block(query)
+        blocks = [slice(start, min(start + size, self._rows)) for start in range(0, self._rows, size)]
+        self._about_to_read(slice(0, self._rows), query.columns)
+        if len(blocks) == 1 or any(function.identity is None for function in query.functions):
+            return self._sum(partial(self._folded, query), blocks)  # a function from outside is called by one thread
+        with ThreadPoolExecutor(pl.thread_pool_size()) as pool:  # as many as Polars scans with
+            waiting = deque(pool.submit(self._folded, query, rows) for rows in blocks)
+            try:
+                return self._sum(lambda rows: waiting.popleft().result(), blocks)
+            finally:
+                for future in waiting:
+                    future.cancel()
+
+    @staticmethod
+    def _sum(fold: Callable[[slice], NDArray[np.float64]], blocks: Sequence[slice]) -> NDArray[np.float64]:
+        total = np.zeros(())
+        for rows in blocks:
             checkpoint()
-            rows = slice(start, min(start + size, self._rows))
-            self._about_to_read(rows, query.columns)
-            total = total + query.fold([self._said(function, rows) for function in query.functions])
+            total = total + fold(rows)
         return total
+
+    @silence
+    def _folded(self, query: Folded, rows: slice) -> NDArray[np.float64]:
+        """Return the totals of some rows."""
+        self._about_to_read(rows, query.columns)
+        return query.fold([self._said(function, rows) for function in query.functions])
 
     def _values(self, query: Query, chosen: Indices | slice, first: int, count: int, rng: Generator) -> Values:
         """Return what is chosen says: number `first` and following of `count` in every part."""
@@ -241,14 +262,18 @@ class LocalRows:
         for rows, begin, counts in units.all_rows(chosen, self._block(query)):
             checkpoint()
             _pool.reset()
+            these, ends = slice(begin, begin + counts.size), np.cumsum(counts)
             if direct is None:
                 counting, says = query.said(self._frame(rows, query.columns))
             else:
                 self._about_to_read(rows, query.columns)
+                first, last = rows.take(ends - counts), rows.take(ends - 1)
+                for name in query.columns:  # into the cache, many units at a time: row after row is slower by a third
+                    _values_at(self._plain[name], first)
+                    _values_at(self._plain[name], last)
                 counting, says = direct({name: _values_at(self._plain[name], rows) for name in query.columns})
-            edges, these = np.cumsum(counts) - counts, slice(begin, begin + counts.size)
-            counted[these] += counts if counting is None else np.add.reduceat(counting, edges)
-            total[these] += np.add.reduceat(says, edges)
+            counted[these] += counts if counting is None else sums(counting, ends)
+            total[these] += sums(says, ends)
         values = query.folded(counted, total)
         return values if places is None else values[places]
 

@@ -8,7 +8,9 @@ Independent outcomes that are only counted can be randomized at once:
     counts = kept + Multinomial(total - sum kept, uniform)      the others are drawn anew
 
 which has the law of randomizing every outcome by itself, at the price of one draw per outcome. With two outcomes a coin
-is turned over with probability `mass`, and two draws are enough.
+is turned over with probability `mass`, and two draws are enough. Where many parts have few coins each (the coordinates
+of a gradient) the coins are turned over before they are tossed: a coin of bias b that is turned over with probability m
+after it fell is a coin of bias m + (1 - 2m) b.
 """
 
 import numpy as np
@@ -66,10 +68,19 @@ def tossed(values: Values, outcomes: int, rng: Generator) -> Counts:
     return np.bincount(outcomes_of(values, outcomes, rng), minlength=outcomes)
 
 
-def tossed_parts(values: Values, outcomes: int, rng: Generator, part: NDArray[np.int64], parts: int) -> Counts:
-    """Toss once per row; return how often each outcome came up in each part, shape (parts, outcomes)."""
+def tallied_parts(
+    values: Values, outcomes: int, mass: float, rng: Generator, part: NDArray[np.int64], parts: int
+) -> Counts:
+    """Toss once per row, randomize; return how often each outcome came up in each part, shape (parts, outcomes)."""
+    if outcomes == 2 and values.dtype.kind == "f" and values.ndim == 1:
+        turned = _replaced(mass, 2) / 2
+        bias = np.fmax(values, 0.0)  # zero where it is NaN
+        bias *= 1.0 - 2.0 * turned
+        bias += turned
+        ones = np.bincount(part[rng.random(bias.size) < bias], minlength=parts)
+        return np.stack([np.bincount(part, minlength=parts) - ones, ones], axis=-1)
     cells = part * outcomes + outcomes_of(values, outcomes, rng)
-    return np.bincount(cells, minlength=parts * outcomes).reshape(parts, outcomes)
+    return randomized(np.bincount(cells, minlength=parts * outcomes).reshape(parts, outcomes), mass, rng)
 
 
 def randomized(counts: Counts, mass: float, rng: Generator) -> Counts:

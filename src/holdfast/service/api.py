@@ -14,7 +14,7 @@ from fastapi import Header, Path, Query
 from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from holdfast.errors import HoldfastError
 from holdfast.guarantees.plan import plan as make_plan
@@ -22,7 +22,7 @@ from holdfast.questions.history import history_frame
 from holdfast.service.auth import Endpoint, GuardedRoute, Handler, Routes, on_dataset, token_of
 from holdfast.service.datasets import NOT_BEGUN, ServedDataset
 from holdfast.service.errors import ProtocolError
-from holdfast.service.limits import ErrorHandler
+from holdfast.service.limits import ErrorHandler, LimitedSend, body_of
 from holdfast.service.schemas import (
     MAX_INTEGER,
     REFERENCE,
@@ -75,17 +75,28 @@ def responses(model: Any, *statuses: int) -> dict[int | str, dict[str, Any]]:
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
+class JsonResponse(Response):
+    """JSON that is sent in one piece if the connection can take it."""
+
+    media_type = "application/json"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        if not (isinstance(send, LimitedSend) and send.whole(self.status_code, self.raw_headers, bytes(self.body))):
+            await super().__call__(scope, receive, send)
+
+
 def json_response(payload: dict[str, Any], status: int = 200) -> Response:
     """Return compact JSON."""
-    return Response(_encode(payload), status, media_type="application/json")
+    return JsonResponse(_encode(payload), status)
 
 
-async def _json_body(request: Request) -> Any:
+def _json_body(request: Request) -> Any:
     """Return the JSON of a request."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise ProtocolError(415)
     try:
-        return from_json(await request.body(), allow_inf_nan=False)
+        return from_json(body_of(request), allow_inf_nan=False)
     except ValueError:
         raise ProtocolError(400) from None
 
@@ -110,7 +121,7 @@ async def _look(request: Request, name: str, look: Callable[[ServedDataset], dic
 
 async def _act(request: Request, name: str, act: Callable[[ServedDataset, Token, AskIn], dict[str, Any]]) -> Response:
     """Respond with what `act` does with the question in the body."""
-    questions, token, body = state_of(request).questions, token_of(request), await _json_body(request)
+    questions, token, body = state_of(request).questions, token_of(request), _json_body(request)
     return json_response(await on_dataset(request, name, lambda served: act(served, token, questions.read(body))))
 
 
@@ -122,22 +133,23 @@ class AskRoute(GuardedRoute):
         return await ask(request, request.path_params["name"], request.headers.get("idempotency-key"))
 
 
-class AskFirst:
-    """ASGI middleware: takes every answer straight to its route, past the layers that find routes and errors."""
+class AskDirectly:
+    """An application that serves one route, that of every answer, without the layers that find routes and errors."""
 
-    def __init__(self, app: ASGIApp, *, route: AskRoute, handle_error: ErrorHandler) -> None:
-        self._app, self._route, self._handle_error = app, route, handle_error
-        self._respond = route.get_route_handler()
+    def __init__(self, route: AskRoute, handle_error: ErrorHandler) -> None:
+        self._route, self._handle_error, self._respond = route, handle_error, route.get_route_handler()
+
+    def takes(self, scope: Scope) -> bool:
+        """Whether this request is for the route; then it is noted in its scope."""
+        if scope["type"] != "http" or scope["method"] != "POST" or scope.get("root_path"):
+            return False
+        found = self._route.path_regex.match(scope["path"])
+        if found is not None:
+            scope["route"], scope["path_params"] = self._route, found.groupdict()
+        return found is not None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        found = None
-        if scope["type"] == "http" and scope["method"] == "POST" and not scope.get("root_path"):
-            found = self._route.path_regex.match(scope["path"])
-        if found is None:
-            await self._app(scope, receive, send)
-            return
-        scope["route"], scope["path_params"] = self._route, found.groupdict()
+        """Serve one request that `takes` took."""
         request = Request(scope, receive)
         try:
             response = await self._respond(request)
@@ -149,7 +161,7 @@ class AskFirst:
 @_post("ask", AskOut, route_class_override=AskRoute)
 async def ask(request: Request, name: NameInPath, key: KeyHeader = None) -> Response:
     """Ask one question. The answer is committed to the ledger before it is sent; a repeated question is free."""
-    state, token, body = state_of(request), token_of(request), await _json_body(request)
+    state, token, body = state_of(request), token_of(request), _json_body(request)
     asked = partial(state.questions.read, body)
     return json_response(await state.service.ask(name, token, asked, key, gone=request.is_disconnected))
 
@@ -272,7 +284,7 @@ async def dry_run(request: Request, name: NameInPath) -> Response:
 async def batch(request: Request, name: NameInPath, key: KeyHeader = None) -> Response:
     """Ask several questions in order; each is answered or refused on its own."""
     state, token = state_of(request), token_of(request)
-    asks = state.questions.read_batch(await _json_body(request))
+    asks = state.questions.read_batch(_json_body(request))
     return json_response(await state.batches.batch(name, token, asks, key, gone=request.is_disconnected))
 
 
@@ -280,7 +292,7 @@ async def batch(request: Request, name: NameInPath, key: KeyHeader = None) -> Re
 async def batch_price(request: Request, name: NameInPath) -> Response:
     """Return what several questions cost together. Reads nothing, spends nothing."""
     state, token = state_of(request), token_of(request)
-    asks = state.questions.read_batch(await _json_body(request))
+    asks = state.questions.read_batch(_json_body(request))
     return json_response(await on_dataset(request, name, lambda served: state.batches.prices(served, token, asks)))
 
 
@@ -288,7 +300,7 @@ async def batch_price(request: Request, name: NameInPath) -> Response:
 async def sql(request: Request, name: NameInPath, key: KeyHeader = None) -> Response:
     """Answer a SELECT of aggregates: a row for each group, and low and high beside every value."""
     state, token = state_of(request), token_of(request)
-    text = validate(SqlIn, await _json_body(request)).sql
+    text = validate(SqlIn, _json_body(request)).sql
     response = await state.batches.sql(name, token, text, key, gone=request.is_disconnected)
     return json_response(response, response.get("status", 200))
 
@@ -297,7 +309,7 @@ async def sql(request: Request, name: NameInPath, key: KeyHeader = None) -> Resp
 async def sql_price(request: Request, name: NameInPath) -> Response:
     """Return what a SELECT costs. Reads nothing, spends nothing."""
     state, token = state_of(request), token_of(request)
-    text = validate(SqlIn, await _json_body(request)).sql
+    text = validate(SqlIn, _json_body(request)).sql
     return json_response(await on_dataset(request, name, lambda served: state.batches.sql_prices(served, token, text)))
 
 

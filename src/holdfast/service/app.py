@@ -20,6 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.staticfiles import StaticFiles
+from starlette.types import Receive, Scope, Send
 
 from holdfast import __version__
 from holdfast.errors import HoldfastError, InvalidArgument
@@ -36,6 +37,22 @@ WORKER_SETTINGS = "HOLDFAST_SETTINGS_JSON"  # passes the settings on to worker p
 STATIC = Path(__file__).parent / "static"
 FINISHING = 0.7  # of the grace, for requests in progress when the server is stopped
 routes = Routes()
+
+
+class Application(FastAPI):
+    """FastAPI, but for answers: they go straight to their route, within the same limits."""
+
+    ask: api.AskDirectly
+    limited_ask: RequestLimits
+    description_sent: bytes | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if self.ask.takes(scope):
+            scope["app"] = self
+            await self.limited_ask(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
 
 
 def build(settings: Settings) -> FastAPI:
@@ -57,7 +74,7 @@ def build(settings: Settings) -> FastAPI:
         log_event("stop")
         flush_logs()
 
-    app = FastAPI(
+    app = Application(
         title="holdfast",
         version=__version__,
         description="Ask one dataset many questions; every answer holds for the population.",
@@ -78,8 +95,10 @@ def build(settings: Settings) -> FastAPI:
     for error in (HoldfastError, RequestValidationError, HTTPException, ProtocolError):
         app.add_exception_handler(error, handle_error)
     ask_route = next(route for route in app.router.routes if isinstance(route, api.AskRoute))
-    app.add_middleware(api.AskFirst, route=ask_route, handle_error=handle_error)
-    app.add_middleware(RequestLimits, settings=settings, metrics=state.metrics, handle_error=handle_error)
+    limits = partial(RequestLimits, settings=settings, metrics=state.metrics, handle_error=handle_error)
+    app.add_middleware(limits)
+    app.ask = api.AskDirectly(ask_route, handle_error)
+    app.limited_ask = limits(app.ask)
     _describe(app, state)
     return app
 
@@ -107,8 +126,11 @@ async def metrics(request: Request) -> Response:
 
 @routes.page("anyone", "GET", f"{api.V1}/openapi.json")
 async def description(request: Request) -> Response:
-    """Describe the API in OpenAPI."""
-    return JSONResponse(request.app.openapi())
+    """Describe the API in OpenAPI; anyone may ask for it, so it is written once."""
+    app = request.app
+    if app.description_sent is None:
+        app.description_sent = bytes(JSONResponse(app.openapi()).body)
+    return Response(app.description_sent, media_type="application/json")
 
 
 async def handle_error(request: Request, error: Exception) -> Response:

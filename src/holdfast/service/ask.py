@@ -28,9 +28,8 @@ from holdfast.answer import AnyAnswer
 from holdfast.answering import Unwritten
 from holdfast.cancel import Work
 from holdfast.errors import HoldfastError, InvalidArgument, LedgerUnavailable, PlanConflict, QuotaExhausted
-from holdfast.ledger import Ledger
 from holdfast.ledger.group_commit import duplicate
-from holdfast.questions.price import write_answers
+from holdfast.questions.price import Budget, write_answers
 from holdfast.questions.question import Question
 from holdfast.service.database import TokenDatabase, read, reservations, write, write_transaction
 from holdfast.service.datasets import LEAST, Datasets, ServedDataset, Usage
@@ -64,9 +63,21 @@ class Quotas:
 
     @contextmanager
     def reserve(
-        self, usage: Usage, work: Work, *, analyst: str, dataset: str, quota: int, answers: int
+        self,
+        usage: Usage,
+        work: Work,
+        written: Callable[[], bool],
+        *,
+        analyst: str,
+        dataset: str,
+        quota: int,
+        answers: int,
     ) -> Iterator[None]:
-        """Hold this many answers of the quota during the block; refuse if fewer are left."""
+        """Hold this many answers of the quota during the block; refuse if fewer are left.
+
+        If the block fails after rows were drawn, the budget has paid, so they stay held: unless the answer is `written`
+        all the same, and counted there.
+        """
         reservation = {"id": secrets.token_hex(16), "analyst": analyst, "dataset": dataset, "answers": answers}
         this, now = reservations.c.id == reservation["id"], time.time()
         with write_transaction(self._engine) as connection:
@@ -86,7 +97,7 @@ class Quotas:
                 raise QuotaExhausted(message, cost=answers, left=left, total=quota, unit="answers")
             yield
         except BaseException as error:
-            kept = work.begun and not isinstance(error, LedgerUnavailable)  # which may have written the answer
+            kept = work.begun and not (isinstance(error, LedgerUnavailable) and _is_true(written))
             raise
         finally:
             if kept:
@@ -98,6 +109,13 @@ class Quotas:
         """Return how many answers went to draws that were called off."""
         called_off = _reserved(analyst, dataset).where(reservations.c.expires >= FOREVER)
         return int(read(self._engine, called_off)[0]["answers"])
+
+
+def _is_true(written: Callable[[], bool]) -> bool:
+    try:
+        return written()
+    except HoldfastError:  # the ledger does not say
+        return False
 
 
 def _reserved(analyst: str, dataset: str) -> Any:
@@ -120,6 +138,7 @@ class AskService:
         self.quotas, self.idempotency, self.metrics = quotas, idempotency, metrics
         self._datasets, self._lanes = datasets, lanes
         self._most_work, self._tick = settings.max_work, settings.tick
+        self._budgets: dict[str, Budget] = {}  # of each dataset, as last read
 
     # -- asking, in the event loop --------------------------------------------------------------------------------
 
@@ -207,13 +226,18 @@ class AskService:
         self._prepare(served.session, ask)
         return self._response(served, token, ask.call(served.session.dry_run))
 
-    def left(self, served: ServedDataset, token: Token) -> dict[str, Any]:
-        """Return the answers left in the budget and in the token's quota."""
-        answers, quota = served.session.budget.answers_left, token.quota
+    def left(self, served: ServedDataset, token: Token, after: int | None = None) -> dict[str, Any]:
+        """Return the answers left in the budget and in the token's quota.
+
+        `after`: as of any moment since that entry was written. Answers that are written together share one look.
+        """
+        budget, quota = self._budgets.get(served.name), token.quota
+        if budget is None or after is None or budget.answers_given < after:
+            budget = self._budgets[served.name] = served.session.budget
         if quota is not None:
             used = served.usage.by_analyst()[token.name] + self.quotas.lost(token.name, served.name)
             quota = max(0, quota - used)
-        return {"answers": answers, "quota": quota}
+        return {"answers": budget.answers_left, "quota": quota}
 
     def _steps(self, name: str, token: Token, asked: Asked, key: str | None, work: Work, most_work: int) -> Steps:
         """Yield the question, to be sent its answer, and return the response.
@@ -267,12 +291,14 @@ class AskService:
             if not price.cached:
                 held = {"analyst": token.name, "dataset": served.name, "quota": token.quota}
                 answers = max(LEAST, price.answers)
-                reservation = self.quotas.reserve(served.usage, work, **held, answers=answers)  # type: ignore[arg-type]
+                written = partial(_is_written, session, question)
+                reservation = self.quotas.reserve(served.usage, work, written, **held, answers=answers)  # type: ignore[arg-type]
         with reservation:
             return (yield session, question)
 
     def _response(self, served: ServedDataset, token: Token, answer: AnyAnswer) -> Response:
-        return {"ok": True, "dataset": served.name, "answer": answer.to_dict(), "left": self.left(served, token)}
+        left = self.left(served, token, None if answer.cached else answer.seq)
+        return {"ok": True, "dataset": served.name, "answer": answer.to_dict(), "left": left}
 
     def _prepare(self, session: Session, ask: AskIn, key: str | None = None) -> Question:
         """Check and price a question; refuse one that would occupy a thread for long."""
@@ -294,11 +320,15 @@ class AskService:
         return question
 
 
+def _is_written(session: Session, question: Question) -> bool:
+    return session.price_of(question).cached
+
+
 class _Answering(Unfinished):
     """A request whose answer is drawn and not written yet."""
 
     def __init__(self, steps: Steps, answer: Unwritten) -> None:
-        self.steps, self.answer = steps, answer
+        self.steps, self.answer, self.beside = steps, answer, answer.answering.ledger
 
 
 def _begin(new_steps: Callable[[int], Steps], again: Callable[[], None]) -> Outcome:
@@ -357,28 +387,27 @@ def _look_up(new_steps: Callable[[int], Steps]) -> Response | None:
 
 
 def write_together(requests: list[_Answering]) -> list[object]:
-    """Commit the answers of these requests, in one transaction for each ledger; return responses and errors."""
-    results: dict[_Answering, object] = {}
-    by_ledger: dict[Ledger, list[_Answering]] = {}
-    for one in requests:
-        by_ledger.setdefault(one.answer.answering.ledger, []).append(one)
-    for together in by_ledger.values():
-        outcomes: Sequence[AnyAnswer | Exception]
-        try:
-            outcomes = Session.write_all([one.answer for one in together])
-        except Exception as error:  # noqa: BLE001  each of them learns of it
-            outcomes = [duplicate(error) for _ in together]
-        for one, outcome in zip(together, outcomes, strict=True):
-            try:
-                if isinstance(outcome, Exception):
-                    one.steps.throw(outcome)
-                else:
-                    one.steps.send(outcome)
-            except StopIteration as done:
-                results[one] = done.value
-            except Exception as error:  # noqa: BLE001  raised for its own caller alone
-                results[one] = error
-    return [results[one] for one in requests]
+    """Commit the answers of these requests, all to one ledger, in one transaction; return responses and errors."""
+    outcomes: Sequence[AnyAnswer | Exception]
+    try:
+        outcomes = Session.write_all([one.answer for one in requests])
+    except Exception as error:  # noqa: BLE001  each of them learns of it
+        outcomes = [duplicate(error) for _ in requests]
+    return [_respond(one.steps, outcome) for one, outcome in zip(requests, outcomes, strict=True)]
+
+
+def _respond(steps: Steps, outcome: AnyAnswer | Exception) -> object:
+    """Take the steps after the commit; return the response, or the error for its own caller alone."""
+    try:
+        if isinstance(outcome, Exception):
+            steps.throw(outcome)
+        else:
+            steps.send(outcome)
+    except StopIteration as done:
+        return done.value
+    except Exception as error:  # noqa: BLE001
+        return error
+    raise AssertionError("one answer is enough")
 
 
 def _stored(response: Response) -> bool:

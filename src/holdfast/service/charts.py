@@ -1,15 +1,21 @@
-"""Small SVG charts. Colors come from the style sheet, so they follow dark mode; labels say what they show."""
+"""Small SVG charts. Colors come from the style sheet, so they follow dark mode; labels say what they show.
+
+Across, everything is placed in percent, so a chart is as wide as its place and its text is never stretched.
+"""
 
 from collections.abc import Mapping, Sequence
-from math import ceil, floor
+from dataclasses import dataclass
+from math import ceil, floor, log10, nan
 from typing import Any
 
 from markupsafe import Markup
 
-from holdfast.answer import TOO_FEW, pixels, write_end
-from holdfast.guarantees.plan import write_margin
+from holdfast.answer import TOO_FEW, Estimate, pixels, rounded_alike, write_end
 
-WIDTH, HEIGHT, EDGE = 640, 220, 34
+MOST_STEPS = 5  # between the ticks of an axis, so that their numbers fit on a phone
+PLAIN = 6  # digits before or after the point; numbers with more are written as powers of ten
+NEAR = 1e-9  # of a step: what rounding may leave
+DECIMALS = 3  # of a percentage
 
 
 def number(x: float | None) -> str:
@@ -29,101 +35,122 @@ def high_end(x: float) -> str:
     return f"{ceil(x):,}" if abs(x) >= 10_000 else write_end(x, 4, up=True)
 
 
-def interval_bar(answer: Mapping[str, Any]) -> Markup:
-    """Draw an interval inside its declared bounds."""
-    first, last = answer["bounds"]
-    span = (last - first) or 1.0
-    low, high = (300 * (answer[name] - first) / span for name in ("low", "high"))
-    mark = Markup("")
-    if answer["value"] is not None:
-        place = 300 * (answer["value"] - first) / span - 1
-        mark = Markup('<rect class="value" x="{:.2f}" y="0" width="2" height="16"/>').format(place)
-    label = f"{number(answer['value'])}, between {low_end(answer['low'])} and {high_end(answer['high'])}"
+@dataclass(frozen=True)
+class Scale:
+    """An axis from one round number to another, with a tick at every step."""
+
+    low: float
+    high: float
+    step: float
+
+    @classmethod
+    def over(cls, numbers: Sequence[float]) -> "Scale":
+        """Return the axis that holds all of these.
+
+        >>> scale = Scale.over([0.163, 0.291])
+        >>> scale.ticks
+        ['0.15', '0.20', '0.25', '0.30']
+        """
+        low, high = min(numbers), max(numbers)
+        span = (high - low) or abs(high) or 1.0
+        size = 10.0 ** floor(log10(span / MOST_STEPS))
+        for step in (size * times for times in (1, 2, 5, 10, 20)):
+            first, last = floor(low / step + NEAR), ceil(high / step - NEAR)
+            if last - first <= MOST_STEPS:
+                break
+        return cls(min(first * step, low), max(max(last, first + 1) * step, high), step)
+
+    def at(self, x: float) -> float:
+        """Return the place of a number, in percent."""
+        return 100 * (x - self.low) / (self.high - self.low)
+
+    @property
+    def numbers(self) -> list[float]:
+        """Return where the ticks are."""
+        first, last = round(self.low / self.step), round(self.high / self.step)
+        return [place * self.step for place in range(first, last + 1)]
+
+    @property
+    def ticks(self) -> list[str]:
+        """Return what the ticks say, all with the decimals that the step needs."""
+        digits = max(0, -floor(log10(self.step) + NEAR))
+        if digits > PLAIN or max(abs(self.low), abs(self.high)) >= 10.0**PLAIN:
+            return [f"{x:.4g}" for x in self.numbers]
+        return [f"{x:,.{digits}f}" for x in self.numbers]
+
+    def axis(self) -> Markup:
+        """Draw the ticks' numbers."""
+        drawn = Markup("").join(
+            Markup('<text x="{:.2f}%" y="14" text-anchor="middle">{}</text>').format(self.at(x), text)
+            for x, text in zip(self.numbers, self.ticks, strict=True)
+        )
+        return Markup('<svg class="axis" aria-hidden="true">{}</svg>').format(drawn)
+
+    def grid(self) -> Markup:
+        """Draw a thin line at every tick, and a stronger one at zero inside the axis."""
+        return Markup("").join(
+            Markup('<line class="{}" x1="{x:.2f}%" x2="{x:.2f}%" y1="0" y2="100%"/>').format(
+                "zero" if x == 0 and self.low < 0 < self.high else "grid", x=self.at(x)
+            )
+            for x in self.numbers
+        )
+
+
+def panel(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return intervals on one axis: every line with its texts, equally rounded, and its drawing; and the axis.
+
+    A line has value (None: it cannot be told), low, high, bounds; and told, the part of the range in which the rows'
+    own value was said to lie, where a question is answered by such a part.
+    """
+    scale = Scale.over([x for line in lines for x in _shown(line)] or [0.0, 1.0])
+    texts = rounded_alike(
+        [Estimate(nan if line["value"] is None else line["value"], line["low"], line["high"]) for line in lines]
+    )
+    drawn = [
+        {**line, "value_text": value, "low_text": low, "high_text": high, "bar": interval_bar(line, scale)}
+        for line, (value, low, high) in zip(lines, texts, strict=True)
+    ]
+    return {"lines": drawn, "axis": scale.axis()}
+
+
+def _shown(line: Mapping[str, Any]) -> list[float]:
+    """Return what must be on the axis: the interval, the edges of what was told, and zero for a difference."""
+    first, last = line["bounds"]
+    edges = [edge for edge in line.get("told") or () if edge not in (first, last)]
+    return [line["low"], line["high"], *edges, *([0.0] if first == -last else [])]
+
+
+def interval_bar(line: Mapping[str, Any], scale: Scale) -> Markup:
+    """Draw an interval with a dot at its value, on an axis that it shares with others."""
+    label = f"{number(line['value'])}, between {low_end(line['low'])} and {high_end(line['high'])}"
+    told = Markup("")
+    if line.get("told"):
+        first, last = (min(100.0, max(0.0, scale.at(edge))) for edge in line["told"])
+        told = Markup('<rect class="told" x="{}%" width="{}%" y="0" height="100%"/>').format(
+            *pixels(first, last, DECIMALS)
+        )
+    dot = Markup("")
+    if line["value"] is not None:
+        dot = Markup('<circle class="value" cx="{:.2f}%" cy="50%" r="5"/>').format(scale.at(line["value"]))
+    length = pixels(scale.at(line["low"]), scale.at(line["high"]), DECIMALS)
     return Markup(
-        '<svg class="bar" viewBox="-2 0 304 16" preserveAspectRatio="none" role="img" aria-label="{}">'
-        '<rect class="track" x="0" y="7" width="300" height="2"/>'
-        '<rect class="range" x="{}" y="3" width="{}" height="10" rx="2"/>{}</svg>'
-    ).format(label, *pixels(low, max(high, low + 1.5), 2), mark)
+        '<svg class="bar" role="img" aria-label="{}">{}{}'
+        '<rect class="range" x="{}%" width="{}%" y="10" height="8"/>{}</svg>'
+    ).format(label, told, scale.grid(), *length, dot)
 
 
 def gauge(left: int, total: int) -> Markup:
     """Draw the share of the budget that is left."""
     share = left / total if total else 0.0
     return Markup(
-        '<svg class="gauge" viewBox="0 0 300 14" preserveAspectRatio="none" role="img"'
-        ' aria-label="{:,} of {:,} answers left"><rect class="track" width="300" height="14" rx="3"/>'
-        '<rect class="{}" width="{:.2f}" height="14" rx="3"/></svg>'
-    ).format(left, total, "left" if share > 0.1 else "left low", 300 * share)
+        '<svg class="gauge" role="img" aria-label="{:,} of {:,} answers left"><rect class="track" width="100%"'
+        ' height="100%" rx="4"/><rect class="{}" width="{:.2f}%" height="100%" rx="4"/></svg>'
+    ).format(left, total, "left" if share > 0.1 else "left low", 100 * share)
 
 
-def answers_over_time(points: Sequence[Mapping[str, Any]]) -> Markup:
-    """Draw every interval in order, as a share of its declared bounds."""
-    if not points:
-        return Markup('<p class="empty">No answers yet.</p>')
-    step = (WIDTH - 2 * EDGE) / len(points)
-
-    def y(share: float) -> float:
-        return HEIGHT - EDGE - share * (HEIGHT - 2 * EDGE)
-
-    marks = Markup("").join(
-        Markup(
-            '<g><title>#{p[seq]}: {p[question]} = {} [{}, {}]</title><line class="range" x1="{x:.1f}" x2="{x:.1f}"'
-            ' y1="{low:.1f}" y2="{high:.1f}"/>{mark}</g>'
-        ).format(
-            *(number(point["value"]), low_end(point["low"]), high_end(point["high"])),
-            low=ceil(10 * y(low)) / 10,  # downwards is positive, and ends are rounded outwards
-            high=floor(10 * y(high)) / 10,
-            mark=_dot(x, value if value is None else y(value)),
-            p=point,
-            x=x,
-        )
-        for place, point in enumerate(points)
-        for x, (value, low, high) in [(EDGE + step * (place + 0.5), point["shares"])]
-    )
-    grid = Markup("").join(
-        Markup('<line class="grid" x1="{}" x2="{}" y1="{y:.1f}" y2="{y:.1f}"/><text x="4" y="{:.1f}">{}</text>').format(
-            EDGE, WIDTH - EDGE, y(share) + 4, label, y=y(share)
-        )
-        for share, label in ((0.0, "low"), (0.5, ""), (1.0, "high"))
-    )
+def margin_bar(margin: float, most: float, *, promised: bool) -> Markup:
+    """Draw a margin as a bar beside others: shorter is better, and one without a promise looks like none."""
+    share = min(1.0, margin / most)
     return Markup(
-        '<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="Answers {first} to {last} with their intervals,'
-        ' as shares of their declared bounds; the table below has the numbers">{}{}<text x="{}" y="{y}">#{first}</text>'
-        '<text x="{}" y="{y}" text-anchor="end">#{last}</text></svg>'
-    ).format(
-        *(WIDTH, HEIGHT, grid, marks, EDGE, WIDTH - EDGE), y=HEIGHT - 10, first=points[0]["seq"], last=points[-1]["seq"]
-    )
-
-
-def _dot(x: float, y: float | None) -> Markup:
-    """Draw a value, if there is one."""
-    if y is None:
-        return Markup("")
-    return Markup('<circle class="value" cx="{:.1f}" cy="{:.1f}" r="2.5"/>').format(x, y)
-
-
-def margins(alternatives: Sequence[Mapping[str, Any]]) -> Markup:
-    """Draw the margin of every guarantee that reaches the goal, as bars: shorter is better."""
-    reached = [one for one in alternatives if one["margin"] is not None]
-    if not reached:
-        return Markup("")
-    bars = Markup("").join(
-        Markup(
-            '<text x="0" y="{t}">{one[guarantee]} {one[mechanism]}</text><rect class="{}" x="190" y="{}"'
-            ' width="{width:.1f}" height="14" rx="2"/><text x="{:.1f}" y="{t}">{}</text>'
-        ).format(
-            "chosen" if one["note"] == "this plan" else "other",
-            24 * place + 4,
-            196 + width,
-            write_margin(one["margin"]),
-            one=one,
-            width=width,
-            t=24 * place + 16,
-        )
-        for place, one in enumerate(reached)
-        for width in [max(1.0, 350 * min(1.0, one["margin"]))]
-    )
-    return Markup(
-        '<svg class="chart bars" viewBox="0 0 640 {}" role="img" aria-label="Margin of every guarantee;'
-        ' the table has the numbers">{}</svg>'
-    ).format(24 * len(reached) + 8, bars)
+        '<svg class="margin" aria-hidden="true"><rect class="{}" width="{:.2f}%" height="100%" rx="3"/></svg>'
+    ).format("promised" if promised else "no-promise", max(0.5, 100 * share))

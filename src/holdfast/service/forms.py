@@ -1,18 +1,23 @@
 """Forms on pages: the fields of a kind of question, made from its options, and what was entered in them."""
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qs
 
 from starlette.requests import Request
 
 from holdfast.questions import kind_named
-from holdfast.questions.options import Choice, Option, Real, RealOrWord, Text, Whole, plain
+from holdfast.questions.options import Choice, Option, Real, RealOrWord, Whole, plain
 from holdfast.questions.question import Kind
+from holdfast.schema import Schema
 from holdfast.service.errors import ProtocolError
 from holdfast.service.schemas import DEFAULT_KIND
+from holdfast.service.suggestions import examples
 
 MAX_FIELDS = 60
 SHOWN = 4  # options of a kind that are always shown; further ones are folded away
+USUAL = ("group", "other", "minus", "guess", "q", "where", "by", "groups", "within")  # shown first
+OF_UNITS = ("rows_per_unit",)  # options that mean something only where rows belong to units
 
 Entered = dict[str, str]
 
@@ -38,31 +43,39 @@ def kind_of(form: Entered) -> Kind[..., Any]:
     return kind_named(form.get("kind", DEFAULT_KIND))
 
 
-def describe(kind: Kind[..., Any], form: Entered) -> dict[str, Any]:
-    """Return the fields of a kind, with what was entered so far."""
-    required = [option for option in kind.options if option.required]
-    optional = [option for option in kind.options if not option.required]
-    shown = [_field(kind, option, form) for option in (*required, *optional[:SHOWN])]
+def describe(kind: Kind[..., Any], form: Entered, schema: Schema) -> dict[str, Any]:
+    """Return the fields of a kind, with what was entered so far; empty ones show examples of this dataset's columns."""
+    known = examples(schema)
+    apply = [option for option in kind.options if schema.unit is not None or option.name not in OF_UNITS]
+    optional = sorted((option for option in apply if not option.required), key=_usual)
+    required = [option for option in apply if option.required]
+    folded = [_field(kind, option, form, known) for option in optional[SHOWN:]]
     return {
         "kind": kind.name,
         "summary": summary(kind),
-        "fields": sorted(shown, key=lambda field: not field["wide"]),
-        "more": [_field(kind, option, form) for option in optional[SHOWN:]],
+        "fields": [_field(kind, option, form, known) for option in (*required, *optional[:SHOWN])],
+        "more": folded,
+        "more_used": any(field["name"] in form for field in folded),
     }
 
 
-def _field(kind: Kind[..., Any], option: Option, form: Entered) -> dict[str, Any]:
+def _usual(option: Option) -> int:
+    """Return the place of an option: those that most questions need come first, the others in the kind's order."""
+    return USUAL.index(option.name) if option.name in USUAL else len(USUAL)
+
+
+def _field(kind: Kind[..., Any], option: Option, form: Entered, known: Mapping[str, str]) -> dict[str, Any]:
     default = "" if option.default is None else str(plain(option.default))
     return {
         "name": option.name,
         "label": label(option.name),
         "help": option.help,
-        "example": option.form.example,
+        "example": known.get(option.name, option.form.example),
         "value": form.get(option.name, default),
         "required": option.required,
         "words": list(option.form.words) if isinstance(option.form, Choice) else None,
         "subject": option is kind.subject,
-        "wide": option is kind.subject or isinstance(option.form, Text),
+        "wide": option is kind.subject,
         "numeric": isinstance(option.form, Whole | Real) and not isinstance(option.form, RealOrWord),
     }
 

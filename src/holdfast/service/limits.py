@@ -18,11 +18,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.errors import ServiceUnavailable, TooManyRequests
+from holdfast.service.connections import AT_ONCE
 from holdfast.service.errors import ProtocolError, error_payload
 from holdfast.service.monitoring import Metrics, log_event
 from holdfast.service.settings import Settings
 
 ErrorHandler = Callable[[Request, Exception], Awaitable[Response]]
+AtOnce = Callable[[int, list[tuple[bytes, bytes]], bytes], bool]
 MAX_BUCKETS = 10_000
 HEADERS = {
     "Content-Security-Policy": (
@@ -84,7 +86,8 @@ class RequestLimits:
         start, request_id = time.perf_counter(), f"{self._process}{next(self._numbers):06x}"
         scope.setdefault("state", {})["request_id"] = request_id
         extra = self._cacheable if scope["path"].startswith("/static/") else self._uncacheable
-        response = _Response(send, [*extra, (b"x-request-id", request_id.encode())])
+        at_once = scope.get("extensions", {}).get(AT_ONCE)
+        response = LimitedSend(send, [*extra, (b"x-request-id", request_id.encode())], at_once)
         await self._run(scope, receive, response)
         seconds = time.perf_counter() - start
         method, route, status = scope["method"], getattr(scope.get("route"), "path", "other"), response.status
@@ -92,14 +95,14 @@ class RequestLimits:
         token_id, ms = getattr(scope["state"].get("token"), "id", None), round(seconds * 1e3, 2)
         log_event("request", id=request_id, method=method, route=route, status=status, ms=ms, token_id=token_id)
 
-    async def _run(self, scope: Scope, receive: Receive, response: "_Response") -> None:
+    async def _run(self, scope: Scope, receive: Receive, response: "LimitedSend") -> None:
         """Read the body, then respond; both within the timeout."""
         arrived = False
         try:
             async with asyncio.timeout(self._settings.timeout):
                 self._check_host(scope)
                 body = await self._body(scope, receive)
-                arrived = True
+                arrived, scope["state"]["body"] = True, body
                 await self._app(scope, _replay(body, receive), response)
         except (TimeoutError, ProtocolError) as error:
             refusal = error if isinstance(error, ProtocolError) else self._timeout_error(arrived)
@@ -145,7 +148,7 @@ class RequestLimits:
             if not message.get("more_body", False):
                 return b"".join(pieces)
 
-    async def _refuse(self, error: Exception, scope: Scope, receive: Receive, send: "_Response") -> None:
+    async def _refuse(self, error: Exception, scope: Scope, receive: Receive, send: "LimitedSend") -> None:
         """Refuse and close the connection: the rest of its bytes belong to a request we did not read."""
         if send.started:
             return
@@ -154,11 +157,11 @@ class RequestLimits:
         await response(scope, receive, send)
 
 
-class _Response:
+class LimitedSend:
     """Sends messages on with our headers, and records the status."""
 
-    def __init__(self, send: Send, headers: list[tuple[bytes, bytes]]) -> None:
-        self._send, self._headers = send, headers
+    def __init__(self, send: Send, headers: list[tuple[bytes, bytes]], at_once: AtOnce | None) -> None:
+        self._send, self._headers, self._at_once = send, headers, at_once
         self.status, self.started = 500, False
 
     async def __call__(self, message: Message) -> None:
@@ -167,6 +170,19 @@ class _Response:
             # No inner code sets any of ours, so there is nothing to replace.
             message["headers"] = [*message.get("headers", ()), *self._headers]
         await self._send(message)
+
+    def whole(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bool:
+        """Send a whole response in one write; False if the connection cannot: then nothing was sent."""
+        sent = self._at_once is not None and self._at_once(status, [*headers, *self._headers], body)
+        if sent:
+            self.status, self.started = status, True
+        return sent
+
+
+def body_of(request: Request) -> bytes:
+    """Return the body of a request, which was read before anything else."""
+    body: bytes = request.scope["state"]["body"]
+    return body
 
 
 def _raw(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:

@@ -30,6 +30,7 @@ _METHODS = ("GET", "HEAD", "POST", "PATCH", "PUT", "DELETE", "OPTIONS")
 _Labels = tuple[tuple[str, str], ...]
 
 _log = logging.getLogger("holdfast.service")
+_BLANK = vars(logging.LogRecord(_log.name, logging.INFO, __file__, 0, "", None, None))
 
 
 class _JsonFormatter(logging.Formatter):
@@ -87,9 +88,9 @@ def start_logging(level: str = "INFO") -> None:
 def log_event(event: str, **facts: Any) -> None:
     """Log one line."""
     if _log.isEnabledFor(logging.INFO):
-        # Created here because the logger would look up the caller's line for every request.
-        record = logging.LogRecord(_log.name, logging.INFO, __file__, 0, event, None, None)
-        record.facts = facts
+        # A copy, because a new record would look up the caller's line, the thread and the process for every request.
+        record = logging.LogRecord.__new__(logging.LogRecord)
+        record.__dict__.update(_BLANK, msg=event, created=time.time(), facts=facts)
         _log.handle(record)
 
 

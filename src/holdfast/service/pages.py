@@ -3,7 +3,7 @@
 import re
 import secrets
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
@@ -26,7 +26,9 @@ from holdfast.service.auth import COOKIE, Routes, on_dataset, token_of
 from holdfast.service.client import read_answer, read_table
 from holdfast.service.datasets import ServedDataset
 from holdfast.service.schemas import AskIn
+from holdfast.service.snippets import snippets
 from holdfast.service.state import in_thread, state_of
+from holdfast.service.suggestions import suggestions
 
 PAGE_SIZE = 50  # entries
 RECENT = 8
@@ -35,10 +37,11 @@ routes = Routes()
 
 def lines(answer: AnyAnswer) -> list[dict[str, Any]]:
     """Return the intervals of an answer as tables and charts show them."""
-    bounds = list(answer.bounds)
-    return [{"category": label, **estimate.to_json(), "bounds": bounds} for label, estimate in answer.rows()]
+    known = {"bounds": list(answer.bounds), "told": answer.told and list(answer.told)}
+    return [{"category": label, **estimate.to_json(), **known} for label, estimate in answer.rows()]
 
 
+@cache
 def _environment() -> Environment:
     pages = Environment(
         loader=PackageLoader("holdfast.service", "templates"),
@@ -48,18 +51,14 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     functions = (
-        *(charts.interval_bar, charts.gauge, charts.answers_over_time, charts.margins),
-        *(charts.number, charts.low_end, charts.high_end),
-        *(write_margin, read_answer, lines),
+        *(charts.panel, charts.gauge, charts.margin_bar, charts.number),
+        *(write_margin, read_answer, lines, by_kind),
     )
     pages.globals |= {one.__name__: one for one in functions}
     pages.globals["new_key"] = lambda: secrets.token_urlsafe(16)
     pages.filters["day"] = lambda seconds: datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
     pages.filters["code"] = lambda text: Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
     return pages
-
-
-_pages = _environment()
 
 
 def wants_page(request: Request) -> bool:
@@ -85,12 +84,14 @@ def show_error(request: Request, error: dict[str, Any], headers: dict[str, str])
             return Response(status_code=204, headers={"HX-Redirect": "/sign-in"})
         return RedirectResponse("/sign-in", status_code=303)
     page = _render(request, "error_part.html" if fragment else "error.html", {"error": error})
+    if request.headers.get("hx-target") == "result":  # where the price, or its problem, is shown already: said once
+        headers = headers | {"HX-Retarget": "#price"}
     return HTMLResponse(page, status_code=error["status"], headers=headers)
 
 
 def _render(request: Request, template: str, data: dict[str, Any]) -> str:
     context = {"request": request, "user": getattr(request.state, "token", None)}
-    return _pages.get_template(template).render(data | context)
+    return _environment().get_template(template).render(data | context)
 
 
 @routes.page("anyone", "GET", "/sign-in")
@@ -143,25 +144,28 @@ async def home(request: Request) -> Response:
 async def dataset(request: Request, name: NameInPath) -> Response:
     """Show one dataset: guarantee, budget, the form to ask, the newest answers; or the fields of another kind."""
     state, token, form = state_of(request), token_of(request), forms.query_fields(request)
-    fields = forms.describe(forms.kind_of(form), form)
-    if request.headers.get("hx-target") == "fields":
-        return show(request, "fields.html", {"form": fields})
+    kind = forms.kind_of(form)
 
     def look(served: ServedDataset) -> dict[str, Any]:
+        schema = served.session.schema
+        if request.headers.get("hx-target") == "fields":
+            return {"form": forms.describe(kind, form, schema)}
         newest = served.session.ledger.spent.answers
         common = {"dataset": served.overview(), "left": state.service.left(served, token), "answers": newest}
         if served.is_board:
-            return common | {"standings": _shown(served), "form": forms.describe(SUBMIT, form)}
+            return common | {"standings": _shown(served), "form": forms.describe(SUBMIT, form, schema)}
         recent = list(served.session.ledger.entries(max(1, newest - RECENT + 1), RECENT))
         return common | {
-            "columns": [one.to_json() | {"declared": one.declared} for one in served.session.schema],
+            "columns": [one.to_json() | {"declared": one.declared} for one in schema],
             "recent": [_row(served, entry) for entry in reversed(recent)],
             "kinds": [{"name": kind.name, "label": forms.label(kind.name)} for kind in state.questions.kinds],
-            "form": fields,
+            "form": forms.describe(kind, form, schema),
+            "suggestions": suggestions(schema),
         }
 
     found = await on_dataset(request, name, look)
-    return show(request, "board.html" if "standings" in found else "dataset.html", found)
+    template = "board.html" if "standings" in found else "dataset.html" if "dataset" in found else "fields.html"
+    return show(request, template, found)
 
 
 def _shown(served: ServedDataset) -> list[dict[str, Any]]:
@@ -171,7 +175,7 @@ def _shown(served: ServedDataset) -> list[dict[str, Any]]:
     for line in served.submissions.lines(PAGE_SIZE):
         low, high = line["cell_low"], line["cell_high"]
         value = (low + high) / 2 if line["rank"] else high if metric.rule.higher else low
-        shown.append(line | {"bounds": list(metric.bounds), "value": value})
+        shown.append(line | {"bounds": list(metric.bounds), "value": value, "told": [low, high]})
     return shown
 
 
@@ -188,8 +192,16 @@ async def ask(request: Request, name: NameInPath) -> Response:
     response = await state.service.ask(
         name, token_of(request), partial(_asked, request, form), form.get("key"), gone=request.is_disconnected
     )
-    budget = await on_dataset(request, name, lambda served: served.session.budget.to_dict())
-    return show(request, "answer.html", response | {"budget": budget})
+    more = await on_dataset(request, name, lambda served: _beside(request, served, form))
+    return show(request, "answer.html", response | more)
+
+
+def _beside(request: Request, served: ServedDataset, form: forms.Entered) -> dict[str, Any]:
+    """Return what a page shows beside an answer: the budget, and the same question in other languages."""
+    kind, values = forms.question(form)
+    url = (state_of(request).settings.public_url or str(request.base_url)).rstrip("/")
+    known = {"url": url, "dataset": served.name, "schema": served.session.schema, "rows": served.plan.rows}
+    return {"budget": served.session.budget.to_dict(), "elsewhere": snippets(kind.to_json(values), **known)}
 
 
 @routes.page("analyst", "POST", "/datasets/{name}/dry-run")
@@ -199,7 +211,7 @@ async def dry_run(request: Request, name: NameInPath) -> Response:
 
     def work(served: ServedDataset) -> dict[str, Any]:
         response = service.dry_run(served, token, _asked(request, form))
-        return response | {"budget": served.session.budget.to_dict()}
+        return response | _beside(request, served, form)
 
     return show(request, "answer.html", await on_dataset(request, name, work))
 
@@ -265,8 +277,8 @@ async def history(request: Request, name: NameInPath) -> Response:
         return {
             "name": served.name,
             "rows": rows,
-            "points": [point for row in rows for point in _points(row)],
             "entries": newest,
+            "board": served.is_board,
             "earlier": max(1, start - PAGE_SIZE) if start > 1 else None,
             "later": start + PAGE_SIZE if start + PAGE_SIZE <= newest else None,
         }
@@ -280,8 +292,9 @@ async def plan(request: Request) -> Response:
     """Compare all guarantees for the chosen rows, questions and margin."""
     form = forms.query_fields(request)
     solve = form.get("solve", "margin")
+    served = [one for one in await overviews(request) if one["budget"]["asks"] is None]
     asked = {
-        "rows": forms.integer(form, "rows") or 1_000_000,
+        "rows": forms.integer(form, "rows") or max((one["rows"] for one in served), default=1_000_000),
         "queries": forms.integer(form, "queries") or 1_000,
         "margin": forms.decimal(form, "margin") or 0.05,
         "confidence": forms.decimal(form, "confidence") or 0.95,
@@ -289,28 +302,35 @@ async def plan(request: Request) -> Response:
 
     def look() -> dict[str, Any]:
         goal: dict[str, Any] = {key: None if key == solve else value for key, value in asked.items()}
-        return {"asked": asked, "solve": solve} | compare_plans(**goal)
+        sizes = [{"name": one["name"], "rows": one["rows"]} for one in served]
+        return {"asked": asked, "solve": solve, "sizes": sizes} | compare_plans(**goal)
 
     found = await in_thread(request, look)
     return show(request, "plan_part.html" if "hx-request" in request.headers else "plan.html", found)
+
+
+def by_kind(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return entries by kind and declared range: those whose intervals can share an axis. The newest kind comes first.
+
+    Each has a title and its entries, and every entry its lines as they are drawn.
+    """
+    found: dict[tuple[str, float, float], list[dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault((row["kind"], *row["bounds"]), []).append(row)
+    panels = []
+    for (kind, low, high), entries in found.items():
+        range_ = "" if (low, high) == (0.0, 1.0) else f", between {low:.6g} and {high:.6g}"
+        drawn = charts.panel([line for row in entries for line in row["lines"]])
+        taken = iter(drawn["lines"])
+        shown = [row | {"lines": [next(taken) for _ in row["lines"]]} for row in entries]
+        panels.append({"title": forms.label(kind) + range_, "rows": shown, "axis": drawn["axis"]})
+    return panels
 
 
 def _row(served: ServedDataset, entry: Entry) -> dict[str, Any]:
     """Return an entry as a table shows it: one line for each interval."""
     answer = answer_from(entry, served.plan.standing, cached=False)
     where = {"seq": entry.seq, "time": entry.time, "analyst": entry.analyst, "lines": lines(answer)}
+    where["bounds"] = list(answer.bounds)
     where["registered"] = served.session.registered.of(entry)
     return where | {name: getattr(answer, name) for name in ("kind", "question", "rows_read", "cost")}
-
-
-def _points(row: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the marks of an entry on the chart."""
-    points = []
-    for line in row["lines"]:
-        first, last = line["bounds"]
-        span = (last - first) or 1.0
-        known = (line[name] for name in ("value", "low", "high"))
-        shares = [None if number is None else (number - first) / span for number in known]
-        label = f"{row['question']}, {line['category']}" if line["category"] is not None else row["question"]
-        points.append({**line, "seq": row["seq"], "question": label, "shares": shares})
-    return points

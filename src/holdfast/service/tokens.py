@@ -28,6 +28,7 @@ from holdfast.service.settings import check_name
 
 PREFIX = "hf_"
 CACHE_SECONDS = 1.0  # a token revoked by another process is refused after at most this long
+REFRESH_SECONDS = 0.4  # at this age a token in use is looked up again, while it is still good
 LINK_SECONDS = 3_600
 REMEMBER_SECONDS = 60.0  # how much of the time the database may not know of yet
 MAX_CACHED = 10_000
@@ -102,6 +103,7 @@ class TokenStore:
         self._used: set[str] = set()  # digests presented since the last lookup
         self._changes = 0
         self._lock, self._lookup_lock = threading.Lock(), threading.Lock()
+        self._refreshed = 0.0
 
     # -- tokens -------------------------------------------------------------------------------------------------
 
@@ -138,8 +140,15 @@ class TokenStore:
             return self._require_active(self._cached(digest) or self._look_up(digest))
 
     def cached(self, secret: str) -> Token | None:
-        """Return the token with this secret if it was looked up a moment ago; never blocks."""
-        token = self._cached(_digest(secret))
+        """Return the token with this secret if it was looked up a moment ago; never blocks.
+
+        What is in use is looked up again before it is too old, so that whoever asks all the time never waits for it.
+        """
+        digest, now = _digest(secret), time.monotonic()
+        token, (at, _) = self._cached(digest), self._cache.get(digest, (now, None))
+        if token is not None and now - at > REFRESH_SECONDS < now - self._refreshed:
+            self._refreshed = now
+            threading.Thread(target=self._refresh, name="holdfast tokens", daemon=True).start()
         return token if token is not None and self.is_active(token) else None
 
     def is_active(self, token: Token) -> bool:
@@ -262,6 +271,10 @@ class TokenStore:
         with self._lock:
             self._changes += 1
             self._cache.clear()
+
+    def _refresh(self) -> None:
+        with suppress(ServiceUnavailable, SQLAlchemyError), self._lookup_lock:  # else the next one who asks waits
+            self._look_up(next(iter(self._used), ""))
 
     def _look_up(self, digest: str) -> Token | None:
         """Look up a token, and with the same query all others presented lately."""

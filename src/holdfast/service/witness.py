@@ -6,7 +6,7 @@ was given in the last second before a kill it has not seen; the file beside the 
 
 import json
 import threading
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from time import monotonic
 
 import sqlalchemy as sa
@@ -31,6 +31,8 @@ class DatabaseWitness:
         self._lock = threading.Lock()
         self._written = float("-inf")
         self._waiting: Seen | None = None
+        self._other: Seen | None = None
+        self._put_last: str | None = None
 
     def newest(self) -> Seen | None:
         """Return what any server on this database saw."""
@@ -39,15 +41,22 @@ class DatabaseWitness:
             return Seen(row["address"], Tip(**json.loads(row["tip"])))
         return None
 
+    def others(self) -> Seen | None:
+        """Return what another server was found to have written, when this one last wrote."""
+        other, self._other = self._other, None
+        return other
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Nothing: two servers that begin at one instant are told apart by the file beside the data."""
+        return nullcontext()
+
     def saw(self, seen: Seen) -> None:
-        """Remember this, unless something newer is remembered; at most once a second."""
+        """Remember this, unless something newer is remembered; at most once a second, and nobody waits for it."""
         if seen.is_newer_than(self._waiting):
             self._waiting = seen
-        if monotonic() - self._written >= EVERY and self._lock.acquire(blocking=False):
-            try:
-                self._write_waiting()
-            finally:
-                self._lock.release()
+        if monotonic() - self._written >= EVERY:
+            self._written = monotonic()
+            threading.Thread(target=self.close, name="holdfast witness", daemon=True).start()
 
     def settle(self, seen: Seen) -> None:
         """Remember this instead of all before."""
@@ -61,7 +70,7 @@ class DatabaseWitness:
             self._write_waiting()
 
     def _write_waiting(self) -> None:
-        seen, self._waiting, self._written = self._waiting, None, monotonic()
+        seen, self._waiting = self._waiting, None
         if seen is not None:
             with suppress(
                 HoldfastError, SQLAlchemyError
@@ -73,8 +82,11 @@ class DatabaseWitness:
         values = {"address": seen.address, "seq": seen.tip.seq, "tip": json.dumps(seen.tip._asdict())}
         older = mine if always else mine & (ledgers_seen.c.seq <= seen.tip.seq)
         with write_transaction(self._engine) as connection:
-            known = connection.execute(sa.select(ledgers_seen.c.seq).where(mine)).first()
+            known = connection.execute(sa.select(ledgers_seen.c.address, ledgers_seen.c.tip).where(mine)).first()
             if known is None:
                 connection.execute(sa.insert(ledgers_seen).values(content=self._content, **values))
             else:
                 connection.execute(sa.update(ledgers_seen).where(older).values(**values))
+        if known is not None and known.tip != self._put_last and not always:
+            self._other = Seen(known.address, Tip(**json.loads(known.tip)))
+        self._put_last = str(values["tip"])

@@ -10,9 +10,8 @@ except ImportError as missing:
     ) from missing
 
 from holdfast.sklearn.board_scorer import BoardScorer, board_scorer
-from holdfast.sklearn.confusion import Confusion, calibration, confusion
+from holdfast.sklearn.confusion import calibration, confusion
 from holdfast.sklearn.estimators import (
-    ClippedTarget,
     HuberRegressor,
     LinearRegression,
     LinearSVC,
@@ -22,8 +21,6 @@ from holdfast.sklearn.scorer import Scorer, scorer
 
 __all__ = [
     "BoardScorer",
-    "ClippedTarget",
-    "Confusion",
     "HuberRegressor",
     "LinearRegression",
     "LinearSVC",

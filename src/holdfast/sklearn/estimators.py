@@ -36,10 +36,6 @@ Bounds = tuple[float, float]
 LEAST_ROWS = 20  # of the information guarantee
 
 
-class ClippedTarget(UserWarning):
-    """Targets lie outside their declared range, and a fit clips them."""
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
 class LinearModel(BaseEstimator):  # type: ignore[misc]
     """The parameters and the two ways to learn.
@@ -260,12 +256,14 @@ class LinearSVC(LinearClassifier):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LinearRegression(RegressorMixin, LinearModel):  # type: ignore[misc]
-    """Least squares for a target declared `target_within` bounds; values outside are clipped, predictions too.
+    """Least squares for a target declared `target_within` bounds; predictions are clipped to them.
 
-    `fit`, which is given the targets, warns of values that it clips.
+    `fit`, which is given the targets, refuses values outside, unless `clip` says that they count as the nearer bound.
+    `fit_session` never looks: there the target is the clipped one, as in every question of a session.
     """
 
     target_within: Bounds = (-3.0, 3.0)
+    clip: bool = False
     radius: float = 1.0
 
     def _loss(self, features: Mapping[str, Bounds], target: str) -> LinearLoss:
@@ -276,12 +274,11 @@ class LinearRegression(RegressorMixin, LinearModel):  # type: ignore[misc]
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         low, high = check.interval("target_within", self.target_within)
         outside = int(((y < low) | (y > high)).sum())
-        if outside:
-            warnings.warn(
-                f"{outside:,} of {len(y):,} targets lie outside target_within=({low:g}, {high:g}) and are clipped: the"
-                " model is fitted to the clipped ones. Declare the range that is meant.",
-                ClippedTarget,
-                stacklevel=2,
+        if outside and not self.clip:
+            raise InvalidArgument(
+                f"{outside:,} of {len(y):,} targets lie outside target_within=({low:g}, {high:g}). Declare the range"
+                " that is meant, or say clip=True to fit the model to targets clipped to it.",
+                name="target_within",
             )
         session, (*features, column) = self._own_session(X, np.asarray(y, dtype=np.float64), 1)
         self._learn_once(session, features, [column], column)

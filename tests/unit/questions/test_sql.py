@@ -141,11 +141,13 @@ def test_groups_are_counted_by_one_histogram(session: hf.Session) -> None:
 
 def test_spreads_and_correlations_are_asked(session: hf.Session) -> None:
     flights = ROWS  # noqa: F841
-    text = "SELECT STDDEV_POP(distance) AS s, VAR_POP(distance) AS v, CORR(distance, delay) AS c FROM flights"
+    several = "STDDEV_POP(distance), VAR_POP(distance), CORR(distance, delay), REGR_SLOPE(delay, distance)"
+    text = f"SELECT {several} FROM flights"
     (exact,) = duckdb.sql(text).fetchall()
-    ((_, s_low, s_high, _, v_low, v_high, _, c_low, c_high),) = session.sql(text).rows()
-    for value, low, high in zip(exact, (s_low, v_low, c_low), (s_high, v_high, c_high), strict=True):
+    (line,) = session.sql(text).rows()
+    for value, low, high in zip(exact, line[1::3], line[2::3], strict=True):
         assert low <= value <= high
+    assert session.slope("distance", "delay").cached  # SQL has the dependent one first
 
 
 def test_counts_for_populations_of_other_sizes_are_other_questions(session: hf.Session) -> None:

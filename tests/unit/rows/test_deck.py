@@ -15,14 +15,16 @@ from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict, RowS
 from holdfast.ledger.opening import forget_all
 from holdfast.queries.build import build_mean
 from holdfast.rows import cards as cards_
-from holdfast.rows import deal as dealing
+from holdfast.rows import content as content_
+from holdfast.rows import dealing
+from holdfast.rows.content import Coder, Content
 from holdfast.rows.deal import deal
 from holdfast.rows.deck import Cards, Deck, Mark
 from holdfast.rows.draws import AllRows, WithReplacement
 from holdfast.rows.engines import ENGINES, Engine, Task
 from holdfast.rows.open import open_rows
 from holdfast.rows.scans.scan import Origin, Scan
-from holdfast.rows.sorting import Runs
+from holdfast.rows.sorting import Runs, in_order
 from plain_query import PlainQuery
 
 ROWS = 5_000
@@ -78,7 +80,7 @@ def test_the_fingerprint_is_of_the_table_in_any_order(table: Path, deck: Deck, t
 def test_a_missing_text_is_not_an_empty_one(missing: str | None) -> None:
     def content(texts: list[str | None]) -> str:
         frame = pl.DataFrame({"a": texts}, schema={"a": pl.String})
-        found = cards_.Content(open_rows(frame)._storages)  # type: ignore[attr-defined]
+        found = Content(open_rows(frame)._storages)  # type: ignore[attr-defined]
         found.add(frame)
         return found.fingerprint()
 
@@ -92,7 +94,8 @@ def test_batches_do_not_matter_and_keys_do(monkeypatch: pytest.MonkeyPatch) -> N
     storages = open_rows(frame)._storages  # type: ignore[attr-defined]
 
     def dealt(secret: bytes, deck: str, partition: str, size: int) -> pl.DataFrame:
-        return pl.concat(cards_.Dealer(secret, deck, partition, 2.0, storages).deal(frame.iter_slices(size)))
+        chance = cards_.Chance.of(secret, deck, partition, 2.0, 3)
+        return pl.concat(cards_.Dealer(chance, storages).deal(frame.iter_slices(size)))
 
     first = dealt(b"s" * 32, "d", "0", 1_000)
     assert first.equals(dealt(b"s" * 32, "d", "0", 37))
@@ -100,33 +103,64 @@ def test_batches_do_not_matter_and_keys_do(monkeypatch: pytest.MonkeyPatch) -> N
         assert not set(first[cards_.PLACE]) & set(dealt(*other, 1_000)[cards_.PLACE])
 
 
-@pytest.mark.parametrize("block", [1, 7, 1_000])
-def test_sorting_is_the_same_whatever_the_blocks(tmp_path: Path, block: int) -> None:
+def parts_of(frame: pl.DataFrame, coder: Coder) -> list[content_.Part]:
+    return coder.parts(frame.select(list(coder.columns)))
+
+
+def put_in_order(runs: Runs, first: int, last: int) -> pl.DataFrame:
+    """Read cards back as a frame."""
+    found = []
+    for _, parts in runs.ordered(b"s" * 32, lambda count: None, first, last):
+        series = []
+        for name, part in zip(runs.coder.columns, parts, strict=True):
+            texts = name in runs.coder.texts
+            series.append((runs._as_texts(name, part) if texts else pl.Series(part.values)).alias(name))
+        found.append(pl.DataFrame(series))
+    return pl.concat(found)
+
+
+@pytest.mark.parametrize("distinct", [1_000, 100])  # more texts than are coded: those come later as they are
+@pytest.mark.parametrize(("ranges", "block"), [(1, 1_000), (2, 70), (6, 1), (300, 120)])
+def test_sorting_is_the_same_whatever_the_blocks(
+    tmp_path: Path, ranges: int, block: int, distinct: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(content_, "_MOST_DISTINCT", distinct)
     rng = np.random.default_rng(1)
-    frame = pl.DataFrame({"a": np.arange(300), "t": [f"text {i}" for i in range(300)]})
-    places = pl.Series(cards_.PLACE, rng.integers(0, cards_.PLACES, 300))
-    runs = Runs(tmp_path, block)
-    for part in frame.with_columns(places).iter_slices(50):
-        runs.add(part)
-    done: list[int] = []
-    half = cards_.PLACES // 2
-    ordered = [
-        *runs.ordered(rng, done.append, 0, half),
-        *runs.ordered(rng, done.append, half, cards_.PLACES),
-    ]
-    assert pl.concat(ordered).equals(frame[np.argsort(places.to_numpy())])
-    assert sum(done) == 300
+    texts = [None if i % 13 == 0 else f"text {i}" for i in range(300)]
+    frame = pl.DataFrame({"a": np.arange(300), "t": texts, "u": [str(i % 3) for i in range(300)]})
+    coder = Coder(open_rows(frame)._storages)  # type: ignore[attr-defined]
+    places = rng.integers(0, cards_.width_of(ranges) * ranges, 300).astype(np.uint64)
+    runs = Runs(tmp_path, coder, ranges, block)
+    for start in range(0, 300, 50):
+        part = frame[start : start + 50]
+        runs.collect(runs.sort_in(parts_of(part, coder), places[start : start + 50], 50, (1, 2)))
+    runs.write()
+    expected = frame[np.argsort(places)]
+    half = ranges // 2
+    for each in (runs, Runs(tmp_path, Coder(coder.columns), ranges, block)):  # somebody else goes on
+        assert (each.content.rows, each.content.sums, each.cards) == (300, (6, 12), 300)
+        found = [put_in_order(each, 0, half), put_in_order(each, half, ranges)] if half else [put_in_order(each, 0, 1)]
+        assert pl.concat(found).equals(expected)
+        assert each.missing == [False, True, False]
 
 
-def test_equal_places_are_ordered_by_chance(tmp_path: Path) -> None:
+@pytest.mark.parametrize("width", [4, 1 << 31, 1 << 33, 1 << 50, 1 << 63])
+def test_places_are_sorted_in_full(width: int) -> None:
+    rng = np.random.default_rng(width % 97)
+    offsets = rng.integers(0, width, 3_000, np.uint64)
+    offsets[::7] = offsets[0] // np.uint64(2) + rng.integers(0, 2, offsets[::7].size).astype(np.uint64)  # close
+    order = in_order(offsets, width, lambda: np.random.default_rng(1))
+    assert sorted(order.tolist()) == list(range(3_000))
+    assert (np.diff(offsets[order].astype(object)) >= 0).all()
+
+
+def test_equal_places_are_ordered_by_chance() -> None:
     rng, orders = np.random.default_rng(1), Counter[tuple[int, ...]]()
-    for i in range(600):
-        (tmp_path / str(i)).mkdir()
-        runs = Runs(tmp_path / str(i), 1)
-        for a in range(3):
-            runs.add(pl.DataFrame({"a": [a], cards_.PLACE: [5]}))
-        orders[tuple(pl.concat(runs.ordered(rng, lambda n: None))["a"])] += 1
+    offsets = np.array([5, 9, 5, 5], np.uint64)
+    for _ in range(600):
+        orders[tuple(in_order(offsets, 1 << 40, lambda: rng).tolist())] += 1
     assert len(orders) == 6
+    assert {order[-1] for order in orders} == {1}
     assert min(orders.values()) > 50
 
 
@@ -290,14 +324,14 @@ def test_names_that_decks_use_are_refused(tmp_path: Path) -> None:
 def test_a_table_that_changes_while_it_is_dealt_is_refused(
     table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = dealing._deal_here
+    here = dealing.Job._deal_here
 
     def slow(*args: object) -> object:
         done = here(*args)  # type: ignore[arg-type]
         table.touch()
         return done
 
-    monkeypatch.setattr(dealing, "_deal_here", slow)
+    monkeypatch.setattr(dealing.Job, "_deal_here", slow)
     with pytest.raises(RowSourceError, match="changed while it was dealt"):
         deal(table, tmp_path / "d.deck", cards=10)
     assert not (tmp_path / "d.deck").exists()

@@ -64,7 +64,7 @@ def test_the_first_fit_writes_and_the_next_maps(file, monkeypatch):
     assert [Path(name).suffix for name in kept_files(source)].count(".npy") == 2
     again, second = fitted(file, times=1)
     assert len(made) == 2
-    assert not any(pack.flags.owndata for pack in again._packs._kept.values())
+    assert not any(pack.flags.writeable for pack in again._packs._kept.values())
     assert (first == drawn).all()
     assert (second == drawn).all()
     again.verify()

@@ -13,7 +13,7 @@ from holdfast.optimize.objective import AccuracyAt, LossAt
 from holdfast.rows import packs
 from holdfast.rows.draws import WithReplacement
 
-ROWS = 500
+ROWS = 1_000
 LOSS = hf.losses.Squared({"a": (-1.0, 2.0), "b * 2": (0.0, 1.0)}, target="c", target_within=(0.0, 0.3))
 
 

@@ -1,5 +1,8 @@
 """Tables read once, batch by batch: many files, partitions, streams, lakes, CSV as it is written elsewhere."""
 
+import json
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +11,7 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from holdfast.errors import InvalidArgument, RowSourceError
+from holdfast.errors import InvalidArgument, MissingExtra, RowSourceError
 from holdfast.rows.deal import deal
 from holdfast.rows.deck import Deck
 from holdfast.rows.folder import FolderRows
@@ -211,6 +214,95 @@ def test_a_delta_table_at_one_version(tmp_path: Path) -> None:
     made = deal(table, tmp_path / "events.deck", cards=50, version=0)
     assert isinstance(made, Deck)
     assert len(made) == 400
+
+
+def test_a_delta_table_with_deletion_vectors_is_refused(tmp_path: Path) -> None:
+    """Written by hand, as other engines write it: row 3 of the one file is deleted, and the file still holds it."""
+    deltalake = pytest.importorskip("deltalake")
+    table = tmp_path / "events"
+    deltalake.write_deltalake(str(table), FRAME.head(10).to_arrow())
+    log = table / "_delta_log"
+    (added,) = [
+        json.loads(line)["add"] for line in (log / f"{0:020d}.json").read_text().splitlines() if '"add"' in line
+    ]
+    vector = {"storageType": "i", "pathOrInlineDv": "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L", "offset": 4}
+    vector |= {"sizeInBytes": 40, "cardinality": 1}
+    features: dict[str, object] = {"minReaderVersion": 3, "minWriterVersion": 7}
+    features |= {key: ["deletionVectors"] for key in ("readerFeatures", "writerFeatures")}
+    actions = [
+        {"commitInfo": {"operation": "DELETE", "timestamp": 1}},
+        {"protocol": features},
+        {"remove": {"path": added["path"], "dataChange": True, "deletionTimestamp": 1}},
+        {"add": added | {"deletionVector": vector}},
+    ]
+    (log / f"{1:020d}.json").write_text("\n".join(map(json.dumps, actions)))
+    with pytest.raises(RowSourceError, match="deletion vectors, which mark rows as deleted"):
+        open_rows(table)
+    with pytest.raises(RowSourceError, match="deletion vectors"):
+        deal(table, tmp_path / "events.deck", cards=5)
+    assert len(open_rows(table, version=0)) == 10
+
+
+def test_an_iceberg_table_with_delete_files_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyiceberg")
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.table import DataScan
+
+    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}")
+    catalog.create_namespace("n")
+    arrow = FRAME.to_arrow(compat_level=pl.CompatLevel.oldest())
+    table = catalog.create_table("n.events", schema=arrow.schema)
+    table.append(arrow)
+    plan = DataScan.plan_files
+
+    def with_deletes(self: DataScan) -> list[Any]:
+        tasks = list(plan(self))
+        for task in tasks:  # as if another engine had deleted a row by its position
+            task.delete_files.add(task.file)
+        return tasks
+
+    monkeypatch.setattr(DataScan, "plan_files", with_deletes)
+    with pytest.raises(RowSourceError, match="has delete files"):
+        open_rows(table, folder=tmp_path / "t.holdfast")
+
+    def by_value(self: DataScan) -> list[Any]:
+        raise ValueError("equality deletes")
+
+    monkeypatch.setattr(DataScan, "plan_files", by_value)
+    with pytest.raises(RowSourceError, match="has delete files"):
+        open_rows(table, folder=tmp_path / "t.holdfast")
+
+
+# -- object stores: see tests/engines for one that answers -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "s3://key:hunter2@lake/events/*.parquet",
+        "az://lake/events.parquet?sv=2&sig=hunter2",
+        "delta:s3://key:hunter2@lake/events",
+    ],
+)
+def test_an_address_with_credentials_is_refused_and_not_quoted(address: str) -> None:
+    with pytest.raises(InvalidArgument, match="an address without credentials") as refused:
+        open_rows(address)
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize("scheme", ["s3", "gs", "az"])
+def test_an_object_store_needs_its_extra(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'holdfast\[objects\]'"):
+        open_rows(f"{scheme}://lake/events/")
+
+
+def test_a_store_that_is_not_set_up_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("obstore")
+    for name in [name for name in os.environ if name.startswith("AZURE_")]:
+        monkeypatch.delenv(name)
+    with pytest.raises(RowSourceError, match=r"Cannot read az://lake/.*credentials, region and account"):
+        open_rows("az://lake/events/")
 
 
 def test_an_iceberg_table_at_one_snapshot(tmp_path: Path) -> None:

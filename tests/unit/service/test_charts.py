@@ -1,4 +1,4 @@
-"""Charts stay inside their frame and escape what analysts wrote."""
+"""Charts stay inside their frame, on axes that can be read."""
 
 import re
 from typing import Any
@@ -17,26 +17,47 @@ def answer(low: float, value: float, high: float, bounds: tuple[float, float] = 
     "shown",
     [answer(0.2, 0.3, 0.4), answer(0, 0, 0), answer(1, 1, 1), answer(-60, 0, 600, (-60, 600)), answer(5, 5, 5, (5, 5))],
 )
-def test_an_interval_stays_inside_its_bar(shown: dict[str, Any]) -> None:
-    drawn = str(charts.interval_bar(shown))
-    x, width = map(float, re.findall(r'class="range" x="([\d.]+)" y="3" width="([\d.]+)"', drawn)[0])
+def test_an_interval_stays_inside_its_axis(shown: dict[str, Any]) -> None:
+    (line,) = charts.panel([shown])["lines"]
+    x, width = map(float, re.findall(r'class="range" x="([\d.]+)%" width="([\d.]+)%"', line["bar"])[0])
     assert x >= 0
-    assert x + width <= 302
-    assert 'role="img"' in drawn
-    assert "between" in drawn
+    assert x + width <= 100
+    assert 'role="img"' in line["bar"]
+    assert "between" in line["bar"]
 
 
-def test_questions_are_quoted_in_the_chart() -> None:
-    point = answer(0, 0.5, 1) | {"seq": 1, "question": "<script>alert('x')</script>", "shares": [0.5, 0.0, 1.0]}
-    drawn = str(charts.answers_over_time([point]))
-    assert "<script" not in drawn
-    assert "&lt;script&gt;" in drawn
+def test_intervals_of_a_panel_share_an_axis_whose_ends_are_labeled_and_have_equal_digits() -> None:
+    drawn = charts.panel([answer(0.2, 0.25, 0.3), answer(0.1, 0.2, 0.41)])
+    assert re.findall(r">([\d.]+)</text>", drawn["axis"]) == ["0.1", "0.2", "0.3", "0.4", "0.5"]
+    dots = [float(re.findall(r'cx="([\d.]+)%"', line["bar"])[0]) for line in drawn["lines"]]
+    assert dots == [37.5, 25.0]  # 0.25 and 0.2 between 0.1 and 0.5
+    assert [line["value_text"] for line in drawn["lines"]] == ["0.250", "0.200"]
 
 
-def test_an_empty_budget_and_an_empty_history_can_be_drawn() -> None:
+def test_zero_is_on_the_axis_of_a_difference() -> None:
+    drawn = charts.panel([answer(0.03, 0.05, 0.07, (-1.0, 1.0))])
+    assert ">0.00<" in drawn["axis"]
+    (line,) = charts.panel([answer(-0.01, 0.05, 0.07, (-1.0, 1.0))])["lines"]
+    assert 'class="zero"' in line["bar"]
+
+
+def test_the_cell_that_was_told_is_drawn_and_what_reaches_to_a_bound_ends_at_the_axis() -> None:
+    held = answer(0.19, 0.2, 0.22) | {"told": [0.195, 0.205]}
+    (line,) = charts.panel([held])["lines"]
+    assert 'class="told"' in line["bar"]
+    below = answer(0.1, 0.38, 0.41) | {"told": [0.0, 0.39]}
+    (line,) = charts.panel([below])["lines"]
+    assert re.findall(r'class="told" x="([\d.]+)%"', line["bar"]) == ["0.000"]
+
+
+def test_an_empty_budget_and_nothing_can_be_drawn() -> None:
     assert "0 of 0" in str(charts.gauge(0, 0))
-    assert "No answers yet" in str(charts.answers_over_time([]))
-    assert str(charts.margins([])) == ""
+    assert charts.panel([])["lines"] == []
+
+
+def test_a_margin_without_a_promise_looks_different() -> None:
+    assert 'class="no-promise"' in charts.margin_bar(0.01, 0.5, promised=False)
+    assert 'width="100.00%"' in charts.margin_bar(0.7, 0.5, promised=True)
 
 
 def test_a_low_budget_looks_different() -> None:
@@ -46,10 +67,9 @@ def test_a_low_budget_looks_different() -> None:
 
 def test_what_cannot_be_told_has_an_interval_and_no_mark() -> None:
     line = {"value": None, "low": 0.0, "high": 1.0, "bounds": [0.0, 1.0]}
-    drawn = charts.interval_bar(line)
+    (told,) = charts.panel([line])["lines"]
+    drawn = told["bar"]
     assert 'class="value"' not in drawn
     assert 'class="range"' in drawn
     assert TOO_FEW in drawn
-    chart = charts.answers_over_time([{**line, "seq": 1, "question": "q", "shares": [None, 0.0, 1.0]}])
-    assert "<circle" not in chart
-    assert f"q = {TOO_FEW}" in chart
+    assert told["value_text"] == TOO_FEW

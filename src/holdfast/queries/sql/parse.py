@@ -52,8 +52,9 @@ def _from_text(text: str, key: SchemaKey) -> Expression:
         raise InvalidQuery(f"A query must mention at least one column; got {node}.")
     if node.type is None:
         raise InvalidQuery("A query must have a value; NULL has none.")
-    if work(node) > MOST_WORK:
-        raise InvalidQuery(f"A query must take at most {MOST_WORK} steps to evaluate; this one takes {work(node)}.")
+    steps = work(node)
+    if steps > MOST_WORK:
+        raise InvalidQuery(f"A query must take at most {MOST_WORK} steps to evaluate; this one takes {steps}.")
     written = str(node)
     return Expression(
         type=node.type,

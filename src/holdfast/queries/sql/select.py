@@ -23,16 +23,17 @@ AGGREGATES = {
     "MEDIAN": "MEDIAN", "QUANTILE": "QUANTILE", "QUANTILE_CONT": "QUANTILE", "APPROX_QUANTILE": "QUANTILE",
     "PERCENTILE_CONT": "PERCENTILE", "STDDEV": "STDDEV", "STDDEV_POP": "STDDEV", "STDDEV_SAMP": "STDDEV",
     "VARIANCE": "VARIANCE", "VAR_POP": "VARIANCE", "VAR_SAMP": "VARIANCE", "CORR": "CORR", "COVAR_POP": "COVAR",
-    "COVAR_SAMP": "COVAR",
+    "COVAR_SAMP": "COVAR", "REGR_SLOPE": "SLOPE",
 }  # fmt: skip
-_OFFERED = "AVG, COUNT, SUM, MEDIAN, QUANTILE, STDDEV, VARIANCE, CORR and COVAR_POP"
+_OFFERED = "AVG, COUNT, SUM, MEDIAN, QUANTILE, STDDEV, VARIANCE, CORR, COVAR_POP and REGR_SLOPE"
 
 # What is refused, and the nearest thing that works.
 _ELSEWHERE = {
     "MIN": "the extremes of a sample say nothing about the population's. QUANTILE(x, 0.01) comes near",
     "MAX": "the extremes of a sample say nothing about the population's. QUANTILE(x, 0.99) comes near",
-    "REGR_SLOPE": "COVAR_POP(y, x) and VARIANCE(x) are, whose ratio it is",
-    "MODE": "COUNT(*) with GROUP BY shows how often each declared category occurs",
+    "REGR_INTERCEPT": "REGR_SLOPE(y, x), AVG(y) and AVG(x) are, of which it is made",
+    "REGR_R2": "CORR(y, x) is, whose square it is",
+    "MODE": "COUNT(*) with GROUP BY shows how often each declared category occurs, and top finds those that are not",
     "HISTOGRAM": "COUNT(*) with GROUP BY shows how often each declared category occurs",
     "APPROX_COUNT_DISTINCT": "COUNT(*) with GROUP BY shows how often each declared category occurs",
     "BOOL_AND": "AVG(condition) is the share of rows for which it is true",

@@ -8,12 +8,12 @@ write files.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from holdfast.registry import Registry
-from holdfast.rows.cards import PLACE, RESERVED, Content, Dealer
+from holdfast.rows.cards import PLACE, RESERVED, Chance, Dealer
 from holdfast.rows.columns import Storage
 from holdfast.rows.scans.scan import Scan
 
@@ -30,9 +30,13 @@ class Task:
     rate: float
     columns: dict[str, Storage]
 
+    def chance(self, partition: str, ranges: int = 1) -> Chance:
+        """Return the chance of a partition; how places are cut is part of it."""
+        return Chance.of(self.secret, self.deck, partition, self.rate, ranges)
+
     def run(self, partition: str, batches: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         """Yield the cards of one partition, then a line that sums up its content."""
-        dealer = Dealer(self.secret, self.deck, partition, self.rate, self.columns)
+        dealer = Dealer(self.chance(partition), self.columns)
         extra = [pl.lit(None, pl.Int64).alias(name) for name in (ROWS, *SUMS)]
         for cards in dealer.deal(batches):
             yield cards.with_columns(extra)
@@ -64,14 +68,22 @@ class Engine:
 ENGINES: Registry[Engine] = Registry("holdfast.rows.engines", ("spark", "ray"))
 
 
+class Summary(NamedTuple):
+    """What partitions add to the content of a table."""
+
+    rows: int
+    sums: tuple[int, int]
+
+
 def split_summaries(
-    written: Iterable[pl.DataFrame], content: Content, columns: Mapping[str, Storage]
-) -> Iterator[tuple[pl.DataFrame, int]]:
-    """Yield the cards among what workers wrote, and how many rows are done; summaries are added to the `content`."""
+    written: Iterable[pl.DataFrame], columns: Mapping[str, Storage]
+) -> Iterator[tuple[pl.DataFrame, Summary]]:
+    """Yield the cards among what workers wrote, and the sum of the summaries."""
     names = [*(pl.col(name).cast(storage.polars) for name, storage in columns.items()), PLACE]
     for batch in written:
-        done = 0
+        summary = Summary(0, (0, 0))
         for rows, *sums in batch.filter(pl.col(PLACE) == _SUMMARY).select(ROWS, *SUMS).iter_rows():
-            content.include(rows, (sums[0] % 2**64, sums[1] % 2**64))
-            done += rows
-        yield batch.filter(pl.col(PLACE) != _SUMMARY).select(names), done
+            both = zip(summary.sums, sums, strict=True)
+            first, second = ((before + new) % 2**64 for before, new in both)
+            summary = Summary(summary.rows + rows, (first, second))
+        yield batch.filter(pl.col(PLACE) != _SUMMARY).select(names), summary

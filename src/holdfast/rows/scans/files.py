@@ -19,6 +19,7 @@ import polars as pl
 from holdfast.errors import InvalidArgument, RowSourceError, UnknownName
 from holdfast.rows.columns import keeps
 from holdfast.rows.header import required_columns
+from holdfast.rows.scans.objects import REMOTE, listed
 from holdfast.rows.scans.scan import UNREADABLE, LazyScan, Origin
 from holdfast.schema import Type
 
@@ -32,7 +33,6 @@ FORMATS = {
     ".jsonl": "JSON lines",
     ".ndjson": "JSON lines",
 }
-REMOTE = ("s3://", "gs://", "gcs://", "az://", "abfs://", "abfss://")
 _LOOK_AHEAD = 10_000
 # How the values of a declared type are read from CSV text.
 _READ_AS: dict[Type, pl.DataType] = {
@@ -83,10 +83,11 @@ class Dialect:
 
 
 class FileScan(LazyScan):
-    """Local files of one format, or an address in an object store, in order of their names."""
+    """Files of one format, in order of their names."""
 
     def __init__(self, where: str | Path, files: Sequence[Path], dialect: Dialect, *, root: Path | None = None) -> None:
         self.where, self.files, self._dialect, self._root = str(where), files, dialect, root
+        self._sources: Sequence[Path | str] = files
         self._copies: list[Any] = []
         first = str(where) if not files else files[0].name
         endings = {Path(name).suffix.lower() for name in ([str(where)] if not files else map(str, files))}
@@ -100,14 +101,10 @@ class FileScan(LazyScan):
             raise InvalidArgument(f"{given} must be left out: {Path(first).name} says its own types.", name=given)
 
     def origin(self) -> Origin:
-        """Look at names, sizes and times; of an object store, at the number of rows and the columns."""
-        if self.files:
-            base = self._root or self.files[0].parent
-            named = {str(path.relative_to(base) if path.is_relative_to(base) else path): path for path in self.files}
-            return Origin.of_files(Path(self.where).name, named, self._dialect.how)
-        self.open()
-        labels = ", ".join(f"{name} {storage.label}" for name, storage in self.columns.items())
-        return Origin(self.where, f"{self.rows()} rows of {labels}", self._dialect.how)
+        """Look at names, sizes and times."""
+        base = self._root or self.files[0].parent
+        named = {str(path.relative_to(base) if path.is_relative_to(base) else path): path for path in self.files}
+        return Origin.of_files(Path(self.where).name, named, self._dialect.how)
 
     def open(self) -> None:
         """Read the schema, and say which types were guessed."""
@@ -132,16 +129,19 @@ class FileScan(LazyScan):
 
     def lazy(self) -> pl.LazyFrame:
         """Scan in the format of the files."""
-        paths: Any = list(self.files) or self.where
-        hive = self._root is not None or (not self.files and "=" in self.where)
-        options: dict[str, Any] = {} if not self.files else {"glob": False}
+        paths: Any = list(self._sources)
         if self.format == "Parquet":
-            return pl.scan_parquet(paths, hive_partitioning=hive, **options)
+            return pl.scan_parquet(paths, hive_partitioning=self._partitioned, glob=False)
         if self.format == "Arrow":
-            return pl.scan_ipc(paths, hive_partitioning=hive, **options)
+            return pl.scan_ipc(paths, hive_partitioning=self._partitioned, glob=False)
         if self.format == "JSON lines":
             return pl.scan_ndjson(paths, infer_schema_length=_LOOK_AHEAD)
         return self._open_csv()
+
+    @property
+    def _partitioned(self) -> bool:
+        """Whether names of folders, such as year=2024, are columns."""
+        return self._root is not None
 
     # -- CSV ------------------------------------------------------------------------------------------------------
 
@@ -150,19 +150,18 @@ class FileScan(LazyScan):
         self._csv_options: dict[str, Any] = {
             "separator": self._dialect.separator or ("\t" if self.where.lower().endswith(".tsv") else ","),
             "null_values": list(self._dialect.null_values) or None,
-            "glob": not self.files,
+            "glob": False,
         }
-        self._csv_sources: Any = sources or self.where
-        first = sources[0] if sources else self.where
-        header = pl.read_csv(first, has_header=False, n_rows=1, infer_schema=False, **self._csv_options)
+        self._csv_sources: Any = sources
+        header = pl.read_csv(sources[0], has_header=False, n_rows=1, infer_schema=False, **self._csv_options)
         names = ["" if name is None else name for name in header.row(0)]
         self._refuse_header(names)
         return self._csv(self._typed())
 
-    def _in_utf8(self) -> list[Path]:
+    def _in_utf8(self) -> list[Any]:
         """Return the files, or copies of them in UTF-8."""
         if self._dialect.encoding.lower() in _UTF8 or not self.files:
-            return list(self.files)
+            return list(self._sources)
         copies = []
         for path in self.files:
             copy = tempfile.NamedTemporaryFile("w", encoding="utf-8", newline="", suffix=".csv")  # noqa: SIM115
@@ -229,11 +228,30 @@ class FileScan(LazyScan):
         )
 
 
+class ObjectScan(FileScan):
+    """Files in an object store: those that were there when the scan was made."""
+
+    def __init__(self, address: str, dialect: Dialect) -> None:
+        super().__init__(address, (), dialect)
+        if dialect.encoding.lower() not in _UTF8:
+            raise InvalidArgument("encoding must be utf-8 for files in an object store.", name="encoding")
+        self._sources = listed(address).addresses
+
+    def origin(self) -> Origin:
+        """Look at names, sizes, times, tags and versions."""
+        return Origin(self.where, listed(self.where).state, self._dialect.how)
+
+    @property
+    def _partitioned(self) -> bool:
+        """Whether names of folders are columns."""
+        return any("=" in part for source in self._sources for part in str(source).split("/")[3:-1])
+
+
 def scan_path(path: str | Path, dialect: Dialect) -> FileScan | None:
     """Return the scan of a file, a glob or a folder of Parquet files; None if it is none of these."""
     text = str(path)
     if text.startswith(REMOTE):
-        return FileScan(_with_files(text), (), dialect)
+        return ObjectScan(_with_files(text), dialect)
     found = Path(path)
     if found.suffix.lower() in FORMATS and (found.is_file() or not has_magic(text)):
         if not found.is_file():

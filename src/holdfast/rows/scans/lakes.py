@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from holdfast.errors import InvalidArgument, MissingExtra, RowSourceError
+from holdfast.rows.scans.objects import refuse_credentials
 from holdfast.rows.scans.scan import LazyScan, Origin
 
 DELTA, ICEBERG = "delta:", "iceberg:"
@@ -26,6 +27,7 @@ def scan_lake(data: object, version: int | None) -> "LakeScan | None":
     if not isinstance(data, str | Path):
         return None
     text, folder = str(data), Path(data)
+    refuse_credentials(text.removeprefix(DELTA).removeprefix(ICEBERG))
     if text.startswith(DELTA) or (folder / "_delta_log").is_dir():
         return DeltaScan(text.removeprefix(DELTA), version)
     if text.startswith(ICEBERG):
@@ -60,7 +62,7 @@ class DeltaScan(LakeScan):
         self._place(uri)
         try:
             self._table: Any = DeltaTable(uri, version=version)
-        except DeltaError:
+        except (DeltaError, OSError):  # its text may quote credentials
             which = "" if version is None else f" at version {version}"
             raise RowSourceError(f"Cannot read {uri}{which} as a Delta table.") from None
 
@@ -80,7 +82,7 @@ class DeltaScan(LakeScan):
 
 
 class IcebergScan(LakeScan):
-    """An Iceberg table, at one snapshot."""
+    """An Iceberg table, at one snapshot. One with delete files is refused, as its data files hold the deleted rows."""
 
     format = "an Iceberg table"
 
@@ -109,5 +111,14 @@ class IcebergScan(LakeScan):
 
     def lazy(self) -> pl.LazyFrame:
         """Scan the snapshot that was opened."""
+        try:
+            deletes = any(task.delete_files for task in self._table.scan(snapshot_id=self._snapshot).plan_files())
+        except ValueError:  # deletes by value, which pyiceberg does not plan
+            deletes = True
+        if deletes:
+            raise RowSourceError(
+                f"{self.where} has delete files, which mark rows as deleted that its data files still hold; write it"
+                " anew without them: CALL system.rewrite_data_files(...)."
+            )
         os.environ.setdefault("POLARS_ICEBERG_PLANNER", "pyiceberg")  # else Polars warns that another one is faster
         return pl.scan_iceberg(self._table, snapshot_id=self._snapshot)

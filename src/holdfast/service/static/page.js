@@ -25,3 +25,26 @@ for (const file of document.querySelectorAll("input[type=file][data-for]")) {
     reader.readAsText(chosen);
   });
 }
+// What is to be copied gets a button; where the clipboard is closed to pages, the text is selected instead.
+const offerCopies = () => {
+  for (const box of document.querySelectorAll(".copied:not(:has(.copy))")) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "copy";
+    button.textContent = "Copy";
+    button.addEventListener("click", async () => {
+      const code = box.querySelector("code");
+      getSelection().selectAllChildren(code);
+      try {
+        await navigator.clipboard.writeText(code.textContent);
+        button.textContent = "Copied";
+      } catch {
+        button.textContent = "Selected";
+      }
+      setTimeout(() => { button.textContent = "Copy"; }, 2000);
+    });
+    box.append(button);
+  }
+};
+offerCopies();
+document.addEventListener("htmx:afterSettle", offerCopies);

@@ -1,0 +1,194 @@
+"""What a table holds, whatever the order of its rows and columns: sums of a hash of every row.
+
+    Coder      columns of a chunk as arrays: numbers as they are stored, texts as codes into a dictionary that grows
+    Content    adds up the hashes of rows
+
+The hash is for changes that happen, not for those that somebody computes: it is fast, and not cryptographic.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b, sha256
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from holdfast.rows.columns import BufferPool, Storage
+from holdfast.rows.draws import mix
+from holdfast.rows.fingerprint import physical, validity
+
+_U64 = np.dtype(np.uint64)
+_pool = BufferPool()
+_MISSING = np.uint64(0x9E3779B97F4A7C15)
+_MOST_DISTINCT, _MOST_BYTES = 1 << 18, 16 << 20  # in a dictionary
+
+
+@dataclass(frozen=True)
+class Part:
+    """A column of a chunk.
+
+    `values` are stored numbers or codes, with zeros where a value is missing; or a series of texts, too many to code.
+    `valid` says which values are there, unless all are. `hashes` are those of texts, by code or by row.
+    """
+
+    values: NDArray[Any] | pl.Series
+    valid: NDArray[np.bool_] | None
+    hashes: NDArray[np.uint64] | None = None
+
+    @property
+    def missing(self) -> bool:
+        """Whether a value is: marked, or NaN."""
+        if self.valid is not None:
+            return True
+        return (
+            isinstance(self.values, np.ndarray) and self.values.dtype.kind == "f" and bool(np.isnan(self.values).any())
+        )
+
+
+class Coder:
+    """Columns of one chunk after another as arrays."""
+
+    def __init__(self, columns: Mapping[str, Storage]) -> None:
+        self.columns = columns
+        self.texts = {name: Texts() for name, storage in columns.items() if storage.numpy is None}
+
+    def parts(self, frame: pl.DataFrame) -> list[Part]:
+        """Return the columns of a chunk."""
+        return [
+            self.texts[name].part(frame[name]) if storage.numpy is None else Part(*physical(frame[name], storage))
+            for name, storage in self.columns.items()
+        ]
+
+
+class Texts:
+    """The distinct texts of a column: all that were coded, and whether further ones still are."""
+
+    def __init__(self) -> None:
+        self.all = pl.Series([], dtype=pl.String)
+        self.coded = True
+        self._hashes = np.zeros(0, np.uint64)
+        self._type = pl.Enum([])
+
+    def part(self, series: pl.Series) -> Part:
+        """Return texts as codes, or as they are."""
+        series = series.cast(pl.String)
+        valid = validity(series)
+        filled = series if valid is None else series.fill_null("")
+        if self.coded:
+            codes = filled.cast(self._type, strict=False).to_physical()
+            if codes.null_count():
+                self.learn(filled.filter(codes.is_null()).unique(maintain_order=True))
+                codes = filled.cast(self._type, strict=False).to_physical()
+        if not self.coded:
+            return Part(series, valid, text_hashes(filled))
+        return Part(codes.to_numpy().astype(np.uint32, copy=False), valid, self._hashes)
+
+    def learn(self, new: pl.Series) -> None:
+        """Add texts that were not seen before, or give up: there are too many."""
+        if self.all.len() + new.len() > _MOST_DISTINCT or _bytes(self.all) + _bytes(new) > _MOST_BYTES:
+            self.coded = False
+            return
+        self.all = pl.concat([self.all, new])
+        self._hashes = np.concatenate([self._hashes, text_hashes(new)])
+        self._type = pl.Enum(self.all)
+
+    def sorted(self) -> tuple[pl.Series, NDArray[np.uint32]]:
+        """Return all texts in order, and the place of every code among them: whatever order they were met in."""
+        order = self.all.arg_sort()
+        ranks = np.empty(order.len(), np.uint32)
+        ranks[order.to_numpy()] = np.arange(order.len(), dtype=np.uint32)
+        return self.all.gather(order), ranks
+
+
+class Content:
+    """The number of rows, and two sums."""
+
+    def __init__(self, columns: Mapping[str, Storage]) -> None:
+        self._columns = columns
+        self._coder = Coder(columns)
+        self._keys = [_key(f"{name}\0{storage.label}") for name, storage in columns.items()]
+        self.rows = 0
+        self.sums = (0, 0)
+
+    def add(self, frame: pl.DataFrame) -> None:
+        """Add rows."""
+        self.include(frame.height, self.sums_of(self._coder.parts(frame), frame.height))
+
+    def include(self, rows: int, sums: tuple[int, int]) -> None:
+        """Add what was summed up elsewhere."""
+        self.rows += rows
+        self.sums = ((self.sums[0] + sums[0]) % 2**64, (self.sums[1] + sums[1]) % 2**64)
+
+    def sums_of(self, parts: list[Part], height: int) -> tuple[int, int]:
+        """Return what a chunk adds to the sums. Any thread may ask."""
+        _pool.reset()
+        total, each = _pool(_U64, height), _pool(_U64, height)
+        total[:] = 0
+        for part, key in zip(parts, self._keys, strict=True):
+            bits = _bits(part, height)
+            np.right_shift(bits, np.uint64(32), out=each)  # so that high bits, too, reach all bits of the product
+            np.bitwise_xor(each, bits, out=each)
+            np.multiply(each, key, out=each)
+            np.add(total, each, out=total)
+        first = int(_mix_in_place(total, each).sum())
+        total ^= _MISSING
+        return first, int(_mix_in_place(total, each).sum())
+
+    def fingerprint(self) -> str:
+        """Return one hash for the content."""
+        lines = sorted(f"{len(name.encode())} {name} {storage.label}" for name, storage in self._columns.items())
+        return sha256("\n".join([f"holdfast rows 2, {self.rows} rows, {self.sums}", *lines]).encode()).hexdigest()
+
+
+def text_hashes(texts: pl.Series) -> NDArray[np.uint64]:
+    """Return a hash of every text: the sum of a hash of every byte with its position, and of the length.
+
+    >>> len({*text_hashes(pl.Series(["", "a", "b", "ab", "ba"])).tolist()})
+    5
+    """
+    lengths = texts.str.len_bytes().to_numpy().astype(np.int64)
+    ends = np.cumsum(lengths)
+    packed = np.frombuffer(texts.str.join("").item().encode(), np.uint8).astype(np.uint64)
+    position = np.arange(packed.size) - np.repeat(ends - lengths, lengths)
+    running = np.concatenate(
+        [np.zeros(1, np.uint64), np.cumsum(mix(packed << np.uint64(32) | position.view(np.uint64)))]
+    )
+    sums = running[ends] - running[ends - lengths]  # modulo 2^64
+    return mix(sums ^ mix(lengths.view(np.uint64) ^ _MISSING))
+
+
+def _bits(part: Part, height: int) -> NDArray[np.uint64]:
+    values = part.values
+    bits = _pool(_U64, height)
+    if part.hashes is not None:
+        if isinstance(values, np.ndarray):
+            part.hashes.take(values, out=bits, mode="clip")
+        else:
+            bits[:] = part.hashes
+    else:
+        assert isinstance(values, np.ndarray)
+        wide = np.float64 if values.dtype.kind == "f" else np.int64  # wraps 64 bits without a sign
+        bits.view(wide)[:] = values if values.dtype != np.uint64 else values.view(np.int64)
+    if part.valid is not None:
+        bits[~part.valid] = _MISSING
+    return bits
+
+
+def _mix_in_place(x: NDArray[np.uint64], each: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Do as `mix` does, with no memory but what is given."""
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
+        np.right_shift(x, np.uint64(shift), out=each)
+        np.bitwise_xor(x, each, out=x)
+        np.multiply(x, np.uint64(factor), out=x)
+    return x
+
+
+def _bytes(texts: pl.Series) -> int:
+    return int(texts.str.len_bytes().sum())
+
+
+def _key(text: str) -> np.uint64:
+    """Return an odd number, by which multiplying loses nothing."""
+    return np.uint64(int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little") | 1)

@@ -1,0 +1,291 @@
+"""One deal, from a table to decks: deal, sort, write; or go on where that was left.
+
+The secret that places come from is made anew for every deal, and forgotten when the deck is there. Until then it lies
+beside the runs, so that the same call goes on where one was interrupted or killed, and deals the same cards.
+"""
+
+import json
+import secrets
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from holdfast.errors import RowSourceError
+from holdfast.rows.cards import PLACE, chunks, rate_for
+from holdfast.rows.column_writer import ColumnFiles, NumberFiles, TextFiles
+from holdfast.rows.columns import TEXT
+from holdfast.rows.content import Coder, Part
+from holdfast.rows.deck import deals_in
+from holdfast.rows.engines import ENGINES, Task, split_summaries
+from holdfast.rows.folder import Dealt, Manifest
+from holdfast.rows.ingest import clear, reported, swap_in, vouch
+from holdfast.rows.scans.scan import Origin, Scan
+from holdfast.rows.sorting import Piece, Runs, ahead, block_for, ranges_for
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What whoever goes on must know of a deal that was begun: `about` says of what, `deck` names it, in public."""
+
+    about: list[Any]
+    deck: str
+    secret: str = field(repr=False)
+    ranges: int
+    block: int
+
+    @classmethod
+    def found(cls, work: Path, about: list[Any]) -> "Begun | None":
+        """Return what was begun of the same deal, since this machine was started: runs are not made durable."""
+        try:
+            begun = cls(**json.loads((work / "deal.json").read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+        return begun if begun.about == about else None
+
+    def write(self, work: Path) -> None:
+        """Remember it."""
+        (work / "deal.new").write_text(json.dumps(asdict(self)), encoding="utf-8")
+        (work / "deal.new").replace(work / "deal.json")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One deal: what is dealt, where it is worked on, and into which decks."""
+
+    scan: Scan
+    work: Path
+    paths: list[Path]
+    count: int
+    origin: Origin
+    complete: Collection[str]
+    progress: bool | None
+
+    def run(self, next: bool, engine: str | None, scratch: str | None) -> None:
+        """Deal, sort, write; or go on where that was left."""
+        before = self.scan.origin()
+        about = [*asdict(before).values(), self.count, len(self.paths), engine, _labels(self.scan), _boot()]
+        begun = Begun.found(self.work, about) if before.state and engine is None else None
+        if begun is None:
+            clear(self.work)
+        firsts = {
+            path: first_card(path, next)
+            for path in self.paths
+            if begun is None or not any(_dealt(each).deal == begun.deck for each in deals_in(path))
+        }
+        (self.work / "runs").mkdir(exist_ok=True)
+        rows, batches = _counted(self.scan, self.work)
+        rate = len(self.paths) * rate_for(self.count, rows)
+        with reported(f"Dealing {self.origin.name}", "rows", lambda: rows, self.progress) as advance:
+            if engine is None:
+                begun, runs = self._deal_here(begun, about, batches, rate, rows, advance)
+            else:
+                begun, runs = self._deal_there(engine, about, scratch, rate, rows, advance)
+        if self.scan.origin() != before or runs.content.rows != rows:
+            raise RowSourceError(f"{self.scan.where or 'The table'} changed while it was dealt; deal it again.")
+        self._refuse_changed(runs)
+        with reported(f"Sorting {self.origin.name}", "cards", lambda: runs.cards, self.progress) as advance:
+            for i, path in enumerate(self.paths):
+                if path in firsts:
+                    which = f"{i + 1} of {len(self.paths)}"
+                    dealt = Dealt(rows, runs.content.fingerprint(), firsts[path], which, begun.deck)
+                    per = begun.ranges // len(self.paths)
+                    secret = bytes.fromhex(begun.secret)
+                    self._write(runs, runs.ordered(secret, advance, i * per, (i + 1) * per), path, dealt)
+
+    def _deal_here(
+        self,
+        begun: Begun | None,
+        about: list[Any],
+        batches: Callable[[], Iterator[pl.DataFrame]],
+        rate: float,
+        rows: int,
+        advance: Callable[[int], None],
+    ) -> tuple[Begun, Runs]:
+        reading = batches()
+        if begun is None:
+            first = next(reading)
+            begun, reading = self._begin(about, first, rate * rows), chain([first], reading)
+        runs = Runs(self.work / "runs", Coder(self.scan.columns), begun.ranges, begun.block)
+        chance = Task(bytes.fromhex(begun.secret), begun.deck, rate, self.scan.columns).chance("0", begun.ranges)
+        done = runs.content.rows
+        advance(done)
+
+        def coded() -> Iterator[tuple[int, list[Part], int]]:
+            left = _after(reading, done) if done < rows else ()
+            for number, chunk in enumerate(chunks(left, chance.chunk), done // chance.chunk):
+                yield number, runs.coder.parts(chunk), chunk.height
+
+        def prepared(item: tuple[int, list[Part], int]) -> Piece:
+            number, parts, height = item
+            return runs.prepare(parts, height, chance.draw(number, height))
+
+        for piece in ahead(prepared, coded()):
+            runs.collect(piece)
+            advance(piece.rows)
+        runs.write()
+        return begun, runs
+
+    def _deal_there(
+        self, engine: str, about: list[Any], scratch: str | None, rate: float, rows: int, advance: Callable[[int], None]
+    ) -> tuple[Begun, Runs]:
+        columns = self.scan.columns
+        secret, deck = secrets.token_bytes(32), secrets.token_hex(16)
+        out = f"{scratch.rstrip('/')}/{deck}" if scratch else str(self.work / "unsorted")
+        written = ENGINES[engine].deal(self.scan, Task(secret, deck, rate, columns), out)
+        runs = begun = None
+        for cards, summary in split_summaries(written, columns):
+            if begun is None or runs is None:
+                begun = self._begin(about, cards, rate * rows, secret, deck)
+                runs = Runs(self.work / "runs", Coder(columns), begun.ranges, begun.block)
+            places = cards[PLACE].to_numpy().view(np.uint64)
+            runs.collect(runs.sort_in(runs.coder.parts(cards), places, *summary))
+            advance(summary.rows)
+        if begun is None or runs is None:
+            raise RowSourceError(f"{self.scan.where} has no rows; holdfast needs at least one.")
+        runs.write()
+        return begun, runs
+
+    def _begin(
+        self, about: list[Any], sample: pl.DataFrame, cards: float, secret: bytes = b"", deck: str = ""
+    ) -> Begun:
+        block, slices = block_for(sample), len(self.paths)
+        ranges = ranges_for(cards, slices, block)
+        deck, secret = deck or secrets.token_hex(16), secret or secrets.token_bytes(32)
+        begun = Begun(about, deck, secret.hex(), ranges, block)
+        begun.write(self.work)
+        return begun
+
+    def _write(self, runs: Runs, ordered: Iterator[tuple[int, list[Part]]], path: Path, dealt: Dealt) -> None:
+        target = path / f"{_number(path):04d}"
+        path.mkdir(parents=True, exist_ok=True)
+        partial = self.work / path.name
+        partial.mkdir(mode=0o700, exist_ok=True)
+        clear(partial)
+        columns: list[ColumnFiles] = []
+        try:
+            for i, (name, storage) in enumerate(self.scan.columns.items()):
+                columns.append(
+                    TextFiles(partial, i, name, storage, 2**32 if runs.is_coded(i) else 0)
+                    if storage is TEXT
+                    else NumberFiles(partial, i, name, storage)
+                )
+            sorted_ = {name: texts.sorted() for name, texts in runs.coder.texts.items()}
+            for parts in _first_cards(ordered, self.count):
+                for column, part in zip(columns, parts, strict=True):
+                    _append(column, part, sorted_)
+            for column, missing in zip(columns, runs.missing, strict=True):
+                column.missing = missing
+                if isinstance(column, TextFiles) and column.layout == "coded":
+                    column.take_dictionary(sorted_[column.digest.name][0])
+                column.close()
+        finally:
+            for column in columns:
+                column.abandon()
+        vouch(self.scan, self.origin, columns, partial, self.complete, dealt)
+        swap_in(self.scan.path, partial, target)
+
+    def _refuse_changed(self, runs: Runs) -> None:
+        content = runs.content
+        for path in self.paths:
+            for folder in deals_in(path)[:1]:
+                dealt = _dealt(folder)
+                if dealt.fingerprint != content.fingerprint():
+                    raise RowSourceError(
+                        f"The table has changed since {path} was dealt: {content.rows:,} rows now, {dealt.rows:,} then,"
+                        " or other values. A deck is of one table; deal another deck, with a ledger of its own."
+                    )
+
+
+def _append(column: ColumnFiles, part: Part, texts: Mapping[str, tuple[pl.Series, NDArray[np.uint32]]]) -> None:
+    if isinstance(part.values, pl.Series):
+        column.append(part.values)
+    elif isinstance(column, TextFiles):
+        column.add_codes(texts[column.digest.name][1].take(part.values), part.valid)
+    else:
+        assert isinstance(column, NumberFiles)
+        column.add(part.values, part.valid)
+
+
+def _first_cards(ordered: Iterator[tuple[int, list[Part]]], count: int) -> Iterator[list[Part]]:
+    """Yield the cards with the smallest places."""
+    for cards, parts in ordered:
+        if count <= cards:
+            yield [Part(part.values[:count], None if part.valid is None else part.valid[:count]) for part in parts]
+            return
+        count -= cards
+        yield parts
+    # by chance: less than once in 10^22 decks
+    raise RowSourceError("Fewer cards came up than were asked for; deal again.")
+
+
+def _after(batches: Iterator[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
+    """Yield what comes after so many rows."""
+    for batch in batches:
+        yield batch.slice(rows)
+        rows -= min(rows, batch.height)
+
+
+def _labels(scan: Scan) -> list[list[str]]:
+    return [[name, storage.label] for name, storage in scan.columns.items()]
+
+
+def _boot() -> str:
+    """Return what names the time since this machine was started."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return secrets.token_hex(16)  # nobody can say: nothing is gone on with
+
+
+def _counted(scan: Scan, work: Path) -> tuple[int, Callable[[], Iterator[pl.DataFrame]]]:
+    """Return how many rows there are, and how to read them: a stream is written to disk first."""
+    rows = scan.rows()
+    if rows is None:
+        rows = 0
+        kept: list[Path] = []
+        for batch in scan.batches():
+            kept.append(work / f"{len(kept):06d}.rows")
+            batch.write_ipc(kept[-1], compression="lz4")
+            rows += batch.height
+
+        def again() -> Iterator[pl.DataFrame]:
+            for path in kept:
+                yield pl.read_ipc(path)
+                path.unlink()
+
+        read: Callable[[], Iterator[pl.DataFrame]] = again
+    else:
+        read = scan.batches
+    if rows == 0:
+        raise RowSourceError(f"{scan.where or 'The table'} has no rows; holdfast needs at least one.")
+    return rows, read
+
+
+def first_card(path: Path, next: bool) -> int:
+    """Return how many cards a deck has; whether it may be there is up to the caller."""
+    there = deals_in(path)
+    if there and not next:
+        raise RowSourceError(f"{path} is there already; deal more cards into it with next=True, or name another.")
+    if not there:
+        if next:
+            raise RowSourceError(f"{path} is no deck yet; leave next out to deal its first cards.")
+        return 0
+    return _dealt(there[-1]).first + Manifest.read(there[-1]).rows
+
+
+def _number(path: Path) -> int:
+    """Return the number of the next deal; earlier ones may have been removed."""
+    return max((int(each.name) for each in deals_in(path)), default=0) + 1
+
+
+def _dealt(folder: Path) -> Dealt:
+    dealt = Manifest.read(folder).dealt
+    if dealt is None:
+        raise RowSourceError(f"{folder} holds rows, not cards; remove it, or name another deck.")
+    return dealt

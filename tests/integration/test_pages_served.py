@@ -1,0 +1,89 @@
+"""What pages offer works: the same question elsewhere is the same, and suggestions can be asked as they are."""
+
+import contextlib
+import html
+import io
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import parse_qsl
+
+import pytest
+
+from serving import Running, settings, table
+
+FORMS = [
+    {"kind": "mean", "query": "dep_delay > 15"},
+    {"kind": "mean", "query": "weekend", "where": "carrier = 'UA'"},
+    {"kind": "mean", "query": "dep_delay", "by": "carrier"},
+    {"kind": "difference", "query": "weekend", "group": "carrier = 'UA'", "other": "carrier = 'AA'"},
+    {"kind": "histogram", "query": "carrier"},
+    {"kind": "quantile", "query": "dep_delay", "q": "0.9", "steps": "2"},
+    {"kind": "minimize", "loss": "logistic: weekend ~ dep_delay [-60, 600]", "radius": "1", "iterations": "2"},
+]
+HAS_SQL = {"mean", "quantile"}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    declared = {"bounds": {"dep_delay": (-60, 600)}, "categories": {"carrier": ["UA", "AA", "DL"]}}
+    plan = {"queries": None, "complete": ["dep_delay", "weekend"]}
+    with Running(settings(table(tmp_path_factory.mktemp("pages"), rows=200_000), dataset=declared | plan)) as running:
+        yield running
+
+
+def offered(page: str) -> dict[str, str]:
+    """Return the texts of a page that ask its question elsewhere, by language."""
+    found = re.findall(r"<h4>(\w+)</h4>.*?<code>(.*?)</code>", page, re.DOTALL)
+    return {language: html.unescape(text) for language, text in found}
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form["kind"])
+def test_the_same_question_elsewhere_is_free(
+    server: Running, form: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = server.token("ana")
+    monkeypatch.setenv("HOLDFAST_TOKEN", token)
+    with server.client(token) as client:
+        page = client.post("/datasets/flights/ask", data=form, headers={"Accept": "text/html"})
+        assert page.status_code == 200, page.text
+        texts = offered(page.text)
+        if "Python" in texts:
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                exec(texts["Python"], {})
+            assert "asked before, free" in printed.getvalue()
+        assert ("Python" in texts) == ("query" in form)
+        sent = subprocess.run(["bash", "-c", texts["curl"]], capture_output=True, text=True, check=True)
+        assert json.loads(sent.stdout)["answer"]["cached"]
+        assert ("SQL" in texts) == (form["kind"] in HAS_SQL and "steps" not in form)
+        if "SQL" in texts:
+            answered = client.post("/api/v1/datasets/flights/sql", json={"sql": texts["SQL"]}).json()
+            assert [one["answer"]["cached"] for one in answered["results"]] == [True]
+
+
+def test_every_suggestion_can_be_asked_as_it_is(server: Running) -> None:
+    with server.client(server.token("ana")) as client:
+        page = client.get("/datasets/flights", headers={"Accept": "text/html"}).text
+        listed = re.search(r'<ul class="suggestions".*?</ul>', page, re.DOTALL)
+        assert listed is not None
+        addresses = [html.unescape(address) for address in re.findall(r'href="([^"]+)"', listed[0])]
+        assert len(addresses) == 4
+        for address in addresses:
+            assert client.get(address, headers={"Accept": "text/html"}).status_code == 200
+            form = dict(parse_qsl(address.partition("?")[2]))
+            asked = client.post("/datasets/flights/dry-run", data=form, headers={"Accept": "text/html"})
+            assert asked.status_code == 200, asked.text
+
+
+def test_examples_are_about_the_columns_there_are(tmp_path: Path) -> None:
+    with Running(settings(table(tmp_path, rows=300), dataset={"queries": None})) as server:
+        with server.client(server.token("ana")) as client:
+            page = client.get("/datasets/flights", headers={"Accept": "text/html"}).text
+        assert 'placeholder="dep_delay &gt; 0"' in page
+        assert 'name="rows_per_unit"' not in page  # there are no units
+        with server.client(server.token("ana")) as client:
+            plan = client.get("/plan?format=json").json()
+        assert plan["asked"]["rows"] == 300  # what is served, not a number out of the air

@@ -1,0 +1,135 @@
+"""The most frequent texts: every text is on one branch of every round, and what was missed is bounded."""
+
+import re
+from collections import Counter
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import holdfast as hf
+from holdfast.answer import Estimate
+from holdfast.queries.spelling import Alphabet, Branch, Spelled
+from holdfast.questions.top import WAYS, Search, rounds
+
+TEXTS = st.lists(st.text("abcdeX", max_size=4), min_size=1, max_size=60)
+LETTERS = Alphabet("abcde")
+
+
+def search(texts: list[str], *, longest: int, most: int, off: float = 0.0, seed: int = 0) -> tuple[dict[str, Any], int]:
+    """Run the rounds on exact shares, or on shares that are off; return the result and the branches of every round."""
+    rng, looking, asked = np.random.default_rng(seed), Search(LETTERS, longest, most), []
+    while looking.open:
+        query = Spelled(None, LETTERS, tuple(looking.open))  # type: ignore[arg-type]
+        counts = Counter(query.branch_of(text) for text in texts)
+        assert sum(counts.values()) == len(texts)
+        asked.append(len(looking.open))
+        found = []
+        for place, branch in enumerate(looking.open):
+            share = counts[place] / len(texts)
+            low, high = max(0.0, share - off * rng.random()), min(1.0, share + off * rng.random())
+            found.append((branch, Estimate(float(rng.uniform(low, high)), low, high)))
+        looking.learn(found)
+    assert len(asked) <= len(rounds(LETTERS, longest, most))
+    assert all(had <= most_ for had, most_ in zip(asked, rounds(LETTERS, longest, most), strict=False))
+    return looking.result(), len(asked)
+
+
+@given(TEXTS, st.integers(1, 4), st.integers(1, 5), st.sampled_from([0.0, 0.1, 0.5]), st.integers(0, 9))
+def test_no_text_that_is_not_listed_is_more_frequent_than_what_may_have_been_missed(
+    texts: list[str], longest: int, most: int, off: float, seed: int
+) -> None:
+    """As docs/proofs/top.md says, if intervals hold: however wrong the order in which branches are followed."""
+    result, _ = search(texts, longest=longest, most=most, off=off, seed=seed)
+    shares = {text: count / len(texts) for text, count in Counter(texts).items()}
+    listed = {one["category"]: one for one in result["categories"]}
+    assert len(listed) <= most
+    for text, one in listed.items():
+        assert one["low"] <= shares.get(text, 0.0) <= one["high"]
+    assert all(share <= result["missed"] for text, share in shares.items() if text not in listed)
+
+
+def test_forgetting_what_was_left_behind_early_is_caught() -> None:
+    """The mutant counts only what the last round leaves: a text on a branch that was left before is more frequent."""
+    texts = ["aa"] * 6 + ["ab"] * 5 + ["ca"] * 4
+    result, _ = search(texts, longest=2, most=1)
+    assert [one["category"] for one in result["categories"]] == ["aa"]
+    assert result["missed"] >= 5 / 15
+    looking = Search(LETTERS, 2, 1)
+    while looking.open:
+        query = Spelled(None, LETTERS, tuple(looking.open))  # type: ignore[arg-type]
+        counts = Counter(query.branch_of(text) for text in texts)
+        looking.missed = 0.0
+        looking.learn([(one, Estimate(*[counts[i] / 15] * 3)) for i, one in enumerate(looking.open)])
+    assert looking.result()["missed"] < 5 / 15
+
+
+@pytest.mark.parametrize("longest", [1, 2, 3])
+def test_enough_rounds_spell_everything(longest: int) -> None:
+    texts = ["", "a", "ab", "abc", "e", "ede"]
+    result, _ = search([text for text in texts if len(text) <= longest], longest=longest, most=50)
+    assert {one["category"] for one in result["categories"]} == {text for text in texts if len(text) <= longest}
+    assert result["missed"] == 0
+
+
+def test_branches_divide_into_branches_that_share_no_text() -> None:
+    rest = [Branch("a", 2, 7)]
+    while rest:
+        one = rest.pop()
+        parts = one.split(LETTERS, WAYS, 3)
+        if parts and parts[0].prefix == one.prefix:
+            assert [parts[0].start, parts[-1].stop] == [one.start, one.stop]
+            assert all(first.stop == last.start for first, last in pairwise(parts))
+        rest += parts
+
+
+def flights(rows: int = 40_000) -> dict[str, Any]:
+    rng = np.random.default_rng(5)
+    carriers = np.array(["UA", "B6", "EV", "Ω9", "longer", None], dtype=object)
+    return {"carrier": pl.Series(rng.choice(carriers, rows, p=[0.35, 0.3, 0.15, 0.1, 0.05, 0.05]), dtype=pl.String)}
+
+
+@pytest.fixture(scope="module")
+def session() -> Any:
+    with hf.Session(flights(), queries=300, seed=1) as session:
+        yield session
+
+
+def test_the_most_frequent_carriers_are_found(session: hf.Session) -> None:
+    answer = session.top("carrier", longest=2, most=3)
+    assert list(answer) == ["UA", "B6", "EV"]
+    assert answer["UA"].low <= 0.35 <= answer["UA"].high
+    assert 0.1 <= answer.missed < 0.3
+    assert re.search(r"any other text: at most 0\.\d+ of the rows", repr(answer))
+    assert session.top("carrier", longest=2, most=3).cached
+    assert answer.frame["category"].to_list() == ["UA", "B6", "EV"]
+
+
+def test_what_it_costs_is_said_before(session: hf.Session) -> None:
+    price = session.price("carrier", "top", longest=2, most=3)
+    assert price.answers == 0  # asked before
+    fewer = session.price("carrier", "top", longest=2, most=3, alphabet="BEUAV6")
+    assert 0 < fewer.answers < session.price("carrier", "top", longest=3, most=3, alphabet="BEUAV6").answers
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"alphabet": "aa"}, "alphabet must be text with every character once; got 'aa'."),
+        ({"alphabet": ""}, "alphabet must be text with every character once; got ''."),
+        ({"longest": 41}, "longest must be at most the most characters (40); got 41."),
+        ({"most": 0}, "most must be"),
+    ],
+)
+def test_refusals(session: hf.Session, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(hf.InvalidArgument, match=re.escape(message)):
+        session.top("carrier", **({"longest": 2} | options))
+
+
+def test_numbers_have_no_spelling(session: hf.Session) -> None:
+    with pytest.raises(hf.InvalidQuery, match="is an integer"):
+        session.top("LENGTH(carrier)", longest=2)
