@@ -21,6 +21,7 @@ from holdfast.guarantees.statistic import Cells
 from holdfast.queries.moments import OneOfTwo, Paired, TwoOfOne
 from holdfast.questions.cells import Read
 from holdfast.questions.moments import correlation_of, covariance_of, slope_of, variance_of
+from holdfast.session import Session
 
 SLACK = 1e-8
 
@@ -238,6 +239,22 @@ def test_moments_about_another_number_than_the_mean() -> None:
         assert low - 1e-6 <= true[1] <= high + 1e-6
         apart += abs(d @ ((x - other @ x) * (y - other @ y)) - true[1]) > 1e-3
     assert min(above, apart) > 20
+
+
+def test_a_correlation_is_that_of_the_rows_with_both_values() -> None:
+    """The other number is mostly missing where the first is 1, and equal to it otherwise: correlation 1, slope 1.
+
+    Of rows with both values a fifth have 1, of all rows one half. With the variance of all rows the quotients would be
+    0.8 and 0.64; both are excluded here.
+    """
+    rng = np.random.default_rng(37)
+    x, there = rng.integers(0, 2, 400_000).astype(float), rng.random(400_000)
+    data = {"x": x, "y": np.where((x == 0) | (there < 0.25), x, np.nan)}
+    with Session(data, seed=1, queries=20, guarantee="exchange") as session:
+        found = session.correlation("x", "y", within=(0, 1), other_within=(0, 1))
+        steep = session.slope("x", "y", within=(0, 1), other_within=(0, 1))
+    assert 0.8 < found.low <= 1 <= found.high
+    assert 0.64 < steep.low <= 1 <= steep.high
 
 
 def test_quotients_of_moments_hold_every_quotient_and_reach_it() -> None:

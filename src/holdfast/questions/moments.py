@@ -275,7 +275,7 @@ CORRELATION = moment(
     "correlation",
     reads="correlation of {} and {}",
     gives="the correlation of two numbers, each declared within bounds",
-    coins=lambda x, y: (OneOfTwo(x, y), TwoOfOne(x), TwoOfOne(y)),
+    coins=lambda x, y: (OneOfTwo(x, y), TwoOfOne(x, y), TwoOfOne(y, x)),
     work_out=lambda reads: (
         correlation_of(covariance_of(reads[0]), variance_of(reads[1]), variance_of(reads[2])),
         (-1.0, 1.0),
@@ -287,7 +287,7 @@ SLOPE = moment(
     "slope",
     reads="slope of {1} over {0}",
     gives="by how much `other` grows, on a line of least squares, for every 1 of `query`",
-    coins=lambda x, y: (OneOfTwo(x, y), TwoOfOne(x)),
+    coins=lambda x, y: (OneOfTwo(x, y), TwoOfOne(x, y)),
     work_out=lambda reads: slope_of(covariance_of(reads[0]), variance_of(reads[1])),
     unit=lambda x, y: y / x,
 )
