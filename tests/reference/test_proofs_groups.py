@@ -18,11 +18,11 @@ from examples import examples
 from ghost_worlds import Array, Coin, World, play, sessions
 from holdfast.guarantees.coins import ALONE
 from holdfast.guarantees.exchange import Exchange
-from holdfast.guarantees.guarantee import Goal
 from holdfast.guarantees.mathematics import exchange, groups
 from holdfast.guarantees.mathematics.concentration import clopper_pearsons
 from holdfast.guarantees.mathematics.posterior_means import group_mean
 from holdfast.guarantees.release import Tally
+from holdfast.guarantees.terms import Goal
 
 SLACK = 1e-9
 

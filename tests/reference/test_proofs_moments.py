@@ -15,9 +15,9 @@ from scipy.stats import binom
 from examples import examples
 from ghost_worlds import Array, World, sessions
 from holdfast.guarantees.exchange import Exchange
-from holdfast.guarantees.guarantee import Goal
 from holdfast.guarantees.mathematics import exchange, moments, slices
 from holdfast.guarantees.statistic import Cells
+from holdfast.guarantees.terms import Goal
 from holdfast.queries.moments import OneOfTwo, Paired, TwoOfOne
 from holdfast.questions.cells import Read
 from holdfast.questions.moments import correlation_of, covariance_of, slope_of, variance_of
