@@ -247,3 +247,20 @@ def test_the_expectations_of_the_example_are_kept(tmp_path, monkeypatch, capsys)
         main(["check", "flights.parquet", str(ROOT / "examples" / "expectations.yml")])
     assert ended.value.code == 0
     assert "6 expectations: 6 kept." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("page", ["for-data-leads", "for-evaluations", "for-agents"])
+def test_the_pages_for_readers_run(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    flights.write(tmp_path / "flights.parquet", 200_000, np.random.default_rng(3), signals=0)
+    truth = np.random.default_rng(4).integers(0, 3, 600)
+    pl.DataFrame({"id": range(600), "label": truth}).write_csv("labels.csv")
+    for name, right in (("first", 300), ("second", 450)):
+        said = np.where(np.arange(600) < right, truth, truth + 1)
+        pl.DataFrame({"id": range(600), "prediction": said}).write_csv(f"{name}.csv")
+    names: dict[str, object] = {}
+    found = blocks(f"docs/{page}.md")
+    assert found
+    for block in found:
+        exec(compile(block, page, "exec"), names)
+    assert capsys.readouterr().out
