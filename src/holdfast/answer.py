@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Interval = tuple[float, float]
 ROUNDING = 2.0**-53
+LONG = 1e15  # numbers that are written as powers of ten
 SAYS_NOTHING = 0.9  # of the declared range: an interval that leaves no less open has no value beside it
 TOO_FEW = "too few rows to tell"
 
@@ -331,6 +332,8 @@ def write_estimate(estimate: Estimate | Answer, digits: int) -> tuple[str, str, 
     value, low, high = (f"{x:.{digits}f}" for x in (estimate.value, estimate.low, estimate.high))
     if estimate.too_few:
         value = TOO_FEW
+    if max(-estimate.low, estimate.high) >= LONG:
+        return value, write_end(estimate.low, 3, up=False), write_end(estimate.high, 3, up=True)
     if float(low) > estimate.low:
         low = f"{estimate.low - 10.0**-digits:.{digits}f}"
     if float(high) < estimate.high:

@@ -275,6 +275,19 @@ def test_quotients_of_moments_hold_every_quotient_and_reach_it() -> None:
     assert nothing[1] == (-inf, inf)  # the variance may be 0
 
 
+def test_a_slope_is_as_steep_as_a_range_that_is_far_too_wide_makes_it() -> None:
+    """Values up to 100, declared within a million: in [0, 1] the slope is 15,000, and coins see no spread."""
+    x = np.arange(200_000) % 101
+    true = np.cov(x, x > 50)[0, 1] / x.var()
+    with Session({"x": x.astype(float), "y": x > 50}, seed=1, queries=20, guarantee="exchange") as session:
+        found = session.slope("x", "y", within=(0, 1e6))
+    assert found.low <= true <= found.high
+    assert len(repr(found)) < 200
+    for least in (1e-9, 1e-12):  # known to be larger than that: then so steep it may be, and no steeper
+        _, (_, steepest) = slope_of((0.0, (-0.25, 0.25)), (least, (least, least)))
+        assert steepest == pytest.approx(0.5 / sqrt(least))
+
+
 def test_without_doubt_the_moments_are_exact() -> None:
     rng = np.random.default_rng(34)
     for _ in range(50):

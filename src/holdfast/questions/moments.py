@@ -19,7 +19,7 @@ from holdfast.questions.cells import Read
 from holdfast.questions.options import Other, Query, RowsPerQuery, Where, Within, options_of
 from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Kind, Question, Result, encode, identity_of
 
-STEEPEST = 1_000.0  # what a slope is clipped to, of two numbers in [0, 1]
+STEEPEST = 1e200  # stands for any slope, of two numbers in [0, 1]: a variance that allows it is 0 in double precision
 ROUNDING = 1e-15  # of a root or a quotient
 
 P = ParamSpec("P")
@@ -78,11 +78,12 @@ def correlation_of(covariance: Found, first: Found, second: Found) -> Found:
 def slope_of(covariance: Found, variance: Found) -> Ranged:
     """Return a covariance over the variance of the first number, and the range of slopes that this variance allows.
 
-    A slope is at most the quotient of both deviations, so at most 1/2 over the least that the first one can be.
+    A slope is at most the quotient of both deviations, so at most 1/2 over the least that the first one can be. If that
+    is 0, as where a range is declared far too wide, the slope can be any.
     """
     (value, ends), (spread, interval) = covariance, variance
     low, high = _quotient(ends, interval)
-    steepest = min(STEEPEST, 0.5 / sqrt(interval[0]) * (1 + ROUNDING)) if interval[0] > 0 else STEEPEST
+    steepest = 0.5 / sqrt(interval[0]) * (1 + ROUNDING) if interval[0] > 0 else STEEPEST
     return (value / spread if spread > 0 else 0.0, (low, high)), (-steepest, steepest)
 
 
