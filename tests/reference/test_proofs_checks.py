@@ -172,6 +172,9 @@ def test_the_chances_of_all_texts_sum_to_at_most_one() -> None:
     assert len(set(tokens)) == len(tokens)
     chances = [exp(-text_nats(token, columns)) for token in tokens]
     assert 0.02 < sum(chances) < 1 / 8  # the end has a chance of 1/8
+    others = [chr(code) for code in range(128, 0x20000) if chr(code).isdigit()]  # digits of other scripts are no number
+    assert len(others) > 500
+    assert sum(exp(-text_nats(x + y, columns)) for x in others for y in others) < 1 / 8 / 16
     assert exp(-text_nats("", columns)) == pytest.approx(1 / 8)
     assert text_nats("a > 15", columns) < text_nats("a > 15 AND a < 1.25", columns)
     assert text_nats("a>15", columns) == text_nats("a > 15", columns)

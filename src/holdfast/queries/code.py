@@ -23,7 +23,7 @@ _LANGUAGE = """
 """
 WORDS = frozenset(_LANGUAGE.split())
 _TOKEN = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|[^\W\d]\w*|\d[\d.]*(?:e[+-]?\d+)?|<>|<=|>=|\|\||\S""")
-_NUMBER = re.compile(r"\d[\d.]*(?:e[+-]?\d+)?")
+_NUMBER = re.compile(r"[0-9][0-9.]*(?:e[+-]?[0-9]+)?")  # of other digits there are more than 15 signs
 _PLAIN = re.compile(r"'[ -&(-~]*'")
 _PART, _END, _RARE = log(4), log(8), log(16)
 _SIGNS, _LETTERS, _BYTES = log(15), log(96), log(257)
