@@ -330,7 +330,8 @@ def _split(
             ) from None
         order = Randomness(None).generator().permutation(table.height)
         _write(table[np.sort(order[:count])], folder)
-    with Session(folder, queries=ANSWERS, confidence=confidence) as session:
+    # Who submits knows the ids: given those, rows are not identical, whatever they were drawn from.
+    with Session(folder, queries=ANSWERS, confidence=confidence, rows="independent") as session:
         session.begin()
     answering = FolderRows(folder).ids(table.columns[0])
     return table.filter(~pl.col(answering.name).is_in(answering.implode()))

@@ -24,6 +24,7 @@ from holdfast.guarantees.mathematics.checks import (
     two_groups_length,
 )
 from holdfast.guarantees.mathematics.concentration import kl, kl_lower, kl_range, kl_upper
+from holdfast.ledger.chain import FORMAT
 from holdfast.queries.build import build_mean
 from holdfast.queries.code import WORDS, functions_nats, text_nats
 from holdfast.queries.guess import Guess
@@ -178,6 +179,13 @@ def test_the_chances_of_all_texts_sum_to_at_most_one() -> None:
     assert exp(-text_nats("", columns)) == pytest.approx(1 / 8)
     assert text_nats("a > 15", columns) < text_nats("a > 15 AND a < 1.25", columns)
     assert text_nats("a>15", columns) == text_nats("a > 15", columns)
+
+
+def test_the_code_is_the_one_that_ledgers_of_this_format_rely_on() -> None:
+    """Two codes over the life of a ledger have chances that sum to 2: who changes the code raises the format, too."""
+    by_hand = 2 * log(4 * 2 * 2) + 3 * log(4 * 51) + log(4 * 15**4) + log(16 * 96**2) + log(8)
+    assert (FORMAT, len(WORDS)) == (4, 51)
+    assert text_nats("a > 1.5 AND s = 'x'", ["a", "s"]) == pytest.approx(by_hand, rel=1e-12)
 
 
 # -- sampled rows -----------------------------------------------------------------------------------------------------

@@ -10,7 +10,9 @@ Each token is a column, a word of the language, a number, a plain text or anythi
     other     1/16, 257 signs, for the bytes of anything
     end       1/8
 
-So the chances of all texts sum to at most 1, and -log of its chance is what a text costs.
+So the chances of all texts sum to at most 1, and -log of its chance is what a text costs. Intervals of a ledger rely on
+one code: whoever changes it, or the words, raises the format of ledgers (`ledger/chain.py`), as for every other change
+after which older entries would be misread.
 """
 
 import re
