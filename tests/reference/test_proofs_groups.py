@@ -5,26 +5,27 @@ only absorbs rounding.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
 from scipy.special import gammaincc, gammaln
-from scipy.stats import binom
+from scipy.stats import binom, multinomial
 
 from examples import examples
 from ghost_worlds import Array, Coin, World, play, sessions
 from holdfast.guarantees.coins import ALONE
 from holdfast.guarantees.exchange import Exchange
-from holdfast.guarantees.guarantee import Goal
 from holdfast.guarantees.mathematics import exchange, groups
 from holdfast.guarantees.mathematics.concentration import clopper_pearsons
 from holdfast.guarantees.mathematics.posterior_means import group_mean
 from holdfast.guarantees.release import Tally
+from holdfast.guarantees.terms import Goal
 
 SLACK = 1e-9
+Stated = tuple[Array, tuple[float, ...]]  # intervals within a group, and the ends of the share of the group
 
 
 # Several groups in one pass.
@@ -49,6 +50,43 @@ def test_the_number_of_outcomes_cancels_in_a_mean_but_not_in_a_share(outcomes: i
         theta = one / (zero + one)
         assert theta + a * (2 * theta - 1) / (zero + one - 2 * a) == pytest.approx(mu)
         assert (zero + one - 2 * a) / (1 - outcomes * a) == pytest.approx(g)
+
+
+def missed_by(intervals: Callable[[Array], Stated], law: Array, ell: int, true: Array) -> float:
+    """Return how probable it is that some interval misses, over all counts of ell draws from a law of three outcomes.
+
+    `intervals` gives those of what is `true` within a group, and the ends of the group's share, the last of `true`.
+    """
+    total = 0.0
+    for first in range(ell + 1):
+        for second in range(ell + 1 - first):
+            counts = np.array([first, second, ell - first - second])
+            within, (least, most) = intervals(counts)
+            ends = [*within.tolist(), [least, most]]
+            holds = all(low - SLACK <= x <= high + SLACK for (low, high), x in zip(ends, true, strict=True))
+            if not holds:
+                total += float(multinomial.pmf(counts, ell, law))
+    return total
+
+
+@pytest.mark.parametrize("share", [0.3, 0.7])
+def test_group_means_and_shares_within_a_group_miss_no_more_often_than_they_say(share: float) -> None:
+    """Of rows that are known, posterior means are means. Without the mass, intervals are wrong."""
+    ell, a, level, mu = 40, 0.08, 0.01, 0.95
+    law = a + (1 - 3 * a) * np.array([1 - share, share * (1 - mu), share * mu])
+
+    def means(counts: Array, mass: float = a) -> Stated:
+        found, ends = groups.group_means([counts[1]], [counts[2]], ell, outcomes=3, mass=mass, level=level)
+        return found, tuple(ends[0])
+
+    def categories(counts: Array, mass: float = a) -> Stated:
+        return groups.shares_within(counts[1:], ell, mass=mass, level=level)
+
+    assert missed_by(means, law, ell, np.array([mu, share])) <= 2 * level
+    assert missed_by(partial(means, mass=1e-9), law, ell, np.array([mu, share])) > 2 * level
+    true = np.array([1 - mu, mu, share])
+    assert missed_by(categories, law, ell, true) <= 3 * level
+    assert missed_by(partial(categories, mass=1e-9), law, ell, true) > 3 * level
 
 
 # Categories within a group.
@@ -358,6 +396,39 @@ def test_the_step_of_a_difference_for_every_transcript() -> None:
     assert difference_misses(wrong="one group")[0] > 0
     assert difference_misses(wrong="larger")[0] > 0
     assert difference_misses(unlike=True)[0] == 0
+    assert difference_misses(unlike=True, wrong="one group")[0] > 0
+
+
+def apart(part: float) -> int:
+    """Return how often rows that are not identical add more to the square than `part` times J R^2/2.
+
+    For 0 and 1 and the true shares, what they add is all that is left: -2 mean_i u_i v_i.
+    """
+    rng, over = np.random.default_rng(27), 0
+    for world in different():
+        slots, (d_t, js) = world.share(), posterior(world)
+        d = world.populations.mean(axis=0)
+        for first, second in ([0], [1, 2]), ([0, 1], [2]), ([0], [1]):
+            q = rng.integers(0, 2, 3).astype(float)
+            if min(d[first].sum(), d[second].sum()) < 1e-9:
+                continue
+            true = [float(q[one] @ d[one] / d[one].sum()) for one in (first, second)]
+            for t, j in enumerate(js):
+                shares = [float(d_t[one, t].sum()) for one in (first, second)]
+                if j < 1e-9 or min(shares) <= j:
+                    continue
+                function = np.zeros(3)
+                function[first] = (q[first] - true[0]) / shares[0]
+                function[second] = -(q[second] - true[1]) / shares[1]
+                more = -2 * float(((function @ slots[:, :, t].T) * (world.populations @ function)).mean())
+                both = tuple(((0.0, 1.0), (x, x), share) for x, share in zip(true, shares, strict=True))
+                over += more > part * j * groups._range(both) ** 2 / 2 + SLACK  # type: ignore[arg-type]
+    return over
+
+
+def test_what_rows_that_are_not_identical_add_to_a_difference() -> None:
+    assert apart(1.0) == 0
+    assert apart(0.0) > 20  # they do add something: forgotten, the inequality is false
 
 
 def test_the_largest_step_over_intervals() -> None:

@@ -6,7 +6,7 @@ positives and of negatives above each cut confine the curve between two staircas
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -76,7 +76,7 @@ def auc(
     return context.question(AUC.name, built, draws, run)
 
 
-def _cuts(cuts: Sequence[float] | None, low: float, high: float) -> list[float]:
+def _cuts(cuts: Any, low: float, high: float) -> list[float]:
     if cuts is None:
         return [low + (high - low) * step / STEPS for step in range(1, STEPS)]
     if isinstance(cuts, str) or not isinstance(cuts, Sequence | np.ndarray) or not 0 < len(cuts) < MOST_STEPS:

@@ -31,6 +31,7 @@ from holdfast.schema import Column, Schema
 
 _BLOCK = 1 << 17  # rows evaluated at once: enough to forget the overhead, little enough to stay in cache
 _SCAN = 4  # blocks of consecutive rows that are folded at once, since nothing has to be gathered
+_TURNS = 2  # parts that each thread folds: one more, if another thread is slower
 _BLOCK_BYTES = 256 << 20  # fewer if values are long
 _LINES_BYTES = 1 << 20  # of packed lines, which are read again and again: what a core has for itself
 _PIECE = 1 << 18  # rows hashed at once
@@ -141,13 +142,14 @@ class LocalRows:
         """Return the totals of all rows: `sample` of all of them, without a list of what each says. Secret."""
         if self._units is not None:
             return query.totals(self.sample(query, AllRows(), rng))
-        size = _SCAN * self._block(query)
-        blocks = [slice(start, min(start + size, self._rows)) for start in range(0, self._rows, size)]
+        size, threads = _SCAN * self._block(query), pl.thread_pool_size()  # as many as Polars scans with
         self._about_to_read(slice(0, self._rows), query.columns)
-        if len(blocks) == 1 or any(function.identity is None for function in query.functions):
-            return self._sum(partial(self._folded, query), blocks)  # a function from outside is called by one thread
-        with ThreadPoolExecutor(pl.thread_pool_size()) as pool:  # as many as Polars scans with
-            waiting = deque(pool.submit(self._folded, query, rows) for rows in blocks)
+        if self._rows <= size or any(function.identity is None for function in query.functions):
+            blocks = _slices(self._rows, size)
+            return self._sum(partial(self._folded, query, size), blocks)  # functions from outside know one thread
+        blocks = _slices(self._rows, -(-self._rows // (_TURNS * threads)))  # few: who hands over waits
+        with ThreadPoolExecutor(threads) as pool:
+            waiting = deque(pool.submit(self._folded, query, size, rows) for rows in blocks)
             try:
                 return self._sum(lambda rows: waiting.popleft().result(), blocks)
             finally:
@@ -163,10 +165,17 @@ class LocalRows:
         return total
 
     @silence
-    def _folded(self, query: Folded, rows: slice) -> NDArray[np.float64]:
-        """Return the totals of some rows."""
-        self._about_to_read(rows, query.columns)
-        return query.fold([self._said(function, rows) for function in query.functions])
+    def _folded(self, query: Folded, size: int, rows: slice) -> NDArray[np.float64]:
+        """Return the totals of some rows, so many of them at once."""
+        total = np.zeros(())
+        for start in range(rows.start, rows.stop, size):
+            some = slice(start, min(start + size, rows.stop))
+            self._about_to_read(some, query.columns)
+            total = total + query.fold([self._said(function, some) for function in query.functions])
+        return total
+
+    def _is_plain(self, function: RowFunction) -> bool:
+        return bool(function.columns) and all(name in self._plain for name in function.columns)
 
     def _values(self, query: Query, chosen: Indices | slice, first: int, count: int, rng: Generator) -> Values:
         """Return what is chosen says: number `first` and following of `count` in every part."""
@@ -315,7 +324,7 @@ class LocalRows:
     def _said(self, function: RowFunction, rows: slice) -> Said:
         """Return what a function says of consecutive rows; of a column with few distinct texts, each is asked once."""
         columns, direct = function.columns, function.direct
-        if direct is not None and columns and all(name in self._plain for name in columns):
+        if direct is not None and self._is_plain(function):
             said: NDArray[Any] = direct({name: self._plain[name][rows] for name in columns})
             return said
         coded = self._coded.get(columns[0]) if len(columns) == 1 and function.identity is not None else None
@@ -415,6 +424,10 @@ def ids_of(source: object, column: str) -> pl.Series:
 
 def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _slices(rows: int, size: int) -> list[slice]:
+    return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
 
 
 def _height(rows: Indices | slice) -> int:

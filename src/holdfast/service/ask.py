@@ -91,7 +91,7 @@ class Quotas:
             left = max(0, quota - usage.by_analyst()[analyst] - int(reserved or 0))
             if answers > left:
                 message = (
-                    f"Your quota cannot pay for this question: it costs {write_answers(answers)}, and {left:,} of"
+                    f"Your quota cannot pay for this: it costs {write_answers(answers)}, and {left:,} of"
                     f" {quota:,} are left. Repeating an earlier question is free; the admin can raise the quota."
                 )
                 raise QuotaExhausted(message, cost=answers, left=left, total=quota, unit="answers")
@@ -163,13 +163,27 @@ class AskService:
         assert isinstance(outcome, dict)
         return outcome
 
+    async def answer_list(
+        self, token: Token, act: Callable[[Work], Response], key: str | None, gone: Gone | None
+    ) -> Response:
+        """Return what `act` answers, in the lane for what may take long."""
+        work = Work()
+        try:
+            outcome = await self._done(self._lanes.heavy, token, work, partial(act, work), None, gone)
+        except (asyncio.CancelledError, ProtocolError):
+            if key is None:  # with a key the caller may come back for the answers
+                work.cancel()
+            raise
+        assert isinstance(outcome, dict)
+        return outcome
+
     async def _done(
         self,
         lane: Lane | WritingLane,
         token: Token,
         work: Work,
         act: Callable[..., Outcome],
-        steps: Callable[[int], Steps],
+        steps: Callable[[int], Steps] | None,
         gone: Gone | None,
     ) -> Outcome:
         """Return what `act` does in the lane; while that waits for a thread, look for the answer and the caller."""
@@ -186,7 +200,7 @@ class AskService:
             while not (await asyncio.wait({result}, timeout=PATIENCE))[0]:
                 if gone is not None and await gone():
                     raise ProtocolError(499)
-                if not begun and not looked:
+                if steps is not None and not begun and not looked:
                     looked = True
                     with suppress(HoldfastError):  # what is refused here is refused there
                         stored = await self._lanes.reads.run(token.name, partial(_look_up, steps))
@@ -217,14 +231,14 @@ class AskService:
 
     def price(self, served: ServedDataset, token: Token, ask: AskIn) -> Response:
         """Return what a question costs."""
-        price = served.session.price_of(self._prepare(served.session, ask))
+        price = served.session.price_of(self.prepare(served.session, ask))
         priced = {"price": price.to_dict(), "text": str(price), "left": self.left(served, token)}
         return {"ok": True, "dataset": served.name} | priced
 
     def dry_run(self, served: ServedDataset, token: Token, ask: AskIn) -> Response:
         """Answer from made-up rows."""
-        self._prepare(served.session, ask)
-        return self._response(served, token, ask.call(served.session.dry_run))
+        self.prepare(served.session, ask)
+        return self.response(served, token, ask.call(served.session.dry_run))
 
     def left(self, served: ServedDataset, token: Token, after: int | None = None) -> dict[str, Any]:
         """Return the answers left in the budget and in the token's quota.
@@ -260,7 +274,7 @@ class AskService:
                 return before
         ledger_key = None if key is None else digest(token.id, key, request)
         session = served.session.for_analyst(token.name)
-        question = self._prepare(session, ask, ledger_key)
+        question = self.prepare(session, ask, ledger_key)
         large = question.work > most_work and not session.price_of(question).cached
         if large or question.after is not None:
             yield None
@@ -271,13 +285,13 @@ class AskService:
             if session.plan is plan:
                 raise
             # Another process began the ledger this moment, under its plan; the question is built for that one.
-            question = self._prepare(session, ask, ledger_key)
+            question = self.prepare(session, ask, ledger_key)
             answer = yield from self._within_quota(served, token, session, question, work)
         while (following := session.next_look(question)) is not None:
             question = self._require_small(following)
             answer = yield from self._within_quota(served, token, session, question, work)
         self.metrics.count_answer(served.name, cached=answer.cached)
-        response = self._response(served, token, answer)
+        response = self.response(served, token, answer)
         if key is not None and not answer.cached:  # what the ledger has is found there again, free
             self.idempotency.store(token.id, key, request, response)
         return response
@@ -285,22 +299,26 @@ class AskService:
     def _within_quota(
         self, served: ServedDataset, token: Token, session: Session, question: Question, work: Work
     ) -> Generator[Wanted, AnyAnswer, AnyAnswer]:
-        reservation: AbstractContextManager[None] = nullcontext()
-        if token.quota is not None:
-            price = session.price_of(question)
-            if not price.cached:
-                held = {"analyst": token.name, "dataset": served.name, "quota": token.quota}
-                answers = max(LEAST, price.answers)
-                written = partial(_is_written, session, question)
-                reservation = self.quotas.reserve(served.usage, work, written, **held, answers=answers)  # type: ignore[arg-type]
-        with reservation:
+        price = None if token.quota is None else session.price_of(question)
+        answers = 0 if price is None or price.cached else max(LEAST, price.answers)
+        with self.held(served, token, answers, work, partial(_is_written, session, question)):
             return (yield session, question)
 
-    def _response(self, served: ServedDataset, token: Token, answer: AnyAnswer) -> Response:
+    def held(
+        self, served: ServedDataset, token: Token, answers: int, work: Work, written: Callable[[], bool]
+    ) -> AbstractContextManager[None]:
+        """Hold this many answers of the token's quota, if it has one, during a block; `written` says if it is over."""
+        if token.quota is None or answers == 0:
+            return nullcontext()
+        held = {"analyst": token.name, "dataset": served.name, "quota": token.quota}
+        return self.quotas.reserve(served.usage, work, written, **held, answers=answers)  # type: ignore[arg-type]
+
+    def response(self, served: ServedDataset, token: Token, answer: AnyAnswer) -> Response:
+        """Return an answer as it travels."""
         left = self.left(served, token, None if answer.cached else answer.seq)
         return {"ok": True, "dataset": served.name, "answer": answer.to_dict(), "left": left}
 
-    def _prepare(self, session: Session, ask: AskIn, key: str | None = None) -> Question:
+    def prepare(self, session: Session, ask: AskIn, key: str | None = None) -> Question:
         """Check and price a question; refuse one that would occupy a thread for long."""
         return self._require_small(ask.call(session.prepare, idempotency_key=key))
 
