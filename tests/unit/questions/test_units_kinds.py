@@ -48,6 +48,7 @@ TRUE: dict[str, tuple[str, dict[str, Any], float]] = {
     "correlation": ("cost", PAIR, 1.0),
     "slope": ("cost", PAIR, 1.0),
     "quantile": ("cost", {"q": 0.5, **BOUNDS}, 5.0),
+    "auc": ("cost", {"positive": "late", "cuts": [20.0], **BOUNDS}, 1.0),
     "units": ("late", {}, 0.7 * 0.1 + 0.3),
 }
 SHARES: dict[str, tuple[str, dict[str, Any], dict[Any, float]]] = {
@@ -59,6 +60,7 @@ REFUSED = {
     "total": ("cost", BOUNDS, "Counts and totals of rows are not available where rows belong to units"),
     "check": ("late", {"guess": 0.3, "margin": 0.1}, "A check needs rows that answer nothing else"),
     "submit": ("late", {}, "This session is no board"),
+    "confusion": ("late", {}, "These are not the rows of a board that answer"),
 }
 ELSEWHERE = {"flips", "minimize", "register"}  # below
 
