@@ -7,8 +7,9 @@ import subprocess
 import sys
 from collections.abc import Callable
 from inspect import signature
-from math import ceil, floor
+from math import ceil, floor, sqrt
 from pathlib import Path
+from statistics import NormalDist
 from types import ModuleType
 from typing import Any
 
@@ -17,6 +18,7 @@ import asked
 import holdfast
 from holdfast import errors
 from holdfast.cli import command_names, subcommands
+from holdfast.guarantees.plan import write_margin
 from holdfast.queries.functions import FUNCTION_NAMES, OPERATIONS
 from holdfast.queries.functions.operation import Operation
 from holdfast.questions import KINDS
@@ -184,18 +186,53 @@ def readme_demo(numbers: dict[str, Any]) -> str:
     )
 
 
+SIZES, QUESTIONS = (20_000, 336_776, 1_000_000, 100_000_000), (20, 100, 1_000, 10_000)
+
+
+def sizes() -> str:
+    """Return the table of real sizes: margins of asking and of checking, beside plain means that promise less."""
+    names = " | ".join(f"{count:,} questions" for count in QUESTIONS)
+    lines = [
+        f"| rows | {names} | plain mean, one question | {QUESTIONS[-1]:,}, all fixed beforehand |",
+        "|---:|" + "---|" * (len(QUESTIONS) + 2),
+    ]
+    for rows in SIZES:
+        cells = [
+            f"{write_margin(_margin(rows, count))}, check {write_margin(_checked(rows // 2, count))}"
+            for count in QUESTIONS
+        ]
+        plain = [
+            write_margin(NormalDist().inv_cdf(1 - 0.025 / count) / (2 * sqrt(rows))) for count in (1, QUESTIONS[-1])
+        ]
+        lines.append(f"| {rows:,} | " + " | ".join([*cells, *plain]) + " |")
+    return "\n".join(lines)
+
+
+def _margin(rows: int, count: int) -> float:
+    """The margin that all of so many planned answers have."""
+    return holdfast.plan(rows=rows, queries=count).margin
+
+
+def _checked(held: int, count: int) -> float:
+    """How far a guess that holds can be off, beyond its own margin, on so many held rows while guesses hold."""
+    found = holdfast.plan(rows=held, queries=count).readings
+    return next(one.margin for one in found if one.way == "checks" and "best" in one.pace)
+
+
 def _percent(outwards: Callable[[float], int], share: float) -> str:
     """Write an end of an interval in percent, never rounded inwards."""
     return f"{outwards(1_000 * share) / 10:.1f}"
 
 
 def write_readme() -> None:
-    """Put the committed run of the demo into the README: `python docs/generate.py`."""
-    readme = HERE.parent / "README.md"
-    block = readme_demo(json.loads((HERE / "demo.json").read_text(encoding="utf-8")))
-    text = readme.read_text(encoding="utf-8")
-    text = re.sub(r"(<!-- demo:.*?-->\n).*?(<!-- /demo -->)", lambda m: f"{m[1]}{block}\n{m[2]}", text, flags=re.DOTALL)
-    readme.write_text(text, encoding="utf-8")
+    """Put the committed demo and the table of sizes into the README and the first page: `python docs/generate.py`."""
+    blocks = {"demo": readme_demo(json.loads((HERE / "demo.json").read_text(encoding="utf-8"))), "sizes": sizes()}
+    for page in (HERE.parent / "README.md", HERE / "index.md"):
+        text = page.read_text(encoding="utf-8")
+        for name, block in blocks.items():
+            found = rf"(<!-- {name}:.*?-->\n).*?(<!-- /{name} -->)"
+            text = re.sub(found, lambda m, block=block: f"{m[1]}{block}\n{m[2]}", text, flags=re.DOTALL)
+        page.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

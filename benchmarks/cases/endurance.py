@@ -177,7 +177,7 @@ def kills_of(found: Found, folder: Path, *, small: bool) -> None:
     found.tables.append(table)
     found.notes.append(
         "After every hundred kills the ledger was re-checked: every answer that was shown is in it as shown, no"
-        " question is there twice, and nothing is overspent. What a killed process had taken and not answered stays paid."
+        " question is there twice, and nothing is overspent. What a killed process had taken and not answered is paid."
     )
 
 

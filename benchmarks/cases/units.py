@@ -4,11 +4,10 @@ Hypothesis: a file of 10^8 rows in no order, of 10^7 units, is opened by unit in
 that of plain opening, and at most three times its work; an answer over units, from 12,000 draws, takes at most twice
 the time of a plain one, on the same rows.
 
-Refuted if a ratio below misses its goal. What any of a unit's rows say reads ten times as many rows as are drawn; a plain
-answer that reads as many stands beside it. Both
-ways of opening run in processes of their own, so that memory can be compared; work is processor time, since only one of
-them waits for a busy disk twice. Answers are whole: drawn, certified and committed to a ledger in memory, each to a
-text that is new.
+Refuted if a ratio below misses its goal. What any of a unit's rows say reads ten times as many rows as are drawn; a
+plain answer that reads as many stands beside it. Both ways of opening run in processes of their own, so that memory can
+be compared; work is processor time, since only one of them waits for a busy disk twice. Answers are whole: drawn,
+certified and committed to a ledger in memory, each to a text that is new.
 """
 
 import multiprocessing

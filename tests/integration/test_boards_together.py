@@ -100,7 +100,7 @@ def test_two_processes_with_two_threads_each_climb_one_ladder(places: tuple[str,
 
 def test_killed_in_the_middle_nothing_is_lost_and_nothing_counts_twice(places: tuple[str, str, int], seed: int) -> None:
     chance, shown = random.Random(seed), []
-    for round_ in range(3):
+    for round_ in range(2):
         submitters = [started(places, 10 * round_ + number, 10_000) for number in (1, 2)]
         for one in submitters:
             assert one.stdout is not None
@@ -113,7 +113,7 @@ def test_killed_in_the_middle_nothing_is_lost_and_nothing_counts_twice(places: t
         climbed = replayed(board)
         entries = {f"{entry.seq}:{entry.hash}": entry.answer for entry in board.session.ledger.entries()}
         whole = [line.split() for line in shown if line.endswith("\n")]
-        assert len(whole) >= 6
+        assert len(whole) >= 4
         for receipt, improved, low, high in whole:  # what anybody was shown is in the ledger, as it was shown
             assert entries[receipt]["improved"] == bool(int(improved))
             assert entries[receipt]["cell"] == [float(low), float(high)]

@@ -24,7 +24,10 @@ from holdfast.guarantees.mathematics.checks import (
     two_groups_length,
 )
 from holdfast.guarantees.mathematics.concentration import kl, kl_lower, kl_range, kl_upper
-from holdfast.queries.code import WORDS, text_nats
+from holdfast.queries.build import build_mean
+from holdfast.queries.code import WORDS, functions_nats, text_nats
+from holdfast.queries.guess import Guess
+from holdfast.schema import Column, Schema, Type
 
 BETA = 0.3
 Interval = tuple[float, float]
@@ -397,3 +400,15 @@ def test_ends_invert_the_divergence() -> None:
 def test_published_radii(n: int, t: int, wrong: int, radius: float) -> None:
     length = log(2 / (0.05 * time_share(t))) + guess_nats(t, wrong, wrong * log(1 / radius))
     assert (length / (2 * n)) ** 0.5 == pytest.approx(radius, rel=0.02)
+
+
+def test_a_mean_names_whether_missing_values_are_left_out() -> None:
+    """Two questions with one text and one range: a session may declare the column complete, or not."""
+    chances = []
+    for nullable in (False, True):
+        schema = Schema((Column("x", Type.FLOAT, nullable), Column("y", Type.BOOL, False)))
+        guess = Guess(build_mean("x", schema, within=(0, 1)), 0.5, 0.1, 1)
+        assert guess.group == nullable
+        chances.append(exp(-guess.code_nats(schema)))
+        text = exp(-functions_nats([each.identity for each in guess.functions], (0.0, 1.0), ("x", "y")))
+    assert sum(chances) <= text * (1 + 1e-12)

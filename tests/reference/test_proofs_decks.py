@@ -77,8 +77,8 @@ def test_ties_broken_by_chunk_are_not() -> None:
 Deal = Callable[[int], list[int]]
 
 
-def dealt(deck: str, partition: str, rows: pl.DataFrame, ranges: int = 1) -> pl.DataFrame:
-    return pl.concat(Dealer(Chance.of(SECRET, deck, partition, 5.0, ranges), STORAGES).deal([rows]))
+def dealt(deck: str, partition: str, rows: pl.DataFrame) -> pl.DataFrame:
+    return pl.concat(Dealer(Chance.of(SECRET, deck, partition, 5.0), STORAGES).deal([rows]))
 
 
 def ordered(*partitions: pl.DataFrame) -> list[int]:
@@ -89,10 +89,17 @@ def one_partition(number: int) -> list[int]:
     return ordered(dealt(f"deck {number}", "0", TABLE))
 
 
-def several_ranges(number: int) -> list[int]:
-    """Places in three ranges, and a chunk of one row and of two."""
-    deck = f"deck {number}"
-    return ordered(dealt(deck, "0", TABLE[:1], 3), dealt(deck, "1", TABLE[1:], 3))
+def in_ranges(number: int) -> list[int]:
+    """Three ranges, of a chunk of one row and a chunk of two, each put in random order."""
+    chance, found = Chance.of(SECRET, f"deck {number}", "0", 5.0), []
+    drawn = [(first, chance.ranged(i, height, 3)) for i, (first, height) in enumerate(((0, 1), (1, 2)))]
+    for k in range(3):
+        cut = [(first, rows, counts[:k].sum(), counts[: k + 1].sum()) for first, (rows, counts) in drawn]
+        cards = np.concatenate([first + rows[begin:end] for first, rows, begin, end in cut])
+        found += cards[
+            sorting._chance(SECRET + bytes([number % 251, number // 251]), k).permutation(cards.size)
+        ].tolist()
+    return found
 
 
 def two_partitions(number: int) -> list[int]:
@@ -143,7 +150,7 @@ def statistic(deal: Deal) -> float:
 LIMIT = float(chi2.isf(FALSE_ALARM, 3**CARDS - 1))
 
 
-@pytest.mark.parametrize("right", [one_partition, several_ranges, two_partitions, a_retry])
+@pytest.mark.parametrize("right", [one_partition, in_ranges, two_partitions, a_retry])
 def test_every_sequence_of_cards_is_as_likely(right: Deal) -> None:
     assert statistic(right) < LIMIT
 
@@ -253,7 +260,10 @@ def test_every_sequence_is_as_likely_in_a_deck(
 
 
 def test_ranges_that_are_not_sorted_are_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sorting, "in_order", lambda offsets, width, chance: np.arange(offsets.size))
+    class Unchanged:
+        permutation = staticmethod(np.arange)
+
+    monkeypatch.setattr(sorting, "_chance", lambda secret, number: Unchanged)
     assert unlikeliness(long_deck(tmp_path, monkeypatch, None)) > sequences.LIMIT
 
 

@@ -18,11 +18,11 @@ from examples import examples
 from ghost_worlds import Array, Coin, World, play, sessions
 from holdfast.guarantees.coins import ALONE
 from holdfast.guarantees.exchange import Exchange
-from holdfast.guarantees.guarantee import Goal
 from holdfast.guarantees.mathematics import exchange, groups
 from holdfast.guarantees.mathematics.concentration import clopper_pearsons
 from holdfast.guarantees.mathematics.posterior_means import group_mean
 from holdfast.guarantees.release import Tally
+from holdfast.guarantees.terms import Goal
 
 SLACK = 1e-9
 Stated = tuple[Array, tuple[float, ...]]  # intervals within a group, and the ends of the share of the group
@@ -397,6 +397,38 @@ def test_the_step_of_a_difference_for_every_transcript() -> None:
     assert difference_misses(wrong="larger")[0] > 0
     assert difference_misses(unlike=True)[0] == 0
     assert difference_misses(unlike=True, wrong="one group")[0] > 0
+
+
+def apart(part: float) -> int:
+    """Return how often rows that are not identical add more to the square than `part` times J R^2/2.
+
+    For 0 and 1 and the true shares, what they add is all that is left: -2 mean_i u_i v_i.
+    """
+    rng, over = np.random.default_rng(27), 0
+    for world in different():
+        slots, (d_t, js) = world.share(), posterior(world)
+        d = world.populations.mean(axis=0)
+        for first, second in ([0], [1, 2]), ([0, 1], [2]), ([0], [1]):
+            q = rng.integers(0, 2, 3).astype(float)
+            if min(d[first].sum(), d[second].sum()) < 1e-9:
+                continue
+            true = [float(q[one] @ d[one] / d[one].sum()) for one in (first, second)]
+            for t, j in enumerate(js):
+                shares = [float(d_t[one, t].sum()) for one in (first, second)]
+                if j < 1e-9 or min(shares) <= j:
+                    continue
+                function = np.zeros(3)
+                function[first] = (q[first] - true[0]) / shares[0]
+                function[second] = -(q[second] - true[1]) / shares[1]
+                more = -2 * float(((function @ slots[:, :, t].T) * (world.populations @ function)).mean())
+                both = tuple(((0.0, 1.0), (x, x), share) for x, share in zip(true, shares, strict=True))
+                over += more > part * j * groups._range(both) ** 2 / 2 + SLACK  # type: ignore[arg-type]
+    return over
+
+
+def test_what_rows_that_are_not_identical_add_to_a_difference() -> None:
+    assert apart(1.0) == 0
+    assert apart(0.0) > 20  # they do add something: forgotten, the inequality is false
 
 
 def test_the_largest_step_over_intervals() -> None:

@@ -36,9 +36,9 @@ def predictions() -> pl.DataFrame:
 
 def test_precision_recall_and_f1_have_intervals_around_what_they_are(tmp_path: Path) -> None:
     with made(tmp_path) as board:
-        found = board.confusion(predictions(), positive="spam", by="team 7")
-        again = board.confusion(predictions().reverse(), positive="spam")
-        other = board.confusion(predictions(), positive="ham")
+        found = board.confusion(predictions(), positive_label="spam", by="team 7")
+        again = board.confusion(predictions().reverse(), positive_label="spam")
+        other = board.confusion(predictions(), positive_label="ham")
     hits, found_wrongly, overlooked = (LABELS & SAID).sum(), (~LABELS & SAID).sum(), (LABELS & ~SAID).sum()
     truth = {
         "accuracy": (LABELS == SAID).mean(),
@@ -72,7 +72,7 @@ def test_the_parts_share_no_row_and_both_take_predictions_for_all(tmp_path: Path
         with pytest.raises(hf.InvalidArgument, match="every id of the board"):
             board.submit(predictions()[1:])
         with pytest.raises(hf.InvalidArgument, match="every id of the board"):
-            board.confusion(predictions().filter(pl.col("id").is_in(scoring.implode())), positive="spam")
+            board.confusion(predictions().filter(pl.col("id").is_in(scoring.implode())), positive_label="spam")
     with made(tmp_path, confusion=0.25) as board:  # once more: the same split
         assert board.submit(predictions()).cached
 
@@ -88,7 +88,7 @@ def test_only_the_rows_of_a_board_that_answer_tell_it(tmp_path: Path) -> None:
     forget_all()
     board = hf.Board({"id": [1, 2], "label": ["a", "b"]})
     with board, pytest.raises(hf.PlanConflict, match="without rows that answer"):
-        board.confusion({"id": [1, 2], "prediction": ["a", "b"]}, positive="a")
+        board.confusion({"id": [1, 2], "prediction": ["a", "b"]}, positive_label="a")
 
 
 def test_refusals(tmp_path: Path) -> None:

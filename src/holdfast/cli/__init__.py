@@ -22,7 +22,7 @@ from holdfast.errors import HoldfastError, InvalidArgument, error_json
 
 # A typer that brings its own click and one that imports it agree on this class.
 _USAGE = cast("type[Exception]", typer.BadParameter.__base__)
-_FIRST = ("demo", "open", "plan", "ask", "sql", "batch", "budget", "history", "receipt", "verify")
+_FIRST = ("demo", "open", "plan", "ask", "sql", "batch", "check", "budget", "history", "receipt", "verify")
 INTERRUPTED = 130
 
 

@@ -17,13 +17,12 @@ from math import e, exp, log, sqrt
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
 
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.coins import CoinGuarantee, CoinTerms
 from holdfast.guarantees.gaussian import ScansBesideCoins
 from holdfast.guarantees.guarantee import Guarantee
-from holdfast.guarantees.mathematics import exchange, groups, moments
+from holdfast.guarantees.mathematics import exchange, groups, moments, special
 from holdfast.guarantees.mathematics.checks import time_share
 from holdfast.guarantees.mathematics.concentration import SAFE, clopper_pearson_width
 from holdfast.guarantees.mathematics.posterior_means import level
@@ -218,7 +217,7 @@ def _planned_with(goal: Goal, mechanism: str, rho: float) -> ExchangeTerms:
     beta = goal.beta - kept
 
     def margin(log_ell: Vector, log_a: Vector, logit: Vector, log_stretch: Vector) -> Vector:
-        ell, a, split, charge = np.exp(log_ell), np.exp(log_a), expit(logit), k * np.exp(log_ell)
+        ell, a, split, charge = np.exp(log_ell), np.exp(log_a), special.expit(logit), k * np.exp(log_ell)
         free = exchange.constants(n, charge, a, split * beta, stretch=np.exp(log_stretch), identical=goal.identical)
         constants = (free.om2, free.kap, free.s, free.L, free.L2)
         nats = exchange.ibar(n, charge, a, *constants, rho=rho, identical=goal.identical)
@@ -230,7 +229,7 @@ def _planned_with(goal: Goal, mechanism: str, rho: float) -> ExchangeTerms:
     box = [ells, (log(1e-7), log(MOST_MASS)), (-6.0, 4.0), (-3.0, 0.7)]
     log_ell, log_a, logit, log_stretch = zoom(margin, box, points=5, levels=12)
     ell = fixed or min(n, max(1, int(np.exp(log_ell) * (1 + 1e-12))))
-    a, beta1 = float(np.exp(log_a)), float(expit(logit)) * beta
+    a, beta1 = float(np.exp(log_a)), float(special.expit(logit)) * beta
     free = exchange.constants(n, k * ell, a, beta1, stretch=np.exp(log_stretch), identical=goal.identical)
     om2: tuple[float, ...] = (float(free.om2),)
     nats: tuple[float, ...] = (float(free.L),)

@@ -15,12 +15,11 @@ from math import ceil, e, exp, log, sqrt
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, ndtri
 
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.coins import CoinGuarantee
 from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, around, ratio
-from holdfast.guarantees.mathematics import cost, exchange
+from holdfast.guarantees.mathematics import cost, exchange, special
 from holdfast.guarantees.mathematics.concentration import SAFE
 from holdfast.guarantees.mathematics.posterior_means import level
 from holdfast.guarantees.mathematics.search import Vector, zoom
@@ -215,7 +214,7 @@ class ScansBesideCoins(Scans):
 
 def _quantile(level: float) -> float:
     """Return z with P(|N(0,1)| > z) = level."""
-    return float(-ndtri(level / 2)) * SAFE
+    return float(-special.ndtri(level / 2)) * SAFE
 
 
 def _outward(ends: Interval, grid: float) -> Interval:
@@ -232,15 +231,15 @@ def _planned(goal: Goal, mechanism: str) -> GaussianTerms:
         return exchange.gaussian_ibar(n, charge, om2, s, -np.log(beta1) * SAFE, identical=identical), s
 
     def margin(log_sigma: Vector, logit: Vector, log_om2: Vector) -> Vector:
-        sigma, split = np.exp(log_sigma), expit(logit)
+        sigma, split = np.exp(log_sigma), special.expit(logit)
         J = 2 * nats(k / (4 * sigma * sigma), np.exp(log_om2), split * beta)[0] / n
-        width = -sigma * ndtri((1 - split) * beta / (2 * e * k))
+        width = -sigma * special.ndtri((1 - split) * beta / (2 * e * k))
         total: Vector = width + np.where(J < 1, exchange.worst_case(J, identical=identical), np.sqrt(J))
         return total
 
     box = [(log(1e-3 / sqrt(n)), log(0.5)), (-6.0, 4.0), (log(1e-3), log(10.0))]
     log_sigma, logit, log_om2 = zoom(margin, box, points=6, levels=10)
-    sigma, beta1, om2 = float(np.exp(log_sigma)), float(expit(logit)) * beta, float(np.exp(log_om2))
+    sigma, beta1, om2 = float(np.exp(log_sigma)), float(special.expit(logit)) * beta, float(np.exp(log_om2))
     charge = k * ceil(cost.gaussian_cost(sigma, n=n))
     _, s = nats(charge, om2, beta1)
     own = {"sigma": sigma, "om2": om2, "s": float(s), "L": -log(beta1) * SAFE, "beta2": beta - beta1}

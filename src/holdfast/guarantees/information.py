@@ -10,13 +10,12 @@ from functools import cached_property, lru_cache
 from math import ceil, exp, log, log1p, sqrt
 
 import numpy as np
-from scipy.special import expit
 
 from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, around, ratio, refuse_noise
-from holdfast.guarantees.mathematics import amplification, cost, descent
+from holdfast.guarantees.mathematics import amplification, cost, descent, special
 from holdfast.guarantees.mathematics import debias as coins
 from holdfast.guarantees.mathematics.concentration import (
     SAFE,
@@ -283,7 +282,7 @@ def _planned_coins(goal: Goal) -> InformationTerms:
     n, k, beta, fixed = goal.rows, goal.statements, goal.beta, goal.rows_per_query
 
     def margin(log_ell: Vector, logit: Vector) -> Vector:
-        ell, split = np.exp(log_ell), expit(logit)
+        ell, split = np.exp(log_ell), special.expit(logit)
         b1 = split * beta
         r = ((goal.queries * ell + goal.flips) / (2 * n) + _entropy(b1)) / b1 + log(2 * k)
         width: Vector = clopper_pearson_width(ell, (1 - split) * beta / k) * n / (n - 2) + np.sqrt(r / (2 * n))
@@ -293,7 +292,7 @@ def _planned_coins(goal: Goal) -> InformationTerms:
     log_ell, logit = zoom(margin, [ells, (-1.5, 6.0)])
     ell = fixed or max(1, int(np.exp(log_ell)))
     # Flips alone need no binomial interval; a twentieth is kept for the averages that `flips` releases.
-    beta1 = float(expit(logit)) * beta if goal.queries else 0.95 * beta
+    beta1 = float(special.expit(logit)) * beta if goal.queries else 0.95 * beta
     charge = goal.queries * ell + goal.flips
     r = radius(charge, n=n, k=k, beta=beta1)
     if goal.queries:
@@ -312,14 +311,14 @@ def _planned_laplace(goal: Goal) -> InformationTerms | None:
         return None
 
     def full_scan(log_eps: Vector, logit: Vector) -> Vector:
-        eps0, split = np.exp(log_eps), expit(logit)
+        eps0, split = np.exp(log_eps), special.expit(logit)
         b1, level = split * beta, (1 - split) * beta / (2 * k)
         r = (k * n * eps0**2 / 2 + _entropy(b1)) / b1 + log(2 * k)
         total: Vector = np.log(1 / level) / (n * eps0) + np.sqrt(r / (2 * n))
         return total
 
     log_eps, logit = zoom(full_scan, [(log(1e-3 / n), log(2.0)), (-1.5, 6.0)], levels=11)
-    eps0, beta1 = float(np.exp(log_eps)), float(expit(logit)) * beta
+    eps0, beta1 = float(np.exp(log_eps)), float(special.expit(logit)) * beta
     each = ceil(cost.private_cost(eps0, n=n))
     r = radius(k * each, n=n, k=k, beta=beta1)
     level = (beta - beta1) / (2 * k)

@@ -12,12 +12,11 @@ from math import exp, inf, log, sqrt
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, gammaln
 
 from holdfast import check
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.coins import CoinGuarantee, CoinTerms
-from holdfast.guarantees.mathematics import groups
+from holdfast.guarantees.mathematics import groups, special
 from holdfast.guarantees.mathematics.concentration import SAFE, clopper_pearson_width
 from holdfast.guarantees.mathematics.posterior_means import group_mean, level, outcome_mean
 from holdfast.guarantees.mathematics.search import Vector, zoom
@@ -57,7 +56,7 @@ def sigma(n: Any, charge: Any, mass: Any, p: Any) -> Any:
 
 def _heights(n: Any, charge: Any, mass: Any, beta: Any, p: Any) -> Any:
     """h = (sigma_p/n) ((2p-1)!!/beta)^(1/p), the bound on the posterior's chi-square before h/(1-h)."""
-    log_double_factorial = gammaln(2 * p + 1) - p * log(2) - gammaln(p + 1)
+    log_double_factorial = special.gammaln(2 * p + 1) - p * log(2) - special.gammaln(p + 1)
     return sigma(n, charge, mass, p) / n * np.exp((log_double_factorial - np.log(beta)) / p)
 
 
@@ -251,7 +250,7 @@ def _planned(goal: Goal, mechanism: str) -> PosteriorTerms:
     n, k, beta, fixed = goal.rows, goal.queries, goal.beta, goal.rows_per_query
 
     def margin(log_ell: Vector, log_a: Vector, logit: Vector) -> Vector:
-        ell, a, split = np.exp(log_ell), np.exp(log_a), expit(logit)
+        ell, a, split = np.exp(log_ell), np.exp(log_a), special.expit(logit)
         each = (1 - split) * beta / (np.e * k)
         found = (chi_array if goal.identical else height_array)(n, k * ell, a, split * beta)
         step: Vector = _step(found, goal.identical)
@@ -261,7 +260,7 @@ def _planned(goal: Goal, mechanism: str) -> PosteriorTerms:
     ells = (log(n) * 0.2, log(n)) if fixed is None else (log(fixed), log(fixed))
     log_ell, log_a, logit = zoom(margin, [ells, (log(1e-7), log(MOST_MASS)), (-1.5, 5.0)], points=8)
     ell = fixed or max(1, int(np.exp(log_ell)))
-    a, beta1 = float(np.exp(log_a)), float(expit(logit)) * beta
+    a, beta1 = float(np.exp(log_a)), float(special.expit(logit)) * beta
     widening = (chi if goal.identical else height)(n, k * ell, a, beta1)
     width = float(clopper_pearson_width(ell, level(beta - beta1, k=k)))
     margin_reached = width / (1 - 2 * a) + float(_step(widening, goal.identical))

@@ -15,10 +15,10 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from holdfast import check
 from holdfast.errors import InvalidArgument
+from holdfast.guarantees.mathematics import special
 from holdfast.optimize.domain import Domain
 from holdfast.optimize.features import (
     INTERCEPT,
@@ -194,7 +194,7 @@ class Logistic(LinearLoss):
 
     def slopes(self, z: Vector, y: Vector) -> Vector:
         """Probability minus target."""
-        slopes: Vector = expit(z) - y
+        slopes: Vector = special.expit(z) - y
         return slopes
 
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import inf, nextafter
+from math import inf, log, nextafter
 from typing import Any
 
 import numpy as np
@@ -104,8 +104,11 @@ class Guess(Folded):
         """Return what it takes to name what is guessed at, but for the guess, in a code that the schema fixes."""
         if schema.unit is not None:
             return inf
-        numbers = () if isinstance(self.measure, Share) else self.measure.bounds
-        return functions_nats((each.identity for each in self.functions), numbers, [each.name for each in schema])
+        columns, texts = [each.name for each in schema], [each.identity for each in self.functions]
+        if isinstance(self.measure, Share):
+            return functions_nats(texts, (), columns)
+        # A session may declare columns complete, or not: then missing values count as the lowest, or are left out.
+        return log(2) + functions_nats(texts, self.measure.bounds, columns)
 
     @property
     def direct(self) -> Direct | None:

@@ -106,16 +106,7 @@ class Questions(Sequence[Asked]):
         path
             The file; what ends in .json is JSON.
         """
-        file = Path(path)
-        try:
-            text = file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is not text"
-            raise InvalidArgument(f"{path} cannot be read: {reason}.", name="questions") from None
-        found = _json(text, file) if file.suffix.lower() == ".json" else _yaml(text, file)
-        if not isinstance(found, list):
-            raise InvalidArgument(f"{path} must be a list of questions; got {type(found).__name__}.", name="questions")
-        return cls(found)
+        return cls(read_list(path))
 
     def __len__(self) -> int:
         return len(self._questions)
@@ -133,6 +124,20 @@ def _line(asked: Asked) -> str:
     kind = kind_named(values.pop("kind", DEFAULT_KIND))
     subject = values.pop(kind.subject.name, "")
     return ", ".join([f"{kind.name}: {subject}", *(f"{name} {value}" for name, value in values.items())])
+
+
+def read_list(path: str | Path) -> list[Any]:
+    """Read a list from a YAML file, or from a JSON file: what ends in .json."""
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise InvalidArgument(f"{path} cannot be read: {reason}.", name="questions") from None
+    found = _json(text, file) if file.suffix.lower() == ".json" else _yaml(text, file)
+    if not isinstance(found, list):
+        raise InvalidArgument(f"{path} must be a list of questions; got {type(found).__name__}.", name="questions")
+    return found
 
 
 def _json(text: str, file: Path) -> object:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from html import escape
-from math import floor, log10, sqrt
+from math import floor, inf, log, log10, sqrt
 from typing import Annotated, Any
 
 import numpy as np
@@ -177,7 +177,9 @@ def check(
     asked = _asked(query, context, within, where, versus)
     guessed = _guessed(asked, context, guarantee.terms.rows, guess, margin, at_least)
     draws = _draws(guarantee, guessed, rows_per_query)
-    code = guessed.code_nats(context.schema)
+    code = guessed.code_nats(context.schema) if draws >= guarantee.terms.rows else inf  # for all rows alone
+    if guessed.group and not guarantee.terms.identical:
+        code += log(guarantee.terms.rows)  # the least number of rows has to be named, too
 
     def run(drawing: Drawing) -> Result:
         cell = drawing.held().release(guessed, draws)

@@ -138,7 +138,7 @@ def confusion(
         PredictionsLike, About(PredictionsForm(), "A table with a column of ids and one of predictions.")
     ],
     *,
-    positive: Annotated[str, About(ShortText("true"), "The label that counts as positive.")] = "true",
+    positive_label: Annotated[str, About(ShortText("true"), "The label that counts as positive.")] = "true",
     rows_per_query: RowsPerQuery = None,
 ) -> Question:
     """Return precision, recall and F1 of `predictions` for the rows of a board, by those that answer.
@@ -147,7 +147,7 @@ def confusion(
     ----------
     predictions
         As for `submit`: a table with the ids of the board, each once.
-    positive
+    positive_label
         The label that counts as positive, as text.
     rows_per_query
         Rows this one answer reads.
@@ -166,7 +166,7 @@ def confusion(
             guarantee=context.guarantee.name,
         )
     type_ = context.schema[target].type
-    label = read_label(positive, type_)
+    label = read_label(positive_label, type_)
     matched = match(read_table(predictions), context.ids(id), target=target, type_=type_, others=others)
     values = matched.values.to_series()
     cells = PredictedCells(

@@ -112,7 +112,7 @@ class Job:
             first = next(reading)
             begun, reading = self._begin(about, first, rate * rows), chain([first], reading)
         runs = Runs(self.work / "runs", Coder(self.scan.columns), begun.ranges, begun.block)
-        chance = Task(bytes.fromhex(begun.secret), begun.deck, rate, self.scan.columns).chance("0", begun.ranges)
+        chance = Task(bytes.fromhex(begun.secret), begun.deck, rate, self.scan.columns).chance("0")
         done = runs.content.rows
         advance(done)
 
@@ -123,7 +123,7 @@ class Job:
 
         def prepared(item: tuple[int, list[Part], int]) -> Piece:
             number, parts, height = item
-            return runs.prepare(parts, height, chance.draw(number, height))
+            return runs.prepare(parts, height, chance.ranged(number, height, begun.ranges))
 
         for piece in ahead(prepared, coded()):
             runs.collect(piece)

@@ -141,8 +141,7 @@ class LocalRows:
         """Return the totals of all rows: `sample` of all of them, without a list of what each says. Secret."""
         if self._units is not None:
             return query.totals(self.sample(query, AllRows(), rng))
-        size = _SCAN * self._block(query)
-        blocks = [slice(start, min(start + size, self._rows)) for start in range(0, self._rows, size)]
+        blocks = _slices(self._rows, _SCAN * self._block(query))
         self._about_to_read(slice(0, self._rows), query.columns)
         if len(blocks) == 1 or any(function.identity is None for function in query.functions):
             return self._sum(partial(self._folded, query), blocks)  # a function from outside is called by one thread
@@ -167,6 +166,9 @@ class LocalRows:
         """Return the totals of some rows."""
         self._about_to_read(rows, query.columns)
         return query.fold([self._said(function, rows) for function in query.functions])
+
+    def _is_plain(self, function: RowFunction) -> bool:
+        return bool(function.columns) and all(name in self._plain for name in function.columns)
 
     def _values(self, query: Query, chosen: Indices | slice, first: int, count: int, rng: Generator) -> Values:
         """Return what is chosen says: number `first` and following of `count` in every part."""
@@ -315,7 +317,7 @@ class LocalRows:
     def _said(self, function: RowFunction, rows: slice) -> Said:
         """Return what a function says of consecutive rows; of a column with few distinct texts, each is asked once."""
         columns, direct = function.columns, function.direct
-        if direct is not None and columns and all(name in self._plain for name in columns):
+        if direct is not None and self._is_plain(function):
             said: NDArray[Any] = direct({name: self._plain[name][rows] for name in columns})
             return said
         coded = self._coded.get(columns[0]) if len(columns) == 1 and function.identity is not None else None
@@ -415,6 +417,10 @@ def ids_of(source: object, column: str) -> pl.Series:
 
 def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _slices(rows: int, size: int) -> list[slice]:
+    return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
 
 
 def _height(rows: Indices | slice) -> int:

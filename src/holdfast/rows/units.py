@@ -73,16 +73,17 @@ class Units:
         That is the place in `units` of the first unit, and how many rows there are of it and of those that follow.
         """
         first = self.starts.take(units)
-        ends = np.cumsum(self.starts.take(units + 1) - first)
+        sizes = self.starts.take(units + 1) - first
+        ends = np.cumsum(sizes)
         total = int(ends[-1]) if ends.size else 0
-        shift = first - np.concatenate([[0], ends[:-1]])  # from a row's number among these rows to where it lies
+        shift = first - (ends - sizes)  # from a row's number among these rows to where it lies
         for start in range(0, total, size):
-            stop = min(start + size, total)
-            begin, last = np.searchsorted(ends, [start, stop - 1], side="right").tolist()
-            counts = np.diff(np.minimum(ends[begin : last + 1], stop), prepend=start)
-            rows = np.repeat(shift[begin : last + 1], counts)
+            stop, begin, counts = min(start + size, total), 0, sizes
+            if total > size:
+                begin, last = np.searchsorted(ends, [start, stop - 1], side="right").tolist()
+                counts = np.diff(np.minimum(ends[begin : last + 1], stop), prepend=start)
+            rows = np.repeat(shift[begin : begin + counts.size] + start, counts)
             rows += _counting(stop - start)
-            rows += start
             yield rows, begin, counts
 
 
@@ -103,7 +104,8 @@ def sums(values: NDArray[Any], ends: Indices) -> NDArray[Any]:
     if values.dtype.kind != "b":
         return np.add.reduceat(values, np.concatenate([[0], ends[:-1]]))
     upto = np.cumsum(values, dtype=np.int64).take(ends - 1)  # of truths the differences are exact, and half the work
-    return np.diff(upto, prepend=0)
+    upto[1:] -= upto[:-1].copy()
+    return upto
 
 
 def _uniform(counts: Indices, rng: Generator) -> Indices:

@@ -65,7 +65,7 @@ ASKED: list[tuple[str, dict[str, Any]]] = [
     ("units", {"query": "x", "cap": 3, "margin": 0.5}),
     ("submit", {"predictions": {"id": [2, 1, 3], "prediction": np.array([True, False, True])}, "name": "first"}),
     ("submit", {"predictions": pl.DataFrame({"id": ["3", "2", "1"], "b": ["true", "false", "true"]})}),
-    ("confusion", {"predictions": {"id": [2, 1, 3], "prediction": ["a", "b", "a"]}, "positive": "a"}),
+    ("confusion", {"predictions": {"id": [2, 1, 3], "prediction": ["a", "b", "a"]}, "positive_label": "a"}),
 ]
 CHECKING = Context(plan(rows=10**6, queries=1, guarantee="checks").standing, SCHEMA)
 SCORED: dict[str, Any] = {

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from functools import partial
 from math import exp, expm1, inf, isinf, log, log1p, sqrt
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from scipy.special import betainc, betaincc, betainccinv, betaincinv, ndtri
 
 from holdfast import check
+from holdfast.guarantees.mathematics import special
 from holdfast.guarantees.mathematics.theorem import theorem
 
 SAFE = 1 + 1e-12  # rounding of a root always goes to the safe side
@@ -73,12 +74,12 @@ def clopper_pearson(successes: int, trials: int, beta: float) -> tuple[float, fl
     low, high = 0.0, 1.0
     if successes > 0:
         a, b = successes, trials - successes + 1
-        root = float(betaincinv(a, b, beta / 2)) * (1 - BETA_SAFE) - ULP
-        low = _proved(root, lambda p: float(betainc(a, b, p)), beta / 2, inner=successes / trials, outer=0.0)
+        root = float(special.betaincinv(a, b, beta / 2)) * (1 - BETA_SAFE) - ULP
+        low = _proved(root, lambda p: float(special.betainc(a, b, p)), beta / 2, inner=successes / trials, outer=0.0)
     if successes < trials:
         c, d = successes + 1, trials - successes
-        root = float(betainccinv(c, d, beta / 2)) * (1 + BETA_SAFE) + ULP
-        high = _proved(root, lambda p: float(betaincc(c, d, p)), beta / 2, inner=successes / trials, outer=1.0)
+        root = float(special.betainccinv(c, d, beta / 2)) * (1 + BETA_SAFE) + ULP
+        high = _proved(root, lambda p: float(special.betaincc(c, d, p)), beta / 2, inner=successes / trials, outer=1.0)
     return low, high
 
 
@@ -119,10 +120,10 @@ def binomial_lows(successes: Any, trials: Any, tail: Any) -> Any:
         successes, trials = (np.full(np.shape(tail), x, dtype=float) for x in (successes, trials))
     some = successes > 0
     a, b = np.where(some, successes, 1.0), np.where(some, trials - successes + 1, 1.0)
-    ends = np.where(some, betaincinv(a, b, tail) * (1 - BETA_SAFE) - ULP, 0.0)
-    found = betainc(a, b, np.clip(ends, 0, 1))
+    ends = np.where(some, special.betaincinv(a, b, tail) * (1 - BETA_SAFE) - ULP, 0.0)
+    found = special.betainc(a, b, np.clip(ends, 0, 1))
     for place in zip(*np.nonzero(some & (ends > 0) & ~((found >= 0.9 * tail) & (found <= tail))), strict=True):
-        cumulative: Callable[[float], Any] = partial(betainc, a[place], b[place])
+        cumulative: Callable[[float], Any] = partial(special.betainc, a[place], b[place])
         ends[place] = _halved(cumulative, float(tail[place]), inner=successes[place] / trials[place], outer=0.0)
     return np.maximum(ends, 0.0)
 
@@ -130,6 +131,11 @@ def binomial_lows(successes: Any, trials: Any, tail: Any) -> Any:
 def binomial_highs(successes: Any, trials: Any, tail: Any) -> Any:
     """Return, for arrays, the smallest p with P(Bin(trials, p) <= successes) <= tail, rounded up; 1 of all."""
     return np.minimum(1.0, 1.0 - binomial_lows(trials - successes, trials, tail))
+
+
+def _normal_quantile(level: Any) -> Any:
+    """Return where the normal distribution function is `level`; of one number without scipy, to the same digits."""
+    return NormalDist().inv_cdf(level) if np.ndim(level) == 0 and level > 0 else special.ndtri(level)
 
 
 @theorem("Zubkov and Serov 2013, Theorem 1, with Pinsker", proof="concentration.md")
@@ -146,7 +152,7 @@ def clopper_pearson_width(ell: Any, beta: Any) -> Any:
     >>> bool(clopper_pearson_width(100, 0.05) >= clopper_pearson(50, 100, 0.05)[1] - 0.5)
     True
     """
-    z = -ndtri(np.asarray(beta, dtype=float) / 2)
+    z = -_normal_quantile(beta / 2)
     hoeffding = np.sqrt(np.log(2 / np.asarray(beta, dtype=float)) / (2 * np.asarray(ell, dtype=float)))
     return np.minimum(np.minimum(z / (2 * np.sqrt(ell)) + 1 / np.asarray(ell), hoeffding), 1.0) * SAFE
 

@@ -11,9 +11,8 @@ from math import e, log, sqrt
 from typing import Any
 
 import numpy as np
-from scipy.special import gammaincc
 
-from holdfast.guarantees.mathematics import exchange
+from holdfast.guarantees.mathematics import exchange, special
 from holdfast.guarantees.mathematics.concentration import (
     SAFE,
     binomial_highs,
@@ -134,7 +133,7 @@ def joint_tail(x: float) -> float:
     best = 1.0
     for ahead in AHEAD:
         y = max(0.0, x - ahead - 2 * log(2))
-        best = min(best, float(sum(gammaincc(m, y) for m in (1, 2, 3, 4))) / ahead)
+        best = min(best, float(sum(special.gammaincc(m, y) for m in (1, 2, 3, 4))) / ahead)
     return best * SAFE
 
 

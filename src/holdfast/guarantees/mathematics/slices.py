@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from scipy.special import gammaincc
 
+from holdfast.guarantees.mathematics import special
 from holdfast.guarantees.mathematics.concentration import SAFE, binomial_highs, binomial_lows
 from holdfast.guarantees.mathematics.theorem import theorem
 
@@ -36,7 +36,7 @@ def sum_tail(x: float, coins: int) -> float:
     True
     """
     orders = np.arange(1, coins + 1)
-    best = min(float(gammaincc(orders, max(0.0, x - ahead)).sum()) / ahead for ahead in AHEAD)
+    best = min(float(special.gammaincc(orders, max(0.0, x - ahead)).sum()) / ahead for ahead in AHEAD)
     return min(1.0, best * SAFE)
 
 

@@ -1,0 +1,65 @@
+"""`holdfast check`."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from holdfast.cli.options import Data, Json, Ledger, noting_warnings, open_session, with_plan
+from holdfast.cli.output import note, say, show_json, table, written
+
+NO_ARGS_IS_HELP = True
+BROKEN_CODE, OPEN_CODE = 20, 21  # beyond those of errors
+
+
+@with_plan
+def command(
+    data: Data,
+    expectations: Annotated[
+        str, typer.Argument(metavar="EXPECTATIONS", help="A YAML or JSON file with a list of expectations.")
+    ],
+    *,
+    plan: Mapping[str, Any],
+    ledger: Ledger = None,
+    analyst: Annotated[str | None, typer.Option(help="Your name, to be kept in the ledger.")] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="End with code 21 if an interval leaves an expectation open.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Check expectations of the population, for a build that should fail if one is broken.
+
+    An expectation is kept if the whole interval is inside, broken if all of it is outside, and open otherwise. The
+    exit code is 0, or 20 if one is broken. All verdicts hold at once, and a list that was checked before is free.
+
+    \b
+    As in expectations.yml:
+      - {query: dep_delay > 15, expect: {at_most: 0.3}}
+      - {query: distance, within: [0, 5000], expect: {at_least: 900, at_most: 1200}}
+    \b
+    holdfast check flights.parquet expectations.yml
+    """
+    from holdfast.questions.expectations import BROKEN, OPEN, judge, read_expectations
+
+    wanted = read_expectations(expectations)
+    with noting_warnings() as notes:
+        session = open_session(data, plan, ledger=ledger, analyst=analyst)
+        with session:
+            verdicts = judge(wanted, session.ask_many([dict(one.question) for one in wanted]))
+            budget, location = session.budget, session.ledger.location
+    outcomes = [one.outcome for one in verdicts]
+    if json:
+        told = [one.to_dict() for one in verdicts]
+        show_json(expectations=told, budget=budget.to_dict(), ledger=location, notes=notes)
+    else:
+        for sentence in notes:
+            note(sentence)
+        lines = [(one.outcome, one.question, one.expected, *written(one.estimate)) for one in verdicts]
+        table(("", "question", "expected", "value", "interval"), lines, right=(3,))
+        counts = ", ".join(f"{outcomes.count(name)} {name}" for name in dict.fromkeys(outcomes))
+        say(f"{len(outcomes)} expectations: {counts}.", bold=True)
+        note(f"{budget}; ledger {location}")
+    if BROKEN in outcomes:
+        raise typer.Exit(BROKEN_CODE)
+    if strict and OPEN in outcomes:
+        raise typer.Exit(OPEN_CODE)

@@ -1,0 +1,16 @@
+"""The functions of `scipy.special`, which is imported when one of them is first used.
+
+It takes as long to import as all else that a short command needs, and many commands never use it.
+"""
+
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    """Return a function of `scipy.special`, and keep it here."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    from scipy import special
+
+    found = globals()[name] = getattr(special, name)
+    return found
