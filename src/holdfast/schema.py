@@ -144,6 +144,12 @@ class Schema:
         near = get_close_matches(name, self.names, n=1) or get_close_matches(
             name.lower(), [known.lower() for known in self.names], n=1
         )
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        longer = next((known for known in self.names if known.lower().startswith(f"{name.lower()} ")), None)
+        if longer is not None:
+            hint = f' Write a name that has a space in double quotes: "{longer}".'
+        elif near:
+            hint = f" Did you mean {near[0]!r}?"
+        else:
+            hint = f" If it is a value, write it in single quotes: {name!r}." if "'" not in name else ""
         shown = ", ".join(self.names[:20]) + (", ..." if len(self.names) > 20 else "")
         raise UnknownName(f"No column {name!r} in {self.dataset}.{hint} It has: {shown}.", name=name)

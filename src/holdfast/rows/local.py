@@ -31,7 +31,6 @@ from holdfast.schema import Column, Schema
 
 _BLOCK = 1 << 17  # rows evaluated at once: enough to forget the overhead, little enough to stay in cache
 _SCAN = 4  # blocks of consecutive rows that are folded at once, since nothing has to be gathered
-_TURNS = 2  # parts that each thread folds: one more, if another thread is slower
 _BLOCK_BYTES = 256 << 20  # fewer if values are long
 _LINES_BYTES = 1 << 20  # of packed lines, which are read again and again: what a core has for itself
 _PIECE = 1 << 18  # rows hashed at once
@@ -142,14 +141,12 @@ class LocalRows:
         """Return the totals of all rows: `sample` of all of them, without a list of what each says. Secret."""
         if self._units is not None:
             return query.totals(self.sample(query, AllRows(), rng))
-        size, threads = _SCAN * self._block(query), pl.thread_pool_size()  # as many as Polars scans with
+        blocks = _slices(self._rows, _SCAN * self._block(query))
         self._about_to_read(slice(0, self._rows), query.columns)
-        if self._rows <= size or any(function.identity is None for function in query.functions):
-            blocks = _slices(self._rows, size)
-            return self._sum(partial(self._folded, query, size), blocks)  # functions from outside know one thread
-        blocks = _slices(self._rows, -(-self._rows // (_TURNS * threads)))  # few: who hands over waits
-        with ThreadPoolExecutor(threads) as pool:
-            waiting = deque(pool.submit(self._folded, query, size, rows) for rows in blocks)
+        if len(blocks) == 1 or any(function.identity is None for function in query.functions):
+            return self._sum(partial(self._folded, query), blocks)  # a function from outside is called by one thread
+        with ThreadPoolExecutor(pl.thread_pool_size()) as pool:  # as many as Polars scans with
+            waiting = deque(pool.submit(self._folded, query, rows) for rows in blocks)
             try:
                 return self._sum(lambda rows: waiting.popleft().result(), blocks)
             finally:
@@ -165,14 +162,10 @@ class LocalRows:
         return total
 
     @silence
-    def _folded(self, query: Folded, size: int, rows: slice) -> NDArray[np.float64]:
-        """Return the totals of some rows, so many of them at once."""
-        total = np.zeros(())
-        for start in range(rows.start, rows.stop, size):
-            some = slice(start, min(start + size, rows.stop))
-            self._about_to_read(some, query.columns)
-            total = total + query.fold([self._said(function, some) for function in query.functions])
-        return total
+    def _folded(self, query: Folded, rows: slice) -> NDArray[np.float64]:
+        """Return the totals of some rows."""
+        self._about_to_read(rows, query.columns)
+        return query.fold([self._said(function, rows) for function in query.functions])
 
     def _is_plain(self, function: RowFunction) -> bool:
         return bool(function.columns) and all(name in self._plain for name in function.columns)

@@ -187,8 +187,8 @@ def test_changed_bytes_are_found_by_verifying(path: Path) -> None:
 def test_a_file_that_changes_while_it_is_read_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill = ingest._fill
 
-    def slow(*args: object) -> object:
-        done = fill(*args)  # type: ignore[arg-type]
+    def slow(*args: object, **options: object) -> object:
+        done = fill(*args, **options)  # type: ignore[arg-type]
         os.utime(path, ns=(5, 5))
         return done
 

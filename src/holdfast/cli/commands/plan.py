@@ -3,6 +3,8 @@
 from dataclasses import asdict
 from typing import Annotated
 
+import typer
+
 from holdfast.cli.options import (
     Confidence,
     End,
@@ -14,16 +16,21 @@ from holdfast.cli.options import (
     Mechanism,
     Queries,
     RowsEach,
+    looking,
     plan_option,
     planned,
     rows_each,
 )
 from holdfast.cli.output import say, show_json, table
+from holdfast.errors import InvalidArgument
 
 NO_ARGS_IS_HELP = True
 
 
 def command(
+    data: Annotated[
+        str | None, typer.Argument(metavar="[DATA]", help="A file whose rows are counted, in place of --rows.")
+    ] = None,
     rows: Annotated[int | None, plan_option("How many rows the table has.")] = None,
     queries: Queries = None,
     flips: Flips = None,
@@ -36,12 +43,13 @@ def command(
     mechanism: Mechanism = "best",
     json: Json = False,
 ) -> None:
-    """Show what is possible. Needs no data.
+    """Show what is possible. Needs no data, or counts the rows of a file.
 
     Give two of --rows, --queries and --margin; the third is solved for, by every guarantee that applies. With --rows
     alone, it is about a session without an end.
 
     \b
+    holdfast plan flights.parquet                      as many rows as the file has
     holdfast plan --rows 1000000                       no number of questions
     holdfast plan --rows 1000000 --queries 10000       what margin?
     holdfast plan --rows 1000000 --margin 0.02         how many questions?
@@ -50,6 +58,11 @@ def command(
     """
     from holdfast.guarantees import plan as plans
 
+    if data is not None:
+        if rows is not None:
+            raise InvalidArgument("rows must be left out where a file is given: its rows are counted.", name="rows")
+        with looking(data, None) as session:
+            rows = session.plan.rows
     made = plans.plan(
         rows=rows,
         queries=planned(queries, flips),

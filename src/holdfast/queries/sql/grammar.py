@@ -25,7 +25,9 @@ _PART_NAMES = {
 
 def too_deep() -> InvalidQuery:
     """Word the refusal of a text that nests too deeply."""
-    return InvalidQuery(f"A query must not nest more than {DEEPEST} levels deep.")
+    return InvalidQuery(
+        f"A query must not chain or nest more than {DEEPEST} operations; use parentheses to make a long sum of shorter ones."
+    )
 
 
 class Translator:

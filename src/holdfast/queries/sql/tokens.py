@@ -190,8 +190,16 @@ def refused_function(name: str) -> InvalidQuery:
     except InvalidQuery as refusal:
         return refusal
     near = get_close_matches(name.upper(), FUNCTION_NAMES, n=1)
-    hint = f"; {near[0]} is" if near else ""
-    return InvalidQuery(f"{name} is not a function that a query can use{hint}.")
+    hint = _INSTEAD.get(name.upper()) or (f"{near[0]} is" if near else "")
+    return InvalidQuery(f"{name} is not a function that a query can use{'; ' if hint else ''}{hint}.")
+
+
+_PARTS = "YEAR(x), MONTH(x), DAY(x), HOUR(x) and DATE_TRUNC('month', x) are"
+_INSTEAD = {
+    **dict.fromkeys(("STRFTIME", "DATE_FORMAT", "TO_CHAR", "DATE_PART"), _PARTS),
+    "DATE": "write a date as DATE '2013-01-31', and declare text that holds dates with types={'day': 'date'}",
+    "IF": "CASE WHEN ... THEN ... ELSE ... END is",
+}
 
 
 def _refuse_known(name: str) -> None:
@@ -221,4 +229,13 @@ def _refused_symbol(token: "Token", before: "Token | None", after: "Token | None
         )
     if kind in ("PLACEHOLDER", "PARAMETER", "COLON"):
         return InvalidQuery("A query must not contain parameters; write the values themselves.")
-    return InvalidQuery(f"A query must not use {token.text!r}.")
+    return InvalidQuery(f"A query must not use {token.text!r}{_WRITE.get(token.text, '')}.")
+
+
+_WRITE = {
+    "&&": "; write AND",
+    "&": "; write AND",
+    "|": "; write OR",
+    "[": "; write a list in parentheses: carrier IN ('UA', 'AA')",
+    "==": "; write =",
+}

@@ -5,6 +5,7 @@ down that does not fit is refused: the type of a column does not depend on one r
 """
 
 import codecs
+import csv
 import re
 import tempfile
 from collections import Counter
@@ -204,6 +205,35 @@ class FileScan(LazyScan):
                 f"{self.where} has only one column, {names[0]!r}. If its values are separated by {other!r}, say so:"
                 f" separator={other!r}; if it is one column, say separator=','."
             )
+
+    def damaged(self) -> RowSourceError:
+        """Word the refusal of what cannot be read; of a CSV file, with the line that is at fault where one is."""
+        fault = self._fault() if self.format == "CSV" else None
+        return super().damaged() if fault is None else RowSourceError(fault)
+
+    def _fault(self) -> str | None:
+        """Say which line is not in the encoding, or has more values than there are columns."""
+        encoding, separator = self._dialect.encoding, self._csv_options["separator"]
+        for path in self.files:
+            with path.open("rb") as file:
+                for number, line in enumerate(file, start=1):
+                    try:
+                        line.decode(encoding)
+                    except UnicodeDecodeError:
+                        return (
+                            f"{path}, line {number}: its text is not {encoding}. If it is an older file, try"
+                            " encoding='latin-1'."
+                        )
+            with path.open(encoding=encoding, newline="") as text:
+                rows = csv.reader(text, delimiter=separator)
+                width = len(next(rows, []))
+                for row in rows:
+                    if len(row) > width:
+                        return (
+                            f"{path}, line {rows.line_num}: {len(row)} values, where the header has {width} columns. If"
+                            f" a value contains {separator!r}, put it in double quotes."
+                        )
+        return None
 
     def unfit(self, problem: BaseException) -> RowSourceError | None:
         """Say which value does not fit the type of its column, if that was the problem."""
