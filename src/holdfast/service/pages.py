@@ -200,8 +200,9 @@ def _beside(request: Request, served: ServedDataset, form: forms.Entered) -> dic
     """Return what a page shows beside an answer: the budget, and the same question in other languages."""
     kind, values = forms.question(form)
     url = (state_of(request).settings.public_url or str(request.base_url)).rstrip("/")
-    known = {"url": url, "dataset": served.name, "schema": served.session.schema, "rows": served.plan.rows}
-    return {"budget": served.session.budget.to_dict(), "elsewhere": snippets(kind.to_json(values), **known)}
+    schema, rows = served.session.schema, served.plan.rows
+    elsewhere = snippets(kind.to_json(values), url=url, dataset=served.name, schema=schema, rows=rows)
+    return {"budget": served.session.budget.to_dict(), "elsewhere": elsewhere}
 
 
 @routes.page("analyst", "POST", "/datasets/{name}/dry-run")
