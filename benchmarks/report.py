@@ -25,7 +25,8 @@ RESULTS = HERE / "results"
 PAGE = ROOT / "docs" / "benchmarks.md"
 CASES = (
     "one_answer", "whole_session", "growth", "width", "descent", "descent_step", "fits", "ledger_commits",
-    "committed_answers", "service_load", "endurance", "board_load", "cold_start", "draw_floor", "answer_time", "units", "deck",
+    "committed_answers", "service_load", "endurance", "board_load",
+    "cold_start", "draw_floor", "answer_time", "units", "deck",
     "guarantees",
 )  # fmt: skip
 WORSE = 1.5  # a ratio this many times worse than last time is warned of

@@ -67,6 +67,12 @@ def of_slope(frame: pl.DataFrame) -> float:
     return ERRORS * float(rest.std() / x.std()) / sqrt(len(x))
 
 
+def of_area(frame: pl.DataFrame) -> float:
+    """Standard errors of the area under a ROC curve near 1/2 (Hanley and McNeil)."""
+    positives = int(frame["outcome"].sum())
+    return ERRORS * sqrt((frame.height + 1) / (12 * positives * (frame.height - positives)))
+
+
 def of_median(frame: pl.DataFrame) -> float:
     """Half the distance of the order statistics around the median."""
     ends = (0.5 - ERRORS * 0.5 / sqrt(frame.height), 0.5 + ERRORS * 0.5 / sqrt(frame.height))
@@ -112,6 +118,7 @@ ASKED: tuple[tuple[str, str, Naive], ...] = (
         's.top("carrier", longest=2, most=3, alphabet="ABDHLU6")',
         of_mean(BEFORE),
     ),
+    ("the area under a ROC curve", f's.auc("dep_delay", "outcome", {DELAYS}, cuts=[-5, 0, 5, 15, 30])', of_area),
     ("a median", f's.quantile("dep_delay", 0.5, {DELAYS})', of_median),
 )
 

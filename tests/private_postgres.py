@@ -78,7 +78,7 @@ def _wait_until_ready(server: subprocess.Popen[bytes], folder: Path) -> None:
             psycopg.connect(host=str(folder), user="postgres", dbname="postgres").close()
         except psycopg.OperationalError:
             if server.poll() is not None:
-                raise RuntimeError(f"PostgreSQL did not start: {(folder / 'log').read_text()}")
+                raise RuntimeError(f"PostgreSQL did not start: {(folder / 'log').read_text()}") from None
             time.sleep(0.1)
         else:
             return

@@ -4,8 +4,8 @@ A world is one sample and one session on it. An analyst is a generator of (answe
 missed if any answer's interval does not contain its population value.
 """
 
-from collections.abc import Callable, Iterator
-from math import exp, log, sqrt
+from collections.abc import Callable, Iterator, Sequence
+from math import exp, log, nan, sqrt
 from typing import Any
 
 import numpy as np
@@ -154,7 +154,12 @@ def one_of_everything(rng: Generator, rows: int, rare: float) -> dict[str, Any]:
 
 
 def curious(
-    rare: float, *, quantiles: bool = True, flips: bool = False, slices: bool = False, moments: bool = True
+    rare: float,
+    *,
+    quantiles: bool = True,
+    flips: bool = False,
+    slices: bool = False,
+    cuts: Sequence[float] = (0.25, 0.5, 0.75),
 ) -> Analyst:
     """Return the analyst who asks one question of every kind, none chosen by an answer."""
 
@@ -172,15 +177,20 @@ def curious(
         yield from zip(grouped.values(), (4 / 8, 3 / 8, 2 / 8, 1 / 8), strict=True)
         yield session.difference("y", "s = 'a'", "g = 2", within=(0, 1)), -2 / 8
         yield session.difference("x > 0.75", "b"), 0.0
-        if moments:
-            yield session.count("b", population=50), 15.0
-            yield session.total("u", within=(0, 1), where="b", population=100), 100 * 0.8 * 0.3 * 0.5
-            yield session.variance("x", within=(0, 1)), 1 / 12
-            yield session.std("u", within=(0, 1)), sqrt(1 / 12)
-            yield session.covariance("x", "x > 0.75", within=(0, 1)), 0.25 * 0.375
-            yield session.correlation("b", "x", other_within=(0, 1)), 0.0
-            yield session.slope("x", "x > 0.75", within=(0, 1)), 0.25 * 0.375 * 12
-            yield session.difference("x > 0.5", minus="x > 0.75"), 0.25
+        yield session.count("b", population=50), 15.0
+        yield session.total("u", within=(0, 1), where="b", population=100), 100 * 0.8 * 0.3 * 0.5
+        yield session.variance("x", within=(0, 1)), 1 / 12
+        yield session.std("u", within=(0, 1)), sqrt(1 / 12)
+        yield session.covariance("x", "x > 0.75", within=(0, 1)), 0.25 * 0.375
+        yield session.correlation("b", "x", other_within=(0, 1)), 0.0
+        yield session.slope("x", "x > 0.75", within=(0, 1)), 0.25 * 0.375 * 12
+        yield session.difference("x > 0.5", minus="x > 0.75"), 0.25
+        yield session.auc("x", "x > 0.75 OR b", within=(0, 1), cuts=cuts), 0.3625 / 0.475
+        found = session.top("s", longest=1, most=2, alphabet="abcd")
+        shares = dict(zip("abcd", GROUPS, strict=True))
+        yield from ((answer, shares[text]) for text, answer in found.items())
+        unlisted = max(share for text, share in shares.items() if text not in found)
+        yield Answer(nan, 0.0, found.missed, found.record), unlisted
         if slices:
             yield session.mean("e", within=(0, 8), slices=[1, 3]), 1 - exp(-8)
             yield session.mean("y", within=(0, 2), slices=[0.25, 1], where="b"), (0.5 + 0.6 + 0.45 + 0.2) / 8
@@ -191,13 +201,13 @@ def curious(
         bins = session.histogram("e", bins=[0, 1, 2])
         yield from zip(bins.values(), (1 - exp(-1), exp(-1) - exp(-2), exp(-2)), strict=True)
         if quantiles:
-            yield session.quantile("x", 0.5, within=(0, 1)), 0.5
-            yield session.quantile("e", 0.9, within=(0, 10), steps=8), -log(0.1)
-            yield session.quantile("u", 0.25, within=(0, 1), steps=6), 0.25
+            yield session.quantile("x", 0.5, within=(0, 1), steps=6), 0.5
+            yield session.quantile("e", 0.9, within=(0, 10), steps=5), -log(0.1)
+            yield session.quantile("u", 0.25, within=(0, 1), steps=4), 0.25
         if flips:
             yield session.flips("b", 500).average, 0.3
 
     return analyst
 
 
-QUESTIONS = 112  # enough for everything `curious` asks
+QUESTIONS = 126  # enough for everything `curious` asks

@@ -8,7 +8,8 @@ PostgreSQL at a million rows a second.
 
 Refuted if a printed ratio misses its goal at full size. At the small size everything fits the caches, and goals are not
 set. Contenders take turns in one process. The table is ten links to one file, which is scanned and dealt ten times:
-writing ten of them would take longer than what is measured. Cold: the system is asked to forget the file before every
+writing ten of them would take longer than what is measured. Random rows are read from a column of the deck itself,
+which is as long as the table's. Cold: the system is asked to forget the file before every
 repetition, which then maps it anew; disks that cache by themselves flatter random rows. The first answer from a cold
 deck waits for the disk like any read; what is compared with the goal is the mean of twenty answers in a row, as a
 session asks them, and the first one is shown beside it. Memory is the largest resident set of a process that does
@@ -42,20 +43,16 @@ from holdfast.rows.deck import Deck
 DRAWS = 12_000
 LINKS = 10
 DEALER = """
-import json, resource, sys, time
-import holdfast
+import json, sys, time
+from pathlib import Path
 from holdfast.rows.deal import deal
 begin, before = time.perf_counter(), time.process_time()
 deal(sys.argv[1], sys.argv[2], cards=float(sys.argv[3]), progress=False)
 seconds, cpu = time.perf_counter() - begin, time.process_time() - before
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+peak = 1024 * int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
 print(json.dumps({"seconds": seconds, "cpu": cpu, "peak": peak}))
 """
-OPENER = """
-import holdfast, sys
-import polars as pl
-holdfast.open(pl.scan_parquet(sys.argv[1]).select("x"), folder=sys.argv[2], progress=False)
-"""
+VALUES = Path("0001") / "00000.values.npy"  # of the first column of a deck
 LANCE = """
 import json, sys, time
 import lance, numpy as np, pyarrow.parquet as pq
@@ -105,26 +102,27 @@ def dealt_by_a_process(source: str, deck: Path, cards: int) -> dict[str, float]:
 
 def dealing(found: Found, files: str, deck: Path, n: int, full: bool) -> None:
     scans = []
-    for _ in range(3):
+    for _ in range(2):
         begin, cpu = time.perf_counter(), time.process_time()
         pl.scan_parquet(files).select(pl.all().max()).collect(engine="streaming")
         scans.append((time.perf_counter() - begin, time.process_time() - cpu))
     seconds, cpu = (min(each) for each in zip(*scans, strict=True))
     dealt = dealt_by_a_process(files, deck, n)
-    few = dealt_by_a_process(files, deck.with_name("few.deck"), n // 100)
+    few = dealt_by_a_process(files.replace("*", "0"), deck.with_name("few.deck"), n // LINKS // 100)  # one of the files
     table = Table(
         f"Dealing {n:,} cards from {n:,} rows of 5 columns", ["", "seconds", "of CPU", "ns of CPU a card", "memory"]
     )
     table.rows.append(["Polars, one scan", f"{seconds:.2f}", f"{cpu:.2f}", f"{cpu / n * 1e9:.0f}", ""])
-    row = [f"{dealt['seconds']:.2f}", f"{dealt['cpu']:.2f}", f"{dealt['cpu'] / n * 1e9:.0f}"]
-    table.rows.append(["holdfast.deal", *row, f"{dealt['peak'] / 1e6:.0f} MB"])
+    line = [f"{dealt['seconds']:.2f}", f"{dealt['cpu']:.2f}", f"{dealt['cpu'] / n * 1e9:.0f}"]
+    table.rows.append(["holdfast.deal", *line, f"{dealt['peak'] / 1e6:.0f} MB"])
     found.tables.append(table)
     found.raw["dealing"] = {"scans": scans, "deal": dealt, "few": few}
     found.ratio("deal / one scan by Polars, by the clock", dealt["seconds"] / seconds, goal=6.0 if full else None)
     found.ratio("deal / one scan by Polars, CPU", dealt["cpu"] / cpu, goal=6.0 if full else None)
     found.ratio("dealing, memory in units of 500 MB", dealt["peak"] / 500e6, goal=1.0)
     size = sum(file.stat().st_size for file in (deck / "0001").iterdir()) / n
-    found.tables.append(simulated(few["cpu"] / n, (dealt["cpu"] - few["cpu"]) / (0.99 * n), size))
+    row = few["cpu"] / (n / LINKS)
+    found.tables.append(simulated(row, (dealt["cpu"] - row * n) / (0.99 * n), size))
 
 
 def simulated(row: float, card: float, size: float) -> Table:
@@ -148,22 +146,19 @@ def simulated(row: float, card: float, size: float) -> Table:
     return Table("Simulated from unit costs measured here, not run: a table of 1e11 rows of 5 columns", ["", ""], lines)
 
 
-def answers(found: Found, files: str, column: Path, deck: Path, n: int, repeats: int, full: bool) -> None:
+def answers(found: Found, files: str, deck: Path, n: int, repeats: int, full: bool) -> None:
     rng = Randomness().generator()
-    rows = holdfast.open(column, progress=False)
-    x = np.load(column / "00000.values.npy", mmap_mode="r")
+    x = np.load(deck / VALUES, mmap_mode="r")
     dealt = Floating(deck)
-    query = build_mean("x > 0.5", rows.schema)
+    query = build_mean("x > 0.5", dealt.schema)
     with holdfast.Session(dealt, queries=1_000, rows_per_query=DRAWS) as session:
         numbers, whole = count(), n // DRAWS
         most = min(repeats, whole // 2 - 10)
         # Reserved beforehand, as `tally` finds them; in the second half of the deck, which the session does not reach.
         hands = iter([dealt.hand("benchmark", (whole // 2 + i) * DRAWS, DRAWS) for i in range(most + 5)])
-        for hot in (x, np.load(deck / "0001" / "00000.values.npy", mmap_mode="r")):
-            hot.sum()
+        x.sum()  # hot
         contenders: dict[str, Callable[[], object]] = {
             "floor: numpy, random rows": lambda: (x.take(rng.integers(0, n, DRAWS)) > 0.5).mean(),
-            "tally, random rows": lambda: rows.tally(query, draws=DRAWS, mass=0.005, rng=rng),
             "tally, a deck": lambda: next(hands).tally(query, draws=DRAWS, mass=0.005, rng=rng),
             "a session on a deck": lambda: session.mean(f"x > {next(numbers)}e-6", rows_per_query=DRAWS),
         }
@@ -177,7 +172,7 @@ def answers(found: Found, files: str, column: Path, deck: Path, n: int, repeats:
         ).mean(),
     }
     times |= alternate(slow, 1, warm=0)
-    times |= by_lance(found, files, column.with_name("lance"))
+    times |= by_lance(found, files, deck.with_name("lance"), full)
     middle = medians(times)
     floor = middle["floor: numpy, random rows"]
     table = Table(f"One share from {DRAWS:,} of {n:,} rows, hot", ["", "time", "over the floor"])
@@ -187,24 +182,22 @@ def answers(found: Found, files: str, column: Path, deck: Path, n: int, repeats:
     found.ratio("a session on a deck / floor", middle["a session on a deck"] / floor, goal=0.6 if full else None)
     found.ratio("tally, a deck / floor", middle["tally, a deck"] / floor, goal=0.1 if full else None)
     dealt.close()
-    rows.close()
 
 
-def by_lance(found: Found, files: str, out: Path) -> dict[str, list[float]]:
+def by_lance(found: Found, files: str, out: Path, full: bool) -> dict[str, list[float]]:
     """Let Lance take rows of one of the files, in an environment of its own; nothing where it cannot be installed."""
-    python = environment.python("lance", "import lance")
+    python = environment.python("lance", "import lance", make=full)
     if python is None:
-        found.notes.append("Lance could not be installed here.")
+        found.notes.append("Lance is not installed here.")
         return {}
     command = [str(python), "-c", LANCE, files.replace("*", "0"), str(out), str(DRAWS), "5"]
     n, times = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return {f"Lance, take of {n:,} rows": times}
 
 
-def cold(found: Found, column: Path, deck: Path, n: int, repeats: int, full: bool) -> None:
+def cold(found: Found, deck: Path, n: int, repeats: int, full: bool) -> None:
     """Read 12,000 values where the system has just forgotten the file: all over it, or in a row."""
     rng = np.random.default_rng(1)
-    cards = deck / "0001" / "00000.values.npy"
 
     def forgotten(file: Path) -> np.ndarray[Any, Any]:
         handle = os.open(file, os.O_RDONLY)
@@ -219,11 +212,11 @@ def cold(found: Found, column: Path, deck: Path, n: int, repeats: int, full: boo
     }
     in_sequence = 20  # a second answer at random would find pages of the first
     for _ in range(repeats):
-        values = forgotten(column / "00000.values.npy")
+        values = forgotten(deck / VALUES)
         begin = time.perf_counter()
         values.take(rng.integers(0, n, DRAWS)).mean()
         times["random rows"].append(time.perf_counter() - begin)
-        values = forgotten(cards)
+        values = forgotten(deck / VALUES)
         start = int(rng.integers(0, n - in_sequence * DRAWS))
         begin = time.perf_counter()
         for i in range(in_sequence):
@@ -271,13 +264,11 @@ def run(small: bool, scratch: Path) -> Found:
     found = Found("Decks: draws made beforehand")
     n = 400_000 if small else 100_000_000
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
-        deck, column = Path(folder) / "events.deck", Path(folder) / "x.holdfast"
+        deck = Path(folder) / "events.deck"
         files = write_table(Path(folder) / "events", n)
         dealing(found, files, deck, n, not small)
-        # In a process of its own: what is mapped is not forgotten.
-        subprocess.run([sys.executable, "-c", OPENER, files, str(column)], check=True)
-        cold(found, column, deck, n, 3 if small else 7, not small)
-        answers(found, files, column, deck, n, 3 if small else 300, not small)
+        cold(found, deck, n, 3 if small else 5, not small)
+        answers(found, files, deck, n, 3 if small else 300, not small)
         from_postgres(found, Path(folder), n // 50, not small)
     return found
 

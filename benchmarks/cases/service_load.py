@@ -310,6 +310,7 @@ def run(small: bool, scratch: Path) -> Found:
         own = got.processor / len(got.waits)
         table.rows.append([name, f"{got.rate:,.0f}", *waits, f"{len(got.waits):,}", f"{own * 1e3:.2f} ms"])
         found.raw[name] = [got.rate, p50, p99, len(got.waits), own]
+        print(table.rows[-1], file=sys.stderr, flush=True)
 
     with tempfile.TemporaryDirectory(dir=scratch) as temporary:
         folder = Path(temporary)
@@ -319,7 +320,7 @@ def run(small: bool, scratch: Path) -> Found:
         port = free_port()
         server = started(port, [sys.executable, "-c", BARE.replace("PORT", str(port))], folder / "bare.log")
         try:
-            bare = load(port, ["x"] * 16, 0.5 if small else 8.0)
+            bare = load(port, ["x"] * 16, 0.5 if small else 5.0)
         finally:
             server.terminate()
             server.wait(timeout=30)
@@ -329,7 +330,7 @@ def run(small: bool, scratch: Path) -> Found:
         for analysts, workers in ((16, 1),) if small else ((16, 1), (16, 2), (ANALYSTS, 1), (ANALYSTS, 2)):
             queries = 1_000 if small else 40_000
             with Served(folder, f"{analysts}-{workers}", rows=rows, queries=queries, workers=workers) as served:
-                got = load(served.port, served.tokens[:analysts], 0.5 if small else 12.0, min(ROWS_READ, rows // 10))
+                got = load(served.port, served.tokens[:analysts], 0.5 if small else 9.0, min(ROWS_READ, rows // 10))
             served.adds_up(got, to_the_last=False)
             name = f"{analysts} analysts, {workers} process{'es' * (workers > 1)}"
             told(f"holdfast, {name}", got)

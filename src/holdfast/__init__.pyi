@@ -41,6 +41,7 @@ from holdfast.questions.batch import Answers as Answers
 from holdfast.questions.batch import Prices as Prices
 from holdfast.questions.batch import Questions as Questions
 from holdfast.questions.check import CheckAnswer as CheckAnswer
+from holdfast.questions.confusion import ConfusionAnswer as ConfusionAnswer
 from holdfast.questions.difference import DifferenceAnswer as DifferenceAnswer
 from holdfast.questions.flips import FlipsAnswer as FlipsAnswer
 from holdfast.questions.groups import GroupsAnswer as GroupsAnswer

@@ -18,7 +18,7 @@ from functools import partial
 from typing import NamedTuple
 
 from holdfast.answer import AnyAnswer
-from holdfast.beside import explored_beside, plan_for
+from holdfast.beside import explored_beside, ids_beside, plan_for
 from holdfast.errors import BudgetExhausted, PlanConflict
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import PlanRequest
@@ -83,19 +83,22 @@ class Answering:
     # -- the plan -----------------------------------------------------------------------------------------------
 
     def _plan(self, plan: Plan) -> None:
-        self.plan = plan if self._schema.unit is None else replace(plan, drawn="units")
+        self.plan = replace(plan, unit=self._schema.unit)
         ids, kept = partial(ids_of, self._rows), BestKept(self._ledger, self._rows.location)
-        self._context = Context(plan.standing, self._schema, self._explored, ids, kept.exchange)
+        others = ids_beside(self._rows)
+        self._context = Context(plan.standing, self._schema, self._explored, ids, others, kept.exchange)
         self._drawers: tuple[RowSource, RowSource | None] | None = None  # worked out when rows are read
 
     def _resume(self) -> None:
         """Take on the plan that the ledger records; refuse one that contradicts it."""
         location = self._ledger.location
         plan = Plan.from_dict(self._ledger.terms or {}, location=f"The ledger {location}")
-        if plan.terms.all_rows != len(self._rows):  # the same content, so the same rows, put together in another way
+        if (plan.unit, plan.terms.all_rows) != (self._schema.unit, len(self._rows)):  # put together in another way
+            then = replace(self._schema, unit=plan.unit).units_of(plan.terms.all_rows)
+            again = "without unit=" if plan.unit is None else f"with unit={plan.unit!r}"
             raise PlanConflict(
-                f"The ledger {location} was begun for {plan.rows:,} independent units; opened like this, the same rows"
-                f" are {self._schema.units_of(len(self._rows))}. Open them as they were then, by unit=.",
+                f"The ledger {location} was begun for {then}; opened like this, the same data are"
+                f" {self._schema.units_of(len(self._rows))}. Open them as they were then, {again}.",
                 standing=plan.to_dict(),
             )
         self._request.must_match(plan, location)

@@ -21,6 +21,7 @@ from holdfast.ledger import FileWitness, Witness, content_of
 from holdfast.queries.declared import Declarations, beside
 from holdfast.queries.synthetic import synthetic_rows
 from holdfast.rows.deck import Deck
+from holdfast.rows.folder import FolderRows
 from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.source import RowSource
@@ -28,6 +29,7 @@ from holdfast.schema import Schema
 
 MADE_UP_ROWS = 1_000
 COINS = "coins"  # the mechanism that draws with replacement
+SEALED, CONFUSION = ".board.holdfast", ".confusion.holdfast"  # the rows of a board that score, and those that answer
 HELD, EXPLORE = ".held.holdfast", ".explore.parquet"  # how the names of the two parts of a file end
 
 
@@ -77,6 +79,17 @@ def explored_beside(rows: RowSource) -> Callable[[], RowSource | None]:
     path = folder.with_name(folder.name.removesuffix(HELD) + EXPLORE)
     unit = rows.schema.unit
     return cache(lambda: memory_rows(pl.read_parquet(path), name=path.name, unit=unit) if path.is_file() else None)
+
+
+def ids_beside(rows: RowSource) -> Callable[[str], pl.Series | None]:
+    """Return how to read the ids of the other part of a board that has two; None where there is no other part."""
+    folder = rows.location
+    ends = {SEALED: CONFUSION, CONFUSION: SEALED}
+    own = next((end for end in ends if folder is not None and folder.name.endswith(end)), None)
+    if folder is None or own is None:
+        return lambda column: None
+    part = folder.with_name(folder.name.removesuffix(own) + ends[own])
+    return cache(lambda column: FolderRows(part).ids(column) if part.is_dir() else None)
 
 
 def ledger_beside(rows: RowSource) -> Path | None:

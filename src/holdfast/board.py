@@ -12,14 +12,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import numpy as np
 import polars as pl
 
-from holdfast.beside import ledger_beside, witnesses_beside
+from holdfast import check
+from holdfast.beside import CONFUSION, SEALED, ledger_beside, witnesses_beside
 from holdfast.errors import InvalidArgument, PlanConflict, RowSourceError
 from holdfast.guarantees.ladder import LABELS, Ladder
-from holdfast.guarantees.plan import DEFAULT_CONFIDENCE
+from holdfast.guarantees.plan import DEFAULT_CONFIDENCE, plan
+from holdfast.guarantees.statistic import OutcomeShares
 from holdfast.ledger import Receipt, SharedBudget, exists, open_ledger
 from holdfast.queries.metrics import Interval, Metric
+from holdfast.queries.submission import CELLS
+from holdfast.questions.confusion import ConfusionAnswer
 from holdfast.questions.predictions import PredictionsLike, read_table, typed
 from holdfast.questions.submit import SubmitAnswer
 from holdfast.randomness import Randomness
@@ -32,7 +37,8 @@ from holdfast.rows.scans.files import Dialect, FileScan
 from holdfast.schema import Type
 from holdfast.session import Session
 
-SEALED = ".board.holdfast"  # how the folder of a board's rows is called
+ANSWERS = 80  # that the rows which answer are planned for: those of twenty submissions; then margins widen
+PART = 0.1  # of the failure probability, for scores, if some rows answer: it costs them 2.3 nats
 
 
 class Board:
@@ -65,6 +71,9 @@ class Board:
         with labels drawn anew, if submitters know the cases. "rows": these rows alone, if the cases decide the labels.
     confidence
         The probability that all intervals hold at once; left out, 0.95.
+    confusion
+        The share of rows, such as 0.2, that score nothing and tell precision, recall and F1 instead: see `confusion`.
+        For labels in a file.
     ledger
         As for `Session`.
 
@@ -88,20 +97,26 @@ class Board:
         step: float | None = None,
         about: str | None = None,
         confidence: float | None = None,
+        confusion: float | None = None,
         ledger: str | Path | None = None,
     ) -> None:
         given = {"metric": metric, "within": within, "clip": clip, "classes": classes, "step": step, "about": about}
         if isinstance(labels, str | Path) and Path(labels).is_dir():
-            refuse_given(given | {"confidence": confidence}, str(labels))
+            refuse_given(given | {"confidence": confidence, "confusion": confusion}, str(labels))
             self._open(FolderRows(Path(labels), name=Path(labels).name.removesuffix(SEALED)), ledger)
             return
         scored = Metric.of(metric or "accuracy", within, clip, classes)
         table = _sealed(typed(read_table(labels, "labels"), labels), id, target, scored)
+        whole = DEFAULT_CONFIDENCE if confidence is None else confidence
+        if confusion is not None:
+            check.probability(confidence=whole)
+            table = _split(table, labels, confusion, scored, 1 - (1 - PART) * (1 - whole))
+            whole = 1 - PART * (1 - whole)
         rows = _keep(table, labels)
         scale = scored.bounds[1] - scored.bounds[0]
         standing = Ladder.grid(
             len(rows),
-            confidence=DEFAULT_CONFIDENCE if confidence is None else confidence,
+            confidence=whole,
             step=step,
             scale=scale,
             about=about or LABELS,
@@ -132,6 +147,10 @@ class Board:
             self.session.close()
             raise PlanConflict(f"{rows.name} is no board, but a session that answers questions. Open it with Session.")
 
+        folder = rows.location
+        other = None if folder is None else folder.with_name(folder.name.removesuffix(SEALED) + CONFUSION)
+        self.answering = None if other is None or not other.is_dir() else Session(other)
+
     @property
     def ladder(self) -> Ladder:
         """The guarantee: grid, metric, what intervals are about."""
@@ -158,6 +177,34 @@ class Board:
         """
         return self.session.for_analyst(by).submit(predictions, name=name)
 
+    def confusion(
+        self, predictions: PredictionsLike, *, positive_label: str = "true", by: str | None = None
+    ) -> ConfusionAnswer:
+        """Return precision, recall and F1 of predictions, by the rows that answer.
+
+        Every answer makes later ones a little wider, as in every session that answers; scores are not affected.
+
+        Parameters
+        ----------
+        predictions
+            As for `submit`.
+        positive_label
+            The label that counts as positive.
+        by
+            Who asks.
+
+        Returns
+        -------
+        ConfusionAnswer
+            Four cells, and what follows from them.
+        """
+        if self.answering is None:
+            raise PlanConflict(
+                "This board was made without rows that answer: it tells scores, no precision or recall. Make one of"
+                " other labels with confusion=0.2."
+            )
+        return self.answering.for_analyst(by).confusion(predictions, positive_label=positive_label)
+
     def standings(self) -> pl.DataFrame:
         """Return all submissions, the best first; those that did not improve have no rank."""
         return self.session.standings()
@@ -169,11 +216,15 @@ class Board:
     def verify(self) -> str:
         """Check every entry of the ledger and all labels again; return the hash of the newest entry."""
         self.session.verify_data()
+        if self.answering is not None:
+            self.answering.verify_data()
         return self.session.ledger.verify().hash
 
     def close(self) -> None:
-        """Let go of the ledger."""
+        """Let go of the ledgers."""
         self.session.close()
+        if self.answering is not None:
+            self.answering.close()
 
     def __enter__(self) -> Self:
         return self
@@ -248,6 +299,43 @@ def _check_target(labels: pl.Series, metric: Metric) -> None:
         raise InvalidArgument(f"target must be 0 or 1, or true or false, for {metric.name}.", name="target")
 
 
+def _split(
+    table: pl.DataFrame, labels: PredictionsLike, share: float, metric: Metric, confidence: float
+) -> pl.DataFrame:
+    """Keep some rows, chosen by lot, for a session that answers; return the others."""
+    check.probability(confusion=share)
+    if not isinstance(labels, str | Path):
+        raise InvalidArgument(
+            "confusion must be left out for labels in memory: a second board would split them in another way. Write"
+            " them to a file, and make a board of that.",
+            name="confusion",
+        )
+    if not metric.rule.targets or not set(metric.rule.targets) & {Type.BOOL, Type.STRING}:
+        raise InvalidArgument(f"confusion must be left out for {metric.name}: it is for labels of a few kinds.")
+    folder = Path(labels).with_name(Path(labels).stem + CONFUSION)
+    if not folder.exists():
+        if board_path(Path(labels)).exists():
+            raise RowSourceError(f"{board_path(Path(labels))} has no rows that answer. Open it as it is.")
+        count = round(share * table.height)
+        if not 2 <= count <= table.height - 2:
+            raise InvalidArgument(
+                f"confusion must leave two rows on either side; {share:g} of {table.height:,} rows does not.",
+                name="confusion",
+            )
+        try:  # before anything is written
+            plan(rows=count, queries=ANSWERS).standing.supports(OutcomeShares(len(CELLS)))
+        except InvalidArgument:
+            raise InvalidArgument(
+                f"confusion must keep more rows: from {count:,} its answers would be mostly noise.", name="confusion"
+            ) from None
+        order = Randomness(None).generator().permutation(table.height)
+        _write(table[np.sort(order[:count])], folder)
+    with Session(folder, queries=ANSWERS, confidence=confidence) as session:
+        session.begin()
+    answering = FolderRows(folder).ids(table.columns[0])
+    return table.filter(~pl.col(answering.name).is_in(answering.implode()))
+
+
 def _keep(table: pl.DataFrame, labels: PredictionsLike) -> LocalRows:
     """Keep the sealed rows: beside the file of labels, readable by its owner alone, or in memory."""
     complete = table.columns
@@ -264,12 +352,17 @@ def _keep(table: pl.DataFrame, labels: PredictionsLike) -> LocalRows:
         if rows.fingerprint != memory_rows(table, name=name, complete=complete).fingerprint:
             raise RowSourceError(f"{folder} is the board of other labels. Move it away, or open it as it is.")
         return rows
+    return _write(table, folder, name)
+
+
+def _write(table: pl.DataFrame, folder: Path, name: str | None = None) -> LocalRows:
+    """Write rows to a folder that only its owner can read."""
     source = folder.with_suffix(".parquet")
     source.unlink(missing_ok=True)
     with os.fdopen(os.open(source, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         table.write_parquet(file)
     try:
         scan = FileScan(source, [source], Dialect())
-        return ingest(scan, folder, name=name, progress=False, complete=complete)
+        return ingest(scan, folder, name=name, progress=False, complete=table.columns)
     finally:
         source.unlink()

@@ -60,6 +60,10 @@ def test_the_page_about_boards_runs(tmp_path, monkeypatch, capsys):
         said = np.where(rng.random(2_000) < share, truth, (truth + 1) % 3)
         table = pl.DataFrame({"id": ids, "prediction": animals[said]})
         table.write_csv(name) if name.endswith(".csv") else table.write_parquet(name)
+    spam = rng.random(8_000) < 0.4
+    for name, column, share in (("spam.parquet", "label", 1.0), ("said.parquet", "prediction", 0.9)):
+        kinds = np.where(spam == (rng.random(8_000) < share), "spam", "ham")
+        pl.DataFrame({"id": np.arange(8_000), column: kinds}).write_parquet(name)
     shutil.copy(ROOT / "tests" / "data" / "evaluations" / "samples_demo.jsonl", tmp_path)
     names: dict[str, object] = {}
     for block in blocks("docs/how-to/board.md"):

@@ -110,3 +110,12 @@ def test_every_call_of_the_page_about_what_to_ask_is_answered(generate):
     plain, sliced = (lines[name].rows()[0][1] for name in list(truths)[2:])
     assert sliced.high - sliced.low < 0.6 * (plain.high - plain.low)
     assert len(asked.table().splitlines()) == len(asked.ASKED) + 2
+
+
+def test_every_attack_on_the_threats_page_is_a_test_that_exists():
+    page = (DOCS / "explanation" / "threats.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([\w/]+\.py)::(\w+)`", page)
+    assert len(named) > 40
+    tests = DOCS.parent / "tests"
+    missing = [name for file, name in named if f"\ndef {name}(" not in (tests / file).read_text(encoding="utf-8")]
+    assert missing == []

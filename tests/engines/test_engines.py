@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+import sequences
 from holdfast.errors import InvalidArgument
 from holdfast.rows import dealing
 from holdfast.rows.cards import PLACE, Chance, Dealer
@@ -165,11 +166,30 @@ def test_ray_deals_the_same_cards_when_a_worker_is_killed(
     assert first.fingerprint == here.fingerprint
 
 
+@pytest.fixture(scope="session")
+def three_rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two files, of one row and of two."""
+    folder = tmp_path_factory.mktemp("three")
+    for i, rows in enumerate(([0], [1, 2])):
+        pl.DataFrame({"row": rows}).write_parquet(folder / f"part-{i}.parquet")
+    return folder
+
+
+def test_every_sequence_of_cards_is_as_likely_by_spark(spark: Any, three_rows: Path, tmp_path: Path) -> None:
+    made = deal(spark.read.parquet(str(three_rows)), tmp_path / "three.deck", cards=200_000, engine="spark")
+    assert sequences.unlikeliness(cards_of(made)["row"].to_numpy()) < sequences.LIMIT
+
+
+def test_every_sequence_of_cards_is_as_likely_by_ray(ray: Any, three_rows: Path, tmp_path: Path) -> None:
+    made = deal(three_rows, tmp_path / "three.deck", cards=200_000, engine="ray")
+    assert sequences.unlikeliness(cards_of(made)["row"].to_numpy()) < sequences.LIMIT
+
+
 def test_engines_are_found_by_name() -> None:
     assert {"spark", "ray"} <= set(ENGINES.names())
     storages = open_rows({"a": np.arange(5)})._storages  # type: ignore[attr-defined]
     task = Task(b"s" * 32, "d", 1.0, storages)
     *cards, summary = task.run("0", [pl.DataFrame({"a": np.arange(5)})])
     assert summary[PLACE].to_list() == [-1]
-    plain = list(Dealer(Chance.of(b"s" * 32, "d", "0", 1.0, 1), storages).deal([pl.DataFrame({"a": np.arange(5)})]))
+    plain = list(Dealer(Chance.of(b"s" * 32, "d", "0", 1.0), storages).deal([pl.DataFrame({"a": np.arange(5)})]))
     assert [each.select("a", PLACE).rows() for each in cards] == [each.select("a", PLACE).rows() for each in plain]

@@ -10,17 +10,6 @@ import pytest
 import holdfast as hf
 
 HEAVY = ("scipy.special", "sqlglot", "sqlalchemy", "matplotlib", "sklearn", "fastapi", "httpx", "pandas", "rich")
-    "scipy.special",
-    "sqlglot",
-    "sqlalchemy",
-    "matplotlib",
-    "sklearn",
-    "fastapi",
-    "httpx",
-    "opendp",
-    "pandas",
-    "rich",
-)
 
 
 @pytest.fixture(scope="module")

@@ -201,7 +201,7 @@ def test_no_card_is_read_twice_whatever_kills_the_session(
     chance, read = random.Random(seed), np.zeros(60_000, int)
     deck = deal(table, tmp_path / "t.deck", cards=60_000)
     assert isinstance(deck, Deck)
-    tossed = Cards.tossed
+    tallied = Cards.tallied
 
     def noted(self: Cards, query: object, rows: slice, *args: object) -> object:
         if chance.random() < 0.2:
@@ -209,9 +209,9 @@ def test_no_card_is_read_twice_whatever_kills_the_session(
         read[rows] += 1
         if chance.random() < 0.2:
             raise Killed
-        return tossed(self, query, rows, *args)  # type: ignore[arg-type]
+        return tallied(self, query, rows, *args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Cards, "tossed", noted)
+    monkeypatch.setattr(Cards, "tallied", noted)
     kills = number = 0
     session = Session(deck, queries=500, rows_per_query=200)
     while kills < 200:
@@ -237,11 +237,11 @@ import sys
 from holdfast.rows.deck import Cards
 from holdfast.session import Session
 
-tossed = Cards.tossed
+tallied = Cards.tallied
 def noted(self, query, rows, *args):
     print("read", rows.start, rows.stop, flush=True)
-    return tossed(self, query, rows, *args)
-Cards.tossed = noted
+    return tallied(self, query, rows, *args)
+Cards.tallied = noted
 session = Session(sys.argv[1])
 number = int(sys.argv[2])
 while True:

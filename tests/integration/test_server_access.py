@@ -4,6 +4,7 @@ The role of each route is written here a second time, on purpose: a route that o
 thought about, fails.
 """
 
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,8 @@ import pytest
 from holdfast.service.app import build
 from holdfast.service.auth import GuardedRoute
 from holdfast.service.limits import RateLimiter
-from serving import Running, settings, table
+from holdfast.service.tokens import Token
+from serving import Running, settings, table, wait_until
 
 ANYONE, ANALYST, ADMIN = "anyone", "analyst", "admin"
 ONE = "/api/v1/datasets/{name}"
@@ -266,6 +268,41 @@ def test_guessing_tokens_is_slowed_down(tmp_path: Path) -> None:
         codes = [send(server, "GET", "/api/v1/me", f"hf_guess{i}").status_code for i in range(8)]
         assert codes == [401] * 5 + [429] * 3
         assert send(server, "GET", "/api/v1/me", server.token("ana")).status_code == 200
+
+
+def test_looking_up_guesses_takes_few_threads_however_many_are_sent(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All wait for the database; four threads of those for reads are theirs, and whoever is known goes on."""
+    ana, store = server.token("ana"), server.state.tokens
+    known = store.authenticate(ana)
+    go, look_up, begun = threading.Event(), store.authenticate, []
+
+    def waits(secret: str) -> Token:
+        begun.append(secret)
+        go.wait(30)
+        return look_up(secret)
+
+    monkeypatch.setattr(store, "authenticate", waits)
+    guesses = [threading.Thread(target=send, args=(server, "GET", "/api/v1/me", f"hf_guess{i}")) for i in range(20)]
+    for one in guesses:
+        one.start()
+    wait_until(lambda: len(server.state.lanes.reads._waiting.get("at 127.0.0.1", ())) == 16)
+    monkeypatch.setattr(store, "cached", lambda secret: known if secret == ana else None)
+    assert send(server, "GET", "/api/v1/me", ana).status_code == 200
+    assert len(begun) == 4
+    go.set()
+    for one in guesses:
+        one.join()
+
+
+def test_the_description_which_anyone_may_ask_for_is_written_once(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = send(server, "GET", "/api/v1/openapi.json", None)
+    assert first.json()["info"]["title"] == "holdfast"
+    monkeypatch.setattr(server.app, "openapi", lambda: pytest.fail("written again"))
+    assert send(server, "GET", "/api/v1/openapi.json", None).content == first.content
 
 
 def test_metrics_can_be_opened(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from holdfast.ledger import Ledger
 from serving import Running, settings, table
 
 API = "/api/v1/datasets/flights"
@@ -156,18 +157,48 @@ def test_a_refused_question_gives_its_reservation_back(server: Running) -> None:
         assert ask(client, query="dep_delay > 5").status_code == 200
 
 
-def test_a_batch_answers_in_order_and_refuses_one_by_one(server: Running) -> None:
-    asks = [{"query": "dep_delay > 1"}, {"query": "no_such > 1"}, {"query": "weekend"}, {"query": "dep_delay > 1"}]
+def test_a_batch_is_answered_together_or_not_at_all(server: Running) -> None:
+    asks = [{"query": "dep_delay > 1"}, {"query": "weekend"}, {"query": "dep_delay > 1"}]
     with server.client(server.token()) as client:
+        before = spent(server)
+        refused = client.post(f"{API}/batch", json={"asks": [*asks, {"query": "no_such > 1"}]})
+        assert refused.status_code == 404
+        assert refused.json()["error"].startswith("Question 4: ")
+        assert spent(server) == before
         response = client.post(f"{API}/batch", json={"asks": asks}, headers={"Idempotency-Key": "b"}).json()
-        assert [one["ok"] for one in response["results"]] == [True, False, True, True]
-        assert response["results"][1]["kind"] == "unknown_name"
-        assert response["results"][3]["answer"]["cached"]
+        assert [one["ok"] for one in response["results"]] == [True] * 3
+        first, second, third = (one["answer"] for one in response["results"])
+        assert (second["seq"], third["seq"]) == (first["seq"] + 1, first["seq"])
         charged = spent(server)
         again = client.post(f"{API}/batch", json={"asks": asks}, headers={"Idempotency-Key": "b"}).json()
         assert again["results"] == response["results"]
         assert spent(server) == charged
-        assert client.post(f"{API}/batch", json={"asks": asks * 26}).status_code == 422
+        assert client.post(f"{API}/batch", json={"asks": asks * 34}).status_code == 422
+
+
+def test_a_batch_takes_one_reservation_and_one_transaction(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[tuple[str, int]] = []
+    for name in ("reserve_all", "commit_all"):
+        act = getattr(Ledger, name)
+
+        def counted(self: Ledger, several: list[Any], act: Any = act, name: str = name) -> Any:
+            taken.append((name, len(several)))
+            return act(self, several)
+
+        monkeypatch.setattr(Ledger, name, counted)
+    asks = [{"query": f"dep_delay > {minutes}"} for minutes in range(200, 210)]
+    with server.client(server.token()) as client:
+        assert client.post(f"{API}/batch", json={"asks": asks}).status_code == 200
+    assert taken == [("reserve_all", 10), ("commit_all", 10)]
+
+
+def test_a_batch_beyond_the_quota_is_refused_as_a_whole(server: Running) -> None:
+    asks = [{"query": f"dep_delay > {minutes}"} for minutes in range(300, 304)]
+    with server.client(server.token("bea", quota=3)) as client:
+        assert client.post(f"{API}/batch", json={"asks": asks}).status_code == 409
+        assert client.post(f"{API}/batch", json={"asks": asks[:3]}).status_code == 200
+        assert client.post(f"{API}/batch", json={"asks": asks[:3]}).status_code == 200  # free
+        assert ask(client, query="dep_delay > 303").status_code == 409
 
 
 def test_history_comes_in_pages(server: Running) -> None:

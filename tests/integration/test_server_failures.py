@@ -135,7 +135,7 @@ def test_reservations_of_a_process_that_died_expire(server: Running, monkeypatch
     usage = server.state.datasets.get("flights", server.state.admin).usage
     held = {"analyst": "ana", "dataset": "flights", "quota": 1, "answers": 1}
     monkeypatch.setattr(ask, "RESERVATION_SECONDS", 0.2)
-    dying = server.state.service.quotas.reserve(usage, Work(), **held)
+    dying = server.state.service.quotas.reserve(usage, Work(), lambda: False, **held)
     dying.__enter__()  # and never released
     with server.client(server.token("ana", quota=1)) as client:
         monkeypatch.setattr(ask, "RESERVATION_SECONDS", 120.0)

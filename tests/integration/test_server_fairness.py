@@ -223,6 +223,23 @@ def test_work_stops_when_its_caller_has_gone(server: Running, hanging: Hanging, 
         assert (refused.status_code, refused.json()["details"]["left"]) == (409, 10 - price)
 
 
+def test_an_agents_work_stops_when_it_has_gone(server: Running, hanging: Hanging, works: list[Work]) -> None:
+    call = {"name": "ask", "arguments": {"kind": "quantile", "query": "distance", "q": 0.5, "within": [0, 5000]}}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call})
+    robot = server.token("robot")
+    head = f"POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {robot}\r\n"
+    head += "Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n"
+    head += f"MCP-Protocol-Version: 2025-06-18\r\nContent-Length: {len(body)}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2]))) as line:
+        line.sendall((head + body).encode())
+        wait_until(lambda: hanging.begun == 1)
+    wait_until(lambda: works[0]._cancelled)
+    hanging.go.set()
+    wait_until(lambda: server.state.lanes.asks._running["robot"] == 0)
+    assert hanging.begun == 1
+    assert list(hanging._session.ledger.entries()) == []
+
+
 def test_with_a_key_the_answer_is_there_when_the_caller_comes_back(server: Running, hanging: Hanging) -> None:
     eve, question = server.token("eve"), {"query": f"{HUNG} 100"}
     leave(server, eve, question, hanging, key="again")

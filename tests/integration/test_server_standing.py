@@ -7,6 +7,7 @@ import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,29 @@ def test_a_lock_held_elsewhere_times_out_and_blocks_neither_reads_nor_stored_ans
             assert {one.json()["details"]["dataset"] for one in refused} == {"flights"}
         wait_until(lambda: other.get("/ready").status_code == 200)
         assert ask(client, "dep_delay > 1000").status_code == 200
+
+
+def ask_late(server: Running, token: str) -> None:
+    with server.client(token) as client:
+        ask(client, "weekend")
+
+
+def test_a_ledger_that_is_locked_elsewhere_holds_up_no_other_dataset(tmp_path: Path) -> None:
+    """Its answers are drawn already and wait to be written; those of the other dataset are written past them."""
+    first, second = table(tmp_path, name="flights"), table(tmp_path, name="trips")
+    chosen = settings(first)
+    chosen = replace(chosen, datasets=chosen.datasets | settings(second).datasets)
+    with Running(chosen) as server, server.client(server.token("ana")) as client:
+        for number in range(8):  # so that places are taken ahead
+            assert ask(client, f"dep_delay > {number}").status_code == 200
+        with held(Path(f"{first}.ledger")):
+            waiting = threading.Thread(target=ask_late, args=(server, server.token("eve")))
+            waiting.start()
+            wait_until(lambda: bool(server.state.lanes.asks._writing))
+            answered = client.post("/api/v1/datasets/trips/ask", json={"query": "weekend"})
+            assert answered.status_code == 200
+            assert server.state.lanes.asks._writing, "the first ledger was free again"
+        waiting.join()
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
@@ -276,7 +300,7 @@ def test_a_quota_cannot_be_stretched_by_asking_for_more_at_once(server: Running)
         for question in greedy:
             for send in (
                 lambda question=question: client.post(f"{API}/ask", json=question).json(),
-                lambda question=question: client.post(f"{API}/batch", json={"asks": [question]}).json()["results"][0],
+                lambda question=question: client.post(f"{API}/batch", json={"asks": [question]}).json(),
             ):
                 refused = send()
                 assert refused["kind"] in ("quota_exhausted", "budget_exhausted", "plan_infeasible"), refused

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import holdfast as hf
+from holdfast.errors import LedgerUnavailable
 from holdfast.ledger import places
 from serving import Running, settings, table, wait_until
 
@@ -124,6 +125,27 @@ def test_a_ledger_that_cannot_be_written_shows_nothing_and_recovers(
         assert (again.status_code, again.json()["answer"]["cached"]) == (200, False)
         assert writes.ledger.spent.answers == 7
     writes.ledger.verify()
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_a_quota_pays_for_draws_that_a_ledger_did_not_take(
+    server: Running, monkeypatch: pytest.MonkeyPatch, written: bool
+) -> None:
+    """The budget has paid for them. If the answer is there all the same, it is counted once."""
+    ledger = server.state.datasets.get("flights", server.state.admin).session.ledger
+    token, commit_all = server.token("eve", quota=10), ledger.commit_all
+
+    def fails(drawn: Any) -> Any:
+        if written:
+            commit_all(drawn)
+        raise LedgerUnavailable("The disk is full.", location="here")
+
+    with server.client(token) as client:
+        assert client.post(f"{API}/ask", json={"query": "weekend"}).status_code == 200
+        monkeypatch.setattr(ledger, "commit_all", fails)
+        for number in range(3):
+            assert client.post(f"{API}/ask", json={"query": f"dep_delay > {number}"}).status_code == 503
+        assert client.get("/api/v1/me").json()["left"]["flights"]["quota"] == 6
 
 
 def test_a_quota_holds_when_answers_are_written_together(server: Running) -> None:

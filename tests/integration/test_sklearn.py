@@ -8,6 +8,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.linear_model import LogisticRegression as Reference
+from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -220,7 +221,7 @@ def test_rows_without_a_label_are_in_no_cell(table):
     half = pl.DataFrame(table).with_columns(late=pl.when(pl.int_range(pl.len()) % 2 == 0).then("late"))
     with hf.Session(half, queries=40, seed=1) as session:
         cells = confusion(session, model, features=NAMES, target="late")
-        other = cells.answer.answers[-1][1]
+        other = cells.answers[-1][1]
         assert other.low <= 0.5 <= other.high
         exact = (model.predict(matrix(table)) == table["late"])[::2].mean()
         assert cells.accuracy.low <= exact <= cells.accuracy.high
@@ -260,6 +261,20 @@ def test_a_target_is_not_clipped_in_silence(table):
         LinearRegression(target_within=(-1, 1), random_state=1).fit(x, np.repeat([0.0, 5.0], 500))
     LinearRegression(target_within=(-1, 1), clip=True, random_state=1).fit(x, np.repeat([0.0, 5.0], 500))
     LinearRegression(target_within=(0, 5), random_state=1).fit(x, np.repeat([0.0, 5.0], 500))
+
+
+@pytest.mark.parametrize("model", [LogisticRegression, LinearSVC])
+def test_the_area_under_a_roc_curve_is_that_of_the_population(table, model):
+    x, late = matrix(table), table["late"]
+    classifier = model(bounds=(-2, 2), iterations=20, random_state=1).fit(x[:5_000], late[:5_000])
+    with hf.Session(table, queries=60, seed=1) as session:
+        score = scorer(session, "roc_auc", features=NAMES, target="late")
+        value = score(classifier)
+        (answer,) = score.answers
+    exact = roc_auc_score(late, classifier.decision_function(x))
+    assert answer.low <= exact <= answer.high
+    assert value == answer.value == pytest.approx(exact, abs=0.1)
+    assert answer.high - answer.low < 0.5
 
 
 def test_scorers_refuse_what_the_session_does_not_know(table):

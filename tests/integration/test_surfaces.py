@@ -44,10 +44,12 @@ ASKABLE: dict[str, dict[str, Any]] = {
     "correlation": {"query": "late", "other": "distance", "other_within": (0.0, 5_000.0)},
     "slope": {"query": "late", "other": "distance", "other_within": (0.0, 5_000.0)},
     "histogram": {"query": "carrier", "categories": ["UA", "AA"]},
+    "auc": {"query": "dep_delay", "positive": "late", "within": (-60.0, 600.0), "cuts": [0.0, 15.0]},
     "top": {"query": "carrier", "longest": 2, "most": 2, "alphabet": "ADLU"},
     "quantile": {"query": "dep_delay", "q": 0.9, "within": (-60.0, 600.0), "steps": 2},
     "minimize": {"loss": "logistic: late ~ distance [0, 5000]", "radius": 1.0, "iterations": 2},
     "submit": {"predictions": "id,prediction\n" + "\n".join(f"{number},true" for number in range(200))},
+    "confusion": {"predictions": "id,prediction\n" + "\n".join(f"{number},true" for number in range(4_000))},
 }
 
 
@@ -108,6 +110,16 @@ def board_server(toys: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     served = settings(labels.with_name("flights.board.holdfast"), dataset={"queries": None})
     (board,) = served.datasets.values()
     with Running(replace(served, datasets={"flights": board})) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def confusion_server(toys: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server for the rows of a board that answer."""
+    labels = tmp_path_factory.mktemp("confusion") / "flights.csv"
+    pl.DataFrame({"id": range(4_000), "label": [number % 3 > 0 for number in range(4_000)]}).write_csv(labels)
+    hf.Board(labels, confusion=0.5).close()
+    with Running(settings(labels.with_name("flights.confusion.holdfast"), dataset={"queries": None})) as running:
         yield running
 
 
@@ -205,9 +217,16 @@ def test_the_command_line_has_the_options_of_the_kind(name: str) -> None:
 
 @ANY_KIND
 def test_every_surface_answers_the_kind(
-    server: Running, checking_server: Running, board_server: Running, units_server: Running, name: str
+    server: Running,
+    checking_server: Running,
+    board_server: Running,
+    confusion_server: Running,
+    units_server: Running,
+    name: str,
 ) -> None:
-    server = {"check": checking_server, "submit": board_server, "units": units_server}.get(name, server)
+    others = {"check": checking_server, "submit": board_server, "units": units_server, "confusion": confusion_server}
+    server = others.get(name, server)
+    dataset = "flights.confusion" if name == "confusion" else "flights"
     kind = KINDS[name]
     question = askable(kind)
     subject = kind.subject.form.from_json(question[kind.subject.name])
@@ -227,17 +246,17 @@ def test_every_surface_answers_the_kind(
     second = anyio.run(later)
     assert second.question == first.question
     assert second.cached or second.seq != first.seq  # flips are new each time
-    session = server.state.datasets.get("flights", server.state.admin).session
+    session = server.state.datasets.get(dataset, server.state.admin).session
     local = getattr(session, name)(subject, **options)
     assert local.question == first.question
-    tools = Tools({"flights": session})
+    tools = Tools({dataset: session})
     arguments = {"kind": name, **kind.to_json(kind.from_json(question)), "idempotency_key": "once"}
     told = anyio.run(tools.call, "ask", arguments).structured_content
     assert told is not None
     assert told["answer"]["question"] == first.question
     with server.client(server.token(), Accept="text/html") as browser:
         form = {"kind": name} | {key: written(value) for key, value in question.items()}
-        page = browser.post("/datasets/flights/ask", data=form)
+        page = browser.post(f"/datasets/{dataset}/ask", data=form)
         assert page.status_code == 200
         assert first.question in unescape(page.text)
 

@@ -24,6 +24,10 @@ from holdfast.guarantees.mathematics.checks import (
     two_groups_length,
 )
 from holdfast.guarantees.mathematics.concentration import kl, kl_lower, kl_range, kl_upper
+from holdfast.queries.build import build_mean
+from holdfast.queries.code import WORDS, functions_nats, text_nats
+from holdfast.queries.guess import Guess
+from holdfast.schema import Column, Schema, Type
 
 BETA = 0.3
 Interval = tuple[float, float]
@@ -129,6 +133,48 @@ def test_no_analyst_beats_beta(population: tuple[float, ...], n: int, rounds: in
 @pytest.mark.parametrize("mutant", [halved, without_population])
 def test_analysts_beat_intervals_that_forget_something(mutant: Ends) -> None:
     assert best_analyst(*TIGHT, mutant) > BETA
+
+
+# -- questions that are short -----------------------------------------------------------------------------------------
+
+
+def named(population: tuple[float, ...], nats_of_code: float) -> Ends:
+    """Half of beta for the responses, half for questions by their code: all questions of a world cost alike."""
+
+    def ends(cell: Interval, n: int, draws: int, t: int, wrong: int) -> Interval:
+        told = log(2 / (BETA / 2 * time_share(t))) + nats(t, wrong)
+        return kl_range(cell, n=n, r=min(told, log(2 / (BETA / 2)) + nats_of_code))
+
+    return ends
+
+
+SHORT = [((0.07,) * 6 + (0.58,), 1, 6), ((0.3, 0.3, 0.4), 5, 3), ((0.05, 0.15, 0.8), 5, 3)]
+
+
+@pytest.mark.parametrize(("population", "n", "rounds"), SHORT[:2] if QUICK else SHORT)
+def test_no_analyst_beats_checks_of_questions_with_a_code(population: tuple[float, ...], n: int, rounds: int) -> None:
+    count = len(list(questions(len(population))))
+    assert best_analyst(population, n, rounds, named(population, log(count))) <= BETA
+
+
+def test_an_analyst_beats_a_code_that_is_free() -> None:
+    population, n, rounds = SHORT[0]
+    assert best_analyst(population, n, rounds, named(population, 0.0)) > BETA
+
+
+def test_the_chances_of_all_texts_sum_to_at_most_one() -> None:
+    """Of one token and its end: every column, word, number and text of two signs at most."""
+    columns = ["a", "b c", "AND"]
+    digits, letters = "0123456789", [chr(code) for code in range(32, 127) if chr(code) != "'"]
+    tokens = ["a", '"a"', '"b c"', *(WORDS - {"AND"}), "AND", '"AND"']
+    tokens += [*digits, *(x + y for x in digits for y in digits + ".")]
+    tokens += ["''", *(f"'{x}'" for x in letters), *(f"'{x}{y}'" for x in letters for y in letters)]
+    assert len(set(tokens)) == len(tokens)
+    chances = [exp(-text_nats(token, columns)) for token in tokens]
+    assert 0.02 < sum(chances) < 1 / 8  # the end has a chance of 1/8
+    assert exp(-text_nats("", columns)) == pytest.approx(1 / 8)
+    assert text_nats("a > 15", columns) < text_nats("a > 15 AND a < 1.25", columns)
+    assert text_nats("a>15", columns) == text_nats("a > 15", columns)
 
 
 # -- sampled rows -----------------------------------------------------------------------------------------------------
@@ -354,3 +400,15 @@ def test_ends_invert_the_divergence() -> None:
 def test_published_radii(n: int, t: int, wrong: int, radius: float) -> None:
     length = log(2 / (0.05 * time_share(t))) + guess_nats(t, wrong, wrong * log(1 / radius))
     assert (length / (2 * n)) ** 0.5 == pytest.approx(radius, rel=0.02)
+
+
+def test_a_mean_names_whether_missing_values_are_left_out() -> None:
+    """Two questions with one text and one range: a session may declare the column complete, or not."""
+    chances = []
+    for nullable in (False, True):
+        schema = Schema((Column("x", Type.FLOAT, nullable), Column("y", Type.BOOL, False)))
+        guess = Guess(build_mean("x", schema, within=(0, 1)), 0.5, 0.1, 1)
+        assert guess.group == nullable
+        chances.append(exp(-guess.code_nats(schema)))
+        text = exp(-functions_nats([each.identity for each in guess.functions], (0.0, 1.0), ("x", "y")))
+    assert sum(chances) <= text * (1 + 1e-12)

@@ -10,17 +10,23 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from math import factorial
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 from scipy.stats import chi2, norm
 
+import sequences
 from holdfast.rows import cards as cards_
+from holdfast.rows import sorting
 from holdfast.rows.cards import PLACE, Chance, Dealer
 from holdfast.rows.deal import deal
 from holdfast.rows.deck import Deck
+from holdfast.rows.engines import ENGINES, Engine, Task
 from holdfast.rows.memory import memory_rows
+from holdfast.rows.scans.scan import Origin, Scan
+from sequences import unlikeliness
 
 FALSE_ALARM = 1e-6
 CARDS, DECKS = 4, 2_430
@@ -71,8 +77,8 @@ def test_ties_broken_by_chunk_are_not() -> None:
 Deal = Callable[[int], list[int]]
 
 
-def dealt(deck: str, partition: str, rows: pl.DataFrame, ranges: int = 1) -> pl.DataFrame:
-    return pl.concat(Dealer(Chance.of(SECRET, deck, partition, 5.0, ranges), STORAGES).deal([rows]))
+def dealt(deck: str, partition: str, rows: pl.DataFrame) -> pl.DataFrame:
+    return pl.concat(Dealer(Chance.of(SECRET, deck, partition, 5.0), STORAGES).deal([rows]))
 
 
 def ordered(*partitions: pl.DataFrame) -> list[int]:
@@ -83,10 +89,17 @@ def one_partition(number: int) -> list[int]:
     return ordered(dealt(f"deck {number}", "0", TABLE))
 
 
-def several_ranges(number: int) -> list[int]:
-    """Places in three ranges, and a chunk of one row and of two."""
-    deck = f"deck {number}"
-    return ordered(dealt(deck, "0", TABLE[:1], 3), dealt(deck, "1", TABLE[1:], 3))
+def in_ranges(number: int) -> list[int]:
+    """Three ranges, of a chunk of one row and a chunk of two, each put in random order."""
+    chance, found = Chance.of(SECRET, f"deck {number}", "0", 5.0), []
+    drawn = [(first, chance.ranged(i, height, 3)) for i, (first, height) in enumerate(((0, 1), (1, 2)))]
+    for k in range(3):
+        cut = [(first, rows, counts[:k].sum(), counts[: k + 1].sum()) for first, (rows, counts) in drawn]
+        cards = np.concatenate([first + rows[begin:end] for first, rows, begin, end in cut])
+        found += cards[
+            sorting._chance(SECRET + bytes([number % 251, number // 251]), k).permutation(cards.size)
+        ].tolist()
+    return found
 
 
 def two_partitions(number: int) -> list[int]:
@@ -137,7 +150,7 @@ def statistic(deal: Deal) -> float:
 LIMIT = float(chi2.isf(FALSE_ALARM, 3**CARDS - 1))
 
 
-@pytest.mark.parametrize("right", [one_partition, several_ranges, two_partitions, a_retry])
+@pytest.mark.parametrize("right", [one_partition, in_ranges, two_partitions, a_retry])
 def test_every_sequence_of_cards_is_as_likely(right: Deal) -> None:
     assert statistic(right) < LIMIT
 
@@ -194,3 +207,85 @@ def test_as_many_distinct_rows_as_draws_have(drawn: np.ndarray) -> None:
     a = 0.7
     mean, variance = 1_000 * (1 - 0.999**700), 1_000 * np.exp(-a) * (1 - (1 + a) * np.exp(-a))
     assert abs(np.mean(distinct) - mean) < Z * np.sqrt(variance / 285)
+
+
+# -- one long deck of three rows, through files, ranges and runs ------------------------------------------------------
+
+
+class Parts(Scan):
+    """Frames, each a partition of an engine."""
+
+    name = where = "parts"
+
+    def __init__(self, parts: list[pl.DataFrame]) -> None:
+        self.parts = parts
+
+    def open(self) -> None:
+        self.take_schema(self.parts[0].schema)
+
+    def origin(self) -> Origin:
+        return Origin(self.name, "")
+
+    def rows(self) -> int:
+        return 3
+
+    def batches(self) -> Iterator[pl.DataFrame]:
+        raise AssertionError("an engine reads the rows where they are")
+
+
+def tried_twice(scan: Parts, task: Task, out: str) -> Iterator[pl.DataFrame]:
+    """Of each partition, the first attempt is lost halfway: what it wrote is kept, the rest is from the second."""
+    for number, part in reversed([*enumerate(scan.parts)]):
+        first, again = list(task.run(str(number), [part])), list(task.run(str(number), [part]))
+        yield from [*first[:1], *again[1:]]
+
+
+def long_deck(folder: Path, patch: pytest.MonkeyPatch, engine: str | None) -> np.ndarray:
+    patch.setattr(sorting, "MOST", 1 << 14)  # several ranges
+    patch.setattr(cards_, "_MOST_AT_ONCE", 1 << 17)  # chunks of one row
+    TABLE.write_parquet(folder / "t.parquet")
+    source: object = folder / "t.parquet" if engine is None else [TABLE[:1], TABLE[1:]]
+    deck = deal(source, folder / "t.deck", cards=200_000, engine=engine)  # type: ignore[arg-type]
+    assert isinstance(deck, Deck)
+    deck.close()
+    return np.load(folder / "t.deck" / "0001" / "00000.values.npy")
+
+
+@pytest.mark.parametrize("engine", [None, "twice"])
+def test_every_sequence_is_as_likely_in_a_deck(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str | None
+) -> None:
+    monkeypatch.setitem(ENGINES, "twice", Engine(Parts, tried_twice))
+    assert unlikeliness(long_deck(tmp_path, monkeypatch, engine)) < sequences.LIMIT
+
+
+def test_ranges_that_are_not_sorted_are_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unchanged:
+        permutation = staticmethod(np.arange)
+
+    monkeypatch.setattr(sorting, "_chance", lambda secret, number: Unchanged)
+    assert unlikeliness(long_deck(tmp_path, monkeypatch, None)) > sequences.LIMIT
+
+
+@pytest.mark.slow
+def test_ten_million_cards(tmp_path: Path) -> None:
+    """As many cards as rows, in ten ranges of places: rows by position, neighbors, and how many rows come up at all."""
+    n = 10_000_000
+    pl.DataFrame({"row": np.arange(n, dtype=np.int32)}).write_parquet(tmp_path / "t.parquet")
+    deck = deal(tmp_path / "t.parquet", tmp_path / "t.deck", cards=n)
+    assert isinstance(deck, Deck)
+    deck.close()
+    drawn = np.load(tmp_path / "t.deck" / "0001" / "00000.values.npy")
+    block = n // 100
+    cells = np.bincount(np.arange(n) // block * 100 + drawn // block, minlength=10_000)
+    expected = block / 100  # in every hundredth of the cards, every hundredth of the rows
+    assert np.sum((cells - expected) ** 2 / expected) < chi2.isf(FALSE_ALARM, 100 * 99)
+    scaled = (drawn - (n - 1) / 2) / np.sqrt((float(n) ** 2 - 1) / 12)
+    for lag in (1, 2, 1_000):
+        assert abs(np.mean(scaled[lag:] * scaled[:-lag])) < Z / np.sqrt(n - lag)
+    close = np.abs(np.diff(drawn.astype(np.int64))) < cards_.CHUNK  # neighbors from one chunk, about
+    share = 2 * cards_.CHUNK / n - (cards_.CHUNK / n) ** 2
+    assert abs(np.mean(close) - share) < Z * np.sqrt(share / n) + 2 / n
+    distinct = np.count_nonzero(np.bincount(drawn, minlength=n))
+    mean, variance = n * (1 - (1 - 1 / n) ** n), n * np.exp(-1) * (1 - 2 * np.exp(-1))
+    assert abs(distinct - mean) < Z * np.sqrt(variance)

@@ -2,8 +2,8 @@
 
 Every prefix of random adaptive sessions is looked at, not only the end: samples, ghosts, exchanges and transcripts are
 enumerated (tests/ghost_worlds.py). Levels and looks are computed from binomial laws. Wrong versions of a step (the
-first answer's step kept, no share for the number of a statement, one level for all looks, formulas of identical rows
-for others) are put through the same functions and must fail.
+first answer's step kept, no share for the number of a statement, one level for all looks) are put through the same
+functions and must fail. Of the formula of identical rows on others only a step of its proof fails here, see below.
 """
 
 import math
@@ -245,6 +245,33 @@ def test_the_interval_of_rows_that_are_not_identical() -> None:
     ratio, outside = unlike(identical=False)
     assert ratio <= 1 + SLACK
     assert outside <= SLACK
+
+
+def test_the_step_of_identical_rows_fails_for_others_though_no_interval_is_known_to() -> None:
+    """For identical rows F = mu + p - 2 mu p. For others F is larger in places, by up to J/2, which the proof adds.
+
+    Whether the intervals need it is open: to first order F is smaller, by concavity (docs/proofs/endless.md), and in
+    all sessions written down here, with every yes-or-no question of a row and its place, the shorter formula held. The
+    posterior guarantee's does not (test_proofs_posterior).
+    """
+    larger, ratio = 0.0, 0.0
+    for world in different():
+        slots, js = world.share(), steps(world)
+        n, points, _ = slots.shape
+        if n * points > 8:
+            continue
+        questions = ((np.arange(2 ** (n * points))[:, None] >> np.arange(n * points)) & 1).reshape(-1, n, points)
+        mus = np.einsum("qnx,nxt->qnt", questions, slots)
+        ps = np.einsum("qnx,nx->qn", questions, world.populations)[..., None]
+        mu, p = mus.mean(axis=1), ps.mean(axis=1)
+        short = mu + p - 2 * mu * p
+        excess = (mus + ps - 2 * mus * ps).mean(axis=1) - short
+        assert (excess <= js / 2 + SLACK).all()
+        larger = max(larger, float(excess.max()))
+        seen = (mu - p) ** 2 > 1e-6
+        ratio = max(ratio, float((np.where(seen, (mu - p) ** 2, 0.0) / np.where(seen, js * short, 1.0)).max()))
+    assert larger > 0.001
+    assert 0.9 < ratio <= 1 + SLACK
 
 
 def unlike_groups(*, identical: bool) -> tuple[int, int]:

@@ -5,21 +5,27 @@ only absorbs rounding.
 """
 
 import math
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache, partial
 
 import numpy as np
 import pytest
 from scipy.special import gammaincc, gammaln
-from scipy.stats import binom
+from scipy.stats import binom, multinomial
 
 from examples import examples
 from ghost_worlds import Array, Coin, World, play, sessions
+from holdfast.guarantees.coins import ALONE
+from holdfast.guarantees.exchange import Exchange
 from holdfast.guarantees.mathematics import exchange, groups
 from holdfast.guarantees.mathematics.concentration import clopper_pearsons
 from holdfast.guarantees.mathematics.posterior_means import group_mean
+from holdfast.guarantees.release import Tally
+from holdfast.guarantees.terms import Goal
 
 SLACK = 1e-9
+Stated = tuple[Array, tuple[float, ...]]  # intervals within a group, and the ends of the share of the group
 
 
 # Several groups in one pass.
@@ -44,6 +50,43 @@ def test_the_number_of_outcomes_cancels_in_a_mean_but_not_in_a_share(outcomes: i
         theta = one / (zero + one)
         assert theta + a * (2 * theta - 1) / (zero + one - 2 * a) == pytest.approx(mu)
         assert (zero + one - 2 * a) / (1 - outcomes * a) == pytest.approx(g)
+
+
+def missed_by(intervals: Callable[[Array], Stated], law: Array, ell: int, true: Array) -> float:
+    """Return how probable it is that some interval misses, over all counts of ell draws from a law of three outcomes.
+
+    `intervals` gives those of what is `true` within a group, and the ends of the group's share, the last of `true`.
+    """
+    total = 0.0
+    for first in range(ell + 1):
+        for second in range(ell + 1 - first):
+            counts = np.array([first, second, ell - first - second])
+            within, (least, most) = intervals(counts)
+            ends = [*within.tolist(), [least, most]]
+            holds = all(low - SLACK <= x <= high + SLACK for (low, high), x in zip(ends, true, strict=True))
+            if not holds:
+                total += float(multinomial.pmf(counts, ell, law))
+    return total
+
+
+@pytest.mark.parametrize("share", [0.3, 0.7])
+def test_group_means_and_shares_within_a_group_miss_no_more_often_than_they_say(share: float) -> None:
+    """Of rows that are known, posterior means are means. Without the mass, intervals are wrong."""
+    ell, a, level, mu = 40, 0.08, 0.01, 0.95
+    law = a + (1 - 3 * a) * np.array([1 - share, share * (1 - mu), share * mu])
+
+    def means(counts: Array, mass: float = a) -> Stated:
+        found, ends = groups.group_means([counts[1]], [counts[2]], ell, outcomes=3, mass=mass, level=level)
+        return found, tuple(ends[0])
+
+    def categories(counts: Array, mass: float = a) -> Stated:
+        return groups.shares_within(counts[1:], ell, mass=mass, level=level)
+
+    assert missed_by(means, law, ell, np.array([mu, share])) <= 2 * level
+    assert missed_by(partial(means, mass=1e-9), law, ell, np.array([mu, share])) > 2 * level
+    true = np.array([1 - mu, mu, share])
+    assert missed_by(categories, law, ell, true) <= 3 * level
+    assert missed_by(partial(categories, mass=1e-9), law, ell, true) > 3 * level
 
 
 # Categories within a group.
@@ -221,6 +264,64 @@ def test_the_region_holds_every_law_that_the_exponents_allow() -> None:
     assert outside_equal_parts > 0
 
 
+@cache
+def differences(level: float, ell: int = 7, mass: float = 0.02) -> Array:
+    """Return the intervals of both means and their difference, (T, 3, 2), if the posterior were the population."""
+    planned = Exchange.plan(Goal(10**5, 100, 0.95), "coins")
+    assert planned is not None
+    standing = Exchange(replace(planned, mass=mass))
+    standing.level, standing.__dict__["_j"] = level, 0.0
+    tallies = (Tally((0.5,) * 3, ell, (int(c[4]), *map(int, c[:4])), ()) for c in all_counts(ell))
+    return np.array([standing.difference(one) for one in tallies])
+
+
+def difference_statements(level: float, used: float, mass: float = 0.02) -> float:
+    """Return the largest chance, in units of e `level`, that a mean or the difference is outside its interval."""
+    counts, ends, worst = all_counts(7), differences(used), 0.0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        support, prior = list(laws(300 + seed, 3, mass)), rng.dirichlet(np.full(3, 0.5))
+        joint = prior[:, None] * np.stack([probabilities(counts, law) for law in support])
+        center = np.einsum("st,sz->tz", joint / joint.sum(axis=0), np.stack(support))
+        first, second = ((center[:, one] - mass) / (center[:, one - 1] + center[:, one] - 2 * mass) for one in (1, 3))
+        values = np.stack([first, second, first - second], axis=1)
+        out = ((values < ends[..., 0] - SLACK) | (values > ends[..., 1] + SLACK)).any(axis=1)
+        worst = max(worst, float(joint.sum(axis=0)[out].sum()) / (math.e * level))
+    return worst
+
+
+def test_a_difference_is_four_statements() -> None:
+    level = 1e-5
+    x = groups.joint_exponent(groups.tail_of(level * (1 - ALONE), intervals=4))
+    assert 4 * math.e * level * ALONE + 2 * groups.joint_tail(x) <= 4 * math.e * level * (1 + SLACK)
+    assert difference_statements(0.01, used=0.01) <= 4
+    assert difference_statements(0.01, used=0.9) > 4
+
+
+def within_misses(level: float, used: float) -> float:
+    """Return the largest chance, in units of e `level`, that a category's share, or the group's, is outside."""
+    rng, worst, ell, m = np.random.default_rng(9), 0.0, 8, 3
+    ways = [(i, j, k) for i in range(ell + 1) for j in range(ell + 1 - i) for k in range(ell + 1 - i - j)]
+    counts = np.array([(*w, ell - sum(w)) for w in ways], dtype=float)
+    for mass in (0.002, 0.05):
+        found = [groups.shares_within(c[:m], ell, mass=mass, level=used) for c in counts]
+        ends = np.array([[*map(tuple, shares), group] for shares, group in found])
+        for _ in range(60):
+            support = mass + (1 - (m + 1) * mass) * rng.dirichlet(np.full(m + 1, 0.3), size=3)
+            joint = rng.dirichlet(np.full(3, 0.5))[:, None] * np.stack([probabilities(counts, one) for one in support])
+            center = np.einsum("st,sz->tz", joint / joint.sum(axis=0), support)
+            inside = center[:, :m].sum(axis=1, keepdims=True) - m * mass
+            values = np.concatenate([(center[:, :m] - mass) / inside, inside / (1 - (m + 1) * mass)], axis=1)
+            out = ((values < ends[..., 0] - SLACK) | (values > ends[..., 1] + SLACK)).any(axis=1)
+            worst = max(worst, float(joint.sum(axis=0)[out].sum()) / (math.e * level))
+    return worst
+
+
+def test_categories_are_a_statement_each_and_the_group_one_more() -> None:
+    assert within_misses(0.01, used=0.01) <= 4
+    assert within_misses(0.01, used=0.5) > 4
+
+
 # From posterior means to the population.
 
 
@@ -295,6 +396,39 @@ def test_the_step_of_a_difference_for_every_transcript() -> None:
     assert difference_misses(wrong="one group")[0] > 0
     assert difference_misses(wrong="larger")[0] > 0
     assert difference_misses(unlike=True)[0] == 0
+    assert difference_misses(unlike=True, wrong="one group")[0] > 0
+
+
+def apart(part: float) -> int:
+    """Return how often rows that are not identical add more to the square than `part` times J R^2/2.
+
+    For 0 and 1 and the true shares, what they add is all that is left: -2 mean_i u_i v_i.
+    """
+    rng, over = np.random.default_rng(27), 0
+    for world in different():
+        slots, (d_t, js) = world.share(), posterior(world)
+        d = world.populations.mean(axis=0)
+        for first, second in ([0], [1, 2]), ([0, 1], [2]), ([0], [1]):
+            q = rng.integers(0, 2, 3).astype(float)
+            if min(d[first].sum(), d[second].sum()) < 1e-9:
+                continue
+            true = [float(q[one] @ d[one] / d[one].sum()) for one in (first, second)]
+            for t, j in enumerate(js):
+                shares = [float(d_t[one, t].sum()) for one in (first, second)]
+                if j < 1e-9 or min(shares) <= j:
+                    continue
+                function = np.zeros(3)
+                function[first] = (q[first] - true[0]) / shares[0]
+                function[second] = -(q[second] - true[1]) / shares[1]
+                more = -2 * float(((function @ slots[:, :, t].T) * (world.populations @ function)).mean())
+                both = tuple(((0.0, 1.0), (x, x), share) for x, share in zip(true, shares, strict=True))
+                over += more > part * j * groups._range(both) ** 2 / 2 + SLACK  # type: ignore[arg-type]
+    return over
+
+
+def test_what_rows_that_are_not_identical_add_to_a_difference() -> None:
+    assert apart(1.0) == 0
+    assert apart(0.0) > 20  # they do add something: forgotten, the inequality is false
 
 
 def test_the_largest_step_over_intervals() -> None:

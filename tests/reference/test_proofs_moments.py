@@ -1,6 +1,7 @@
 """Moments and pairs: every step of docs/proofs/moments.md on cases written down; wrong versions must fail."""
 
 from functools import cache
+from itertools import product
 from math import inf, sqrt
 from types import SimpleNamespace
 from typing import Any
@@ -13,11 +14,14 @@ from scipy.stats import binom
 
 from examples import examples
 from ghost_worlds import Array, World, sessions
+from holdfast.guarantees.exchange import Exchange
 from holdfast.guarantees.mathematics import exchange, moments, slices
 from holdfast.guarantees.statistic import Cells
+from holdfast.guarantees.terms import Goal
 from holdfast.queries.moments import OneOfTwo, Paired, TwoOfOne
 from holdfast.questions.cells import Read
 from holdfast.questions.moments import correlation_of, covariance_of, slope_of, variance_of
+from holdfast.session import Session
 
 SLACK = 1e-8
 
@@ -39,6 +43,9 @@ def test_cells_are_laws_and_their_weights_are_the_functions() -> None:
     assert (around * each).sum(axis=0) == pytest.approx((x - a) * (y - b))
     assert np.array([0, -1, 1]) @ pair == pytest.approx(x - y)
     assert np.all((x - y) ** 2 <= pair[1] + pair[2] + SLACK)
+    for function, weights, law in (((x - c) ** 2, np.stack([c * c, c * c - c, (1 - c) ** 2]), two),
+                                   ((x - a) * (y - b), around, each)):  # fmt: skip
+        assert np.all(function**2 <= (weights**2 * law).sum(axis=0) + SLACK)
 
 
 # Corners.
@@ -160,6 +167,63 @@ def test_variance_and_covariance_for_every_transcript() -> None:
     assert used > 300
 
 
+def farthest(law: Array, direction: Array, j: float) -> Array:
+    """Return the population farthest from the posterior `law` in a direction that (K6) allows for every function."""
+    tilt = law * (direction - law @ direction)
+    falls = tilt < -1e-12
+    low, high = 0.0, float((law[falls] / -tilt[falls]).min()) * (1 - 1e-9) if falls.any() else 0.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        d, gap = law + middle * tilt, middle * tilt
+        allowed = j * (np.diag(law) + np.diag(d) - np.outer(law, d) - np.outer(d, law)) - np.outer(gap, gap)
+        low, high = (middle, high) if np.linalg.eigvalsh(allowed).min() >= -1e-13 else (low, middle)
+    return law + low * tilt
+
+
+@cache
+def standing(j: float) -> Exchange:
+    planned = Exchange.plan(Goal(10**5, 100, 0.95, identical=True), "coins")
+    assert planned is not None
+    found = Exchange(planned)
+    found.__dict__["_j"] = j
+    return found
+
+
+def moment_misses(*, wrong: float = 1.0) -> tuple[int, float]:
+    """Return how many moments of populations at the border are outside, and how near they come; `wrong` times J."""
+    rng, missed, nearest = np.random.default_rng(36), 0, 0.0
+    for _ in range(150):
+        points, j = int(rng.integers(3, 8)), float(rng.choice([0.001, 0.02, 0.15]))
+        law = rng.dirichlet(np.full(points, float(rng.choice([0.3, 1.0, 5.0])))) * (1 - 1e-5) + 1e-5 / points
+        x, y = rng.random((2, points)) ** rng.choice([1, 4]) if rng.random() < 0.6 else rng.integers(0, 2, (2, points))
+        inside = np.where(rng.random(points) < rng.choice([0.6, 1.0]), 1.0, 0.0)
+        inside[0] = 1.0
+        left = bool((inside == 0).any())
+        now = law * inside / (law @ inside)
+        for sign, (of_x, of_y) in product((1, -1), ((x, x), (x, y))):
+            d = farthest(law, sign * inside * (of_x - now @ of_x) * (of_y - now @ of_y), j)
+            then = d * inside / (d @ inside)
+            cells = np.stack(TwoOfOne.law(None, x) if of_x is of_y else OneOfTwo.law(None, x, y))  # type: ignore[arg-type]
+            counted = cells * inside @ law
+            release: Any = SimpleNamespace(values=tuple(counted if left else counted[1:]))
+            query: Any = SimpleNamespace(some_left_out=left)
+            seen = np.concatenate([[1 - counted.sum()], counted]) if left else counted
+            found = Read(query, release, standing(j * wrong), seen[None, :])
+            (low, high) = (variance_of if of_x is of_y else covariance_of)(found)[1]
+            true, center = (float(one @ (of_x * of_y) - (one @ of_x) * (one @ of_y)) for one in (then, now))
+            missed += not low - 1e-8 <= true <= high + 1e-8
+            if of_x is not of_y and abs(true - center) > 1e-6:
+                nearest = max(nearest, abs(true - center) / max(high - center, center - low))
+    return missed, nearest
+
+
+def test_moments_of_every_population_that_the_theorem_allows() -> None:
+    missed, nearest = moment_misses()
+    assert missed == 0
+    assert nearest > 0.7  # not much is given away
+    assert moment_misses(wrong=0.3)[0] > 0
+
+
 def test_moments_about_another_number_than_the_mean() -> None:
     """What was seen differs from the posterior: E(x-c)^2 alone is above the variance, E(x-a)(y-b) off either way."""
     rng, above, apart = np.random.default_rng(35), 0, 0
@@ -175,6 +239,22 @@ def test_moments_about_another_number_than_the_mean() -> None:
         assert low - 1e-6 <= true[1] <= high + 1e-6
         apart += abs(d @ ((x - other @ x) * (y - other @ y)) - true[1]) > 1e-3
     assert min(above, apart) > 20
+
+
+def test_a_correlation_is_that_of_the_rows_with_both_values() -> None:
+    """The other number is mostly missing where the first is 1, and equal to it otherwise: correlation 1, slope 1.
+
+    Of rows with both values a fifth have 1, of all rows one half. With the variance of all rows the quotients would be
+    0.8 and 0.64; both are excluded here.
+    """
+    rng = np.random.default_rng(37)
+    x, there = rng.integers(0, 2, 400_000).astype(float), rng.random(400_000)
+    data = {"x": x, "y": np.where((x == 0) | (there < 0.25), x, np.nan)}
+    with Session(data, seed=1, queries=20, guarantee="exchange") as session:
+        found = session.correlation("x", "y", within=(0, 1), other_within=(0, 1))
+        steep = session.slope("x", "y", within=(0, 1), other_within=(0, 1))
+    assert 0.8 < found.low <= 1 <= found.high
+    assert 0.64 < steep.low <= 1 <= steep.high
 
 
 def test_quotients_of_moments_hold_every_quotient_and_reach_it() -> None:

@@ -2,7 +2,8 @@
 
 1,000 rows with fair labels that nothing predicts: every submission is right in half of all cases. *Boosting* submits
 random guesses; those that were told to be better vote. *Hill climbing* changes the best so far on some rows, again and
-again, and keeps what is told to be better. Both climb on the sealed rows, and in the population not at all. A promise
+again, and keeps what is told to be better. Both climb on the sealed rows, and in the population not at all: intervals
+must contain 1/2, and comparisons with the best 0. A promise
 with probability 95 % is refuted by 200 worlds if 34 or more miss (false alarm: 1e-6); an interval that pays for the
 number of submissions alone, and not for what the improvements told, misses in nearly every world of hill climbing.
 """
@@ -16,7 +17,7 @@ from numpy.random import Generator
 
 import holdfast as hf
 from examples import QUICK
-from holdfast.guarantees.ladder import Climbed, Ladder
+from holdfast.guarantees.ladder import Apart, Climbed, Ladder
 from holdfast.guarantees.mathematics.checks import time_share
 from holdfast.guarantees.mathematics.concentration import kl_range
 from worlds import breaks_promise
@@ -32,7 +33,7 @@ class Sealed:
     """A board without a ledger: the same cells and intervals."""
 
     def __init__(self, labels: Guesses) -> None:
-        self.labels, self.told, self.best = labels, Climbed(0, 0, 0), 0.0
+        self.labels, self.told, self.best, self.guesses = labels, Climbed(0, 0, 0), 0.0, labels
         self.missed = self.fooled = False
 
     def submit(self, guesses: Guesses) -> bool:
@@ -41,7 +42,12 @@ class Sealed:
         improved = cell > told.best
         if improved:  # the others have one end, which is never below the truth once the best is not
             self._look(cell)
-            self.best = right / ROWS
+            if told.best:  # nobody is better than anybody else: the difference is 0
+                apart = float(np.count_nonzero(guesses != self.guesses))
+                (worse, better), (low, high) = LADDER.cell(told.best), LADDER.cell(cell)
+                low, high = LADDER.ahead((low - better, high - worse), told, Apart(apart, apart))
+                self.missed |= not low <= 0 <= high
+            self.best, self.guesses = right / ROWS, guesses
         self.told = told.after(cell)
         return improved
 

@@ -9,8 +9,10 @@ from xml.etree import ElementTree
 import pytest
 
 from holdfast.answer import Answer, AnyAnswer, Estimate, Record, interval_bar, record_of
+from holdfast.queries.submission import CELLS
 from holdfast.questions import KINDS
 from holdfast.questions.check import CheckAnswer
+from holdfast.questions.confusion import ConfusionAnswer
 from holdfast.questions.difference import DifferenceAnswer
 from holdfast.questions.flips import FlipsAnswer
 from holdfast.questions.histogram import HistogramAnswer
@@ -55,7 +57,7 @@ def one_of_each() -> dict[str, AnyAnswer]:
         ),
         **{
             kind: answer(0.2, 0.0, 0.25, bounds=(0.0, 0.25), record=replace(RECORD, kind=kind))
-            for kind in ("count", "total", "variance", "std", "covariance", "correlation", "slope", "units")
+            for kind in ("count", "total", "variance", "std", "covariance", "correlation", "slope", "auc", "units")
         },
         "quantile": answer(1.0, 0.5, 1.5, bounds=(0.0, 2.0), record=replace(RECORD, kind="quantile")),
         "histogram": HistogramAnswer(bars, histogram),
@@ -65,6 +67,10 @@ def one_of_each() -> dict[str, AnyAnswer]:
         "register": Registration(("<b>&", "mean of x"), ("ab", "cd"), replace(RECORD, kind="register")),
         "submit": SubmitAnswer(
             *(True, 0.5, 1.0, (0.75, 0.875), "accuracy", True, "labels", "<b>&", replace(RECORD, kind="submit"))
+        ),
+        "confusion": ConfusionAnswer(
+            tuple((name, answer(0.25, 0.125, 0.5, record=replace(RECORD, kind="confusion"))) for name in CELLS),
+            replace(RECORD, kind="confusion"),
         ),
         "check": CheckAnswer("too low", 1.2, 2.0, 1.0, 0.25, replace(RECORD, kind="check"), (0.0, 2.0)),
     }

@@ -12,11 +12,13 @@ import pytest
 import holdfast as hf
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees import read
-from holdfast.guarantees.checks import Checks, Told
+from holdfast.guarantees.checks import CODED, Checks, Told
 from holdfast.guarantees.drawers import COINS, STATEMENTS, Drawers
 from holdfast.guarantees.mathematics.checks import full_range, guess_nats, time_share, two_groups_length
 from holdfast.guarantees.plan import plan
 from holdfast.guarantees.terms import Goal
+from holdfast.queries.build import build_mean
+from holdfast.queries.guess import Guess
 from holdfast.rows import drawers
 from holdfast.rows.draws import AllRows, WithReplacement
 from holdfast.rows.open import open_rows
@@ -91,11 +93,11 @@ def test_coins_and_checks_have_accounts_of_their_own(session: hf.Session) -> Non
 
 
 def test_an_interval_is_that_of_the_theorem_on_the_rows_that_check(session: hf.Session) -> None:
-    beta1 = 0.1 * 0.05 * 0.8
+    beta1 = 0.1 * 0.05 * 0.8 * (1 - CODED)
     wrong = 0
     for number, guess in enumerate([0.3, 0.6, 0.3, 0.1], 1):
         session.mean(f"x < 0.{number}")  # which counts for nothing here
-        found = session.check("yes", guess, 0.02 + number / 1_000)
+        found = session.check(pl.col("yes"), guess, 0.02 + number / 1_000)  # which has no code
         assert found.holds == (guess == 0.3)
         if found.holds:
             nats = guess_nats(number, wrong, wrong * log(3))
@@ -112,10 +114,27 @@ def test_differences_of_groups_are_wider_where_rows_may_differ(rows: str) -> Non
     with hf.Session(data(), checks=0.2, seed=1, rows=rows) as session:
         found = session.check("x", 0.0, 0.05, **asked)
     assert found.holds
-    level = 0.1 * 0.05 * 0.8 * time_share(1)
+    level = 0.1 * 0.05 * 0.8 * (1 - CODED) * time_share(1)
     length = log(2 / level) if rows == "identical" else two_groups_length(log(2 / level))
     ends = full_range((0.475, 0.525), n=1_600, level=level, nats=length - log(2 / level))
     assert found.interval == pytest.approx([2 * end - 1 for end in ends], abs=1e-6)
+
+
+def test_a_short_question_about_a_group_names_its_size_where_rows_may_differ() -> None:
+    """The event of a group depends on the least number of rows then, which is chosen after the responses."""
+    widths = {}
+    for rows in ("identical", "independent"):
+        with hf.Session(data(), checks=0.2, seed=1, rows=rows) as session:
+            for wrong in range(30):  # so that by the responses nothing is narrow any more
+                session.check(f"x > 0.{wrong + 10}", 0.0, 0.001)
+            found = session.check("yes", 0.3, 0.1, where="g = 1", at_least=800)
+            assert found.holds
+            code = Guess(build_mean("yes", session.schema, where="g = 1"), 0.3, 0.1, 800).code_nats(session.schema)
+        code += log(4_000) if rows == "independent" else 0.0
+        expected = full_range((0.2, 0.4), n=800, level=0.1 * 0.05 * 0.8 * CODED, nats=code)
+        assert found.interval == pytest.approx(expected, abs=1e-6)
+        widths[rows] = found.high - found.low
+    assert widths["independent"] > widths["identical"]
 
 
 def test_a_guess_that_fails_gets_its_value_from_the_rows_that_answer(session: hf.Session) -> None:

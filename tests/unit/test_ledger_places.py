@@ -93,9 +93,7 @@ def test_two_accounts_in_one_ledger_do_not_count_each_others_shares(
             shown[who] = open_ledger(tmp_path / "a.ledger", dataset="data", fingerprint="f")
         if turns.random() < 0.6:
             place = shown[who].reserve(guess)
-            shown[who].commit(
-                Drawn(place, key=None, question={"kind": "check"}, answer={}, cost=checked, rows_read=1)
-            )
+            shown[who].commit(Drawn(place, key=None, question={"kind": "check"}, answer={}, cost=checked, rows_read=1))
             continue
         cost = Cost(turns.choice([1, 10, 35]), turns.choice([1, 1, 3]))
         place = ask(shown[who], cost)

@@ -2,6 +2,8 @@
 
 import shutil
 import sqlite3
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -13,10 +15,12 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import BudgetExhausted, InvalidArgument, LedgerDamaged, LedgerUnavailable, PlanConflict
-from holdfast.ledger import FileWitness, Seen, content_of
+from holdfast.ledger import Cost, Drawn, FileWitness, Ledger, Seen, content_of
+from holdfast.ledger.memory import MemoryStore
 from holdfast.ledger.opening import forget_all
 from holdfast.ledger.store import Tip
-from holdfast.ledger.witness import _SLOT
+from holdfast.ledger.watched import WatchedStore
+from holdfast.ledger.witness import _SLOT, ProcessWitness
 
 
 def table(rows: int = 2_000, seed: int = 1) -> dict[str, Any]:
@@ -335,3 +339,82 @@ def test_data_beside_which_nothing_can_be_written_needs_no_witness(path: Path) -
     spend(path, 1, start=1)
     with hf.Session(path) as session:
         assert session.budget.answers_given == 2
+
+
+# -- two processes at one instant, and histories that part ----------------------------------------------------------
+
+BEGINNER = """
+import sys, time
+import holdfast as hf
+from holdfast.ledger.sqlite import SqliteStore
+
+begin = SqliteStore.begin
+
+def slowly(self, *args):
+    print("beginning", flush=True)
+    time.sleep(1.0)  # between the look at the witnesses and the first entry
+    return begin(self, *args)
+
+SqliteStore.begin = slowly
+try:
+    with hf.Session(sys.argv[1], ledger=sys.argv[2], queries=20) as session:
+        session.mean("b")
+except hf.InvalidArgument as refusal:
+    print("refused", refusal)
+else:
+    print("began")
+"""
+
+
+def test_of_two_processes_that_begin_at_one_instant_in_two_places_one_is_refused(path: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", BEGINNER, str(path)]
+    places = [str(tmp_path / name) for name in ("one.ledger", "two.ledger")]
+    both = [subprocess.Popen([*command, place], stdout=subprocess.PIPE, text=True) for place in places]
+    said = [process.communicate(timeout=60)[0].splitlines() for process in both]
+    assert sorted(lines[-1].split()[0] for lines in said) == ["began", "refused"]
+    refused = next(lines[-1] for lines in said if lines[-1].startswith("refused"))
+    assert "These rows have a ledger already" in refused
+
+
+class OneOfTwoProcesses(ProcessWitness):
+    """Remembers what it was told itself, and nothing of the other."""
+
+    def __init__(self, content: str) -> None:
+        super().__init__(content)
+        self._seen = {}  # type: ignore[misc]
+
+
+def forked(tmp_path: Path, first: int, second: int) -> None:
+    """Go on from one state of a ledger in two copies, by so many entries each; both tell one witness."""
+    file, terms = tmp_path / "w", {"caps": {"charge": 100, "intervals": 100}}
+    stores = [MemoryStore("d") for _ in range(2)]
+    ledgers = []
+    for store in stores:
+        watched = WatchedStore(store, "here", "c")
+        watched.watch(OneOfTwoProcesses("c"), FileWitness(file, "c"))
+        if store is stores[0]:
+            Ledger(watched, fingerprint="f").begin(terms)
+            stores[1]._rows, stores[1]._secret = list(store._rows), store._secret  # a copy, made by hand
+        ledgers.append(Ledger(watched, fingerprint="f"))
+    for ledger, entries, name in ((ledgers[0], first, "a"), (ledgers[1], second, "b")):
+        for number in range(entries):
+            question, cost = {"text": f"{name}{number}"}, Cost(1, 1)
+            place = ledger.reserve(cost)
+            ledger.commit(Drawn(place, key=question["text"], question=question, answer={}, cost=cost, rows_read=1))
+
+
+@pytest.mark.parametrize(("first", "second"), [(1, 1), (3, 1), (1, 3)])
+def test_who_goes_on_from_a_copy_is_refused_however_far_either_has_come(
+    tmp_path: Path, first: int, second: int
+) -> None:
+    with pytest.raises(LedgerDamaged, match=r"is not the one that|went back in time"):
+        forked(tmp_path, first, second)
+
+
+def test_another_entry_of_the_same_number_does_not_replace_what_a_witness_saw(tmp_path: Path) -> None:
+    witness, other = (FileWitness(tmp_path / "w", "c") for _ in range(2))
+    one, two = (Seen("here", Tip(7, text, 0, 0)) for text in ("h", "i"))
+    witness.saw(one)
+    other.saw(two)
+    assert witness.newest() == one
+    assert not two.is_newer_than(one)

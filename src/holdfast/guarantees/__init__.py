@@ -55,7 +55,7 @@ def read(recorded: Mapping[str, Any], *, location: str = "the ledger") -> "Guara
     PlanConflict
         The name, the version or one of the terms is not known here: nobody certifies what he does not understand.
     """
-    values = {name: value for name, value in recorded.items() if name not in ("guarantee", "version", "caps")}
+    values = {name: value for name, value in recorded.items() if name not in ("guarantee", "version", "caps", "unit")}
     name, version = recorded.get("guarantee"), recorded.get("version")
     known = GUARANTEES.find(name)
     if known is None:

@@ -29,6 +29,7 @@ from holdfast.guarantees.terms import Goal, Terms
 ENDLESS = 2**31  # checks: more than anybody asks
 OUTLOOK = (0, 1, 10, 100)  # more wrong guesses, after which a budget says how wide a check is
 _GROUP = 2**31  # added to the charge of a wrong guess that could have been wrong in three ways
+CODED = 0.1  # of beta1, for questions by what it takes to name them: 0.1 nats for all others
 _SAMPLED = 0.2  # of beta, for the error of sampled rows: 0.2 nats for checks that read all rows, 1.6 for the others
 _ROUNDING = 2.0**-52
 
@@ -133,7 +134,9 @@ class Checks(Guarantee):
 
     # -- what may be believed ---------------------------------------------------------------------------------------
 
-    def certify(self, cell: Cell, holds: Interval, told: Told, number: int, *, two_groups: bool = False) -> Interval:
+    def certify(
+        self, cell: Cell, holds: Interval, told: Told, number: int, *, code: float = inf, two_groups: bool = False
+    ) -> Interval:
         """Return where the population's value lies, in [0, 1].
 
         Parameters
@@ -146,6 +149,8 @@ class Checks(Guarantee):
             What the checks committed before this one have told.
         number
             That of its place: whatever was drawn and dropped had a number, too.
+        code
+            What it takes to name the question in a code that was fixed before, in nats.
         two_groups
             Whether it is the difference of two groups: of rows that are not identical, it strays further.
         """
@@ -155,13 +160,14 @@ class Checks(Guarantee):
         slack = _ROUNDING * self.terms.rows  # a mean of values in [0, 1] is no further from the exact one
         first, last = cells[cell.outcome]
         low, high = max(0.0, nextafter(first, -inf) - slack), min(1.0, nextafter(last, inf) + slack)
-        level = self.terms.beta1 * time_share(told.checks + 1)
+        level = (1 - CODED) * self.terms.beta1 * time_share(told.checks + 1)
         if cell.draws >= cell.rows:
-            nats = told.nats
+            ways = ((level, told.nats), (CODED * self.terms.beta1, code))
+            chosen, nats = min(ways, key=lambda way: way[1] - log(way[0]))
             if two_groups and not self.terms.identical:
-                length = log(2 / level) + nats
+                length = log(2 / chosen) + nats
                 nats += two_groups_length(length) - length
-            return full_range((low, high), n=cell.rows, level=level, nats=nats)
+            return full_range((low, high), n=cell.rows, level=chosen, nats=nats)
         sample_level = self.terms.beta2 * time_share(number)
         return sampled_range(
             (low, high), n=cell.rows, draws=cell.draws, level=level, sample_level=sample_level, nats=told.nats

@@ -21,6 +21,7 @@ from holdfast.guarantees.statistic import Cells, GroupMean, Interval, Statistic
 from holdfast.guarantees.terms import Terms
 
 MOST_RANDOM = 0.25  # of the draws of one pass that are replaced by random outcomes
+ALONE = 0.25  # of the level of two groups' intervals, for each group alone; the rest is for their difference
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +103,25 @@ class CoinGuarantee(Guarantee):
         shares, group = groups.shares_within(counts, tally.draws, mass=self.terms.mass, level=self.level)
         return [self._group((low, high), group) for low, high in shares.tolist()]
 
+    def ordered(self, release: Release, cells: int) -> tuple[list[Interval], list[Interval]]:
+        """Unions of cells within each group, each widened as a group's mean."""
+        tally, sizes = self.tally(release), np.arange(cells - 1, 0, -1)
+        found = []
+        for first in (0, cells):
+            counts = np.array([tally.count(part) for part in range(first, first + cells)], dtype=float)
+            above, group = groups.unions_within(
+                counts[::-1].cumsum()[-2::-1],
+                sizes,
+                cells,
+                counts.sum(),
+                tally.draws,
+                outcomes=len(tally.counts),
+                mass=self.terms.mass,
+                level=self.level,
+            )
+            found.append([self._group((low, high), group) for low, high in above.tolist()])
+        return found[0], found[1]
+
     def group(self, release: Release, part: int = 0) -> Interval:
         """The interval for the group's posterior mean, widened."""
         tally, mass = self.tally(release), self.terms.mass
@@ -131,18 +151,22 @@ class CoinGuarantee(Guarantee):
         return self.widen_group(mean, share[0]) if share[0] > 0 else EVERYTHING
 
     def difference(self, release: Release) -> tuple[Interval, Interval, Interval]:
-        """By the joint region of both groups, and one step from posterior means to the population."""
+        """By each group alone and by the joint region of both, and one step from posterior means to the population."""
         tally, mass = self.tally(release), self.terms.mass
-        x = groups.joint_exponent(groups.tail_of(self.level, intervals=4))
-        joint = groups.joint_region(
-            tally.members(0), tally.members(1), tally.draws, outcomes=len(tally.counts), mass=mass, x=x
-        )
-        one, other = joint.one, joint.other
-        first, second = self._group(one.mean, one.share), self._group(other.mean, other.share)
-        step = self.step_of_difference(((one.mean, first, one.share[0]), (other.mean, second, other.share[0])))
-        low = max(first[0] - second[1], joint.difference[0] - step)
-        high = min(first[1] - second[0], joint.difference[1] + step)
-        return first, second, (low, high)
+        both, outcomes, draws = (tally.members(0), tally.members(1)), len(tally.counts), tally.draws
+        zeros, ones = zip(*both, strict=True)
+        alone = self.level * ALONE
+        means, shares = groups.group_means(zeros, ones, draws, outcomes=outcomes, mass=mass, level=alone)
+        x = groups.joint_exponent(groups.tail_of(self.level - alone, intervals=4))
+        joint = groups.joint_region(*both, draws, outcomes=outcomes, mass=mass, x=x)
+        known = []
+        for (low, high), (least, most) in zip(means.tolist(), shares.tolist(), strict=True):
+            known.append(((low, high), self._group((low, high), (least, most)), least))
+        (one, first, _), (other, second, _) = known
+        step = self.step_of_difference((known[0], known[1]))
+        low = max(one[0] - other[1], joint.difference[0]) - step
+        high = min(one[1] - other[0], joint.difference[1]) + step
+        return first, second, (max(first[0] - second[1], low), min(first[1] - second[0], high))
 
     def laws(self, release: Release, cells: Cells) -> moments.Laws:
         """Those of the posterior, from exact binomial intervals of declared unions, which share the level."""

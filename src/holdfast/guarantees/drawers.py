@@ -22,8 +22,8 @@ from holdfast.guarantees.statistic import Statistic
 from holdfast.guarantees.terms import Goal
 
 PART = 0.1  # of the failure probability, for the checks: it costs them 2.3 nats
-COINS, STATEMENTS = 2**46, 2**31  # charges and statements of coins are below
-MOST_WRONG = 2**16 - 2**10  # guesses: the room of the other account, less what may be under way
+COINS, STATEMENTS = 2**42, 2**31  # charges and statements of coins are below; a million checks fit above
+MOST_WRONG = 2**20 - 2**10  # guesses: the room of the other account, less what may be under way
 MOST_AT_ONCE = 2**34  # draws of one question
 
 

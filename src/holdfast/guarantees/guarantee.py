@@ -22,6 +22,7 @@ from holdfast import check
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees.mathematics import cost, descent, moments
 from holdfast.guarantees.mathematics.concentration import hoeffding_radius
+from holdfast.guarantees.mathematics.ratios import ratio_range
 from holdfast.guarantees.mathematics.search import fewest
 from holdfast.guarantees.release import Release, Tally
 from holdfast.guarantees.statistic import Cells, GroupMean, Interval, SingleFlips, Statistic, clip
@@ -134,6 +135,17 @@ class Guarantee(ABC):
         low, high = self.share(release, 0)
         inside = (1 - high, 1 - low)
         return [ratio(self.share(release, part), inside) for part in range(1, count + 1)]
+
+    def ordered(self, release: Release, cells: int) -> tuple[list[Interval], list[Interval]]:
+        """Return, for two groups with as many `cells` in order, the shares of each from the second, third, ... cell on.
+
+        Shares number 0 to cells-1 of the `release` are those of the first group, the next ones of the second.
+        """
+        ends = [self.share(release, part) for part in range(2 * cells)]
+        found = []
+        for group in (ends[:cells], ends[cells:]):
+            found.append([ratio_range(_sum(group[cut:]), _sum(group[:cut])) for cut in range(1, cells)])
+        return found[0], found[1]
 
     @abstractmethod
     def group(self, release: Release, part: int = 0) -> Interval:
@@ -406,6 +418,10 @@ def refuse_noise(statistic: Statistic, *, mass: float) -> None:
 def around(value: float, radius: float) -> Interval:
     """Return value ± radius, inside [0, 1]."""
     return clip(value - radius), clip(value + radius)
+
+
+def _sum(ends: Sequence[Interval]) -> Interval:
+    return sum(low for low, _ in ends), min(1.0, sum(high for _, high in ends))
 
 
 def ratio(total: Interval, share: Interval) -> Interval:

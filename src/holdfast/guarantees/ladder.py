@@ -263,8 +263,8 @@ class Ladder(Guarantee):
         if self.terms.about == ROWS:
             return first, last
         level = COMPARED * self._level(climbed)
-        sizes = {"n": self.terms.rows, "most": apart.most, "squares": apart.squares}
-        return paired_range((first, last), **sizes, level=level, nats=self._nats(climbed))
+        nats, (most, squares) = self._nats(climbed), apart
+        return paired_range((first, last), n=self.terms.rows, most=most, squares=squares, level=level, nats=nats)
 
     def _level(self, climbed: Climbed) -> float:
         return (1 - self.terms.confidence) * time_share(climbed.submissions + 1)

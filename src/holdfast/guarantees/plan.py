@@ -50,18 +50,23 @@ class Plan:
     alternatives
         What every other guarantee would need or reach. `readings` says what the same questions would get planned,
         without an end, as checks or by splitting, each fast, balanced and best.
-    drawn
-        What is drawn: rows, or units.
+    unit
+        The column that names the units that are drawn; None: rows are.
     """
 
     standing: Guarantee = field(repr=False)
     alternatives: tuple[Alternative, ...] = field(default=(), repr=False)
-    drawn: str = field(default="rows", repr=False)
+    unit: str | None = field(default=None, repr=False)
 
     @property
     def terms(self) -> Terms:
         """All the numbers that a ledger records."""
         return self.standing.terms
+
+    @property
+    def drawn(self) -> str:
+        """What is drawn."""
+        return "rows" if self.unit is None else "units"
 
     @property
     def guarantee(self) -> str:
@@ -168,7 +173,7 @@ class Plan:
 
     def to_dict(self) -> dict[str, JSON]:
         """Return the plan, without alternatives, as JSON values: what a ledger's first entry records."""
-        return self.standing.to_json()
+        return self.standing.to_json() | ({} if self.unit is None else {"unit": self.unit})
 
     @classmethod
     def from_dict(cls, recorded: Mapping[str, JSON], *, location: str = "the plan") -> "Plan":
@@ -176,7 +181,8 @@ class Plan:
 
         `location` says where it was found, for messages.
         """
-        return cls(read(recorded, location=location))
+        unit = recorded.get("unit")
+        return cls(read(recorded, location=location), unit=None if unit is None else str(unit))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Plan) and self.to_dict() == other.to_dict()

@@ -102,7 +102,8 @@ def guess_and_check(n: int, k: int, failures: int, p: float, beta: float) -> flo
 
     Half of the rows are held. beta_k = beta c_{k-1} c_f/(binom(k-1, f) ceil(1/gamma)^f), c_j = 6/(pi^2 (j+1)^2): a
     union over all transcripts that are possible so far; gamma = 1/sqrt(n) is what a failed guess reveals the held mean
-    to. The tolerance is the variance-aware one of its library (`mgf_width`), and the guess is what the holdout says.
+    to. The tolerance is the variance-aware one that its library takes by default (`use_mgf_width`, `mgf_width`), and
+    the guess is what the holdout says.
     """
     held = n // 2
 
@@ -118,7 +119,8 @@ def guess_and_check(n: int, k: int, failures: int, p: float, beta: float) -> flo
 def ladder(n: int, k: int, beta: float) -> float:
     """Return the error of the Ladder by Theorem 3.1 of Blum and Hardt, with the best step eta.
 
-    P(error > epsilon + eta) <= exp(-2 epsilon^2 n + (1/eta + 2) log(4k/eta) + 1): its Claim 3.2 counts transcripts.
+    P(error > epsilon + eta) <= exp(-2 epsilon^2 n + (1/eta + 2) log(4k/eta) + 1): by its Claim 3.2 a transcript takes
+    (1/eta + 2) log2(4k/eta) bits. The variant without parameters of its Section 4 has no theorem.
     """
 
     def width(log_eta: float) -> float:

@@ -8,8 +8,10 @@ begun, and at every later look and write.
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 from holdfast.errors import HoldfastError, InvalidArgument, LedgerDamaged
+from holdfast.ledger.group_commit import duplicate
 from holdfast.ledger.store import Row, Store, Tip, Transaction, second_ledger
 from holdfast.ledger.witness import SPLIT, Seen, Witness
 
@@ -36,6 +38,7 @@ class WatchedStore:
         self.address = None if content is None and store.address is None else address
         self._witnesses: list[Witness] = []
         self._confirmed: list[str] = []
+        self._forked: HoldfastError | None = None
 
     @property
     def location(self) -> str:
@@ -84,6 +87,7 @@ class WatchedStore:
 
     def tip(self) -> Tip | None:
         """Return the tip, if it is not older than what this process saw."""
+        self._refuse_forked()
         seen = self._last_seen()  # first: another thread may move the tip meanwhile
         tip = self.store.tip()
         if seen is not None:
@@ -116,15 +120,19 @@ class WatchedStore:
         if mine is not None and _beginning.setdefault(mine, self._address) != self._address:  # first, then compare
             raise self._elsewhere(f"another thread begins one at {_beginning.get(mine)}", None)
         try:
-            self.compare(*self._witnesses)
-            began = self.store.begin(genesis, secret, mine)
-            self._tell(self.store.tip())
+            with ExitStack() as held:  # nobody else, in any process, begins one between the look and the word of it
+                for witness in self._witnesses:
+                    held.enter_context(witness.alone())
+                self.compare(*self._witnesses)
+                began = self.store.begin(genesis, secret, mine)
+                self._tell(self.store.tip())
         finally:
             _beginning.pop(mine or "", None)
         return began
 
     def write(self, decide: Callable[[Transaction], None]) -> None:
         """Write, if the ledger is not older than what this process saw; then tell the witnesses."""
+        self._refuse_forked()
         reached: Tip | None = None
 
         def watched(transaction: Transaction) -> None:
@@ -155,10 +163,23 @@ class WatchedStore:
         return self._witnesses[0].newest() if self._witnesses else None
 
     def _tell(self, tip: Tip | None) -> None:
+        """Tell the witnesses; what others have told them meanwhile must be in the ledger, too."""
         if tip is not None:
             seen = self._seen(tip)
             for witness in self._witnesses:
+                other = witness.others()
+                if other is not None:
+                    try:
+                        self._require(witness, other, self.store.tip())
+                    except HoldfastError as error:
+                        self._forked = error
+                        raise
                 witness.saw(seen)
+
+    def _refuse_forked(self) -> None:
+        """Go no further once somebody was seen to go on from a copy of this ledger."""
+        if self._forked is not None:
+            raise duplicate(self._forked)
 
     def _require(self, witness: Witness, seen: Seen, tip: Tip | None) -> None:
         """Refuse a ledger that ends with `tip` unless what was seen is in it, or was accounted for in a restore."""

@@ -12,14 +12,23 @@ or a kill; then it notices less. `watched.py` compares a ledger with what its wi
 """
 
 import os
+import sys
+import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Protocol
 from weakref import finalize
 
+from holdfast.errors import LedgerUnavailable
 from holdfast.ledger.store import Tip
 
+if sys.platform != "win32":
+    import fcntl
+
+LOCK_TIMEOUT = 20.0  # seconds to wait for somebody else who begins a ledger
+_POLL = 0.005  # seconds between two looks
 _SLOT = 2_048  # bytes for one content; one page holds it, so that a write is whole or not there
 _CHECKSUM = 16  # characters
 SPLIT = "split into "  # how the address of rows begins whose ledger is that of a part of them
@@ -37,8 +46,13 @@ class Seen(NamedTuple):
     tip: Tip
 
     def is_newer_than(self, other: "Seen | None") -> bool:
-        """Whether this came after the other."""
-        return other is None or self.tip.seq >= other.tip.seq
+        """Whether this came after the other, or is the same entry with as much taken, or more.
+
+        Another entry of the same number is neither older nor newer: somebody has gone on from a copy.
+        """
+        if other is None or self.tip.seq != other.tip.seq:
+            return other is None or self.tip.seq > other.tip.seq
+        return self.tip.hash == other.tip.hash
 
 
 class Witness(Protocol):
@@ -53,8 +67,16 @@ class Witness(Protocol):
         """Return the newest state that was seen; None if no ledger was."""
         ...
 
+    def others(self) -> Seen | None:
+        """Return what somebody else has left here since this witness was last told; None if nobody has."""
+        ...
+
     def saw(self, seen: Seen) -> None:
         """Remember this, unless something newer is remembered."""
+        ...
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Keep everybody else who has this witness from beginning a ledger meanwhile."""
         ...
 
     def settle(self, seen: Seen) -> None:
@@ -79,10 +101,18 @@ class ProcessWitness:
         """Return what any session of this process saw."""
         return self._seen.get(self._content)
 
+    def others(self) -> Seen | None:
+        """Nothing: every write is compared with what this process saw before it is made."""
+        return None
+
     def saw(self, seen: Seen) -> None:
         """Remember this, unless something newer is remembered."""
         if seen.is_newer_than(self.newest()):
             self._seen[self._content] = seen
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Nothing: whoever begins a ledger in this process says so first."""
+        return nullcontext()
 
     def settle(self, seen: Seen) -> None:
         """Remember this instead of all before."""
@@ -119,9 +149,48 @@ class FileWitness:
             return None
         return next((seen for content, seen in map(_parse, _slots(text)) if content == self._content), None)
 
+    def others(self) -> Seen | None:
+        """Return what another process has written into our slot since this one did."""
+        try:
+            descriptor, slot = self._file or self._open()
+            there = os.pread(descriptor, _SLOT, slot)
+        except OSError:
+            return None
+        if there == self._written:
+            return None
+        content, seen = _parse(there)
+        return seen if content == self._content else None
+
     def saw(self, seen: Seen) -> None:
         """Remember this, unless something newer is remembered."""
         self._put(seen, always=False)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold a lock on the file; whoever begins a ledger holds it for some milliseconds."""
+        descriptor = None
+        with suppress(OSError):  # data that may only be read has no witness beside it
+            descriptor, _ = self._file or self._open()
+        if descriptor is None or sys.platform == "win32":
+            yield
+            return
+        deadline = time.monotonic() + LOCK_TIMEOUT
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise LedgerUnavailable(
+                        f"Another process has been beginning a ledger for these rows for {LOCK_TIMEOUT:g} s: it holds"
+                        f" {self._path.name}. End it if it is stopped or stuck, then try again.",
+                        location=str(self._path),
+                    ) from None
+            time.sleep(_POLL)
+        try:
+            yield
+        finally:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
 
     def settle(self, seen: Seen) -> None:
         """Remember this instead of all before."""

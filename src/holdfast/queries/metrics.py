@@ -3,6 +3,7 @@
 Every metric is turned into a *gain* between 0 and 1, where more is better: that is what a board's grid is made of.
 """
 
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import log
@@ -17,6 +18,7 @@ from holdfast.schema import Type
 
 Interval = tuple[float, float]
 Gains = NDArray[np.float64]
+_KEYS = secrets.randbits(63), secrets.randbits(63)
 CLIP = 0.001  # the least probability that log loss takes: one row costs at most log(1000)
 
 
@@ -110,11 +112,23 @@ class Metric:
 
 
 def _same(metric: Metric, predictions: pl.DataFrame, targets: pl.Series) -> Gains:
-    return (predictions.to_series() == targets).to_numpy().astype(np.float64)  # neither has missing values
+    return _equal(predictions.to_series(), targets).astype(np.float64)  # neither has missing values
 
 
 def _same_text(metric: Metric, predictions: pl.DataFrame, targets: pl.Series) -> Gains:
-    return (_plain(predictions.to_series()) == _plain(targets)).to_numpy().astype(np.float64)
+    return _equal(_plain(predictions.to_series()), _plain(targets)).astype(np.float64)
+
+
+def _equal(one: pl.Series, other: pl.Series) -> NDArray[np.bool_]:
+    """Return where they are equal. Texts by their hashes, 128 bits under secret keys.
+
+    Two texts that are equal take longer to compare than two that differ, so the time would tell how many are right.
+    """
+    if one.dtype != pl.String:
+        return (one == other).to_numpy()
+    first, second = ((one.hash(key) == other.hash(key)).to_numpy() for key in _KEYS)
+    both: NDArray[np.bool_] = first & second
+    return both
 
 
 def _unlike(one: pl.DataFrame, other: pl.DataFrame) -> NDArray[np.bool_]:

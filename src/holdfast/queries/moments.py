@@ -88,16 +88,20 @@ class Coins(Query):
 
 @dataclass(frozen=True)
 class TwoOfOne(Coins):
-    """Two coins of one value: how many of them fall on one. Cells: none, one, both."""
+    """Two coins of one value: how many of them fall on one. Cells: none, one, both.
+
+    A row counts only if it also has a value of `beside`, if that is given: a covariance with it is of such rows.
+    """
 
     measure: Measured
+    beside: Measured | None = None
     cells = 3
     name = "two coins"
 
     @property
     def measures(self) -> tuple[Measured, ...]:
-        """The one."""
-        return (self.measure,)
+        """The one, and what a row must have beside it."""
+        return (self.measure,) if self.beside is None else (self.measure, self.beside)
 
     @property
     def text(self) -> str:
@@ -106,7 +110,7 @@ class TwoOfOne(Coins):
 
     def law(self, *values: Law) -> list[Law]:
         """None, one, both."""
-        (v,) = values
+        v = np.where(np.isnan(values[-1]), np.nan, values[0])
         return [(1 - v) ** 2, 2 * v * (1 - v), v * v]
 
 

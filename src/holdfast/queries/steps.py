@@ -8,7 +8,6 @@ before it, for every row, the choice is made here, and what it gives is written 
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import polars as pl
 
@@ -123,5 +122,4 @@ def without_nan(series: pl.Series) -> pl.Series:
     """Return floats with NULL for NaN, in the same way whether there are any or not; anything else as it is."""
     if not series.dtype.is_float():
         return series
-    values: Any = series.to_numpy()  # NULL is NaN here
-    return pl.Series(series.name, values, nan_to_null=True)
+    return series.zip_with(series.is_not_nan(), pl.Series(series.name, [None], dtype=series.dtype))

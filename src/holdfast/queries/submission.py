@@ -1,16 +1,19 @@
 """A submission to a board: a prediction for every row, scored on the rows where the labels are."""
 
+import json
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from holdfast.guarantees.release import GRID
-from holdfast.guarantees.statistic import OneMean, Statistic
+from holdfast.guarantees.statistic import OneMean, OutcomeShares, Statistic
 from holdfast.queries.metrics import Metric
 from holdfast.queries.query import Query, Values
+
+CELLS = ("true positives", "false positives", "false negatives", "true negatives")
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,3 +55,49 @@ class Submission(Query):
         gains = self.metric.gains(predictions, rows[self.label])
         units: NDArray[np.int64] = np.rint(gains * 2.0**GRID).astype(np.int64)
         return units
+
+
+@dataclass(frozen=True, eq=False)
+class PredictedCells(Query):
+    """Which of the four cells a row is in: what it is, and what is predicted for its id.
+
+    The prediction is found by the row's own id, so it is a function of the row, wherever it is drawn.
+    """
+
+    ids: pl.Series  # of all rows, sorted
+    predicted: NDArray[np.bool_]  # to be positive, in the same order
+    positive: Any
+    id: str
+    target: str
+    digest: str
+
+    @property
+    def statistic(self) -> Statistic:
+        """The share of each cell."""
+        return OutcomeShares(len(CELLS))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The ids and the labels."""
+        return self.id, self.target
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What each cell is called."""
+        return CELLS
+
+    @property
+    def text(self) -> str:
+        """How it reads."""
+        return f"confusion of submission {self.digest[:12]}, {self.target} = {str(self.positive)!r} being positive"
+
+    @property
+    def identity(self) -> str:
+        """Canonical text."""
+        return json.dumps({"confusion": self.digest, "positive": self.positive}, sort_keys=True)
+
+    def evaluate(self, rows: pl.DataFrame) -> Values:
+        """Return the number of each row's cell."""
+        places = np.minimum(self.ids.search_sorted(rows[self.id]).to_numpy(), len(self.ids) - 1)
+        predicted, real = self.predicted[places], (rows[self.target] == self.positive).fill_null(False).to_numpy()
+        return np.where(real, np.where(predicted, 0, 2), np.where(predicted, 1, 3))

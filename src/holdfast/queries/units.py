@@ -29,6 +29,7 @@ from holdfast.queries.query import Direct, Query, Values
 from holdfast.schema import Schema, Type
 
 Numbers = NDArray[np.float64]
+Truths = NDArray[np.bool_]
 HAVING = ("any", "all")
 _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
 
@@ -156,25 +157,29 @@ class WholeUnit(Query):
         return self.value.type is not Type.BOOL
 
     @cached_property
-    def said_directly(self) -> Callable[[Any], tuple[Numbers | None, Numbers]] | None:
+    def said_directly(self) -> Callable[[Any], tuple[Truths | None, Numbers | Truths]] | None:
         """What `said` does, on arrays, where that is possible."""
         value, where = self.value.direct, None if self.where is None else self.where.direct
         if value is None or (self.where is not None and where is None):
             return None
         return lambda arrays: self._said(value(arrays), None if where is None else where(arrays))
 
-    def said(self, rows: pl.DataFrame) -> tuple[Numbers | None, Numbers]:
-        """Return for each row whether it counts, as 0 or 1 (None: all do), and what it adds to the sum of its unit."""
+    def said(self, rows: pl.DataFrame) -> tuple[Truths | None, Numbers | Truths]:
+        """Return for each row whether it counts (None: all do), and what it adds to the sum of its unit."""
         return self._said(self.value.series(rows), None if self.where is None else self.where.series(rows))
 
-    def _said(self, values: Any, inside: Any) -> tuple[Numbers | None, Numbers]:
-        numbers = floats(values) if self._is_number else booleans(values).astype(np.float64)
+    def _said(self, values: Any, inside: Any) -> tuple[Truths | None, Numbers | Truths]:
+        if not self._is_number:
+            says = booleans(values)
+            counts = None if inside is None else booleans(inside)
+            return counts, says if counts is None else says & counts
+        numbers = floats(values)
         if self._everybody_counts:
             return None, numbers
         counts = ~np.isnan(numbers)
         if inside is not None:
             counts &= booleans(inside)
-        return counts.astype(np.float64), np.where(counts, numbers, 0.0)
+        return counts, np.where(counts, numbers, 0.0)
 
     @cached_property
     def _everybody_counts(self) -> bool:
@@ -188,7 +193,8 @@ class WholeUnit(Query):
     def evaluate(self, rows: pl.DataFrame) -> Values:
         """Return what each row would say if it were a unit by itself."""
         counts, says = self.said(rows)
-        return self.folded(np.ones(rows.height) if counts is None else counts, says)
+        counted = np.ones(rows.height) if counts is None else counts.astype(np.float64)
+        return self.folded(counted, says.astype(np.float64))
 
 
 @dataclass(frozen=True)

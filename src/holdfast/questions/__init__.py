@@ -14,8 +14,8 @@ plot         pictures of answers and of frames
 sql          from a SELECT to questions, and from their answers to a frame
 cells        one release of cells as it is read: what moments and differences of pairs share
 moments      the kinds variance, std, covariance, correlation and slope
-mean, difference, count, total, histogram, top, quantile, flips, minimize, check, register, submit, units    the other
-             kinds
+mean, difference, count, total, histogram, top, auc, quantile, flips, minimize, check, register, submit, confusion,
+             units    the other kinds
 
 To add one: a file with a function and an answer class, and `KINDS.register(name, kind_of(function, answer))`.
 """
@@ -36,12 +36,14 @@ OWN = (
     *("moments.variance", "moments.std", "moments.covariance", "moments.correlation", "moments.slope"),
     "histogram",
     "top",
+    "auc",
     "quantile",
     "flips",
     "minimize",
     "check",
     "register",
     "submit",
+    "confusion",
     "units",
 )
 KINDS: "Registry[Kind[..., Any]]" = Registry("holdfast.questions", OWN)

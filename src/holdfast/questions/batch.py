@@ -263,7 +263,7 @@ class Answers(Sequence[AnyAnswer]):
             {
                 "question": [question for question, _, _ in lines],
                 "category": pl.Series([label for _, label, _ in lines], dtype=pl.String),
-                **{name: [getattr(estimate, name) for _, _, estimate in lines] for name in ("value", "low", "high")},
+                **{name: [estimate.to_json()[name] for _, _, estimate in lines] for name in ("value", "low", "high")},
             }
         )
 

@@ -60,6 +60,22 @@ class Read:
         ends = [end / share for end in total for share in (least, most)]
         return max(low, min(ends)), min(high, max(ends))
 
+    def mean_near(self, center: float, weights: Weights, square: Weights | None = None) -> Interval:
+        """Return the interval for the mean of a value in [0, 1], worked out from its distance to a number seen.
+
+        Parameters
+        ----------
+        center
+            That number.
+        weights
+            What the value is on each cell.
+        square
+            What the square of the distance is; left out, no more than on the cells.
+        """
+        away = [weight - center for weight in weights]
+        low, high = self.mean(away, (-center, 1 - center), [one * one for one in away] if square is None else square)
+        return max(0.0, center + low), min(1.0, center + high)
+
     def _of_all(self, weights: Weights, within: Interval, square: Weights | None) -> Interval:
         second = None
         if square is not None:

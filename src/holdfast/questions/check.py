@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from html import escape
-from math import floor, log10, sqrt
+from math import floor, inf, log, log10, sqrt
 from typing import Annotated, Any
 
 import numpy as np
@@ -177,6 +177,9 @@ def check(
     asked = _asked(query, context, within, where, versus)
     guessed = _guessed(asked, context, guarantee.terms.rows, guess, margin, at_least)
     draws = _draws(guarantee, guessed, rows_per_query)
+    code = guessed.code_nats(context.schema) if draws >= guarantee.terms.rows else inf  # for all rows alone
+    if guessed.group and not guarantee.terms.identical:
+        code += log(guarantee.terms.rows)  # the least number of rows has to be named, too
 
     def run(drawing: Drawing) -> Result:
         cell = drawing.held().release(guessed, draws)
@@ -187,7 +190,7 @@ def check(
         cell = Cell((), drawn["draws"], drawn["rows"], drawn["outcome"])
         so_far = guarantee.told(told.charge, told.intervals)
         two = isinstance(guessed, DifferenceGuess)
-        found = guarantee.certify(cell, guessed.cell, so_far, number, two_groups=two)
+        found = guarantee.certify(cell, guessed.cell, so_far, number, code=code, two_groups=two)
         ends = Estimate.within(guessed.bounds, 0.0, found)
         told_now = {"outcome": cell.outcome, "low": ends.low, "high": ends.high}
         asked = {"guess": guessed.guess, "margin": guessed.margin, "bounds": list(guessed.bounds)}

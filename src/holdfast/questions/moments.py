@@ -10,7 +10,7 @@ from functools import wraps
 from math import inf, sqrt
 from typing import Concatenate, ParamSpec
 
-from holdfast.answer import Answer, Estimate, Interval
+from holdfast.answer import Answer, Estimate, Interval, write_end
 from holdfast.ledger import Cost
 from holdfast.queries.build import build_mean
 from holdfast.queries.moments import Coins, Measured, OneOfTwo, TwoOfOne, about
@@ -36,10 +36,10 @@ def variance_of(read: Read) -> Found:
     About any number c, Var = E(v-c)^2 - (Ev - c)^2. The first is linear in the law of the cells; c is the mean as seen.
     """
     c = read.seen((0.0, 0.5, 1.0))
-    low, high = read.mean((0.0, 0.5, 1.0), (0.0, 1.0))
     around = (c * c, c * c - c, (1 - c) ** 2)
+    low, high = read.mean_near(c, (0.0, 0.5, 1.0), around)
     most = max(c, 1 - c) ** 2
-    least, largest = read.mean(around, (0.0, most))
+    least, largest = read.mean(around, (0.0, most), [one * one for one in around])
     off = max(c - low, high - c, 0.0) ** 2
     value = read.seen((0.0, 0.0, 1.0)) - c * c
     top = min(0.25, largest, max(x * (1 - x) for x in (low, high, min(max(0.5, low), high))))
@@ -53,9 +53,9 @@ def covariance_of(read: Read) -> Found:
     """
     xs, ys = (0.0, 0.0, 1.0, 1.0), (0.0, 1.0, 0.0, 1.0)
     a, b = read.seen(xs), read.seen(ys)
-    x, y = read.mean(xs, (0.0, 1.0)), read.mean(ys, (0.0, 1.0))
+    x, y = read.mean_near(a, xs), read.mean_near(b, ys)
     around = [(first - a) * (second - b) for first, second in zip(xs, ys, strict=True)]
-    low, high = read.mean(around, (min(around), max(around)))
+    low, high = read.mean(around, (min(around), max(around)), [one * one for one in around])
     off = [(first - a) * (second - b) for first in x for second in y]
     value = read.seen((0.0, 0.0, 0.0, 1.0)) - a * b
     return value, (max(-0.25, low - max(off)), min(0.25, high - min(off)))
@@ -189,6 +189,7 @@ def moment(
     coins: Callable[..., Sequence[Coins]],
     work_out: Callable[[Sequence[Read]], Ranged],
     unit: Callable[..., float],
+    range_follows: bool = False,
 ) -> Kind[P, Answer]:
     """Register a kind of question and return it.
 
@@ -204,6 +205,8 @@ def moment(
         From these releases to the moment of values in [0, 1], and its range.
     unit
         From the spans of the declared ranges to what a moment of values in [0, 1] is multiplied by.
+    range_follows
+        Whether the range follows from the answer, and not from what is declared; then it is rounded outwards.
     """
 
     @wraps(signature)
@@ -213,8 +216,11 @@ def moment(
 
         def run(drawing: Drawing) -> Result:
             (seen, ends), (low, high) = work_out([Read.draw(drawing, one, draws) for one in queries])
-            value, first, last = (min(1.0, max(0.0, (x - low) / (high - low))) for x in (seen, *ends))
             bounds = unit(*spans) * low, unit(*spans) * high
+            if range_follows:
+                bounds = float(write_end(bounds[0], 3, up=False)), float(write_end(bounds[1], 3, up=True))
+                low, high = (end / unit(*spans) for end in bounds)
+            value, first, last = (min(1.0, max(0.0, (x - low) / (high - low))) for x in (seen, *ends))
             return Estimate.within(bounds, value, (first, last)).to_json() | {"bounds": list(bounds)}
 
         return _question(context, name, reads.format(*map(about, asked.of)), queries, draws, run)
@@ -275,7 +281,7 @@ CORRELATION = moment(
     "correlation",
     reads="correlation of {} and {}",
     gives="the correlation of two numbers, each declared within bounds",
-    coins=lambda x, y: (OneOfTwo(x, y), TwoOfOne(x), TwoOfOne(y)),
+    coins=lambda x, y: (OneOfTwo(x, y), TwoOfOne(x, y), TwoOfOne(y, x)),
     work_out=lambda reads: (
         correlation_of(covariance_of(reads[0]), variance_of(reads[1]), variance_of(reads[2])),
         (-1.0, 1.0),
@@ -287,7 +293,8 @@ SLOPE = moment(
     "slope",
     reads="slope of {1} over {0}",
     gives="by how much `other` grows, on a line of least squares, for every 1 of `query`",
-    coins=lambda x, y: (OneOfTwo(x, y), TwoOfOne(x)),
+    coins=lambda x, y: (OneOfTwo(x, y), TwoOfOne(x, y)),
     work_out=lambda reads: slope_of(covariance_of(reads[0]), variance_of(reads[1])),
     unit=lambda x, y: y / x,
+    range_follows=True,
 )

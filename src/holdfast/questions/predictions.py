@@ -4,6 +4,7 @@ Whatever is wrong with them is refused here, before the labels are looked at and
 is missing, double or unknown, a value of another type, one that is missing or not finite.
 """
 
+import csv
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -22,8 +23,16 @@ from holdfast.rows.source import ColumnLike, FrameLike
 from holdfast.schema import Type
 
 PredictionsLike = str | Path | FrameLike | Mapping[str, ColumnLike]
+SHOWN, LONGEST_SHOWN = 10, 50  # columns that a refusal names, and letters of each
 PREDICTION = "prediction"  # what the column is called, if the table has several beside the ids
-_UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, UnicodeDecodeError, ValueError)
+_UNREADABLE = (
+    csv.Error,
+    pl.exceptions.PolarsError,
+    pl.exceptions.PanicException,
+    OSError,
+    UnicodeDecodeError,
+    ValueError,
+)
 _WORDS = {Type.BOOL: "true or false", Type.INT: "whole numbers", Type.FLOAT: "numbers", Type.STRING: "text"}
 _DTYPES = {Type.BOOL: pl.Boolean, Type.INT: pl.Int64, Type.FLOAT: pl.Float64, Type.STRING: pl.String}
 
@@ -32,6 +41,10 @@ _DTYPES = {Type.BOOL: pl.Boolean, Type.INT: pl.Int64, Type.FLOAT: pl.Float64, Ty
 
 
 def _csv(content: BytesIO) -> pl.DataFrame:
+    first = next(csv.reader([content.readline().decode(errors="replace")], strict=True), [])
+    if len(set(first)) < len(first):
+        raise ValueError  # Polars would rename the second
+    content.seek(0)
     return pl.read_csv(content, infer_schema=False)
 
 
@@ -157,8 +170,19 @@ class Matched:
         return sha256(json.dumps([column.to_list() for column in self.values.get_columns()]).encode()).hexdigest()
 
 
+def read_label(text: object, type_: Type) -> Any:
+    """Return a label of this type, from text or as it is."""
+    return _cast(pl.Series([str(text)]), type_, "labels")[0]
+
+
 def match(
-    table: pl.DataFrame, ids: pl.Series, *, target: str | None, type_: Type, classes: Sequence[str] = ()
+    table: pl.DataFrame,
+    ids: pl.Series,
+    *,
+    target: str | None,
+    type_: Type,
+    classes: Sequence[str] = (),
+    others: pl.Series | None = None,
 ) -> Matched:
     """Return the predictions of a table, one for each of the sorted `ids`, or say what is wrong with them.
 
@@ -174,9 +198,15 @@ def match(
         What predictions must be.
     classes
         Those that have a column each, by name; none: there is one column.
+    others
+        Sorted ids of rows that are not scored here, for which there are predictions, too.
     """
+    if others is not None and others.len():
+        every = pl.concat([ids, others.alias(ids.name)]).sort()
+        whole = match(table, every, target=target, type_=type_, classes=classes)
+        return Matched(whole.values.filter(every.is_in(ids.implode())))
     if ids.name not in table.columns:
-        raise _wrong(f"must have a column {ids.name!r} of ids; it has: {', '.join(table.columns) or 'none'}")
+        raise _wrong(f"must have a column {ids.name!r} of ids; it has: {_named(table.columns)}")
     columns = _class_columns(table, classes) if classes else [_prediction_column(table, ids.name, target)]
     wanted = Type.STRING if ids.dtype == pl.String else Type.INT
     given = _cast(table[ids.name], wanted, f"ids ({ids.name})")
@@ -208,7 +238,7 @@ def _prediction_column(table: pl.DataFrame, id: str, target: str | None) -> str:
         if name in others:
             return str(name)
     if len(others) != 1:
-        raise _wrong(f"must have a column {PREDICTION!r} beside {id!r}; it has: {', '.join(table.columns)}")
+        raise _wrong(f"must have a column {PREDICTION!r} beside {id!r}; it has: {_named(table.columns)}")
     return others[0]
 
 
@@ -246,8 +276,13 @@ def _unmatched(given: pl.Series, ids: pl.Series) -> InvalidArgument:
 
 def _some(ids: pl.Series, one: str, many: str) -> str:
     """Write which ids something is said of: all of them are public, or the caller's own."""
-    shown = ", ".join(repr(x) for x in ids.head(3).to_list())
+    shown = ", ".join(repr(x if isinstance(x, int) else x[:LONGEST_SHOWN]) for x in ids.head(3).to_list())
     return f"{shown} {one}" if ids.len() == 1 else f"{ids.len():,} {many}, such as {shown}"
+
+
+def _named(columns: Sequence[str]) -> str:
+    more = f" and {len(columns) - SHOWN:,} more" if len(columns) > SHOWN else ""
+    return (", ".join(name[:LONGEST_SHOWN] for name in columns[:SHOWN]) or "none") + more
 
 
 def _wrong(rule: str) -> InvalidArgument:

@@ -155,14 +155,15 @@ class Context:
 
     `explored` returns the exploration part, which anybody may look at, if the data were split. `mechanism` is set where
     an answer is not given by the plan's own. `ids` returns the column that names the rows of a board, which everybody
-    has to know who submits to it; `best` keeps what is submitted, and returns the best so far. `spent` is what all
-    questions so far have taken, where rows and margins depend on it.
+    has to know who submits to it, and `others` those of its other part, if it has two; `best` keeps what is submitted,
+    and returns the best so far. `spent` is what all questions so far have taken, where rows and margins depend on it.
     """
 
     guarantee: Guarantee
     schema: Schema
     explored: Callable[[], RowSource | None] = lambda: None
     ids: Callable[[str], pl.Series] = lambda column: pl.Series(column, [], pl.Int64)
+    others: Callable[[str], pl.Series | None] = lambda column: None
     best: Callable[[str, pl.DataFrame], "Best | None"] = lambda digest, predictions: None
     mechanism: str | None = None
     spent: Cost = NOTHING

@@ -165,7 +165,8 @@ def submit(
     terms, metric = ladder.terms, metric_of(ladder)
     type_ = metric.rule.predicts or context.schema[terms.target or ""].type
     table = read_table(predictions)
-    matched = match(table, context.ids(terms.id), target=terms.target, type_=type_, classes=metric.classes)
+    ids, others = context.ids(terms.id), context.others(terms.id)
+    matched = match(table, ids, target=terms.target, type_=type_, classes=metric.classes, others=others)
     _check_range(metric, matched.values)
     submission = Submission(metric, matched.values, terms.target or terms.id)
     digest = matched.digest

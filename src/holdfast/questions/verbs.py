@@ -5,7 +5,9 @@ from inspect import Parameter, Signature, signature
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, get_type_hints
 
 from holdfast.answer import Answer, AnyAnswer
+from holdfast.questions.auc import AUC
 from holdfast.questions.check import CHECK
+from holdfast.questions.confusion import CONFUSION
 from holdfast.questions.count import COUNT
 from holdfast.questions.difference import DIFFERENCE
 from holdfast.questions.flips import FLIPS
@@ -91,11 +93,13 @@ class Verbs:
     slope = verb(SLOPE)
     histogram = verb(HISTOGRAM)
     top = verb(TOP)
+    auc = verb(AUC)
     quantile = verb(QUANTILE)
     flips = verb(FLIPS)
     minimize = verb(MINIMIZE)
     check = verb(CHECK)
     submit = verb(SUBMIT)
+    confusion = verb(CONFUSION)
     units = verb(UNITS)
     register = verb(REGISTER)
 
@@ -114,10 +118,12 @@ class AsyncVerbs:
     slope = async_verb(SLOPE)
     histogram = async_verb(HISTOGRAM)
     top = async_verb(TOP)
+    auc = async_verb(AUC)
     quantile = async_verb(QUANTILE)
     flips = async_verb(FLIPS)
     minimize = async_verb(MINIMIZE)
     check = async_verb(CHECK)
     submit = async_verb(SUBMIT)
+    confusion = async_verb(CONFUSION)
     units = async_verb(UNITS)
     register = async_verb(REGISTER)

@@ -1,9 +1,11 @@
-"""Cards: copies of rows, each with a random place. Sorted by place they are independent uniform draws.
+"""Cards: copies of rows in random order, which are independent uniform draws.
 
-Places are whole numbers below 2^63, cut into ranges of the same size. Of every chunk of m rows, for every range, a
-Poisson(rate * m / ranges) number of cards is drawn; each is a uniformly random row of the chunk and has a uniformly
-random place in the range. So every row has Poisson(rate) copies, whatever the chunks and the ranges are, and given the
-number of all cards, those in order of place are independent uniform draws with replacement: `docs/proofs/decks.md`.
+Every card has a random place. Of every chunk of m rows a Poisson(rate * m) number of cards is drawn, each a uniformly
+random row of the chunk; so every row has Poisson(rate) copies, whatever the chunks are. Given the number of all cards,
+those in order of place are independent uniform draws with replacement: `docs/proofs/decks.md`.
+
+    placed    by an engine's workers, whose cards come in any order: a place is a number of 63 bits
+    ranged    on one machine: only the range that a place is in is drawn, and each range is put in random order later
 
 All chance of a chunk comes from a key made of (secret, deck, partition, number of the chunk). A task that an engine
 runs a second time deals the same cards, and two partitions, or two decks, never share a key.
@@ -17,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 import polars as pl
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from holdfast.randomness import keyed_generator
@@ -55,11 +58,10 @@ def ranges_of(places: NDArray[np.uint64], ranges: int) -> NDArray[np.uint16]:
     return (places // np.uint64(width_of(ranges))).astype(np.uint16)
 
 
-class Drawn(NamedTuple):
-    """The cards of a chunk, range after range: rows of the chunk, places, and how many there are in every range."""
+class Ranged(NamedTuple):
+    """The cards of a chunk, range after range: rows of the chunk, and how many there are in every range."""
 
     rows: NDArray[np.int64]
-    places: NDArray[np.uint64]
     counts: NDArray[np.int64]
 
 
@@ -73,33 +75,35 @@ class Chance:
         Of the partition.
     rate
         Expected copies of a row.
-    ranges
-        How many ranges places are cut into.
     """
 
     key: bytes
     rate: float
-    ranges: int
 
     @classmethod
-    def of(cls, secret: bytes, deck: str, partition: str, rate: float, ranges: int) -> "Chance":
+    def of(cls, secret: bytes, deck: str, partition: str, rate: float) -> "Chance":
         """Return the chance of a partition of a deck."""
-        return cls(hmac.digest(secret, f"{len(deck)} {deck} {partition}".encode(), "sha256"), rate, ranges)
+        return cls(hmac.digest(secret, f"{len(deck)} {deck} {partition}".encode(), "sha256"), rate)
 
     @property
     def chunk(self) -> int:
         """How many rows are dealt at once: a function of the rate alone, so that a retry cuts the table alike."""
         return max(1, min(CHUNK, int(_MOST_AT_ONCE / self.rate)))
 
-    def draw(self, number: int, height: int) -> Drawn:
-        """Draw the cards of a chunk of `height` rows."""
-        rng = keyed_generator(hmac.digest(self.key, str(number).encode(), "sha256"))
-        counts = rng.poisson(self.rate * height / self.ranges, self.ranges)
-        total, width = int(counts.sum()), width_of(self.ranges)
-        rows = rng.integers(0, height, total)
-        places = rng.integers(0, width, total, np.uint64)
-        places += np.repeat(np.arange(self.ranges, dtype=np.uint64) * np.uint64(width), counts)
-        return Drawn(rows, places, counts)
+    def placed(self, number: int, height: int) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+        """Draw the cards of a chunk of `height` rows: rows and places."""
+        rng = self._generator(number)
+        count = rng.poisson(self.rate * height)
+        return rng.integers(0, height, count), rng.integers(0, PLACES, count, np.uint64)
+
+    def ranged(self, number: int, height: int, ranges: int) -> Ranged:
+        """Draw the cards of a chunk of `height` rows, for every one of so many ranges of one size."""
+        rng = self._generator(number)
+        counts = rng.poisson(self.rate * height / ranges, ranges)
+        return Ranged(rng.integers(0, height, counts.sum()), counts)
+
+    def _generator(self, number: int) -> Generator:
+        return keyed_generator(hmac.digest(self.key, str(number).encode(), "sha256"))
 
 
 class Dealer:
@@ -123,7 +127,7 @@ class Dealer:
             # Series by series: a query, even `select`, waits for Polars' threads.
             chunk = pl.DataFrame([chunk.get_column(name) for name in self._columns])
             self.content.add(chunk)
-            rows, places, _ = self._chance.draw(number, chunk.height)
+            rows, places = self._chance.placed(number, chunk.height)
             yield chunk[rows].hstack([pl.Series(PLACE, places.view(np.int64))])
 
 

@@ -101,9 +101,11 @@ class NumberFiles(ColumnFiles):
 class TextFiles(ColumnFiles):
     """Text: codes into a dictionary while it stays small, else packed end to end."""
 
-    def __init__(self, folder: Path, position: int, name: str, storage: Storage, most_distinct: int) -> None:
+    def __init__(
+        self, folder: Path, position: int, name: str, storage: Storage, most_distinct: int, *, hashed: bool = True
+    ) -> None:
         super().__init__(folder, position, name, storage)
-        self._most_distinct = most_distinct
+        self._most_distinct, self._hashed = most_distinct, hashed
         self._codes: ArrayFile | None = self._array("codes", np.uint32)
         self._dictionary = pl.DataFrame(schema={"text": pl.String, "code": pl.UInt32})
         self._texts: ArrayFile | None = None
@@ -118,7 +120,10 @@ class TextFiles(ColumnFiles):
         """Add one batch."""
         series = series.cast(pl.String)
         valid = validity(series)
-        self.digest.texts(series, valid)
+        if self._hashed:
+            self.digest.texts(series, valid)
+        else:
+            self.digest.rows += series.len()
         if self._codes is not None:
             codes = self._coded(series)
             if codes is None:

@@ -250,10 +250,10 @@ class CodedText:
         drawn = np.zeros(self.dictionary.len(), np.bool_)
         drawn[codes] = True
         places = np.cumsum(drawn) - 1
-        return places.take(codes), self.dictionary.gather(np.flatnonzero(drawn)).alias(name)
+        return places.take(codes), self.dictionary[np.flatnonzero(drawn)].alias(name)  # `gather` goes through threads
 
     def _texts(self, name: str, codes: pl.Series, valid: NDArray[np.bool_] | None) -> pl.Series:
-        return self.dictionary.gather(codes if valid is None else _blank(codes, valid)).alias(name)
+        return self.dictionary[codes if valid is None else _blank(codes, valid)].alias(name)
 
 
 @dataclass(frozen=True)

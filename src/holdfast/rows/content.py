@@ -94,6 +94,13 @@ class Texts:
         self._hashes = np.concatenate([self._hashes, text_hashes(new)])
         self._type = pl.Enum(self.all)
 
+    def sorted(self) -> tuple[pl.Series, NDArray[np.uint32]]:
+        """Return all texts in order, and the place of every code among them: whatever order they were met in."""
+        order = self.all.arg_sort()
+        ranks = np.empty(order.len(), np.uint32)
+        ranks[order.to_numpy()] = np.arange(order.len(), dtype=np.uint32)
+        return self.all.gather(order), ranks
+
 
 class Content:
     """The number of rows, and two sums."""

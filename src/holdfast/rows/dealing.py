@@ -6,7 +6,7 @@ beside the runs, so that the same call goes on where one was interrupted or kill
 
 import json
 import secrets
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from holdfast.errors import RowSourceError
 from holdfast.rows.cards import PLACE, chunks, rate_for
@@ -68,7 +69,7 @@ class Job:
     def run(self, next: bool, engine: str | None, scratch: str | None) -> None:
         """Deal, sort, write; or go on where that was left."""
         before = self.scan.origin()
-        about = [*asdict(before).values(), self.count, len(self.paths), _labels(self.scan), _boot()]
+        about = [*asdict(before).values(), self.count, len(self.paths), engine, _labels(self.scan), _boot()]
         begun = Begun.found(self.work, about) if before.state and engine is None else None
         if begun is None:
             clear(self.work)
@@ -111,7 +112,7 @@ class Job:
             first = next(reading)
             begun, reading = self._begin(about, first, rate * rows), chain([first], reading)
         runs = Runs(self.work / "runs", Coder(self.scan.columns), begun.ranges, begun.block)
-        chance = Task(bytes.fromhex(begun.secret), begun.deck, rate, self.scan.columns).chance("0", begun.ranges)
+        chance = Task(bytes.fromhex(begun.secret), begun.deck, rate, self.scan.columns).chance("0")
         done = runs.content.rows
         advance(done)
 
@@ -122,7 +123,7 @@ class Job:
 
         def prepared(item: tuple[int, list[Part], int]) -> Piece:
             number, parts, height = item
-            return runs.prepare(parts, height, chance.draw(number, height))
+            return runs.prepare(parts, height, chance.ranged(number, height, begun.ranges))
 
         for piece in ahead(prepared, coded()):
             runs.collect(piece)
@@ -174,13 +175,14 @@ class Job:
                     if storage is TEXT
                     else NumberFiles(partial, i, name, storage)
                 )
+            sorted_ = {name: texts.sorted() for name, texts in runs.coder.texts.items()}
             for parts in _first_cards(ordered, self.count):
                 for column, part in zip(columns, parts, strict=True):
-                    _append(column, part)
+                    _append(column, part, sorted_)
             for column, missing in zip(columns, runs.missing, strict=True):
                 column.missing = missing
                 if isinstance(column, TextFiles) and column.layout == "coded":
-                    column.take_dictionary(runs.coder.texts[column.digest.name].all)
+                    column.take_dictionary(sorted_[column.digest.name][0])
                 column.close()
         finally:
             for column in columns:
@@ -200,11 +202,11 @@ class Job:
                     )
 
 
-def _append(column: ColumnFiles, part: Part) -> None:
+def _append(column: ColumnFiles, part: Part, texts: Mapping[str, tuple[pl.Series, NDArray[np.uint32]]]) -> None:
     if isinstance(part.values, pl.Series):
         column.append(part.values)
     elif isinstance(column, TextFiles):
-        column.add_codes(part.values, part.valid)
+        column.add_codes(texts[column.digest.name][1].take(part.values), part.valid)
     else:
         assert isinstance(column, NumberFiles)
         column.add(part.values, part.valid)

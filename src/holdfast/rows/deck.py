@@ -65,6 +65,7 @@ class Cards(FolderRows):
 
     def __init__(self, folder: Path, *, name: str | None = None, complete: Collection[str] = ()) -> None:
         super().__init__(folder, name=name, complete=complete)
+        self.numbers = range(self.dealt.first, self.dealt.first + len(self))  # of its cards
         self._unpopulated.clear()  # cards are read once
         self._asked: dict[str, int] = {}  # up to which card the pages of a column have been asked for
 
@@ -72,11 +73,6 @@ class Cards(FolderRows):
         if manifest.dealt is None:
             raise RowSourceError(f"{folder} holds rows, not cards; deal a deck from them.")
         self.dealt: Dealt = manifest.dealt
-
-    @property
-    def numbers(self) -> range:
-        """The numbers of its cards."""
-        return range(self.dealt.first, self.dealt.first + len(self))
 
     def tallied(
         self, query: Query, rows: slice, first: int, draws: int, mass: float, rng: Generator
@@ -144,6 +140,7 @@ class Deck:
         first = self._deals[0]
         self._dealt, self._folder = first.dealt, folder
         self._file: int | None = None
+        self._last = (b"", 0)  # what this process has written there
         self._marking = threading.Lock()
         for cards, before in zip(self._deals[1:], self._deals, strict=False):
             same = cards.dealt.fingerprint == first.dealt.fingerprint and cards.schema.columns == first.schema.columns
@@ -228,9 +225,11 @@ class Deck:
 
     def require(self, start: int, count: int) -> None:
         """Refuse a question that would have cards `start` and following, if they are not all there."""
-        if start + count > self.cards.stop:
+        cards = self.cards
+        if start + count > cards.stop:
             self._join_next()
-        if start < self.cards.start or start + count > self.cards.stop:
+            cards = self.cards
+        if start < cards.start or start + count > cards.stop:
             left = max(0, self.cards.stop - start)
             raise BudgetExhausted(
                 f"The deck {self._folder.name} is used up: {left:,} of its {self.cards.stop:,} cards are left, and this"
@@ -267,7 +266,8 @@ class Deck:
         """
         self.require(start, count)
         self._mark(Mark(start + count, ledger))
-        return Hand(self, [(cards, _within(cards.numbers, start, count)) for cards in self._deals])
+        pieces = [(cards, _within(cards.numbers, start, count)) for cards in self._deals]
+        return Hand(self, [(cards, rows) for cards, rows in pieces if rows])
 
     def _join_next(self) -> None:
         """Go on with cards that were dealt since this deck was opened."""
@@ -288,8 +288,11 @@ class Deck:
         with self._marking:  # threads of one process hold the lock of a file together
             fcntl.flock(self._file, fcntl.LOCK_EX)
             try:
-                if _read_mark(os.pread(self._file, _SLOT, 0)).cards < mark.cards:
-                    os.pwrite(self._file, _written(mark), 0)
+                found = os.pread(self._file, _SLOT, 0)
+                # What this process wrote last needs no second look; somebody else may have written since.
+                if (self._last[1] if found == self._last[0] else _read_mark(found).cards) < mark.cards:
+                    self._last = (_written(mark), mark.cards)
+                    os.pwrite(self._file, self._last[0], 0)
             finally:
                 fcntl.flock(self._file, fcntl.LOCK_UN)
 
@@ -298,7 +301,7 @@ class Hand:
     """The cards of one question: a row source whose every draw takes the next ones."""
 
     def __init__(self, deck: Deck, pieces: Sequence[tuple[Cards, range]]) -> None:
-        self._deck, self._pieces = deck, [(cards, left) for cards, left in pieces if left]
+        self._deck, self._pieces = deck, list(pieces)
         self.name, self.schema, self.fingerprint = deck.name, deck.schema, deck.fingerprint
         self.location = deck.location
 

@@ -202,7 +202,7 @@ def _write(
         grouping = Grouping(unit, partial, scan.columns, origin.name)
         batches = partial_(grouping.batches, scan.batches(), scan.rows())
     with reported(f"Preparing {scan.name}", "rows", scan.rows, progress, scan.note) as advance:
-        columns = _fill(scan.columns, batches(), partial, advance)
+        columns = _fill(scan.columns, batches(), partial, advance, hashed=grouping is None)
     if scan.origin() != origin:
         raise RowSourceError(f"{scan.where} changed while it was read; open it again.")
     vouch(scan, origin, columns, partial, complete, grouping=grouping)
@@ -251,14 +251,17 @@ def _fill(
     batches: Iterable[pl.DataFrame],
     partial: Path,
     advance: Callable[[int], None] = lambda rows: None,
+    *,
+    hashed: bool = True,
 ) -> list[ColumnFiles]:
+    """Write columns; `hashed`: whether their texts in this order are what the fingerprint is about."""
     texts = sum(storage is TEXT for storage in storages.values())
     distinct = min(_MOST_DISTINCT, _MOST_DISTINCT_IN_ALL // max(1, texts))
     columns: list[ColumnFiles] = []
     try:
         for position, (name, storage) in enumerate(storages.items()):
             columns.append(
-                TextFiles(partial, position, name, storage, distinct)
+                TextFiles(partial, position, name, storage, distinct, hashed=hashed)
                 if storage is TEXT
                 else NumberFiles(partial, position, name, storage)
             )

@@ -1,8 +1,10 @@
 """Rows on this machine, in memory or in mapped files: the verbs of a row source, written once for both."""
 
 import threading
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ from holdfast.rows.draws import AllRows, Consecutive, Indices, Selection
 from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of
 from holdfast.rows.packs import KeptElsewhere, Packs
 from holdfast.rows.randomize import accepted, randomized, tallied_parts, tossed
-from holdfast.rows.units import Units
+from holdfast.rows.units import Units, sums
 from holdfast.schema import Column, Schema
 
 _BLOCK = 1 << 17  # rows evaluated at once: enough to forget the overhead, little enough to stay in cache
@@ -139,13 +141,34 @@ class LocalRows:
         """Return the totals of all rows: `sample` of all of them, without a list of what each says. Secret."""
         if self._units is not None:
             return query.totals(self.sample(query, AllRows(), rng))
-        total, size = np.zeros(()), _SCAN * self._block(query)
-        for start in range(0, self._rows, size):
+        blocks = _slices(self._rows, _SCAN * self._block(query))
+        self._about_to_read(slice(0, self._rows), query.columns)
+        if len(blocks) == 1 or any(function.identity is None for function in query.functions):
+            return self._sum(partial(self._folded, query), blocks)  # a function from outside is called by one thread
+        with ThreadPoolExecutor(pl.thread_pool_size()) as pool:  # as many as Polars scans with
+            waiting = deque(pool.submit(self._folded, query, rows) for rows in blocks)
+            try:
+                return self._sum(lambda rows: waiting.popleft().result(), blocks)
+            finally:
+                for future in waiting:
+                    future.cancel()
+
+    @staticmethod
+    def _sum(fold: Callable[[slice], NDArray[np.float64]], blocks: Sequence[slice]) -> NDArray[np.float64]:
+        total = np.zeros(())
+        for rows in blocks:
             checkpoint()
-            rows = slice(start, min(start + size, self._rows))
-            self._about_to_read(rows, query.columns)
-            total = total + query.fold([self._said(function, rows) for function in query.functions])
+            total = total + fold(rows)
         return total
+
+    @silence
+    def _folded(self, query: Folded, rows: slice) -> NDArray[np.float64]:
+        """Return the totals of some rows."""
+        self._about_to_read(rows, query.columns)
+        return query.fold([self._said(function, rows) for function in query.functions])
+
+    def _is_plain(self, function: RowFunction) -> bool:
+        return bool(function.columns) and all(name in self._plain for name in function.columns)
 
     def _values(self, query: Query, chosen: Indices | slice, first: int, count: int, rng: Generator) -> Values:
         """Return what is chosen says: number `first` and following of `count` in every part."""
@@ -241,14 +264,18 @@ class LocalRows:
         for rows, begin, counts in units.all_rows(chosen, self._block(query)):
             checkpoint()
             _pool.reset()
+            these, ends = slice(begin, begin + counts.size), np.cumsum(counts)
             if direct is None:
                 counting, says = query.said(self._frame(rows, query.columns))
             else:
                 self._about_to_read(rows, query.columns)
+                first, last = rows.take(ends - counts), rows.take(ends - 1)
+                for name in query.columns:  # into the cache, many units at a time: row after row is slower by a third
+                    _values_at(self._plain[name], first)
+                    _values_at(self._plain[name], last)
                 counting, says = direct({name: _values_at(self._plain[name], rows) for name in query.columns})
-            edges, these = np.cumsum(counts) - counts, slice(begin, begin + counts.size)
-            counted[these] += counts if counting is None else np.add.reduceat(counting, edges)
-            total[these] += np.add.reduceat(says, edges)
+            counted[these] += counts if counting is None else sums(counting, ends)
+            total[these] += sums(says, ends)
         values = query.folded(counted, total)
         return values if places is None else values[places]
 
@@ -290,7 +317,7 @@ class LocalRows:
     def _said(self, function: RowFunction, rows: slice) -> Said:
         """Return what a function says of consecutive rows; of a column with few distinct texts, each is asked once."""
         columns, direct = function.columns, function.direct
-        if direct is not None and columns and all(name in self._plain for name in columns):
+        if direct is not None and self._is_plain(function):
             said: NDArray[Any] = direct({name: self._plain[name][rows] for name in columns})
             return said
         coded = self._coded.get(columns[0]) if len(columns) == 1 and function.identity is not None else None
@@ -390,6 +417,10 @@ def ids_of(source: object, column: str) -> pl.Series:
 
 def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _slices(rows: int, size: int) -> list[slice]:
+    return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
 
 
 def _height(rows: Indices | slice) -> int:

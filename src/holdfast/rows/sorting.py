@@ -2,10 +2,10 @@
 
     prepare    the cards of a chunk, in order of their ranges
     collect    them until there are enough for a run, which is written: each column by itself, range after range
-    ordered    what every run has of a range is read, and sorted by place
+    ordered    what every run has of a range is read, and put in random order; by place, where places are known
 
-Which of two cards with the same place comes first is decided by chance: by the order of the runs, it would depend on
-the rows.
+Which of two cards with the same place comes first is decided by chance, too: by the order of the runs, it would depend
+on the rows.
 
 A run says beside it what it holds and how far the table was read when it was written, so whoever dies leaves what
 another can go on with.
@@ -30,7 +30,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from holdfast.randomness import keyed_generator
-from holdfast.rows.cards import MOST_RANGES, Drawn, ranges_of, width_of
+from holdfast.rows.cards import MOST_RANGES, Ranged, ranges_of, width_of
 from holdfast.rows.content import Coder, Content, Part
 
 BLOCK_BYTES = 40 << 20  # of cards that are in memory at once, several times
@@ -38,7 +38,8 @@ MOST, LEAST = 1 << 20, 1 << 12  # cards in a block
 _PIECE = 1 << 14  # texts that are read at once
 _THREADS = 2
 _AT_ONCE = 1_000  # pieces that one call writes; the system allows 1,024
-_T, _U = TypeVar("_T"), TypeVar("_U")
+Item = TypeVar("Item")
+Made = TypeVar("Made")
 
 
 def block_for(sample: pl.DataFrame) -> int:
@@ -87,10 +88,10 @@ def _references_when_unused() -> int:
 _UNUSED = _references_when_unused()
 
 
-def ahead(work: Callable[[_T], _U], items: Iterable[_T]) -> Iterator[_U]:
+def ahead(work: Callable[[Item], Made], items: Iterable[Item]) -> Iterator[Made]:
     """Yield what becomes of each item, in order; the next ones are worked on meanwhile."""
     with ThreadPoolExecutor(_THREADS) as pool:
-        waiting: deque[Future[_U]] = deque()
+        waiting: deque[Future[Made]] = deque()
         for item in items:
             waiting.append(pool.submit(work, item))
             if len(waiting) > _THREADS:
@@ -104,7 +105,7 @@ class Piece:
     """The cards of a chunk, range after range."""
 
     counts: NDArray[np.int64]
-    places: NDArray[np.uint64]
+    places: NDArray[np.uint64] | None  # if they are known
     columns: list[Part]
     rows: int  # of the chunk
     sums: tuple[int, int]  # of the chunk
@@ -121,6 +122,7 @@ class Run:
     """What a run holds, and what had been dealt when it was written."""
 
     cuts: list[int]  # by range
+    placed: bool  # whether it begins with places
     columns: list[tuple[str, int, int]]  # its type, or "" for texts; where it begins in the file; where its marks do
     rows: int
     sums: tuple[int, int]
@@ -156,13 +158,13 @@ class Runs:
     @property
     def cards(self) -> int:
         """How many there are."""
-        return sum(run.cuts[-1] for run in self._runs) + sum(piece.places.size for piece in self._waiting)
+        return sum(run.cuts[-1] for run in self._runs) + sum(int(piece.counts.sum()) for piece in self._waiting)
 
-    def prepare(self, parts: Sequence[Part], height: int, drawn: Drawn) -> Piece:
+    def prepare(self, parts: Sequence[Part], height: int, drawn: Ranged) -> Piece:
         """Take the cards that were drawn of a chunk. Any thread may ask."""
         columns = [self._taken(part, drawn.rows) for part in parts]
         sums, missing = self.content.sums_of(list(parts), height), [part.missing for part in parts]
-        return Piece(drawn.counts, drawn.places, columns, height, sums, missing)
+        return Piece(drawn.counts, None, columns, height, sums, missing)
 
     def sort_in(self, parts: Sequence[Part], places: NDArray[np.uint64], rows: int, sums: tuple[int, int]) -> Piece:
         """Put cards of all ranges in order of them; `rows` and `sums` are what they add to the content."""
@@ -177,7 +179,7 @@ class Runs:
         self.content.include(piece.rows, piece.sums)
         self.missing = [a or b for a, b in zip(self.missing, piece.missing, strict=True)]
         self._waiting.append(piece)
-        if sum(each.places.size for each in self._waiting) >= self._block:
+        if sum(int(each.counts.sum()) for each in self._waiting) >= self._block:
             self.write()
 
     def write(self) -> None:
@@ -188,7 +190,9 @@ class Runs:
         cuts = [piece.cuts for piece in pieces]
         columns: list[tuple[str, int, int]] = []
         with path.open("wb", buffering=0) as file:
-            _write_merged(file, [piece.places for piece in pieces], cuts)
+            places = [piece.places for piece in pieces if piece.places is not None]
+            if places:
+                _write_merged(file, places, cuts)
             for i, name in enumerate(self._names):
                 parts = [piece.columns[i] for piece in pieces]
                 if any(isinstance(part.values, pl.Series) for part in parts):
@@ -203,7 +207,13 @@ class Runs:
         merged = np.sum([piece.counts for piece in pieces], axis=0)
         content = self.content
         run = Run(
-            [0, *np.cumsum(merged).tolist()], columns, content.rows, content.sums, self.missing, self._newly_learned()
+            [0, *np.cumsum(merged).tolist()],
+            bool(places),
+            columns,
+            content.rows,
+            content.sums,
+            self.missing,
+            self._newly_learned(),
         )
         about = path.with_suffix(".json")
         about.with_suffix(".new").write_text(json.dumps(asdict(run)), encoding="utf-8")
@@ -223,7 +233,7 @@ class Runs:
         Parameters
         ----------
         secret
-            Decides between equal places.
+            Gives every range its order, or decides between equal places.
         advance
             Is told how many cards are done.
         first, last
@@ -242,10 +252,13 @@ class Runs:
         pieces = [
             (file, run, run.cuts[number], run.cuts[number + 1]) for file, run in zip(files, self._runs, strict=True)
         ]
-        places = self._read([(file, "<u8", 8 * begin, end - begin) for file, _, begin, end in pieces])
-        offsets = places - np.uint64(number * width_of(self.ranges))
-        order = in_order(offsets, width_of(self.ranges), lambda: _chance(secret, number))
-        return places.size, [self._taken(self._column(i, pieces), order) for i in range(len(self._names))]
+        if self._runs[0].placed:
+            places = self._read([(file, "<u8", 8 * begin, end - begin) for file, _, begin, end in pieces])
+            offsets = places - np.uint64(number * width_of(self.ranges))
+            order = in_order(offsets, width_of(self.ranges), lambda: _chance(secret, number))
+        else:
+            order = _chance(secret, number).permutation(sum(end - begin for _, _, begin, end in pieces))
+        return order.size, [self._taken(self._column(i, pieces), order) for i in range(len(self._names))]
 
     def _column(self, i: int, pieces: list[tuple[int, Run, int, int]]) -> Part:
         if not self.is_coded(i):
@@ -315,7 +328,7 @@ class Runs:
         filled = 0
         for file, _, at, count in pieces:
             if count:
-                view = memoryview(values[filled : filled + count]).cast("B")
+                view = values[filled : filled + count].data.cast("B")
                 while view.nbytes:
                     done = os.preadv(file, [view], at)
                     view, at = view[done:], at + done
@@ -358,7 +371,7 @@ def _at(run: Run, i: int, begin: int) -> tuple[str, int]:
 
 
 def _chance(secret: bytes, number: int) -> Generator:
-    return keyed_generator(sha256(secret + f"equal places {number}".encode()).digest())
+    return keyed_generator(sha256(secret + f"order of range {number}".encode()).digest())
 
 
 def _marks(part: Part) -> NDArray[np.bool_]:
@@ -374,7 +387,7 @@ def _write_merged(file: Any, arrays: Sequence[NDArray[Any]], cuts: Sequence[NDAr
     for start in range(0, len(parts), _AT_ONCE):
         these = parts[start : start + _AT_ONCE]
         left = sum(part.nbytes for part in these)
-        left -= os.writev(file.fileno(), these)
+        left -= os.writev(file.fileno(), [part.data for part in these])
         if left:  # a full disk, which says so when it is written to again
             rest = b"".join(part.tobytes() for part in these)
             while left:

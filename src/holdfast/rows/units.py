@@ -14,6 +14,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
+from functools import lru_cache
 from itertools import chain
 from math import ceil
 from pathlib import Path
@@ -35,6 +36,7 @@ CHUNK_BYTES = 128 << 20  # partitioned at once
 BATCH = 1 << 18  # rows passed on at once
 PARTITIONS = 64  # of a stream of unknown length
 MOST_PARTITIONS = 256  # in one pass: their parts of a chunk shall not get tiny
+_MOST_COUNTED = 1 << 17  # rows read at once, where they are short
 _NAMES_UNITS = re.compile(r"\w[ _-](id|ID|uuid)$|[a-z](ID|Id)$")  # patient_id, userId; not id alone, which names rows
 
 
@@ -71,14 +73,39 @@ class Units:
         That is the place in `units` of the first unit, and how many rows there are of it and of those that follow.
         """
         first = self.starts.take(units)
-        ends = np.cumsum(self.starts.take(units + 1) - first)
+        sizes = self.starts.take(units + 1) - first
+        ends = np.cumsum(sizes)
         total = int(ends[-1]) if ends.size else 0
-        shift = first - np.concatenate([[0], ends[:-1]])  # from a row's number among these rows to where it lies
+        shift = first - (ends - sizes)  # from a row's number among these rows to where it lies
         for start in range(0, total, size):
-            stop = min(start + size, total)
-            begin, last = np.searchsorted(ends, [start, stop - 1], side="right").tolist()
-            counts = np.diff(np.minimum(ends[begin : last + 1], stop), prepend=start)
-            yield np.arange(start, stop) + np.repeat(shift[begin : last + 1], counts), begin, counts
+            stop, begin, counts = min(start + size, total), 0, sizes
+            if total > size:
+                begin, last = np.searchsorted(ends, [start, stop - 1], side="right").tolist()
+                counts = np.diff(np.minimum(ends[begin : last + 1], stop), prepend=start)
+            rows = np.repeat(shift[begin : begin + counts.size] + start, counts)
+            rows += _counting(stop - start)
+            yield rows, begin, counts
+
+
+@lru_cache(1)
+def _counting_up(size: int) -> Indices:
+    numbers = np.arange(size)
+    numbers.flags.writeable = False  # shared
+    return numbers
+
+
+def _counting(count: int) -> Indices:
+    """Return 0, 1, and so on; the same numbers for every block of rows that is not larger than most are."""
+    return _counting_up(_MOST_COUNTED)[:count] if count <= _MOST_COUNTED else np.arange(count)
+
+
+def sums(values: NDArray[Any], ends: Indices) -> NDArray[Any]:
+    """Return the sum of each unit's values, which lie one unit after the other and end before `ends`."""
+    if values.dtype.kind != "b":
+        return np.add.reduceat(values, np.concatenate([[0], ends[:-1]]))
+    upto = np.cumsum(values, dtype=np.int64).take(ends - 1)  # of truths the differences are exact, and half the work
+    upto[1:] -= upto[:-1].copy()
+    return upto
 
 
 def _uniform(counts: Indices, rng: Generator) -> Indices:
@@ -172,6 +199,7 @@ class Grouping:
     digests: list[ColumnDigest] = field(init=False)  # of the rows in the order in which they came
     _sizes: list[NDArray[np.int64]] = field(init=False, default_factory=list)
     _files: int = field(init=False, default=0)
+    _categories: dict[str, pl.DataType] = field(init=False, default_factory=dict)
 
     def __post_init__(self, columns: Mapping[str, Storage], dataset: str) -> None:
         check_unit(self.unit, Schema(tuple(Column(name, each.type, True) for name, each in columns.items()), dataset))
@@ -181,14 +209,29 @@ class Grouping:
         """Yield all rows of `batches`, of which there are so many if that is known, with those of a unit together."""
         taken = (self._taken(batch) for batch in batches if batch.height)
         for together in self._together(taken, rows, 0):
-            yield from together.iter_slices(BATCH)
+            yield from map(self._named, together.iter_slices(BATCH))
 
     def _taken(self, batch: pl.DataFrame) -> pl.DataFrame:
-        """Hash a batch; return it with texts for categories, which every batch numbers anew."""
-        batch = batch.with_columns(map(_text, batch))
+        """Hash a batch; return it with the numbers of categories instead of texts, but for the units' own names."""
         refuse_missing_unit(self.unit, batch[self.unit].null_count() > 0)
         for digest in self.digests:
-            digest.add(batch[digest.name])
+            digest.add(_text(batch[digest.name]))
+        columns = []
+        for series in batch:
+            if series.name == self.unit:
+                columns.append(_text(series))
+            elif isinstance(series.dtype, pl.Categorical):
+                self._categories[series.name] = series.dtype
+                columns.append(series.to_physical())
+            else:
+                columns.append(_text(series))
+        first, *others = columns
+        return first.to_frame().hstack(others)
+
+    def _named(self, batch: pl.DataFrame) -> pl.DataFrame:
+        """Undo what was done to categories: Polars gives them the same numbers in every batch."""
+        for name, dtype in self._categories.items():
+            batch.replace_column(batch.columns.index(name), batch[name].cat.to(dtype))
         return batch
 
     @property

@@ -44,6 +44,7 @@ class Application(FastAPI):
 
     ask: api.AskDirectly
     limited_ask: RequestLimits
+    description_sent: bytes | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -125,8 +126,11 @@ async def metrics(request: Request) -> Response:
 
 @routes.page("anyone", "GET", f"{api.V1}/openapi.json")
 async def description(request: Request) -> Response:
-    """Describe the API in OpenAPI."""
-    return JSONResponse(request.app.openapi())
+    """Describe the API in OpenAPI; anyone may ask for it, so it is written once."""
+    app = request.app
+    if app.description_sent is None:
+        app.description_sent = bytes(JSONResponse(app.openapi()).body)
+    return Response(app.description_sent, media_type="application/json")
 
 
 async def handle_error(request: Request, error: Exception) -> Response:

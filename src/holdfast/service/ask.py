@@ -28,7 +28,6 @@ from holdfast.answer import AnyAnswer
 from holdfast.answering import Unwritten
 from holdfast.cancel import Work
 from holdfast.errors import HoldfastError, InvalidArgument, LedgerUnavailable, PlanConflict, QuotaExhausted
-from holdfast.ledger import Ledger
 from holdfast.ledger.group_commit import duplicate
 from holdfast.questions.price import Budget, write_answers
 from holdfast.questions.question import Question
@@ -64,9 +63,21 @@ class Quotas:
 
     @contextmanager
     def reserve(
-        self, usage: Usage, work: Work, *, analyst: str, dataset: str, quota: int, answers: int
+        self,
+        usage: Usage,
+        work: Work,
+        written: Callable[[], bool],
+        *,
+        analyst: str,
+        dataset: str,
+        quota: int,
+        answers: int,
     ) -> Iterator[None]:
-        """Hold this many answers of the quota during the block; refuse if fewer are left."""
+        """Hold this many answers of the quota during the block; refuse if fewer are left.
+
+        If the block fails after rows were drawn, the budget has paid, so they stay held: unless the answer is `written`
+        all the same, and counted there.
+        """
         reservation = {"id": secrets.token_hex(16), "analyst": analyst, "dataset": dataset, "answers": answers}
         this, now = reservations.c.id == reservation["id"], time.time()
         with write_transaction(self._engine) as connection:
@@ -80,13 +91,13 @@ class Quotas:
             left = max(0, quota - usage.by_analyst()[analyst] - int(reserved or 0))
             if answers > left:
                 message = (
-                    f"Your quota cannot pay for this question: it costs {write_answers(answers)}, and {left:,} of"
+                    f"Your quota cannot pay for this: it costs {write_answers(answers)}, and {left:,} of"
                     f" {quota:,} are left. Repeating an earlier question is free; the admin can raise the quota."
                 )
                 raise QuotaExhausted(message, cost=answers, left=left, total=quota, unit="answers")
             yield
         except BaseException as error:
-            kept = work.begun and not isinstance(error, LedgerUnavailable)  # which may have written the answer
+            kept = work.begun and not (isinstance(error, LedgerUnavailable) and _is_true(written))
             raise
         finally:
             if kept:
@@ -98,6 +109,13 @@ class Quotas:
         """Return how many answers went to draws that were called off."""
         called_off = _reserved(analyst, dataset).where(reservations.c.expires >= FOREVER)
         return int(read(self._engine, called_off)[0]["answers"])
+
+
+def _is_true(written: Callable[[], bool]) -> bool:
+    try:
+        return written()
+    except HoldfastError:  # the ledger does not say
+        return False
 
 
 def _reserved(analyst: str, dataset: str) -> Any:
@@ -145,13 +163,27 @@ class AskService:
         assert isinstance(outcome, dict)
         return outcome
 
+    async def answer_list(
+        self, token: Token, act: Callable[[Work], Response], key: str | None, gone: Gone | None
+    ) -> Response:
+        """Return what `act` answers, in the lane for what may take long."""
+        work = Work()
+        try:
+            outcome = await self._done(self._lanes.heavy, token, work, partial(act, work), None, gone)
+        except (asyncio.CancelledError, ProtocolError):
+            if key is None:  # with a key the caller may come back for the answers
+                work.cancel()
+            raise
+        assert isinstance(outcome, dict)
+        return outcome
+
     async def _done(
         self,
         lane: Lane | WritingLane,
         token: Token,
         work: Work,
         act: Callable[..., Outcome],
-        steps: Callable[[int], Steps],
+        steps: Callable[[int], Steps] | None,
         gone: Gone | None,
     ) -> Outcome:
         """Return what `act` does in the lane; while that waits for a thread, look for the answer and the caller."""
@@ -168,7 +200,7 @@ class AskService:
             while not (await asyncio.wait({result}, timeout=PATIENCE))[0]:
                 if gone is not None and await gone():
                     raise ProtocolError(499)
-                if not begun and not looked:
+                if steps is not None and not begun and not looked:
                     looked = True
                     with suppress(HoldfastError):  # what is refused here is refused there
                         stored = await self._lanes.reads.run(token.name, partial(_look_up, steps))
@@ -199,14 +231,14 @@ class AskService:
 
     def price(self, served: ServedDataset, token: Token, ask: AskIn) -> Response:
         """Return what a question costs."""
-        price = served.session.price_of(self._prepare(served.session, ask))
+        price = served.session.price_of(self.prepare(served.session, ask))
         priced = {"price": price.to_dict(), "text": str(price), "left": self.left(served, token)}
         return {"ok": True, "dataset": served.name} | priced
 
     def dry_run(self, served: ServedDataset, token: Token, ask: AskIn) -> Response:
         """Answer from made-up rows."""
-        self._prepare(served.session, ask)
-        return self._response(served, token, ask.call(served.session.dry_run))
+        self.prepare(served.session, ask)
+        return self.response(served, token, ask.call(served.session.dry_run))
 
     def left(self, served: ServedDataset, token: Token, after: int | None = None) -> dict[str, Any]:
         """Return the answers left in the budget and in the token's quota.
@@ -242,7 +274,7 @@ class AskService:
                 return before
         ledger_key = None if key is None else digest(token.id, key, request)
         session = served.session.for_analyst(token.name)
-        question = self._prepare(session, ask, ledger_key)
+        question = self.prepare(session, ask, ledger_key)
         large = question.work > most_work and not session.price_of(question).cached
         if large or question.after is not None:
             yield None
@@ -253,13 +285,13 @@ class AskService:
             if session.plan is plan:
                 raise
             # Another process began the ledger this moment, under its plan; the question is built for that one.
-            question = self._prepare(session, ask, ledger_key)
+            question = self.prepare(session, ask, ledger_key)
             answer = yield from self._within_quota(served, token, session, question, work)
         while (following := session.next_look(question)) is not None:
             question = self._require_small(following)
             answer = yield from self._within_quota(served, token, session, question, work)
         self.metrics.count_answer(served.name, cached=answer.cached)
-        response = self._response(served, token, answer)
+        response = self.response(served, token, answer)
         if key is not None and not answer.cached:  # what the ledger has is found there again, free
             self.idempotency.store(token.id, key, request, response)
         return response
@@ -267,21 +299,26 @@ class AskService:
     def _within_quota(
         self, served: ServedDataset, token: Token, session: Session, question: Question, work: Work
     ) -> Generator[Wanted, AnyAnswer, AnyAnswer]:
-        reservation: AbstractContextManager[None] = nullcontext()
-        if token.quota is not None:
-            price = session.price_of(question)
-            if not price.cached:
-                held = {"analyst": token.name, "dataset": served.name, "quota": token.quota}
-                answers = max(LEAST, price.answers)
-                reservation = self.quotas.reserve(served.usage, work, **held, answers=answers)  # type: ignore[arg-type]
-        with reservation:
+        price = None if token.quota is None else session.price_of(question)
+        answers = 0 if price is None or price.cached else max(LEAST, price.answers)
+        with self.held(served, token, answers, work, partial(_is_written, session, question)):
             return (yield session, question)
 
-    def _response(self, served: ServedDataset, token: Token, answer: AnyAnswer) -> Response:
+    def held(
+        self, served: ServedDataset, token: Token, answers: int, work: Work, written: Callable[[], bool]
+    ) -> AbstractContextManager[None]:
+        """Hold this many answers of the token's quota, if it has one, during a block; `written` says if it is over."""
+        if token.quota is None or answers == 0:
+            return nullcontext()
+        held = {"analyst": token.name, "dataset": served.name, "quota": token.quota}
+        return self.quotas.reserve(served.usage, work, written, **held, answers=answers)  # type: ignore[arg-type]
+
+    def response(self, served: ServedDataset, token: Token, answer: AnyAnswer) -> Response:
+        """Return an answer as it travels."""
         left = self.left(served, token, None if answer.cached else answer.seq)
         return {"ok": True, "dataset": served.name, "answer": answer.to_dict(), "left": left}
 
-    def _prepare(self, session: Session, ask: AskIn, key: str | None = None) -> Question:
+    def prepare(self, session: Session, ask: AskIn, key: str | None = None) -> Question:
         """Check and price a question; refuse one that would occupy a thread for long."""
         return self._require_small(ask.call(session.prepare, idempotency_key=key))
 
@@ -301,11 +338,15 @@ class AskService:
         return question
 
 
+def _is_written(session: Session, question: Question) -> bool:
+    return session.price_of(question).cached
+
+
 class _Answering(Unfinished):
     """A request whose answer is drawn and not written yet."""
 
     def __init__(self, steps: Steps, answer: Unwritten) -> None:
-        self.steps, self.answer = steps, answer
+        self.steps, self.answer, self.beside = steps, answer, answer.answering.ledger
 
 
 def _begin(new_steps: Callable[[int], Steps], again: Callable[[], None]) -> Outcome:
@@ -364,28 +405,27 @@ def _look_up(new_steps: Callable[[int], Steps]) -> Response | None:
 
 
 def write_together(requests: list[_Answering]) -> list[object]:
-    """Commit the answers of these requests, in one transaction for each ledger; return responses and errors."""
-    results: dict[_Answering, object] = {}
-    by_ledger: dict[Ledger, list[_Answering]] = {}
-    for one in requests:
-        by_ledger.setdefault(one.answer.answering.ledger, []).append(one)
-    for together in by_ledger.values():
-        outcomes: Sequence[AnyAnswer | Exception]
-        try:
-            outcomes = Session.write_all([one.answer for one in together])
-        except Exception as error:  # noqa: BLE001  each of them learns of it
-            outcomes = [duplicate(error) for _ in together]
-        for one, outcome in zip(together, outcomes, strict=True):
-            try:
-                if isinstance(outcome, Exception):
-                    one.steps.throw(outcome)
-                else:
-                    one.steps.send(outcome)
-            except StopIteration as done:
-                results[one] = done.value
-            except Exception as error:  # noqa: BLE001  raised for its own caller alone
-                results[one] = error
-    return [results[one] for one in requests]
+    """Commit the answers of these requests, all to one ledger, in one transaction; return responses and errors."""
+    outcomes: Sequence[AnyAnswer | Exception]
+    try:
+        outcomes = Session.write_all([one.answer for one in requests])
+    except Exception as error:  # noqa: BLE001  each of them learns of it
+        outcomes = [duplicate(error) for _ in requests]
+    return [_respond(one.steps, outcome) for one, outcome in zip(requests, outcomes, strict=True)]
+
+
+def _respond(steps: Steps, outcome: AnyAnswer | Exception) -> object:
+    """Take the steps after the commit; return the response, or the error for its own caller alone."""
+    try:
+        if isinstance(outcome, Exception):
+            steps.throw(outcome)
+        else:
+            steps.send(outcome)
+    except StopIteration as done:
+        return done.value
+    except Exception as error:  # noqa: BLE001
+        return error
+    raise AssertionError("one answer is enough")
 
 
 def _stored(response: Response) -> bool:

@@ -5,9 +5,9 @@ something must come from our own pages: its Origin must be ours, and a missing O
 """
 
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, Literal, TypeVar
 
-from anyio.to_thread import run_sync
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from starlette.requests import Request
@@ -127,7 +127,7 @@ async def authorize(request: Request, role: Role) -> None:
     try:
         token = await _authenticate(request, state)
     except NotSignedIn:
-        state.failed_sign_ins.take(request.client.host if request.client else "unknown")
+        state.failed_sign_ins.take(_address(request))
         raise
     request.state.token = token
     state.rate_limits.take(token.id)
@@ -142,13 +142,22 @@ async def _authenticate(request: Request, state: ServerState) -> Token:
         if scheme.lower() != "bearer" or not secret.strip() or len(secret) > 500:
             raise NotSignedIn("The Authorization header must be 'Bearer' followed by a token.")
         cached = state.tokens.cached(secret.strip())
-        return cached if cached is not None else await run_sync(state.tokens.authenticate, secret.strip())
+        return cached or await _in_turn(request, partial(state.tokens.authenticate, secret.strip()))
     cookie = request.cookies.get(COOKIE)
     if cookie is None:
         raise NotSignedIn("A token is required: send 'Authorization: Bearer ...', or sign in at /sign-in.")
     if request.method not in _SAFE:
         _check_origin(request)
-    return await run_sync(state.tokens.by_cookie, cookie[:500])
+    return await _in_turn(request, partial(state.tokens.by_cookie, cookie[:500]))
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client else "unknown"
+
+
+async def _in_turn(request: Request, look_up: Callable[[], Token]) -> Token:
+    """Look up in the turn of the caller's address: whoever guesses waits behind their own guesses, nobody else does."""
+    return await state_of(request).lanes.reads.run(f"at {_address(request)}", look_up)
 
 
 def _check_origin(request: Request) -> None:

@@ -1,23 +1,26 @@
-"""Several questions over HTTP or from an agent: a list, or a SELECT. Each is asked as one question is, in its turn."""
+"""Several questions over HTTP or from an agent: a list, or a SELECT. One reservation, one transaction, all or none."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from holdfast.errors import BudgetExhausted, HoldfastError, InvalidArgument, QuotaExhausted
+from holdfast.cancel import Work
+from holdfast.errors import BudgetExhausted, HoldfastError, InvalidArgument, PlanConflict, QuotaExhausted
 from holdfast.questions.batch import Prices
 from holdfast.questions.options import plain
 from holdfast.questions.price import write_answers
+from holdfast.questions.question import Question
 from holdfast.questions.sql import Selected
 from holdfast.service.ask import AskService, Gone, Response, digest
 from holdfast.service.client import read_answer
 from holdfast.service.datasets import Datasets, ServedDataset
-from holdfast.service.errors import error_payload
 from holdfast.service.idempotency import check_key
 from holdfast.service.lanes import Lanes
 from holdfast.service.limits import RateLimiter
 from holdfast.service.schemas import MAX_BATCH, AskIn, QuestionModels
 from holdfast.service.tokens import Token
+from holdfast.session import Session
 
 
 class BatchService:
@@ -30,7 +33,7 @@ class BatchService:
         self._lanes, self._limits = lanes, limits
 
     async def batch(self, name: str, token: Token, asks: list[AskIn], key: str | None, *, gone: Gone) -> Response:
-        """Answer several questions in order. An error is one result among others; earlier answers stand."""
+        """Answer several questions, all of them or none: what is refused says which of them it is about."""
         check_key(key)
         self._limits.take(token.id, len(asks) - 1)
         await self._lanes.reads.run(token.name, partial(self._check, name, token, asks))
@@ -43,9 +46,6 @@ class BatchService:
         self._limits.take(token.id, max(0, len(asks) - 1))
         answering = self._answered(name, token, asks, key, gone)
         results = (await self._service.on_the_clock(answering))["results"]
-        for one in results:
-            if not one["ok"]:  # the others stand, and are free when the statement is sent again
-                return dict(one)
         frame = selected.frame([read_answer(one["answer"]) for one in results])
         table = {"columns": frame.columns, "rows": [plain(list(row)) for row in frame.rows()]}
         left = await self._lanes.reads.run(token.name, partial(self._left, name, token))
@@ -54,16 +54,43 @@ class BatchService:
     async def _answered(
         self, name: str, token: Token, asks: Sequence[AskIn], key: str | None, gone: Gone | None
     ) -> Response:
-        results = []
-        for number, ask in enumerate(asks):
-            one = None if key is None else digest(key, str(number))
-            try:
-                results.append(await self._service.answer(name, token, lambda ask=ask: ask, one, gone))  # type: ignore[misc]
-            except HoldfastError as error:
-                results.append(error_payload(error))
-        return {"ok": True, "results": results}
+        return await self._service.answer_list(token, partial(self._together, name, token, asks, key), key, gone)
 
     # -- in a thread ----------------------------------------------------------------------------------------------
+
+    def _together(self, name: str, token: Token, asks: Sequence[AskIn], key: str | None, work: Work) -> Response:
+        """Answer all questions at once; with a key, once."""
+        served, keys = self._datasets.get(name, token), self._service.idempotency
+        request = digest("batch", name, *(ask.canonical() for ask in asks))
+        before = None if key is None else keys.find(token.id, key, request)
+        if before is not None:
+            return before
+        session = served.session.for_analyst(token.name)
+
+        def build() -> list[Question]:
+            found = []
+            for number, ask in enumerate(asks, start=1):
+                own = None if key is None else digest(token.id, key, request, str(number))
+                with _about(number, len(asks)):
+                    found.append(self._service.prepare(session, ask, own))
+            return found
+
+        with served.naming():
+            plan, questions = session.plan, build()
+            answers = session.prices_of(questions).answers if token.quota is not None else 0
+            with self._service.held(served, token, answers, work, partial(_are_written, session, questions)):
+                try:
+                    given = session.answer_all(questions)
+                except PlanConflict:
+                    if session.plan is plan:
+                        raise
+                    given = session.answer_all(build())  # another process began the ledger this moment, under its plan
+        for one in given:
+            self._service.metrics.count_answer(name, cached=one.cached)
+        response = {"ok": True, "results": [self._service.response(served, token, one) for one in given]}
+        if key is not None and not all(one.cached for one in given):
+            keys.store(token.id, key, request, response)
+        return response
 
     def prices(self, served: ServedDataset, token: Token, asks: Sequence[AskIn]) -> Response:
         """Return what questions cost together."""
@@ -112,3 +139,18 @@ class BatchService:
                     unit="answers",
                 )
         return selected, [self._questions.read(question) for question in selected.questions]
+
+
+def _are_written(session: Session, questions: Sequence[Question]) -> bool:
+    return all(price.cached for price in session.prices_of(questions).each)
+
+
+@contextmanager
+def _about(number: int, count: int) -> Iterator[None]:
+    """Say of a refusal which question of several it is about."""
+    try:
+        yield
+    except HoldfastError as error:
+        if count > 1:
+            error.message = f"Question {number}: {error.message}"
+        raise

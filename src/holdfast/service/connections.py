@@ -19,7 +19,7 @@ from holdfast.errors import ServiceUnavailable, TooManyRequests
 from holdfast.service.errors import ProtocolError, error_headers, error_payload
 
 RETRY_SECONDS = 1.0
-AT_ONCE = "holdfast.at_once"  # what a request's scope calls the way to send a whole response in one write
+AT_ONCE = "holdfast.at_once"  # what a request's state calls the way to send a whole response in one write
 _CLOSE = (b"connection", b"close")
 
 
@@ -166,7 +166,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._stop_waiting()
         super().on_headers_complete()
         if self.scope["method"] != "HEAD":
-            self.scope["extensions"] = {AT_ONCE: partial(self._send_at_once, self.cycle)}
+            self.scope["state"][AT_ONCE] = partial(self._send_at_once, self.cycle)
 
     def _send_at_once(self, cycle: Any, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bool:
         """Send a whole response in one write, with headers of our own, which need no checks.

@@ -115,9 +115,13 @@ class TokenDatabase:
 
 
 def _make_private(path: Path) -> None:
-    """Create the file, for its owner alone; SQLite gives its log the same permissions."""
-    with suppress(OSError):  # which SQLite then reports
-        os.close(open_private(path))
+    """Create the file, for its owner alone; SQLite gives its log the same permissions.
+
+    One that is there is not touched: to close a file drops all locks that this process has on it, also those of SQLite.
+    """
+    if not path.exists():
+        with suppress(OSError):  # which SQLite then reports
+            os.close(open_private(path))
 
 
 def _engine(url: sa.URL, *, durable: bool) -> sa.Engine:

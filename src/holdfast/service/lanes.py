@@ -107,7 +107,9 @@ class Lane:
 
 
 class Unfinished:
-    """What a piece of work returns whose result is there when it has been written."""
+    """What a piece of work returns whose result is there when it has been written, together with others `beside` it."""
+
+    beside: object = None
 
 
 class WritingLane:
@@ -131,9 +133,9 @@ class WritingLane:
         self._lock = threading.Lock()  # for everything below
         self._waiting: OrderedDict[str, deque[_Asked]] = OrderedDict()  # persons in turn
         self._running: Counter[str] = Counter()
-        self._unwritten: list[tuple[_Asked, Unfinished]] = []
-        self._oldest = 0.0  # when the first of these came
-        self._writing = self._closed = self._watched = False
+        self._unwritten: dict[object, _Together] = {}  # by ledger, those that wait longest first
+        self._writing: set[object] = set()  # ledgers: one that is locked elsewhere does not hold up the others
+        self._closed = self._watched = False
         self._since: dict[int, float] = {}  # when each thread that works began its present piece
         self._woken = float("-inf")  # when a thread was woken that has not begun yet
         self._started = self._idle = 0
@@ -220,14 +222,17 @@ class WritingLane:
             else:
                 self._write_together(step)
 
-    def _next(self) -> "_Asked | list[tuple[_Asked, Unfinished]] | None":
-        """Return the next in turn, or all that is to be written."""
-        late = self._unwritten and time.monotonic() - self._oldest > LONGEST_TOGETHER
-        full = len(self._unwritten) >= MOST_TOGETHER
-        asked = None if late or full or self._closed else self._take()
-        if asked is not None or self._writing or not self._unwritten:
+    def _next(self) -> "_Asked | _Together | None":
+        """Return the next in turn, or all that is to be written to one ledger."""
+        ready = [one for one in self._unwritten.values() if one.ledger not in self._writing]
+        lately = time.monotonic() - LONGEST_TOGETHER
+        urgent = any(one.since < lately or len(one.answers) >= MOST_TOGETHER for one in ready)
+        asked = None if urgent or self._closed else self._take()
+        if asked is not None or not ready:
             return asked
-        together, self._unwritten, self._writing = self._unwritten, [], True
+        together = max(ready, key=lambda one: (len(one.answers) >= MOST_TOGETHER, -one.since))
+        del self._unwritten[together.ledger]
+        self._writing.add(together.ledger)
         return together
 
     def _take(self) -> "_Asked | None":
@@ -260,9 +265,10 @@ class WritingLane:
             result = error
         if isinstance(result, Unfinished):
             with self._lock:
-                if not self._unwritten:
-                    self._oldest = time.monotonic()
-                self._unwritten.append((asked, result))
+                together = self._unwritten.get(result.beside)
+                if together is None:
+                    together = self._unwritten[result.beside] = _Together(result.beside, time.monotonic(), [])
+                together.answers.append((asked, result))
             return
         self._end([asked])
         if result is not None:
@@ -275,14 +281,14 @@ class WritingLane:
             if self._waiting and self._nobody_works():
                 self._wake()
 
-    def _write_together(self, together: "list[tuple[_Asked, Unfinished]]") -> None:
-        asked = [one for one, _ in together]
+    def _write_together(self, together: "_Together") -> None:
+        asked = [one for one, _ in together.answers]
         try:
-            results = self._write([unfinished for _, unfinished in together])
+            results = self._write([unfinished for _, unfinished in together.answers])
         except BaseException as error:  # noqa: BLE001  raised where it is waited for
             results = [error] * len(asked)
         with self._lock:
-            self._writing = False
+            self._writing.discard(together.ledger)
         self._end(asked)
         _hand_over(list(zip(asked, results, strict=True)))
 
@@ -300,6 +306,12 @@ class _Asked(NamedTuple):
     variables: Context
     result: "asyncio.Future[Any]"
     loop: asyncio.AbstractEventLoop
+
+
+class _Together(NamedTuple):
+    ledger: object
+    since: float  # when the first of these came
+    answers: list[tuple[_Asked, Unfinished]]
 
 
 def _hand_over(results: list[tuple[_Asked, object]]) -> None:

@@ -85,10 +85,10 @@ class RequestLimits:
             await self._app(scope, receive, send)
             return
         start, request_id = time.perf_counter(), f"{self._process}{next(self._numbers):06x}"
-        scope.setdefault("state", {})["request_id"] = request_id
+        state = scope.setdefault("state", {})
+        state["request_id"] = request_id
         extra = self._cacheable if scope["path"].startswith("/static/") else self._uncacheable
-        at_once = scope.get("extensions", {}).get(AT_ONCE)
-        response = LimitedSend(send, [*extra, (b"x-request-id", request_id.encode())], at_once)
+        response = LimitedSend(send, [*extra, (b"x-request-id", request_id.encode())], state.get(AT_ONCE))
         await self._run(scope, receive, response)
         seconds = time.perf_counter() - start
         method, route, status = scope["method"], getattr(scope.get("route"), "path", "other"), response.status
@@ -167,6 +167,7 @@ class LimitedSend:
         self.status, self.started = 500, False
 
     async def __call__(self, message: Message) -> None:
+        """Send one message."""
         if message["type"] == "http.response.start":
             self.status, self.started = message["status"], True
             # No inner code sets any of ours, so there is nothing to replace.

@@ -48,6 +48,7 @@ from holdfast.service.schemas import DEFAULT_KIND, AskIn, QuestionModels, Reques
 from holdfast.session import Session
 
 if TYPE_CHECKING:  # the server's own packages are not needed for `holdfast mcp`
+    from holdfast.service.ask import Gone
     from holdfast.service.datasets import ServedDataset
     from holdfast.service.state import ServerState
     from holdfast.service.tokens import Token
@@ -344,6 +345,7 @@ def _no_token() -> NotSignedIn:
 # -- at the server's own /mcp -----------------------------------------------------------------------------------------
 
 _current: "ContextVar[Token]" = ContextVar("token")  # of the request being served
+_gone: "ContextVar[Gone]" = ContextVar("gone")  # whether whoever sent it has left
 
 
 class TokenSession:
@@ -354,12 +356,12 @@ class TokenSession:
 
     async def asked(self, ask: AskIn, key: str | None) -> AnyAnswer:
         """Ask, within the token's quota and in its turn."""
-        response = await self._state.service.ask(self._served.name, self._token, lambda: ask, key)
+        response = await self._state.service.ask(self._served.name, self._token, lambda: ask, key, gone=_gone.get())
         return read_answer(response["answer"])
 
     async def selected(self, text: str) -> pl.DataFrame:
         """Answer a SELECT, within the token's quota and in its turn."""
-        return read_table(await self._state.batches.sql(self._served.name, self._token, text, None))
+        return read_table(await self._state.batches.sql(self._served.name, self._token, text, None, gone=_gone.get()))
 
     def price_sql(self, text: str) -> Prices:
         """Return what a SELECT would cost."""
@@ -455,8 +457,9 @@ class McpEndpoint:
         if "authorization" not in request.headers:
             raise _no_token()
         await authorize(request, "analyst")
-        reset = _current.set(token_of(request))
+        token, gone = _current.set(token_of(request)), _gone.set(request.is_disconnected)
         try:
             await self._app(scope, receive, send)
         finally:
-            _current.reset(reset)
+            _current.reset(token)
+            _gone.reset(gone)

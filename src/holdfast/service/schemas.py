@@ -374,7 +374,7 @@ class BatchOut(BaseModel):
     """Results in the order of the questions."""
 
     ok: Literal[True]
-    results: list[AskOut | ErrorOut]
+    results: list[AskOut]
 
 
 class PriceOut(BaseModel):

@@ -6,7 +6,7 @@ was given in the last second before a kill it has not seen; the file beside the 
 
 import json
 import threading
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from time import monotonic
 
 import sqlalchemy as sa
@@ -31,6 +31,8 @@ class DatabaseWitness:
         self._lock = threading.Lock()
         self._written = float("-inf")
         self._waiting: Seen | None = None
+        self._other: Seen | None = None
+        self._put_last: str | None = None
 
     def newest(self) -> Seen | None:
         """Return what any server on this database saw."""
@@ -38,6 +40,15 @@ class DatabaseWitness:
         for row in read(self._engine, sa.select(ledgers_seen).where(mine)):
             return Seen(row["address"], Tip(**json.loads(row["tip"])))
         return None
+
+    def others(self) -> Seen | None:
+        """Return what another server was found to have written, when this one last wrote."""
+        other, self._other = self._other, None
+        return other
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Nothing: two servers that begin at one instant are told apart by the file beside the data."""
+        return nullcontext()
 
     def saw(self, seen: Seen) -> None:
         """Remember this, unless something newer is remembered; at most once a second, and nobody waits for it."""
@@ -71,8 +82,11 @@ class DatabaseWitness:
         values = {"address": seen.address, "seq": seen.tip.seq, "tip": json.dumps(seen.tip._asdict())}
         older = mine if always else mine & (ledgers_seen.c.seq <= seen.tip.seq)
         with write_transaction(self._engine) as connection:
-            known = connection.execute(sa.select(ledgers_seen.c.seq).where(mine)).first()
+            known = connection.execute(sa.select(ledgers_seen.c.address, ledgers_seen.c.tip).where(mine)).first()
             if known is None:
                 connection.execute(sa.insert(ledgers_seen).values(content=self._content, **values))
             else:
                 connection.execute(sa.update(ledgers_seen).where(older).values(**values))
+        if known is not None and known.tip != self._put_last and not always:
+            self._other = Seen(known.address, Tip(**json.loads(known.tip)))
+        self._put_last = str(values["tip"])

@@ -10,7 +10,7 @@ except ImportError as missing:
     ) from missing
 
 from holdfast.sklearn.board_scorer import BoardScorer, board_scorer
-from holdfast.sklearn.confusion import Confusion, calibration, confusion
+from holdfast.sklearn.confusion import calibration, confusion
 from holdfast.sklearn.estimators import (
     HuberRegressor,
     LinearRegression,
@@ -21,7 +21,6 @@ from holdfast.sklearn.scorer import Scorer, scorer
 
 __all__ = [
     "BoardScorer",
-    "Confusion",
     "HuberRegressor",
     "LinearRegression",
     "LinearSVC",

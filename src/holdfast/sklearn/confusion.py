@@ -6,8 +6,6 @@ with all other answers of the session.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -15,108 +13,15 @@ import polars as pl
 from numpy.typing import NDArray
 
 from holdfast import check
-from holdfast.answer import Answer, Estimate, rounded_alike
-from holdfast.guarantees.mathematics.ratios import ratio_range
-from holdfast.pictures import Picture
+from holdfast.questions.confusion import ConfusionAnswer
 from holdfast.questions.groups import GroupsAnswer
-from holdfast.questions.histogram import HistogramAnswer
 from holdfast.session import Session
 from holdfast.sklearn.scorer import scorer
-
-CELLS = ("true positives", "false positives", "false negatives", "true negatives")
-Interval = tuple[float, float]
-
-
-@dataclass(frozen=True, repr=False)
-class Confusion:
-    """The four cells of a classifier, as shares of the population, and what follows from them.
-
-    Parameters
-    ----------
-    answer
-        The histogram of the cells; rows without a label are "other".
-    """
-
-    answer: HistogramAnswer
-
-    @property
-    def cells(self) -> dict[str, Answer]:
-        """The share of each cell."""
-        return {name: answer for name, (_, answer) in zip(CELLS, self.answer.answers, strict=False)}
-
-    @property
-    def accuracy(self) -> Answer:
-        """The share of rows that are predicted right, of those with a label."""
-        return self._ratio(("true positives", "true negatives"), ("false positives", "false negatives"))
-
-    @property
-    def precision(self) -> Answer:
-        """The share of positives among those predicted to be."""
-        return self._ratio(("true positives",), ("false positives",))
-
-    @property
-    def recall(self) -> Answer:
-        """The share of positives that are found."""
-        return self._ratio(("true positives",), ("false negatives",))
-
-    @property
-    def specificity(self) -> Answer:
-        """The share of negatives that are left alone."""
-        return self._ratio(("true negatives",), ("false positives",))
-
-    @property
-    def f1(self) -> Answer:
-        """The harmonic mean of precision and recall: 2J/(1 + J), where J is the share of hits among all that count."""
-        found = self._ratio(("true positives",), ("false positives", "false negatives"))
-        values = (found.value, found.low, found.high)
-        value, low, high = (2 * jaccard / (1 + jaccard) for jaccard in values)
-        return replace(found, value=value, low=low, high=high)
-
-    def _ratio(self, part: Sequence[str], rest: Sequence[str]) -> Answer:
-        """Return the share of some cells among these and others."""
-        every = {**self.cells, "other": self.answer.answers[-1][1]}
-        others = [name for name in every if name not in (*part, *rest)]
-        sums = [_sum([every[name] for name in names]) for names in (part, rest, others)]
-        shares = [sum(every[name].value for name in names) for names in (part, rest)]
-        interval = ratio_range(*sums)
-        value = shares[0] / sum(shares) if sum(shares) > 0 else 0.5
-        found = Estimate.within((0.0, 1.0), value, interval)
-        return Answer(found.value, found.low, found.high, self.answer.record)
-
-    def _scores(self) -> list[tuple[str, Answer]]:
-        return [(name, getattr(self, name)) for name in ("accuracy", "precision", "recall", "specificity", "f1")]
-
-    def _lines(self) -> list[tuple[str, str, str]]:
-        named = [*self.cells.items(), *self._scores()]
-        texts = rounded_alike([Estimate(one.value, one.low, one.high) for _, one in named])
-        return [(name, value, f"[{low}, {high}]") for (name, _), (value, low, high) in zip(named, texts, strict=True)]
-
-    def plot(self) -> Picture:
-        """Return a picture of the scores."""
-        record = self.answer.record
-        return HistogramAnswer(tuple(self._scores()), record).plot()
-
-    def __repr__(self) -> str:
-        lines = self._lines()
-        width = max(len(name) for name, _, _ in lines)
-        return "\n".join(
-            [*(f"{name:<{width}}  {value}  {ends}" for name, value, ends in lines), self.answer.record.small_print]
-        )
-
-    def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{name}</td><td>{value}</td><td>{ends}</td></tr>" for name, value, ends in self._lines()
-        )
-        return f"<table>{rows}</table><small>{escape(self.answer.record.small_print)}</small>"
-
-
-def _sum(answers: Sequence[Answer]) -> Interval:
-    return sum(one.low for one in answers), sum(one.high for one in answers)
 
 
 def confusion(
     session: Session, estimator: Any, *, features: Sequence[str], target: str, positive: Any = True
-) -> Confusion:
+) -> ConfusionAnswer:
     """Return the four cells of a classifier on the population, and precision, recall and F1, for 5 answers.
 
     `positive` is the label that counts as positive; rows without a label are in no cell.
@@ -129,7 +34,8 @@ def confusion(
         known = rows.get_column(target).is_not_null().to_numpy()
         return np.where(known, code, np.nan)
 
-    return Confusion(session.histogram(cell, categories=[0.0, 1.0, 2.0, 3.0]))
+    found = session.histogram(cell, categories=[0.0, 1.0, 2.0, 3.0])
+    return ConfusionAnswer(found.answers, found.record)
 
 
 def calibration(

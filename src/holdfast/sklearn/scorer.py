@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from holdfast import check
 from holdfast.answer import Answer
@@ -20,7 +21,7 @@ from holdfast.errors import InvalidArgument
 from holdfast.session import Session
 
 Array = NDArray[np.float64]
-SHARES = ("accuracy", "precision", "recall", "f1")
+SHARES = ("accuracy", "precision", "recall", "f1", "roc_auc")
 METRICS = (*SHARES, "brier", "log_loss", "absolute_error", "squared_error")
 
 
@@ -40,6 +41,8 @@ class Scorer:
         """Ask the session how good the estimator is on the population; X and y are ignored."""
         if self.metric in _GROUPS:
             answer = self._in_group(estimator)
+        elif self.metric == "roc_auc":
+            answer = self._area(estimator)
         else:
             within = None if self.metric in SHARES else (0.0, self.most)
             answer = self.session.mean(_ROW_SCORES[self.metric](self, estimator), within=within)
@@ -57,6 +60,20 @@ class Scorer:
         if self.metric != "f1":
             return found
         return replace(found, value=_f1(found.value), low=_f1(found.low), high=_f1(found.high))
+
+    def _area(self, estimator: Any) -> Answer:
+        """Rank by the probability of the positive label, or, for want of one, by the decision on the scale of one."""
+        if hasattr(estimator, "predict_proba"):
+            return self.session.auc(lambda rows: self.probability(estimator, rows), self._positive, within=(0.0, 1.0))
+
+        def squeezed(rows: pl.DataFrame) -> Array:
+            decisions = np.asarray(estimator.decision_function(self.inputs(estimator, rows)), dtype=np.float64)
+            return np.asarray(expit(decisions if self.positive == estimator.classes_[-1] else -decisions))
+
+        return self.session.auc(squeezed, self._positive, within=(0.0, 1.0))
+
+    def _positive(self, rows: pl.DataFrame) -> Any:
+        return self.positives(rows) == 1
 
     def predicted(self, estimator: Any, rows: pl.DataFrame) -> NDArray[np.bool_]:
         """Return whether the estimator predicts the positive label."""
@@ -149,6 +166,8 @@ def scorer(
     positive: Any = True,
 ) -> Scorer:
     """Return a scorer for scikit-learn that asks the session, one answer a score; precision, recall and F1 take two.
+
+    ROC AUC takes 17: it is worked out of the shares of positives and of negatives in eight steps of the probability.
 
     `most` clips log-loss (5 if left out) and errors (must be declared); Brier scores are at most 1 anyway.
     """

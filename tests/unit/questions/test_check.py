@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import holdfast as hf
 from examples import examples
 from holdfast.errors import InvalidArgument, PlanConflict
-from holdfast.guarantees.checks import Checks, Told
+from holdfast.guarantees.checks import CODED, Checks, Told
 from holdfast.guarantees.mathematics.checks import full_range, guess_nats, sampled_range, time_share
 from holdfast.guarantees.plan import plan
 from holdfast.guarantees.release import HOLDS, OUTCOMES, TOO_FEW, TOO_HIGH, TOO_LOW
@@ -25,6 +25,7 @@ from holdfast.guarantees.terms import Goal
 from holdfast.ledger import Cost
 from holdfast.mechanisms import cells
 from holdfast.queries.build import build_mean
+from holdfast.queries.code import functions_nats
 from holdfast.queries.guess import DifferenceGuess, Guess
 from holdfast.questions.check import CheckAnswer
 from holdfast.rows.draws import AllRows
@@ -184,11 +185,11 @@ def nats(checks: int, wrong: int) -> float:
 
 
 def test_the_interval_is_that_of_the_theorem_for_the_responses_before_it(session: hf.Session) -> None:
-    beta1 = BETA * 0.8
+    beta1 = BETA * 0.8 * (1 - CODED)
     guesses = [0.24, 0.3, 0.1, 0.23, 0.5, 0.24]  # the first, fourth and last hold
     wrong = 0
     for checks, guess in enumerate(guesses):
-        answer = session.check("yes", guess, 0.0101 + checks / 1e6)
+        answer = session.check(pl.col("yes"), guess, 0.0101 + checks / 1e6)  # which has no code
         cell = {HOLDS: (guess - answer.margin, guess + answer.margin)}.get(answer.outcome)
         if cell is not None:
             level = beta1 * time_share(checks + 1)
@@ -198,6 +199,21 @@ def test_the_interval_is_that_of_the_theorem_for_the_responses_before_it(session
         wrong += not answer.holds
     assert wrong == 3
     assert session.ledger.told == Cost(3, 6)
+
+
+def test_a_question_that_is_short_to_write_never_gets_wider_than_its_text_calls_for(session: hf.Session) -> None:
+    for wrong in range(20):
+        assert not session.check("yes", 0.5 + wrong / 100, 0.001).holds
+    short, again = session.check("yes", 0.24, 0.02), session.check("yes", 0.24, 0.021)
+    functions = [function.identity for function in build_mean("yes", session.schema).functions]
+    code = functions_nats(functions, (), [column.name for column in session.schema])
+    level = BETA * 0.8 * CODED
+    assert short.interval == pytest.approx(full_range((0.22, 0.26), n=ROWS, level=level, nats=code), abs=1e-9)
+    assert again.interval == pytest.approx(full_range((0.219, 0.261), n=ROWS, level=level, nats=code), abs=1e-9)
+    long = session.check(pl.col("yes"), 0.24, 0.02)
+    assert long.low < short.low
+    assert short.high < long.high
+    assert session.price("yes", "check", guess=0.24, margin=0.022).margin < long.high - 0.24
 
 
 def test_a_sampled_check_pays_for_the_sample_by_the_number_of_its_place(session: hf.Session) -> None:
@@ -210,7 +226,7 @@ def test_a_sampled_check_pays_for_the_sample_by_the_number_of_its_place(session:
         (0.24 - 0.05, 0.24 + 0.05),
         n=ROWS,
         draws=2_000,
-        level=BETA * 0.8 * time_share(2),
+        level=BETA * 0.8 * (1 - CODED) * time_share(2),
         sample_level=BETA * 0.2 * time_share(4),
         nats=nats(1, 0),
     )
@@ -221,7 +237,7 @@ def test_a_sampled_check_pays_for_the_sample_by_the_number_of_its_place(session:
 
 def test_of_a_group_only_the_declared_rows_speak(session: hf.Session) -> None:
     answer = session.check("yes", 0.24, 0.02, where='"group" = 1', at_least=2_000)
-    level = BETA * 0.8 * time_share(1)
+    level = BETA * 0.8 * (1 - CODED) * time_share(1)
     assert answer.holds
     assert answer.interval == pytest.approx(full_range((0.22, 0.26), n=2_000, level=level, nats=0.0), abs=1e-9)
     few = session.check("yes", 0.24, 0.02, where='"group" = 1', at_least=2_501)
@@ -234,7 +250,7 @@ def test_of_a_group_only_the_declared_rows_speak(session: hf.Session) -> None:
 def test_of_two_groups_the_difference_is_guessed(session: hf.Session) -> None:
     first, second = '"group" = 1', '"group" in (1, 2)'  # rows in both count in the first: the second is group 2
     answer = session.check("number", 0.0, 0.2, within=(0.0, 10.0), where=first, versus=second, at_least=2_400)
-    level = BETA * 0.8 * time_share(1)
+    level = BETA * 0.8 * (1 - CODED) * time_share(1)
     low, high = full_range((0.49, 0.51), n=4_800, level=level, nats=0.0)
     assert answer.holds
     assert answer.bounds == (-10.0, 10.0)

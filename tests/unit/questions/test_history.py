@@ -1,6 +1,7 @@
 """The history: one line per released interval, in the order they were given; the ledger keeps exactly the result."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -59,22 +60,29 @@ ASKED: dict[str, tuple[Any, dict[str, Any]]] = {
     "correlation": ("x", {"other": "b", "within": (0, 1)}),
     "slope": ("x", {"other": "b", "within": (0, 1)}),
     "histogram": ("s", {"categories": ["a", "never seen"]}),
+    "auc": ("x", {"positive": "b", "within": (0, 1), "cuts": [0.5]}),
     "top": ("s", {"longest": 1, "most": 2, "alphabet": "ab"}),
     "quantile": ("x", {"q": 0.5, "within": (0, 2), "steps": 4}),
     "flips": ("b", {"count": 9}),
     "minimize": (hf.losses.Logistic({"x": (0, 1)}, "b"), {"radius": 1, "iterations": 2}),
     "check": ("b", {"guess": 0.4, "margin": 0.01}),
     "submit": ({"id": [3, 1, 2], "prediction": [False, True, True]}, {"name": "first"}),
+    "confusion": ({"id": list(range(4_000)), "prediction": [False, True] * 2_000}, {}),
     "units": ("b", {"at_least": 2}),
     "register": (["b", {"kind": "quantile", "query": "x", "q": 0.5, "within": [0, 2]}], {}),
 }
 
 
 @pytest.mark.parametrize("kind", ASKED)
-def test_the_ledger_and_the_wire_have_one_json(kind: str) -> None:
+def test_the_ledger_and_the_wire_have_one_json(kind: str, tmp_path: Path) -> None:
     query, options = ASKED[kind]
     plan: dict[str, Any] = {"guarantee": "checks"} if kind == "check" else {"queries": {"mean": 60, "flip": 50}}
     board = hf.Board({"id": [1, 2, 3], "label": [True, True, True]}) if kind == "submit" else None
+    if kind == "confusion":
+        pl.DataFrame({"id": range(4_000), "label": [True, False] * 2_000}).write_csv(tmp_path / "labels.csv")
+        board = hf.Board(tmp_path / "labels.csv", confusion=0.5)
+        assert board.answering is not None
+        board.session = board.answering
     if kind == "units":
         plan |= {"unit": "person"}
     given_data = data() | ({"person": np.arange(5_000) // 4} if kind == "units" else {})

@@ -50,6 +50,7 @@ ASKED: list[tuple[str, dict[str, Any]]] = [
     ("histogram", {"query": "s", "categories": ("a", "b")}),
     ("histogram", {"query": "d", "categories": [date(2024, 2, 29)]}),
     ("histogram", {"query": "x", "bins": np.array([0.0, 0.5, 1.0]), "rows_per_query": 500}),
+    ("auc", {"query": "x", "positive": "b", "within": (0, 1), "cuts": np.array([0.25, 0.5])}),
     ("top", {"query": "s", "longest": np.int64(1), "alphabet": "abc"}),
     ("quantile", {"query": "x", "q": 0.5, "within": (0.0, 2.0), "steps": 4}),
     ("flips", {"query": "b", "count": 3}),
@@ -64,6 +65,7 @@ ASKED: list[tuple[str, dict[str, Any]]] = [
     ("units", {"query": "x", "cap": 3, "margin": 0.5}),
     ("submit", {"predictions": {"id": [2, 1, 3], "prediction": np.array([True, False, True])}, "name": "first"}),
     ("submit", {"predictions": pl.DataFrame({"id": ["3", "2", "1"], "b": ["true", "false", "true"]})}),
+    ("confusion", {"predictions": {"id": [2, 1, 3], "prediction": ["a", "b", "a"]}, "positive_label": "a"}),
 ]
 CHECKING = Context(plan(rows=10**6, queries=1, guarantee="checks").standing, SCHEMA)
 SCORED: dict[str, Any] = {
@@ -77,7 +79,17 @@ SCORED: dict[str, Any] = {
 }
 LADDER = Ladder.grid(3, confidence=0.95, step=None, scale=1.0, about="labels", **SCORED)
 UNITS = Context(plan(rows=10**6, queries=100).standing, replace(SCHEMA, unit="g"))
+SEALED = Schema((Column("id", Type.INT, False), Column("label", Type.STRING, False)), "sealed")
+ANSWERING = Context(
+    plan(rows=10**6, queries=100).standing,
+    SEALED,
+    ids=lambda column: pl.Series(column, [1, 2]),
+    others=lambda column: pl.Series(column, [3]),
+)
 BOARD = Context(LADDER, SCHEMA, ids=lambda column: pl.Series(column, [1, 2, 3]))
+
+
+CONTEXTS = {"check": CHECKING, "submit": BOARD, "units": UNITS, "confusion": ANSWERING}
 
 
 def test_every_kind_is_asked_here() -> None:
@@ -86,7 +98,7 @@ def test_every_kind_is_asked_here() -> None:
 
 @pytest.mark.parametrize(("name", "values"), ASKED, ids=lambda value: f"{value!s:.50}")
 def test_a_question_that_travels_is_the_same_question(context: Context, name: str, values: dict[str, Any]) -> None:
-    kind, context = KINDS[name], {"check": CHECKING, "submit": BOARD, "units": UNITS}.get(name, context)
+    kind, context = KINDS[name], CONTEXTS.get(name, context)
     sent = json.loads(json.dumps(kind.to_json(values), allow_nan=False))
     assert sent.pop("kind") == name
     here, there = kind.question(context, **values), kind.question(context, **kind.from_json(sent))

@@ -137,7 +137,7 @@ def test_the_same_rows_have_one_budget_as_rows_and_as_units() -> None:
     frame = visits(7)
     with Session(frame, unit="patient", queries=100) as session:
         session.mean("late")
-        with pytest.raises(PlanConflict, match=r"begun for 3,000 independent units; opened like this.* rows\. Open"):
+        with pytest.raises(PlanConflict, match=r"begun for 3,000 units \(patient\); opened like this.* rows\. Open"):
             Session(frame, queries=100)
 
 

@@ -94,7 +94,7 @@ def test_batches_do_not_matter_and_keys_do(monkeypatch: pytest.MonkeyPatch) -> N
     storages = open_rows(frame)._storages  # type: ignore[attr-defined]
 
     def dealt(secret: bytes, deck: str, partition: str, size: int) -> pl.DataFrame:
-        chance = cards_.Chance.of(secret, deck, partition, 2.0, 3)
+        chance = cards_.Chance.of(secret, deck, partition, 2.0)
         return pl.concat(cards_.Dealer(chance, storages).deal(frame.iter_slices(size)))
 
     first = dealt(b"s" * 32, "d", "0", 1_000)

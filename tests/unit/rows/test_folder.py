@@ -170,7 +170,7 @@ def test_a_folder_of_another_version_is_refused_and_written_anew_from_its_file(p
         with pytest.raises(RowSourceError, match="another version of holdfast; delete it and open the original file"):
             open_rows(folder_of(path))
         assert_frame_equal(everything(open_rows(path)), FRAME)
-        assert json.loads(manifest.read_text())["version"] == 5
+        assert json.loads(manifest.read_text())["version"] == 6
 
 
 def test_changed_bytes_are_found_by_verifying(path: Path) -> None:
@@ -187,8 +187,8 @@ def test_changed_bytes_are_found_by_verifying(path: Path) -> None:
 def test_a_file_that_changes_while_it_is_read_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill = ingest._fill
 
-    def slow(*args: object) -> object:
-        done = fill(*args)  # type: ignore[arg-type]
+    def slow(*args: object, **options: object) -> object:
+        done = fill(*args, **options)  # type: ignore[arg-type]
         os.utime(path, ns=(5, 5))
         return done
 

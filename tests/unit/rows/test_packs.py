@@ -84,3 +84,19 @@ def test_packs_are_not_pickled(query):
     other = pickle.loads(pickle.dumps(source))
     assert not kept(other)
     assert (asked(other, query) == before).all()
+
+
+def test_a_fit_on_a_deck_reads_every_card_once_and_keeps_none(tmp_path):
+    rng = np.random.default_rng(1)
+    x = rng.uniform(-1, 1, 20_000)
+    pl.DataFrame({"x": x, "y": np.clip(0.5 * x + 0.1, -1, 1)}).write_parquet(tmp_path / "line.parquet")
+    deck = hf.deal(tmp_path / "line.parquet", tmp_path / "line.deck", cards=400_000)
+    loss = hf.losses.Squared({"x": (-1, 1)}, "y", target_within=(-1, 1))
+    with hf.Session(deck, queries=20, guarantee="exchange", seed=1) as session:
+        fit = session.minimize(loss, radius=2, iterations=400, rows_per_coordinate=100)
+    assert abs(fit.coefficients["x"] - 0.5) < 0.1
+    assert abs(fit.coefficients["intercept"] - 0.1) < 0.1
+    assert fit.loss.low <= fit.loss.value <= fit.loss.high
+    assert fit.rows_read >= 2 * 400 * 100
+    assert deck.used.cards >= fit.rows_read
+    assert not any(cards._packs._kept for cards in deck._deals)  # no card is read again, so none is kept

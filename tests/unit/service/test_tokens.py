@@ -1,5 +1,7 @@
 """Tokens are looked up together, and cached for a moment only if nothing changed meanwhile."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -128,3 +130,24 @@ def test_time_goes_on_while_the_clock_is_behind(database: TokenDatabase, machine
 def _stored(database: TokenDatabase) -> float:
     with database.relaxed.connect() as connection:
         return connection.exec_driver_sql("SELECT coalesce(max(latest), 0) FROM holdfast_clock").scalar_one()
+
+
+LOCK = """
+import fcntl, sys
+with open(sys.argv[1], "r+b") as file:
+    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 510, 0x40000002)  # the bytes that SQLite's readers share
+"""
+
+
+def test_opening_the_database_once_more_drops_no_lock_of_the_first(tmp_path: Path) -> None:
+    """Without it, whoever closes the file last elsewhere would take away the log under this process."""
+    path = tmp_path / "tokens.db"
+    first = TokenDatabase(f"sqlite:///{path}")
+    with first.durable.connect() as connection:
+        connection.exec_driver_sql("SELECT 1 FROM sqlite_master").fetchall()
+        locked = [sys.executable, "-c", LOCK, str(path)]
+        assert subprocess.run(locked, capture_output=True).returncode != 0
+        second = TokenDatabase(f"sqlite:///{path}")
+        assert subprocess.run(locked, capture_output=True).returncode != 0
+        second.close()
+    first.close()

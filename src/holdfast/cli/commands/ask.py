@@ -118,8 +118,6 @@ def _show(answer: "AnyAnswer") -> None:
     if isinstance(answer, Answer):
         say("  ".join(written(answer)), bold=True)
         say(bar(answer, answer.bounds))
-        for name, text in answer.details():
-            say(f"{name}: {text}")
     elif isinstance(answer, Mapping):
         texts = rounded_alike([estimate for _, estimate in answer.rows()])
         lines = [
@@ -134,6 +132,9 @@ def _show(answer: "AnyAnswer") -> None:
             say(bar(estimate))
     else:
         say(repr(answer))
+    if isinstance(answer, Answer | Mapping):  # others print them themselves
+        for name, text in answer.details():
+            say(f"{name}: {text}")
     if answer.made_up:
         say("Made up: nothing was read or spent.")
         return

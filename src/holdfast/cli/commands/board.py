@@ -49,6 +49,9 @@ def make(
         str, typer.Option(help="What intervals are about: population, labels (of these cases) or rows.")
     ] = "labels",
     confidence: Confidence = None,
+    confusion: Annotated[
+        float | None, typer.Option(help="The share of rows that tell precision, recall and F1 instead of scoring.")
+    ] = None,
     ledger: Ledger = None,
     json: Json = False,
 ) -> None:
@@ -71,6 +74,7 @@ def make(
         "step": step,
         "classes": classes and classes.split(","),
         "about": about,
+        "confusion": confusion,
     }
     with Board(labels, id=id, target=target, confidence=confidence, ledger=ledger, **options) as board:  # type: ignore[arg-type]
         folder, place, plan = board_path(Path(labels)), board.session.ledger.location, board.session.plan

@@ -79,17 +79,38 @@ def shares_within(counts: Any, ell: int, *, mass: float, level: float) -> tuple[
     >>> shares_within([0, 0], 100, mass=0.01, level=0.01)[0].tolist()
     [[0.0, 1.0], [0.0, 1.0]]
     """
+    m = np.asarray(counts).size
+    return unions_within(counts, 1, m, float(np.sum(counts)), ell, outcomes=m + 1, mass=mass, level=level)
+
+
+@theorem("here (categories within a group)", proof=PROOF)
+def unions_within(
+    counts: Any, sizes: Any, m: int, included: float, ell: int, *, outcomes: int, mass: float, level: float
+) -> tuple[Any, Interval]:
+    """Return the same for unions of categories: `counts` and `sizes` of each, of a group with m and all `included`.
+
+    Statement
+        A union of s categories has the share (theta pi - s a)/(pi - m a) within its group, which grows with theta, and
+        with pi where theta < s/m. Each union makes one statement, the group another.
+
+    Not covered
+        Unions that are chosen after seeing the counts.
+
+    >>> ((low, high),) = unions_within([0], 2, 3, 0, 100, outcomes=7, mass=0.01, level=0.01)[0].tolist()
+    >>> low, high
+    (0.0, 1.0)
+    """
     counts = np.asarray(counts, dtype=float)
-    m, included = counts.size, float(counts.sum())
+    sizes = np.broadcast_to(np.asarray(sizes, dtype=float), counts.shape)
     least, most = clopper_pearson(int(included), ell, level)
-    share = tuple(min(1.0, max(0.0, (end - m * mass) / (1 - (m + 1) * mass))) for end in (least, most))
+    share = tuple(min(1.0, max(0.0, (end - m * mass) / (1 - outcomes * mass))) for end in (least, most))
     if least <= m * mass:
-        return np.tile([0.0, 1.0], (m, 1)), (0.0, share[1])
+        return np.tile([0.0, 1.0], (counts.size, 1)), (0.0, share[1])
     low, high = clopper_pearsons(counts, included, level_among(level, least, included, ell))
     ends = []
     for theta, (below, above) in ((low, (least, most)), (high, (most, least))):
-        pi = np.where(theta < 1 / m, below, above)
-        ends.append(np.clip((theta * pi - mass) / (pi - m * mass), 0.0, 1.0))
+        pi = np.where(theta < sizes / m, below, above)
+        ends.append(np.clip((theta * pi - sizes * mass) / (pi - m * mass), 0.0, 1.0))
     return np.stack(ends, axis=1), (share[0], share[1])
 
 

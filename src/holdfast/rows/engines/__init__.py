@@ -30,9 +30,9 @@ class Task:
     rate: float
     columns: dict[str, Storage]
 
-    def chance(self, partition: str, ranges: int = 1) -> Chance:
-        """Return the chance of a partition; how places are cut is part of it."""
-        return Chance.of(self.secret, self.deck, partition, self.rate, ranges)
+    def chance(self, partition: str) -> Chance:
+        """Return the chance of a partition."""
+        return Chance.of(self.secret, self.deck, partition, self.rate)
 
     def run(self, partition: str, batches: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         """Yield the cards of one partition, then a line that sums up its content."""

@@ -1,0 +1,107 @@
+"""Precision, recall and F1 on a board: rows of their own, which answer by coins and score nothing."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import holdfast as hf
+from holdfast.ledger.opening import forget_all
+from holdfast.rows.folder import FolderRows
+
+N = 20_000
+rng = np.random.default_rng(8)
+LABELS = rng.random(N) < 0.3
+SAID = np.where(rng.random(N) < 0.85, LABELS, ~LABELS)
+IDS = np.array([f"q{number:05}" for number in rng.permutation(N)])
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    forget_all()
+    yield
+    forget_all()
+
+
+def made(folder: Path, **options: object) -> hf.Board:
+    pl.DataFrame({"id": IDS, "label": np.where(LABELS, "spam", "ham")}).write_parquet(folder / "labels.parquet")
+    return hf.Board(folder / "labels.parquet", **{"confusion": 0.5, **options})  # type: ignore[arg-type]
+
+
+def predictions() -> pl.DataFrame:
+    return pl.DataFrame({"id": IDS, "prediction": np.where(SAID, "spam", "ham")})
+
+
+def test_precision_recall_and_f1_have_intervals_around_what_they_are(tmp_path: Path) -> None:
+    with made(tmp_path) as board:
+        found = board.confusion(predictions(), positive_label="spam", by="team 7")
+        again = board.confusion(predictions().reverse(), positive_label="spam")
+        other = board.confusion(predictions(), positive_label="ham")
+    hits, found_wrongly, overlooked = (LABELS & SAID).sum(), (~LABELS & SAID).sum(), (LABELS & ~SAID).sum()
+    truth = {
+        "accuracy": (LABELS == SAID).mean(),
+        "precision": hits / (hits + found_wrongly),
+        "recall": hits / (hits + overlooked),
+        "specificity": (~LABELS & ~SAID).sum() / (~LABELS).sum(),
+        "f1": 2 * hits / (2 * hits + found_wrongly + overlooked),
+    }
+    for name, answer in found.scores():
+        assert answer.low <= truth[name] <= answer.high
+        assert answer.high - answer.low < 0.5
+    assert again.receipt == found.receipt
+    assert again.cached
+    assert (other.recall.low, other.recall.high) != (found.recall.low, found.recall.high)
+    assert "f1" in str(found)
+
+
+def test_the_parts_share_no_row_and_both_take_predictions_for_all(tmp_path: Path) -> None:
+    with made(tmp_path, confusion=0.25) as board:
+        answer = board.submit(predictions())
+        assert answer.rows_read == N - N // 4
+        assert board.answering is not None
+        assert board.session.plan.terms.confidence == pytest.approx(0.995)
+        assert board.answering.plan.terms.confidence == pytest.approx(0.955)
+        board.verify()
+    scoring, answering = (FolderRows(tmp_path / f"labels.{part}.holdfast").ids("id") for part in ("board", "confusion"))
+    assert sorted([*scoring, *answering]) == sorted(IDS)
+    forget_all()
+    with hf.Board(tmp_path / "labels.board.holdfast") as board:
+        assert board.submit(predictions()).cached
+        with pytest.raises(hf.InvalidArgument, match="every id of the board"):
+            board.submit(predictions()[1:])
+        with pytest.raises(hf.InvalidArgument, match="every id of the board"):
+            board.confusion(predictions().filter(pl.col("id").is_in(scoring.implode())), positive_label="spam")
+    with made(tmp_path, confusion=0.25) as board:  # once more: the same split
+        assert board.submit(predictions()).cached
+
+
+def test_only_the_rows_of_a_board_that_answer_tell_it(tmp_path: Path) -> None:
+    """Any other table would name its ids in refusals."""
+    with hf.Session({"id": IDS[:5_000], "label": LABELS[:5_000]}, queries=50, seed=1) as session:
+        with pytest.raises(hf.PlanConflict, match="not the rows of a board that answer") as refused:
+            session.confusion({"id": ["x"], "prediction": [True]})
+        assert "q0" not in str(refused.value)
+    with made(tmp_path) as board, pytest.raises(hf.PlanConflict, match="not the rows of a board"):
+        board.session.ask(predictions(), "confusion")
+    forget_all()
+    board = hf.Board({"id": [1, 2], "label": ["a", "b"]})
+    with board, pytest.raises(hf.PlanConflict, match="without rows that answer"):
+        board.confusion({"id": [1, 2], "prediction": ["a", "b"]}, positive_label="a")
+
+
+def test_refusals(tmp_path: Path) -> None:
+    with pytest.raises(hf.InvalidArgument, match="labels in memory"):
+        hf.Board({"id": [1, 2], "label": ["a", "b"]}, confusion=0.5)
+    with pytest.raises(hf.InvalidArgument, match="either side"):
+        made(tmp_path, confusion=1e-5)
+    with pytest.raises(hf.InvalidArgument, match="mostly noise"):
+        made(tmp_path, confusion=0.02)
+    assert not list(tmp_path.glob("*.holdfast"))
+    pl.DataFrame({"id": [1, 2, 3, 4], "label": [0.5] * 4}).write_parquet(tmp_path / "numbers.parquet")
+    with pytest.raises(hf.InvalidArgument, match="labels of a few kinds"):
+        hf.Board(tmp_path / "numbers.parquet", metric="absolute_error", within=(0, 1), confusion=0.5)
+    made(tmp_path, confusion=None).close()
+    with pytest.raises(hf.RowSourceError, match="has no rows that answer"):
+        made(tmp_path)
