@@ -84,6 +84,7 @@ class Board:
     (0.75, 1.0)
     """
 
+    @check.options
     def __init__(
         self,
         labels: PredictionsLike,

@@ -6,11 +6,18 @@ Traceback (most recent call last):
 holdfast.errors.InvalidArgument: rows_per_query must be positive; got 0.
 """
 
+from collections.abc import Callable
+from difflib import get_close_matches
+from functools import wraps
+from inspect import Parameter, signature
 from math import isfinite
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from holdfast.errors import InvalidArgument
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def _refuse(name: str, rule: str, value: object) -> InvalidArgument:
@@ -91,3 +98,32 @@ def one_of(name: str, value: Any, choices: tuple[str, ...]) -> None:
     """`value` is one of the words in `choices`."""
     if value not in choices:
         raise _refuse(name, "one of " + ", ".join(map(repr, choices)), value)
+
+
+def options(function: Callable[P, R]) -> Callable[P, R]:
+    """Make `function` refuse an option that it does not have in words, with the nearest that it has.
+
+    >>> options(lambda *, rows: rows)(row=3)
+    Traceback (most recent call last):
+        ...
+    holdfast.errors.InvalidArgument: There is no option 'row'. Did you mean 'rows'?
+    """
+
+    @wraps(function)
+    def checked(*args: P.args, **named: P.kwargs) -> R:
+        try:
+            return function(*args, **named)
+        except TypeError:
+            declared = signature(function).parameters.items()
+            known = [name for name, each in declared if each.kind in _NAMED and name != "self"]
+            for name in named:
+                if name not in known:
+                    near = get_close_matches(name, known, n=1)
+                    hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(known)}."
+                    raise InvalidArgument(f"There is no option {name!r}. {hint}", name=name) from None
+            raise
+
+    return checked
+
+
+_NAMED = (Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD)

@@ -34,6 +34,7 @@ class NamesRows(UserWarning):
     """A column seems to name the rows: values seen in one part tell which rows are in the other."""
 
 
+@check.options
 def hold_back(
     data: Table,
     explore: float = 0.5,

@@ -16,6 +16,7 @@ from typing import Any, Self, TypeVar, cast
 
 import polars as pl
 
+from holdfast import check
 from holdfast.answer import AnyAnswer, Record
 from holdfast.answering import NOTHING_SPENT, Answering
 from holdfast.beside import MADE_UP_ROWS, declare, ledger_beside, made_up, witnesses_beside
@@ -93,6 +94,7 @@ class Session(Answering, Verbs):
         out `within` and lists of categories. A TOML file beside the data may say the same: see `queries.declared`.
     """
 
+    @check.options
     def __init__(
         self,
         data: Table,

@@ -16,7 +16,7 @@ from examples import examples
 from ghost_worlds import Array, World, sessions
 from holdfast.guarantees.exchange import Exchange
 from holdfast.guarantees.mathematics import exchange, moments, slices
-from holdfast.guarantees.statistic import Cells
+from holdfast.guarantees.statistic import JointCells
 from holdfast.guarantees.terms import Goal
 from holdfast.queries.moments import OneOfTwo, Paired, TwoOfOne
 from holdfast.questions.cells import Read
@@ -55,7 +55,7 @@ def test_cells_are_laws_and_their_weights_are_the_functions() -> None:
     ("outcomes", "unions"), [(3, ()), (4, ((2, 3), (1, 3), (0, 3))), (5, ((3, 4), (2, 4), (1, 4)))]
 )
 def test_corners_have_the_extremes_of_linear_programming(outcomes: int, unions: Any) -> None:
-    rng, sets = np.random.default_rng(2), np.array(Cells(outcomes, unions).sets, dtype=float)
+    rng, sets = np.random.default_rng(2), np.array(JointCells(outcomes, unions).sets, dtype=float)
     for _ in range(30):
         inside = sets @ rng.dirichlet(np.ones(outcomes))
         lows = np.maximum(0, inside - rng.random(len(sets)) * 0.1)

@@ -1,11 +1,13 @@
 """Range errors: one wording, nothing slips through."""
 
+from collections.abc import Callable
 from fractions import Fraction
 from math import inf, nan
 
 import numpy as np
 import pytest
 
+import holdfast as hf
 from holdfast import check
 from holdfast.errors import InvalidArgument
 
@@ -86,3 +88,22 @@ def test_words_are_listed():
 def test_bounds_that_are_one_float_are_refused():
     with pytest.raises(InvalidArgument, match="low < high"):
         check.interval("within", (2**53, 2**53 + 1))
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: hf.Session({"x": [1, 2]}, querys=3), "There is no option 'querys'. Did you mean 'queries'?"),  # type: ignore[call-arg]
+        (lambda: hf.plan(row=3), "There is no option 'row'. Did you mean 'rows'?"),  # type: ignore[call-arg]
+        (lambda: hf.open({"x": [1]}, foo=3), "There is no option 'foo'. There are: data,"),  # type: ignore[call-arg]
+    ],
+)
+def test_an_option_that_is_not_there_is_refused_with_the_nearest(call: Callable[[], object], said: str) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        call()
+    assert str(refused.value).startswith(said)
+
+
+def test_another_type_error_stays_as_it_is() -> None:
+    with pytest.raises(TypeError, match="missing 1 required"):
+        hf.Session()  # type: ignore[call-arg]

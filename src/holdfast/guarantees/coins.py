@@ -17,7 +17,7 @@ from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, refuse_noise
 from holdfast.guarantees.mathematics import cost, descent, groups, moments, posterior_means, slices
 from holdfast.guarantees.mathematics.concentration import clopper_pearson_width, clopper_pearsons
 from holdfast.guarantees.release import Release
-from holdfast.guarantees.statistic import Cells, GroupMean, Interval, Statistic
+from holdfast.guarantees.statistic import GroupMean, Interval, JointCells, Statistic
 from holdfast.guarantees.terms import Terms
 
 MOST_RANDOM = 0.25  # of the draws of one pass that are replaced by random outcomes
@@ -168,7 +168,7 @@ class CoinGuarantee(Guarantee):
         high = min(one[1] - other[0], joint.difference[1]) + step
         return first, second, (max(first[0] - second[1], low), min(first[1] - second[0], high))
 
-    def laws(self, release: Release, cells: Cells) -> moments.Laws:
+    def laws(self, release: Release, cells: JointCells) -> moments.Laws:
         """Those of the posterior, from exact binomial intervals of declared unions, which share the level."""
         tally, mass = self.tally(release), self.terms.mass
         sets = np.array(cells.sets, dtype=float)

@@ -25,7 +25,7 @@ from holdfast.guarantees.mathematics.concentration import hoeffding_radius
 from holdfast.guarantees.mathematics.ratios import ratio_range
 from holdfast.guarantees.mathematics.search import fewest
 from holdfast.guarantees.release import Release, Tally
-from holdfast.guarantees.statistic import Cells, GroupMean, Interval, SingleFlips, Statistic, clip
+from holdfast.guarantees.statistic import GroupMean, Interval, JointCells, SingleFlips, Statistic, clip
 from holdfast.guarantees.terms import JSON, NO_CAP, Goal, Terms
 
 MOST_DRAWS = 10**15  # rows that one answer can read: more would not make it better
@@ -167,7 +167,7 @@ class Guarantee(ABC):
         first, second = self.group(release, 0), self.group(release, 1)
         return first, second, (first[0] - second[1], first[1] - second[0])
 
-    def laws(self, release: Release, cells: Cells) -> moments.Laws:
+    def laws(self, release: Release, cells: JointCells) -> moments.Laws:
         """Return the corners of the laws of `cells` that a `release` allows, before `spread_out` is applied.
 
         Here they are those of the population, from the intervals of all outcomes but the first.

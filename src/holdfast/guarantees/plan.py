@@ -260,6 +260,7 @@ def alternative_cells(alternative: Alternative) -> Cells:
     return alternative.guarantee, mechanism, margin, rows, queries, each, alternative.note
 
 
+@check.options
 def plan(
     *,
     rows: int | None = None,

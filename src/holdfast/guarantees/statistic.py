@@ -11,7 +11,7 @@ A row drawn for a question has one of finitely many outcomes. What is asked is a
     Difference      the same, for two groups         the difference of their means
     OutcomeShares   one of c categories              the share of each
     SharesWithin    the same, or outside             the share of each among rows inside
-    Cells           one of a few outcomes            what is worked out of their law: moments
+    JointCells      one of a few outcomes            what is worked out of their law: moments
 
 A statistic says how many statements an answer makes, reads values off what was released, and asks the guarantee for
 the interval of each. Mechanisms and guarantees speak about statistics; none of them knows a kind of question.
@@ -275,7 +275,7 @@ class SharesWithin(OutcomeShares):
 
 
 @dataclass(frozen=True)
-class Cells(Statistic):
+class JointCells(Statistic):
     """The law of one of a few outcomes, whose numbers are worked out together: moments, differences of pairs.
 
     A row says the probabilities of all outcomes but the first.

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from holdfast.guarantees.statistic import Cells, GroupMean, Statistic
+from holdfast.guarantees.statistic import GroupMean, JointCells, Statistic
 from holdfast.queries.measures import Mean, Share, encode_facts
 from holdfast.queries.query import Query, Values
 
@@ -22,7 +22,7 @@ def about(measure: Measured) -> str:
     return measure.text.removeprefix("mean of ").removeprefix("share of ")
 
 
-class Coins(Query):
+class TwoCoins(Query):
     """The law of a few cells for each row. A row without a value, or outside `where`, is in none."""
 
     @property
@@ -58,7 +58,7 @@ class Coins(Query):
     def statistic(self) -> Statistic:
         """The law of the cells, after the outcome of those left out."""
         shift = int(self.some_left_out)
-        return Cells(self.cells + shift, tuple(tuple(cell + shift for cell in union) for union in self.unions))
+        return JointCells(self.cells + shift, tuple(tuple(cell + shift for cell in union) for union in self.unions))
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ class Coins(Query):
 
 
 @dataclass(frozen=True)
-class TwoOfOne(Coins):
+class TwoOfOne(TwoCoins):
     """Two coins of one value: how many of them fall on one. Cells: none, one, both.
 
     A row counts only if it also has a value of `beside`, if that is given: a covariance with it is of such rows.
@@ -115,7 +115,7 @@ class TwoOfOne(Coins):
 
 
 @dataclass(frozen=True)
-class OneOfTwo(Coins):
+class OneOfTwo(TwoCoins):
     """A coin of each of two values. Cells: neither, the second only, the first only, both."""
 
     first: Measured
@@ -141,7 +141,7 @@ class OneOfTwo(Coins):
 
 
 @dataclass(frozen=True)
-class Paired(Coins):
+class Paired(TwoCoins):
     """Which of two values of a row is larger, by a coin with their distance as its bias. Cells: none, second, first."""
 
     first: Measured

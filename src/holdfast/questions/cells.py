@@ -9,8 +9,8 @@ from holdfast.answer import Interval
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.mathematics import moments
 from holdfast.guarantees.release import Release
-from holdfast.guarantees.statistic import Cells
-from holdfast.queries.moments import Coins
+from holdfast.guarantees.statistic import JointCells
+from holdfast.queries.moments import TwoCoins
 from holdfast.questions.question import Drawing
 
 Weights = Sequence[float]  # one number for each cell
@@ -20,16 +20,16 @@ Weights = Sequence[float]  # one number for each cell
 class Read:
     """A release of cells as it is read: the law of the cells that was seen, and intervals for what is linear in it."""
 
-    query: Coins
+    query: TwoCoins
     release: Release
     guarantee: Guarantee
     laws: moments.Laws
 
     @classmethod
-    def draw(cls, drawing: Drawing, query: Coins, draws: int) -> "Read":
+    def draw(cls, drawing: Drawing, query: TwoCoins, draws: int) -> "Read":
         """Draw once."""
         release, cells = drawing.release(query, draws), query.statistic
-        assert isinstance(cells, Cells)
+        assert isinstance(cells, JointCells)
         return cls(query, release, drawing.guarantee, drawing.guarantee.laws(release, cells))
 
     def seen(self, weights: Weights) -> float:

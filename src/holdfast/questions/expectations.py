@@ -25,7 +25,7 @@ ENDS = ("at_least", "at_most")
 
 
 @dataclass(frozen=True)
-class Expectation:
+class Expected:
     """A question, and between which numbers its answer should be."""
 
     question: Mapping[str, object]
@@ -35,7 +35,7 @@ class Expectation:
     def verdict(self, one: Estimate) -> str:
         """Say whether an interval lies inside (kept), outside (broken) or neither (open).
 
-        >>> wanted = Expectation({"query": "late"}, at_most=0.3)
+        >>> wanted = Expected({"query": "late"}, at_most=0.3)
         >>> [wanted.verdict(Estimate(0.2, 0.1, high)) for high in (0.3, 0.4)], wanted.verdict(Estimate(0.5, 0.4, 0.6))
         (['kept', 'open'], 'broken')
         """
@@ -50,7 +50,7 @@ class Expectation:
         return ", ".join(f"{name} {end:.6g}" for name, end in ends.items() if abs(end) != inf)
 
 
-def read_expectations(path: str | Path) -> list[Expectation]:
+def read_expectations(path: str | Path) -> list[Expected]:
     """Read expectations from a YAML file, or a JSON file; what is wrong with one names its place."""
     found = [_read(one, place) for place, one in enumerate(read_list(path), start=1)]
     if not found:
@@ -58,7 +58,7 @@ def read_expectations(path: str | Path) -> list[Expectation]:
     return found
 
 
-def _read(one: object, place: int) -> Expectation:
+def _read(one: object, place: int) -> Expected:
     where = f"Expectation {place}"
     example = "such as {query: dep_delay > 15, expect: {at_most: 0.3}}"
     if not isinstance(one, Mapping) or not isinstance(one.get("expect"), Mapping) or not one["expect"]:
@@ -70,7 +70,7 @@ def _read(one: object, place: int) -> Expectation:
             raise InvalidArgument(f"{where}: {name} must be a number; got {end!r}.", name="expectations")
     if ends.get("at_least", -inf) > ends.get("at_most", inf):
         raise InvalidArgument(f"{where}: at_least must be no more than at_most.", name="expectations")
-    return Expectation({name: value for name, value in one.items() if name != "expect"}, **ends)
+    return Expected({name: value for name, value in one.items() if name != "expect"}, **ends)
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Verdict:
         return told | self.estimate.to_json()
 
 
-def judge(expectations: Sequence[Expectation], answers: Sequence[AnyAnswer]) -> list[Verdict]:
+def judge(expectations: Sequence[Expected], answers: Sequence[AnyAnswer]) -> list[Verdict]:
     """Return a verdict for every interval of every answer."""
     return [
         Verdict(

@@ -13,7 +13,7 @@ from typing import Concatenate, ParamSpec
 from holdfast.answer import Answer, Estimate, Interval, write_end
 from holdfast.ledger import Cost
 from holdfast.queries.build import build_mean
-from holdfast.queries.moments import Coins, Measured, OneOfTwo, TwoOfOne, about
+from holdfast.queries.moments import Measured, OneOfTwo, TwoCoins, TwoOfOne, about
 from holdfast.questions import KINDS
 from holdfast.questions.cells import Read
 from holdfast.questions.options import Other, Query, RowsPerQuery, Where, Within, options_of
@@ -187,7 +187,7 @@ def moment(
     *,
     reads: str,
     gives: str,
-    coins: Callable[..., Sequence[Coins]],
+    coins: Callable[..., Sequence[TwoCoins]],
     work_out: Callable[[Sequence[Read]], Ranged],
     unit: Callable[..., float],
     range_follows: bool = False,
@@ -233,7 +233,7 @@ def moment(
 
 
 def _question(
-    context: Context, kind: str, text: str, queries: Sequence[Coins], draws: int, run: Callable[[Drawing], Result]
+    context: Context, kind: str, text: str, queries: Sequence[TwoCoins], draws: int, run: Callable[[Drawing], Result]
 ) -> Question:
     """Return the question that a few releases answer together."""
     prices = [context.price(one, draws) for one in queries]

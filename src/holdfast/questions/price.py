@@ -211,7 +211,8 @@ class Price:
         if guarantee.answers and not terms.ends and not cached:
             without = guarantee.margin_after(MORE, spent.charge, spent.intervals)
             after = spent.charge + cost.charge, spent.intervals + cost.intervals
-            later = without, guarantee.margin_after(MORE, *after)
+            with_it = guarantee.margin_after(MORE, *after)
+            later = (without, with_it) if with_it != without else None  # a check on rows of its own
         return cls(
             question=question.text,
             answers=0 if cached else cost_in_answers(terms, spent.charge, spent.intervals, cost),

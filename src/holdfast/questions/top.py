@@ -112,7 +112,7 @@ def top(
             yield Spelled(value, letters, tuple(branches[first : first + at_once]))
 
     def run(drawing: Drawing) -> Result:
-        search = Search(letters, longest, most)
+        search = LetterSearch(letters, longest, most)
         while search.open:
             found: Round = []
             for asked in passes(search.open):
@@ -141,7 +141,7 @@ def _checked(alphabet: str) -> str:
     return alphabet
 
 
-class Search:
+class LetterSearch:
     """The rounds: `open` is what the next one asks about, `missed` how frequent a text can be that was left behind."""
 
     def __init__(self, alphabet: Alphabet, longest: int, most: int) -> None:

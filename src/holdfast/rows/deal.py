@@ -27,6 +27,7 @@ MOST_CARDS = MOST_RANGES * MOST
 MOST_SLICES = 1_000
 
 
+@check.options
 def deal(
     source: Table,
     deck: str | Path,

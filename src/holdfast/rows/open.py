@@ -11,6 +11,7 @@ from typing import TypeGuard
 
 import polars as pl
 
+from holdfast import check
 from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.registry import Registry
 from holdfast.rows.deck import Deck, is_deck
@@ -29,6 +30,7 @@ _IN_MEMORY = ("polars", "pandas", "pyarrow", "modin", "cudf")  # libraries whose
 ROW_SOURCES: Registry[Callable[[object], RowSource | None]] = Registry("holdfast.row_sources")
 
 
+@check.options
 def open_rows(
     data: Table,
     *,

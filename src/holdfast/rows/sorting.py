@@ -118,7 +118,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Run:
+class SortedRun:
     """What a run holds, and what had been dealt when it was written."""
 
     cuts: list[int]  # by range
@@ -151,7 +151,7 @@ class Runs:
         self.missing = [False] * len(self._names)
         self._waiting: list[Piece] = []
         self._learned = dict.fromkeys(coder.texts, 0)  # texts that runs have said so far
-        self._runs: list[Run] = []
+        self._runs: list[SortedRun] = []
         while (about := self._path(len(self._runs)).with_suffix(".json")).exists():
             self._take_up(json.loads(about.read_text(encoding="utf-8")))
 
@@ -206,7 +206,7 @@ class Runs:
                 columns.append((values[0].dtype.str, at, marks))
         merged = np.sum([piece.counts for piece in pieces], axis=0)
         content = self.content
-        run = Run(
+        run = SortedRun(
             [0, *np.cumsum(merged).tolist()],
             bool(places),
             columns,
@@ -260,7 +260,7 @@ class Runs:
             order = _chance(secret, number).permutation(sum(end - begin for _, _, begin, end in pieces))
         return order.size, [self._taken(self._column(i, pieces), order) for i in range(len(self._names))]
 
-    def _column(self, i: int, pieces: list[tuple[int, Run, int, int]]) -> Part:
+    def _column(self, i: int, pieces: list[tuple[int, SortedRun, int, int]]) -> Part:
         if not self.is_coded(i):
             return Part(pl.concat([self._read_texts(i, at, *piece) for at, piece in enumerate(pieces)]), None)
         values = self._read([(file, *_at(run, i, begin), end - begin) for file, run, begin, end in pieces])
@@ -268,11 +268,11 @@ class Runs:
             return Part(values, None)
         return Part(values, np.concatenate([self._read_marks(i, *piece) for piece in pieces]))
 
-    def _read_marks(self, i: int, file: int, run: Run, begin: int, end: int) -> NDArray[np.bool_]:
+    def _read_marks(self, i: int, file: int, run: SortedRun, begin: int, end: int) -> NDArray[np.bool_]:
         marks = run.columns[i][2]
         return self._read([(file, "|b1", marks + begin, end - begin)]) if marks else np.ones(end - begin, np.bool_)
 
-    def _read_texts(self, i: int, number: int, file: int, run: Run, begin: int, end: int) -> pl.Series:
+    def _read_texts(self, i: int, number: int, file: int, run: SortedRun, begin: int, end: int) -> pl.Series:
         dtype, _, marks = run.columns[i]
         if not dtype:
             path = self._texts_path(self._path(number), i)
@@ -307,7 +307,7 @@ class Runs:
     def _take_up(self, about: dict[str, Any]) -> None:
         """Go on after a run that somebody else has written."""
         about["columns"] = [tuple(column) for column in about["columns"]]
-        run = Run(**about | {"sums": tuple(about["sums"])})
+        run = SortedRun(**about | {"sums": tuple(about["sums"])})
         self._runs.append(run)
         self.content.rows, self.content.sums, self.missing = run.rows, run.sums, run.missing
         for name, (new, coded) in run.texts.items():
@@ -364,7 +364,7 @@ def in_order(offsets: NDArray[np.uint64], width: int, chance: Callable[[], Gener
     return order
 
 
-def _at(run: Run, i: int, begin: int) -> tuple[str, int]:
+def _at(run: SortedRun, i: int, begin: int) -> tuple[str, int]:
     """Return the type of a column in a run, and where its value number `begin` is."""
     dtype, at, _ = run.columns[i]
     return dtype, at + begin * np.dtype(dtype).itemsize

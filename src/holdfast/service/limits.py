@@ -22,6 +22,7 @@ from holdfast.service.connections import AT_ONCE
 from holdfast.service.errors import ProtocolError, error_payload
 from holdfast.service.monitoring import Metrics, log_event
 from holdfast.service.settings import Settings
+from holdfast.service.telemetry import trace_request
 
 ErrorHandler = Callable[[Request, Exception], Awaitable[Response]]
 AtOnce = Callable[[int, list[tuple[bytes, bytes]], bytes], bool]
@@ -94,6 +95,7 @@ class RequestLimits:
         self._metrics.count_request(method, route, status, seconds)
         token_id, ms = getattr(scope["state"].get("token"), "id", None), round(seconds * 1e3, 2)
         log_event("request", id=request_id, method=method, route=route, status=status, ms=ms, token_id=token_id)
+        trace_request(method, route, status, ms)
 
     async def _run(self, scope: Scope, receive: Receive, response: "LimitedSend") -> None:
         """Read the body, then respond; both within the timeout."""

@@ -74,6 +74,17 @@ Askable: TypeAlias = "Session | RemoteSession | TokenSession"
 Sessions = Mapping[str, Askable]
 
 
+# What every tool returns: a sentence and its structure, or the one shape of all errors.
+OUTPUT: dict[str, Any] = {
+    "type": "object",
+    "required": ["ok"],
+    "properties": {"ok": {"type": "boolean"}, "text": {"type": "string"}, "error": {"type": "string"}},
+    "if": {"properties": {"ok": {"const": True}}},
+    "then": {"required": ["text"]},
+    "else": {"required": ["error", "kind", "status", "details"]},
+}
+
+
 class DatasetArguments(RequestModel):
     """The dataset, which may be left out if there is only one."""
 
@@ -130,6 +141,7 @@ class Tools:
                 name=name,
                 description=f"{act.__doc__}{self._more.get(name, '')}",
                 input_schema=schema,
+                output_schema=OUTPUT,
                 annotations=types.ToolAnnotations(read_only_hint=name not in SPENDING, idempotent_hint=True),
             )
             for name, (act, schema) in self._tools.items()

@@ -111,7 +111,11 @@ def test_what_is_not_text_is_refused(value):
     ("text", "sentence"),
     [
         ("s > 15", "'s' is text; > 15 compares numbers."),
-        ("foo > 1", "No column 'foo' in things. If it is a value, write it in single quotes: 'foo'. It has: i, j, x, y, s, t, b, c, d, e, w, v."),
+        (
+            "foo > 1",
+            "No column 'foo' in things. If it is a value, write it in single quotes: 'foo'. It has: i, j, x, y, s,"
+            " t, b, c, d, e, w, v.",
+        ),
         ("sum(x)", "sum is an aggregate over many rows; a query must be an expression over one row."),
         ("random() > x", "random changes from call to call; a query must depend on its row alone."),
         ("lenght(s)", "lenght is not a function that a query can use; LENGTH is."),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import holdfast as hf
 from holdfast.answer import Estimate
 from holdfast.queries.spelling import Alphabet, Branch, Spelled
-from holdfast.questions.top import WAYS, Search, rounds
+from holdfast.questions.top import WAYS, LetterSearch, rounds
 
 TEXTS = st.lists(st.text("abcdeX", max_size=4), min_size=1, max_size=60)
 LETTERS = Alphabet("abcde")
@@ -22,7 +22,7 @@ LETTERS = Alphabet("abcde")
 
 def search(texts: list[str], *, longest: int, most: int, off: float = 0.0, seed: int = 0) -> tuple[dict[str, Any], int]:
     """Run the rounds on exact shares, or on shares that are off; return the result and the branches of every round."""
-    rng, looking, asked = np.random.default_rng(seed), Search(LETTERS, longest, most), []
+    rng, looking, asked = np.random.default_rng(seed), LetterSearch(LETTERS, longest, most), []
     while looking.open:
         query = Spelled(None, LETTERS, tuple(looking.open))  # type: ignore[arg-type]
         counts = Counter(query.branch_of(text) for text in texts)
@@ -59,7 +59,7 @@ def test_forgetting_what_was_left_behind_early_is_caught() -> None:
     result, _ = search(texts, longest=2, most=1)
     assert [one["category"] for one in result["categories"]] == ["aa"]
     assert result["missed"] >= 5 / 15
-    looking = Search(LETTERS, 2, 1)
+    looking = LetterSearch(LETTERS, 2, 1)
     while looking.open:
         query = Spelled(None, LETTERS, tuple(looking.open))  # type: ignore[arg-type]
         counts = Counter(query.branch_of(text) for text in texts)

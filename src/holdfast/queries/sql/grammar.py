@@ -26,7 +26,8 @@ _PART_NAMES = {
 def too_deep() -> InvalidQuery:
     """Word the refusal of a text that nests too deeply."""
     return InvalidQuery(
-        f"A query must not chain or nest more than {DEEPEST} operations; use parentheses to make a long sum of shorter ones."
+        f"A query must not chain or nest more than {DEEPEST} operations; use parentheses to make a long sum of shorter"
+        " ones."
     )
 
 
