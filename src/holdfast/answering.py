@@ -164,6 +164,8 @@ class Answering:
 
     def answer_all(self, questions: Sequence[Question]) -> list[AnyAnswer]:
         """Answer questions that `prepare` returned, together: what is new is paid for at once, and written at once."""
+        if not questions:  # of a SELECT that counts all rows
+            return []
         together = together_of(questions, self._is_answered)
         self._check_terms(together)
         require_affordable(together, self.plan.terms, self._ledger.spent)

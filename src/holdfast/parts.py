@@ -172,7 +172,7 @@ def _warn_of_names(frame: pl.DataFrame) -> None:
                 f"Column {column.name!r} differs in every row. If it names rows, those seen tell which are held: then"
                 f" split with id={column.name!r}, and it cannot be asked about.",
                 NamesRows,
-                stacklevel=3,
+                stacklevel=4,
             )
 
 

@@ -141,11 +141,11 @@ class Session(Answering, Verbs):
             raise
         self.registered = Registered(opened)
         if self.plan.vacuous and self.plan.standing.answers:
-            warnings.warn(self.plan.sentence, VacuousPlan, stacklevel=2)
+            warnings.warn(self.plan.sentence, VacuousPlan, stacklevel=3)
         if not self._joined:
             warn_of_units(self._schema)
         if self._shared:
-            warnings.warn(f"{SHARES} {self.budget}.", SharedBudget, stacklevel=2)
+            warnings.warn(f"{SHARES} {self.budget}.", SharedBudget, stacklevel=3)
 
     # -- asking -------------------------------------------------------------------------------------------------
 

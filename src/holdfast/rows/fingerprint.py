@@ -38,6 +38,7 @@ class ColumnDigest:
 
     def add(self, series: pl.Series) -> None:
         """Add a batch of any type."""
+        series = series.alias("")  # see `physical`
         if self.storage.numpy is None:
             self.texts(series, validity(series))
         else:
@@ -68,11 +69,12 @@ def fingerprint_of_files(files: Mapping[str, FileEntry]) -> str:
 
 def validity(series: pl.Series) -> NDArray[np.bool_] | None:
     """Return which values are present; None if all are."""
-    return series.is_not_null().to_numpy() if series.null_count() else None
+    return series.alias("").is_not_null().to_numpy() if series.null_count() else None
 
 
 def physical(series: pl.Series, storage: Storage) -> tuple[NDArray[np.generic], NDArray[np.bool_] | None]:
     """Return a series as stored numbers (missing ones as zero) and which of them are valid (None: all)."""
+    series = series.alias("")  # Polars reads a name such as "^$" as a pattern
     valid = validity(series)
     if storage.recast:
         series = series.to_physical()

@@ -152,7 +152,7 @@ def warn_of_units(schema: Schema) -> None:
             f" for rows are wrong: open the data with unit={unit!r}. If every row has its own, it names the rows: leave"
             " it out of the data.",
             UnitColumn,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
