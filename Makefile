@@ -10,7 +10,7 @@ demo: $(VENV)/demo.stamp  ## the first five minutes
 	$(BIN)/holdfast demo
 
 test: $(VENV)/dev.stamp $(VENV)/browser.stamp  ## everything, as CI runs it
-	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/package --ignore tests/engines
+	$(BIN)/python -m pytest -n 2 --dist worksteal --durations 20 --ignore tests/package --ignore tests/engines
 	@echo 'Left out: make test-package (built, installed by every interpreter, deployed).'
 	@echo 'Left out: make test-engines (Spark and Ray on two local workers, an object store).'
 
