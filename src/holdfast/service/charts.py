@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from holdfast.answer import TOO_FEW, Estimate, pixels, rounded_alike, write_end
 
+LEAST_SPAN = 1e-300  # what is smaller cannot be divided into steps
 MOST_STEPS = 5  # between the ticks of an axis, so that their numbers fit on a phone
 PLAIN = 6  # digits before or after the point; numbers with more are written as powers of ten
 NEAR = 1e-9  # of a step: what rounding may leave
@@ -52,7 +53,7 @@ class Scale:
         ['0.15', '0.20', '0.25', '0.30']
         """
         low, high = min(numbers), max(numbers)
-        span = (high - low) or abs(high) or 1.0
+        span = max((high - low) or abs(high) or 1.0, LEAST_SPAN)
         size = 10.0 ** floor(log10(span / MOST_STEPS))
         for step in (size * times for times in (1, 2, 5, 10, 20)):
             first, last = floor(low / step + NEAR), ceil(high / step - NEAR)
