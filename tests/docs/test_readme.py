@@ -5,6 +5,7 @@ import re
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import holdfast as hf
@@ -120,3 +121,14 @@ def test_the_table_of_sizes_is_planned(generate, page):
     block = re.search(r"<!-- sizes:.*?-->\n(.*?)\n<!-- /sizes -->", text, re.DOTALL)
     assert block is not None
     assert block[1] == generate.sizes()
+
+
+def test_the_excess_bound_says_something_where_the_readme_says_so() -> None:
+    assert "one feature within radius 1 (at most .04, with\n  1 million rows and 20 questions)" in README
+    rng = np.random.default_rng(3)
+    x = rng.random(1_000_000)
+    y = rng.random(x.size) < 1 / (1 + np.exp(1 - 2 * x))
+    with hf.Session({"x": x, "y": y}, queries=20, seed=1) as session:
+        fit = session.minimize(hf.losses.Logistic({"x": (0, 1)}, target="y"), radius=1)
+    assert fit.excess_bound is not None
+    assert fit.excess_bound <= 0.04
