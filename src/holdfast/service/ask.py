@@ -423,7 +423,7 @@ def _respond(steps: Steps, outcome: AnyAnswer | Exception) -> object:
             steps.send(outcome)
     except StopIteration as done:
         return done.value
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:  # noqa: BLE001  its own caller is told; the others of the batch are not affected
         return error
     raise AssertionError("one answer is enough")
 
