@@ -221,11 +221,11 @@ class Job:
                 for number, parts in enumerate(_first_cards(ordered, self.count), 1):
                     list(pool.map(_append, columns, parts, repeat(sorted_)))
                     done.note(number)
-            for column, missing in zip(columns, runs.missing, strict=True):
-                column.missing = missing
-                if isinstance(column, TextFiles) and column.layout == "coded":
-                    column.take_dictionary(sorted_[column.digest.name][0])
-                column.close()
+                for column, missing in zip(columns, runs.missing, strict=True):
+                    column.missing = missing
+                    if isinstance(column, TextFiles) and column.layout == "coded":
+                        column.take_dictionary(sorted_[column.digest.name][0])
+                list(pool.map(lambda column: column.close(), columns))  # they wait for the disk together
         finally:
             for column in columns:
                 column.abandon()

@@ -181,7 +181,7 @@ class Runs:
                 self._write_texts(self._texts_path(number, i), [self._as_texts(name, part) for part in parts], cuts)
                 columns.append(("", 0, 0))
             else:
-                values = [part.values for part in parts if isinstance(part.values, np.ndarray)]
+                values = _alike([part.values for part in parts if isinstance(part.values, np.ndarray)])
                 begin = self._append(_merged(values, cuts))
                 marked = any(part.valid is not None for part in parts)
                 marks = self._append(_merged([_marks(part) for part in parts], cuts)) if marked else 0
@@ -252,7 +252,10 @@ class Runs:
     def _column(self, i: int, pieces: list[tuple[SortedRun, int, int]]) -> Part:
         if not self.is_coded(i):
             return Part(pl.concat([self._read_texts(i, number, *piece) for number, piece in enumerate(pieces)]), None)
-        values = self._read([(*_at(run, i, low), high - low) for run, low, high in pieces])
+        if len({run.columns[i][0] for run, _, _ in pieces}) == 1:
+            values = self._read([(*_at(run, i, low), high - low) for run, low, high in pieces])
+        else:
+            values = np.concatenate([self._read([(*_at(run, i, low), high - low)]) for run, low, high in pieces])
         if not any(run.columns[i][2] for run, _, _ in pieces):
             return Part(values, None)
         return Part(values, np.concatenate([self._read_marks(i, *piece) for piece in pieces]))
@@ -363,6 +366,12 @@ def _chance(secret: bytes, number: int) -> Generator:
 def _marks(part: Part) -> NDArray[np.bool_]:
     assert isinstance(part.values, np.ndarray)
     return np.ones(part.values.size, np.bool_) if part.valid is None else part.valid
+
+
+def _alike(arrays: list[NDArray[Any]]) -> list[NDArray[Any]]:
+    """Return arrays of one type: codes get wider as there are more texts."""
+    widest = np.result_type(*arrays)
+    return [array.astype(widest, copy=False) for array in arrays]
 
 
 def _merged(arrays: Sequence[NDArray[Any]], cuts: Sequence[NDArray[np.int64]]) -> list[memoryview]:
