@@ -322,7 +322,7 @@ def test_coefficients_are_in_the_features_own_units(rows, name, scale, intercept
     frame = pl.DataFrame(table()).filter(pl.col("x0") >= -0.5, (pl.col("x1") * 10).is_between(-3, 7)).head(50)
     objective = loss.bind(rows.schema, domain_of(loss.dimension, 1.0, None))
     features, _ = objective.matrix.widened(objective.matrix.of(frame))
-    scaled = features @ np.array(answer.point)
+    scaled = objective.matrix.predicted(features, np.array(answer.point))
     if loss.predicts_target:
         scaled = -4 + (10 - -4) * (scaled + 1) / 2
     plain = np.full(50, answer.coefficients["intercept"])
