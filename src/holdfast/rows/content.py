@@ -6,6 +6,7 @@
 The hash is for changes that happen, not for those that somebody computes: it is fast, and not cryptographic.
 """
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b, sha256
@@ -63,27 +64,29 @@ class Coder:
 
 
 class Texts:
-    """The distinct texts of a column: all that were coded, and whether further ones still are."""
+    """The distinct texts of a column: all that were coded, and whether further ones still are. Any thread may ask."""
 
     def __init__(self) -> None:
         self.all = pl.Series([], dtype=pl.String)
         self.coded = True
-        self._hashes = np.zeros(0, np.uint64)
-        self._type = pl.Enum([])
+        self._lock = threading.Lock()
+        self._known = pl.Enum([]), np.zeros(0, np.uint64)  # as a type, and their hashes
 
     def part(self, series: pl.Series) -> Part:
         """Return texts as codes, or as they are."""
         series = series.cast(pl.String)
         valid = validity(series)
         filled = series if valid is None else series.fill_null("")
-        if self.coded:
-            codes = filled.cast(self._type, strict=False).to_physical()
-            if codes.null_count():
-                self.learn(filled.filter(codes.is_null()).unique(maintain_order=True))
-                codes = filled.cast(self._type, strict=False).to_physical()
-        if not self.coded:
-            return Part(series, valid, text_hashes(filled))
-        return Part(codes.to_numpy().astype(np.uint32, copy=False), valid, self._hashes)
+        while self.coded:
+            known, hashes = self._known
+            codes = filled.cast(known, strict=False).to_physical()
+            if not codes.null_count():
+                return Part(codes.to_numpy().astype(np.uint32, copy=False), valid, hashes)
+            with self._lock:
+                new = filled.filter(filled.cast(self._known[0], strict=False).is_null())  # to somebody else, too?
+                if new.len():
+                    self.learn(new.unique(maintain_order=True))
+        return Part(series, valid, text_hashes(filled))
 
     def learn(self, new: pl.Series) -> None:
         """Add texts that were not seen before, or give up: there are too many."""
@@ -91,8 +94,7 @@ class Texts:
             self.coded = False
             return
         self.all = pl.concat([self.all, new])
-        self._hashes = np.concatenate([self._hashes, text_hashes(new)])
-        self._type = pl.Enum(self.all)
+        self._known = pl.Enum(self.all), np.concatenate([self._known[1], text_hashes(new)])
 
     def sorted(self) -> tuple[pl.Series, NDArray[np.uint32]]:
         """Return all texts in order, and the place of every code among them: whatever order they were met in."""
