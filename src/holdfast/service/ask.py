@@ -29,7 +29,8 @@ from holdfast.answering import Unwritten
 from holdfast.cancel import Work
 from holdfast.errors import HoldfastError, InvalidArgument, LedgerUnavailable, PlanConflict, QuotaExhausted
 from holdfast.ledger.group_commit import duplicate
-from holdfast.questions.price import Budget, write_answers
+from holdfast.questions.budget import Budget
+from holdfast.questions.price import write_answers
 from holdfast.questions.question import Question
 from holdfast.service.database import TokenDatabase, read, reservations, write, write_transaction
 from holdfast.service.datasets import LEAST, Datasets, ServedDataset, Usage
