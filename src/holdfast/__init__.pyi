@@ -21,7 +21,7 @@ from holdfast.guarantees import GUARANTEES as GUARANTEES
 from holdfast.guarantees.guarantee import Guarantee as Guarantee
 from holdfast.guarantees.plan import Plan as Plan
 from holdfast.guarantees.plan import VacuousPlan as VacuousPlan
-from holdfast.guarantees.plan import plan as plan
+from holdfast.guarantees.solve import plan as plan
 from holdfast.lab.attack import attack as attack
 from holdfast.lab.monitors import monitor as monitor
 from holdfast.ledger import Receipt as Receipt

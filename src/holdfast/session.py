@@ -22,8 +22,9 @@ from holdfast.answering import NOTHING_SPENT, Answering
 from holdfast.beside import MADE_UP_ROWS, declare, ledger_beside, made_up, witnesses_beside
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees.compare import BEST, RowsPerQuery
-from holdfast.guarantees.plan import Queries, VacuousPlan
+from holdfast.guarantees.plan import VacuousPlan
 from holdfast.guarantees.request import PlanRequest
+from holdfast.guarantees.solve import Queries
 from holdfast.ledger import Cost, Receipt, SharedBudget, check_analyst, open_ledger
 from holdfast.optimize.losses import LinearLoss, Loss
 from holdfast.queries.build import QueryLike

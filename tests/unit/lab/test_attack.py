@@ -8,8 +8,8 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import InvalidArgument, PlanInfeasible
-from holdfast.guarantees.plan import plan
 from holdfast.guarantees.release import Release
+from holdfast.guarantees.solve import plan
 from holdfast.lab import MECHANISM_NAMES, attack, contender
 from holdfast.lab.analysts import HillClimber, WeightedAttack
 from holdfast.lab.attack import processes_for

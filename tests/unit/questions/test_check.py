@@ -19,8 +19,8 @@ from examples import examples
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees.checks import CODED, Checks, Told
 from holdfast.guarantees.mathematics.checks import full_range, guess_nats, sampled_range, time_share
-from holdfast.guarantees.plan import plan
 from holdfast.guarantees.release import HOLDS, OUTCOMES, TOO_FEW, TOO_HIGH, TOO_LOW
+from holdfast.guarantees.solve import plan
 from holdfast.guarantees.terms import Goal
 from holdfast.ledger import Cost
 from holdfast.mechanisms import cells

@@ -9,7 +9,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import BudgetExhausted
-from holdfast.guarantees.plan import plan
+from holdfast.guarantees.solve import plan
 from holdfast.ledger import Cost, Spent
 from holdfast.questions.price import Budget, Price
 from holdfast.session import Session
