@@ -34,7 +34,8 @@ from holdfast.questions.batch import Answers, Asked, Prices, Questions, build_al
 from holdfast.questions.check import CheckAnswer
 from holdfast.questions.history import history_frame
 from holdfast.questions.mean import MEAN
-from holdfast.questions.price import Budget, Price, require_affordable
+from holdfast.questions.budget import Budget
+from holdfast.questions.price import Price, require_affordable
 from holdfast.questions.question import Drawing, Kind, Question
 from holdfast.questions.register import Registered
 from holdfast.questions.sql import Selected, select
@@ -297,7 +298,7 @@ class Session(Answering, Verbs):
         query, kind, **options
             As for `ask`.
         """
-        return self.price_of(kind_named(kind).question(self._current(), query, **options))
+        return self.price_of(self.look_to_come(kind_named(kind).question(self._current(), query, **options)))
 
     def price_many(self, questions: Iterable[Asked]) -> Prices:
         """Return what several questions would cost together. Reads nothing, spends nothing.
