@@ -257,6 +257,7 @@ def test_own_losses_are_clipped_to_what_they_declare(rows):
     assert answer.loss.high <= 0.1
 
 
+@pytest.mark.slow
 def test_a_row_on_which_an_own_loss_fails_answers_for_itself_alone(rows):
     class Picky(MeanLoss):
         def gradients(self, rows: pl.DataFrame, point: np.ndarray) -> np.ndarray:
