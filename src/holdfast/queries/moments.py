@@ -1,17 +1,18 @@
 """Two coins for the same row: what variances, covariances and differences of pairs are worked out of."""
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from holdfast.guarantees.statistic import GroupMean, JointCells, Statistic
 from holdfast.queries.measures import Mean, Share, encode_facts
-from holdfast.queries.query import Query, Values
+from holdfast.queries.query import Composed, Function, Said, Values
 
 Law = NDArray[np.float64]
 Measured = Share | Mean
@@ -22,7 +23,7 @@ def about(measure: Measured) -> str:
     return measure.text.removeprefix("mean of ").removeprefix("share of ")
 
 
-class TwoCoins(Query):
+class TwoCoins(Composed):
     """The law of a few cells for each row. A row without a value, or outside `where`, is in none."""
 
     @property
@@ -61,14 +62,9 @@ class TwoCoins(Query):
         return JointCells(self.cells + shift, tuple(tuple(cell + shift for cell in union) for union in self.unions))
 
     @cached_property
-    def columns(self) -> tuple[str, ...]:
-        """The columns it reads."""
-        return tuple(dict.fromkeys(name for one in self.measures for name in one.columns))
-
-    @cached_property
-    def work(self) -> int:  # type: ignore[override]
-        """Steps that one row takes."""
-        return sum(one.work for one in self.measures)
+    def functions(self) -> tuple[Function, ...]:
+        """Those of the values."""
+        return tuple(function for one in self.measures for function in one.functions)
 
     @cached_property
     def identity(self) -> str | None:
@@ -76,9 +72,11 @@ class TwoCoins(Query):
         parts = [one.identity for one in self.measures]
         return None if None in parts else encode_facts({"kind": self.name, "of": parts})
 
-    def evaluate(self, rows: pl.DataFrame) -> Values:
+    def combined(self, said: Sequence[Said]) -> Values:
         """Return the probabilities of all outcomes but the first."""
-        values = [one.evaluate(rows).astype(np.float64) for one in self.measures]
+        values, rest = [], iter(said)
+        for one in self.measures:
+            values.append(one.combined(list(islice(rest, len(one.functions)))).astype(np.float64))
         law = np.stack(self.law(*values), axis=1)
         if not self.some_left_out:
             return law[:, 1:]
