@@ -1,10 +1,8 @@
 """Rows on this machine, in memory or in mapped files: the verbs of a row source, written once for both."""
 
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache, partial
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +28,7 @@ from holdfast.rows.units import Units, sums
 from holdfast.schema import Column, Schema
 
 _BLOCK = 1 << 17  # rows evaluated at once: enough to forget the overhead, little enough to stay in cache
-_SCAN = 4  # blocks of consecutive rows that are folded at once, since nothing has to be gathered
+_SCAN = 8  # blocks of consecutive rows that are folded at once, since nothing has to be gathered
 _BLOCK_BYTES = 256 << 20  # fewer if values are long
 _LINES_BYTES = 1 << 20  # of packed lines, which are read again and again: what a core has for itself
 _PIECE = 1 << 18  # rows hashed at once
@@ -141,31 +139,14 @@ class LocalRows:
         """Return the totals of all rows: `sample` of all of them, without a list of what each says. Secret."""
         if self._units is not None:
             return query.totals(self.sample(query, AllRows(), rng))
-        blocks = _slices(self._rows, _SCAN * self._block(query))
         self._about_to_read(slice(0, self._rows), query.columns)
-        if len(blocks) == 1 or any(function.identity is None for function in query.functions):
-            return self._sum(partial(self._folded, query), blocks)  # a function from outside is called by one thread
-        with ThreadPoolExecutor(pl.thread_pool_size()) as pool:  # as many as Polars scans with
-            waiting = deque(pool.submit(self._folded, query, rows) for rows in blocks)
-            try:
-                return self._sum(lambda rows: waiting.popleft().result(), blocks)
-            finally:
-                for future in waiting:
-                    future.cancel()
-
-    @staticmethod
-    def _sum(fold: Callable[[slice], NDArray[np.float64]], blocks: Sequence[slice]) -> NDArray[np.float64]:
         total = np.zeros(())
-        for rows in blocks:
+        # One block after another: on several threads the blocks wait for the same memory and for the interpreter.
+        for rows in _slices(self._rows, _SCAN * self._block(query)):
             checkpoint()
-            total = total + fold(rows)
+            self._about_to_read(rows, query.columns)
+            total = total + query.fold([self._said(function, rows) for function in query.functions])
         return total
-
-    @silence
-    def _folded(self, query: Folded, rows: slice) -> NDArray[np.float64]:
-        """Return the totals of some rows."""
-        self._about_to_read(rows, query.columns)
-        return query.fold([self._said(function, rows) for function in query.functions])
 
     def _is_plain(self, function: RowFunction) -> bool:
         return bool(function.columns) and all(name in self._plain for name in function.columns)
@@ -318,7 +299,10 @@ class LocalRows:
         """Return what a function says of consecutive rows; of a column with few distinct texts, each is asked once."""
         columns, direct = function.columns, function.direct
         if direct is not None and self._is_plain(function):
-            said: NDArray[Any] = direct({name: self._plain[name][rows] for name in columns})
+            arrays = {name: self._plain[name][rows] for name in columns}
+            bits = all(array.dtype == np.float64 for array in arrays.values())  # Polars answers in bits: less to write
+            values: Any = {name: pl.Series(array) for name, array in arrays.items()} if bits else arrays
+            said: Said = direct(values)
             return said
         coded = self._coded.get(columns[0]) if len(columns) == 1 and function.identity is not None else None
         if coded is None or coded.dictionary.len() > _height(rows):
@@ -359,7 +343,7 @@ class LocalRows:
         part, together = 0, 1
         while part < parts:
             chosen = [selection.indices(n, rng) for _ in range(min(together, parts - part))]
-            indices, count = np.concatenate(chosen), chosen[0].size
+            indices, count = chosen[0] if len(chosen) == 1 else np.concatenate(chosen), chosen[0].size
             if indices.size and not (indices.min() >= 0 and indices.max() < n):
                 raise InvalidArgument(f"selection must be of rows 0 to {n - 1}; got others.", name="selection")
             for start in range(0, max(1, indices.size), size):
