@@ -19,6 +19,7 @@ from holdfast import check
 from holdfast.beside import CONFUSION, SEALED, ledger_beside, witnesses_beside
 from holdfast.errors import InvalidArgument, PlanConflict, RowSourceError
 from holdfast.guarantees.ladder import LABELS, Ladder
+from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.solve import DEFAULT_CONFIDENCE, plan
 from holdfast.guarantees.statistic import OutcomeShares
 from holdfast.ledger import Receipt, SharedBudget, exists, open_ledger
@@ -54,6 +55,9 @@ class Board:
         then opened, and nothing else needs to be given. A file's board lies beside it, as `<name>.board.holdfast`.
     id, target
         The columns of ids and of labels. Where submissions bring scores, there is no target.
+    unit
+        The column that says which rows belong together, such as "conversation": a unit's score is the mean of its rows,
+        the score of a submission the mean of its units, and what has to be independent are units.
     metric
         "accuracy", "exact_match", "absolute_error", "squared_error", "log_loss", "brier"; "score" or "loss" for numbers
         that a trusted program made.
@@ -91,6 +95,7 @@ class Board:
         *,
         id: str = "id",
         target: str | None = "label",
+        unit: str | None = None,
         metric: str | None = None,
         within: Interval | None = None,
         clip: float | None = None,
@@ -101,19 +106,25 @@ class Board:
         confusion: float | None = None,
         ledger: str | Path | None = None,
     ) -> None:
-        given = {"metric": metric, "within": within, "clip": clip, "classes": classes, "step": step, "about": about}
+        given = {"unit": unit, "metric": metric, "within": within, "clip": clip, "classes": classes, "step": step}
         if isinstance(labels, str | Path) and Path(labels).is_dir():
-            refuse_given(given | {"confidence": confidence, "confusion": confusion}, str(labels))
+            refuse_given(given | {"about": about, "confidence": confidence, "confusion": confusion}, str(labels))
             self._open(FolderRows(Path(labels), name=Path(labels).name.removesuffix(SEALED)), ledger)
             return
         scored = Metric.of(metric or "accuracy", within, clip, classes)
-        table = _sealed(typed(read_table(labels, "labels"), labels), id, target, scored)
+        if unit is not None and confusion is not None:
+            raise InvalidArgument(
+                "confusion must be left out with unit: precision and recall count rows, and rows of a unit are not"
+                " independent. Make a board of one row a unit, or leave out one of the two.",
+                name="confusion",
+            )
+        table = _sealed(typed(read_table(labels, "labels"), labels), id, target, unit, scored)
         whole = DEFAULT_CONFIDENCE if confidence is None else confidence
         if confusion is not None:
             check.probability(confidence=whole)
             table = _split(table, labels, confusion, scored, 1 - (1 - PART) * (1 - whole))
             whole = 1 - PART * (1 - whole)
-        rows = _keep(table, labels)
+        rows = _keep(table, labels, unit)
         scale = scored.bounds[1] - scored.bounds[0]
         standing = Ladder.grid(
             len(rows),
@@ -135,8 +146,9 @@ class Board:
         place, witnesses = ledger_beside(rows) if ledger is None else ledger, witnesses_beside(rows)
         if standing is not None:
             with open_ledger(place, dataset=rows.name, fingerprint=rows.fingerprint, witnesses=witnesses) as begun:
-                new = begun.begin(standing.to_json(), Randomness(None).secret())
-                if not new and begun.terms != standing.to_json():
+                terms = Plan(standing, unit=rows.schema.unit).to_dict()
+                new = begun.begin(terms, Randomness(None).secret())
+                if not new and begun.terms != terms:
                     raise PlanConflict(
                         f"These labels have a board already (ledger {begun.location}), which is scored in another way."
                         " Open it as it is, or make one of other labels."
@@ -238,7 +250,7 @@ class Board:
     def __repr__(self) -> str:
         given = self.session.ledger.spent.answers
         said = f"{given:,} submission{'' if given == 1 else 's'} so far; {self.session.budget}."
-        return f"Board on {self.session.dataset}: {self.ladder.terms.metric}.\n{self.ladder.sentence}\n{said}"
+        return f"Board on {self.session.dataset}: {self.ladder.terms.metric}.\n{self.session.plan.sentence}\n{said}"
 
 
 # -- making ----------------------------------------------------------------------------------------------------------
@@ -256,24 +268,32 @@ def refuse_given(given: Mapping[str, object], board: str) -> None:
             raise InvalidArgument(f"{name} must be left out: {board} was made before, and says it.", name=name)
 
 
-def _sealed(table: pl.DataFrame, id: str, target: str | None, metric: Metric) -> pl.DataFrame:
-    """Return ids and labels alone, sorted by id, so that the order of the rows says nothing."""
+def _sealed(table: pl.DataFrame, id: str, target: str | None, unit: str | None, metric: Metric) -> pl.DataFrame:
+    """Return ids, labels and units alone, sorted by id, so that the order of the rows says nothing."""
     wanted = [id, str(target)] if metric.rule.targets else [id]
-    for name in wanted:
+    if unit in wanted:
+        raise InvalidArgument(f"unit must be another column than those of ids and labels; got {unit!r}.", name="unit")
+    for name in wanted if unit is None else [*wanted, unit]:
         if name not in table.columns:
             raise InvalidArgument(
-                f"labels must have a column {name!r}; they have: {', '.join(table.columns)}. Name yours with id= and"
-                " target=.",
+                f"labels must have a column {name!r}; they have: {', '.join(table.columns)}. Name yours with id=,"
+                " target= and unit=.",
                 name="labels",
             )
-    sealed = table.select(wanted)
+    sealed = table.select(wanted if unit is None else [*wanted, unit])
+    if unit is not None and sealed[unit].null_count():
+        raise InvalidArgument(
+            f"unit must be known of every row; of {sealed[unit].null_count():,} it is not. Give a row that stands alone"
+            " a unit of its own.",
+            name="unit",
+        )
     ids = sealed[id]
     if not (ids.dtype.is_integer() or ids.dtype == pl.String):
         raise InvalidArgument(f"id must be a column of text or whole numbers; {id!r} is {ids.dtype}.", name="id")
     if any(sealed.null_count().row(0)) or ids.n_unique() != ids.len():
         raise InvalidArgument("labels must be complete, with every id once; these are not.", name="labels")
-    if sealed.height < 2:
-        raise InvalidArgument("labels must have at least two rows.", name="labels")
+    if (sealed.height if unit is None else sealed[unit].n_unique()) < 2:
+        raise InvalidArgument(f"labels must have at least two {'rows' if unit is None else 'units'}.", name="labels")
     if metric.rule.targets:
         _check_target(sealed[str(target)], metric)
     return sealed.with_columns(pl.col(id).cast(pl.Int64 if ids.dtype.is_integer() else pl.String)).sort(id)
@@ -338,11 +358,11 @@ def _split(
     return table.filter(~pl.col(answering.name).is_in(answering.implode()))
 
 
-def _keep(table: pl.DataFrame, labels: PredictionsLike) -> LocalRows:
+def _keep(table: pl.DataFrame, labels: PredictionsLike, unit: str | None) -> LocalRows:
     """Keep the sealed rows: beside the file of labels, readable by its owner alone, or in memory."""
     complete = table.columns
     if not isinstance(labels, str | Path):
-        return memory_rows(table, name="board", complete=complete)
+        return memory_rows(table, name="board", complete=complete, unit=unit)
     folder = board_path(Path(labels))
     if exists(Path(labels).with_suffix(".ledger"), Path(labels).stem):
         raise RowSourceError(
@@ -351,13 +371,13 @@ def _keep(table: pl.DataFrame, labels: PredictionsLike) -> LocalRows:
     name = folder.name.removesuffix(SEALED)
     if folder.exists():
         rows = FolderRows(folder, name=name)
-        if rows.fingerprint != memory_rows(table, name=name, complete=complete).fingerprint:
+        if rows.fingerprint != memory_rows(table, name=name, complete=complete, unit=unit).fingerprint:
             raise RowSourceError(f"{folder} is the board of other labels. Move it away, or open it as it is.")
         return rows
-    return _write(table, folder, name)
+    return _write(table, folder, name, unit)
 
 
-def _write(table: pl.DataFrame, folder: Path, name: str | None = None) -> LocalRows:
+def _write(table: pl.DataFrame, folder: Path, name: str | None = None, unit: str | None = None) -> LocalRows:
     """Write rows to a folder that only its owner can read."""
     source = folder.with_suffix(".parquet")
     source.unlink(missing_ok=True)
@@ -365,6 +385,6 @@ def _write(table: pl.DataFrame, folder: Path, name: str | None = None) -> LocalR
         table.write_parquet(file)
     try:
         scan = FileScan(source, [source], Dialect())
-        return ingest(scan, folder, name=name, progress=False, complete=table.columns)
+        return ingest(scan, folder, name=name, progress=False, complete=table.columns, unit=unit)
     finally:
         source.unlink()

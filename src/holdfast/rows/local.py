@@ -17,6 +17,7 @@ from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.queries.evaluate import RowFunction, booleans, floats
 from holdfast.queries.query import Folded, Packed, Packing, Query, Said, Values
 from holdfast.queries.silence import silence
+from holdfast.queries.submission import Submission
 from holdfast.queries.units import WholeUnit
 from holdfast.rows import draws as drawing
 from holdfast.rows.columns import BufferPool, CodedText, Storage, StoredColumn, take_into
@@ -177,6 +178,11 @@ class LocalRows:
             self._ids[column] = self._column(column).part(column, 0, self._rows).clone()
         return self._ids[column]
 
+    @property
+    def unit_starts(self) -> Indices | None:
+        """Where the rows of each unit begin, and where the last one's end; None if there are no units."""
+        return None if self._units is None else self._units.starts
+
     def verify(self) -> None:
         """Read and hash everything again; raise if it is not the data that was opened."""
         if self._hash_content() != self.fingerprint:
@@ -223,11 +229,20 @@ class LocalRows:
             return self._evaluate(query, chosen, first)
         if isinstance(query, WholeUnit):
             return self._fold(query, self._units, _indices(chosen))
+        if isinstance(query, Submission):
+            return self._scored(query, self._units, chosen)
         rows, empty = self._units.one_row(_indices(chosen), rng, query.rows_per_unit)
         values = self._evaluate(query, rows, first)
         if empty is not None:
             values[empty] = 0.0 if query.weighs else np.nan
         return values
+
+    def _scored(self, query: Submission, units: Units, chosen: Indices | slice) -> Values:
+        """Return what units, one after another, say together to a submission, which has something for every row."""
+        assert isinstance(chosen, slice)  # all of them are scored, in order
+        starts = units.starts[chosen.start : chosen.stop + 1]
+        first, last = int(starts[0]), int(starts[-1])
+        return query.of_units(self._evaluate(query, slice(first, last), first), starts)
 
     def _speaking(self, chosen: Indices | slice, rng: Generator) -> Indices | slice:
         """Return the rows that speak for what is chosen: a random one of each unit, if there are units."""
@@ -397,6 +412,11 @@ def ids_of(source: object, column: str) -> pl.Series:
     if not isinstance(source, LocalRows):
         raise RowSourceError("A board's rows must lie on this machine, in memory or in a folder.")
     return source.ids(column)
+
+
+def unit_starts_of(source: object) -> Indices | None:
+    """Return where the units of a board begin among its rows, if it has units."""
+    return source.unit_starts if isinstance(source, LocalRows) else None
 
 
 def _counted(count: int, noun: str) -> str:

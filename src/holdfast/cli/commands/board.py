@@ -36,6 +36,9 @@ def make(
     labels: Annotated[str, typer.Argument(metavar="LABELS", help="A CSV, JSON lines or Parquet file.")],
     id: Annotated[str, typer.Option(help="The column of ids.")] = "id",
     target: Annotated[str, typer.Option(help="The column of labels.")] = "label",
+    unit: Annotated[
+        str | None, typer.Option(help="The column that says which rows belong together, such as a conversation.")
+    ] = None,
     metric: Annotated[str, typer.Option(help="What is scored: {metrics}.")] = "accuracy",
     within: Annotated[
         tuple[float, float] | None, typer.Option(metavar="LOW HIGH", help="The range of labels or scores.")
@@ -68,6 +71,7 @@ def make(
     from holdfast.board import Board, board_path
 
     options = {
+        "unit": unit,
         "metric": metric,
         "within": within,
         "clip": clip,
