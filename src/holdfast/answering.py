@@ -38,7 +38,7 @@ from holdfast.rows.source import RowSource
 from holdfast.schema import Schema
 
 NOTHING_SPENT = Spent(0, 0, 0)
-ORDER, DRAWERS = "order of rows", "drawers"  # what the ledger's keys for them are called
+ORDER, DRAWERS, NAMES = "order of rows", "drawers", "names of submissions"  # what the ledger's keys for them are called
 
 
 class Answering:
@@ -86,7 +86,8 @@ class Answering:
         self.plan = replace(plan, unit=self._schema.unit)
         ids, kept = partial(ids_of, self._rows), BestKept(self._ledger, self._rows.location)
         others, starts = ids_beside(self._rows), partial(unit_starts_of, self._rows)
-        self._context = Context(plan.standing, self._schema, self._explored, ids, others, starts, kept.exchange)
+        key = partial(self._ledger.key, NAMES)
+        self._context = Context(plan.standing, self._schema, self._explored, ids, others, starts, key, kept.exchange)
         self._drawers: tuple[RowSource, RowSource | None] | None = None  # worked out when rows are read
 
     def _resume(self) -> None:

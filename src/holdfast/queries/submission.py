@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from holdfast.guarantees.release import GRID
 from holdfast.guarantees.statistic import OneMean, OutcomeShares, Statistic
-from holdfast.queries.metrics import Metric
+from holdfast.queries.metrics import Metric, equal
 from holdfast.queries.query import Query, Values
 
 CELLS = ("true positives", "false positives", "false negatives", "true negatives")
@@ -113,5 +113,7 @@ class PredictedCells(Query):
     def evaluate(self, rows: pl.DataFrame) -> Values:
         """Return the number of each row's cell."""
         places = np.minimum(self.ids.search_sorted(rows[self.id]).to_numpy(), len(self.ids) - 1)
-        predicted, real = self.predicted[places], (rows[self.target] == self.positive).fill_null(False).to_numpy()
+        labels = rows[self.target]
+        predicted = self.predicted[places]
+        real = equal(labels, pl.Series([self.positive], dtype=labels.dtype).new_from_index(0, labels.len()))
         return np.where(real, np.where(predicted, 0, 2), np.where(predicted, 1, 3))

@@ -172,7 +172,7 @@ def submit(
     _check_range(metric, matched.values)
     values = matched.values if order is None else matched.values[order.arg_sort()]
     submission = Submission(metric, values, terms.target or terms.id)
-    digest = matched.digest
+    digest = matched.digest(context.key())
 
     def run(drawing: Drawing) -> Result:
         if drawing.most_draws is not None:
