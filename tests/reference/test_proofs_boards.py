@@ -315,6 +315,15 @@ def test_small_steps_up_cost_less_than_any_set_of_cells() -> None:
     assert as_set == pytest.approx(log(2) + 4.7 + 28.2 + 37.6, abs=1)
 
 
+def test_what_comparisons_about_the_population_would_cost_everybody() -> None:
+    """The numbers of the proof: on how many rows two models differ, told in steps of sqrt(2), at each improvement."""
+    told = log(2 * log(14_042) / log(2))
+    assert told == pytest.approx(3.3, abs=0.05)
+    for improvements, wider in ((5, 1.12), (10, 1.17)):
+        length = log(2 / (0.05 * time_share(100))) + ladder_nats(100, improvements, 200, 1e9)
+        assert (1 + (improvements - 1) * told / length) ** 0.5 == pytest.approx(wider, abs=0.005)
+
+
 def test_published_widths() -> None:
     """Radius plus step after ten improvements on a grid of .005, whatever their cells: not wider than published."""
     for n, k, width in [(10**5, 10**3, 0.0286), (10**6, 10**4, 0.0133), (10**4, 10**4, 0.0878)]:

@@ -12,7 +12,7 @@ import polars as pl
 from holdfast.answer import AnyAnswer, Estimate, Interval, Record, interval_bar
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees.guarantee import Guarantee
-from holdfast.guarantees.ladder import ABOUT, Apart, Climbed, Ladder
+from holdfast.guarantees.ladder import ABOUT, POPULATION, Apart, Climbed, Ladder
 from holdfast.guarantees.release import GridCell
 from holdfast.ledger import Cost
 from holdfast.queries.metrics import Metric
@@ -24,6 +24,10 @@ from holdfast.questions.predictions import PredictionsForm, PredictionsLike, mat
 from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, kind_of
 
 LONGEST_NAME = 100  # characters
+NOT_COMPARED = (
+    "by their cells alone: row by row would tell on how many secret cases the two differ, which everybody's intervals"
+    " would pay for"
+)
 SUM_TO_ONE = 1e-4  # how far probabilities of classes may be from it, rounded as they are in files
 
 
@@ -122,6 +126,8 @@ class SubmitAnswer(AnyAnswer):
         if self.ahead is not None:
             _, low, high = Estimate(self.ahead[0], *self.ahead).rounded()
             told.append((f"better than no. {self.of}", f"by {low} to {high}, compared row by row"))
+        elif self.improved and self.about == POPULATION and self.record.seq != 1:
+            told.append(("better than the best before", NOT_COMPARED))
         return [*told, ("the interval is about", ABOUT[self.about])]
 
     def __repr__(self) -> str:
