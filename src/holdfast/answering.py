@@ -33,11 +33,11 @@ from holdfast.randomness import Randomness
 from holdfast.rows.deck import Deck
 from holdfast.rows.drawers import DividedRows
 from holdfast.rows.draws import Order
-from holdfast.rows.local import LocalRows, ids_of
+from holdfast.rows.local import LocalRows, ids_of, unit_starts_of
 from holdfast.rows.source import RowSource
 from holdfast.schema import Schema
 
-ORDER, DRAWERS = "order of rows", "drawers"  # what the ledger's keys for them are called
+ORDER, DRAWERS, NAMES = "order of rows", "drawers", "names of submissions"  # what the ledger's keys for them are called
 
 
 class Answering:
@@ -84,8 +84,9 @@ class Answering:
     def _plan(self, plan: Plan) -> None:
         self.plan = replace(plan, unit=self._schema.unit)
         ids, kept = partial(ids_of, self._rows), BestKept(self._ledger, self._rows.location)
-        others = ids_beside(self._rows)
-        self._context = Context(plan.standing, self._schema, self._explored, ids, others, kept.exchange)
+        others, starts = ids_beside(self._rows), partial(unit_starts_of, self._rows)
+        key = partial(self._ledger.key, NAMES)
+        self._context = Context(plan.standing, self._schema, self._explored, ids, others, starts, key, kept.exchange)
         self._drawers: tuple[RowSource, RowSource | None] | None = None  # worked out when rows are read
 
     def _resume(self) -> None:

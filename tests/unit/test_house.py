@@ -41,6 +41,7 @@ ROOMS = (
     "answering",
     "session",
     "parts",
+    "sealing",
     "board",
     "evaluations",
     "sklearn",

@@ -64,7 +64,7 @@ def guide(label: str, series: Series, slope: float) -> Series:
     at = series.x[list(series.y).index(top)]
     ends = [min(series.x), max(series.x)]
     heights = [0.7 * top * (x / at) ** slope for x in ends]
-    return Series(label, ends, heights, style="guide", line={1: ":", 3: "--"}.get(abs(slope), "-."), marked=False)
+    return Series(label, ends, heights, style="guide", line={1.0: ":", 3.0: "--"}.get(abs(slope), "-."), marked=False)
 
 
 @dataclass(frozen=True)
