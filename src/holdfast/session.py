@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 import polars as pl
 
@@ -237,8 +237,7 @@ class Session(Answering, Verbs):
         return self.answer_all(build_all(listed, self._current(), names))
 
     def _ask_kind(self, kind: Kind[..., A], args: tuple[object, ...], options: Mapping[str, object]) -> A:
-        answer: A = self._answer(kind, args, options, None)  # of its kind
-        return answer
+        return cast(A, self._answer(kind, args, options, None))
 
     def _answer(
         self, kind: Kind[..., Any], args: tuple[object, ...], options: Mapping[str, object], key: str | None
