@@ -138,8 +138,7 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
     together = max(1, (context.guarantee.most_at_once - 1) // 2)
     count = len(grouped.groups)
     passes = -(-count // together)
-    size = -(-count // passes)  # passes of much the same size
-    parts = [grouped] if passes == 1 else [grouped.part(start, start + size) for start in range(0, count, size)]
+    parts = grouped.in_passes(passes)
     prices = [context.price(part, draws) for part in parts]
     cost = Cost(sum(one.charge for one, _ in prices), sum(one.intervals for one, _ in prices))
     rows_read = sum(rows for _, rows in prices)

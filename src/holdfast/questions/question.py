@@ -311,10 +311,11 @@ class Context:
             )
         if rows_per_query is not None:
             check.whole(rows_per_query=rows_per_query)
-            check.at_most("the most one answer can read", MOST_DRAWS, rows_per_query=rows_per_query)
+            most, what = MOST_DRAWS, "the most one answer can read"
             if not self.guarantee.terms.ends:  # nothing else would stop it, and later answers would be wide for nothing
-                most = MOST_TIMES * self.guarantee.terms.rows
-                check.at_most(f"{MOST_TIMES} times the rows", most, rows_per_query=rows_per_query)
+                most, what = min((most, what), (MOST_TIMES * self.guarantee.terms.rows, f"{MOST_TIMES} times the rows"))
+            if rows_per_query > most:
+                check.at_most(what, most, rows_per_query=rows_per_query)
             return int(rows_per_query)
         if isinstance(query.statistic, GroupMean):
             raise InvalidArgument(
