@@ -28,7 +28,7 @@ from holdfast.rows.deck import deals_in
 from holdfast.rows.engines import ENGINES, Task, split_summaries
 from holdfast.rows.folder import Dealt, Manifest
 from holdfast.rows.ingest import Together, clear, reported, swap_in, vouch
-from holdfast.rows.placing import Placing
+from holdfast.rows.placing import Placing, incomplete
 from holdfast.rows.scans.scan import Origin, Scan
 from holdfast.rows.sorting import Block, Piece, Runs, block_for, ranges_for
 from holdfast.rows.supply import Chunk, Supply, by_unit, counted
@@ -59,6 +59,34 @@ class Begun:
         """Remember it."""
         (work / "deal.new").write_text(json.dumps(asdict(self)), encoding="utf-8")
         (work / "deal.new").replace(work / "deal.json")
+
+
+class InOrder:
+    """A file that says how many ranges of a deck lie in order where they belong."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def begin(self) -> None:
+        """None of them."""
+        self._path.write_bytes(_twice(0))
+
+    def read(self) -> int:
+        """Return how many; without an answer nobody could go on."""
+        found = self._path.read_bytes() if self._path.exists() else b""
+        ranges = int.from_bytes(found[:8], "little")
+        if found != _twice(ranges):
+            raise incomplete()
+        return ranges
+
+    def note(self, ranges: int) -> None:
+        """Remember it, in one piece."""
+        with self._path.open("r+b", buffering=0) as file:
+            file.write(_twice(ranges))
+
+
+def _twice(ranges: int) -> bytes:
+    return 2 * ranges.to_bytes(8, "little")
 
 
 @dataclass(frozen=True)
@@ -107,8 +135,8 @@ class Job:
                     if path in firsts:
                         which = f"{i + 1} of {len(self.paths)}"
                         dealt = Dealt(supply.drawn, runs.content.fingerprint(), firsts[path], which, begun.deck)
-                        done = _Sorted(self.work / f"{path.name}.sorted")
-                        ordered = runs.ordered(secret, advance, i * per, (i + 1) * per, done.ranges)
+                        done = 0 if runs.placing is None else self._in_order(path).read()
+                        ordered = runs.ordered(secret, advance, i * per, (i + 1) * per, done)
                         self._write(runs, ordered, path, dealt, done)
 
     def _deal_here(
@@ -180,18 +208,24 @@ class Job:
         """Work out where every number goes: how many cards each range has, and how many of them are there."""
         done, all_chunks = runs.content.rows // chance.chunk, -(-rows // chance.chunk)
         folders = [self._partial(path) for path in self.paths]
-        if runs.content.rows < rows:
-            for folder in folders:
-                folder.mkdir(mode=0o700, exist_ok=True)
-        else:
+        if runs.content.rows == rows:
             done = all_chunks
         sizes = chance.totals(all_chunks, rows, runs.ranges)
         filled = chance.totals(done, rows, runs.ranges)
-        runs.placing = Placing(folders, self.scan.columns, sizes, filled, runs.memory)
+        runs.placing = Placing(folders, self.scan.columns, sizes, filled, self.count, runs.memory)
+        if done == 0:
+            runs.placing.begin()
+            for path in self.paths:
+                self._in_order(path).begin()
+        elif done < all_chunks:
+            runs.placing.go_on()
 
     def _partial(self, path: Path) -> Path:
         """Where the columns of a deck are made."""
         return self.work / path.name
+
+    def _in_order(self, path: Path) -> InOrder:
+        return InOrder(self.work / f"{path.name}.in-order")
 
     def _changed(self) -> RowSourceError:
         return RowSourceError(f"{self.scan.where or 'The table'} changed while it was dealt; deal it again.")
@@ -206,7 +240,7 @@ class Job:
         begun.write(self.work)
         return begun
 
-    def _write(self, runs: Runs, ordered: Iterator[Block], path: Path, dealt: Dealt, done: "_Sorted") -> None:
+    def _write(self, runs: Runs, ordered: Iterator[Block], path: Path, dealt: Dealt, done: int) -> None:
         target = path / f"{_number(path):04d}"
         path.mkdir(parents=True, exist_ok=True)
         partial = self._partial(path)
@@ -228,7 +262,8 @@ class Job:
                     list(pool.map(_append, columns, block.columns, repeat(sorted_)))
                     if together is not None and block.lengths is not None:
                         together.starts.append(block.lengths)
-                    done.note(number)
+                    if runs.placing is not None and number > done:
+                        self._in_order(path).note(number)
                 for column, missing in zip(columns, runs.missing, strict=True):
                     column.missing = missing
                     if isinstance(column, TextFiles) and column.layout == "coded":
@@ -254,20 +289,6 @@ class Job:
                         f"The table has changed since {path} was dealt: {content.rows:,} rows now, {dealt.rows:,} then,"
                         " or other values. A deck is of one table; deal another deck, with a ledger of its own."
                     )
-
-
-class _Sorted:
-    """How many ranges of a deck lie in order where they belong."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.ranges = int.from_bytes(path.read_bytes(), "little") if path.exists() else 0
-
-    def note(self, ranges: int) -> None:
-        """Remember it: in one piece, so that it is there or not."""
-        if ranges > self.ranges:
-            with self._path.open("r+b" if self._path.exists() else "wb", buffering=0) as file:
-                file.write(ranges.to_bytes(8, "little"))
 
 
 def _append(column: ColumnFiles, part: Part, texts: Mapping[str, tuple[pl.Series, NDArray[np.uint32]]]) -> None:

@@ -31,7 +31,8 @@ from holdfast.randomness import keyed_generator
 from holdfast.rows.ahead import Behind, Memory, ahead
 from holdfast.rows.cards import MOST_RANGES, Ranged, ranges_of, width_of
 from holdfast.rows.content import Coder, Content, Part
-from holdfast.rows.placing import Placing, read_into, write_at
+from holdfast.rows.placing import Placing, incomplete, read_into, write_at
+from holdfast.rows.scans.scan import UNREADABLE
 
 BLOCK_BYTES = 40 << 20  # of cards that are in memory at once, several times
 MOST, LEAST = 1 << 20, 1 << 12  # cards in a block
@@ -130,11 +131,17 @@ class Runs:
         self._waiting: list[Piece] = []
         self._learned = dict.fromkeys(coder.texts, 0)  # texts that runs have said so far
         self._runs: list[SortedRun] = []
-        while (about := self._about(len(self._runs))).exists():
-            self._take_up(json.loads(about.read_text(encoding="utf-8")))
+        try:
+            while (about := self._about(len(self._runs))).exists():
+                self._take_up(json.loads(about.read_text(encoding="utf-8")))
+        except (ValueError, TypeError, KeyError):
+            raise incomplete() from None
         self._end = self._runs[-1].end if self._runs else 0
         self._file = os.open(folder / "runs", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._behind = Behind()
+        if os.fstat(self._file).st_size < self._end:
+            self.close()
+            raise incomplete()
 
     def close(self) -> None:
         """Let go of the file, when nothing is written to it any more."""
@@ -191,10 +198,10 @@ class Runs:
         self, pieces: list[Piece], rows: int, sums: tuple[int, int], missing: list[bool], texts: dict[str, Any]
     ) -> None:
         number, at, cuts = len(self._runs), self._end, [piece.cuts for piece in pieces]
-        placing = self.placing
+        placing, marked = self.placing, set[int]()
         if placing is not None:
             mine = [i for i in range(len(self._names)) if i in placing]
-            placing.write({i: [piece.columns[i] for piece in pieces] for i in mine}, cuts)
+            marked = placing.write({i: [piece.columns[i] for piece in pieces] for i in mine}, cuts)
         merged: NDArray[np.int64] = np.sum(cuts, axis=0)
         self._append([merged.data])
         places = [piece.places for piece in pieces if piece.places is not None]
@@ -209,7 +216,7 @@ class Runs:
         for i, name in enumerate(self._names):
             parts = [piece.columns[i] for piece in pieces]
             if placing is not None and i in placing:
-                columns.append(("", 0, 0))
+                columns.append(("", 0, int(i in marked)))
             elif any(isinstance(part.values, pl.Series) for part in parts):
                 self._write_texts(self._texts_path(number, i), [self._as_texts(name, part) for part in parts], cuts)
                 columns.append(("", 0, 0))
@@ -275,10 +282,10 @@ class Runs:
         for i in range(len(self._names)):
             if self.placing is None or i not in self.placing:
                 parts.append(self._taken(self._column(i, pieces), order))
-            elif number < begin:
-                parts.append(self.placing.read(i, number, in_order=True))
-            else:
-                parts.append(self._taken(self.placing.read(i, number, in_order=False), order))
+                continue
+            marked = any(run.columns[i][2] for run in self._runs)
+            part = self.placing.read(i, number, marked=marked, in_order=number < begin)
+            parts.append(part if number < begin else self._taken(part, order))
         return Block(order.size if lengths is None else lengths.size, parts, lengths)
 
     def _cut(self, at: int, number: int) -> tuple[int, int]:
@@ -307,7 +314,10 @@ class Runs:
         if not dtype:
             path = self._texts_path(number, i)
             frame = pl.scan_ipc(path, glob=False, hive_partitioning=False).slice(low, high - low)
-            return frame.collect()["text"]
+            try:
+                return frame.collect()["text"]
+            except UNREADABLE:
+                raise incomplete() from None
         codes = self._read([(*_at(run, i, low), high - low)])
         valid = self._read_marks(i, run, low, high) if marks else None
         return self._as_texts(self._names[i], Part(codes, valid))
