@@ -267,6 +267,25 @@ def test_ranges_that_are_not_sorted_are_caught(tmp_path: Path, monkeypatch: pyte
     assert unlikeliness(long_deck(tmp_path, monkeypatch, None)) > sequences.LIMIT
 
 
+@pytest.mark.parametrize(("unit", "right"), [("unit", True), (None, False)])
+def test_every_sequence_of_units_is_as_likely(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unit: str | None, right: bool
+) -> None:
+    """Units of 1, 2 and 3 rows; dealt by row, those with more rows come up more often, and that is caught."""
+    monkeypatch.setattr(sorting, "MOST", 1 << 14)
+    monkeypatch.setattr(cards_, "_MOST_AT_ONCE", 1 << 17)  # chunks of one unit
+    pl.DataFrame({"unit": [2, 0, 1, 2, 1, 2], "x": range(6)}).write_parquet(tmp_path / "t.parquet")
+    deck = deal(tmp_path / "t.parquet", tmp_path / "t.deck", cards=200_000, unit=unit)
+    assert isinstance(deck, Deck)
+    deck.close()
+    drawn = np.load(tmp_path / "t.deck" / "0001" / "00000.values.npy")
+    if unit is not None:
+        starts = np.load(tmp_path / "t.deck" / "0001" / "00002.units.npy")
+        assert np.array_equal(np.diff(starts), drawn[starts[:-1]] + 1)  # all rows of its unit, and no others
+        drawn = drawn[starts[:-1]]
+    assert (unlikeliness(drawn) < sequences.LIMIT) == right
+
+
 @pytest.mark.slow
 def test_ten_million_cards(tmp_path: Path) -> None:
     """As many cards as rows, in ten ranges of places: rows by position, neighbors, and how many rows come up at all."""

@@ -22,6 +22,8 @@ from holdfast.rows.scans.files import Dialect
 from holdfast.rows.scans.scan import Origin, Scan
 from holdfast.rows.sorting import MOST
 from holdfast.rows.source import Table
+from holdfast.rows.units import check_unit
+from holdfast.schema import Column, Schema
 
 MOST_CARDS = MOST_RANGES * MOST
 MOST_SLICES = 1_000
@@ -35,6 +37,7 @@ def deal(
     cards: float,
     next: bool = False,
     slices: int = 1,
+    unit: str | None = None,
     engine: str | None = None,
     scratch: str | None = None,
     name: str | None = None,
@@ -61,6 +64,9 @@ def deal(
     slices
         Deal so many decks at once, each with this many cards, for as many machines that share one ledger: they are
         called `events-1-of-4.deck` and so on.
+    unit
+        The column that says which rows belong together, such as "patient": a card is then a unit with all its rows.
+        Remembered.
     engine
         "spark" or "ray": who reads the table. Left out: this process.
     scratch
@@ -85,6 +91,7 @@ def deal(
     scan = _scan(source, engine, dialect_of(types, separator, encoding, null_values), version)
     try:
         scan.open()
+        unit = _unit(unit, paths[0], engine, scan)
         reserved = next_reserved(scan.columns)
         if reserved is not None:
             raise RowSourceError(f"Column {reserved!r} has a name that decks use themselves; rename it.")
@@ -98,7 +105,7 @@ def deal(
                 for path in paths[1:]:
                     locks.enter_context(locked_partial(path / "deal"))
                 declared = {*complete, *_complete(paths[0])}
-                job = Job(scan, work, paths, count, Origin(dataset, ""), declared, progress)
+                job = Job(scan, work, paths, count, Origin(dataset, ""), declared, progress, unit)
                 job.run(next, engine, scratch)
         finally:
             for path in paths:
@@ -138,6 +145,26 @@ def _paths(deck: Path, slices: int) -> list[Path]:
     if slices == 1:
         return [deck]
     return [deck.with_name(f"{deck.stem}-{i + 1}-of-{slices}.deck") for i in range(slices)]
+
+
+def _unit(unit: str | None, path: Path, engine: str | None, scan: Scan) -> str | None:
+    """Return what is dealt: as was said, or as the first cards of a deck were dealt."""
+    there = [Manifest.read(each).unit for each in deals_in(path)[:1]]
+    if there and unit not in (None, there[0]):
+        dealt = "rows" if there[0] is None else f"units by {there[0]!r}"
+        raise InvalidArgument(f"unit must be left out to deal into {path.name}, whose cards are {dealt}.", name="unit")
+    unit = there[0] if there else unit
+    if unit is None:
+        return None
+    if engine is not None:
+        raise InvalidArgument(
+            "unit must be left out with an engine, which deals partitions as they lie, while the rows of a unit may lie"
+            " in several. Leave engine out: this process puts them together.",
+            name="unit",
+        )
+    columns = tuple(Column(name, storage.type, True) for name, storage in scan.columns.items())
+    check_unit(unit, Schema(columns, scan.name))
+    return unit
 
 
 def _name(path: Path) -> str | None:

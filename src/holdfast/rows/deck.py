@@ -100,14 +100,14 @@ class Cards(FolderRows):
 
     def _about_to_read(self, rows: Indices | slice, columns: Sequence[str]) -> None:
         self._require_whole(columns)
-        if not isinstance(rows, slice):
-            return
+        if not isinstance(rows, slice):  # of units: of one after the other
+            rows = slice(int(rows[0]), int(rows[-1]) + 1)
         size = rows.stop - rows.start
         for name in columns:
             if not rows.stop < self._asked.get(name, 0) - size <= rows.stop + _AHEAD * size:
-                self._asked[name] = ahead = min(len(self), rows.stop + _AHEAD * size)
+                self._asked[name] = ahead = min(self._rows, rows.stop + _AHEAD * size)
                 for mapped in self._mapped[name]:
-                    if mapped.array.size in (len(self), len(self) + 1):
+                    if mapped.array.size in (self._rows, self._rows + 1):
                         mapped.expect(rows.start, ahead)
 
 
@@ -143,7 +143,7 @@ class Deck:
         self._last = (b"", 0)  # what this process has written there
         self._marking = threading.Lock()
         for cards, before in zip(self._deals[1:], self._deals, strict=False):
-            same = cards.dealt.fingerprint == first.dealt.fingerprint and cards.schema.columns == first.schema.columns
+            same = cards.dealt.fingerprint == first.dealt.fingerprint and cards.schema == first.schema
             if not same or cards.dealt.first != before.numbers.stop:
                 raise RowSourceError(f"{cards.location} does not follow {before.location}; deal the next cards again.")
 
@@ -173,7 +173,8 @@ class Deck:
         return self._dealt.rows
 
     def __repr__(self) -> str:
-        return f"{self.name}: a deck from {len(self):,} rows, {self.left:,} of {self.cards.stop:,} cards left"
+        table = self.schema.units_of(len(self))
+        return f"{self.name}: a deck from {table}, {self.left:,} of {self.cards.stop:,} cards left"
 
     def tally(self, query: Query, *, draws: int, mass: float, rng: Generator) -> NDArray[np.int64]:
         """Refuse: a card is read only by the question that it is reserved for."""

@@ -255,7 +255,7 @@ class Grouping:
     @property
     def starts(self) -> Indices:
         """Where each unit begins; last, where the last one ends."""
-        return _starts(np.concatenate(self._sizes))
+        return _starts(np.concatenate([np.zeros(0, np.int64), *self._sizes]))
 
     def _together(self, batches: Iterator[pl.DataFrame], rows: int | None, depth: int) -> Iterator[pl.DataFrame]:
         first = next(batches, None)

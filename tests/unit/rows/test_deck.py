@@ -110,7 +110,7 @@ def parts_of(frame: pl.DataFrame, coder: Coder) -> list[content_.Part]:
 def put_in_order(runs: Runs, first: int, last: int) -> pl.DataFrame:
     """Read cards back as a frame."""
     found = []
-    for _, parts in runs.ordered(b"s" * 32, lambda count: None, first, last):
+    for _, parts, _ in runs.ordered(b"s" * 32, lambda count: None, first, last):
         series = []
         for name, part in zip(runs.coder.columns, parts, strict=True):
             texts = name in runs.coder.texts
