@@ -6,7 +6,8 @@ upper end of all branches that were left is therefore a bound for everything tha
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import ceil
 from typing import Annotated, Any
 
 from holdfast import check
@@ -23,6 +24,7 @@ from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question
 from holdfast.schema import Type
 
 WAYS = 4  # that a branch divides into in one round
+FEWER = 4  # a round that only finds out where to go on has so many times fewer draws, and statements at such a level
 CHARACTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"  # with end and others, 4^3 symbols
 MOST, LONGEST = 50, 40
 
@@ -105,30 +107,43 @@ def top(
     letters = Alphabet(_checked(CHARACTERS if alphabet is None else alphabet))
     start = Spelled(value, letters, (letters.all,))
     draws, at_once = context.draws(start, rows_per_query), max(2, context.guarantee.most_at_once - 1)
+    fewer = FEWER if context.guarantee.flexible and not context.guarantee.in_order else 1
+    few = max(1, draws // fewer)
     longest, most = int(longest), int(most)
 
     def passes(branches: list[Branch]) -> Iterator[Spelled]:
         for first in range(0, len(branches), at_once):
             yield Spelled(value, letters, tuple(branches[first : first + at_once]))
 
+    def look(drawing: Drawing, branches: list[Branch], rows: int) -> Round:
+        found: Round = []
+        for asked in passes(branches):
+            found += zip(asked.branches, drawing.estimates(asked, rows), strict=False)
+        return found
+
     def run(drawing: Drawing) -> Result:
         search = LetterSearch(letters, longest, most)
+        guarantee = drawing.guarantee
+        rough = drawing if fewer == 1 else replace(drawing, guarantee=guarantee.at_level(guarantee.level / fewer))
         while search.open:
-            found: Round = []
-            for asked in passes(search.open):
-                found += zip(asked.branches, drawing.estimates(asked, draws), strict=False)
-            search.learn(found)
+            search.learn(look(rough, search.open, few))
+        if fewer > 1 and search.spelled:
+            search.sharpen(look(drawing, search.spelled, draws))
         return search.result()
 
     asked_about = [[letters.all] * count for count in rounds(letters, longest, most)]
-    prices = [context.price(one, draws) for branches in asked_about for one in passes(branches)]
+    prices = [context.price(one, few) for branches in asked_about for one in passes(branches)]
+    statements = ceil(sum(map(len, asked_about)) / fewer)
+    if fewer > 1:
+        prices += [context.price(one, draws) for one in passes([letters.all] * most)]
+        statements += most
     facts = {"top": start.identity, "longest": longest, "most": most}
     identity = identity_of(start, None if draws == context.rows_per_query else draws)
     return Question(
         kind=TOP.name,
         text=f"the {most} most frequent of {value.text}, up to {longest} characters long",
         identity=None if identity is None else encode(facts | {"of": identity}),
-        cost=Cost(sum(cost.charge for cost, _ in prices), sum(cost.intervals for cost, _ in prices)),
+        cost=Cost(sum(cost.charge for cost, _ in prices), statements),
         rows_read=sum(rows for _, rows in prices),
         run=run,
         work=len(prices) * (RELEASE_WORK + draws * start.work),
@@ -164,6 +179,17 @@ class LetterSearch:
             else:  # longer, spelled with other characters, or perhaps not there at all
                 self._leave([(branch, estimate)])
 
+    @property
+    def spelled(self) -> list[Branch]:
+        """The texts that were found so far."""
+        return [branch for branch, _ in self._spelled]
+
+    def sharpen(self, found: Round) -> None:
+        """Take in more draws of the texts that were found: the narrower interval of both, which hold at once."""
+        pairs = zip(self._spelled, found, strict=True)
+        self._spelled = [(branch, _both(before, after)) for (branch, before), (_, after) in pairs]
+        self._spelled.sort(key=lambda one: one[1].guess, reverse=True)
+
     def _leave(self, behind: Round) -> None:
         self.missed = max([self.missed, *(estimate.high for _, estimate in behind)])
 
@@ -173,15 +199,25 @@ class LetterSearch:
         return {"categories": found, "missed": self.missed}
 
 
+def _both(before: Estimate, after: Estimate) -> Estimate:
+    low, high = max(before.low, after.low), min(before.high, after.high)
+    if low > high:  # one of the two is wrong, which has a small probability
+        return after
+    return Estimate(min(high, max(low, after.guess)), low, high)
+
+
 def rounds(alphabet: Alphabet, longest: int, most: int) -> list[int]:
-    """Return how many branches every round asks about at most: what the question is charged."""
-    size, steps = alphabet.size, 0
-    while size > 1:  # until one character is told from all others
-        size, steps = -(-size // WAYS), steps + 1
-    found = [WAYS]
-    while len(found) < longest * steps:
-        found.append(WAYS * min(most, found[-1]))
-    return [*found, 2 * min(most, found[-1])]  # at last, whether a text ends there
+    """Return how many branches every round asks about at most: what the question is charged.
+
+    That depends on how many parts a branch has, and not on which characters it begins with.
+    """
+    found, reached = [1], {alphabet.all}
+    while True:
+        parts = [branch.split(alphabet, WAYS, longest) for branch in reached]
+        if not any(parts):
+            return found[1:]
+        found.append(min(most, found[-1]) * max(map(len, parts)))
+        reached = {Branch("a" * len(one.prefix), one.start, one.stop) for each in parts for one in each}
 
 
 TOP = kind_of(top, TopAnswer)
