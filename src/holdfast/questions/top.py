@@ -1,21 +1,25 @@
-"""The most frequent texts of a column, though nobody declared them: spelled out letter by letter, by coins.
+"""The most frequent texts of a column: of those that were declared, or, where none were, spelled out letter by letter.
 
-Every round is one histogram over branches of the tree of spellings; the most frequent ones are followed. A text that is
+Every round of spelling is one histogram over branches of a tree; the most frequent ones are followed. A text that is
 not listed was, at some round, on a branch that was not followed, so no more frequent than that branch. The largest
 upper end of all branches that were left is therefore a bound for everything that may have been missed.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Annotated, Any
+
+import polars as pl
 
 from holdfast import check
 from holdfast.answer import Answer, Estimate, Record, write_end
 from holdfast.errors import InvalidArgument, InvalidQuery
 from holdfast.ledger import Cost
-from holdfast.queries.build import rowwise
+from holdfast.queries.build import build_mean, declare_once, declared_categories, rowwise
+from holdfast.queries.evaluate import RowFunction
 from holdfast.queries.functions.operation import with_article
+from holdfast.queries.measures import Histogram
 from holdfast.queries.spelling import Alphabet, Branch, Spelled
 from holdfast.questions import KINDS
 from holdfast.questions.histogram import HistogramAnswer
@@ -70,21 +74,25 @@ def top(
     context: Context,
     query: Annotated[Query, About(Text("carrier"), "A text about one row, such as a column.")],
     *,
-    longest: Annotated[int, About(Whole(1, "2"), "The most characters that are spelled out.")],
+    longest: Annotated[
+        int | None,
+        About(Whole(1, "2"), "The most characters that are spelled out; left out, the declared categories are asked."),
+    ] = None,
     most: Annotated[int, About(Whole(1, "5"), "How many are looked for.")] = 5,
     alphabet: Annotated[
         str | None, About(ShortText("ABCDEFGH"), "The characters that texts have; left out, letters and digits.")
     ] = None,
     rows_per_query: RowsPerQuery = None,
 ) -> Question:
-    """Return the most frequent texts of a column that are not known beforehand, and what may have been missed.
+    """Return the most frequent texts of a column, known beforehand or not, and what may have been missed.
 
     Parameters
     ----------
     query
         A text: a column, or an expression in SQL or Polars.
     longest
-        The most characters that are spelled out; longer texts are not found.
+        The most characters that are spelled out; longer texts are not found. Left out: the categories that were
+        declared, or published, are asked about, and any other text is bounded.
     most
         How many are looked for. All of them are followed at once, letter by letter: more of them cost more answers.
     alphabet
@@ -98,12 +106,22 @@ def top(
     TopAnswer
         The texts that occur, with their shares, and the largest share that any other text can have.
     """
-    check.whole(longest=longest, most=most)
-    check.at_most("the most characters", LONGEST, longest=longest)
+    check.whole(most=most)
     check.at_most("the most texts", MOST, most=most)
     value = rowwise(query, context.schema)
     if value.type is not Type.STRING:
         raise InvalidQuery(f"top spells out texts; '{value.text}' is {with_article(value.type)}. Use histogram.")
+    if longest is None:
+        categories = declared_categories(value, context.schema)
+        if categories is None or alphabet is not None:
+            raise InvalidArgument(
+                f"longest must be given, the most characters that are spelled out, where no categories of {value.text}"
+                f" are declared. {declare_once(value.columns, 'categories')}",
+                name="longest",
+            )
+        return _of_declared(context, value, categories, int(most), rows_per_query)
+    check.whole(longest=longest)
+    check.at_most("the most characters", LONGEST, longest=longest)
     letters = Alphabet(_checked(CHARACTERS if alphabet is None else alphabet))
     start = Spelled(value, letters, (letters.all,))
     draws, at_once = context.draws(start, rows_per_query), max(2, context.guarantee.most_at_once - 1)
@@ -148,6 +166,55 @@ def top(
         run=run,
         work=len(prices) * (RELEASE_WORK + draws * start.work),
     )
+
+
+def _of_declared(
+    context: Context, value: RowFunction, categories: Sequence[Any], most: int, rows_per_query: int | None
+) -> Question:
+    """Return the question about declared texts: few draws for all of them, then more for those that are listed."""
+    everything = Histogram(value, tuple(categories))
+    outside = build_mean(~pl.col(value.columns[0]).is_in(list(categories)), context.schema)
+    draws, at_once = context.draws(outside, rows_per_query), max(2, context.guarantee.most_at_once - 1)
+    fewer = FEWER if context.guarantee.flexible and not context.guarantee.in_order else 1
+    few, most = max(1, draws // fewer), min(most, len(categories))
+
+    def passes(some: Sequence[Any]) -> list[Histogram]:
+        return [Histogram(value, tuple(some[first : first + at_once])) for first in range(0, len(some), at_once)]
+
+    def look(drawing: Drawing, some: Sequence[Any], rows: int) -> dict[Any, Estimate]:
+        return {
+            category: estimate
+            for asked in passes(some)
+            for category, estimate in zip(asked.categories, drawing.estimates(asked, rows), strict=False)
+        }
+
+    def run(drawing: Drawing) -> Result:
+        guarantee = drawing.guarantee
+        rough = drawing if fewer == 1 else replace(drawing, guarantee=guarantee.at_level(guarantee.level / fewer))
+        found = look(rough, categories, few)
+        (others,) = rough.estimates(outside, few)
+        ranked = sorted(found, key=lambda category: found[category].guess, reverse=True)
+        listed = [category for category in ranked[:most] if found[category].low > 0]
+        missed = max([others.high, *(one.high for category, one in found.items() if category not in listed)])
+        if fewer > 1 and listed:
+            found |= {category: _both(found[category], one) for category, one in look(drawing, listed, draws).items()}
+        listed.sort(key=lambda category: found[category].guess, reverse=True)
+        return {"categories": [{"category": one} | found[one].to_json() for one in listed], "missed": missed}
+
+    first = [context.price(one, few) for one in (*passes(categories), outside)]
+    again = [context.price(one, draws) for one in passes(categories[:most])] if fewer > 1 else []
+    prices, statements = first + again, ceil((len(categories) + 1) / fewer) + (most if again else 0)
+    own = identity_of(everything, None if draws == context.rows_per_query else draws)
+    question = Question(
+        kind=TOP.name,
+        text=f"the {most} most frequent of {value.text}, of {len(categories)} that are declared",
+        identity=None if own is None else encode({"top": own, "most": most}),
+        cost=Cost(sum(cost.charge for cost, _ in prices), statements),
+        rows_read=sum(rows for _, rows in prices),
+        run=run,
+        work=len(prices) * (RELEASE_WORK + draws * everything.work),
+    )
+    return context.said_published(question, value.columns)
 
 
 def _checked(alphabet: str) -> str:
