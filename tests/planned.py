@@ -5,8 +5,9 @@ from functools import lru_cache
 from holdfast.answer import Estimate
 from holdfast.guarantees.gaussian import GaussianScans
 from holdfast.guarantees.guarantee import Guarantee
-from holdfast.guarantees.plan import Plan, plan
+from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.release import ExactMeans, NoisyMeans, Release, Tally
+from holdfast.guarantees.solve import plan
 from holdfast.guarantees.statistic import GroupMean, OneShare, OutcomeShares, Statistic
 from holdfast.mechanisms import noise
 from holdfast.mechanisms.laplace import Laplace

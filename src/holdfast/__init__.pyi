@@ -21,7 +21,7 @@ from holdfast.guarantees import GUARANTEES as GUARANTEES
 from holdfast.guarantees.guarantee import Guarantee as Guarantee
 from holdfast.guarantees.plan import Plan as Plan
 from holdfast.guarantees.plan import VacuousPlan as VacuousPlan
-from holdfast.guarantees.plan import plan as plan
+from holdfast.guarantees.solve import plan as plan
 from holdfast.lab.attack import attack as attack
 from holdfast.lab.monitors import monitor as monitor
 from holdfast.ledger import Receipt as Receipt
@@ -48,7 +48,7 @@ from holdfast.questions.groups import GroupsAnswer as GroupsAnswer
 from holdfast.questions.histogram import HistogramAnswer as HistogramAnswer
 from holdfast.questions.minimize import MinimumAnswer as MinimumAnswer
 from holdfast.questions.plot import plot as plot
-from holdfast.questions.price import Budget as Budget
+from holdfast.questions.budget import Budget as Budget
 from holdfast.questions.price import Price as Price
 from holdfast.questions.question import Kind as Kind
 from holdfast.questions.register import Registration as Registration

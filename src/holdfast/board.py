@@ -19,7 +19,7 @@ from holdfast import check
 from holdfast.beside import CONFUSION, SEALED, ledger_beside, witnesses_beside
 from holdfast.errors import InvalidArgument, PlanConflict, RowSourceError
 from holdfast.guarantees.ladder import LABELS, Ladder
-from holdfast.guarantees.plan import DEFAULT_CONFIDENCE, plan
+from holdfast.guarantees.solve import DEFAULT_CONFIDENCE, plan
 from holdfast.guarantees.statistic import OutcomeShares
 from holdfast.ledger import Receipt, SharedBudget, exists, open_ledger
 from holdfast.queries.metrics import Interval, Metric

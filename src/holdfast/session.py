@@ -22,8 +22,9 @@ from holdfast.answering import NOTHING_SPENT, Answering
 from holdfast.beside import MADE_UP_ROWS, declare, ledger_beside, made_up, witnesses_beside
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees.compare import BEST, RowsPerQuery
-from holdfast.guarantees.plan import Queries, VacuousPlan
+from holdfast.guarantees.plan import VacuousPlan
 from holdfast.guarantees.request import PlanRequest
+from holdfast.guarantees.solve import Queries
 from holdfast.ledger import Cost, Receipt, SharedBudget, check_analyst, open_ledger
 from holdfast.optimize.losses import LinearLoss, Loss
 from holdfast.queries.build import QueryLike
@@ -33,7 +34,8 @@ from holdfast.questions.batch import Answers, Asked, Prices, Questions, build_al
 from holdfast.questions.check import CheckAnswer
 from holdfast.questions.history import history_frame
 from holdfast.questions.mean import MEAN
-from holdfast.questions.price import Budget, Price, require_affordable
+from holdfast.questions.budget import Budget
+from holdfast.questions.price import Price, require_affordable
 from holdfast.questions.question import Drawing, Kind, Question
 from holdfast.questions.register import Registered
 from holdfast.questions.sql import Selected, select
@@ -297,7 +299,7 @@ class Session(Answering, Verbs):
         query, kind, **options
             As for `ask`.
         """
-        return self.price_of(kind_named(kind).question(self._current(), query, **options))
+        return self.price_of(self.look_to_come(kind_named(kind).question(self._current(), query, **options)))
 
     def price_many(self, questions: Iterable[Asked]) -> Prices:
         """Return what several questions would cost together. Reads nothing, spends nothing.

@@ -29,9 +29,9 @@ from holdfast.guarantees.exchange import Exchange
 from holdfast.guarantees.gaussian import GaussianScans, Scans
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.information import Information
-from holdfast.guarantees.plan import plan
 from holdfast.guarantees.posterior import Posterior
 from holdfast.guarantees.release import NoisyMeans, Tally
+from holdfast.guarantees.solve import plan
 from holdfast.guarantees.split import Split
 from holdfast.guarantees.statistic import OneShare
 from worlds import (

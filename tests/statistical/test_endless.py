@@ -22,8 +22,8 @@ import pytest
 from numpy.random import Generator
 
 from holdfast.guarantees.exchange import Exchange
-from holdfast.guarantees.plan import plan
 from holdfast.guarantees.release import Tally
+from holdfast.guarantees.solve import plan
 from holdfast.guarantees.statistic import OneShare
 from holdfast.session import Session
 from worlds import Analyst, Asked, breaks_promise, misses

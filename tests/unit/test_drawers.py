@@ -15,7 +15,7 @@ from holdfast.guarantees import read
 from holdfast.guarantees.checks import CODED, Checks, Told
 from holdfast.guarantees.drawers import COINS, STATEMENTS, Drawers
 from holdfast.guarantees.mathematics.checks import full_range, guess_nats, time_share, two_groups_length
-from holdfast.guarantees.plan import plan
+from holdfast.guarantees.solve import plan
 from holdfast.guarantees.terms import Goal
 from holdfast.queries.build import build_mean
 from holdfast.queries.guess import Guess

@@ -7,7 +7,8 @@ from holdfast import check
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees.compare import BEST, RowsPerQuery, check_pace
 from holdfast.guarantees.drawers import beside_checks, coins_confidence
-from holdfast.guarantees.plan import DEFAULT_CONFIDENCE, Plan, Queries, check_options, count_queries, plan
+from holdfast.guarantees.plan import Plan
+from holdfast.guarantees.solve import DEFAULT_CONFIDENCE, Queries, check_options, count_queries, plan
 
 INDEPENDENT, IDENTICAL = ROWS_ARE = ("independent", "identical")
 

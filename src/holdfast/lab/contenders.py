@@ -25,7 +25,8 @@ from holdfast import check
 from holdfast.errors import InvalidArgument, PlanInfeasible
 from holdfast.guarantees.guarantee import full_scan_margin
 from holdfast.guarantees.information import Information
-from holdfast.guarantees.plan import Plan, plan
+from holdfast.guarantees.plan import Plan
+from holdfast.guarantees.solve import plan
 from holdfast.guarantees.split import Split
 from holdfast.guarantees.terms import Goal
 from holdfast.lab.analysts import Dialogue

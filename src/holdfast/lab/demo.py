@@ -24,7 +24,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from holdfast.answer import Answer
-from holdfast.guarantees.plan import plan
+from holdfast.guarantees.solve import plan
 from holdfast.lab import demo_checks, flights
 from holdfast.lab.flights import signal
 from holdfast.rows.open import open_rows

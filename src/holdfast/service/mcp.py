@@ -31,12 +31,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.answer import AnyAnswer
 from holdfast.errors import InvalidArgument, NotSignedIn, UnknownName
-from holdfast.guarantees.plan import DEFAULT_CONFIDENCE, Plan
-from holdfast.guarantees.plan import plan as make_plan
+from holdfast.guarantees.plan import Plan
+from holdfast.guarantees.solve import DEFAULT_CONFIDENCE
+from holdfast.guarantees.solve import plan as make_plan
 from holdfast.questions import kind_named
 from holdfast.questions.batch import Prices
 from holdfast.questions.options import plain
-from holdfast.questions.price import Budget, Price
+from holdfast.questions.budget import Budget
+from holdfast.questions.price import Price
 from holdfast.questions.question import Kind, Question
 from holdfast.questions.standings import standings_frame
 from holdfast.questions.submit import SUBMIT

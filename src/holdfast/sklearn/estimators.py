@@ -25,7 +25,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from holdfast import check
 from holdfast.answer import Answer
 from holdfast.errors import BudgetExhausted, InvalidArgument
-from holdfast.guarantees.plan import VacuousPlan, plan
+from holdfast.guarantees.plan import VacuousPlan
+from holdfast.guarantees.solve import plan
 from holdfast.optimize.features import INTERCEPT
 from holdfast.optimize.losses import Huber, LinearLoss, Logistic, SmoothedHinge, Squared
 from holdfast.queries.node import identifier, literal_text

@@ -5,7 +5,7 @@ import pytest
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.compare import PACES, Reading, paced, readings
 from holdfast.guarantees.exchange import Exchange
-from holdfast.guarantees.plan import plan
+from holdfast.guarantees.solve import plan
 from holdfast.guarantees.terms import Goal
 
 ENDLESS = [  # rows, question, margin: within one per cent, or narrower

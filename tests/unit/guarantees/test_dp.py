@@ -3,8 +3,8 @@
 import pytest
 
 from holdfast.guarantees.guarantee import EVERYTHING
-from holdfast.guarantees.plan import plan
 from holdfast.guarantees.release import NoisyMeans
+from holdfast.guarantees.solve import plan
 from planned import planned
 
 

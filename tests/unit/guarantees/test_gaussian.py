@@ -10,8 +10,8 @@ import holdfast as hf
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees import read
 from holdfast.guarantees.mathematics import exchange
-from holdfast.guarantees.plan import plan
 from holdfast.guarantees.release import NoisyMeans
+from holdfast.guarantees.solve import plan
 from planned import certified, expected_release, planned
 from toy_queries import Group, Share
 

@@ -9,8 +9,8 @@ from holdfast.errors import InvalidArgument
 from holdfast.guarantees import information
 from holdfast.guarantees.mathematics import cost
 from holdfast.guarantees.mathematics.concentration import kl, kl_range
-from holdfast.guarantees.plan import plan
 from holdfast.guarantees.release import Tally
+from holdfast.guarantees.solve import plan
 from holdfast.guarantees.statistic import OneMean, OutcomeShares
 from holdfast.mechanisms.laplace import Laplace
 from planned import certified, expected_release, planned

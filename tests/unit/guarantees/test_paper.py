@@ -5,8 +5,8 @@ import pytest
 from holdfast.errors import PlanConflict
 from holdfast.guarantees.guarantee import EVERYTHING
 from holdfast.guarantees.mathematics import cost, sizes
-from holdfast.guarantees.plan import plan
 from holdfast.guarantees.release import NoisyMeans, Tally
+from holdfast.guarantees.solve import plan
 from holdfast.guarantees.statistic import GroupMean, OneShare
 from holdfast.mechanisms import MECHANISMS
 from planned import planned

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from holdfast.errors import InvalidArgument, PlanInfeasible
-from holdfast.guarantees.plan import MOST_ROWS, Plan, plan, write_margin
+from holdfast.guarantees.plan import Plan, write_margin
+from holdfast.guarantees.solve import MOST_ROWS, plan
 from pairwise import pairwise
 from planned import PAIRS, planned
 

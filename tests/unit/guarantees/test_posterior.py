@@ -11,8 +11,8 @@ from holdfast.errors import InvalidArgument
 from holdfast.guarantees import posterior
 from holdfast.guarantees.mathematics import debias as coins
 from holdfast.guarantees.mathematics.concentration import clopper_pearson
-from holdfast.guarantees.plan import plan
 from holdfast.guarantees.release import Tally
+from holdfast.guarantees.solve import plan
 from holdfast.guarantees.statistic import OutcomeShares
 from planned import certified, expected_release, planned
 from toy_queries import Group, Histogram, Mean, Share

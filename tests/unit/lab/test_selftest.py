@@ -6,7 +6,8 @@ import pytest
 
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.exchange import Exchange
-from holdfast.guarantees.plan import Plan, plan
+from holdfast.guarantees.plan import Plan
+from holdfast.guarantees.solve import plan
 from holdfast.lab import selftest
 from holdfast.lab.baselines import Naive
 from holdfast.lab.contenders import MechanismOracle, PlanContender

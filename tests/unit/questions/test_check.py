@@ -19,8 +19,8 @@ from examples import examples
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees.checks import CODED, Checks, Told
 from holdfast.guarantees.mathematics.checks import full_range, guess_nats, sampled_range, time_share
-from holdfast.guarantees.plan import plan
 from holdfast.guarantees.release import HOLDS, OUTCOMES, TOO_FEW, TOO_HIGH, TOO_LOW
+from holdfast.guarantees.solve import plan
 from holdfast.guarantees.terms import Goal
 from holdfast.ledger import Cost
 from holdfast.mechanisms import cells
@@ -332,6 +332,16 @@ def test_what_is_left_out_comes_from_the_exploration_part_and_not_from_held_rows
     assert "on at least" in group.question
     mean = held.check("number", within=(0.0, 1_000.0))
     assert mean.margin < 0.5  # by the deviation seen, not by the widest possible
+
+
+def test_a_guess_from_few_rows_gets_the_room_that_its_own_error_needs() -> None:
+    frame, held = hf.hold_back(pl.DataFrame(rows()), 0.05, seed=3)
+    with held:
+        answer = held.check("yes")
+    share = frame["yes"].mean()
+    assert isinstance(share, float)
+    parts_apart = (share * (1 - share) * (1 / frame.height + 1 / (ROWS - frame.height))) ** 0.5
+    assert answer.margin == pytest.approx(3 * parts_apart, rel=0.1)
 
 
 def test_without_an_exploration_part_it_must_be_said(session: hf.Session) -> None:

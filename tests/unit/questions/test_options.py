@@ -12,7 +12,7 @@ import pytest
 import holdfast as hf
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.ladder import Ladder
-from holdfast.guarantees.plan import plan
+from holdfast.guarantees.solve import plan
 from holdfast.ledger import Cost
 from holdfast.optimize.losses import LinearLoss
 from holdfast.questions import KINDS

@@ -9,9 +9,10 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import BudgetExhausted
-from holdfast.guarantees.plan import plan
+from holdfast.guarantees.solve import plan
 from holdfast.ledger import Cost, Spent
-from holdfast.questions.price import Budget, Price
+from holdfast.questions.budget import Budget
+from holdfast.questions.price import Price
 from holdfast.session import Session
 from planned import planned
 

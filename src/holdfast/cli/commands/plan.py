@@ -57,13 +57,14 @@ def command(
     holdfast plan --rows 100000 --flips 5000           single flips
     """
     from holdfast.guarantees import plan as plans
+    from holdfast.guarantees.solve import plan as solve
 
     if data is not None:
         if rows is not None:
             raise InvalidArgument("rows must be left out where a file is given: its rows are counted.", name="rows")
         with looking(data, None) as session:
             rows = session.plan.rows
-    made = plans.plan(
+    made = solve(
         rows=rows,
         queries=planned(queries, flips),
         margin=margin,

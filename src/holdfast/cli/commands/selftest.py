@@ -40,7 +40,7 @@ def command(
     holdfast selftest --rows 100000 --queries 1000
     holdfast selftest --rows 1000000 --queries 10000 --worlds 10
     """
-    from holdfast.guarantees.plan import plan
+    from holdfast.guarantees.solve import plan
     from holdfast.lab.attack import processes_for
     from holdfast.lab.selftest import selftest
 

@@ -14,7 +14,8 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from holdfast.errors import PlanInfeasible
-from holdfast.guarantees.plan import Plan, plan
+from holdfast.guarantees.plan import Plan
+from holdfast.guarantees.solve import plan
 from holdfast.lab.attack import in_parallel
 from holdfast.lab.experiments.experiment import Experiment, Results, Size, table
 from holdfast.lab.plots import Chart, Series

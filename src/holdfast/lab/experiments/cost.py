@@ -15,7 +15,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from holdfast.guarantees.mathematics import composition, sizes, transfer
-from holdfast.guarantees.plan import plan
+from holdfast.guarantees.solve import plan
 from holdfast.guarantees.statistic import Values
 from holdfast.lab.attack import in_parallel
 from holdfast.lab.baselines import FullLaplace, Releaser

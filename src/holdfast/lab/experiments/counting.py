@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.guarantees.mathematics import sizes
-from holdfast.guarantees.plan import plan
+from holdfast.guarantees.solve import plan
 from holdfast.lab.attack import in_parallel
 from holdfast.lab.baselines import CoinFromMean, Releaser
 from holdfast.lab.experiments.experiment import Experiment, Results, Size, short, slope, table

@@ -2,7 +2,7 @@
 
 from math import sqrt
 
-from holdfast.guarantees.plan import plan
+from holdfast.guarantees.solve import plan
 from holdfast.lab.attack import in_parallel
 from holdfast.lab.experiments.experiment import Experiment, Results, Size, short, table
 from holdfast.lab.experiments.sample_size import SizeGoal, least_rows
