@@ -271,9 +271,11 @@ def build_slices(measure: Share | Mean, slices: Sequence[float]) -> Sliced:
 
 
 def declared_categories(value: RowFunction, schema: Schema) -> tuple[Any, ...] | None:
-    """Return the declared categories of a column asked about as it is; yes and no need no declaration."""
+    """Return the declared categories of a column asked about as it is, or the values that an expression names."""
     if value.type is Type.BOOL:
         return (True, False)
+    if isinstance(value, Expression) and value.values is not None:
+        return value.values
     if len(value.columns) != 1 or not isinstance(value, Expression):
         return None
     (name,) = value.columns

@@ -71,6 +71,7 @@ class Expression:
     compiled: Steps | OnColumns
     work: int = 1
     range: tuple[float, float] | None = None
+    values: tuple[Any, ...] | None = None  # all it can have, but for NULL, where its text says which
 
     @cached_property
     def columns(self) -> tuple[str, ...]:

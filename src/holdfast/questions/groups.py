@@ -155,7 +155,7 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
 
     how = "in one pass" if passes == 1 else f"in {passes} passes"
     saved = f"{count} groups {how}, where {count} questions would read {count * draws:,} rows"
-    return Question(
+    question = Question(
         kind=kind,
         text=grouped.text,
         identity=identity_of(grouped, None if draws == context.rows_per_query else draws, context.mechanism),
@@ -166,3 +166,4 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
         cheaper=saved if count > 1 else None,
         widths=context.group_widths(parts[0], draws),
     )
+    return context.said_published(question, [name for key in grouped.keys for name in key.columns])

@@ -194,6 +194,13 @@ class Context:
         """Return what one release costs and how many rows it reads; refuses what the guarantee does not cover."""
         return _price(self.guarantee, query.statistic, draws)
 
+    def said_published(self, question: Question, columns: Sequence[str]) -> Question:
+        """Return the question, whose text says if the values of one of these columns were published."""
+        names = [name for name in columns if name in self.schema and self.schema[name].published]
+        if not names:
+            return question
+        return replace(question, text=f"{question.text}; the values of {', '.join(names)} are published from the data")
+
     def question(
         self,
         kind: str,

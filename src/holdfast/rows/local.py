@@ -20,7 +20,7 @@ from holdfast.queries.silence import silence
 from holdfast.queries.submission import Submission
 from holdfast.queries.units import WholeUnit
 from holdfast.rows import draws as drawing
-from holdfast.rows.columns import BufferPool, CodedText, Storage, StoredColumn, take_into
+from holdfast.rows.columns import BufferPool, CodedText, PackedText, Storage, StoredColumn, take_into
 from holdfast.rows.draws import AllRows, Consecutive, Indices, Selection
 from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of
 from holdfast.rows.packs import KeptElsewhere, Packs
@@ -206,6 +206,14 @@ class LocalRows:
         if count > _SHOWN:
             lines.append(f"  and {count - _SHOWN} more")
         return "\n".join(lines)
+
+    def texts(self, name: str) -> list[str] | None:
+        """Return all texts of a column, in order, for an admin who publishes them; None if there are too many."""
+        stored = self._column(name)
+        if isinstance(stored, PackedText):
+            return None
+        all_of_it = stored.dictionary if isinstance(stored, CodedText) else stored.part(name, 0, self._rows)
+        return all_of_it.drop_nulls().unique().sort().to_list()
 
     def _column(self, name: str) -> StoredColumn:
         if name not in self._stored:
