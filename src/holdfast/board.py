@@ -41,6 +41,7 @@ ANSWERS = 80  # that the rows which answer are planned for: those of twenty subm
 PART = 0.1  # of the failure probability, for scores, if some rows answer: it costs them 2.3 nats
 
 
+@check.public
 class Board:
     """Sealed labels that score any number of submissions, each made after the earlier responses.
 

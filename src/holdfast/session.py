@@ -5,7 +5,6 @@ question is told in `answering.py`.
 """
 
 import json
-import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -31,10 +30,10 @@ from holdfast.queries.build import QueryLike
 from holdfast.queries.silence import silence
 from holdfast.questions import KINDS, kind_named
 from holdfast.questions.batch import Answers, Asked, Prices, Questions, build_all
+from holdfast.questions.budget import Budget
 from holdfast.questions.check import CheckAnswer
 from holdfast.questions.history import history_frame
 from holdfast.questions.mean import MEAN
-from holdfast.questions.budget import Budget
 from holdfast.questions.price import Price, require_affordable
 from holdfast.questions.question import Drawing, Kind, Question
 from holdfast.questions.register import Registered
@@ -54,6 +53,7 @@ SHARES = "All sessions of this process on these rows share one budget:"
 A = TypeVar("A", bound=AnyAnswer)
 
 
+@check.public
 class Session(Answering, Verbs):
     """A dataset that answers questions, each chosen after the last answer, with intervals that stay true.
 
@@ -143,11 +143,11 @@ class Session(Answering, Verbs):
             raise
         self.registered = Registered(opened)
         if self.plan.vacuous and self.plan.standing.answers:
-            warnings.warn(self.plan.sentence, VacuousPlan, stacklevel=3)
+            check.warn(self.plan.sentence, VacuousPlan)
         if not self._joined:
             warn_of_units(self._schema)
         if self._shared:
-            warnings.warn(f"{SHARES} {self.budget}.", SharedBudget, stacklevel=3)
+            check.warn(f"{SHARES} {self.budget}.", SharedBudget)
 
     # -- asking -------------------------------------------------------------------------------------------------
 

@@ -37,6 +37,7 @@ ROOMS = (
     "pictures",
     "answer",
     "questions",
+    "planning",
     "beside",
     "answering",
     "session",

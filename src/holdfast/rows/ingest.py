@@ -10,7 +10,6 @@ leftover, cleared away by the next one who comes. Who finds the lock taken waits
 work done.
 """
 
-import fcntl
 import os
 import re
 import shutil
@@ -30,6 +29,7 @@ from holdfast.rows.column_writer import ColumnFiles, NumberFiles, TextFiles
 from holdfast.rows.columns import TEXT, Storage, refuse_contradiction
 from holdfast.rows.fingerprint import fingerprint_of, fingerprint_of_files
 from holdfast.rows.folder import MANIFEST, Dealt, FolderRows, Manifest, file_name
+from holdfast.rows.posix import fcntl
 from holdfast.rows.scans.scan import Origin, Scan
 from holdfast.rows.units import Grouping
 
