@@ -15,7 +15,7 @@ from typing import Self
 import numpy as np
 import polars as pl
 
-from holdfast import check
+from holdfast import check, notebook
 from holdfast.beside import CONFUSION, SEALED, ledger_beside, witnesses_beside
 from holdfast.errors import InvalidArgument, PlanConflict, RowSourceError
 from holdfast.guarantees.ladder import LABELS, Ladder
@@ -240,6 +240,11 @@ class Board:
         given = self.session.ledger.spent.answers
         said = f"{given:,} submission{'' if given == 1 else 's'} so far; {self.session.budget}."
         return f"Board on {self.session.dataset}: {self.ladder.terms.metric}.\n{self.ladder.sentence}\n{said}"
+
+    def _repr_html_(self) -> str:
+        title, _, sentences = repr(self).partition("\n")
+        said = sentences.partition("; submissions have")[0]
+        return notebook.paragraphs(title, *said.split("\n")) + self.session.budget._repr_html_()
 
 
 # -- making ----------------------------------------------------------------------------------------------------------

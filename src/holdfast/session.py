@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar, cast
 
 import polars as pl
 
-from holdfast import check
+from holdfast import check, notebook
 from holdfast.answer import AnyAnswer, Record
 from holdfast.answering import NOTHING_SPENT, Answering
 from holdfast.beside import MADE_UP_ROWS, declare, ledger_beside, made_up, witnesses_beside
@@ -432,6 +432,10 @@ class Session(Answering, Verbs):
         shared = f"\n{SHARES} {self.budget}." if self._shared else ""
         count = self.schema.units_of(len(self._rows))
         return f"Session on {self._rows.name} ({count}).{seeded}\n{self.plan.sentence}{shared}"
+
+    def _repr_html_(self) -> str:
+        title, _, sentences = repr(self).partition("\n")
+        return notebook.paragraphs(title, *sentences.split("\n")) + self.budget._repr_html_()
 
     def explore(self, data: Table) -> None:
         """Take the guesses that checks leave out from these `data`, which anybody may look at."""

@@ -78,8 +78,8 @@ def test_numbers_that_are_texts_because_of_a_word_for_missing_are_pointed_out(tm
     (warning,) = caught
     assert warning.filename == __file__
     assert str(warning.message) == (
-        f"{path}: because of 'NA', numbers are read as text in 'delay', 'gate'. If values are missing there, say so when"
-        " opening: null_values=['NA']."
+        f"{path}: because of 'NA', numbers are read as text in 'delay', 'gate'. If values are missing there, say so"
+        " when opening: null_values=['NA']."
     )
     assert spell(str(warning.message), {}).endswith("say so: holdfast open --null-values NA.")
     opened = hf.open(path, null_values=["NA"])

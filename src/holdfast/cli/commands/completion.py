@@ -29,7 +29,7 @@ def command(
     eval "$(holdfast completion zsh)"        in ~/.zshrc, after compinit
     holdfast completion fish | source        in ~/.config/fish/config.fish
     """
-    from typer.completion import get_completion_script
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]  # has no other home
 
     check.one_of("shell", shell, SHELLS)
     script = get_completion_script(prog_name="holdfast", complete_var=COMPLETE_VARIABLE, shell=shell)

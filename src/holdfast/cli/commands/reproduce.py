@@ -15,7 +15,7 @@ def command(
         list[str] | None,
         typer.Argument(
             metavar="EXPERIMENT",
-            help="cost, lower_bound, sample_size, counting, sampling, optimization, looseness, attacked; left out: all.",
+            help="cost, lower_bound, sample_size, counting, sampling, optimization, looseness, attacked; or all.",
         ),
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Run at full size: minutes instead of seconds.")] = False,

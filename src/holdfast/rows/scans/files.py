@@ -198,13 +198,14 @@ class FileScan(LazyScan):
         values = self._csv(types, ignore_errors=True).head(_LOOK_AHEAD).collect()
         unfit = {name for name in types if values[name].null_count() > texts[name].null_count()}
         types |= dict.fromkeys(unfit - declared.keys(), pl.String())  # which every value fits
-        self._warn_of_markers(texts.select(name for name in types.keys() - declared.keys() if types[name] == pl.String))
+        undeclared = [name for name, dtype in types.items() if dtype == pl.String and name not in declared]
+        self._warn_of_markers([texts[name] for name in undeclared])
         return types
 
-    def _warn_of_markers(self, texts: pl.DataFrame) -> None:
+    def _warn_of_markers(self, texts: Sequence[pl.Series]) -> None:
         """Say which columns are texts only because missing values are written as words."""
         found: dict[str, list[str]] = {}
-        for column in texts.get_columns():
+        for column in texts:
             present = column.drop_nulls()
             rest = present.filter(~present.is_in(_MARKERS))
             if 0 < len(rest) < len(present) and rest.cast(pl.Float64, strict=False).null_count() == 0:
