@@ -162,6 +162,12 @@ class Answering:
         following = question.after(entry.answer, context)
         return None if following is None else replace(following, terms=context.guarantee.terms)
 
+    def look_to_come(self, question: Question) -> Question:
+        """Return the look at a `question` that would be drawn if it were asked now; without looks, the question."""
+        while (following := self.next_look(question)) is not None:
+            question = following
+        return question
+
     def answer_all(self, questions: Sequence[Question]) -> list[AnyAnswer]:
         """Answer questions that `prepare` returned, together: what is new is paid for at once, and written at once."""
         if not questions:  # of a SELECT that counts all rows

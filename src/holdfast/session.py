@@ -298,7 +298,7 @@ class Session(Answering, Verbs):
         query, kind, **options
             As for `ask`.
         """
-        return self.price_of(kind_named(kind).question(self._current(), query, **options))
+        return self.price_of(self.look_to_come(kind_named(kind).question(self._current(), query, **options)))
 
     def price_many(self, questions: Iterable[Asked]) -> Prices:
         """Return what several questions would cost together. Reads nothing, spends nothing.

@@ -58,9 +58,21 @@ def _build(asked: Asked, context: Context) -> Question:
 
 def together_of(questions: Sequence[Question], answered: Callable[[Question], bool] = lambda _: False) -> Question:
     """Return one question that costs what those cost together that were not asked before."""
+    _refuse_looks(questions)
     new = {one.identity or id(one): one.cost for one in questions if not answered(one)}.values()
     total = Cost(sum(cost.charge for cost in new), sum(cost.intervals for cost in new))
     return replace(questions[0], cost=total)
+
+
+def _refuse_looks(questions: Sequence[Question]) -> None:
+    """Refuse questions that look again: whether they do depends on what they see, so nobody could say what all cost."""
+    for place, one in enumerate(questions, start=1):
+        if one.after is not None:
+            raise InvalidArgument(
+                f"Question {place}: until must be left out in a list, which is asked and paid for at once; how often a"
+                " question is looked at depends on what is seen. Ask it alone, or give margin.",
+                name="until",
+            )
 
 
 def _values(asked: Asked) -> dict[str, Any]:
@@ -201,6 +213,7 @@ class Prices:
         answered
             Whether a question was asked before.
         """
+        _refuse_looks(questions)
         each: list[Price] = []
         seen: set[str] = set()
         now = spent
