@@ -257,7 +257,7 @@ def _alternative(pair: tuple[str, str], terms: Terms | None, chosen: tuple[str, 
     elif pair == chosen:
         note = "this plan"
     elif GUARANTEES[pair[0]].scans:
-        note = f"reads all rows; chosen only by mechanism='{pair[1]}'"
+        note = "reads all rows; only where it is chosen by name"
     asked = terms.queries or terms.flips or None
     return Alternative(*pair, terms.rows, asked, terms.margin, terms.rows_per_query, note)
 
