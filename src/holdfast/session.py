@@ -5,7 +5,6 @@ question is told in `answering.py`.
 """
 
 import json
-import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -16,7 +15,7 @@ from typing import Any, Self, TypeVar, cast
 
 import polars as pl
 
-from holdfast import check
+from holdfast import check, notebook
 from holdfast.answer import AnyAnswer, Record
 from holdfast.answering import Answering
 from holdfast.beside import MADE_UP_ROWS, declare, ledger_beside, made_up, witnesses_beside
@@ -54,6 +53,7 @@ SHARES = "All sessions of this process on these rows share one budget:"
 A = TypeVar("A", bound=AnyAnswer)
 
 
+@check.public
 class Session(Answering, Verbs):
     """A dataset that answers questions, each chosen after the last answer, with intervals that stay true.
 
@@ -144,11 +144,11 @@ class Session(Answering, Verbs):
             raise
         self.registered = Registered(opened)
         if self.plan.vacuous and self.plan.standing.answers:
-            warnings.warn(self.plan.sentence, VacuousPlan, stacklevel=3)
+            check.warn(self.plan.sentence, VacuousPlan)
         if not self._joined:
             warn_of_units(self._schema)
         if self._shared:
-            warnings.warn(f"{SHARES} {self.budget}.", SharedBudget, stacklevel=3)
+            check.warn(f"{SHARES} {self.budget}.", SharedBudget)
 
     # -- asking -------------------------------------------------------------------------------------------------
 
@@ -433,6 +433,10 @@ class Session(Answering, Verbs):
         shared = f"\n{SHARES} {self.budget}." if self._shared else ""
         count = self.schema.units_of(len(self._rows))
         return f"Session on {self._rows.name} ({count}).{seeded}\n{self.plan.sentence}{shared}"
+
+    def _repr_html_(self) -> str:
+        title, _, sentences = repr(self).partition("\n")
+        return notebook.paragraphs(title, *sentences.split("\n")) + self.budget._repr_html_()
 
     def explore(self, data: Table) -> None:
         """Take the guesses that checks leave out from these `data`, which anybody may look at."""

@@ -12,8 +12,6 @@ budget lasts as long as the budget.
 refused. It is written before cards are read, without waiting for the disk.
 """
 
-import fcntl
-import mmap
 import os
 import re
 import threading
@@ -33,6 +31,7 @@ from holdfast.queries.query import Query, Values
 from holdfast.queries.silence import silence
 from holdfast.rows.draws import Indices, Selection, WithReplacement
 from holdfast.rows.folder import MANIFEST, Dealt, FolderRows, Manifest
+from holdfast.rows.posix import fcntl, mmap
 from holdfast.schema import Schema
 
 USED = "used"
