@@ -40,6 +40,7 @@ from holdfast.questions import KINDS as KINDS
 from holdfast.questions.batch import Answers as Answers
 from holdfast.questions.batch import Prices as Prices
 from holdfast.questions.batch import Questions as Questions
+from holdfast.questions.budget import Budget as Budget
 from holdfast.questions.check import CheckAnswer as CheckAnswer
 from holdfast.questions.confusion import ConfusionAnswer as ConfusionAnswer
 from holdfast.questions.difference import DifferenceAnswer as DifferenceAnswer
@@ -48,7 +49,6 @@ from holdfast.questions.groups import GroupsAnswer as GroupsAnswer
 from holdfast.questions.histogram import HistogramAnswer as HistogramAnswer
 from holdfast.questions.minimize import MinimumAnswer as MinimumAnswer
 from holdfast.questions.plot import plot as plot
-from holdfast.questions.budget import Budget as Budget
 from holdfast.questions.price import Price as Price
 from holdfast.questions.question import Kind as Kind
 from holdfast.questions.register import Registration as Registration

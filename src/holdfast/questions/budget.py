@@ -2,7 +2,7 @@
 
 A session that goes on never runs out: a budget says how wide answers are now and after more of them. Where there is an
 end, it is kept in two amounts: intervals (statements about the population) and the guarantee's own charge. "Answers
-left" is how many ordinary answers both can still pay for. A plan that goes on is kept the same way, until it is used up.
+left" is how many ordinary answers both can still pay for. A plan that goes on is kept the same way until it is used up.
 
 No rows are needed to tell, so nothing here imports what reads them.
 """

@@ -30,7 +30,7 @@ from holdfast.guarantees.guarantee import MOST_DRAWS, Guarantee
 from holdfast.guarantees.release import Release
 from holdfast.guarantees.statistic import GroupMean, Statistic
 from holdfast.guarantees.terms import Terms
-from holdfast.ledger import Cost
+from holdfast.ledger import Cost, Spent
 from holdfast.mechanisms import MECHANISMS
 from holdfast.mechanisms.mechanism import Mechanism
 from holdfast.queries.query import Query
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from holdfast.questions.best import Best
 
 LONGEST_QUESTION = 1_000_000  # characters, with all categories
+NOTHING_SPENT = Spent(0, 0, 0)
 RELEASE_WORK = 100_000  # steps that a release takes beside those on its rows
-NOTHING = Cost(0, 0)
 SHOWN_SHARES = (0.01, 0.05, 0.2)  # of the rows in a group, for which a price says how wide its answer will be
 MOST_TIMES = 100  # so often one answer may draw every row, on average, where no budget ends
 MOST_REMEMBERED = 4_096  # prices and margins, of all datasets
@@ -171,7 +171,7 @@ class Context:
     key: Callable[[], bytes] = lambda: b""
     best: Callable[[str, pl.DataFrame], "Best | None"] = lambda digest, predictions: None
     mechanism: str | None = None
-    spent: Cost = NOTHING
+    spent: Spent = NOTHING_SPENT
 
     def by(self, mechanism: str | None) -> "Context":
         """Return the context of an answer that this `mechanism` gives, not the plan's; None: the plan's."""

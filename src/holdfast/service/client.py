@@ -30,9 +30,9 @@ from holdfast.ledger import Head, Receipt
 from holdfast.optimize.losses import LinearLoss
 from holdfast.questions import KINDS, kind_named
 from holdfast.questions.batch import Answers, Asked, Prices, Questions
+from holdfast.questions.budget import Budget
 from holdfast.questions.history import SCHEMA
 from holdfast.questions.mean import MEAN
-from holdfast.questions.budget import Budget
 from holdfast.questions.price import Price
 from holdfast.questions.question import Kind
 from holdfast.questions.register import REGISTER
