@@ -255,8 +255,10 @@ class CodedText:
         """
         codes = self.codes[rows] if isinstance(rows, slice) else take_into(self.codes, rows, pool)
         codes = codes.astype(np.intp)  # what numpy looks up by: others it would convert each time, slowly
-        drawn = np.zeros(self.dictionary.len(), np.bool_)
-        drawn[codes] = True
+        whole = isinstance(rows, slice)  # a scan reads all rows, and so all texts
+        drawn = np.full(self.dictionary.len(), whole)
+        if not whole:
+            drawn[codes] = True
         said = ask(self.dictionary.filter(drawn).alias(name).to_frame())  # `gather` goes through threads
         table = np.empty((drawn.size, *said.shape[1:]), said.dtype)
         table[drawn] = said
