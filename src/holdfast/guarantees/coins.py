@@ -210,6 +210,7 @@ class CoinGuarantee(Guarantee):
         second = center**2 * each[0][1] + sum(
             step * (high if step > 0 else low) for step, (low, high) in zip(rise.tolist(), each[1:], strict=True)
         )
+        second = max(0.0, second)  # counts that contradict each other are rare, and no error
         low, high = self.spread_out((max(-center, ends[0]), min(1 - center, ends[1])), (-center, 1 - center), second)
         share = self.widen(each[0]) if some_left_out else (1.0, 1.0)
         if share[0] <= 0:
