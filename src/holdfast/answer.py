@@ -45,9 +45,11 @@ class Estimate:
     def within(cls, bounds: Interval, value: float, interval: Interval) -> "Estimate":
         """Stretch from [0, 1] to the bounds, ends rounded outwards; the value is never outside its interval.
 
-        An interval that leaves nearly all of the bounds open says nothing, and then neither does the value.
+        An interval that leaves nearly all of the bounds open says nothing, and then neither does the value. Ends that
+        cross, from counts that contradict each other, which is rarer than a miss, are taken in their order.
         """
         low, high = bounds
+        interval = min(interval), max(interval)
         if bounds == (0.0, 1.0):
             first, last = interval
         else:

@@ -50,6 +50,16 @@ def test_the_number_of_outcomes_cancels_in_a_mean_but_not_in_a_share(outcomes: i
         assert (zero + one - 2 * a) / (1 - outcomes * a) == pytest.approx(g)
 
 
+@pytest.mark.parametrize("m", [2, 3])
+def test_the_number_of_outcomes_counts_in_the_share_of_a_group_with_categories(m: int) -> None:
+    """As of an area under a curve: two groups of m cells and one outcome outside."""
+    mass, draws, shares = 0.02, 10**9, np.array([0.25, 0.4])
+    c = 2 * m + 1
+    included = round(draws * (m * mass + (1 - c * mass) * shares[0]))
+    _, (low, high) = groups.unions_within([included // 2], 1, m, included, draws, outcomes=c, mass=mass, level=1e-6)
+    assert low <= shares[0] <= high <= low + 1e-3
+
+
 def missed_by(intervals: Callable[[Array], Stated], law: Array, ell: int, true: Array) -> float:
     """Return how probable it is that some interval misses, over all counts of ell draws from a law of three outcomes.
 

@@ -17,7 +17,7 @@ from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, refuse_noise
 from holdfast.guarantees.mathematics import cost, descent, groups, moments, posterior_means, slices
 from holdfast.guarantees.mathematics.concentration import clopper_pearson_width, clopper_pearsons
 from holdfast.guarantees.release import Release
-from holdfast.guarantees.statistic import GroupMean, Interval, JointCells, Statistic
+from holdfast.guarantees.statistic import GroupMean, Interval, JointCells, Statistic, clip
 from holdfast.guarantees.terms import Terms
 
 MOST_RANDOM = 0.25  # of the draws of one pass that are replaced by random outcomes
@@ -182,7 +182,7 @@ class CoinGuarantee(Guarantee):
         """By the theorem for functions with this range; with a second moment, by that as well."""
         (least, most), (low, high) = within, mean
         span = most - least
-        ends = self.widen(((low - least) / span, (high - least) / span))
+        ends = self.widen((clip((low - least) / span), clip((high - least) / span)))
         first, last = (least + span * end for end in ends)
         if second is not None:
             step = self.spread_step(second, within)
@@ -210,7 +210,6 @@ class CoinGuarantee(Guarantee):
         second = center**2 * each[0][1] + sum(
             step * (high if step > 0 else low) for step, (low, high) in zip(rise.tolist(), each[1:], strict=True)
         )
-        second = max(0.0, second)  # counts that contradict each other are rare, and no error
         low, high = self.spread_out((max(-center, ends[0]), min(1 - center, ends[1])), (-center, 1 - center), second)
         share = self.widen(each[0]) if some_left_out else (1.0, 1.0)
         if share[0] <= 0:

@@ -43,7 +43,7 @@ def variance_of(read: Read) -> Found:
     off = max(c - low, high - c, 0.0) ** 2
     value = read.seen((0.0, 0.0, 1.0)) - c * c
     top = min(0.25, largest, max(x * (1 - x) for x in (low, high, min(max(0.5, low), high))))
-    return value, (max(0.0, least - off), top)
+    return value, (max(0.0, least - off), max(0.0, top))
 
 
 def covariance_of(read: Read) -> Found:
