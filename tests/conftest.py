@@ -1,5 +1,6 @@
 """Fixtures shared by all tests."""
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -13,6 +14,16 @@ from private_postgres import private_postgres
 settings.register_profile("repeatable", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("repeatable")
+
+
+def pytest_collection_finish() -> None:
+    """Take ten thousand collected tests out of the garbage collector's sight: it would walk through them all day."""
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """Let extension modules find their objects at the end: one of them complains of those that are left."""
+    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)

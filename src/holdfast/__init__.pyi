@@ -48,7 +48,7 @@ from holdfast.questions.groups import GroupsAnswer as GroupsAnswer
 from holdfast.questions.histogram import HistogramAnswer as HistogramAnswer
 from holdfast.questions.minimize import MinimumAnswer as MinimumAnswer
 from holdfast.questions.plot import plot as plot
-from holdfast.questions.price import Budget as Budget
+from holdfast.questions.budget import Budget as Budget
 from holdfast.questions.price import Price as Price
 from holdfast.questions.question import Kind as Kind
 from holdfast.questions.register import Registration as Registration

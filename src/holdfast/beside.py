@@ -17,7 +17,7 @@ from holdfast.errors import InvalidArgument
 from holdfast.guarantees.compare import BEST, FAST
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import PlanRequest
-from holdfast.ledger import FileWitness, Witness, content_of
+from holdfast.ledger import FileWitness, Witness, content_of, file_beside
 from holdfast.queries.declared import Declarations, beside
 from holdfast.queries.synthetic import synthetic_rows
 from holdfast.rows.deck import Deck
@@ -94,10 +94,7 @@ def ids_beside(rows: RowSource) -> Callable[[str], pl.Series | None]:
 
 def ledger_beside(rows: RowSource) -> Path | None:
     """Return where the ledger of data on disk lies; None for data in memory."""
-    if rows.location is None:
-        return None
-    name = rows.location.name.removesuffix(".holdfast")
-    return rows.location.with_name(f"{name}.ledger")
+    return None if rows.location is None else file_beside(rows.location)
 
 
 def witnesses_beside(rows: RowSource) -> list[Witness]:

@@ -34,7 +34,8 @@ from holdfast.questions.batch import Answers, Asked, Prices, Questions, build_al
 from holdfast.questions.check import CheckAnswer
 from holdfast.questions.history import history_frame
 from holdfast.questions.mean import MEAN
-from holdfast.questions.price import Budget, Price, require_affordable
+from holdfast.questions.budget import Budget
+from holdfast.questions.price import Price, require_affordable
 from holdfast.questions.question import Drawing, Kind, Question
 from holdfast.questions.register import Registered
 from holdfast.questions.sql import Selected, select

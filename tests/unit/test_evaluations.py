@@ -103,6 +103,7 @@ def test_a_harness_file_is_submitted_to_a_board_of_scores() -> None:
 # -- the other ways in -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_action_submits_and_writes_the_summary(tmp_path: Path) -> None:
     if shutil.which("bash") is None:
         pytest.skip("bash is not installed")

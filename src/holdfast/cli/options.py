@@ -168,6 +168,17 @@ def is_data(target: str) -> bool:
     return known or any(recognize(target) is not None for recognize in ROW_SOURCES.all())
 
 
+def ledger_file(data: str) -> Path | None:
+    """Return the ledger's file beside data on disk, if there is one."""
+    from holdfast.ledger import file_beside
+
+    path = Path(data).resolve()
+    if not data or "://" in data or not path.name:
+        return None
+    file = file_beside(path)
+    return file if file.is_file() else None
+
+
 def has_password(url: str) -> bool:
     """Whether a database URL holds one; also where `urlsplit` would not find it."""
     user, at, _ = url.partition("://")[2].rpartition("@")

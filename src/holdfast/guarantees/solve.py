@@ -178,9 +178,10 @@ def check_options(
         check.probability(margin=margin)
     if confidence is not None:
         check.probability(confidence=confidence)
-    check.one_of("guarantee", guarantee, (BEST, *GUARANTEES.names()))
-    mechanisms = dict.fromkeys(how for each in GUARANTEES.all() for how in each.mechanisms)
-    check.one_of("mechanism", mechanism, (BEST, *mechanisms))
+    if (guarantee, mechanism) != (BEST, BEST):  # else there is nothing to look up, and nothing is imported for it
+        check.one_of("guarantee", guarantee, (BEST, *GUARANTEES.names()))
+        mechanisms = dict.fromkeys(how for each in GUARANTEES.all() for how in each.mechanisms)
+        check.one_of("mechanism", mechanism, (BEST, *mechanisms))
     return count_queries(queries)
 
 

@@ -5,8 +5,7 @@ import threading
 from collections.abc import Callable
 
 from holdfast.errors import LedgerUnavailable
-from holdfast.ledger import tree
-from holdfast.ledger.store import Row, Tip, Transaction, nested_error
+from holdfast.ledger.store import START, Row, Tip, Transaction, nested_error
 
 
 class MemoryStore:
@@ -20,11 +19,11 @@ class MemoryStore:
         self.location = "in memory"
         self._rows: list[Row] = []
         self._taken = (0, 0, 0)
+        self._reached = START  # by as many rows as it counts; `tip` goes on from there
         self._secret: bytes | None = None
         self._content: str | None = None
         self._by_key: dict[str, Row] = {}
         self._indexed = 0
-        self._peaks = (0, "")  # of so many rows
         self._lock = threading.RLock()
         self._writer: int | None = None  # the thread that decides
         self._process = os.getpid()
@@ -33,14 +32,14 @@ class MemoryStore:
         """Return the tip."""
         if not self._rows:
             return None
-        # Peaks are computed here, so that adding a row is one step that no interrupt halves.
-        size, peaks = self._peaks
-        rows = self._rows[size:]
-        for row in rows:
-            peaks = tree.append(peaks, row.seq, row.hash)
-        self._peaks = size + len(rows), peaks
-        last = rows[-1] if rows else self._rows[size - 1]
-        return Tip(last.seq, last.hash, last.charge, last.intervals, peaks, *self._taken)
+        # Moved here, so that adding a row is one step that no interrupt halves. Threads may move it over the same rows.
+        tip = self._reached
+        for row in self._rows[tip.seq + 1 :]:
+            tip = tip.after(row)
+        if tip.taken != self._taken:
+            tip = tip.taking(*self._taken)
+        self._reached = tip
+        return tip
 
     def find(self, key_digest: str) -> Row | None:
         """Return the row with this key."""

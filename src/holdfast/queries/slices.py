@@ -8,6 +8,7 @@ import polars as pl
 
 from holdfast.guarantees.statistic import GroupMean, OneMean, Statistic
 from holdfast.queries.measures import Mean, encode_facts
+from holdfast.queries.moments import Quadratic
 from holdfast.queries.query import Query, Values
 
 _ONE = OneMean()
@@ -27,7 +28,7 @@ class Sliced(Query):
         Which slice; -1: whether the row counts at all.
     """
 
-    measure: Mean
+    measure: Mean | Quadratic
     edges: tuple[float, ...]
     place: int = 0
 

@@ -3,7 +3,8 @@
 question     what a question and a kind are; context (what is known beforehand) and drawing (what its steps may use)
 options      the options of questions: how each is written in JSON, on a command line, in a form
 verbs        the methods of `Session` and of the client, made from kinds
-price        what a question would cost, what is left to ask
+price        what a question would cost
+budget       what is left to ask
 batch        several questions at once: lists of them, their price, their answers
 history      every answer so far, as a frame
 standings    the submissions to a board, the best first

@@ -24,6 +24,7 @@ from holdfast.rows.draws import AllRows
 from holdfast.rows.source import RowSource
 
 ERRORS = 4  # standard errors of the held estimate that a margin covers, where none is given
+APART = 3  # and of how far the two parts lie apart, where the guess is what the exploration part says
 SAYS = {
     HOLDS: "the guess holds",
     TOO_LOW: "the guess is too low",
@@ -310,7 +311,11 @@ def _guessed(
         deviation = widest if found is None else min(widest, found.deviation)
         speak = replace(asked, at_least=int(at_least or 0)).speaking(rows)
         least = (high - low) / speak  # one row
-        margin = _rounded(max(least, ERRORS * deviation / sqrt(speak)))
+        spread = ERRORS / sqrt(speak)
+        if found is not None and guess == found.mean:
+            seen = replace(asked, at_least=round(found.share * found.rows) if group else 0).speaking(found.rows)
+            spread = max(spread, APART * sqrt(1 / speak + 1 / seen))
+        margin = _rounded(max(least, spread * deviation))
         if found is not None and guess == found.mean:
             guess = min(high, max(low, round(guess, 2 - floor(log10(margin)))))  # in digits that matter
     return replace(asked, guess=float(guess), margin=float(margin), at_least=int(at_least or 0))

@@ -25,8 +25,8 @@ class ColumnFiles(ABC):
 
     layout = "numbers"
 
-    def __init__(self, folder: Path, position: int, name: str, storage: Storage) -> None:
-        self._folder, self._position = folder, position
+    def __init__(self, folder: Path, position: int, name: str, storage: Storage, *, over: bool = False) -> None:
+        self._folder, self._position, self._over = folder, position, over
         self.digest = ColumnDigest(name, storage)
         self.missing = False
         self._open: list[ArrayFile] = []
@@ -35,6 +35,11 @@ class ColumnFiles(ABC):
     @abstractmethod
     def append(self, series: pl.Series) -> None:
         """Add one batch."""
+
+    def flush(self) -> None:
+        """Hand everything over to the system."""
+        for file in self._open:
+            file.flush()
 
     def close(self) -> None:
         """Make every file durable."""
@@ -56,7 +61,8 @@ class ColumnFiles(ABC):
         return {file.path.name: file.entry() for file in self._open}
 
     def _array(self, what: str, dtype: DTypeLike, hashed: BlockHashes | None = None) -> ArrayFile:
-        file = ArrayFile(self._folder / file_name(self._position, what), dtype, hashed)
+        path = self._folder / file_name(self._position, what)
+        file = ArrayFile(path, dtype, hashed, over=self._over and path.exists())
         self._open.append(file)
         return file
 
@@ -77,10 +83,10 @@ class ColumnFiles(ABC):
 
 
 class NumberFiles(ColumnFiles):
-    """Fixed-width values."""
+    """Fixed-width values; `over` what lies in these files already, if they are there."""
 
-    def __init__(self, folder: Path, position: int, name: str, storage: Storage) -> None:
-        super().__init__(folder, position, name, storage)
+    def __init__(self, folder: Path, position: int, name: str, storage: Storage, *, over: bool = False) -> None:
+        super().__init__(folder, position, name, storage, over=over)
         assert storage.numpy is not None
         self._values = self._array("values", storage.numpy, self.digest.values)
 

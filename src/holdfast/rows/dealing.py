@@ -7,8 +7,10 @@ beside the runs, so that the same call goes on where one was interrupted or kill
 import json
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
-from itertools import chain
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from holdfast.errors import RowSourceError
-from holdfast.rows.cards import PLACE, chunks, rate_for
+from holdfast.rows.ahead import THREADS, ahead
+from holdfast.rows.cards import PLACE, Chance, chunks, rate_for
 from holdfast.rows.column_writer import ColumnFiles, NumberFiles, TextFiles
 from holdfast.rows.columns import TEXT
 from holdfast.rows.content import Coder, Part
@@ -25,8 +28,11 @@ from holdfast.rows.deck import deals_in
 from holdfast.rows.engines import ENGINES, Task, split_summaries
 from holdfast.rows.folder import Dealt, Manifest
 from holdfast.rows.ingest import clear, reported, swap_in, vouch
+from holdfast.rows.placing import Placing
 from holdfast.rows.scans.scan import Origin, Scan
-from holdfast.rows.sorting import Piece, Runs, ahead, block_for, ranges_for
+from holdfast.rows.sorting import Piece, Runs, block_for, ranges_for
+
+_HERE = (3, np.__version__, pl.__version__)  # how this program deals: another one would deal other cards
 
 
 @dataclass(frozen=True)
@@ -69,7 +75,7 @@ class Job:
     def run(self, next: bool, engine: str | None, scratch: str | None) -> None:
         """Deal, sort, write; or go on where that was left."""
         before = self.scan.origin()
-        about = [*asdict(before).values(), self.count, len(self.paths), engine, _labels(self.scan), _boot()]
+        about = [*asdict(before).values(), self.count, len(self.paths), engine, _labels(self.scan), *_HERE, _boot()]
         begun = Begun.found(self.work, about) if before.state and engine is None else None
         if begun is None:
             clear(self.work)
@@ -81,22 +87,24 @@ class Job:
         (self.work / "runs").mkdir(exist_ok=True)
         rows, batches = _counted(self.scan, self.work)
         rate = len(self.paths) * rate_for(self.count, rows)
-        with reported(f"Dealing {self.origin.name}", "rows", lambda: rows, self.progress) as advance:
-            if engine is None:
-                begun, runs = self._deal_here(begun, about, batches, rate, rows, advance)
-            else:
-                begun, runs = self._deal_there(engine, about, scratch, rate, rows, advance)
-        if self.scan.origin() != before or runs.content.rows != rows:
-            raise RowSourceError(f"{self.scan.where or 'The table'} changed while it was dealt; deal it again.")
-        self._refuse_changed(runs)
-        with reported(f"Sorting {self.origin.name}", "cards", lambda: runs.cards, self.progress) as advance:
-            for i, path in enumerate(self.paths):
-                if path in firsts:
-                    which = f"{i + 1} of {len(self.paths)}"
-                    dealt = Dealt(rows, runs.content.fingerprint(), firsts[path], which, begun.deck)
-                    per = begun.ranges // len(self.paths)
-                    secret = bytes.fromhex(begun.secret)
-                    self._write(runs, runs.ordered(secret, advance, i * per, (i + 1) * per), path, dealt)
+        with ExitStack() as stack:
+            with reported(f"Dealing {self.origin.name}", "rows", lambda: rows, self.progress) as advance:
+                if engine is None:
+                    begun, runs = self._deal_here(begun, about, batches, rate, rows, advance, stack)
+                else:
+                    begun, runs = self._deal_there(engine, about, scratch, rate, rows, advance, stack)
+            if self.scan.origin() != before or runs.content.rows != rows:
+                raise self._changed()
+            self._refuse_changed(runs)
+            secret, per = bytes.fromhex(begun.secret), begun.ranges // len(self.paths)
+            with reported(f"Sorting {self.origin.name}", "cards", lambda: runs.cards, self.progress) as advance:
+                for i, path in enumerate(self.paths):
+                    if path in firsts:
+                        which = f"{i + 1} of {len(self.paths)}"
+                        dealt = Dealt(rows, runs.content.fingerprint(), firsts[path], which, begun.deck)
+                        done = _Sorted(self.work / f"{path.name}.sorted")
+                        ordered = runs.ordered(secret, advance, i * per, (i + 1) * per, done.ranges)
+                        self._write(runs, ordered, path, dealt, done)
 
     def _deal_here(
         self,
@@ -106,33 +114,40 @@ class Job:
         rate: float,
         rows: int,
         advance: Callable[[int], None],
+        stack: ExitStack,
     ) -> tuple[Begun, Runs]:
         reading = batches()
         if begun is None:
             first = next(reading)
             begun, reading = self._begin(about, first, rate * rows), chain([first], reading)
-        runs = Runs(self.work / "runs", Coder(self.scan.columns), begun.ranges, begun.block)
+        runs, ranges = self._runs(begun, stack), begun.ranges
         chance = Task(bytes.fromhex(begun.secret), begun.deck, rate, self.scan.columns).chance("0")
         done = runs.content.rows
+        self._place(runs, chance, rows)
         advance(done)
 
-        def coded() -> Iterator[tuple[int, list[Part], int]]:
-            left = _after(reading, done) if done < rows else ()
-            for number, chunk in enumerate(chunks(left, chance.chunk), done // chance.chunk):
-                yield number, runs.coder.parts(chunk), chunk.height
+        def prepared(item: tuple[int, pl.DataFrame]) -> Piece:
+            number, chunk = item
+            if chunk.height != min(chance.chunk, rows - number * chance.chunk):
+                raise self._changed()  # what was counted would be written over other cards
+            return runs.prepare(runs.coder.parts(chunk), chunk.height, chance.ranged(number, chunk.height, ranges))
 
-        def prepared(item: tuple[int, list[Part], int]) -> Piece:
-            number, parts, height = item
-            return runs.prepare(parts, height, chance.ranged(number, height, begun.ranges))
-
-        for piece in ahead(prepared, coded()):
+        left = _after(reading, done) if done < rows else ()
+        for piece in ahead(prepared, enumerate(chunks(left, chance.chunk), done // chance.chunk)):
             runs.collect(piece)
             advance(piece.rows)
-        runs.write()
+        runs.finish()
         return begun, runs
 
     def _deal_there(
-        self, engine: str, about: list[Any], scratch: str | None, rate: float, rows: int, advance: Callable[[int], None]
+        self,
+        engine: str,
+        about: list[Any],
+        scratch: str | None,
+        rate: float,
+        rows: int,
+        advance: Callable[[int], None],
+        stack: ExitStack,
     ) -> tuple[Begun, Runs]:
         columns = self.scan.columns
         secret, deck = secrets.token_bytes(32), secrets.token_hex(16)
@@ -142,14 +157,39 @@ class Job:
         for cards, summary in split_summaries(written, columns):
             if begun is None or runs is None:
                 begun = self._begin(about, cards, rate * rows, secret, deck)
-                runs = Runs(self.work / "runs", Coder(columns), begun.ranges, begun.block)
+                runs = self._runs(begun, stack)
             places = cards[PLACE].to_numpy().view(np.uint64)
             runs.collect(runs.sort_in(runs.coder.parts(cards), places, *summary))
             advance(summary.rows)
         if begun is None or runs is None:
             raise RowSourceError(f"{self.scan.where} has no rows; holdfast needs at least one.")
-        runs.write()
+        runs.finish()
         return begun, runs
+
+    def _runs(self, begun: Begun, stack: ExitStack) -> Runs:
+        runs = Runs(self.work / "runs", Coder(self.scan.columns), begun.ranges, begun.block)
+        stack.callback(runs.close)
+        return runs
+
+    def _place(self, runs: Runs, chance: Chance, rows: int) -> None:
+        """Work out where every number goes: how many cards each range has, and how many of them are there."""
+        done, all_chunks = runs.content.rows // chance.chunk, -(-rows // chance.chunk)
+        folders = [self._partial(path) for path in self.paths]
+        if runs.content.rows < rows:
+            for folder in folders:
+                folder.mkdir(mode=0o700, exist_ok=True)
+        else:
+            done = all_chunks
+        sizes = chance.totals(all_chunks, rows, runs.ranges)
+        filled = chance.totals(done, rows, runs.ranges)
+        runs.placing = Placing(folders, self.scan.columns, sizes, filled, runs.memory)
+
+    def _partial(self, path: Path) -> Path:
+        """Where the columns of a deck are made."""
+        return self.work / path.name
+
+    def _changed(self) -> RowSourceError:
+        return RowSourceError(f"{self.scan.where or 'The table'} changed while it was dealt; deal it again.")
 
     def _begin(
         self, about: list[Any], sample: pl.DataFrame, cards: float, secret: bytes = b"", deck: str = ""
@@ -161,29 +201,31 @@ class Job:
         begun.write(self.work)
         return begun
 
-    def _write(self, runs: Runs, ordered: Iterator[tuple[int, list[Part]]], path: Path, dealt: Dealt) -> None:
+    def _write(
+        self, runs: Runs, ordered: Iterator[tuple[int, list[Part]]], path: Path, dealt: Dealt, done: "_Sorted"
+    ) -> None:
         target = path / f"{_number(path):04d}"
         path.mkdir(parents=True, exist_ok=True)
-        partial = self.work / path.name
+        partial = self._partial(path)
         partial.mkdir(mode=0o700, exist_ok=True)
-        clear(partial)
         columns: list[ColumnFiles] = []
         try:
             for i, (name, storage) in enumerate(self.scan.columns.items()):
                 columns.append(
                     TextFiles(partial, i, name, storage, 2**32 if runs.is_coded(i) else 0)
                     if storage is TEXT
-                    else NumberFiles(partial, i, name, storage)
+                    else NumberFiles(partial, i, name, storage, over=runs.placing is not None)
                 )
             sorted_ = {name: texts.sorted() for name, texts in runs.coder.texts.items()}
-            for parts in _first_cards(ordered, self.count):
-                for column, part in zip(columns, parts, strict=True):
-                    _append(column, part, sorted_)
-            for column, missing in zip(columns, runs.missing, strict=True):
-                column.missing = missing
-                if isinstance(column, TextFiles) and column.layout == "coded":
-                    column.take_dictionary(sorted_[column.digest.name][0])
-                column.close()
+            with ThreadPoolExecutor(THREADS) as pool:  # hashing takes as long as sorting
+                for number, parts in enumerate(_first_cards(ordered, self.count), 1):
+                    list(pool.map(_append, columns, parts, repeat(sorted_)))
+                    done.note(number)
+                for column, missing in zip(columns, runs.missing, strict=True):
+                    column.missing = missing
+                    if isinstance(column, TextFiles) and column.layout == "coded":
+                        column.take_dictionary(sorted_[column.digest.name][0])
+                list(pool.map(lambda column: column.close(), columns))  # they wait for the disk together
         finally:
             for column in columns:
                 column.abandon()
@@ -202,6 +244,20 @@ class Job:
                     )
 
 
+class _Sorted:
+    """How many ranges of a deck lie in order where they belong."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.ranges = int.from_bytes(path.read_bytes(), "little") if path.exists() else 0
+
+    def note(self, ranges: int) -> None:
+        """Remember it: in one piece, so that it is there or not."""
+        if ranges > self.ranges:
+            with self._path.open("r+b" if self._path.exists() else "wb", buffering=0) as file:
+                file.write(ranges.to_bytes(8, "little"))
+
+
 def _append(column: ColumnFiles, part: Part, texts: Mapping[str, tuple[pl.Series, NDArray[np.uint32]]]) -> None:
     if isinstance(part.values, pl.Series):
         column.append(part.values)
@@ -210,6 +266,7 @@ def _append(column: ColumnFiles, part: Part, texts: Mapping[str, tuple[pl.Series
     else:
         assert isinstance(column, NumberFiles)
         column.add(part.values, part.valid)
+    column.flush()
 
 
 def _first_cards(ordered: Iterator[tuple[int, list[Part]]], count: int) -> Iterator[list[Part]]:

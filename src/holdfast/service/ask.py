@@ -36,7 +36,8 @@ from holdfast.errors import (
     QuotaExhausted,
 )
 from holdfast.ledger.group_commit import duplicate
-from holdfast.questions.price import Budget, write_answers
+from holdfast.questions.budget import Budget
+from holdfast.questions.price import write_answers
 from holdfast.questions.question import Question
 from holdfast.service.database import TokenDatabase, read, reservations, write, write_transaction
 from holdfast.service.datasets import LEAST, Datasets, ServedDataset, Usage

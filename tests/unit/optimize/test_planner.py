@@ -171,6 +171,7 @@ def test_a_planned_session_runs_to_its_end_and_keeps_the_promise(loss, name):
         assert answer.loss.high - answer.loss.low < answer.loss.bounds[1] - answer.loss.bounds[0]
 
 
+@pytest.mark.slow
 def test_a_session_that_forgets_the_answers_for_the_losses_cannot_pay():
     def forgetful(route):
         afforded = {"rows": route.rows, "confidence": 0.95, "guarantee": "exchange", "mechanism": "coins", "end": True}

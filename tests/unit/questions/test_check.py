@@ -334,6 +334,16 @@ def test_what_is_left_out_comes_from_the_exploration_part_and_not_from_held_rows
     assert mean.margin < 0.5  # by the deviation seen, not by the widest possible
 
 
+def test_a_guess_from_few_rows_gets_the_room_that_its_own_error_needs() -> None:
+    frame, held = hf.hold_back(pl.DataFrame(rows()), 0.05, seed=3)
+    with held:
+        answer = held.check("yes")
+    share = frame["yes"].mean()
+    assert isinstance(share, float)
+    parts_apart = (share * (1 - share) * (1 / frame.height + 1 / (ROWS - frame.height))) ** 0.5
+    assert answer.margin == pytest.approx(3 * parts_apart, rel=0.1)
+
+
 def test_without_an_exploration_part_it_must_be_said(session: hf.Session) -> None:
     with pytest.raises(InvalidArgument, match=r"guess must be given.*hold_back"):
         session.check("yes")

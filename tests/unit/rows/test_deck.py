@@ -134,7 +134,7 @@ def test_sorting_is_the_same_whatever_the_blocks(
     for start in range(0, 300, 50):
         part = frame[start : start + 50]
         runs.collect(runs.sort_in(parts_of(part, coder), places[start : start + 50], 50, (1, 2)))
-    runs.write()
+    runs.finish()
     expected = frame[np.argsort(places)]
     half = ranges // 2
     for each in (runs, Runs(tmp_path, Coder(coder.columns), ranges, block)):  # somebody else goes on
