@@ -13,6 +13,7 @@ from scipy.stats import binom
 from examples import examples
 from ghost_worlds import Array, World, farthest, sessions, standing
 from holdfast.answer import Estimate
+from holdfast.guarantees.exchange import Exchange
 from holdfast.guarantees.mathematics import exchange, moments, slices
 from holdfast.guarantees.mathematics.moments import Form
 from holdfast.guarantees.release import Tally

@@ -183,9 +183,8 @@ class CoinGuarantee(Guarantee):
         """
         (least, most), (low, high) = within, mean
         span, step = most - least, self.spread_step(second, within)
-        first, last = (
-            least + span * end for end in self.widen((clip((low - least) / span), clip((high - least) / span)))
-        )
+        ends = clip((low - least) / span), clip((high - least) / span)
+        first, last = (least + span * end for end in self.widen(ends))
         return max(first, low - step), min(last, high + step)
 
     def sliced(self, releases: Sequence[Release], edges: Sequence[float], *, some_left_out: bool) -> Interval:
