@@ -25,8 +25,8 @@ from holdfast.rows.deal import deal
 from holdfast.rows.deck import Deck
 from holdfast.rows.engines import ENGINES, Engine, Task
 from holdfast.rows.memory import memory_rows
-from holdfast.rows.scans.scan import Origin, Scan
 from sequences import unlikeliness
+from toy_scan import Parts
 
 FALSE_ALARM = 1e-6
 CARDS, DECKS = 4, 2_430
@@ -210,27 +210,6 @@ def test_as_many_distinct_rows_as_draws_have(drawn: np.ndarray) -> None:
 
 
 # -- one long deck of three rows, through files, ranges and runs ------------------------------------------------------
-
-
-class Parts(Scan):
-    """Frames, each a partition of an engine."""
-
-    name = where = "parts"
-
-    def __init__(self, parts: list[pl.DataFrame]) -> None:
-        self.parts = parts
-
-    def open(self) -> None:
-        self.take_schema(self.parts[0].schema)
-
-    def origin(self) -> Origin:
-        return Origin(self.name, "")
-
-    def rows(self) -> int:
-        return 3
-
-    def batches(self) -> Iterator[pl.DataFrame]:
-        raise AssertionError("an engine reads the rows where they are")
 
 
 def tried_twice(scan: Parts, task: Task, out: str) -> Iterator[pl.DataFrame]:

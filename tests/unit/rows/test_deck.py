@@ -23,9 +23,9 @@ from holdfast.rows.deck import Cards, Deck, Mark
 from holdfast.rows.draws import AllRows, WithReplacement
 from holdfast.rows.engines import ENGINES, Engine, Task
 from holdfast.rows.open import open_rows
-from holdfast.rows.scans.scan import Origin, Scan
 from holdfast.rows.sorting import Runs, in_order
 from plain_query import PlainQuery
+from toy_scan import Parts
 
 ROWS = 5_000
 
@@ -379,28 +379,7 @@ def test_parts_of_a_question_take_cards_one_after_the_other(deck: Deck) -> None:
 # -- engines --------------------------------------------------------------------------------------------------------
 
 
-class ToyScan(Scan):
-    """A list of frames, each a partition."""
-
-    name = where = "toy"
-
-    def __init__(self, parts: list[pl.DataFrame]) -> None:
-        self.parts = parts
-
-    def open(self) -> None:
-        self.take_schema(self.parts[0].schema)
-
-    def origin(self) -> Origin:
-        return Origin(self.name, "")
-
-    def rows(self) -> int:
-        return sum(part.height for part in self.parts)
-
-    def batches(self) -> Iterator[pl.DataFrame]:
-        raise AssertionError("an engine reads the rows where they are")
-
-
-def toy_deal(scan: ToyScan, task: Task, out: str) -> Iterator[pl.DataFrame]:
+def toy_deal(scan: Parts, task: Task, out: str) -> Iterator[pl.DataFrame]:
     """Every partition is begun twice, last ones first; the second attempt counts."""
     for number, part in reversed([*enumerate(scan.parts)]):
         first = list(task.run(str(number), [part]))
@@ -410,7 +389,7 @@ def toy_deal(scan: ToyScan, task: Task, out: str) -> Iterator[pl.DataFrame]:
 
 
 def test_an_engine_is_one_file_and_one_line(table: Path, deck: Deck, tmp_path: Path) -> None:
-    ENGINES.register("toy", Engine(ToyScan, toy_deal))
+    ENGINES.register("toy", Engine(Parts, toy_deal))
     try:
         parts = list(pl.read_parquet(table).iter_slices(1_500))
         made = deal(parts, tmp_path / "toy.deck", cards=3_000, engine="toy")  # type: ignore[arg-type]
