@@ -22,23 +22,22 @@ from holdfast.beside import cards_taken, explored_beside, ids_beside, plan_for
 from holdfast.errors import BudgetExhausted, PlanConflict
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import PlanRequest
-from holdfast.ledger import Cost, Drawn, Entry, Ledger, Place, Spent
+from holdfast.ledger import Cost, Drawn, Entry, Ledger, Place
 from holdfast.queries.silence import silence
 from holdfast.questions.batch import MOST_TOGETHER, together_of
 from holdfast.questions.best import BestKept
 from holdfast.questions.history import answer_from
 from holdfast.questions.price import require_affordable, too_dear
-from holdfast.questions.question import Context, Drawing, Question, standing_at
+from holdfast.questions.question import NOTHING_SPENT, Context, Drawing, Question, standing_at
 from holdfast.randomness import Randomness
 from holdfast.rows.deck import Deck
 from holdfast.rows.drawers import DividedRows
 from holdfast.rows.draws import Order
-from holdfast.rows.local import LocalRows, ids_of
+from holdfast.rows.local import LocalRows, ids_of, unit_starts_of
 from holdfast.rows.source import RowSource
 from holdfast.schema import Schema
 
-NOTHING_SPENT = Spent(0, 0, 0)
-ORDER, DRAWERS = "order of rows", "drawers"  # what the ledger's keys for them are called
+ORDER, DRAWERS, NAMES = "order of rows", "drawers", "names of submissions"  # what the ledger's keys for them are called
 
 
 class Answering:
@@ -90,8 +89,9 @@ class Answering:
     def _plan(self, plan: Plan) -> None:
         self.plan = replace(plan, unit=self._schema.unit)
         ids, kept = partial(ids_of, self._rows), BestKept(self._ledger, self._rows.location)
-        others = ids_beside(self._rows)
-        self._context = Context(plan.standing, self._schema, self._explored, ids, others, kept.exchange)
+        others, starts = ids_beside(self._rows), partial(unit_starts_of, self._rows)
+        key = partial(self._ledger.key, NAMES)
+        self._context = Context(plan.standing, self._schema, self._explored, ids, others, starts, key, kept.exchange)
         self._drawers: tuple[RowSource, RowSource | None] | None = None  # worked out when rows are read
 
     def _resume(self) -> None:
@@ -116,8 +116,7 @@ class Answering:
             self._resume()
         if self._context.guarantee.terms.ends:
             return self._context
-        spent = self._ledger.spent
-        return replace(self._context, spent=Cost(spent.charge, spent.intervals))
+        return replace(self._context, spent=self._ledger.spent)
 
     def begin(self) -> None:
         """Begin the ledger now, not with the first answer; if it has begun, its plan stands."""

@@ -4,9 +4,9 @@ Beside rows on disk lie their ledger, what remembers how far it had come, a file
 part of held rows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +86,20 @@ def made_up(schema: Schema, rng: Generator) -> LocalRows:
 
 def declare(rows: RowSource, **declared: Any) -> Schema:
     """Return the schema of rows with what is declared: in the file beside them, and in arguments, which come first."""
-    return Declarations(**declared).on(beside(rows.location).on(rows.schema))
+    texts = partial(_texts, rows)
+    return Declarations(**declared).on(beside(rows.location).on(rows.schema, texts), texts)
+
+
+def _texts(rows: RowSource, name: str) -> Sequence[str]:
+    """Return all texts of a column, which the admin publishes."""
+    found = rows.texts(name) if isinstance(rows, LocalRows) else None
+    if found is None:
+        why = "there are too many" if isinstance(rows, LocalRows) else "decks and sources of your own do not list them"
+        raise InvalidArgument(
+            f"The texts of {name!r} cannot be published: {why}. List those that matter as its categories.",
+            name="categories",
+        )
+    return found
 
 
 def explored_beside(rows: RowSource) -> Callable[[], RowSource | None]:

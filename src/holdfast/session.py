@@ -5,7 +5,6 @@ question is told in `answering.py`.
 """
 
 import json
-import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -16,9 +15,9 @@ from typing import Any, Self, TypeVar, cast
 
 import polars as pl
 
-from holdfast import check
+from holdfast import check, notebook
 from holdfast.answer import AnyAnswer, Record
-from holdfast.answering import NOTHING_SPENT, Answering
+from holdfast.answering import Answering
 from holdfast.beside import MADE_UP_ROWS, declare, ledger_beside, made_up, witnesses_beside
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees.compare import BEST, RowsPerQuery
@@ -31,12 +30,12 @@ from holdfast.queries.build import QueryLike
 from holdfast.queries.silence import silence
 from holdfast.questions import KINDS, kind_named
 from holdfast.questions.batch import Answers, Asked, Prices, Questions, build_all
+from holdfast.questions.budget import Budget
 from holdfast.questions.check import CheckAnswer
 from holdfast.questions.history import history_frame
 from holdfast.questions.mean import MEAN
-from holdfast.questions.budget import Budget
 from holdfast.questions.price import Price, require_affordable
-from holdfast.questions.question import Drawing, Kind, Question
+from holdfast.questions.question import NOTHING_SPENT, Drawing, Kind, Question
 from holdfast.questions.register import Registered
 from holdfast.questions.sql import Selected, select
 from holdfast.questions.standings import Standings
@@ -54,6 +53,7 @@ SHARES = "All sessions of this process on these rows share one budget:"
 A = TypeVar("A", bound=AnyAnswer)
 
 
+@check.public
 class Session(Answering, Verbs):
     """A dataset that answers questions, each chosen after the last answer, with intervals that stay true.
 
@@ -93,7 +93,8 @@ class Session(Answering, Verbs):
         but those of different units are. Then n is the number of units, and one draw is one unit.
     bounds, categories, labels
         Declared once, by column: the range of its numbers, its values, what people call it. Then questions may leave
-        out `within` and lists of categories. A TOML file beside the data may say the same: see `queries.declared`.
+        out `within` and lists of categories. In place of a list of values, "published" shows everybody the texts that a
+        column has. A TOML file beside the data may say the same: see `queries.declared`.
     """
 
     @check.options
@@ -116,7 +117,7 @@ class Session(Answering, Verbs):
         complete: Collection[str] = (),
         unit: str | None = None,
         bounds: Mapping[str, tuple[float, float]] | None = None,
-        categories: Mapping[str, Sequence[Any]] | None = None,
+        categories: Mapping[str, Sequence[Any] | str] | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> None:
         request = PlanRequest(queries, margin, confidence, guarantee, mechanism, rows_per_query, end, rows, checks)
@@ -143,11 +144,11 @@ class Session(Answering, Verbs):
             raise
         self.registered = Registered(opened)
         if self.plan.vacuous and self.plan.standing.answers:
-            warnings.warn(self.plan.sentence, VacuousPlan, stacklevel=3)
+            check.warn(self.plan.sentence, VacuousPlan)
         if not self._joined:
             warn_of_units(self._schema)
         if self._shared:
-            warnings.warn(f"{SHARES} {self.budget}.", SharedBudget, stacklevel=3)
+            check.warn(f"{SHARES} {self.budget}.", SharedBudget)
 
     # -- asking -------------------------------------------------------------------------------------------------
 
@@ -239,7 +240,7 @@ class Session(Answering, Verbs):
         return self.answer_all(build_all(listed, self._current(), names))
 
     def _ask_kind(self, kind: Kind[..., A], args: tuple[object, ...], options: Mapping[str, object]) -> A:
-        return cast(A, self._answer(kind, args, options, None))
+        return cast(A, self._answer(kind, args, options, None))  # of its kind
 
     def _answer(
         self, kind: Kind[..., Any], args: tuple[object, ...], options: Mapping[str, object], key: str | None
@@ -432,6 +433,10 @@ class Session(Answering, Verbs):
         shared = f"\n{SHARES} {self.budget}." if self._shared else ""
         count = self.schema.units_of(len(self._rows))
         return f"Session on {self._rows.name} ({count}).{seeded}\n{self.plan.sentence}{shared}"
+
+    def _repr_html_(self) -> str:
+        title, _, sentences = repr(self).partition("\n")
+        return notebook.paragraphs(title, *sentences.split("\n")) + self.budget._repr_html_()
 
     def explore(self, data: Table) -> None:
         """Take the guesses that checks leave out from these `data`, which anybody may look at."""

@@ -7,6 +7,7 @@ with `COMMANDS`, functions by name, has those as commands of its own: `holdfast 
 """
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -16,7 +17,7 @@ from typing import Any, cast
 import typer
 from typer.core import TyperGroup
 
-from holdfast.cli.options import Command
+from holdfast.cli.options import COMPLETE_VARIABLE, Command
 from holdfast.cli.output import note, say, write_on_any_terminal
 from holdfast.errors import HoldfastError, InvalidArgument, error_json
 
@@ -116,6 +117,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     write_on_any_terminal()
+    if COMPLETE_VARIABLE in os.environ:
+        from typer.completion import completion_init  # type: ignore[attr-defined]
+
+        completion_init()
     try:
         code = app(words, prog_name="holdfast", standalone_mode=False)
     except HoldfastError as error:

@@ -12,8 +12,6 @@ budget lasts as long as the budget.
 refused. It is written before cards are read, without waiting for the disk.
 """
 
-import fcntl
-import mmap
 import os
 import re
 import threading
@@ -34,6 +32,7 @@ from holdfast.rows.cards import ROW
 from holdfast.rows.draws import Indices, Selection
 from holdfast.rows.folder import MANIFEST, Dealt, FolderRows, Manifest
 from holdfast.rows.hand import Hand
+from holdfast.rows.posix import fcntl, mmap
 from holdfast.schema import Schema
 
 USED = "used"

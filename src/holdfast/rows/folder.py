@@ -5,7 +5,6 @@ everything else; it ends with a hash of itself. `pack_files` keeps what fits mad
 """
 
 import json
-import mmap
 import os
 import weakref
 from collections.abc import Collection, Iterator, Sequence
@@ -28,6 +27,7 @@ from holdfast.rows.columns import CodedText, Numbers, PackedText, StoredColumn, 
 from holdfast.rows.draws import Indices, Selection
 from holdfast.rows.local import LocalRows
 from holdfast.rows.pack_files import PackFiles
+from holdfast.rows.posix import mmap
 from holdfast.rows.scans.scan import Origin
 from holdfast.rows.units import Units
 from holdfast.schema import Column, Schema

@@ -10,7 +10,6 @@ leftover, cleared away by the next one who comes. Who finds the lock taken waits
 work done.
 """
 
-import fcntl
 import os
 import re
 import shutil
@@ -29,6 +28,7 @@ from holdfast.rows.column_writer import ColumnFiles, NumberFiles, TextFiles, Uni
 from holdfast.rows.columns import TEXT, Storage, refuse_contradiction
 from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of, fingerprint_of_files
 from holdfast.rows.folder import MANIFEST, Dealt, FolderRows, Manifest
+from holdfast.rows.posix import fcntl
 from holdfast.rows.scans.scan import Origin, Scan
 from holdfast.rows.units import Grouping
 

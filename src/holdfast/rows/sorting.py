@@ -224,8 +224,8 @@ class Runs:
             else:
                 values = _alike([part.values for part in parts if isinstance(part.values, np.ndarray)])
                 begin = self._append(_merged(values, cuts))
-                missed = any(part.valid is not None for part in parts)
-                marks = self._append(_merged([_marks(part) for part in parts], cuts)) if missed else 0
+                some_missing = any(part.valid is not None for part in parts)
+                marks = self._append(_merged([_marks(part) for part in parts], cuts)) if some_missing else 0
                 columns.append((values[0].dtype.str, begin, marks))
         cards = int(sum(piece.counts.sum() for piece in pieces))
         run = SortedRun(at, self._end, cards, bool(places), at_lengths, columns, rows, sums, missing, texts)

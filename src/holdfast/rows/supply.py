@@ -66,8 +66,8 @@ class Supply:
         """Yield chunks of about `size` rows with their numbers, after so many rows; cut alike whoever asks."""
         if self.unit is None:
             left = _after(batches, done) if done < self.rows else ()
-            for number, chunk in enumerate(chunks(left, size), done // size):
-                yield number, Chunk(chunk, None, number * size)
+            for number, rows in enumerate(chunks(left, size), done // size):
+                yield number, Chunk(rows, None, number * size)
             return
         number = seen = units = 0
         for batch in batches:
