@@ -11,7 +11,7 @@ from pathlib import Path
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, RowSourceError
-from holdfast.rows.cards import MOST_RANGES, RESERVED
+from holdfast.rows.cards import MOST_RANGES, RESERVED, ROW
 from holdfast.rows.dealing import Job, first_card
 from holdfast.rows.deck import Deck, deals_in
 from holdfast.rows.engines import ENGINES
@@ -38,6 +38,7 @@ def deal(
     next: bool = False,
     slices: int = 1,
     unit: str | None = None,
+    distinct: bool = False,
     engine: str | None = None,
     scratch: str | None = None,
     name: str | None = None,
@@ -67,6 +68,9 @@ def deal(
     unit
         The column that says which rows belong together, such as "patient": a card is then a unit with all its rows.
         Remembered.
+    distinct
+        Note on every card which row it is, in 8 bytes: so that answers can be made from distinct rows, as
+        mechanism="laplace" wants them. Coins need it not. Remembered.
     engine
         "spark" or "ray": who reads the table. Left out: this process.
     scratch
@@ -92,6 +96,7 @@ def deal(
     try:
         scan.open()
         unit = _unit(unit, paths[0], engine, scan)
+        distinct = _distinct(distinct, paths[0], engine)
         reserved = next_reserved(scan.columns)
         if reserved is not None:
             raise RowSourceError(f"Column {reserved!r} has a name that decks use themselves; rename it.")
@@ -105,7 +110,7 @@ def deal(
                 for path in paths[1:]:
                     locks.enter_context(locked_partial(path / "deal"))
                 declared = {*complete, *_complete(paths[0])}
-                job = Job(scan, work, paths, count, Origin(dataset, ""), declared, progress, unit)
+                job = Job(scan, work, paths, count, Origin(dataset, ""), declared, progress, unit, distinct)
                 job.run(next, engine, scratch)
         finally:
             for path in paths:
@@ -165,6 +170,23 @@ def _unit(unit: str | None, path: Path, engine: str | None, scan: Scan) -> str |
     columns = tuple(Column(name, storage.type, True) for name, storage in scan.columns.items())
     check_unit(unit, Schema(columns, scan.name))
     return unit
+
+
+def _distinct(distinct: bool, path: Path, engine: str | None) -> bool:
+    """Return whether cards say which row they are: as was said, or as the first ones do."""
+    there = [any(entry.name == ROW for entry in Manifest.read(each).columns) for each in deals_in(path)[:1]]
+    if there and distinct and not there[0]:
+        raise InvalidArgument(
+            f"distinct must be left out to deal into {path.name}, whose first cards do not say which row they are.",
+            name="distinct",
+        )
+    if distinct and engine is not None:
+        raise InvalidArgument(
+            "distinct must be left out with an engine: rows are numbered by one who reads all of them. Leave engine"
+            " out.",
+            name="distinct",
+        )
+    return there[0] if there else distinct
 
 
 def _name(path: Path) -> str | None:

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from holdfast.errors import RowSourceError
 from holdfast.rows.ahead import THREADS, ahead
-from holdfast.rows.cards import PLACE, Chance, rate_for
+from holdfast.rows.cards import PLACE, ROW, Chance, rate_for
 from holdfast.rows.column_writer import ColumnFiles, NumberFiles, TextFiles, UnitFile
-from holdfast.rows.columns import TEXT
+from holdfast.rows.columns import TEXT, Storage, storage_named
 from holdfast.rows.content import Coder, Part
 from holdfast.rows.deck import deals_in
 from holdfast.rows.engines import ENGINES, Task, split_summaries
@@ -101,11 +101,17 @@ class Job:
     complete: Collection[str]
     progress: bool | None
     unit: str | None = None  # the column that names units, if they are dealt
+    distinct: bool = False  # whether cards say which row they are
+
+    @property
+    def columns(self) -> dict[str, Storage]:
+        """What cards hold: the columns of the table, and the number of the row if that is wanted."""
+        return self.scan.columns | ({ROW: storage_named("int64")} if self.distinct else {})
 
     def run(self, next: bool, engine: str | None, scratch: str | None) -> None:
         """Deal, sort, write; or go on where that was left."""
         before = self.scan.origin()
-        what = [self.count, len(self.paths), self.unit, engine, _labels(self.scan)]
+        what = [self.count, len(self.paths), self.unit, self.distinct, engine, _labels(self.scan)]
         about = [*asdict(before).values(), *what, *_HERE, _boot()]
         begun = Begun.found(self.work, about) if before.state and engine is None else None
         if begun is None:
@@ -160,7 +166,8 @@ class Job:
         advance(done)
 
         def prepared(item: tuple[int, Chunk]) -> Piece:
-            number, (chunk, lengths) = item
+            number, dealt = item
+            chunk, lengths = dealt.numbered(ROW) if self.distinct else dealt.rows, dealt.lengths
             if lengths is None and chunk.height != min(chance.chunk, supply.rows - number * chance.chunk):
                 raise self._changed()  # what was counted would be written over other cards
             drawn = chance.ranged(number, chunk.height if lengths is None else lengths.size, ranges)
@@ -200,7 +207,7 @@ class Job:
         return begun, runs
 
     def _runs(self, begun: Begun, stack: ExitStack) -> Runs:
-        runs = Runs(self.work / "runs", Coder(self.scan.columns), begun.ranges, begun.block)
+        runs = Runs(self.work / "runs", Coder(self.columns), begun.ranges, begun.block)
         stack.callback(runs.close)
         return runs
 
@@ -212,7 +219,7 @@ class Job:
             done = all_chunks
         sizes = chance.totals(all_chunks, rows, runs.ranges)
         filled = chance.totals(done, rows, runs.ranges)
-        runs.placing = Placing(folders, self.scan.columns, sizes, filled, self.count, runs.memory)
+        runs.placing = Placing(folders, self.columns, sizes, filled, self.count, runs.memory)
         if done == 0:
             runs.placing.begin()
             for path in self.paths:
@@ -248,9 +255,9 @@ class Job:
         columns: list[ColumnFiles] = []
         together = None
         if self.unit is not None:
-            together = Together(self.unit, UnitFile(partial, len(self.scan.columns)), [])
+            together = Together(self.unit, UnitFile(partial, len(self.columns)), [])
         try:
-            for i, (name, storage) in enumerate(self.scan.columns.items()):
+            for i, (name, storage) in enumerate(self.columns.items()):
                 columns.append(
                     TextFiles(partial, i, name, storage, 2**32 if runs.is_coded(i) else 0)
                     if storage is TEXT

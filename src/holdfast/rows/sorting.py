@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from holdfast.randomness import keyed_generator
 from holdfast.rows.ahead import Behind, Memory, ahead
-from holdfast.rows.cards import MOST_RANGES, Ranged, ranges_of, width_of
+from holdfast.rows.cards import MOST_RANGES, ROW, Ranged, ranges_of, width_of
 from holdfast.rows.content import Coder, Content, Part
 from holdfast.rows.placing import Placing, incomplete, read_into, write_at
 from holdfast.rows.scans.scan import UNREADABLE
@@ -126,7 +126,8 @@ class Runs:
         self._names = list(coder.columns)
         self.memory = Memory()
         self.placing: Placing | None = None
-        self.content = Content(coder.columns)
+        self._table = [i for i, name in enumerate(self._names) if name != ROW]  # what the content is of
+        self.content = Content({self._names[i]: coder.columns[self._names[i]] for i in self._table})
         self.missing = [False] * len(self._names)
         self._waiting: list[Piece] = []
         self._learned = dict.fromkeys(coder.texts, 0)  # texts that runs have said so far
@@ -161,7 +162,7 @@ class Runs:
         if lengths is not None:
             rows, each = rows_of_cards(lengths, drawn.rows)
         columns = [self._taken(part, rows) for part in parts]
-        sums, missing = self.content.sums_of(list(parts), height), [part.missing for part in parts]
+        sums, missing = self.content.sums_of([parts[i] for i in self._table], height), [part.missing for part in parts]
         return Piece(drawn.counts, None, columns, height, sums, missing, each)
 
     def sort_in(self, parts: Sequence[Part], places: NDArray[np.uint64], rows: int, sums: tuple[int, int]) -> Piece:

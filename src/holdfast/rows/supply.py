@@ -26,10 +26,21 @@ MOST_ROWS = 1 << 20  # of one unit: they are in memory together, as often as the
 
 
 class Chunk(NamedTuple):
-    """Rows that are dealt at once, and how many of them each unit has, if units are drawn."""
+    """Rows that are dealt at once, and how many of them each unit has, if units are drawn.
+
+    `first` is the number of the first row, or unit, in the table.
+    """
 
     rows: pl.DataFrame
     lengths: NDArray[np.int64] | None = None
+    first: int = 0
+
+    def numbered(self, column: str) -> pl.DataFrame:
+        """Return the rows with the number of each, or of its unit."""
+        count = self.rows.height if self.lengths is None else self.lengths.size
+        numbers = np.arange(self.first, self.first + count)
+        each = numbers if self.lengths is None else np.repeat(numbers, self.lengths)
+        return self.rows.hstack([pl.Series(column, each)])
 
 
 @dataclass(frozen=True)
@@ -56,14 +67,14 @@ class Supply:
         if self.unit is None:
             left = _after(batches, done) if done < self.rows else ()
             for number, rows in enumerate(chunks(left, size), done // size):
-                yield number, Chunk(rows)
+                yield number, Chunk(rows, None, number * size)
             return
-        number = seen = 0
+        number = seen = units = 0
         for batch in batches:
-            for chunk in whole_units(batch, self.unit, size):
+            for rows, lengths in whole_units(batch, self.unit, size):
                 if seen >= done:
-                    yield number, chunk
-                number, seen = number + 1, seen + chunk.rows.height
+                    yield number, Chunk(rows, lengths, units)
+                number, seen, units = number + 1, seen + rows.height, units + lengths.size
 
 
 def counted(scan: Scan, work: Path) -> Supply:
@@ -131,18 +142,18 @@ def lengths_of(together: pl.DataFrame, unit: str) -> NDArray[np.int64]:
     return together[unit].rle().struct.field("len").to_numpy().astype(np.int64)
 
 
-def whole_units(batch: pl.DataFrame, unit: str, size: int) -> Iterator[Chunk]:
+def whole_units(batch: pl.DataFrame, unit: str, size: int) -> Iterator[tuple[pl.DataFrame, NDArray[np.int64]]]:
     """Cut a batch between units, into chunks of at most `size` rows, or of one unit that has more.
 
     >>> frame = pl.DataFrame({"unit": [1, 1, 1, 2, 3, 3]})
-    >>> [chunk.lengths.tolist() for chunk in whole_units(frame, "unit", 3)]
+    >>> [lengths.tolist() for _, lengths in whole_units(frame, "unit", 3)]
     [[3], [1, 2]]
     """
     lengths = lengths_of(batch, unit)
     ends, first, start = np.cumsum(lengths), 0, 0
     while first < lengths.size:
         last = max(first + 1, int(np.searchsorted(ends, start + size, side="right")))
-        yield Chunk(batch[start : int(ends[last - 1])], lengths[first:last])
+        yield batch[start : int(ends[last - 1])], lengths[first:last]
         first, start = last, int(ends[last - 1])
 
 

@@ -183,7 +183,7 @@ def test_answers_use_cards_in_sequence_each_once(deck: Deck) -> None:
     assert seen == expected[100:150]
     with pytest.raises(InvalidArgument, match="1 cards more than were reserved"):
         hand.tally(query, draws=1, mass=0.0, rng=np.random.default_rng(1))
-    with pytest.raises(InvalidArgument, match="draws with replacement"):
+    with pytest.raises(InvalidArgument, match="holds draws, not the table"):
         deck.hand("ledger", 0, 50).sample(query, AllRows(), np.random.default_rng(1))
 
 
@@ -203,6 +203,8 @@ def test_a_session_asks_a_deck(deck: Deck) -> None:
 
 def test_a_deck_wants_coins(deck: Deck) -> None:
     with pytest.raises(InvalidArgument, match="mechanism must be 'coins' for a deck"):
+        hf.Session(deck.location, queries=50, mechanism="fresh_rows")
+    with pytest.raises(InvalidArgument, match="Deal a deck with distinct=True"):
         hf.Session(deck.location, queries=50, mechanism="laplace")
     with pytest.raises(InvalidArgument, match="ask a Session"):
         deck.tally(build_mean("id > 0", deck.schema), draws=1, mass=0.0, rng=np.random.default_rng(1))

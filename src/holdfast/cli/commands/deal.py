@@ -23,6 +23,9 @@ def command(
     unit: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Rows that belong together, such as patient; remembered.")
     ] = None,
+    distinct: Annotated[
+        bool, typer.Option("--distinct", help="Note which row a card is: for noisy means of distinct rows.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Draw rows for all questions to come, in one pass over a table of any size.
@@ -45,7 +48,7 @@ def command(
         )
     named = tuple(complete.split(",")) if complete else ()
     try:
-        made = deal(source, deck, cards=cards, next=next, slices=slices, complete=named, unit=unit)
+        made = deal(source, deck, cards=cards, next=next, slices=slices, complete=named, unit=unit, distinct=distinct)
     except KeyboardInterrupt:
         note("Interrupted. The same command goes on from here, if the table is files that have not changed.")
         raise
