@@ -43,10 +43,11 @@ class Estimate:
         return (self.low + self.high) / 2 if self.too_few else self.value
 
     @classmethod
-    def within(cls, bounds: Interval, value: float, interval: Interval) -> "Estimate":
+    def within(cls, bounds: Interval, value: float, interval: Interval, *, alone: bool = False) -> "Estimate":
         """Stretch from [0, 1] to the bounds, ends rounded outwards; the value is never outside its interval.
 
-        An interval that leaves nearly all of the bounds open says nothing, and then neither does the value.
+        An interval that leaves nearly all of the bounds open says nothing, and then neither does the value, unless it
+        stands `alone`: what is promised of it is no interval.
         """
         low, high = bounds
         if bounds == (0.0, 1.0):
@@ -56,7 +57,7 @@ class Estimate:
             first, last = (low + (high - low) * x for x in interval)
             first, last = max(low, first - slack), min(high, last + slack)
             value = low + (high - low) * value
-        if interval[1] - interval[0] > SAYS_NOTHING:
+        if interval[1] - interval[0] > SAYS_NOTHING and not alone:
             return cls(nan, first, last)
         return cls(min(max(value, first), last), first, last)
 
@@ -323,6 +324,8 @@ class Answer(AnyAnswer):
         return Estimate(self.value, self.low, self.high).rounded()
 
     def __repr__(self) -> str:
+        if not self.too_few and self.interval == self.bounds:  # a value that stands alone
+            return f"{self.value:.4g}  no interval  {self.record.small_print}"
         value, low, high = self.rounded()
         return f"{value}  [{low}, {high}]  {self.record.small_print}"
 

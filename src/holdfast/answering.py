@@ -22,13 +22,13 @@ from holdfast.beside import explored_beside, ids_beside, plan_for
 from holdfast.errors import BudgetExhausted, PlanConflict
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import PlanRequest
-from holdfast.ledger import Cost, Drawn, Entry, Ledger, Place, Spent
+from holdfast.ledger import Cost, Drawn, Entry, Ledger, Place
 from holdfast.queries.silence import silence
 from holdfast.questions.batch import MOST_TOGETHER, together_of
 from holdfast.questions.best import BestKept
 from holdfast.questions.history import answer_from
 from holdfast.questions.price import require_affordable, too_dear
-from holdfast.questions.question import Context, Drawing, Question, standing_at
+from holdfast.questions.question import NOTHING_SPENT, Context, Drawing, Question, standing_at
 from holdfast.randomness import Randomness
 from holdfast.rows.deck import Deck
 from holdfast.rows.drawers import DividedRows
@@ -37,7 +37,6 @@ from holdfast.rows.local import LocalRows, ids_of
 from holdfast.rows.source import RowSource
 from holdfast.schema import Schema
 
-NOTHING_SPENT = Spent(0, 0, 0)
 ORDER, DRAWERS = "order of rows", "drawers"  # what the ledger's keys for them are called
 
 
@@ -111,8 +110,7 @@ class Answering:
             self._resume()
         if self._context.guarantee.terms.ends:
             return self._context
-        spent = self._ledger.spent
-        return replace(self._context, spent=Cost(spent.charge, spent.intervals))
+        return replace(self._context, spent=self._ledger.spent)
 
     def begin(self) -> None:
         """Begin the ledger now, not with the first answer; if it has begun, its plan stands."""

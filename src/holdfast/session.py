@@ -17,7 +17,7 @@ import polars as pl
 
 from holdfast import check, notebook
 from holdfast.answer import AnyAnswer, Record
-from holdfast.answering import NOTHING_SPENT, Answering
+from holdfast.answering import Answering
 from holdfast.beside import MADE_UP_ROWS, declare, ledger_beside, made_up, witnesses_beside
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees.compare import BEST, RowsPerQuery
@@ -35,7 +35,7 @@ from holdfast.questions.check import CheckAnswer
 from holdfast.questions.history import history_frame
 from holdfast.questions.mean import MEAN
 from holdfast.questions.price import Price, require_affordable
-from holdfast.questions.question import Drawing, Kind, Question
+from holdfast.questions.question import NOTHING_SPENT, Drawing, Kind, Question
 from holdfast.questions.register import Registered
 from holdfast.questions.sql import Selected, select
 from holdfast.questions.standings import Standings
@@ -239,7 +239,7 @@ class Session(Answering, Verbs):
         return self.answer_all(build_all(listed, self._current(), names))
 
     def _ask_kind(self, kind: Kind[..., A], args: tuple[object, ...], options: Mapping[str, object]) -> A:
-        return cast(A, self._answer(kind, args, options, None))
+        return cast(A, self._answer(kind, args, options, None))  # of its kind
 
     def _answer(
         self, kind: Kind[..., Any], args: tuple[object, ...], options: Mapping[str, object], key: str | None

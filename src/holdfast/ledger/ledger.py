@@ -239,7 +239,7 @@ class Ledger:
             nonlocal outcome, before, end
             restore()  # an earlier run did not count
             places.clear()
-            after = self._present(transaction.tip())
+            after = self._tip(transaction)
             before = after.taken_charge
             stock = held.take_all()
             used.append(stock)
@@ -281,7 +281,7 @@ class Ledger:
             return
 
         def decide(transaction: Transaction) -> None:
-            transaction.take(give_back(stock, self._present(transaction.tip())))
+            transaction.take(give_back(stock, self._tip(transaction)))
 
         self._held.giving_back()
         self._store.patience = CLOSING
@@ -309,15 +309,16 @@ class Ledger:
             written.clear()  # an earlier run did not count
             ahead, fresh = NOTHING, False
             for one in answers:
-                one.refuse_forked(self.location)
+                if one.is_forked:
+                    raise one.forked_error(self.location)
                 standing = None if one.key_digest is None else transaction.find(one.key_digest)
-                row = standing or one.row_after(self._present(transaction.tip()))
+                row = standing or one.row_after(self._tip(transaction))
                 if standing is None:
                     transaction.append(row)
                     fresh = True
                 written.append((row, standing is None))
             if wish is not None and fresh:
-                standing_tip = self._present(transaction.tip())
+                standing_tip = self._tip(transaction)
                 ahead, tip = take_ahead(standing_tip, self._caps, wish)
                 before, after = standing_tip.taken_charge, tip.taken_charge
                 transaction.take(tip)
@@ -406,7 +407,8 @@ class Ledger:
 
     def _has_begun(self) -> bool:
         """Whether there is a first entry; a ledger that was closed says nothing any more."""
-        self._check_open()
+        if self._closed:
+            raise closed_error(self.location)
         return self._genesis is not None or self._look() is not None
 
     def _refuse_unbegun(self) -> None:
@@ -415,10 +417,9 @@ class Ledger:
                 f"Ledger {self.location} has not begun: call begin(terms) before asking it for a budget.", name="ledger"
             )
 
-    def _tip(self) -> Tip:
-        return self._present(self._store.tip())
-
-    def _present(self, tip: Tip | None) -> Tip:
+    def _tip(self, within: Store | Transaction | None = None) -> Tip:
+        """Return the tip, which a ledger that has begun must have."""
+        tip = (within or self._store).tip()
         if tip is None:
             raise LedgerDamaged(
                 f"Ledger {self.location} is damaged: the head of {self.dataset} is gone. Restore the ledger.",

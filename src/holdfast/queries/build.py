@@ -15,9 +15,10 @@ from holdfast.errors import InvalidArgument, InvalidQuery
 from holdfast.queries.evaluate import Expression, RowFunction
 from holdfast.queries.functions.operation import time_literal, with_article
 from holdfast.queries.groups import Between, Grouped
-from holdfast.queries.measures import AtMost, Bins, Category, Histogram, HistogramWithin, Mean, Share, Total
+from holdfast.queries.measures import AtMost, Bins, Histogram, HistogramWithin, Mean, Share, Total
 from holdfast.queries.node import SchemaKey, identifier
 from holdfast.queries.polars_expression import from_polars
+from holdfast.queries.position import Category
 from holdfast.queries.python_function import BatchFunction, from_function
 from holdfast.queries.slices import Sliced
 from holdfast.queries.sql.parse import from_text
@@ -122,7 +123,7 @@ def range_within(value: RowFunction, within: tuple[float, float] | None, what: s
     if value.range is not None:
         return value.range
     raise InvalidArgument(
-        f"within must be the range (low, high) of '{value.text}' for its {what}; got None. {undeclared(value)}",
+        f"within must say the range of '{value.text}', low and high, for its {what}. {undeclared(value)}",
         name="within",
     )
 
@@ -373,7 +374,7 @@ def _groups(groups: Any, keys: tuple[RowFunction, ...], schema: Schema) -> tuple
             categories = declared_categories(key, schema)
             if categories is None:
                 raise InvalidArgument(
-                    f"groups must list the values of {key.text} to answer for; got None. They are declared, never read"
+                    f"groups must list the values of {key.text} to answer for. They are declared, never read"
                     f" from the data. {declare_once(key.columns, 'categories')}",
                     name="groups",
                 )

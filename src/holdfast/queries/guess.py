@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from holdfast.guarantees.release import HOLDS, TOO_FEW, TOO_HIGH, TOO_LOW
 from holdfast.guarantees.statistic import GroupMean, Statistic
 from holdfast.queries.code import functions_nats
-from holdfast.queries.evaluate import RowFunction, booleans, floats
+from holdfast.queries.evaluate import booleans, floats
 from holdfast.queries.measures import Mean, Share
-from holdfast.queries.query import Direct, Folded, Said, Values
+from holdfast.queries.query import Folded, Function, Said, Values
 from holdfast.schema import Schema, Type
 
 Interval = tuple[float, float]
@@ -71,16 +71,6 @@ class Guess(Folded):
         return self.measure.statistic
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns it reads."""
-        return self.measure.columns
-
-    @property
-    def work(self) -> int:  # type: ignore[override]
-        """The steps that one row takes."""
-        return self.measure.work
-
-    @property
     def text(self) -> str:
         """How it reads."""
         rows = f", on at least {self.at_least:,} rows" if self.group else ""
@@ -96,7 +86,7 @@ class Guess(Folded):
         return self.measure.identity
 
     @property
-    def functions(self) -> tuple[RowFunction, ...]:
+    def functions(self) -> tuple[Function, ...]:
         """The value, and the group."""
         return self.measure.functions
 
@@ -110,16 +100,9 @@ class Guess(Folded):
         # A session may declare columns complete, or not: then missing values count as the lowest, or are left out.
         return log(2) + functions_nats(texts, self.measure.bounds, columns)
 
-    @property
-    def direct(self) -> Direct | None:
-        """The same on arrays."""
-        return None if self.group else self.measure.direct
-
-    def evaluate(self, rows: pl.DataFrame) -> Values:
-        """Return what each of these rows says; of a group, one line with what each of `functions` says."""
-        if not self.group:
-            return self.measure.evaluate(rows)
-        return np.column_stack([floats(function.series(rows)) for function in self.functions])
+    def combined(self, said: Sequence[Said]) -> Values:
+        """Return what each row says; of a group, one line with what each of `functions` says."""
+        return np.column_stack(list(map(floats, said))) if self.group else self.measure.combined(said)
 
     def totals(self, values: Values) -> Totals:
         """Return the same as `fold` from what `evaluate` returned."""
@@ -181,16 +164,6 @@ class DifferenceGuess(Guess):
         return low - high, high - low
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns of both."""
-        return tuple(dict.fromkeys((*self.measure.columns, *self.other.columns)))
-
-    @property
-    def work(self) -> int:  # type: ignore[override]
-        """The steps of both."""
-        return self.measure.work + self.other.work
-
-    @property
     def _subject(self) -> str:
         return f"{self.measure.text} less {self.other.text}"
 
@@ -201,7 +174,7 @@ class DifferenceGuess(Guess):
         return None if own is None or other is None else json.dumps([own, other])
 
     @property
-    def functions(self) -> tuple[RowFunction, ...]:
+    def functions(self) -> tuple[Function, ...]:
         """The value, which is the same, and both groups."""
         return (*self.measure.functions, *self.other.functions[1:])
 

@@ -20,9 +20,9 @@ MORE = 100  # ordinary answers: how far a price looks ahead
 
 
 def cost_in_answers(terms: Terms, charge: int, intervals: int, cost: Cost) -> int:
-    """Return by how much the number of answers left falls, when so much is spent already; beyond a plan, its worth."""
+    """Return by how much the number of answers left falls, when so much is spent already; beyond that, its worth."""
     after = charge + cost.charge, intervals + cost.intervals
-    if not terms.ends and (after[0] > terms.charge or after[1] > terms.statements):
+    if after[0] > terms.charge or after[1] > terms.statements:
         return terms.worth(cost.charge, cost.intervals)
     return terms.answers_left(charge, intervals) - terms.answers_left(*after)
 

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from inspect import signature
 from itertools import repeat
 from re import sub
@@ -28,7 +28,7 @@ from holdfast.guarantees.guarantee import MOST_DRAWS, Guarantee
 from holdfast.guarantees.release import Release
 from holdfast.guarantees.statistic import GroupMean, Statistic
 from holdfast.guarantees.terms import Terms
-from holdfast.ledger import Cost
+from holdfast.ledger import Cost, Spent
 from holdfast.mechanisms import MECHANISMS
 from holdfast.mechanisms.mechanism import Mechanism
 from holdfast.queries.query import Query
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from holdfast.questions.best import Best
 
 LONGEST_QUESTION = 1_000_000  # characters, with all categories
+NOTHING_SPENT = Spent(0, 0, 0)
 RELEASE_WORK = 100_000  # steps that a release takes beside those on its rows
-NOTHING = Cost(0, 0)
 SHOWN_SHARES = (0.01, 0.05, 0.2)  # of the rows in a group, for which a price says how wide its answer will be
 MOST_TIMES = 100  # so often one answer may draw every row, on average, where no budget ends
 MOST_REMEMBERED = 4_096  # prices and margins, of all datasets
@@ -94,7 +94,8 @@ class Drawing:
     def certify(self, query: Query, release: Release, bounds: Interval | None = None) -> list[Estimate]:
         """Return every released value with its interval, in the question's units, or stretched to other `bounds`."""
         intervals = query.statistic.certify(release, self.guarantee)
-        return list(map(Estimate.within, repeat(bounds or query.bounds), release.values, intervals))
+        stretch = partial(Estimate.within, alone=not self.guarantee.intervals)
+        return list(map(stretch, repeat(bounds or query.bounds), release.values, intervals))
 
     def estimates(self, query: Query, draws: int, bounds: Interval | None = None) -> list[Estimate]:
         """Draw once and certify."""
@@ -166,7 +167,7 @@ class Context:
     others: Callable[[str], pl.Series | None] = lambda column: None
     best: Callable[[str, pl.DataFrame], "Best | None"] = lambda digest, predictions: None
     mechanism: str | None = None
-    spent: Cost = NOTHING
+    spent: Spent = NOTHING_SPENT
 
     def by(self, mechanism: str | None) -> "Context":
         """Return the context of an answer that this `mechanism` gives, not the plan's; None: the plan's."""

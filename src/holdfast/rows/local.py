@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from holdfast import check
 from holdfast.cancel import checkpoint
 from holdfast.errors import InvalidArgument, RowSourceError
-from holdfast.queries.evaluate import RowFunction, booleans, floats
-from holdfast.queries.query import Folded, Packed, Packing, Query, Said, Values
+from holdfast.queries.evaluate import booleans, floats
+from holdfast.queries.query import Composed, Folded, Function, Packed, Packing, Query, Said, Values
 from holdfast.queries.silence import silence
 from holdfast.queries.units import WholeUnit
 from holdfast.rows import draws as drawing
@@ -27,7 +27,7 @@ from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of
 from holdfast.rows.packs import KeptElsewhere, Packs
 from holdfast.rows.randomize import accepted, randomized, tallied_parts, tossed
 from holdfast.rows.units import Units, sums
-from holdfast.schema import Column, Schema
+from holdfast.schema import Column, Schema, Type
 
 _BLOCK = 1 << 17  # rows evaluated at once: enough to forget the overhead, little enough to stay in cache
 _SCAN = 4  # blocks of consecutive rows that are folded at once, since nothing has to be gathered
@@ -61,11 +61,6 @@ class LocalRows:
         self._storages = {column.name: storage for column, storage, _ in columns}
         self._stored = {column.name: stored for column, _, stored in columns}
         self._plain = {column.name: stored.plain for column, _, stored in columns if stored.plain is not None}
-        self._coded = {
-            column.name: stored
-            for column, _, stored in columns
-            if isinstance(stored, CodedText) and stored.valid is None
-        }
         self._schema = Schema(tuple(column for column, _, _ in columns if column.name != unit), name, unit)
         self._fingerprint = fingerprint
         self._hashing = threading.Lock()
@@ -165,10 +160,7 @@ class LocalRows:
     def _folded(self, query: Folded, rows: slice) -> NDArray[np.float64]:
         """Return the totals of some rows."""
         self._about_to_read(rows, query.columns)
-        return query.fold([self._said(function, rows) for function in query.functions])
-
-    def _is_plain(self, function: RowFunction) -> bool:
-        return bool(function.columns) and all(name in self._plain for name in function.columns)
+        return query.fold(self._said(query.functions, rows))
 
     def _values(self, query: Query, chosen: Indices | slice, first: int, count: int, rng: Generator) -> Values:
         """Return what is chosen says: number `first` and following of `count` in every part."""
@@ -281,50 +273,50 @@ class LocalRows:
 
     def _evaluate(self, query: Query, rows: Indices | slice, first: int) -> Values:
         """Evaluate a query of one part on these rows, which are its draws number `first` and so on."""
-        columns, direct = query.columns, query.direct
-        if direct is not None and all(name in self._plain or self._looks_up(query, name, rows) for name in columns):
-            self._about_to_read(rows, columns)
-            return direct({name: self._array(query, name, rows) for name in columns})
-        coded = self._coded.get(columns[0]) if len(columns) == 1 and query.identity is not None else None
-        if coded is not None and coded.dictionary.len() <= _height(rows):
-            # What a row says is what its text says, so every text that was drawn is asked once: no other, whose length
-            # would show in the time it takes. Not of functions from outside, which see one row for each draw.
-            self._about_to_read(rows, columns)
-            places, texts = coded.distinct(columns[0], _values_at(coded.codes, rows))
-            values: Values = query.evaluate(texts.to_frame()).take(places, axis=0)
-            return values
+        if isinstance(query, Composed):
+            self._about_to_read(rows, query.columns)
+            texts = self._few_texts(query.columns, rows)
+            if texts is not None and all(function.identity is not None for function in query.functions):
+                return texts.asked(query.evaluate, query.columns[0], rows, _pool)
+            return query.combined(self._said(query.functions, rows))
         if not query.numbered and not query.packings:
-            return query.evaluate(self._frame(rows, columns))
+            return query.evaluate(self._frame(rows, query.columns))
         draw = np.arange(first, first + _height(rows))
         return self._evaluate_parts(query, rows, np.zeros_like(draw), draw)
 
-    def _looks_up(self, query: Query, name: str, rows: Indices | slice) -> bool:
-        stored = self._stored.get(name)
-        return name in query.lookups and isinstance(stored, CodedText) and stored.dictionary.len() <= _height(rows)
+    def _said(self, functions: Sequence[Function], rows: Indices | slice) -> list[Said]:
+        """Return what functions say of these rows, each in the way that is fastest for it."""
+        arrays: dict[str, NDArray[Any]] = {}  # a column that several functions read is read once
+        said: list[Any] = []
+        left: list[int] = []
+        for place, function in enumerate(functions):
+            columns, direct = function.columns, function.direct
+            if direct is not None and self._plain.keys() >= set(columns):
+                for name in columns:
+                    if name not in arrays:
+                        arrays[name] = _values_at(self._plain[name], rows)
+                said.append(direct(arrays))
+                continue
+            texts = self._few_texts(columns, rows) if _is_number(function) and function.identity is not None else None
+            if texts is not None:
+                said.append(texts.asked(partial(_array_of, function), columns[0], rows, _pool))
+            else:
+                said.append(None)
+                left.append(place)
+        if left:
+            frame = self._read(rows, tuple(dict.fromkeys(name for place in left for name in functions[place].columns)))
+            for place in left:
+                said[place] = functions[place].series(frame)
+        return said
 
-    def _array(self, query: Query, name: str, rows: Indices | slice) -> NDArray[Any]:
-        """Return a column's values, or the numbers that a query looks up for its texts: for those drawn, once each."""
-        stored = self._stored[name]
-        if not isinstance(stored, CodedText):
-            return _values_at(self._plain[name], rows)
-        places, texts = stored.distinct(name, _values_at(stored.codes, rows))
-        numbers = query.lookups[name](texts).take(places)
-        if stored.valid is None:
-            return numbers
-        (missing,) = query.lookups[name](pl.Series(name, [None], dtype=pl.String))
-        return np.where(_values_at(stored.valid, rows), numbers, missing)
+    def _few_texts(self, columns: Sequence[str], rows: Indices | slice) -> CodedText | None:
+        """Return the one column that is read if it has fewer distinct texts than rows: each of them is asked once.
 
-    def _said(self, function: RowFunction, rows: slice) -> Said:
-        """Return what a function says of consecutive rows; of a column with few distinct texts, each is asked once."""
-        columns, direct = function.columns, function.direct
-        if direct is not None and self._is_plain(function):
-            said: NDArray[Any] = direct({name: self._plain[name][rows] for name in columns})
-            return said
-        coded = self._coded.get(columns[0]) if len(columns) == 1 and function.identity is not None else None
-        if coded is None or coded.dictionary.len() > _height(rows):
-            return function.series(self._frame(rows, columns))
-        texts = function.series(coded.dictionary.alias(columns[0]).to_frame())
-        return (booleans if texts.dtype == pl.Boolean else floats)(texts).take(coded.codes[rows])
+        Not for a function from outside, which sees one row for each draw.
+        """
+        stored = self._stored[columns[0]] if len(columns) == 1 else None
+        few = isinstance(stored, CodedText) and stored.dictionary.len() <= _height(rows)
+        return stored if few else None  # type: ignore[return-value]
 
     def _evaluate_parts(
         self, query: Query, rows: Indices | slice, part: NDArray[np.int64], draw: NDArray[np.int64]
@@ -368,6 +360,9 @@ class LocalRows:
 
     def _frame(self, rows: Indices | slice, columns: Sequence[str]) -> pl.DataFrame:
         self._about_to_read(rows, columns)
+        return self._read(rows, columns)
+
+    def _read(self, rows: Indices | slice, columns: Sequence[str]) -> pl.DataFrame:
         if not columns:
             return pl.DataFrame(height=_height(rows))  # a constant still has one value per row
         first, *others = (self._series(name, rows) for name in columns)
@@ -441,6 +436,19 @@ def _numbers(first: int, count: int, draws: int) -> tuple[NDArray[np.int64], NDA
     part, draw = np.divmod(np.arange(first, first + count), draws)
     part.flags.writeable = draw.flags.writeable = False  # shared
     return part, draw
+
+
+def _is_number(function: Function) -> bool:
+    return function.type is Type.BOOL or function.type.is_number
+
+
+def _array_of(function: Function, rows: pl.DataFrame) -> NDArray[Any]:
+    """Return what a function says as an array: whole numbers as such only if none can be missing."""
+    said = function.series(rows)
+    if function.type is Type.BOOL:
+        return booleans(said)
+    whole = function.type is Type.INT and not function.nullable and not said.null_count()
+    return said.to_numpy() if whole else floats(said)
 
 
 def _values_at(values: NDArray[Any], rows: Indices | slice) -> NDArray[Any]:

@@ -4,9 +4,10 @@
     grouped     columns in memory, their rows by unit
     Grouping    a stream of batches becomes a stream in which rows lie by unit, in bounded memory
 
-How a stream is grouped: batches are collected into chunks, each sorted by a hash of the unit into partitions and
-written to disk; then partition after partition is read from all chunks, sorted by unit, and passed on. A partition that
-is too large is partitioned again by another hash; one that is a single unit is passed on as it is.
+How a stream is grouped: batches, small enough for the processor's cache, are put in order of partitions, by a hash of
+the unit; some of them together are a chunk, which is written to disk partition after partition; then each partition is
+read from all chunks, sorted by unit, and passed on. A partition that is too large is partitioned again by another hash;
+one that is a single unit is passed on as it is.
 """
 
 import io
@@ -31,9 +32,10 @@ from holdfast.rows.draws import Indices
 from holdfast.rows.fingerprint import ColumnDigest
 from holdfast.schema import Column, Schema, Type
 
-PARTITION_BYTES = 64 << 20  # sorted at once
-CHUNK_BYTES = 128 << 20  # partitioned at once
-BATCH = 1 << 18  # rows passed on at once
+PARTITION_BYTES = 8 << 20  # sorted at once: little enough to stay in cache
+MOST_BYTES = 128 << 20  # of a partition, before it is partitioned again
+CHUNK_BYTES = 128 << 20  # written at once
+BATCH = 1 << 18  # rows partitioned or passed on at once
 PARTITIONS = 64  # of a stream of unknown length
 MOST_PARTITIONS = 256  # in one pass: their parts of a chunk shall not get tiny
 _MOST_COUNTED = 1 << 17  # rows read at once, where they are short
@@ -250,13 +252,14 @@ class Grouping:
             return
         spill = _Spill(self.unit, partitions, depth, ceil(CHUNK_BYTES / per_row))
         for batch in batches:
-            if spill.add(batch):
-                spill.write(self._next_file())
+            for part in batch.iter_slices(BATCH):
+                if spill.add(part):
+                    spill.write(self._next_file())
         spill.write(self._next_file())
         try:
             for partition in range(partitions):
                 count = int(spill.rows[partition])
-                if count * per_row <= 2 * PARTITION_BYTES:  # chance makes some larger than others
+                if count * per_row <= MOST_BYTES:
                     if count:
                         yield self._sorted(pl.concat(list(spill.read(partition))))
                 elif spill.is_one_unit(partition):
@@ -268,7 +271,8 @@ class Grouping:
             spill.remove()
 
     def _sorted(self, frame: pl.DataFrame) -> pl.DataFrame:
-        together = frame.sort(pl.nth(frame.columns.index(self.unit)))  # by place: Polars reads some names as patterns
+        # By place: Polars reads some names as patterns. By one thread: several work half as long again in all.
+        together = frame.sort(pl.nth(frame.columns.index(self.unit)), multithreaded=False)
         self._sizes.append(_sizes(together[self.unit]))
         return together
 
@@ -284,33 +288,38 @@ class _Spill:
         self._unit, self._partitions, self._seed, self._most = unit, partitions, seed, rows_at_once
         self.rows = np.zeros(partitions, np.int64)
         self._ends: list[set[Any]] = [set() for _ in range(partitions)]  # smallest and largest unit in each chunk
-        self._waiting: list[pl.DataFrame] = []
+        self._waiting: list[tuple[pl.DataFrame, list[int]]] = []  # in order of partitions, and where each begins
+        self._waiting_rows = 0
         self._chunks: list[tuple[Path, list[int]]] = []  # a file, and where each partition begins in it
 
     def add(self, batch: pl.DataFrame) -> bool:
         """Keep a batch; return whether there is enough for a chunk."""
-        self._waiting.append(batch)
-        return sum(frame.height for frame in self._waiting) >= self._most
+        number = (batch[self._unit].hash(self._seed) % self._partitions).cast(pl.UInt16).to_numpy()
+        counts = np.bincount(number, minlength=self._partitions)
+        order = np.argsort(number, kind="stable")  # of 16 bits: by counting, in linear time
+        self._waiting.append((batch[order], [0, *np.cumsum(counts).tolist()]))
+        self.rows += counts
+        self._waiting_rows += batch.height
+        return self._waiting_rows >= self._most
 
     def write(self, path: Path) -> None:
         """Write what is kept as one chunk."""
         if not self._waiting:
             return
-        chunk = pl.concat(self._waiting)
-        self._waiting = []
-        number = (chunk[self._unit].hash(self._seed) % self._partitions).cast(pl.UInt16).to_numpy()
-        chunk = chunk[np.argsort(number, kind="stable")]  # of 16 bits: by counting, in linear time
-        counts = np.bincount(number, minlength=self._partitions)
-        places, first = [0], 0
+        waiting, self._waiting, self._waiting_rows = self._waiting, [], 0
+        places = [0]
         with path.open("wb") as file:
-            for partition, count in enumerate(counts.tolist()):
-                if count:
-                    part = chunk.slice(first, count)
+            for partition in range(self._partitions):
+                parts = [
+                    batch.slice(cuts[partition], cuts[partition + 1] - cuts[partition])
+                    for batch, cuts in waiting
+                    if cuts[partition + 1] > cuts[partition]
+                ]
+                if parts:
+                    part = pl.concat(parts, rechunk=True)
                     part.write_ipc_stream(file)
                     self._ends[partition] |= {part[self._unit].min(), part[self._unit].max()}
                 places.append(file.tell())
-                first += count
-        self.rows += counts
         self._chunks.append((path, places))
 
     def is_one_unit(self, partition: int) -> bool:
