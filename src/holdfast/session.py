@@ -78,7 +78,7 @@ class Session(Answering, Verbs):
         Whether questions beyond the plan are refused, instead of answered with wider margins.
     rows
         "independent" (so if left out): rows may follow different laws, and answers speak of their average.
-        "identical": all follow one law; rare events get narrower intervals. See the guide to data.
+        "identical": all follow one law; intervals get a little narrower. See the guide to plans.
     checks
         The share of rows that answer nothing and check guesses instead (`check`), such as 0.2: secret, and no others
         may. Left out, the session answers and does not check.
