@@ -56,9 +56,12 @@ class MemoryStore:
         """Return up to `limit` rows from `start` on."""
         return self._rows[start : start + limit]
 
-    def append(self, row: Row) -> None:
-        """Add the row; called inside `write`."""
-        self._rows.append(row)
+    def append(self, row: Row) -> Row:
+        """Add the row, unless its key is there; called inside `write`."""
+        standing = None if row.key_digest is None else self.find(row.key_digest)
+        if standing is None:
+            self._rows.append(row)
+        return standing or row
 
     def take(self, tip: Tip) -> None:
         """Note what is taken; called inside `write`."""
