@@ -1,18 +1,32 @@
 """Fixtures shared by all tests."""
 
+import gc
 import os
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
+from holdfast.check import FULL_TRACEBACKS
 from holdfast.ledger.opening import forget_all
 from private_postgres import private_postgres
+
+os.environ.setdefault(FULL_TRACEBACKS, "1")  # a refusal that a test did not expect should show its way
 
 # A run that decides over a change repeats itself; everywhere else each run looks at new examples.
 settings.register_profile("repeatable", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("repeatable")
+
+
+def pytest_collection_finish() -> None:
+    """Take ten thousand collected tests out of the garbage collector's sight: it would walk through them all day."""
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """Let extension modules find their objects at the end: one of them complains of those that are left."""
+    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)

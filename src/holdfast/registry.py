@@ -10,8 +10,8 @@ Thing = TypeVar("Thing")
 class Registry(dict[str, Thing]):
     """Things by name: those of holdfast first, then others in the order they were registered.
 
-    A module that is imported registers what it holds. The modules of holdfast and the entry points of other packages
-    are loaded when an unknown name is asked for, or when all names are listed.
+    A module that is imported registers what it holds. A module of holdfast is loaded when what it holds is asked for;
+    all of them and the entry points of other packages when an unknown name is, or when all names are listed.
 
     Parameters
     ----------
@@ -23,8 +23,8 @@ class Registry(dict[str, Thing]):
 
     def __init__(self, group: str, own: tuple[str, ...] = ()) -> None:
         super().__init__()
-        self._group, self._own = group, tuple(name.rpartition(".")[2] for name in own)
-        self._modules = dict.fromkeys(name.partition(".")[0] for name in own)
+        self._group = group
+        self._own = {name.rpartition(".")[2]: name.partition(".")[0] for name in own}  # which module has what
         self._complete = self._loading = False
         self._lock = RLock()
 
@@ -35,7 +35,11 @@ class Registry(dict[str, Thing]):
 
     def find(self, name: object) -> Thing | None:
         """Return the thing with this name, or None."""
-        return self[name] if isinstance(name, str) and (name in self or name in self.names()) else None
+        if not isinstance(name, str):
+            return None
+        if name not in self and name in self._own:
+            import_module(f"{self._group}.{self._own[name]}")  # it alone: a short command needs no other
+        return self[name] if name in self or name in self.names() else None
 
     def names(self) -> tuple[str, ...]:
         """Return all names: holdfast's own first, then in the order of registration."""
@@ -60,7 +64,7 @@ class Registry(dict[str, Thing]):
                 return
             self._loading = True
             try:
-                for name in self._modules:
+                for name in dict.fromkeys(self._own.values()):
                     import_module(f"{self._group}.{name}")
                 from importlib.metadata import entry_points  # takes its time, and most sessions need no other packages
 

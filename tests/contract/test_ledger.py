@@ -158,7 +158,7 @@ def test_a_place_is_taken_before_the_answer_and_stays_taken(opened):
         assert ledger.spent == Spent(12, 3, 0)
         entry, fresh = answered(ledger, second, Cost(5, 2))  # in any order
         assert fresh
-        assert (entry.seq, entry.place, entry.before) == (1, second, Cost(7, 1))
+        assert (entry.seq, entry.place) == (1, second)
         with pytest.raises(BudgetExhausted):
             ledger.reserve(Cost(9, 1))
         assert ledger.reserve(Cost(8, 1)).charge == 12
@@ -443,7 +443,8 @@ def test_opening_decides_nothing(opened):
 def test_an_entry_says_what_was_spent_before_it(opened):
     with opened(terms()) as ledger:
         written = [commit(ledger, f"k{i}", cost=Cost(i, 2)) for i in range(5)]
-        assert [entry.before for entry in written] == [Cost(0, 0), Cost(0, 2), Cost(1, 4), Cost(3, 6), Cost(6, 8)]
+        begins = [(entry.place.charge, entry.place.intervals) for entry in written]
+        assert begins == [(0, 0), (0, 2), (1, 4), (3, 6), (6, 8)]
         assert list(ledger.entries()) == written
         assert ledger.find("k4") == written[4]
 

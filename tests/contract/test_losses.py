@@ -95,7 +95,8 @@ def test_everything_stays_in_its_range(loss, domain):
             assert values.min() >= low - LOOSE
             assert values.max() <= high + LOOSE
         features, target = objective.matrix.widened(objective.matrix.of(batch))
-        raw = loss.slopes(features @ point, target)[:, None] * features  # before clipping
+        slopes = loss.slopes(objective.matrix.predicted(features, point), target)
+        raw = objective.matrix.gradients(features, slopes)  # before clipping
         assert (raw >= ranges.lows - LOOSE).all()
         assert (raw <= ranges.highs + LOOSE).all()
         assert np.linalg.norm(raw, axis=1).max() <= ranges.lipschitz + LOOSE

@@ -3,7 +3,7 @@
 Every prefix of random adaptive sessions is looked at, not only the end: samples, ghosts, exchanges and transcripts are
 enumerated (tests/ghost_worlds.py). Levels and looks are computed from binomial laws. Wrong versions of a step (the
 first answer's step kept, no share for the number of a statement, one level for all looks) are put through the same
-functions and must fail. Of the formula of identical rows on others only a step of its proof fails here, see below.
+functions and must fail. Of the formula of identical rows on others only a step of its proof fails, see below.
 """
 
 import math
@@ -223,7 +223,7 @@ def test_looks_that_are_not_taken_count(level: float) -> None:
 # Rows that are not identical.
 
 
-def unlike(*, identical: bool) -> tuple[float, float]:
+def unlike() -> tuple[float, float]:
     """Return the largest ratio of (mu-p)^2 to its bound, and the largest distance of p from the interval."""
     rng, ratio, outside = np.random.default_rng(25), 0.0, 0.0
     for world in different():
@@ -232,27 +232,27 @@ def unlike(*, identical: bool) -> tuple[float, float]:
             q = rules(rng, world.n, slots.shape[1], 2, by_slot=True)[..., 1]
             mu = np.einsum("nx,nxt->nt", q, slots).mean(axis=0)
             p = float((q * world.populations).sum(axis=1).mean())
-            bound = js * (mu + p - 2 * mu * p + (0 if identical else js / 2))
+            bound = js * (mu + p - 2 * mu * p + js / 2)
             seen = (mu - p) ** 2 > 1e-6
             ratio = max(ratio, float(((mu - p) ** 2 / np.where(seen, bound, np.inf)).max()))
             for m, j in zip(mu, js, strict=True):
-                low, high = (end(float(m), float(j), identical=identical) for end in (exchange.lo, exchange.hi))
+                low, high = (end(float(m), float(j), identical=False) for end in (exchange.lo, exchange.hi))
                 outside = max(outside, low - p, p - high)
     return ratio, outside
 
 
 def test_the_interval_of_rows_that_are_not_identical() -> None:
-    ratio, outside = unlike(identical=False)
+    ratio, outside = unlike()
     assert ratio <= 1 + SLACK
     assert outside <= SLACK
 
 
-def test_the_step_of_identical_rows_fails_for_others_though_no_interval_is_known_to() -> None:
-    """For identical rows F = mu + p - 2 mu p. For others F is larger in places, by up to J/2, which the proof adds.
+def test_a_step_of_the_proof_for_identical_rows_fails_for_others_though_no_interval_does() -> None:
+    """For identical rows F = mu + p - 2 mu p. For others F is larger in places, by up to J/2.
 
-    Whether the intervals need it is open: to first order F is smaller, by concavity (docs/proofs/endless.md), and in
-    all sessions written down here, with every yes-or-no question of a row and its place, the shorter formula held. The
-    posterior guarantee's does not (test_proofs_posterior).
+    Intervals do not need that where J is small (docs/proofs/exchange.md, tests there); in all sessions written down
+    here, with every yes-or-no question of a row and its place, the shorter formula held for every J. The posterior
+    guarantee's does not (test_proofs_posterior).
     """
     larger, ratio = 0.0, 0.0
     for world in different():
@@ -274,7 +274,7 @@ def test_the_step_of_identical_rows_fails_for_others_though_no_interval_is_known
     assert 0.9 < ratio <= 1 + SLACK
 
 
-def unlike_groups(*, identical: bool) -> tuple[int, int]:
+def unlike_groups() -> tuple[int, int]:
     """Return how many groups' true means lie outside their intervals, and how many groups there were."""
     rng, missed, seen = np.random.default_rng(26), 0, 0
     for world in different():
@@ -292,13 +292,13 @@ def unlike_groups(*, identical: bool) -> tuple[int, int]:
                 if j < 1e-9 or g <= j:
                     continue
                 mu, seen = min(1.0, top / g), seen + 1
-                low = exchange.group_lower(mu, g, j, identical=identical)
-                high = exchange.group_upper(mu, g, j, identical=identical)
+                low = exchange.group_lower(mu, g, j, identical=False)
+                high = exchange.group_upper(mu, g, j, identical=False)
                 missed += not low - 1e-9 <= true <= high + 1e-9
     return missed, seen
 
 
 def test_groups_of_rows_that_are_not_identical() -> None:
-    missed, seen = unlike_groups(identical=False)
+    missed, seen = unlike_groups()
     assert seen > 300
     assert missed == 0

@@ -759,6 +759,78 @@ def test_interval_for_rows_that_are_not_identical(j: float) -> None:
     assert np.all(root[inner] < 1 + 1e-12)
     assert np.all(root[~inner] >= 1 - 1e-12)
     assert np.all(np.diff(root[inner]) >= 0)
+    if j > exchange.MOST_ALIKE:
+        assert np.allclose([exchange.hi(value, j, identical=False) for value in x], np.where(inner, root, 1.0))
+    high = np.array([exchange.hi(value, j, identical=False) for value in x])
+    assert np.all(np.diff(high) >= 0)
+    assert np.all(high >= [exchange.hi(value, j) for value in x])
+    assert np.all(high <= np.where(inner, root, 1.0) + 2e-12)
+    assert np.allclose([exchange.lo(value, j, identical=False) for value in x], 1 - high[::-1], atol=1e-11)
+
+
+@pytest.mark.parametrize("j", [1e-4, 0.02, 0.1])
+@pytest.mark.parametrize("g", [0.35, 0.9])
+def test_groups_of_rows_that_are_not_identical_solve_the_equation_of_the_page(j: float, g: float) -> None:
+    k, r, solved = j / g, exchange.hi(g, j, identical=False) / g, 0
+    for mu in np.linspace(0, 1, 201):
+        for t in (exchange.group_upper(mu, g, j, identical=False), exchange.group_lower(mu, g, j, identical=False)):
+            if 0 < t < 1:
+                solved += 1
+                right = k * (mu * (1 - mu) + r * t * (1 - t) + k / 2)
+                assert (1 - k) * (mu - t) ** 2 == pytest.approx(right, rel=1e-9)
+    assert solved > 10
+
+
+def moved(mu: Array, p: Array) -> Array:
+    """Return G = (mu-p)^2/(mu + p - 2 mu p), twice what a slot pays at least for moving from p to mu."""
+    apart = mu + p - 2 * mu * p
+    return np.where(apart > 0, (mu - p) ** 2 / np.where(apart > 0, apart, 1.0), 0.0)
+
+
+def test_every_slot_pays_for_its_own_move() -> None:
+    rng, closest, half = np.random.default_rng(14), 0.0, False
+    for world in different():
+        slots = world.share()
+        j = 2 * np.maximum(0, world.given_transcript(world.information)) / world.n
+        for _ in range(8):
+            q = rules(rng, world.n, slots.shape[1], 2, by_slot=True)[..., 1]
+            mu_i, p_i = np.einsum("nx,nxt->nt", q, slots), (q * world.populations).sum(axis=1)
+            paid = moved(mu_i, p_i[:, None]).mean(axis=0)
+            assert np.all(paid <= j + 1e-9)
+            half |= bool(np.any(paid > 0.5 * j + 1e-9))  # E[I|T]/n, half of J, would be too little
+            some = j > 1e-6
+            closest = max(closest, float((paid[some] / j[some]).max(initial=0.0)))
+    assert closest > 0.9
+    assert half
+
+
+def test_what_slots_can_move_together_for_what_they_pay() -> None:
+    """Random slots, many of them near the corners: no mean of theirs leaves the interval for what they pay."""
+    rng, closest = np.random.default_rng(15), 0.0
+    for _ in range(examples(8_000)):
+        count = int(rng.integers(1, 4))
+        weights = rng.dirichlet(np.full(count, rng.choice([0.05, 0.3, 1.0])))
+        mu_i, p_i = rng.random((2, count)) ** rng.choice([1, 4, 16], (2, count))
+        if rng.random() < 0.5:
+            p_i[0], mu_i[0] = 1 - p_i[0], 0.0
+        if rng.random() < 0.5:
+            mu_i, p_i = 1 - mu_i, 1 - p_i
+        j, mu, p = float(weights @ moved(mu_i, p_i)), float(weights @ mu_i), float(weights @ p_i)
+        if 1e-9 < j < 1:
+            low, high = exchange.lo(mu, j, identical=False), exchange.hi(mu, j, identical=False)
+            assert low - 1e-9 <= p <= high + 1e-9
+            if j <= exchange.MOST_ALIKE:
+                closest = max(closest, abs(p - mu) / (max(high - mu, mu - low)))
+    assert closest > 0.99
+
+
+def test_the_corners_of_that_interval_are_needed_and_so_is_a_small_step() -> None:
+    """Slots at (0, 1) and near 0, for J of 1/8; and half of all slots lost at (0, 1), for a large J."""
+    for weight, one in ((0.0646639619, (0.00256045358, 0.07151577)), (0.45, (0.2929, 0.7071))):
+        mu_i, p_i, weights = np.array([0.0, one[0]]), np.array([1.0, one[1]]), np.array([weight, 1 - weight])
+        j, mu, p = float(weights @ moved(mu_i, p_i)), float(weights @ mu_i), float(weights @ p_i)
+        assert p > exchange.hi(mu, j) + 1e-5
+        assert p <= exchange.hi(mu, j, identical=False)
 
 
 @pytest.mark.parametrize("lam", LAMBDAS)

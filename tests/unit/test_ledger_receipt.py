@@ -114,6 +114,7 @@ def test_the_forgeries_find_a_check_that_forgets_something(forget, monkeypatch):
     assert passed
 
 
+@pytest.mark.slow
 def test_the_first_answer_of_many_is_proved_in_a_few_thousand_characters():
     """Entry 1 of 35,000, with the text that an ordinary answer has; the chain alone took 2.3 MB."""
     store = MemoryStore("d")

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import few
 from holdfast.ledger import tree
 from plain_tree import defined_path, defined_root
 
@@ -49,7 +50,7 @@ class Blocks:
         return self.hashes[number * tree.BLOCK : (number + 1) * tree.BLOCK]
 
 
-@pytest.fixture(params=[1, 2, 3, 8])
+@pytest.fixture(params=few([1, 2, 3, 8], 2))
 def block_height(request, monkeypatch):
     monkeypatch.setattr(tree, "BLOCK_HEIGHT", request.param)
     monkeypatch.setattr(tree, "BLOCK", 2**request.param)

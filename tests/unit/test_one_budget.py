@@ -366,6 +366,7 @@ else:
 """
 
 
+@pytest.mark.slow
 def test_of_two_processes_that_begin_at_one_instant_in_two_places_one_is_refused(path: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-c", BEGINNER, str(path)]
     places = [str(tmp_path / name) for name in ("one.ledger", "two.ledger")]

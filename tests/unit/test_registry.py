@@ -25,6 +25,7 @@ print(GUARANTEES.names(), MECHANISMS.names(), KINDS.names())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "first", [[], ["holdfast.mechanisms.fresh_rows", "holdfast.questions.quantile"], ["holdfast.guarantees.split"]]
 )

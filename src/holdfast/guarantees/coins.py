@@ -14,10 +14,10 @@ from math import e
 import numpy as np
 
 from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, refuse_noise
-from holdfast.guarantees.mathematics import cost, descent, groups, moments, posterior_means, slices
+from holdfast.guarantees.mathematics import cost, descent, groups, posterior_means, slices
 from holdfast.guarantees.mathematics.concentration import clopper_pearson_width, clopper_pearsons
 from holdfast.guarantees.release import Release
-from holdfast.guarantees.statistic import GroupMean, Interval, JointCells, Statistic
+from holdfast.guarantees.statistic import GroupMean, Interval, Statistic, clip
 from holdfast.guarantees.terms import Terms
 
 MOST_RANDOM = 0.25  # of the draws of one pass that are replaced by random outcomes
@@ -37,6 +37,7 @@ class CoinGuarantee(Guarantee):
 
     terms: CoinTerms
     mechanisms = ("coins",)
+    covers_slices = True
 
     def __init__(self, terms: CoinTerms, level: float) -> None:
         super().__init__(terms)
@@ -168,29 +169,23 @@ class CoinGuarantee(Guarantee):
         high = min(one[1] - other[0], joint.difference[1]) + step
         return first, second, (max(first[0] - second[1], low), min(first[1] - second[0], high))
 
-    def laws(self, release: Release, cells: JointCells) -> moments.Laws:
-        """Those of the posterior, from exact binomial intervals of declared unions, which share the level."""
-        tally, mass = self.tally(release), self.terms.mass
-        sets = np.array(cells.sets, dtype=float)
-        size, outcomes = sets.sum(axis=1), len(tally.counts)
-        level = self.level * cells.intervals / len(sets)
-        low, high = clopper_pearsons(sets @ np.array(tally.counts, dtype=float), tally.draws, level)
-        lows, highs = ((end - size * mass) / (1 - outcomes * mass) for end in (low, high))
-        return moments.corners(sets, np.clip(lows, 0, 1), np.clip(highs, 0, 1))
+    def spread_out(self, mean: Interval, within: Interval, second: float) -> Interval:
+        """Return the interval for the population's mean of a function of a row, from that of its posterior mean.
 
-    def spread_out(self, mean: Interval, within: Interval, second: float | None = None) -> Interval:
-        """By the theorem for functions with this range; with a second moment, by that as well."""
+        Parameters
+        ----------
+        mean
+            The interval for its posterior mean.
+        within
+            The range of the function.
+        second
+            A bound on the posterior mean of its square.
+        """
         (least, most), (low, high) = within, mean
-        span = most - least
-        ends = self.widen(((low - least) / span, (high - least) / span))
-        first, last = (least + span * end for end in ends)
-        if second is not None:
-            step = self.spread_step(second, within)
-            first, last = max(first, low - step), min(last, high + step)
-        return first, last
-
-    def supports_slices(self) -> None:
-        """They are certified."""
+        span, step = most - least, self.spread_step(second, within)
+        ends = clip((low - least) / span), clip((high - least) / span)
+        first, last = (least + span * end for end in self.widen(ends))
+        return max(first, low - step), min(last, high + step)
 
     def sliced(self, releases: Sequence[Release], edges: Sequence[float], *, some_left_out: bool) -> Interval:
         """By the joint region of all coins, and the second moment that the slices allow."""
@@ -206,10 +201,10 @@ class CoinGuarantee(Guarantee):
         weights = [-center, *widths] if some_left_out else list(widths)
         shift = 0.0 if some_left_out else -center
         ends = shift - coins.largest([-one for one in weights]), shift + coins.largest(weights)
-        rise = np.diff((cuts - center) ** 2)
-        second = center**2 * each[0][1] + sum(
-            step * (high if step > 0 else low) for step, (low, high) in zip(rise.tolist(), each[1:], strict=True)
-        )
+        rise = np.concatenate([[0.0] * some_left_out, np.diff((cuts - center) ** 2)])
+        # Which slices raise the square depends on what was seen, so those that lower it have their own region.
+        away = coins.largest(np.maximum(rise, 0.0)) + coins.largest(np.minimum(rise, 0.0))
+        second = center**2 * each[0][1] + away
         low, high = self.spread_out((max(-center, ends[0]), min(1 - center, ends[1])), (-center, 1 - center), second)
         share = self.widen(each[0]) if some_left_out else (1.0, 1.0)
         if share[0] <= 0:

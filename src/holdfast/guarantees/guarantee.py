@@ -20,12 +20,12 @@ from typing import ClassVar
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, PlanConflict
-from holdfast.guarantees.mathematics import cost, descent, moments
+from holdfast.guarantees.mathematics import cost, descent
 from holdfast.guarantees.mathematics.concentration import hoeffding_radius
 from holdfast.guarantees.mathematics.ratios import ratio_range
 from holdfast.guarantees.mathematics.search import fewest
 from holdfast.guarantees.release import Release, Tally
-from holdfast.guarantees.statistic import GroupMean, Interval, JointCells, SingleFlips, Statistic, clip
+from holdfast.guarantees.statistic import GroupMean, Interval, SingleFlips, Statistic, clip
 from holdfast.guarantees.terms import JSON, NO_CAP, Goal, Terms
 
 MOST_DRAWS = 10**15  # rows that one answer can read: more would not make it better
@@ -45,11 +45,13 @@ class Guarantee(ABC):
     unusual: ClassVar[tuple[str, ...]] = ()  # those of them that a plan mentions only if the guarantee is asked for
     adaptive: ClassVar[bool] = True  # whether questions may depend on answers; "best" chooses only such guarantees
     answers: ClassVar[bool] = True  # whether it answers questions; if it checks guesses, it is planned only by name
+    intervals: ClassVar[bool] = True  # whether answers have intervals; if not, values stand alone
     asks: ClassVar[str | None] = None  # the one kind of question that it takes; None: those that ask for values
     compared: ClassVar[bool] = True  # whether plans show it beside the others
     scans: ClassVar[bool] = False  # whether every answer reads all rows; "best" chooses such a guarantee only if asked
     goes_on: ClassVar[bool] = False  # whether questions beyond the plan, or without one, can be answered, wider
     independent: ClassVar[bool] = False  # whether it also holds for rows that are not identically distributed
+    covers_slices: ClassVar[bool] = False  # whether it certifies means of numbers that are asked in slices
     in_order: ClassVar[bool] = False  # whether releases must follow each other as they were charged (fresh rows)
     reads: ClassVar[type[Terms]]
     terms: Terms
@@ -167,29 +169,6 @@ class Guarantee(ABC):
         first, second = self.group(release, 0), self.group(release, 1)
         return first, second, (first[0] - second[1], first[1] - second[0])
 
-    def laws(self, release: Release, cells: JointCells) -> moments.Laws:
-        """Return the corners of the laws of `cells` that a `release` allows, before `spread_out` is applied.
-
-        Here they are those of the population, from the intervals of all outcomes but the first.
-        """
-        ends = self.shares(release, cells.intervals)
-        sets, lows, highs = cells.singles, (0.0, *(low for low, _ in ends)), (1.0, *(high for _, high in ends))
-        return moments.corners(sets, lows, highs)
-
-    def spread_out(self, mean: Interval, within: Interval, second: float | None = None) -> Interval:
-        """Return the interval for the population's mean of a function of a row, from the interval that `laws` give.
-
-        Parameters
-        ----------
-        mean
-            The interval by `laws`.
-        within
-            The range of the function.
-        second
-            A bound, by `laws`, on the mean of its square, if that is known; it is 0 at 0.
-        """
-        return mean
-
     def sliced(self, releases: Sequence[Release], edges: Sequence[float], *, some_left_out: bool) -> Interval:
         """Return the interval for the mean of a number in [0, 1] that was asked in slices, each with its own release.
 
@@ -206,7 +185,8 @@ class Guarantee(ABC):
 
     def supports_slices(self) -> None:
         """Refuse, in words, means in slices, unless `sliced` certifies them."""
-        raise self.cannot_certify("means in slices; ask without slices, or plan with guarantee='exchange'")
+        if not self.covers_slices:
+            raise self.cannot_certify("means in slices; ask without slices, or plan with guarantee='exchange'")
 
     @property
     def most_at_once(self) -> int:

@@ -11,7 +11,6 @@ A row drawn for a question has one of finitely many outcomes. What is asked is a
     Difference      the same, for two groups         the difference of their means
     OutcomeShares   one of c categories              the share of each
     SharesWithin    the same, or outside             the share of each among rows inside
-    JointCells      one of a few outcomes            what is worked out of their law: moments
 
 A statistic says how many statements an answer makes, reads values off what was released, and asks the guarantee for
 the interval of each. Mechanisms and guarantees speak about statistics; none of them knows a kind of question.
@@ -272,64 +271,6 @@ class SharesWithin(OutcomeShares):
     def certify(self, release: "Release", guarantee: "Guarantee") -> list[Interval]:
         """One interval for each outcome inside."""
         return guarantee.shares_within(release, self.outcomes - 1)
-
-
-@dataclass(frozen=True)
-class JointCells(Statistic):
-    """The law of one of a few outcomes, whose numbers are worked out together: moments, differences of pairs.
-
-    A row says the probabilities of all outcomes but the first.
-
-    Parameters
-    ----------
-    outcomes
-        How many.
-    unions
-        Sets of several outcomes whose shares are worth an interval of their own, beside those of single outcomes.
-    """
-
-    outcomes: int = 3
-    unions: tuple[tuple[int, ...], ...] = ()
-
-    @property
-    def intervals(self) -> int:
-        """All outcomes but the first: with them the law is known."""
-        return self.outcomes - 1
-
-    @property
-    def reported(self) -> tuple[int, ...]:
-        """All outcomes but the first."""
-        return tuple(range(1, self.outcomes))
-
-    @property
-    def singles(self) -> list[list[int]]:
-        """Sets of one outcome, written as one number for each outcome: 1 if it is inside."""
-        return [[int(place == outcome) for place in range(self.outcomes)] for outcome in range(self.outcomes)]
-
-    @property
-    def sets(self) -> list[list[int]]:
-        """Single outcomes and unions."""
-        return self.singles + [[int(place in union) for place in range(self.outcomes)] for union in self.unions]
-
-    def columns(self, values: Values) -> Columns:
-        """One column for each outcome but the first."""
-        return list(values.T)
-
-    def from_means(self, means: Sequence[float]) -> tuple[float, ...]:
-        """The means themselves."""
-        return tuple(clip(mean) for mean in means)
-
-    def from_counts(self, counts: Sequence[int], draws: int, *, mass: float) -> tuple[float, ...]:
-        """Debiased shares."""
-        return tuple(debias.debias(count / draws, outcomes=self.outcomes, mass=mass) for count in counts[1:])
-
-    def counted(self, columns: Columns) -> tuple[int | None, ...]:
-        """Probabilities are averaged."""
-        return (None,) * self.intervals
-
-    def certify(self, release: "Release", guarantee: "Guarantee") -> list[Interval]:
-        """One interval for each outcome but the first."""
-        return guarantee.shares(release, self.intervals)
 
 
 def clip(x: float) -> float:

@@ -23,7 +23,7 @@ backup.py        copy a ledger, and put a copy back
 from holdfast.ledger.drawn import Drawn, check_analyst
 from holdfast.ledger.entry import Cost, Entry, Head, Place, Spent
 from holdfast.ledger.ledger import Ledger
-from holdfast.ledger.opening import SharedBudget, audit, exists, open_ledger
+from holdfast.ledger.opening import SharedBudget, audit, exists, file_beside, open_ledger
 from holdfast.ledger.receipt import Receipt, check_receipt
 from holdfast.ledger.store import Tip
 from holdfast.ledger.witness import SPLIT, FileWitness, ProcessWitness, Seen, Witness, content_of
@@ -49,5 +49,6 @@ __all__ = [
     "check_receipt",
     "content_of",
     "exists",
+    "file_beside",
     "open_ledger",
 ]

@@ -85,8 +85,3 @@ class Entry:
     place: Place
     previous: str
     hash: str
-
-    @property
-    def before(self) -> Cost:
-        """What had been taken of the two caps before this question."""
-        return Cost(self.place.charge, self.place.intervals)

@@ -157,9 +157,10 @@ class Ledger:
         return self._first
 
     @property
-    def taken(self) -> int:
-        """How much of the charge has been taken by anybody, ahead or not."""
-        return self._tip().taken_charge if self.begun else 0
+    def taken(self) -> Cost:
+        """How much has been taken by anybody, ahead or not."""
+        tip = self._tip() if self._has_begun() else None
+        return Cost(0, 0) if tip is None else Cost(tip.taken_charge, tip.taken_intervals)
 
     def key(self, purpose: str) -> bytes:
         """Return the 256-bit key for a purpose. It is a secret: never shown, logged or sent to an analyst."""
@@ -177,8 +178,7 @@ class Ledger:
     @property
     def spent(self) -> Spent:
         """What all questions together have taken by now; not what this process has only taken ahead."""
-        self._check_open()
-        if self._look() is None:
+        if not self._has_begun():
             return Spent(0, 0, 0)
         ahead, tip = self._held.now.total, self._tip()
         return Spent(tip.taken_charge - ahead.charge, tip.taken_intervals - ahead.intervals, tip.seq)
@@ -186,8 +186,7 @@ class Ledger:
     @property
     def told(self) -> Cost:
         """What the answers given so far cost, without what is taken beside them: what `finish` starts from."""
-        self._check_open()
-        return Cost(0, 0) if self._look() is None else told(self._tip())
+        return told(self._tip()) if self._has_begun() else Cost(0, 0)
 
     @property
     def left(self) -> Cost:
@@ -198,14 +197,14 @@ class Ledger:
     @property
     def head(self) -> Head:
         """The newest entry."""
+        self._check_open()
         self._begun()
         tip = self._tip()
         return Head(tip.seq, tip.hash)
 
     def find(self, key: str) -> Entry | None:
         """Return the answer already given to the question with this canonical key."""
-        self._check_open()
-        row = None if self._look() is None else self._store.find(chain.digest(key))
+        row = self._store.find(chain.digest(key)) if self._has_begun() else None
         return None if row is None else chain.entry_of(row)
 
     def reserve(self, cost: Cost) -> Place:
@@ -242,7 +241,7 @@ class Ledger:
             nonlocal outcome, before, end
             restore()  # an earlier run did not count
             places.clear()
-            after = self._present(transaction.tip())
+            after = self._tip(transaction)
             before = after.taken_charge
             stock = held.take_all()
             used.append(stock)
@@ -251,7 +250,7 @@ class Ledger:
                 places.append(place)
             outcome = self._refusal(total, places[0], after)
             if outcome is None:
-                ahead, after = (NOTHING, after) if wish is None else take_ahead(after, self._caps, costs[0], wish)
+                ahead, after = (NOTHING, after) if wish is None else take_ahead(after, self._caps, wish)
                 outcome, end = stock + ahead, after.taken_charge
                 transaction.take(after)
 
@@ -268,7 +267,7 @@ class Ledger:
         held.took(before, end)
         held.put(outcome)
         if wish is not None:
-            held.asked(costs[0])
+            held.asked(wish)
         return [held.begun(place, cost, end) for place, cost in zip(places, costs, strict=True)]
 
     def probe(self) -> None:
@@ -284,7 +283,7 @@ class Ledger:
             return
 
         def decide(transaction: Transaction) -> None:
-            transaction.take(give_back(stock, self._present(transaction.tip())))
+            transaction.take(give_back(stock, self._tip(transaction)))
 
         self._held.giving_back()
         self._store.patience = CLOSING
@@ -302,8 +301,7 @@ class Ledger:
     def commit_all(self, answers: Sequence[Drawn]) -> list[tuple[Entry, bool]]:
         """Write the answers in one transaction: all of them, or none. Returns, for each, what `commit` does."""
         self._refuse_unbegun()
-        dearest = max((one.cost for one in answers), key=lambda cost: (cost.charge, cost.intervals))
-        wish = self._held.wish(dearest)
+        wish = self._held.wish(*(one.cost for one in answers))
         written: list[tuple[Row, bool]] = []
         ahead = NOTHING
         before = after = 0
@@ -313,14 +311,15 @@ class Ledger:
             written.clear()  # an earlier run did not count
             ahead, fresh = NOTHING, False
             for one in answers:
-                one.refuse_forked(self.location)
-                row = one.row_after(self._present(transaction.tip()))
+                if one.is_forked:
+                    raise one.forked_error(self.location)
+                row = one.row_after(self._tip(transaction))
                 standing = transaction.append(row)
                 fresh |= standing is row
                 written.append((standing, standing is row))
             if wish is not None and fresh:
-                standing_tip = self._present(transaction.tip())
-                ahead, tip = take_ahead(standing_tip, self._caps, dearest, wish)
+                standing_tip = self._tip(transaction)
+                ahead, tip = take_ahead(standing_tip, self._caps, wish)
                 before, after = standing_tip.taken_charge, tip.taken_charge
                 transaction.take(tip)
 
@@ -329,7 +328,7 @@ class Ledger:
             self._held.took(before, after)
         if wish is not None:
             self._held.put(ahead)
-            self._held.asked(dearest)
+            self._held.asked(wish)
         return [(chain.entry_of(row), fresh) for row, fresh in written]
 
     # -- reading and re-checking ----------------------------------------------------------------------------------
@@ -339,8 +338,7 @@ class Ledger:
         check.whole(1, start=start)
         if limit is not None:
             check.whole(0, limit=limit)
-        self._check_open()
-        if self._look() is None:
+        if not self._has_begun():
             return iter(())
         return (chain.entry_of(row) for row in rows_of(self._store, start, limit) if not is_restore(row))
 
@@ -407,18 +405,21 @@ class Ledger:
             )
         return genesis
 
+    def _has_begun(self) -> bool:
+        """Whether there is a first entry; a ledger that was closed says nothing any more."""
+        if self._closed:
+            raise closed_error(self.location)
+        return self._genesis is not None or self._look() is not None
+
     def _refuse_unbegun(self) -> None:
-        self._check_open()
-        if self._look() is None:
+        if not self._has_begun():
             raise InvalidArgument(
                 f"Ledger {self.location} has not begun: call begin(terms) before asking it for a budget.", name="ledger"
             )
 
-    def _tip(self) -> Tip:
-        self._check_open()
-        return self._present(self._store.tip())
-
-    def _present(self, tip: Tip | None) -> Tip:
+    def _tip(self, within: Store | Transaction | None = None) -> Tip:
+        """Return the tip, which a ledger that has begun must have."""
+        tip = (within or self._store).tip()
         if tip is None:
             raise LedgerDamaged(
                 f"Ledger {self.location} is damaged: the head of {self.dataset} is gone. Restore the ledger.",

@@ -5,8 +5,7 @@ import threading
 from collections.abc import Callable
 
 from holdfast.errors import LedgerUnavailable
-from holdfast.ledger import tree
-from holdfast.ledger.store import Row, Tip, Transaction, nested_error
+from holdfast.ledger.store import START, Row, Tip, Transaction, nested_error
 
 
 class MemoryStore:
@@ -19,28 +18,21 @@ class MemoryStore:
         self.dataset = dataset
         self.location = "in memory"
         self._rows: list[Row] = []
-        self._taken = (0, 0, 0)
+        self._reached = START  # the tip, as far as it is noted
         self._secret: bytes | None = None
         self._content: str | None = None
         self._by_key: dict[str, Row] = {}
         self._indexed = 0
-        self._peaks = (0, "")  # of so many rows
         self._lock = threading.RLock()
         self._writer: int | None = None  # the thread that decides
         self._process = os.getpid()
 
     def tip(self) -> Tip | None:
         """Return the tip."""
-        if not self._rows:
-            return None
-        # Peaks are computed here, so that adding a row is one step that no interrupt halves.
-        size, peaks = self._peaks
-        rows = self._rows[size:]
-        for row in rows:
-            peaks = tree.append(peaks, row.seq, row.hash)
-        self._peaks = size + len(rows), peaks
-        last = rows[-1] if rows else self._rows[size - 1]
-        return Tip(last.seq, last.hash, last.charge, last.intervals, peaks, *self._taken)
+        tip = self._reached
+        for row in self._rows[tip.seq + 1 :]:  # the first, or one whose writer was interrupted right after adding it
+            tip = tip.after(row)
+        return None if tip is START else tip
 
     def find(self, key_digest: str) -> Row | None:
         """Return the row with this key."""
@@ -59,13 +51,18 @@ class MemoryStore:
     def append(self, row: Row) -> Row:
         """Add the row, unless its key is there; called inside `write`."""
         standing = None if row.key_digest is None else self.find(row.key_digest)
-        if standing is None:
-            self._rows.append(row)
-        return standing or row
+        if standing is not None:
+            return standing
+        tip = self.tip()
+        assert tip is not None
+        reached = tip.after(row)
+        self._rows.append(row)  # now it is there, whatever interrupts: `tip` goes on from what is noted
+        self._reached = reached
+        return row
 
     def take(self, tip: Tip) -> None:
         """Note what is taken; called inside `write`."""
-        self._taken = tip.taken
+        self._reached = tip
 
     def secret(self) -> bytes | None:
         """Return the secret."""

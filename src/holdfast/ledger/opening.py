@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import InvalidArgument, MissingExtra, UnknownName
-from holdfast.ledger.entry import Head
+from holdfast.ledger.drawn import told
+from holdfast.ledger.entry import Cost, Head, Spent
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.memory import MemoryStore
 from holdfast.ledger.reading import verify_store
@@ -95,12 +96,16 @@ class Audit:
         Where the ledger is, as it may be shown.
     confirmed_by
         Who has seen this newest entry. If nobody has, entries may be missing at the end.
+    spent, told
+        What all questions have taken, and what the answers given cost, as a `Ledger` says it.
     """
 
     genesis: dict[str, Any]
     head: Head
     location: str
     confirmed_by: tuple[str, ...]
+    spent: Spent
+    told: Cost
 
 
 def audit(location: str | Path, *, dataset: str | None = None, head: str | None = None) -> Audit:
@@ -118,9 +123,20 @@ def audit(location: str | Path, *, dataset: str | None = None, head: str | None 
         witnesses = [] if content is None or not beside.exists() else [FileWitness(beside, content)]
         confirmed = WatchedStore(store, address_of(store, location), content).compare(*witnesses)
         found = Head(verification.tip.seq, verification.tip.hash)
-        return Audit(verification.genesis, found, store.location, tuple(confirmed))
+        tip = store.tip() or verification.tip  # as it is stored: it also knows what was taken
+        spent = Spent(tip.taken_charge, tip.taken_intervals, tip.seq)
+        return Audit(verification.genesis, found, store.location, tuple(confirmed), spent, told(tip))
     finally:
         store.close()
+
+
+def file_beside(data: Path) -> Path:
+    """Return where the ledger of a file, or of the folder that holds its columns, lies unless it is said.
+
+    >>> file_beside(Path("flights.parquet.holdfast")) == file_beside(Path("flights.parquet"))
+    True
+    """
+    return data.with_name(f"{data.name.removesuffix('.holdfast')}.ledger")
 
 
 def exists(location: str | Path | None, dataset: str) -> bool:

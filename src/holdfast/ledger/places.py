@@ -96,15 +96,16 @@ def grant(stock: Stock, tip: Tip, cost: Cost) -> Grant:
 
 
 class Wish(NamedTuple):
-    """How many answers a process would like to have ahead, and how many it has."""
+    """How many answers of this cost a process would like to have ahead, and how many it has."""
 
+    cost: Cost
     answers: int
     there: int
 
 
-def take_ahead(tip: Tip, caps: Cost, cost: Cost, wish: Wish) -> tuple[Stock, Tip]:
-    """Take answers of this cost ahead; near the end of the budget none."""
-    needs, answers = _needs(cost), wish.answers
+def take_ahead(tip: Tip, caps: Cost, wish: Wish) -> tuple[Stock, Tip]:
+    """Take answers ahead; near the end of the budget none."""
+    needs, answers = _needs(wish.cost), wish.answers
     for cap, taken, need in zip((caps.charge, caps.intervals), tip.taken, needs, strict=False):
         if need:
             most = taken // SHARE_OF_TAKEN if cap == LARGEST else (cap - taken) // SHARE_AHEAD
@@ -236,20 +237,26 @@ class Held:
         if self._check_process():
             self._stocks.append(stock)
 
-    def wish(self, cost: Cost) -> Wish | None:
-        """Say how many answers to have ahead now, if more: twice as many each time, while questions come fast."""
-        if self._ahead < 0 or self._questions < self._enough or cost.intervals >= APART or not self._check_process():
+    def wish(self, *costs: Cost) -> Wish | None:
+        """Say how many answers to have ahead now, if more: twice as many each time, while questions come fast.
+
+        They should cost what the dearest of these did.
+        """
+        if self._ahead < 0 or self._questions < self._enough or not self._check_process():
+            return None
+        cost = max(costs, key=lambda cost: (cost.charge, cost.intervals))
+        if cost.intervals >= APART:
             return None
         now, there = monotonic(), self.now.answers(cost)
         if now < self._asking_until or there > self._ahead // 2:
             return None
         self._ahead = min(MOST_AHEAD, max(1, 2 * self._ahead))
         self._asking_until = now + FAST  # by then it has been `asked`, or whoever did was interrupted
-        return Wish(self._ahead, there)
+        return Wish(cost, self._ahead, there)
 
-    def asked(self, cost: Cost) -> None:
+    def asked(self, wish: Wish) -> None:
         """Let the next one who wants to take places ahead do so, when half of them are used."""
-        self._questions, self._enough = 0, self.now.answers(cost) // 2
+        self._questions, self._enough = 0, self.now.answers(wish.cost) // 2
         self._asking_until = 0.0
 
     @property

@@ -51,7 +51,8 @@ def append(peaks: str, size: int, entry_hash: str) -> str:
 
 def root(peaks: str) -> str:
     """Return the root of all leaves from their peaks."""
-    return _fold(_split(peaks)).hex()
+    joined = bytes.fromhex(peaks)
+    return _fold([joined[at : at + 32] for at in range(0, len(joined), 32)]).hex()
 
 
 def root_of_path(entry_hash: str, index: int, size: int, path: Sequence[str]) -> str | None:
@@ -148,11 +149,6 @@ class Tree:
 
 def _middle(start: int, end: int) -> int:
     return start + (1 << (end - start - 1).bit_length() - 1)
-
-
-def _split(peaks: str) -> list[bytes]:
-    joined = bytes.fromhex(peaks)
-    return [joined[at : at + 32] for at in range(0, len(joined), 32)]
 
 
 def _fold(peaks: Sequence[bytes]) -> bytes:

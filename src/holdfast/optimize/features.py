@@ -247,10 +247,34 @@ class Matrix:
         return self.features.of(rows), self.target.of(rows)
 
     def widened(self, lines: Sequence[Packed]) -> tuple[Array, Array]:
-        """Return features, with 1 for the intercept, and target in double precision, in which a fit computes."""
+        """Return features, the intercept's 1 left out, and target in double precision, in which a fit computes."""
         features, target = lines
         _pool.reset()
-        wide: Array = _pool(np.dtype(np.float64), len(features) * self.width).reshape(len(features), self.width)
-        wide[:, : self.features.width] = features
-        wide[:, self.features.width :] = 1.0
+        wide: Array = _pool(np.dtype(np.float64), features.size).reshape(features.shape)
+        np.copyto(wide, features)
         return wide, np.clip(target[:, 0].astype(np.float64), *self.target.within)  # rounding may have left the range
+
+    def predicted(self, features: Array, point: Array) -> Array:
+        """Return what the linear model at this point says of every row."""
+        z: Array = features @ point[: self.features.width]
+        return z + point[-1] if self.intercept else z
+
+    def coordinates(self, features: Array, which: NDArray[np.int64]) -> Array:
+        """Return coordinate which[i] of row i's features, the intercept's being 1."""
+        picked = features.ravel().take(_line_starts(*features.shape) + which, mode="clip")
+        if self.intercept:
+            picked[which == self.features.width] = 1.0
+        return picked
+
+    def gradients(self, features: Array, slopes: Array) -> Array:
+        """Return slope times features, with the intercept's."""
+        lines = slopes[:, np.newaxis] * features
+        return np.column_stack([lines, slopes]) if self.intercept else lines
+
+
+@lru_cache(64)
+def _line_starts(lines: int, width: int) -> NDArray[np.int64]:
+    """Return where each line begins; the same for every step of a fit."""
+    starts = np.arange(0, lines * width, width)
+    starts.flags.writeable = False  # shared
+    return starts

@@ -11,7 +11,7 @@ term is exact and reads nothing.
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -176,29 +176,29 @@ class LinearObjective:
     def coordinates(self, rows: Rows, point: Vector, which: NDArray[np.int64]) -> Vector:
         """Slope times feature; a row with a missing value says zero."""
         features, target = self._numbers(rows)
-        values = self.loss.slopes(features @ point, target)  # NaN marks what is missing
-        values *= features.ravel().take(line_starts(*features.shape) + which)
+        values = self.loss.slopes(self.matrix.predicted(features, point), target)  # NaN marks what is missing
+        values *= self.matrix.coordinates(features, which)
         values[np.isnan(values)] = 0.0
         return values
 
     def gradients(self, rows: Rows, point: Vector) -> Vector:
         """Slope times features."""
         features, target = self._numbers(rows)
-        lines: Vector = self.loss.slopes(features @ point, target)[:, np.newaxis] * features
+        lines = self.matrix.gradients(features, self.loss.slopes(self.matrix.predicted(features, point), target))
         lines[np.isnan(lines)] = 0.0
         return lines
 
     def values(self, rows: Rows, point: Vector) -> Vector:
         """Return each row's loss; zero where a value is missing."""
         features, target = self._numbers(rows)
-        values = self.loss.losses(features @ point, target)
+        values = self.loss.losses(self.matrix.predicted(features, point), target)
         values[np.isnan(values)] = 0.0
         return values
 
     def right(self, rows: Rows, point: Vector) -> NDArray[np.bool_]:
         """Return whether the model predicts yes for a yes and no for a no; false where a value is missing."""
         features, target = self._numbers(rows)
-        z, middle = features @ point, sum(self.matrix.target.within) / 2
+        z, middle = self.matrix.predicted(features, point), sum(self.matrix.target.within) / 2
         right: NDArray[np.bool_] = ~np.isnan(z + target) & ((z > 0) == (target > middle))
         return right
 
@@ -320,14 +320,6 @@ class LossAt(ObjectiveQuery):
         low, high = self.objective.values_at(self.point)
         values: Vector = np.clip((self.objective.values(rows, self.point) - low) / (high - low), 0.0, 1.0)
         return values
-
-
-@lru_cache(64)
-def line_starts(lines: int, width: int) -> NDArray[np.int64]:
-    """Return where each line begins; the same for every step of a fit."""
-    starts = np.arange(0, lines * width, width)
-    starts.flags.writeable = False  # shared
-    return starts
 
 
 def with_zero(values: Interval) -> Interval:

@@ -1,19 +1,17 @@
-"""Two coins for the same row: what variances, covariances and differences of pairs are worked out of."""
+"""A quadratic function of one or two values of a row: what moments and differences of pairs are worked out of."""
 
-from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from itertools import islice
 
 import numpy as np
-import polars as pl
-from numpy.typing import NDArray
 
-from holdfast.guarantees.statistic import GroupMean, JointCells, Statistic
+from holdfast.guarantees.mathematics.moments import Form
+from holdfast.guarantees.statistic import GroupMean, OneMean, Statistic
 from holdfast.queries.measures import Mean, Share, encode_facts
-from holdfast.queries.query import Query, Values
+from holdfast.queries.query import Composed, Function, Said, Values
 
-Law = NDArray[np.float64]
 Measured = Share | Mean
 
 
@@ -22,150 +20,64 @@ def about(measure: Measured) -> str:
     return measure.text.removeprefix("mean of ").removeprefix("share of ")
 
 
-class TwoCoins(Query):
-    """The law of a few cells for each row. A row without a value, or outside `where`, is in none."""
+@dataclass(frozen=True)
+class Quadratic(Composed):
+    """The mean of a form of one or two values, each rescaled to [0, 1].
 
-    @property
-    @abstractmethod
-    def measures(self) -> tuple[Measured, ...]:
-        """The values that the cells depend on, each rescaled to [0, 1]."""
+    Parameters
+    ----------
+    measures
+        The values. A row that has not all of them, or is outside `where`, does not count.
+    form
+        The function of them; of one value, X alone.
+    everywhere
+        Whether such rows count all the same, as 0: then the mean is that of all rows.
+    """
 
-    @abstractmethod
-    def law(self, *values: Law) -> list[Law]:
-        """Return the probability of each cell, from the values."""
-
-    @property
-    @abstractmethod
-    def cells(self) -> int:
-        """How many cells there are."""
-
-    @property
-    def unions(self) -> tuple[tuple[int, ...], ...]:
-        """Sets of cells whose shares are worth an interval of their own."""
-        return ()
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """What it is called in its identity."""
+    measures: tuple[Measured, ...]
+    form: Form
+    everywhere: bool = False
 
     @cached_property
+    def bounds(self) -> tuple[float, float]:
+        """The range of the form; with 0."""
+        low, high = self.form.range
+        return min(0.0, low), max(0.0, high)
+
+    @property
     def some_left_out(self) -> bool:
-        """Whether there may be rows that do not count; then they are the first outcome."""
-        return any(isinstance(one.statistic, GroupMean) for one in self.measures)
+        """Whether there may be rows that do not count."""
+        return not self.everywhere and any(isinstance(one.statistic, GroupMean) for one in self.measures)
 
-    @cached_property
+    @property
     def statistic(self) -> Statistic:
-        """The law of the cells, after the outcome of those left out."""
-        shift = int(self.some_left_out)
-        return JointCells(self.cells + shift, tuple(tuple(cell + shift for cell in union) for union in self.unions))
+        """A mean, among rows that count."""
+        return GroupMean() if self.some_left_out else OneMean()
 
     @cached_property
-    def columns(self) -> tuple[str, ...]:
-        """The columns it reads."""
-        return tuple(dict.fromkeys(name for one in self.measures for name in one.columns))
+    def functions(self) -> tuple[Function, ...]:
+        """Those of the values."""
+        return tuple(function for one in self.measures for function in one.functions)
 
     @cached_property
-    def work(self) -> int:  # type: ignore[override]
-        """Steps that one row takes."""
-        return sum(one.work for one in self.measures)
+    def text(self) -> str:
+        """How it reads."""
+        return f"a moment of {' and '.join(map(about, self.measures))}"
 
     @cached_property
     def identity(self) -> str | None:
         """Canonical text."""
         parts = [one.identity for one in self.measures]
-        return None if None in parts else encode_facts({"kind": self.name, "of": parts})
+        return None if None in parts else encode_facts({"kind": "form", "form": repr(self.form), "of": parts})
 
-    def evaluate(self, rows: pl.DataFrame) -> Values:
-        """Return the probabilities of all outcomes but the first."""
-        values = [one.evaluate(rows).astype(np.float64) for one in self.measures]
-        law = np.stack(self.law(*values), axis=1)
-        if not self.some_left_out:
-            return law[:, 1:]
-        law[np.isnan(law).any(axis=1)] = 0.0
-        return law
-
-
-@dataclass(frozen=True)
-class TwoOfOne(TwoCoins):
-    """Two coins of one value: how many of them fall on one. Cells: none, one, both.
-
-    A row counts only if it also has a value of `beside`, if that is given: a covariance with it is of such rows.
-    """
-
-    measure: Measured
-    beside: Measured | None = None
-    cells = 3
-    name = "two coins"
-
-    @property
-    def measures(self) -> tuple[Measured, ...]:
-        """The one, and what a row must have beside it."""
-        return (self.measure,) if self.beside is None else (self.measure, self.beside)
-
-    @property
-    def text(self) -> str:
-        """How it reads."""
-        return f"two coins of {about(self.measure)}"
-
-    def law(self, *values: Law) -> list[Law]:
-        """None, one, both."""
-        v = np.where(np.isnan(values[-1]), np.nan, values[0])
-        return [(1 - v) ** 2, 2 * v * (1 - v), v * v]
-
-
-@dataclass(frozen=True)
-class OneOfTwo(TwoCoins):
-    """A coin of each of two values. Cells: neither, the second only, the first only, both."""
-
-    first: Measured
-    second: Measured
-    cells = 4
-    name = "a coin of each"
-    unions = ((2, 3), (1, 3), (0, 3))  # the first, the second, both alike
-
-    @property
-    def measures(self) -> tuple[Measured, ...]:
-        """Both."""
-        return self.first, self.second
-
-    @property
-    def text(self) -> str:
-        """How it reads."""
-        return f"a coin of {about(self.first)} and one of {about(self.second)}"
-
-    def law(self, *values: Law) -> list[Law]:
-        """Neither, the second only, the first only, both."""
-        x, y = values
-        return [(1 - x) * (1 - y), (1 - x) * y, x * (1 - y), x * y]
-
-
-@dataclass(frozen=True)
-class Paired(TwoCoins):
-    """Which of two values of a row is larger, by a coin with their distance as its bias. Cells: none, second, first."""
-
-    first: Measured
-    second: Measured
-    cells = 3
-    name = "difference of a pair"
-
-    @property
-    def measures(self) -> tuple[Measured, ...]:
-        """Both."""
-        return self.first, self.second
-
-    @cached_property
-    def bounds(self) -> tuple[float, float]:
-        """Those of the difference."""
-        (low, high), (other_low, other_high) = self.first.bounds, self.second.bounds
-        return low - other_high, high - other_low
-
-    @property
-    def text(self) -> str:
-        """How it reads."""
-        return f"{self.first.text} less {about(self.second)}"
-
-    def law(self, *values: Law) -> list[Any]:
-        """None, the second, the first."""
-        gap = values[0] - values[1]
-        return [1 - np.abs(gap), np.maximum(-gap, 0), np.maximum(gap, 0)]
+    def combined(self, said: Sequence[Said]) -> Values:
+        """Return the form of every row, rescaled to [0, 1]; of one that has not all values, NaN or that of 0."""
+        rest = iter(said)
+        values = [one.combined(list(islice(rest, len(one.functions)))).astype(np.float64) for one in self.measures]
+        first, second = values[0], values[1] if len(values) > 1 else np.zeros(len(values[0]))
+        (a, b), (low, high) = self.form.about, self.bounds
+        found = self.form.at(first - a, second - b)
+        if self.everywhere:
+            found = np.nan_to_num(found, nan=0.0)
+        rescaled: Values = np.clip((found - low) / (high - low), 0.0, 1.0)
+        return rescaled

@@ -27,7 +27,12 @@ class _ThisThread(threading.local):
 
 
 class _AnyWhileEvaluating:
-    """Stands where a filter has the pattern of a message: matches all of them while this thread evaluates."""
+    """Stands where a filter has the pattern of a message: matches all of them while this thread evaluates.
+
+    Who copies filters by their patterns, as scikit-learn does for every job, gets one that matches nothing.
+    """
+
+    pattern = "(?!)"
 
     def match(self, message: str) -> bool:
         return bool(_this_thread.inside)

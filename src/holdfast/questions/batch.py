@@ -10,13 +10,13 @@ A question of a list is text (a mean), or a dict with its kind and options, as t
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from pathlib import Path
 from typing import Any, Self
 
 import polars as pl
 
-from holdfast.answer import AnyAnswer, Estimate, picture_lines
+from holdfast import notebook
+from holdfast.answer import AnyAnswer, Estimate, picture_lines, write_end
 from holdfast.errors import HoldfastError, InvalidArgument, MissingExtra
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.ledger import Cost, Spent
@@ -58,9 +58,21 @@ def _build(asked: Asked, context: Context) -> Question:
 
 def together_of(questions: Sequence[Question], answered: Callable[[Question], bool] = lambda _: False) -> Question:
     """Return one question that costs what those cost together that were not asked before."""
+    _refuse_looks(questions)
     new = {one.identity or id(one): one.cost for one in questions if not answered(one)}.values()
     total = Cost(sum(cost.charge for cost in new), sum(cost.intervals for cost in new))
     return replace(questions[0], cost=total)
+
+
+def _refuse_looks(questions: Sequence[Question]) -> None:
+    """Refuse questions that look again: whether they do depends on what they see, so nobody could say what all cost."""
+    for place, one in enumerate(questions, start=1):
+        if one.after is not None:
+            raise InvalidArgument(
+                f"Question {place}: until must be left out in a list, which is asked and paid for at once; how often a"
+                " question is looked at depends on what is seen. Ask it alone, or give margin.",
+                name="until",
+            )
 
 
 def _values(asked: Asked) -> dict[str, Any]:
@@ -201,6 +213,7 @@ class Prices:
         answered
             Whether a question was asked before.
         """
+        _refuse_looks(questions)
         each: list[Price] = []
         seen: set[str] = set()
         now = spent
@@ -232,6 +245,17 @@ class Prices:
         return "\n".join([*map(str, self.each), total])
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for price in self.each:
+            margin = "" if price.margin is None else f"±{write_end(price.margin, 3, up=True)}"
+            rows.append(
+                (price.question, "free" if price.cached else f"{price.answers:,}", f"{price.rows_read:,}", margin)
+            )
+        total = "all of them" if self.affordable else "all of them: more than is left"
+        rows.append((total, f"{self.answers:,}", f"{self.rows_read:,}", ""))
+        return notebook.table(("question", "answers", "rows read", "margin"), rows)
 
 
 class Answers(Sequence[AnyAnswer]):
@@ -292,11 +316,7 @@ class Answers(Sequence[AnyAnswer]):
         return "\n".join(f"{value:>{widest}}  {interval:<{far}}  {question}" for question, value, interval in lines)
 
     def _repr_html_(self) -> str:
-        rows = [
-            f"<tr><td>{escape(question)}</td><td>{value}</td><td>{interval}</td></tr>"
-            for question, value, interval in self._lines()
-        ]
-        return f'<table style="font-variant-numeric:tabular-nums">{"".join(rows)}</table>'
+        return notebook.table(("question", "answer", "interval"), self._lines())
 
 
 def _written(estimate: Estimate) -> tuple[str, str]:

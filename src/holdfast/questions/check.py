@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from html import escape
 from math import floor, inf, log, log10, sqrt
 from typing import Annotated, Any
 
 import numpy as np
 
 from holdfast import check as valid
-from holdfast.answer import AnyAnswer, Estimate, Interval, Record, interval_bar
+from holdfast.answer import AnyAnswer, Estimate, Interval, Record, estimate_html
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees.checks import Checks
 from holdfast.guarantees.release import HOLDS, TOO_FEW, TOO_HIGH, TOO_LOW, Cell
@@ -24,6 +23,7 @@ from holdfast.rows.draws import AllRows
 from holdfast.rows.source import RowSource
 
 ERRORS = 4  # standard errors of the held estimate that a margin covers, where none is given
+APART = 3  # and of how far the two parts lie apart, where the guess is what the exploration part says
 SAYS = {
     HOLDS: "the guess holds",
     TOO_LOW: "the guess is too low",
@@ -110,11 +110,9 @@ class CheckAnswer(AnyAnswer):
         return f"{self.outcome}  [{low}, {high}]  {self.record.small_print}{value}"
 
     def _repr_html_(self) -> str:
-        return (
-            f'<div style="font-variant-numeric:tabular-nums"><div>{escape(self.question)}:'
-            f" <strong>{SAYS[self.outcome]}</strong></div>{interval_bar(self._estimate, self.bounds)}"
-            f"<small>{escape(repr(self))}</small></div>"
-        )
+        value = "" if self.value is None else self.value._repr_html_()
+        verdict = estimate_html(self.question, SAYS[self.outcome], self._estimate, self.bounds, self.record.origin)
+        return verdict + value
 
 
 def check(
@@ -310,7 +308,11 @@ def _guessed(
         deviation = widest if found is None else min(widest, found.deviation)
         speak = replace(asked, at_least=int(at_least or 0)).speaking(rows)
         least = (high - low) / speak  # one row
-        margin = _rounded(max(least, ERRORS * deviation / sqrt(speak)))
+        spread = ERRORS / sqrt(speak)
+        if found is not None and guess == found.mean:
+            seen = replace(asked, at_least=round(found.share * found.rows) if group else 0).speaking(found.rows)
+            spread = max(spread, APART * sqrt(1 / speak + 1 / seen))
+        margin = _rounded(max(least, spread * deviation))
         if found is not None and guess == found.mean:
             guess = min(high, max(low, round(guess, 2 - floor(log10(margin)))))  # in digits that matter
     return replace(asked, guess=float(guess), margin=float(margin), at_least=int(at_least or 0))

@@ -6,12 +6,17 @@ from typing import Annotated, Any
 
 from holdfast.answer import Answer, Estimate, Interval, Record
 from holdfast.errors import InvalidArgument
+from holdfast.guarantees.mathematics.moments import Form
 from holdfast.queries.build import QueryLike, build_difference, build_mean
-from holdfast.queries.moments import Paired
+from holdfast.queries.measures import Share
+from holdfast.queries.moments import Quadratic, about
 from holdfast.questions import KINDS
-from holdfast.questions.cells import Read
 from holdfast.questions.options import About, Query, RowsPerQuery, Text, Where, Within
 from holdfast.questions.question import Context, Drawing, Question, Result, kind_of
+from holdfast.questions.stages import Drawn, Planned
+
+GAP = Form(x=1.0, y=-1.0)
+OF_PAIRS = 2.0  # draws, in ordinary answers
 
 
 @dataclass(frozen=True, repr=False)
@@ -111,8 +116,7 @@ def difference(
     """
     if (group is None) == (minus is None) or (minus is not None and other is not None):
         raise InvalidArgument(
-            "A difference is between two groups of rows (group, and other) or between two values of each row (minus);"
-            " give one of them.",
+            "Give group and other to compare two sets of rows, or minus to compare two values of each row.",
             name="group",
         )
     if group is None:
@@ -147,16 +151,19 @@ def _paired(
             f"Both values of a pair must have the same range; got {first.bounds} and {second.bounds}. Give within.",
             name="within",
         )
-    pair = Paired(first, second)
+    pair = Quadratic((first, second), GAP)
     draws = context.draws(pair, rows_per_query)
-    span = first.bounds[1] - first.bounds[0]
+    span, covered = first.bounds[1] - first.bounds[0], context.guarantee.covers_slices
+    cuts = [0.0] if isinstance(first, Share) and isinstance(second, Share) else None  # all differences are -1, 0 or 1
 
     def run(drawing: Drawing) -> Result:
-        read = Read.draw(drawing, pair, draws)
-        gap = read.mean((0.0, -1.0, 1.0), (-1.0, 1.0), square=(0.0, 1.0, 1.0))
-        return _result(read.seen((0.0, -1.0, 1.0)), gap, span) | {"first": None, "second": None}
+        stages = Drawn(pair.measures, draws, covered, drawing=drawing)
+        value, gap = stages.certain(GAP, stages.count(OF_PAIRS), cuts)
+        return _result(value, gap, span) | {"first": None, "second": None}
 
-    return context.question(DIFFERENCE.name, pair, draws, run, text=f"difference of {pair.text}")
+    planned = Planned(pair.measures, draws, covered)
+    planned.certain(GAP, planned.count(OF_PAIRS))
+    return planned.question(context, DIFFERENCE.name, f"difference of {first.text} less {about(second)}", run)
 
 
 def _result(value: float, gap: Interval, span: float) -> Result:

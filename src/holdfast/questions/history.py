@@ -46,7 +46,7 @@ def answer_from(entry: Entry, guarantee: Guarantee, *, cached: bool) -> AnyAnswe
         confidence=terms.confidence,
         population=terms.population,
         rows_read=entry.rows_read,
-        cost=cost_in_answers(terms, entry.before.charge, entry.before.intervals, entry.cost),
+        cost=cost_in_answers(terms, entry.place.charge, entry.place.intervals, entry.cost),
         seq=entry.seq,
         receipt=f"{entry.seq}:{entry.hash}",
         cached=cached,

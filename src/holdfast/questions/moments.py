@@ -1,101 +1,149 @@
-"""Variance, standard deviation, covariance, correlation, slope: by two coins tossed for the same drawn row.
+"""Variance, standard deviation, covariance, correlation, slope: means of quadratic functions, asked in stages.
 
-What is asked of one number, and what of two, is a signature each (`of_one`, `of_two`); a moment says which coins it
-needs, and how it is worked out of what they say.
+What is asked of one number, and what of two, is a signature each (`of_one`, `of_two`); a moment says which stages it
+has, and how it is worked out of what they say.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import wraps
-from math import inf, sqrt
+from math import inf, nan, sqrt
 from typing import Concatenate, ParamSpec
 
-from holdfast.answer import Answer, Estimate, Interval, write_end
-from holdfast.ledger import Cost
+from holdfast.answer import SAYS_NOTHING, Answer, Estimate, Interval, write_end
+from holdfast.guarantees.mathematics.moments import Form, quotient
 from holdfast.queries.build import build_mean
-from holdfast.queries.moments import Measured, OneOfTwo, TwoCoins, TwoOfOne, about
+from holdfast.queries.moments import Measured, Quadratic, about
 from holdfast.questions import KINDS
-from holdfast.questions.cells import Read
 from holdfast.questions.options import Other, Query, RowsPerQuery, Where, Within, options_of
-from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Kind, Question, Result, encode, identity_of
+from holdfast.questions.question import Context, Drawing, Kind, Question, Result
+from holdfast.questions.stages import FIRST, Drawn, Found, Planned, Stages
 
 STEEPEST = 1e200  # stands for any slope, of two numbers in [0, 1]: a variance that allows it is 0 in double precision
-ROUNDING = 1e-15  # of a root or a quotient
+ROUNDING = 1e-12  # of roots and quotients
+SMALLEST = 1e-8  # a variance that is divided by as if it were seen
+BEYOND = 0.7  # of the doubt of a quotient: so far from it its ends are looked for
+SQUARE, OTHER_SQUARE, PRODUCT = Form(xx=1.0), Form(yy=1.0), Form(xy=1.0)
 
 P = ParamSpec("P")
-Found = tuple[float, Interval]  # as it was seen, and its interval
 Ranged = tuple[Found, Interval]  # and the range it has to be in
 
 
-# -- what two coins say of values in [0, 1] -----------------------------------------------------------------------
+# -- moments of values in [0, 1] ----------------------------------------------------------------------------------
 
 
-def variance_of(read: Read) -> Found:
-    """Return the variance of a value in [0, 1] from two coins for each row: as it was seen, and its interval.
+def variance_of(stages: Stages) -> Ranged:
+    """Return the variance of one value: E(x-c)^2 about the mean c as seen, less how far from there the mean can be."""
+    stages.center()
+    value, (low, high) = stages.central(SQUARE, stages.count(11 / 8))
+    least, most = (stages.centers[0] + end for end in stages.offsets[0])
+    top = max(x * (1 - x) for x in (least, most, min(max(0.5, least), most)))
+    return (value, (max(0.0, low), min(0.25, high, top))), (0.0, 0.25)
 
-    About any number c, Var = E(v-c)^2 - (Ev - c)^2. The first is linear in the law of the cells; c is the mean as seen.
+
+def deviation_of(stages: Stages) -> Ranged:
+    """Return its root."""
+    (value, (low, high)), _ = variance_of(stages)
+    return (sqrt(max(0.0, value)), (sqrt(low) * (1 - ROUNDING), min(0.5, sqrt(high) * (1 + ROUNDING)))), (0.0, 0.5)
+
+
+def covariance_of(stages: Stages) -> Ranged:
+    """Return the covariance of two values: E(x-a)(y-b) about the means as seen, less what those can be off."""
+    stages.center()
+    value, (low, high) = stages.central(PRODUCT, stages.count(7 / 4))
+    return (value, (max(-0.25, low), min(0.25, high))), (-0.25, 0.25)
+
+
+def correlation_of(stages: Stages) -> Ranged:
+    """Return the correlation of two values.
+
+    With u and v their distances to the means in deviations as seen, it is E uv over M = E(u^2+v^2)/2, times M over the
+    geometric mean of Eu^2 and Ev^2, which is at least 1, and hardly more where both are known to be about the same.
     """
-    c = read.seen((0.0, 0.5, 1.0))
-    around = (c * c, c * c - c, (1 - c) ** 2)
-    low, high = read.mean_near(c, (0.0, 0.5, 1.0), around)
-    most = max(c, 1 - c) ** 2
-    least, largest = read.mean(around, (0.0, most), [one * one for one in around])
-    off = max(c - low, high - c, 0.0) ** 2
-    value = read.seen((0.0, 0.0, 1.0)) - c * c
-    top = min(0.25, largest, max(x * (1 - x) for x in (low, high, min(max(0.5, low), high))))
-    return value, (max(0.0, least - off), top)
+    stages.center()
+    seen, ends = zip(*(stages.central(form, stages.count(3 / 4)) for form in (SQUARE, OTHER_SQUARE)), strict=True)
+    one, other = (sqrt(max(value, SMALLEST)) for value in seen)
+    product = replace(PRODUCT, xy=1 / (one * other))
+    below = replace(SQUARE, xx=0.5 / one**2, yy=0.5 / other**2)
+    scaled = zip(ends, (one**2, other**2), strict=True)
+    first, second = ((max(0.0, low) / at, high / at) for (low, high), at in scaled)
+    both = (first[0] + second[0]) / 2, (first[1] + second[1]) / 2
+    value, (low, high) = _quotient(stages, product, below, both, parts=(3 / 2, 15 / 8), limit=1.0)
+    least, most = unequal(first, second)
+    low, high = low * (least if low >= 0 else most), high * (most if high > 0 else least)
+    return (value, (low - ROUNDING, high + ROUNDING)), (-1.0, 1.0)
 
 
-def covariance_of(read: Read) -> Found:
-    """Return the covariance of two values in [0, 1] from a coin of each: as it was seen, and its interval.
-
-    About any a and b, Cov = E(x-a)(y-b) - (Ex - a)(Ey - b); the first is linear in the law of the cells.
-    """
-    xs, ys = (0.0, 0.0, 1.0, 1.0), (0.0, 1.0, 0.0, 1.0)
-    a, b = read.seen(xs), read.seen(ys)
-    x, y = read.mean_near(a, xs), read.mean_near(b, ys)
-    around = [(first - a) * (second - b) for first, second in zip(xs, ys, strict=True)]
-    low, high = read.mean(around, (min(around), max(around)), [one * one for one in around])
-    off = [(first - a) * (second - b) for first in x for second in y]
-    value = read.seen((0.0, 0.0, 0.0, 1.0)) - a * b
-    return value, (max(-0.25, low - max(off)), min(0.25, high - min(off)))
-
-
-def deviation_of(variance: Found) -> Found:
-    """Return the root of a variance."""
-    value, (low, high) = variance
-    return sqrt(max(0.0, value)), (sqrt(low) * (1 - ROUNDING), min(0.5, sqrt(high) * (1 + ROUNDING)))
-
-
-def correlation_of(covariance: Found, first: Found, second: Found) -> Found:
-    """Return a covariance over the root of two variances, in [-1, 1]."""
-    (value, ends), ((one, (least, most)), (other, (lowest, highest))) = covariance, (first, second)
-    seen = sqrt(max(0.0, one) * max(0.0, other))
-    ends = _quotient(ends, (sqrt(least * lowest) * (1 - ROUNDING), sqrt(most * highest) * (1 + ROUNDING)))
-    return value / seen if seen > 0 else 0.0, ends
-
-
-def slope_of(covariance: Found, variance: Found) -> Ranged:
-    """Return a covariance over the variance of the first number, and the range of slopes that this variance allows.
+def slope_of(stages: Stages) -> Ranged:
+    """Return the covariance over the variance of the first value, and the range of slopes that this variance allows.
 
     A slope is at most the quotient of both deviations, so at most 1/2 over the least that the first one can be. If that
     is 0, as where a range is declared far too wide, the slope can be any.
     """
-    (value, ends), (spread, interval) = covariance, variance
-    low, high = _quotient(ends, interval)
-    steepest = 0.5 / sqrt(interval[0]) * (1 + ROUNDING) if interval[0] > 0 else STEEPEST
-    return (value / spread if spread > 0 else 0.0, (low, high)), (-steepest, steepest)
+    stages.center()
+    spread, (low, high) = stages.central(SQUARE, stages.count(1))
+    below = max(0.0, low), min(0.25, high)
+    value, ends = _quotient(stages, PRODUCT, SQUARE, below, parts=(5 / 4, 5 / 4), seen=spread)
+    steepest = 0.5 / sqrt(low) * (1 + ROUNDING) if low > 0 else STEEPEST
+    low, high = (end + sign * ROUNDING * abs(end) for end, sign in zip(ends, (-1, 1), strict=True))
+    return (value, (low, high)), (-steepest, steepest)
 
 
-def _quotient(top: Interval, bottom: Interval) -> Interval:
-    """Return the range of a quotient; where `bottom`, which is not negative, may be 0, it is everything."""
-    (low, high), (least, most) = top, bottom
-    if least <= 0:
-        return -inf, inf
-    return (
-        (low / most if low > 0 else low / least) - ROUNDING,
-        (high / least if high > 0 else high / most) + ROUNDING,
-    )
+def _quotient(
+    stages: Stages,
+    above: Form,
+    form: Form,
+    below: Interval,
+    *,
+    parts: tuple[float, float],
+    seen: float = 1.0,
+    limit: float = inf,
+) -> Found:
+    """Return the quotient of two central means, and its range.
+
+    Parameters
+    ----------
+    stages
+        What may be asked.
+    above, form
+        The form whose mean is divided, and the one it is divided by.
+    below, seen
+        The interval of that one, and its mean as seen.
+    parts
+        Draws, in ordinary answers, for the quotient as seen, and then for each of its ends as they come out of that.
+    limit
+        The largest that it can be, either way.
+    """
+    at = max(seen, SMALLEST)
+
+    def settle(times: float) -> float:
+        return min(limit, max(-limit, times))
+
+    def ask(times: float, draws: int) -> tuple[float, Interval]:
+        value, ends = stages.central(_less(above, times, form), draws)
+        guesses.append((settle(times + value / at), draws))
+        return times, ends
+
+    guesses: list[tuple[float, int]] = []
+    tried = [ask(0.0, stages.count(parts[0]))]
+    value = guesses[0][0]
+    ends = [value + BEYOND * (end / at - value) for end in tried[0][1]] if stages.sliced else [value]
+    beyond, draws = [end for end in ends if abs(end) < limit] or ends[:1], stages.count(parts[1])
+    tried += [ask(end, draws * len(ends) // len(beyond)) for end in beyond]
+    return sum(value * draws for value, draws in guesses) / sum(draws for _, draws in guesses), quotient(tried, below)
+
+
+def _less(above: Form, times: float, form: Form) -> Form:
+    """Return the form that is `above` less so many times the other."""
+    return replace(above, xx=above.xx - times * form.xx, xy=above.xy - times * form.xy, yy=above.yy - times * form.yy)
+
+
+def unequal(first: Interval, second: Interval) -> Interval:
+    """Return the range of the arithmetic mean of two numbers over their geometric mean, from intervals of both."""
+    ends = [(first[0], second[1]), (first[1], second[0])]
+    apart = [inf if min(pair) <= 0 else (sqrt(pair[0] / pair[1]) + sqrt(pair[1] / pair[0])) / 2 for pair in ends]
+    meet = first[0] <= second[1] and second[0] <= first[1]
+    return 1.0 if meet else min(apart), max(apart)
 
 
 # -- the two signatures -------------------------------------------------------------------------------------------
@@ -134,7 +182,7 @@ def of_one(
     where
         Only rows for which this is true count.
     rows_per_query
-        Rows this one answer reads.
+        Rows that stand for one answer: this one reads about twice as many, in two stages.
 
     Returns
     -------
@@ -142,7 +190,7 @@ def of_one(
         Its value and its interval for the population.
     """
     measure = build_mean(query, context.schema, within=within, where=where)
-    return Asked(context, (measure,), context.draws(TwoOfOne(measure), rows_per_query))
+    return Asked(context, (measure,), context.draws(Quadratic((measure,), FIRST), rows_per_query))
 
 
 def of_two(
@@ -166,7 +214,8 @@ def of_two(
     where
         Only rows for which this is true count.
     rows_per_query
-        Rows that are read for each number that this is worked out of: a covariance, a variance.
+        Rows that stand for one answer: a covariance reads about three times as many, a slope six and a correlation
+        eight times, in stages.
 
     Returns
     -------
@@ -175,7 +224,7 @@ def of_two(
     """
     first = build_mean(query, context.schema, within=within, where=where)
     second = build_mean(other, context.schema, within=other_within, where=where)
-    return Asked(context, (first, second), context.draws(OneOfTwo(first, second), rows_per_query))
+    return Asked(context, (first, second), context.draws(Quadratic((first, second), FIRST), rows_per_query))
 
 
 # -- the kinds ----------------------------------------------------------------------------------------------------
@@ -187,8 +236,7 @@ def moment(
     *,
     reads: str,
     gives: str,
-    coins: Callable[..., Sequence[TwoCoins]],
-    work_out: Callable[[Sequence[Read]], Ranged],
+    work_out: Callable[[Stages], Ranged],
     unit: Callable[..., float],
     range_follows: bool = False,
 ) -> Kind[P, Answer]:
@@ -200,10 +248,8 @@ def moment(
         What is asked: of one number, or of two.
     name, reads, gives
         The name of the verb, how its questions read, and the first sentence of its help.
-    coins
-        From the numbers to what is drawn, one release each.
     work_out
-        From these releases to the moment of values in [0, 1], and its range.
+        Asks stages for the moment of values in [0, 1], and its range; for as many draws, whatever they show.
     unit
         From the spans of the declared ranges to what a moment of values in [0, 1] is multiplied by.
     range_follows
@@ -213,18 +259,16 @@ def moment(
     @wraps(signature)
     def build(context: Context, /, *args: P.args, **options: P.kwargs) -> Question:
         asked = signature(context, *args, **options)
-        queries, draws, spans = coins(*asked.of), asked.draws, asked.spans
+        times, covered = unit(*asked.spans), context.guarantee.covers_slices
 
         def run(drawing: Drawing) -> Result:
-            (seen, ends), (low, high) = work_out([Read.draw(drawing, one, draws) for one in queries])
-            bounds = unit(*spans) * low, unit(*spans) * high
-            if range_follows:
-                bounds = float(write_end(bounds[0], 3, up=False)), float(write_end(bounds[1], 3, up=True))
-                low, high = (end / unit(*spans) for end in bounds)
-            value, first, last = (min(1.0, max(0.0, (x - low) / (high - low))) for x in (seen, *ends))
-            return Estimate.within(bounds, value, (first, last)).to_json() | {"bounds": list(bounds)}
+            found, within = work_out(Drawn(asked.of, asked.draws, covered, drawing=drawing))
+            estimate, bounds = _in_units(found, within, times, rounded=range_follows)
+            return estimate.to_json() | {"bounds": list(bounds)}
 
-        return _question(context, name, reads.format(*map(about, asked.of)), queries, draws, run)
+        planned = Planned(asked.of, asked.draws, covered)
+        work_out(planned)
+        return planned.question(context, name, reads.format(*map(about, asked.of)), run)
 
     build.__name__, build.__doc__ = name, (signature.__doc__ or "").format(gives=gives)
     kind = Kind(name, build, Answer, options_of(signature))
@@ -232,22 +276,15 @@ def moment(
     return kind
 
 
-def _question(
-    context: Context, kind: str, text: str, queries: Sequence[TwoCoins], draws: int, run: Callable[[Drawing], Result]
-) -> Question:
-    """Return the question that a few releases answer together."""
-    prices = [context.price(one, draws) for one in queries]
-    identity = identity_of(queries[0], None if draws == context.rows_per_query else draws)
-    return Question(
-        kind=kind,
-        text=text,
-        identity=None if identity is None else encode({"kind": kind, "of": identity, "text": text}),
-        cost=Cost(sum(each.charge for each, _ in prices), sum(each.intervals for each, _ in prices)),
-        rows_read=sum(rows for _, rows in prices),
-        run=run,
-        work=sum(RELEASE_WORK + draws * one.work for one in queries),
-        whole=any(one.speaks_of_units for one in queries),
-    )
+def _in_units(found: Found, within: Interval, unit: float, *, rounded: bool) -> tuple[Estimate, Interval]:
+    """Return a moment and its range in the units of the question."""
+    (value, ends), (low, high) = found, (unit * end for end in within)
+    if rounded:
+        low, high = float(write_end(low, 3, up=False)), float(write_end(high, 3, up=True))
+    first, last = (min(high, max(low, unit * end)) for end in ends)
+    first, last = max(low, first - abs(first) * ROUNDING), min(high, last + abs(last) * ROUNDING)
+    nothing = last - first > SAYS_NOTHING * (high - low)
+    return Estimate(nan if nothing else min(last, max(first, unit * value)), first, last), (low, high)
 
 
 VARIANCE = moment(
@@ -255,8 +292,7 @@ VARIANCE = moment(
     "variance",
     reads="variance of {}",
     gives="the variance of a number declared `within` bounds",
-    coins=lambda x: (TwoOfOne(x),),
-    work_out=lambda reads: (variance_of(reads[0]), (0.0, 0.25)),
+    work_out=variance_of,
     unit=lambda x: x * x,
 )
 STD = moment(
@@ -264,8 +300,7 @@ STD = moment(
     "std",
     reads="standard deviation of {}",
     gives="the standard deviation of a number declared `within` bounds",
-    coins=lambda x: (TwoOfOne(x),),
-    work_out=lambda reads: (deviation_of(variance_of(reads[0])), (0.0, 0.5)),
+    work_out=deviation_of,
     unit=lambda x: x,
 )
 COVARIANCE = moment(
@@ -273,8 +308,7 @@ COVARIANCE = moment(
     "covariance",
     reads="covariance of {} and {}",
     gives="the covariance of two numbers, each declared within bounds",
-    coins=lambda x, y: (OneOfTwo(x, y),),
-    work_out=lambda reads: (covariance_of(reads[0]), (-0.25, 0.25)),
+    work_out=covariance_of,
     unit=lambda x, y: x * y,
 )
 CORRELATION = moment(
@@ -282,11 +316,7 @@ CORRELATION = moment(
     "correlation",
     reads="correlation of {} and {}",
     gives="the correlation of two numbers, each declared within bounds",
-    coins=lambda x, y: (OneOfTwo(x, y), TwoOfOne(x, y), TwoOfOne(y, x)),
-    work_out=lambda reads: (
-        correlation_of(covariance_of(reads[0]), variance_of(reads[1]), variance_of(reads[2])),
-        (-1.0, 1.0),
-    ),
+    work_out=correlation_of,
     unit=lambda x, y: 1.0,
 )
 SLOPE = moment(
@@ -294,8 +324,7 @@ SLOPE = moment(
     "slope",
     reads="slope of {1} over {0}",
     gives="by how much `other` grows, on a line of least squares, for every 1 of `query`",
-    coins=lambda x, y: (OneOfTwo(x, y), TwoOfOne(x, y)),
-    work_out=lambda reads: slope_of(covariance_of(reads[0]), variance_of(reads[1])),
+    work_out=slope_of,
     unit=lambda x, y: y / x,
     range_follows=True,
 )

@@ -1,36 +1,28 @@
-"""What a question would cost, and what is left to ask.
+"""What a question would cost.
 
-A session that goes on never runs out: what a question costs is width, that of the answers after it. So a budget says
-how wide answers are now and after more of them, and a price what the question does to that.
-
-Where there is an end, a budget is kept in two amounts: intervals (statements about the population) and the guarantee's
-own charge. "Answers left" is how many ordinary answers both can still pay for, and the price of a question is by how
-much that number falls. A plan that goes on is kept the same way, until it is used up.
+A session that goes on never runs out: what a question costs is width, that of the answers after it, and a price says
+what the question does to that. Where there is an end, the price of a question is by how much "answers left" falls.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from holdfast import notebook
 from holdfast.answer import write_end
 from holdfast.errors import BudgetExhausted
 from holdfast.guarantees.guarantee import Guarantee
-from holdfast.guarantees.plan import write_margin
 from holdfast.guarantees.terms import Terms
 from holdfast.ledger import Cost, Spent
 from holdfast.questions.question import Question, Widths
 
-NO_END = {  # by the kind of question that a guarantee without an end takes
-    "check": "checks have no end: {now} beyond the margin of a guess; with more wrong ones {after}",
-    "submit": "submissions have no end: {now} around what the grid tells; with more improvements {after}",
-}
 MORE = 100  # ordinary answers: how far a price looks ahead
 
 
 def cost_in_answers(terms: Terms, charge: int, intervals: int, cost: Cost) -> int:
-    """Return by how much the number of answers left falls, when so much is spent already; beyond a plan, its worth."""
+    """Return by how much the number of answers left falls, when so much is spent already; beyond that, its worth."""
     after = charge + cost.charge, intervals + cost.intervals
-    if not terms.ends and (after[0] > terms.charge or after[1] > terms.statements):
+    if after[0] > terms.charge or after[1] > terms.statements:
         return terms.worth(cost.charge, cost.intervals)
     return terms.answers_left(charge, intervals) - terms.answers_left(*after)
 
@@ -64,94 +56,6 @@ def too_dear(question: Question, terms: Terms, spent: Spent) -> BudgetExhausted:
 def write_answers(count: int) -> str:
     """Write a number of answers."""
     return f"{count:,} answer" + ("" if count == 1 else "s")
-
-
-@dataclass(frozen=True)
-class Budget:
-    """The one budget of a dataset, at this moment.
-
-    Parameters
-    ----------
-    answers_left, answers_total
-        Ordinary answers that can still be paid for, and those that were planned for; None where there is no end. In a
-        plan that goes on, those that have its margin.
-    answers_given
-        How many questions have been answered.
-    margin
-        The margin of an ordinary answer now.
-    outlook
-        Where there is no end: pairs of a number of answers, from now on, and the margin of an ordinary answer after
-        them. In a session that checks: of a number of wrong guesses, and how wide a check is after them, beyond the
-        margin of its guess. Of a board: of improvements, and how wide intervals are around what the grid tells.
-    asks
-        The one kind of question that is taken, "check" or "submit"; None: those that ask for values.
-    ends
-        Whether questions are refused when no answers are left.
-    checks
-        Where other rows check guesses beside: pairs of a number of wrong guesses, from now on, and how wide a check is
-        after them, beyond the margin of its guess.
-    """
-
-    answers_left: int | None
-    answers_total: int | None
-    answers_given: int
-    margin: float
-    outlook: tuple[tuple[int, float], ...] = ()
-    asks: str | None = None
-    ends: bool = True
-    checks: tuple[tuple[int, float], ...] = ()
-
-    @classmethod
-    def of(cls, guarantee: Guarantee, spent: Spent, told: Cost) -> "Budget":
-        """Return what is left.
-
-        Parameters
-        ----------
-        guarantee
-            The one that stands.
-        spent
-            What was taken by all questions.
-        told
-            What the answers given cost.
-        """
-        terms = guarantee.terms
-        outlook = guarantee.outlook((spent.charge, spent.intervals), (told.charge, told.intervals))
-        margin = outlook[0][1] if outlook else terms.margin
-        planned = terms.statements > 0 and guarantee.answers
-        left = terms.answers_left(spent.charge, spent.intervals) if planned else None
-        total = terms.answers if planned else None
-        beside = guarantee.checks if guarantee.answers else None
-        checks = () if beside is None else beside.outlook((0, 0), (told.charge, told.intervals))
-        return cls(left, total, spent.answers, margin, outlook, guarantee.asks, terms.ends, checks)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        known = {field.name: getattr(self, field.name) for field in fields(self)}
-        return known | {name: [list(pair) for pair in known[name]] for name in ("outlook", "checks")}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "Budget":
-        """Read the `values` that `to_dict` wrote."""
-        pairs = {name: tuple((more, width) for more, width in values[name]) for name in ("outlook", "checks")}
-        return cls(**{**values, **pairs})
-
-    def __str__(self) -> str:
-        if self.checks:
-            (_, first), *wrong = self.checks
-            wider = ", ".join(f"{write_margin(width)} after {more:,}" for more, width in wrong)
-            checks = NO_END["check"].format(now=write_margin(first), after=wider)
-            return f"{replace(self, checks=())}; {checks}"
-        _, *later = self.outlook or ((0, self.margin),)
-        after = ", ".join(f"{write_margin(width)} after {more:,}" for more, width in later)
-        now = write_margin(self.margin)
-        if self.asks is not None:
-            return NO_END[self.asks].format(now=now, after=after)
-        if not self.answers_left and not self.ends:
-            return f"answers have no end: {now} now, {after} more"
-        left = f"{self.answers_left or 0:,} of {self.answers_total or 0:,} answers left at {now}"
-        return left if self.ends else f"{left}, then wider: {after} more"
-
-    __repr__ = __str__
 
 
 @dataclass(frozen=True)
@@ -260,3 +164,9 @@ class Price:
         return f"{cost}{promise}{short}: {self.question}{less}"
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        if self.cached:
+            return notebook.paragraphs(self.question, "Free: it was asked before.")
+        cost, _, rest = str(replace(self, cheaper=None)).removesuffix(f": {self.question}").partition("; ")
+        return notebook.paragraphs(self.question, cost, *filter(None, (rest, self.cheaper)))

@@ -7,7 +7,6 @@ they are read one by one: three to four times faster from disk, but a microsecon
 already.
 """
 
-import mmap
 import os
 import struct
 import threading
@@ -22,6 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from holdfast.errors import RowSourceError
 from holdfast.rows.blocks import HEADER, BlockHashes, FileEntry
+from holdfast.rows.posix import mmap
 
 _POPULATE_READ = 22  # MADV_POPULATE_READ, Linux 5.14; Python has no name for it
 _STEP = 4 << 20  # a few milliseconds each: the interpreter is held during the call
@@ -37,12 +37,14 @@ class ArrayFile:
         Where it is, and what it holds.
     hashed
         The hashes of its blocks, if the caller computes them anyway.
+    over
+        Whether to write over a file that is there.
     """
 
-    def __init__(self, path: Path, dtype: DTypeLike, hashed: BlockHashes | None = None) -> None:
+    def __init__(self, path: Path, dtype: DTypeLike, hashed: BlockHashes | None = None, *, over: bool = False) -> None:
         self.path, self.dtype, self.count = path, np.dtype(dtype), 0
         self._hashes, self._hashing = hashed or BlockHashes(), hashed is None
-        self._file = path.open("wb", buffering=1 << 20)
+        self._file = path.open("r+b" if over else "wb", buffering=1 << 20)
         self._file.write(bytes(HEADER))  # written at the end, when the length is known
 
     def append(self, values: NDArray[Any]) -> None:
@@ -68,6 +70,7 @@ class ArrayFile:
         self._file.seek(0)
         self._file.write(np.lib.format.magic(1, 0) + struct.pack("<H", room))
         self._file.write(f"{about!r}".ljust(room - 1).encode() + b"\n")
+        self._file.truncate(HEADER + self.count * self.dtype.itemsize)
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()

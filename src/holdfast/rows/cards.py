@@ -28,8 +28,9 @@ from holdfast.rows.content import Content
 
 RESERVED = "__holdfast_"  # how the names of columns begin that are written beside those of the table
 PLACE = f"{RESERVED}place"
+ROW = f"{RESERVED}row"  # which row, or unit, a card is a copy of
 PLACES = 1 << 63
-CHUNK = 1 << 17  # rows; part of what a retry repeats, so never a setting
+CHUNK = 1 << 18  # rows; part of what a retry repeats, so never a setting
 _MOST_AT_ONCE = 1 << 19  # cards that are expected of a chunk
 MOST_RANGES = 1 << 16
 _ENOUGH = 10.0  # standard deviations: fewer cards than were asked for come up less than once in 10^22 decks
@@ -99,8 +100,19 @@ class Chance:
     def ranged(self, number: int, height: int, ranges: int) -> Ranged:
         """Draw the cards of a chunk of `height` rows, for every one of so many ranges of one size."""
         rng = self._generator(number)
-        counts = rng.poisson(self.rate * height / ranges, ranges)
+        counts = self._counts(rng, height, ranges)
         return Ranged(rng.integers(0, height, counts.sum()), counts)
+
+    def totals(self, chunks: int, rows: int, ranges: int) -> NDArray[np.int64]:
+        """Return how many cards each range has from the first chunks of a partition with so many rows, without them."""
+        found = np.zeros(ranges, np.int64)
+        for number in range(chunks):
+            height = min(self.chunk, rows - number * self.chunk)
+            found += self._counts(self._generator(number), height, ranges)
+        return found
+
+    def _counts(self, rng: Generator, height: int, ranges: int) -> NDArray[np.int64]:
+        return rng.poisson(self.rate * height / ranges, ranges)
 
     def _generator(self, number: int) -> Generator:
         return keyed_generator(hmac.digest(self.key, str(number).encode(), "sha256"))

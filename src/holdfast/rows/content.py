@@ -6,6 +6,7 @@
 The hash is for changes that happen, not for those that somebody computes: it is fast, and not cryptographic.
 """
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b, sha256
@@ -22,6 +23,8 @@ from holdfast.rows.fingerprint import physical, validity
 _U64 = np.dtype(np.uint64)
 _pool = BufferPool()
 _MISSING = np.uint64(0x9E3779B97F4A7C15)
+_ROUNDS = (30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)
+_ONCE_MORE = 29, 0xD6E8FEB86659FD93  # for the second sum: of something else than the first, not linear in it
 _MOST_DISTINCT, _MOST_BYTES = 1 << 18, 16 << 20  # in a dictionary
 
 
@@ -63,27 +66,29 @@ class Coder:
 
 
 class Texts:
-    """The distinct texts of a column: all that were coded, and whether further ones still are."""
+    """The distinct texts of a column: all that were coded, and whether further ones still are. Any thread may ask."""
 
     def __init__(self) -> None:
         self.all = pl.Series([], dtype=pl.String)
         self.coded = True
-        self._hashes = np.zeros(0, np.uint64)
-        self._type = pl.Enum([])
+        self._lock = threading.Lock()
+        self._known = pl.Enum([]), np.zeros(0, np.uint64)  # as a type, and their hashes
 
     def part(self, series: pl.Series) -> Part:
         """Return texts as codes, or as they are."""
         series = series.cast(pl.String)
         valid = validity(series)
         filled = series if valid is None else series.fill_null("")
-        if self.coded:
-            codes = filled.cast(self._type, strict=False).to_physical()
-            if codes.null_count():
-                self.learn(filled.filter(codes.is_null()).unique(maintain_order=True))
-                codes = filled.cast(self._type, strict=False).to_physical()
-        if not self.coded:
-            return Part(series, valid, text_hashes(filled))
-        return Part(codes.to_numpy().astype(np.uint32, copy=False), valid, self._hashes)
+        while self.coded:
+            known, hashes = self._known
+            codes = filled.cast(known, strict=False).to_physical()
+            if not codes.null_count():
+                return Part(codes.to_numpy(), valid, hashes)
+            with self._lock:
+                new = filled.filter(filled.cast(self._known[0], strict=False).is_null())  # to somebody else, too?
+                if new.len():
+                    self.learn(new.unique(maintain_order=True))
+        return Part(series, valid, text_hashes(filled))
 
     def learn(self, new: pl.Series) -> None:
         """Add texts that were not seen before, or give up: there are too many."""
@@ -91,8 +96,7 @@ class Texts:
             self.coded = False
             return
         self.all = pl.concat([self.all, new])
-        self._hashes = np.concatenate([self._hashes, text_hashes(new)])
-        self._type = pl.Enum(self.all)
+        self._known = pl.Enum(self.all), np.concatenate([self._known[1], text_hashes(new)])
 
     def sorted(self) -> tuple[pl.Series, NDArray[np.uint32]]:
         """Return all texts in order, and the place of every code among them: whatever order they were met in."""
@@ -128,18 +132,21 @@ class Content:
         total[:] = 0
         for part, key in zip(parts, self._keys, strict=True):
             bits = _bits(part, height)
-            np.right_shift(bits, np.uint64(32), out=each)  # so that high bits, too, reach all bits of the product
-            np.bitwise_xor(each, bits, out=each)
-            np.multiply(each, key, out=each)
-            np.add(total, each, out=total)
-        first = int(_mix_in_place(total, each).sum())
-        total ^= _MISSING
-        return first, int(_mix_in_place(total, each).sum())
+            if part.hashes is None and isinstance(part.values, np.ndarray) and part.values.dtype.itemsize == 8:
+                np.right_shift(bits, np.uint64(32), out=each)  # so that high bits, too, reach all bits of the product
+                np.bitwise_xor(each, bits, out=bits)
+            np.multiply(bits, key, out=bits)
+            np.add(total, bits, out=total)
+        for shift, factor in _ROUNDS:
+            _stir(total, each, shift, factor)
+        first = int(total.sum())
+        _stir(total, each, *_ONCE_MORE)
+        return first, int(total.sum())
 
     def fingerprint(self) -> str:
         """Return one hash for the content."""
         lines = sorted(f"{len(name.encode())} {name} {storage.label}" for name, storage in self._columns.items())
-        return sha256("\n".join([f"holdfast rows 2, {self.rows} rows, {self.sums}", *lines]).encode()).hexdigest()
+        return sha256("\n".join([f"holdfast rows 3, {self.rows} rows, {self.sums}", *lines]).encode()).hexdigest()
 
 
 def text_hashes(texts: pl.Series) -> NDArray[np.uint64]:
@@ -176,13 +183,11 @@ def _bits(part: Part, height: int) -> NDArray[np.uint64]:
     return bits
 
 
-def _mix_in_place(x: NDArray[np.uint64], each: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Do as `mix` does, with no memory but what is given."""
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
-        np.right_shift(x, np.uint64(shift), out=each)
-        np.bitwise_xor(x, each, out=x)
-        np.multiply(x, np.uint64(factor), out=x)
-    return x
+def _stir(x: NDArray[np.uint64], each: NDArray[np.uint64], shift: int, factor: int) -> None:
+    """Mix bits in place: high ones into low ones, and back by multiplying. One of the rounds of `mix`."""
+    np.right_shift(x, np.uint64(shift), out=each)
+    np.bitwise_xor(x, each, out=x)
+    np.multiply(x, np.uint64(factor), out=x)
 
 
 def _bytes(texts: pl.Series) -> int:

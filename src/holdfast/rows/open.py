@@ -85,6 +85,8 @@ def open_rows(
     dialect = dialect_of(types, separator, encoding, null_values)
     if name is not None and (not isinstance(name, str) or not name.strip()):
         raise InvalidArgument(f"name must be a text that is not empty; got {name!r}.", name="name")
+    if isinstance(data, str) and not data:
+        raise InvalidArgument("data must say which file or folder; got an empty text.", name="data")
     given = "folder" if folder is not None else dialect.given or ("version" if version is not None else None)
     own = Path(data) if isinstance(data, str | Path) and _is_own(Path(data)) else None
     if own is not None:
@@ -157,7 +159,7 @@ def find_scan(data: object, dialect: Dialect | None = None, version: int | None 
 def _target(scan: Scan, folder: str | Path | None) -> Path:
     if folder is not None:
         return Path(folder)
-    if scan.path is not None:
+    if scan.path is not None and scan.path.name:  # the root of a disk has none
         return scan.path.with_name(f"{scan.path.name}.holdfast")
     if not scan.where:
         raise InvalidArgument(
@@ -168,9 +170,15 @@ def _target(scan: Scan, folder: str | Path | None) -> Path:
 
 def _open_own(folder: Path, name: str | None, complete: Collection[str], unit: str | None) -> RowSource:
     if is_deck(folder):
-        if unit is not None:
-            raise InvalidArgument("unit must be left out for a deck, whose cards are rows.", name="unit")
-        return Deck(folder, name=name, complete=complete)
+        deck = Deck(folder, name=name, complete=complete)
+        if unit not in (None, deck.schema.unit):
+            what = "rows" if deck.schema.unit is None else f"units by {deck.schema.unit!r}"
+            raise InvalidArgument(
+                f"unit must be left out for {folder.name}, whose cards are {what}; deal another deck, with"
+                f" unit={unit!r}.",
+                name="unit",
+            )
+        return deck
     rows = FolderRows(folder, name=name, complete=complete)
     if unit not in (None, rows.schema.unit):
         raise InvalidArgument(

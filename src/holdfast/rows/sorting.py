@@ -4,6 +4,7 @@
     collect    them until there are enough for a run, which is written: each column by itself, range after range
     ordered    what every run has of a range is read, and put in random order; by place, where places are known
 
+Numbers of which it is known how many come up are written where they will lie (`placing`), the others behind each other.
 Which of two cards with the same place comes first is decided by chance, too: by the order of the runs, it would depend
 on the rows.
 
@@ -13,16 +14,13 @@ another can go on with.
 
 import json
 import os
-import sys
-import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from hashlib import sha256
 from math import ceil
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -30,99 +28,79 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from holdfast.randomness import keyed_generator
-from holdfast.rows.cards import MOST_RANGES, Ranged, ranges_of, width_of
+from holdfast.rows.ahead import Behind, Memory, ahead
+from holdfast.rows.cards import MOST_RANGES, ROW, Ranged, ranges_of, width_of
 from holdfast.rows.content import Coder, Content, Part
+from holdfast.rows.placing import Placing, incomplete, read_into, write_at
+from holdfast.rows.scans.scan import UNREADABLE
 
 BLOCK_BYTES = 40 << 20  # of cards that are in memory at once, several times
 MOST, LEAST = 1 << 20, 1 << 12  # cards in a block
+_CACHED = 1 << 18  # cards whose numbers stay close to the processor while they are put in order
+_ENOUGH = 1 << 9  # ranges; if there are more, what a run has of each gets small
 _PIECE = 1 << 14  # texts that are read at once
-_THREADS = 2
-_AT_ONCE = 1_000  # pieces that one call writes; the system allows 1,024
-Item = TypeVar("Item")
-Made = TypeVar("Made")
 
 
 def block_for(sample: pl.DataFrame) -> int:
-    """Return how many cards like these are put in order at once: long texts make short blocks."""
+    """Return how many cards like these are collected at once: long texts make short blocks."""
     size = max(1.0, sample.estimated_size() / max(1, sample.height))
     return int(min(MOST, max(LEAST, BLOCK_BYTES / size)))
 
 
 def ranges_for(cards: float, slices: int, block: int) -> int:
-    """Return into how many ranges places are cut, so that each has about a block of all these cards."""
-    return slices * max(1, min(MOST_RANGES // slices, ceil(cards / slices / block)))
-
-
-class Memory:
-    """Arrays that are handed out again when nobody refers to them any more: fresh ones cost more than filling them."""
-
-    def __init__(self) -> None:
-        self._kept: dict[np.dtype[Any], list[NDArray[Any]]] = {}
-        self._lock = threading.Lock()
-
-    def __call__(self, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
-        """Return an array whose content is undefined. Any thread may ask."""
-        with self._lock:
-            kept = self._kept.setdefault(dtype, [])
-            free = [i for i in range(len(kept)) if sys.getrefcount(kept[i]) <= _UNUSED]
-            fits = [i for i in free if kept[i].size >= count]
-            if fits:
-                return kept[min(fits, key=lambda i: kept[i].size)][:count]
-            if free:  # too small: instead of it
-                del kept[free[-1]]
-            kept.append(np.empty(count + count // 16, dtype))
-            return kept[-1][:count]
-
-    def take(self, values: NDArray[Any], indices: NDArray[np.int64]) -> NDArray[Any]:
-        """Return values by their indices, all of which are there."""
-        # mode="clip" writes straight into `out`; the default would go through a copy to be able to fail cleanly
-        return values.take(indices, out=self(values.dtype, indices.size), mode="clip")
-
-
-def _references_when_unused() -> int:
-    """How many references this Python counts for an array that only a list holds."""
-    kept = [np.empty(0)]
-    return sys.getrefcount(kept[0])
-
-
-_UNUSED = _references_when_unused()
-
-
-def ahead(work: Callable[[Item], Made], items: Iterable[Item]) -> Iterator[Made]:
-    """Yield what becomes of each item, in order; the next ones are worked on meanwhile."""
-    with ThreadPoolExecutor(_THREADS) as pool:
-        waiting: deque[Future[Made]] = deque()
-        for item in items:
-            waiting.append(pool.submit(work, item))
-            if len(waiting) > _THREADS:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+    """Return into how many ranges places are cut, so that each has at most about a block of all these cards."""
+    size = min(block, max(_CACHED, cards / _ENOUGH))
+    return slices * max(1, min(MOST_RANGES // slices, ceil(cards / slices / size)))
 
 
 @dataclass(frozen=True)
 class Piece:
     """The cards of a chunk, range after range."""
 
-    counts: NDArray[np.int64]
+    counts: NDArray[np.int64]  # of cards
     places: NDArray[np.uint64] | None  # if they are known
     columns: list[Part]
     rows: int  # of the chunk
     sums: tuple[int, int]  # of the chunk
     missing: list[bool]  # in the chunk, by column
+    lengths: NDArray[np.int64] | None = None  # of cards, if they are units: how many rows each of them has
+
+    @property
+    def card_cuts(self) -> NDArray[np.int64]:
+        """Where the cards of each range begin, and where the last ones end."""
+        return np.concatenate([[0], np.cumsum(self.counts)])
 
     @property
     def cuts(self) -> NDArray[np.int64]:
-        """Where the cards of each range begin, and where the last ones end."""
-        return np.concatenate([[0], np.cumsum(self.counts)])
+        """Where the rows of each range begin, and where the last ones end."""
+        if self.lengths is None:
+            return self.card_cuts
+        return np.concatenate([[0], np.cumsum(self.lengths)]).take(self.card_cuts)
+
+
+class Block(NamedTuple):
+    """Cards in order: how many, their columns, and how many rows each of them has, if they are units."""
+
+    cards: int
+    columns: list[Part]
+    lengths: NDArray[np.int64] | None
+
+    def first(self, cards: int) -> "Block":
+        """Return the first of them."""
+        rows = cards if self.lengths is None else int(self.lengths[:cards].sum())
+        parts = [Part(part.values[:rows], None if part.valid is None else part.valid[:rows]) for part in self.columns]
+        return Block(cards, parts, None if self.lengths is None else self.lengths[:cards])
 
 
 @dataclass(frozen=True)
 class SortedRun:
     """What a run holds, and what had been dealt when it was written."""
 
-    cuts: list[int]  # by range
-    placed: bool  # whether it begins with places
+    at: int  # where it begins in the file of runs: with where each range begins in it
+    end: int
+    cards: int
+    placed: bool  # whether places follow
+    lengths: int  # where those of cards are, after where each range begins in them; 0 if cards are rows
     columns: list[tuple[str, int, int]]  # its type, or "" for texts; where it begins in the file; where its marks do
     rows: int
     sums: tuple[int, int]
@@ -146,25 +124,46 @@ class Runs:
     def __init__(self, folder: Path, coder: Coder, ranges: int, block: int) -> None:
         self._folder, self.coder, self.ranges, self._block = folder, coder, ranges, block
         self._names = list(coder.columns)
-        self._memory = Memory()
-        self.content = Content(coder.columns)
+        self.memory = Memory()
+        self.placing: Placing | None = None
+        self._table = [i for i, name in enumerate(self._names) if name != ROW]  # what the content is of
+        self.content = Content({self._names[i]: coder.columns[self._names[i]] for i in self._table})
         self.missing = [False] * len(self._names)
         self._waiting: list[Piece] = []
         self._learned = dict.fromkeys(coder.texts, 0)  # texts that runs have said so far
         self._runs: list[SortedRun] = []
-        while (about := self._path(len(self._runs)).with_suffix(".json")).exists():
-            self._take_up(json.loads(about.read_text(encoding="utf-8")))
+        try:
+            while (about := self._about(len(self._runs))).exists():
+                self._take_up(json.loads(about.read_text(encoding="utf-8")))
+        except (ValueError, TypeError, KeyError):
+            raise incomplete() from None
+        self._end = self._runs[-1].end if self._runs else 0
+        self._file = os.open(folder / "runs", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._behind = Behind()
+        if os.fstat(self._file).st_size < self._end:
+            self.close()
+            raise incomplete()
+
+    def close(self) -> None:
+        """Let go of the file, when nothing is written to it any more."""
+        self._behind.close()
+        os.close(self._file)
 
     @property
     def cards(self) -> int:
         """How many there are."""
-        return sum(run.cuts[-1] for run in self._runs) + sum(int(piece.counts.sum()) for piece in self._waiting)
+        return sum(run.cards for run in self._runs) + sum(int(piece.counts.sum()) for piece in self._waiting)
 
-    def prepare(self, parts: Sequence[Part], height: int, drawn: Ranged) -> Piece:
-        """Take the cards that were drawn of a chunk. Any thread may ask."""
-        columns = [self._taken(part, drawn.rows) for part in parts]
-        sums, missing = self.content.sums_of(list(parts), height), [part.missing for part in parts]
-        return Piece(drawn.counts, None, columns, height, sums, missing)
+    def prepare(
+        self, parts: Sequence[Part], height: int, drawn: Ranged, lengths: NDArray[np.int64] | None = None
+    ) -> Piece:
+        """Take the cards that were drawn of a chunk: rows, or units with so many rows each. Any thread may ask."""
+        rows, each = drawn.rows, None
+        if lengths is not None:
+            rows, each = rows_of_cards(lengths, drawn.rows)
+        columns = [self._taken(part, rows) for part in parts]
+        sums, missing = self.content.sums_of([parts[i] for i in self._table], height), [part.missing for part in parts]
+        return Piece(drawn.counts, None, columns, height, sums, missing, each)
 
     def sort_in(self, parts: Sequence[Part], places: NDArray[np.uint64], rows: int, sums: tuple[int, int]) -> Piece:
         """Put cards of all ranges in order of them; `rows` and `sums` are what they add to the content."""
@@ -172,7 +171,7 @@ class Runs:
         order = np.argsort(ranges, kind="stable")
         counts = np.bincount(ranges, minlength=self.ranges)
         columns = [self._taken(part, order) for part in parts]
-        return Piece(counts, self._memory.take(places, order), columns, rows, sums, [part.missing for part in parts])
+        return Piece(counts, self.memory.take(places, order), columns, rows, sums, [part.missing for part in parts])
 
     def collect(self, piece: Piece) -> None:
         """Add what was prepared."""
@@ -183,52 +182,73 @@ class Runs:
             self.write()
 
     def write(self) -> None:
-        """Write what was collected as a run."""
+        """Write what was collected as a run, while the next one is collected."""
         if not self._waiting:
             return
-        path, pieces = self._path(len(self._runs)), self._waiting
-        cuts = [piece.cuts for piece in pieces]
+        pieces, self._waiting = self._waiting, []
+        content, missing, texts = self.content, self.missing, self._newly_learned()
+        done = (content.rows, content.sums, missing, texts)
+        self._behind.do(lambda: self._write(pieces, *done))
+
+    def finish(self) -> None:
+        """Write the rest, and wait for it."""
+        self.write()
+        self._behind.wait()
+
+    def _write(
+        self, pieces: list[Piece], rows: int, sums: tuple[int, int], missing: list[bool], texts: dict[str, Any]
+    ) -> None:
+        number, at, cuts = len(self._runs), self._end, [piece.cuts for piece in pieces]
+        placing, marked = self.placing, set[int]()
+        if placing is not None:
+            mine = [i for i in range(len(self._names)) if i in placing]
+            marked = placing.write({i: [piece.columns[i] for piece in pieces] for i in mine}, cuts)
+        merged: NDArray[np.int64] = np.sum(cuts, axis=0)
+        self._append([merged.data])
+        places = [piece.places for piece in pieces if piece.places is not None]
+        if places:
+            self._append(_merged(places, cuts))
+        lengths, at_lengths = [piece.lengths for piece in pieces if piece.lengths is not None], 0
+        if lengths:
+            card_cuts = [piece.card_cuts for piece in pieces]
+            at_lengths = self._append([np.sum(card_cuts, axis=0).data])
+            self._append(_merged(lengths, card_cuts))
         columns: list[tuple[str, int, int]] = []
-        with path.open("wb", buffering=0) as file:
-            places = [piece.places for piece in pieces if piece.places is not None]
-            if places:
-                _write_merged(file, places, cuts)
-            for i, name in enumerate(self._names):
-                parts = [piece.columns[i] for piece in pieces]
-                if any(isinstance(part.values, pl.Series) for part in parts):
-                    self._write_texts(self._texts_path(path, i), [self._as_texts(name, part) for part in parts], cuts)
-                    columns.append(("", 0, 0))
-                    continue
-                values = [part.values for part in parts if isinstance(part.values, np.ndarray)]
-                at = _write_merged(file, values, cuts)
-                marked = any(part.valid is not None for part in parts)
-                marks = _write_merged(file, [_marks(part) for part in parts], cuts) if marked else 0
-                columns.append((values[0].dtype.str, at, marks))
-        merged = np.sum([piece.counts for piece in pieces], axis=0)
-        content = self.content
-        run = SortedRun(
-            [0, *np.cumsum(merged).tolist()],
-            bool(places),
-            columns,
-            content.rows,
-            content.sums,
-            self.missing,
-            self._newly_learned(),
-        )
-        about = path.with_suffix(".json")
+        for i, name in enumerate(self._names):
+            parts = [piece.columns[i] for piece in pieces]
+            if placing is not None and i in placing:
+                columns.append(("", 0, int(i in marked)))
+            elif any(isinstance(part.values, pl.Series) for part in parts):
+                self._write_texts(self._texts_path(number, i), [self._as_texts(name, part) for part in parts], cuts)
+                columns.append(("", 0, 0))
+            else:
+                values = _alike([part.values for part in parts if isinstance(part.values, np.ndarray)])
+                begin = self._append(_merged(values, cuts))
+                some_missing = any(part.valid is not None for part in parts)
+                marks = self._append(_merged([_marks(part) for part in parts], cuts)) if some_missing else 0
+                columns.append((values[0].dtype.str, begin, marks))
+        cards = int(sum(piece.counts.sum() for piece in pieces))
+        run = SortedRun(at, self._end, cards, bool(places), at_lengths, columns, rows, sums, missing, texts)
+        about = self._about(number)
         about.with_suffix(".new").write_text(json.dumps(asdict(run)), encoding="utf-8")
         about.with_suffix(".new").replace(about)
         self._runs.append(run)
-        self._waiting = []
+
+    def _append(self, pieces: Sequence[memoryview]) -> int:
+        """Write at the end of the file of runs; return where that begins."""
+        at = self._end
+        write_at(self._file, pieces, at)
+        self._end += sum(piece.nbytes for piece in pieces)
+        return at
 
     def is_coded(self, i: int) -> bool:
         """Whether a column of texts is codes in all runs."""
         return all(run.columns[i][0] for run in self._runs)
 
     def ordered(
-        self, secret: bytes, advance: Callable[[int], Any], first: int, last: int
-    ) -> Iterator[tuple[int, list[Part]]]:
-        """Yield the cards of ranges `first` to `last` - 1, in order: how many, and their columns.
+        self, secret: bytes, advance: Callable[[int], Any], first: int, last: int, done: int = 0
+    ) -> Iterator[Block]:
+        """Yield the cards of ranges `first` to `last` - 1, in order.
 
         Parameters
         ----------
@@ -238,48 +258,69 @@ class Runs:
             Is told how many cards are done.
         first, last
             Which ranges.
+        done
+            How many of them lie in order where they belong, as far as numbers are concerned.
         """
-        files = [os.open(self._path(number), os.O_RDONLY) for number in range(len(self._runs))]
-        try:
-            for count, parts in ahead(lambda number: self._sorted(files, number, secret), range(first, last)):
-                advance(count)
-                yield count, parts
-        finally:
-            for file in files:
-                os.close(file)
+        for block in ahead(partial(self._sorted, secret, first + done), range(first, last)):
+            advance(block.cards)
+            yield block
 
-    def _sorted(self, files: list[int], number: int, secret: bytes) -> tuple[int, list[Part]]:
-        pieces = [
-            (file, run, run.cuts[number], run.cuts[number + 1]) for file, run in zip(files, self._runs, strict=True)
-        ]
+    def _sorted(self, secret: bytes, begin: int, number: int) -> Block:
+        pieces, lengths = [(run, *self._cut(run.at, number)) for run in self._runs], None
         if self._runs[0].placed:
-            places = self._read([(file, "<u8", 8 * begin, end - begin) for file, _, begin, end in pieces])
+            places = self._read(
+                [("<u8", run.at + 8 * (self.ranges + 1 + low), high - low) for run, low, high in pieces]
+            )
             offsets = places - np.uint64(number * width_of(self.ranges))
             order = in_order(offsets, width_of(self.ranges), lambda: _chance(secret, number))
+        elif self._runs[0].lengths:
+            cuts = [(run.lengths, *self._cut(run.lengths, number)) for run in self._runs]
+            lengths = self._read([("<i8", at + 8 * (self.ranges + 1 + low), high - low) for at, low, high in cuts])
+            order, lengths = rows_of_cards(lengths, _chance(secret, number).permutation(lengths.size))
         else:
-            order = _chance(secret, number).permutation(sum(end - begin for _, _, begin, end in pieces))
-        return order.size, [self._taken(self._column(i, pieces), order) for i in range(len(self._names))]
+            order = _chance(secret, number).permutation(sum(high - low for _, low, high in pieces))
+        parts = []
+        for i in range(len(self._names)):
+            if self.placing is None or i not in self.placing:
+                parts.append(self._taken(self._column(i, pieces), order))
+                continue
+            marked = any(run.columns[i][2] for run in self._runs)
+            part = self.placing.read(i, number, marked=marked, in_order=number < begin)
+            parts.append(part if number < begin else self._taken(part, order))
+        return Block(order.size if lengths is None else lengths.size, parts, lengths)
 
-    def _column(self, i: int, pieces: list[tuple[int, SortedRun, int, int]]) -> Part:
+    def _cut(self, at: int, number: int) -> tuple[int, int]:
+        """Return where a range begins and ends, of those whose beginnings are kept at `at`."""
+        cut = np.empty(2, np.int64)
+        read_into(self._file, cut, at + 8 * number)
+        return int(cut[0]), int(cut[1])
+
+    def _column(self, i: int, pieces: list[tuple[SortedRun, int, int]]) -> Part:
         if not self.is_coded(i):
-            return Part(pl.concat([self._read_texts(i, at, *piece) for at, piece in enumerate(pieces)]), None)
-        values = self._read([(file, *_at(run, i, begin), end - begin) for file, run, begin, end in pieces])
-        if not any(run.columns[i][2] for _, run, _, _ in pieces):
+            return Part(pl.concat([self._read_texts(i, number, *piece) for number, piece in enumerate(pieces)]), None)
+        if len({run.columns[i][0] for run, _, _ in pieces}) == 1:
+            values = self._read([(*_at(run, i, low), high - low) for run, low, high in pieces])
+        else:
+            values = np.concatenate([self._read([(*_at(run, i, low), high - low)]) for run, low, high in pieces])
+        if not any(run.columns[i][2] for run, _, _ in pieces):
             return Part(values, None)
         return Part(values, np.concatenate([self._read_marks(i, *piece) for piece in pieces]))
 
-    def _read_marks(self, i: int, file: int, run: SortedRun, begin: int, end: int) -> NDArray[np.bool_]:
+    def _read_marks(self, i: int, run: SortedRun, low: int, high: int) -> NDArray[np.bool_]:
         marks = run.columns[i][2]
-        return self._read([(file, "|b1", marks + begin, end - begin)]) if marks else np.ones(end - begin, np.bool_)
+        return self._read([("|b1", marks + low, high - low)]) if marks else np.ones(high - low, np.bool_)
 
-    def _read_texts(self, i: int, number: int, file: int, run: SortedRun, begin: int, end: int) -> pl.Series:
+    def _read_texts(self, i: int, number: int, run: SortedRun, low: int, high: int) -> pl.Series:
         dtype, _, marks = run.columns[i]
         if not dtype:
-            path = self._texts_path(self._path(number), i)
-            frame = pl.scan_ipc(path, glob=False, hive_partitioning=False).slice(begin, end - begin)
-            return frame.collect()["text"]
-        codes = self._read([(file, *_at(run, i, begin), end - begin)])
-        valid = self._read_marks(i, file, run, begin, end) if marks else None
+            path = self._texts_path(number, i)
+            frame = pl.scan_ipc(path, glob=False, hive_partitioning=False).slice(low, high - low)
+            try:
+                return frame.collect()["text"]
+            except UNREADABLE:
+                raise incomplete() from None
+        codes = self._read([(*_at(run, i, low), high - low)])
+        valid = self._read_marks(i, run, low, high) if marks else None
         return self._as_texts(self._names[i], Part(codes, valid))
 
     def _as_texts(self, name: str, part: Part) -> pl.Series:
@@ -300,8 +341,9 @@ class Runs:
     def _newly_learned(self) -> dict[str, tuple[list[str], bool]]:
         found = {}
         for name, texts in self.coder.texts.items():
-            found[name] = (texts.all[self._learned[name] :].to_list(), texts.coded)
-            self._learned[name] = texts.all.len()
+            known = texts.all  # others may learn more meanwhile
+            found[name] = (known[self._learned[name] :].to_list(), texts.coded)
+            self._learned[name] = known.len()
         return found
 
     def _take_up(self, about: dict[str, Any]) -> None:
@@ -319,27 +361,36 @@ class Runs:
     def _taken(self, part: Part, rows: NDArray[np.int64]) -> Part:
         if isinstance(part.values, pl.Series):
             return Part(part.values.gather(rows), None)
-        valid = None if part.valid is None else self._memory.take(part.valid, rows)
-        return Part(self._memory.take(part.values, rows), valid)
+        valid = None if part.valid is None else self.memory.take(part.valid, rows)
+        return Part(self.memory.take(part.values, rows), valid)
 
-    def _read(self, pieces: Sequence[tuple[int, str, int, int]]) -> NDArray[Any]:
-        """Read arrays from files, each by its type, where it begins and how many values it has, into one."""
-        values = self._memory(np.dtype(pieces[0][1]), sum(count for *_, count in pieces))
+    def _read(self, pieces: Sequence[tuple[str, int, int]]) -> NDArray[Any]:
+        """Read arrays from the file of runs, each by its type, where it begins and how many values it has, into one."""
+        values = self.memory(np.dtype(pieces[0][0]), sum(count for *_, count in pieces))
         filled = 0
-        for file, _, at, count in pieces:
-            if count:
-                view = values[filled : filled + count].data.cast("B")
-                while view.nbytes:
-                    done = os.preadv(file, [view], at)
-                    view, at = view[done:], at + done
-                filled += count
+        for _, at, count in pieces:
+            read_into(self._file, values[filled : filled + count], at)
+            filled += count
         return values
 
-    def _path(self, number: int) -> Path:
-        return self._folder / f"{number:06d}.run"
+    def _about(self, number: int) -> Path:
+        return self._folder / f"{number:06d}.json"
 
-    def _texts_path(self, path: Path, i: int) -> Path:
-        return path.with_suffix(f".{i}.texts")
+    def _texts_path(self, number: int, i: int) -> Path:
+        return self._folder / f"{number:06d}.{i}.texts"
+
+
+def rows_of_cards(lengths: NDArray[np.int64], cards: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the rows of cards, one card after the other, and how many each has; cards lie so, with these lengths.
+
+    >>> rows, each = rows_of_cards(np.array([1, 3, 2]), np.array([1, 0, 1]))
+    >>> rows.tolist(), each.tolist()
+    ([1, 2, 3, 0, 1, 2, 3], [3, 1, 3])
+    """
+    each = lengths.take(cards)
+    ends = np.cumsum(each)
+    shift = (np.cumsum(lengths) - lengths).take(cards) - (ends - each)
+    return np.repeat(shift, each) + np.arange(ends[-1] if ends.size else 0), each
 
 
 def in_order(offsets: NDArray[np.uint64], width: int, chance: Callable[[], Generator]) -> NDArray[np.int64]:
@@ -379,17 +430,13 @@ def _marks(part: Part) -> NDArray[np.bool_]:
     return np.ones(part.values.size, np.bool_) if part.valid is None else part.valid
 
 
-def _write_merged(file: Any, arrays: Sequence[NDArray[Any]], cuts: Sequence[NDArray[np.int64]]) -> int:
-    """Write what several pieces have of the first range, then of the second, and so on; return where that begins."""
-    at: int = file.tell()
+def _alike(arrays: list[NDArray[Any]]) -> list[NDArray[Any]]:
+    """Return arrays of one type: codes get wider as there are more texts."""
+    widest = np.result_type(*arrays)
+    return [array.astype(widest, copy=False) for array in arrays]
+
+
+def _merged(arrays: Sequence[NDArray[Any]], cuts: Sequence[NDArray[np.int64]]) -> list[memoryview]:
+    """Return what several pieces have of the first range, then of the second, and so on."""
     pairs = list(zip(arrays, [cut.tolist() for cut in cuts], strict=True))
-    parts = [array[cut[i] : cut[i + 1]] for i in range(cuts[0].size - 1) for array, cut in pairs]
-    for start in range(0, len(parts), _AT_ONCE):
-        these = parts[start : start + _AT_ONCE]
-        left = sum(part.nbytes for part in these)
-        left -= os.writev(file.fileno(), [part.data for part in these])
-        if left:  # a full disk, which says so when it is written to again
-            rest = b"".join(part.tobytes() for part in these)
-            while left:
-                left -= file.write(rest[-left:])
-    return at
+    return [array[cut[i] : cut[i + 1]].data for i in range(cuts[0].size - 1) for array, cut in pairs]

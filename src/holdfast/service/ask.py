@@ -27,9 +27,17 @@ from sqlalchemy import delete, func, insert, select, update
 from holdfast.answer import AnyAnswer
 from holdfast.answering import Unwritten
 from holdfast.cancel import Work
-from holdfast.errors import HoldfastError, InvalidArgument, LedgerUnavailable, PlanConflict, QuotaExhausted
+from holdfast.errors import (
+    BudgetExhausted,
+    HoldfastError,
+    InvalidArgument,
+    LedgerUnavailable,
+    PlanConflict,
+    QuotaExhausted,
+)
 from holdfast.ledger.group_commit import duplicate
-from holdfast.questions.price import Budget, write_answers
+from holdfast.questions.budget import Budget
+from holdfast.questions.price import write_answers
 from holdfast.questions.question import Question
 from holdfast.service.database import TokenDatabase, read, reservations, write, write_transaction
 from holdfast.service.datasets import LEAST, Datasets, ServedDataset, Usage
@@ -86,7 +94,7 @@ class Quotas:
             connection.execute(delete(reservations).where(reservations.c.expires <= now))
             reserved = connection.scalar(_reserved(analyst, dataset))
             connection.execute(insert(reservations).values(reservation | {"expires": now + RESERVATION_SECONDS}))
-        kept = False
+        kept, work.begun = False, False  # what an earlier look at the same question drew was held for that one
         try:
             left = max(0, quota - usage.by_analyst()[analyst] - int(reserved or 0))
             if answers > left:
@@ -231,7 +239,8 @@ class AskService:
 
     def price(self, served: ServedDataset, token: Token, ask: AskIn) -> Response:
         """Return what a question costs."""
-        price = served.session.price_of(self.prepare(served.session, ask))
+        session = served.session
+        price = session.price_of(session.look_to_come(self.prepare(session, ask)))
         priced = {"price": price.to_dict(), "text": str(price), "left": self.left(served, token)}
         return {"ok": True, "dataset": served.name} | priced
 
@@ -288,8 +297,11 @@ class AskService:
             question = self.prepare(session, ask, ledger_key)
             answer = yield from self._within_quota(served, token, session, question, work)
         while (following := session.next_look(question)) is not None:
-            question = self._require_small(following)
-            answer = yield from self._within_quota(served, token, session, question, work)
+            try:
+                question = self._require_small(following)
+                answer = yield from self._within_quota(served, token, session, question, work)
+            except (BudgetExhausted, InvalidArgument):
+                break  # what the looks so far have shown is paid for, and stands
         self.metrics.count_answer(served.name, cached=answer.cached)
         response = self.response(served, token, answer)
         if key is not None and not answer.cached:  # what the ledger has is found there again, free

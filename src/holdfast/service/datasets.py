@@ -57,8 +57,8 @@ class Usage:
         """Return the answers used so far, by name."""
         with self._lock:
             for entry in self._session.ledger.entries(self._next):
-                terms, before = standing_plan(self._session).terms, entry.before
-                answers = cost_in_answers(terms, before.charge, before.intervals, entry.cost)
+                terms, place = standing_plan(self._session).terms, entry.place
+                answers = cost_in_answers(terms, place.charge, place.intervals, entry.cost)
                 self._used[entry.analyst] += max(LEAST, answers)
                 self._next = entry.seq + 1
             return self._used.copy()

@@ -22,7 +22,7 @@ from itertools import accumulate
 from typing import Any
 
 from holdfast.errors import HoldfastError
-from holdfast.questions.price import Budget
+from holdfast.questions.budget import Budget
 
 BATCH_SECONDS = 0.1
 LATENCY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)

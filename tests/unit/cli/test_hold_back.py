@@ -32,7 +32,7 @@ def test_a_file_is_split_and_its_parts_are_used(
     assert split["rows"] == {"explore": 1_000, "held": 3_000}
     assert (split["explore"], split["held"]) == ("t.explore.parquet", "t.held.holdfast")
     assert pl.read_parquet(split["explore"]).columns == ["n", "even"]
-    code, checked = run(capsys, "ask", split["held"], "even", "--kind", "check")
+    code, checked = run(capsys, "ask", split["held"], "even", "--kind", "check", "--margin", "0.1")
     assert (code, checked["answer"]["outcome"]) == (0, "holds")
     guess = ("--guess", "0.9", "--margin", "0.05")
     code, wrong = run(capsys, "ask", split["held"], "even", "--kind", "check", *guess)

@@ -46,6 +46,7 @@ def test_a_seed_is_chosen_and_reported_if_none_is_given():
     assert len(set(report.to_dict()["seeds"])) == 3
 
 
+@pytest.mark.slow
 def test_worlds_in_parallel_are_the_same_worlds():
     done: list[int] = []
     alone = attack("coins", "weighted", **SETTINGS)

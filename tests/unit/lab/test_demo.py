@@ -114,6 +114,7 @@ def finished(tmp_path_factory):
         return to_json(demo, session, tour, flips, discovery, demo.second_act()), discovery, asked, session.budget
 
 
+@pytest.mark.slow
 def test_the_numbers_are_plain_json(finished):
     numbers, discovery, _, _ = finished
     read = json.loads(json.dumps(numbers))
@@ -123,6 +124,7 @@ def test_the_numbers_are_plain_json(finished):
     assert {"call", "value", "low", "high", "population", "rows_read", "milliseconds"} <= set(read["tour"][0])
 
 
+@pytest.mark.slow
 def test_every_question_was_charged(finished):
     numbers, _, asked, budget = finished
     assert asked[-1] == 120

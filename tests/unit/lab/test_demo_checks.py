@@ -24,6 +24,7 @@ def act() -> SecondAct:
     return play(table(np.random.default_rng(3), ROWS, SIGNALS), SIGNALS, seed=3)
 
 
+@pytest.mark.slow
 def test_the_holdout_confirms_what_is_not_there(act: SecondAct) -> None:
     expected = float(norm.cdf(sqrt(2 * (SIGNALS / 2) / (pi * ROWS / 2))))
     assert act.looks[-1].holdout == pytest.approx(expected, abs=6 * 0.5 / sqrt(ROWS / 2))
@@ -31,6 +32,7 @@ def test_the_holdout_confirms_what_is_not_there(act: SecondAct) -> None:
     assert act.looks[-1].open_half > act.looks[0].open_half > TRUTH
 
 
+@pytest.mark.slow
 def test_checks_stay_true_and_doubt_what_the_open_half_claims(act: SecondAct) -> None:
     assert act.missed == 0
     assert act.doubted == "too high"
@@ -51,6 +53,7 @@ def test_a_vote_is_what_its_questions_say() -> None:
             assert Votes(np.eye(20)[signal])(frame).tolist() == bits.tolist()
 
 
+@pytest.mark.slow
 def test_it_is_drawn(act: SecondAct, tmp_path) -> None:  # type: ignore[no-untyped-def]
     second_act_picture(act, tmp_path / "checks.png")
     assert (tmp_path / "checks.png").read_bytes().startswith(b"\x89PNG")

@@ -66,6 +66,7 @@ def test_noise_is_there():
     assert noise.gaussian_mean(values, 0.1) != noise.gaussian_mean(values, 0.1)
 
 
+@pytest.mark.slow
 def test_gaussian_noise_is_the_discrete_gaussian():
     """Deviation 2 on the whole numbers, where the rounded continuous law is another one. False alarm: 1e-9."""
     drawn = np.array([noise._integer_gaussian(2.0)(0) for _ in range(20_000)])

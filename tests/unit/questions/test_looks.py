@@ -134,3 +134,25 @@ def test_price_and_dry_run_speak_of_the_first_look() -> None:
         assert "look 1 of at most" in str(price)
         assert session.dry_run("x", until=0.03).made_up
         assert session.mean("x", until=0.03).seq == session.ledger.spent.answers
+
+
+def test_the_price_is_that_of_the_look_which_would_be_drawn_next() -> None:
+    with Session(data(), seed=1) as session:
+        answer = session.mean("x", until=0.05)
+        assert session.price("x", until=0.05).cached
+        price = session.price("x", until=0.02)
+        assert not price.cached
+        assert f"look {answer.seq + 1} " in price.question
+        session.mean("x", until=0.02)
+        following = list(session.ledger.entries())[answer.seq]
+        assert following.rows_read == price.rows_read
+
+
+def test_a_list_takes_no_question_that_is_looked_at_again() -> None:
+    """It would have been answered by its first look alone, with another margin than was asked for."""
+    asked = ["x", {"query": "rare", "until": 0.05}]
+    with Session(data(), seed=1) as session:
+        for ask in (session.ask_many, session.price_many):
+            with pytest.raises(InvalidArgument, match=r"Question 2: until must be left out in a list"):
+                ask(asked)
+        assert session.ledger.spent.charge == 0

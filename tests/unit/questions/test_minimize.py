@@ -49,7 +49,7 @@ def test_the_answer_has_everything(rows):
     assert s.ledger.spent.charge == answer.rows_read
     assert answer.receipt
     assert "loss" in repr(answer)
-    assert "<table>" in answer._repr_html_()
+    assert "<table" in answer._repr_html_()
     assert answer.to_dict()["names"] == ["x0", "x1", "intercept"]
     assert answer.to_dict()["point"] == list(answer.point)
     assert answer.point[0] > answer.point[1]
@@ -257,6 +257,7 @@ def test_own_losses_are_clipped_to_what_they_declare(rows):
     assert answer.loss.high <= 0.1
 
 
+@pytest.mark.slow
 def test_a_row_on_which_an_own_loss_fails_answers_for_itself_alone(rows):
     class Picky(MeanLoss):
         def gradients(self, rows: pl.DataFrame, point: np.ndarray) -> np.ndarray:
@@ -322,7 +323,7 @@ def test_coefficients_are_in_the_features_own_units(rows, name, scale, intercept
     frame = pl.DataFrame(table()).filter(pl.col("x0") >= -0.5, (pl.col("x1") * 10).is_between(-3, 7)).head(50)
     objective = loss.bind(rows.schema, domain_of(loss.dimension, 1.0, None))
     features, _ = objective.matrix.widened(objective.matrix.of(frame))
-    scaled = features @ np.array(answer.point)
+    scaled = objective.matrix.predicted(features, np.array(answer.point))
     if loss.predicts_target:
         scaled = -4 + (10 - -4) * (scaled + 1) / 2
     plain = np.full(50, answer.coefficients["intercept"])

@@ -11,7 +11,8 @@ import holdfast as hf
 from holdfast.errors import BudgetExhausted
 from holdfast.guarantees.solve import plan
 from holdfast.ledger import Cost, Spent
-from holdfast.questions.price import Budget, Price
+from holdfast.questions.budget import Budget
+from holdfast.questions.price import Price
 from holdfast.session import Session
 from planned import planned
 

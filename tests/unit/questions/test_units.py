@@ -167,3 +167,13 @@ def test_whole_units_are_held_back(tmp_path: Path, on_disk: bool) -> None:
     if on_disk:
         with Session(tmp_path / "visits.held.holdfast") as again:
             assert again.schema.unit == "patient"
+
+
+def test_the_same_margin_of_units_again_is_free_though_it_would_take_more_draws_now() -> None:
+    with Session(visits(), unit="patient", complete=["cost"], seed=1) as session:
+        first = session.units("late", margin=0.3)
+        for threshold in range(20):
+            session.mean(f"cost > {threshold}")
+        again = session.units("late", margin=0.3)
+        assert again.cached
+        assert again.seq == first.seq

@@ -9,7 +9,9 @@ import pytest
 
 import holdfast as hf
 from holdfast.queries.build import build_histogram, build_mean
-from holdfast.queries.measures import Share
+from holdfast.queries.evaluate import Expression
+from holdfast.rows.column_writer import TextFiles
+from holdfast.rows.columns import TEXT
 
 TEXTS = ["a", "b", "b", "c"] * 50
 ASKED = ["s = 'b'", "s < 'c' and length(s) = 1", "s like 'c%'"]
@@ -31,7 +33,7 @@ def tally(source: Any, query: Any, draws: int = 100) -> list[int]:
 def test_each_text_once_gives_what_each_row_gives(source: Any, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     query = build_mean(text, source.schema)
     once = tally(source, query)
-    monkeypatch.setattr(source, "_coded", {})
+    monkeypatch.setattr(source, "_few_texts", lambda *_: None)
     assert once == tally(source, query)
     assert 0 < once[1] < 100
 
@@ -39,7 +41,7 @@ def test_each_text_once_gives_what_each_row_gives(source: Any, text: str, monkey
 def test_a_histogram_too(source: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     query = build_histogram("s", source.schema, categories=["c", "b"])
     once = tally(source, query)
-    monkeypatch.setattr(source, "_coded", {})
+    monkeypatch.setattr(source, "_few_texts", lambda *_: None)
     assert once == tally(source, query)
 
 
@@ -58,8 +60,8 @@ def test_no_text_is_asked_that_was_not_drawn(tmp_path: Path, monkeypatch: pytest
     pl.DataFrame({"s": ["a", "b", "x" * 1_000_000, "c"] * 50}).write_parquet(tmp_path / "long.parquet")
     source = hf.open(tmp_path / "long.parquet", progress=False)
     seen: set[str] = set()
-    plain = Share.evaluate
-    monkeypatch.setattr(Share, "evaluate", lambda self, rows: (seen.update(rows["s"]), plain(self, rows))[1])
+    plain = Expression.series
+    monkeypatch.setattr(Expression, "series", lambda self, rows: (seen.update(rows["s"]), plain(self, rows))[1])
     query = build_mean("upper(s) >= 'B'", source.schema)
     values = source.sample(query, Chosen(0, 5, 3, 0, 1, 8), np.random.default_rng(0))
     assert values.tolist() == [False, True, True, False, True, False]
@@ -68,8 +70,8 @@ def test_no_text_is_asked_that_was_not_drawn(tmp_path: Path, monkeypatch: pytest
 
 def test_texts_are_asked_once_only_where_that_is_less(source: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     heights: list[int] = []
-    plain = Share.evaluate
-    monkeypatch.setattr(Share, "evaluate", lambda self, rows: (heights.append(rows.height), plain(self, rows))[1])
+    plain = Expression.series
+    monkeypatch.setattr(Expression, "series", lambda self, rows: (heights.append(rows.height), plain(self, rows))[1])
     query = build_mean("s = 'b'", source.schema)
     tally(source, query, draws=100)
     tally(source, query, draws=2)
@@ -87,3 +89,20 @@ def test_a_function_from_outside_sees_drawn_rows_alone(source: Any) -> None:
     seen.clear()
     assert sum(tally(source, query, draws=100)) == 100
     assert seen == [100]
+
+
+@pytest.mark.parametrize("named", [pl.Categorical, pl.Enum(["never", "c", "b", "a"])], ids=["categories", "enum"])
+@pytest.mark.parametrize("most_distinct", [2, 9], ids=["too many", "few"])
+def test_categories_are_written_as_their_texts_would_be(tmp_path: Path, named: Any, most_distinct: int) -> None:
+    batches = [[None, None], ["b", None, "a", "b"], [], ["a", "c", None]]
+    written = {}
+    for dtype in (pl.String, named):
+        folder = tmp_path / str(dtype == pl.String)
+        folder.mkdir()
+        column = TextFiles(folder, 0, "s", TEXT, most_distinct)
+        for batch in batches:
+            column.append(pl.Series("s", batch, dtype=pl.String).cast(dtype))
+        column.close()
+        written[dtype] = column.entry(nullable=True), {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert written[pl.String] == written[named]
+    assert written[named][0].distinct == (3 if most_distinct == 9 else 0)

@@ -49,7 +49,8 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def no_threads_left() -> Iterator[None]:
     yield
-    gc.collect()
+    if checks():
+        gc.collect()
     for thread in checks():
         thread.join(WAIT)
     assert not checks()
@@ -155,6 +156,7 @@ except hf.RowSourceError as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_file_that_is_cut_off_is_an_error_and_no_signal(path: Path, when: str) -> None:
     done = subprocess.run(
@@ -216,6 +218,7 @@ def test_the_check_ends_with_the_session_or_with_the_rows(path: Path, monkeypatc
     finish_check()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("large")
 def test_the_check_does_not_hold_up_the_end_of_the_process(path: Path) -> None:
     program = (
@@ -228,6 +231,7 @@ def test_the_check_does_not_hold_up_the_end_of_the_process(path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("large")
 def test_a_forked_process_checks_for_itself(path: Path) -> None:
     program = """

@@ -178,6 +178,7 @@ STEPS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("where", "what"), STEPS)
 def test_a_writer_that_is_killed_leaves_nothing_that_counts(file, where, what):
     _, before = fitted(file, times=1)

@@ -6,9 +6,9 @@ the rows, mu, is near its mean p in the population:
 
     (mu - p)^2 <= J (mu + p - 2 mu p),   J = 2 Ibar/n.
 
-If rows are independent but not identically distributed, J is a little larger, J^2/2 is added on the right, and p speaks
-of the average of the rows' laws. Constants that are free (om2, kap, L, L2, rho) are fixed in advance, from n, B, a and
-beta alone; s may be any number.
+If rows are independent but not identically distributed, J is a little larger, and p speaks of the average of the rows'
+laws; where J is large, and for groups, a term J/2 is added in the bracket. Constants that are free (om2, kap, L, L2,
+rho) are fixed in advance, from n, B, a and beta alone; s may be any number.
 """
 
 from dataclasses import dataclass
@@ -24,6 +24,7 @@ PROOF = "exchange.md"
 MOST_MASS = 0.2  # the theorem's a' is then at most 1/2
 MOST_KAP = 4.0
 APART = 1.5  # how much larger C is for rows that are not identical
+MOST_ALIKE = 0.125  # the largest J at which such rows have nearly the interval of identical ones
 HALF = 0.5  # of its own mass an outcome keeps under the extrapolated law; smaller for draws with little mass
 
 
@@ -89,13 +90,13 @@ def j(n: int, ibar: float) -> float:
 
 
 @theorem("here (Theorem K, the interval)", proof=PROOF)
-def hi(x: float, J: float, r: float = 1.0, *, identical: bool = True) -> float:
+def hi(x: float, J: float, *, identical: bool = True) -> float:
     """Return the largest p that a posterior mean of at most x allows, rounded up.
 
     Statement
-        The larger root of (x-p)^2 = J (x + p - 2xp + c J), c = 0, or 1/2 for rows that are not identical:
-        x(1-J) + J/2 + sqrt((1+4c) J^2 + 4J(2-J)x(1-x))/2 if x < 1 - J(1+sqrt(1+4c))/2, else 1.
-        It grows with x. In general, as groups need it, of (1-J)(x-p)^2 = J (x(1-x) + r p(1-p) + c J), r >= 1.
+        The larger root of (x-p)^2 = J (x + p - 2xp): x(1-J) + J/2 + sqrt(J^2 + 4J(2-J)x(1-x))/2 if x < 1 - J, else 1.
+        It grows with x. For rows that are not identical the same if J <= 1/8, with x at least J^2, and 1 where it is
+        above 1 - J^2; if J > 1/8, J^2/2 is added on the right.
 
     Not covered
         The posterior guarantee's chi: no chi put there gives this interval.
@@ -103,20 +104,21 @@ def hi(x: float, J: float, r: float = 1.0, *, identical: bool = True) -> float:
     >>> round(hi(0.0, 0.01), 9), hi(0.995, 0.01)
     (0.01, 1.0)
     >>> round(hi(0.0, 0.01, identical=False), 9)
-    0.013660254
+    0.010294171
     """
-    if not x < 1 - J * _nearest(identical):  # also J = inf
-        return 1.0
-    return min(1.0, _root(max(0.0, x), J, r, identical) * SAFE)
+    if identical or not J <= MOST_ALIKE:
+        return _upper(x, J, 1.0, identical)
+    top = _upper(max(x, J * J), J, 1.0, True)
+    return top if top <= 1 - J * J else 1.0
 
 
 @theorem("here (Theorem K, the interval)", proof=PROOF)
-def lo(x: float, J: float, r: float = 1.0, *, identical: bool = True) -> float:
+def lo(x: float, J: float, *, identical: bool = True) -> float:
     """Return the smallest p that a posterior mean of at least x allows, rounded down: 1 - hi(1-x).
 
     Statement
-        The smaller root of the same equation, (x^2 - Jx - cJ^2)/((1-J+Jr) times the larger), if x > J(1+sqrt(1+4c))/2,
-        else 0.
+        The smaller root of the same equation, (x^2 - Jx)/(the larger), if x > J, else 0; for rows that are not
+        identical as for `hi`.
 
     Not covered
         As for `hi`.
@@ -124,6 +126,24 @@ def lo(x: float, J: float, r: float = 1.0, *, identical: bool = True) -> float:
     >>> lo(0.01, 0.01), abs(lo(0.4, 0.01) + hi(0.6, 0.01) - 1) < 1e-11
     (0.0, True)
     """
+    if identical or not J <= MOST_ALIKE:
+        return _lower(x, J, 1.0, identical)
+    bottom = _lower(min(x, 1 - J * J), J, 1.0, True)
+    return bottom if bottom >= J * J else 0.0
+
+
+def _upper(x: float, J: float, r: float, identical: bool) -> float:
+    """Return the larger root p of (1-J)(x-p)^2 = J (x(1-x) + r p(1-p) + c J), rounded up; 1 if x is too near to it.
+
+    c is 0, or 1/2 for rows that are not identical; r >= 1 is for groups.
+    """
+    if not x < 1 - J * _nearest(identical):  # also J = inf
+        return 1.0
+    return min(1.0, _root(max(0.0, x), J, r, identical) * SAFE)
+
+
+def _lower(x: float, J: float, r: float, identical: bool) -> float:
+    """Return the smaller root, (x^2 - Jx - cJ^2)/((1-J+Jr) times the larger), rounded down; 0 if x is too near."""
     if not x > J * _nearest(identical):
         return 0.0
     x, near = min(1.0, x), J * _nearest(identical)
@@ -149,7 +169,7 @@ def group_upper(mu: float, g: float, J: float, *, identical: bool = True) -> flo
 
     Statement
         k = J/g, r = hi(g)/g. 1 if k >= 1 or mu is too near to 1 for `hi` with k; else the larger root t of
-            (1-k+kr) t^2 - (2(1-k) mu + kr) t + mu^2 - k mu - c k^2 = 0.
+            (1-k+kr) t^2 - (2(1-k) mu + kr) t + mu^2 - k mu - c k^2 = 0, c = 0, or 1/2 for rows that are not identical.
 
     Not covered
         g = 0.
@@ -159,7 +179,7 @@ def group_upper(mu: float, g: float, J: float, *, identical: bool = True) -> flo
     """
     if not g > J:
         return 1.0
-    return hi(mu, J / g, hi(g, J, identical=identical) / g, identical=identical)
+    return _upper(mu, J / g, hi(g, J, identical=identical) / g, identical)
 
 
 @theorem("here (Theorem K, any bounded function)", proof=PROOF)
@@ -177,7 +197,7 @@ def group_lower(mu: float, g: float, J: float, *, identical: bool = True) -> flo
     """
     if not g > J:
         return 0.0
-    return lo(mu, J / g, hi(g, J, identical=identical) / g, identical=identical)
+    return _lower(mu, J / g, hi(g, J, identical=identical) / g, identical)
 
 
 @theorem("here (Theorem K, the worst case)", proof=PROOF)

@@ -1,16 +1,14 @@
-"""Numbers that several outcomes of one draw say together: variances, covariances, differences of paired values.
+"""Variances, covariances, their quotients, and differences of paired values.
 
-Two coins tossed for the same drawn row multiply to what a product needs: with biases x and y, both fall on one with
-probability xy. Every outcome and some unions of outcomes have exact binomial intervals; the laws of a draw that these
-allow are a polytope, and what is linear in the law is extreme at its corners.
+A moment is worked out of the means of a few quadratic functions of one row, asked one after the other: about means that
+were seen before, and for a quotient about a quotient that was seen before, so that little is left to be in doubt.
 """
 
-from itertools import combinations
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 from math import inf, sqrt
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from holdfast.guarantees.mathematics import exchange
 from holdfast.guarantees.mathematics.concentration import SAFE
@@ -18,48 +16,113 @@ from holdfast.guarantees.mathematics.theorem import theorem
 
 PROOF = "moments.md"
 Interval = tuple[float, float]
-Laws = NDArray[np.float64]  # one law of the outcomes in each line
-OUTWARD = 1e-9  # how far a corner may be outside, and how far ends are moved: more than all rounding
 
 
-@theorem("here (the corners)", proof=PROOF)
-def corners(sets: Any, lows: Any, highs: Any) -> Laws:
-    """Return the corners of all laws whose sums over given sets of outcomes lie in intervals; none if there is none.
+@dataclass(frozen=True)
+class Form:
+    """A quadratic function of two numbers in [0, 1]: of their distances X, Y to a point `about`, without a constant."""
+
+    x: float = 0.0
+    y: float = 0.0
+    xx: float = 0.0
+    xy: float = 0.0
+    yy: float = 0.0
+    about: Interval = (0.0, 0.0)
+
+    def moved(self, about: Interval) -> "Form":
+        """Return the same function of the distances to another point."""
+        return replace(self, about=about)
+
+    def at(self, X: Any, Y: Any) -> Any:
+        """Return its value, from the distances."""
+        return X * (self.x + self.xx * X + self.xy * Y) + Y * (self.y + self.yy * Y)
+
+    @property
+    def range(self) -> Interval:
+        """Its least and largest value for numbers in [0, 1]."""
+        return self.over(*((-center, 1 - center) for center in self.about))
+
+    def over(self, first: Interval, second: Interval) -> Interval:
+        """Return its least and largest value for distances in these intervals, by `extremes_of_quadratic`."""
+        return extremes_of_quadratic(self, first, second)
+
+
+@theorem("here (quadratic functions)", proof=PROOF)
+def extremes_of_quadratic(form: Form, first: Interval, second: Interval) -> Interval:
+    """Return the least and the largest value of a quadratic function on a rectangle.
 
     Statement
-        A linear function of a law is extreme over these laws at a corner, where as many constraints are equalities as
-        the law has free coordinates. Corners that miss a constraint by less than 1e-9 are kept.
+        It is extreme at a corner, where its derivative along an edge is 0, or where both derivatives are.
 
     Not covered
-        More than a handful of outcomes: all choices of constraints are tried.
+        Rounding: a few units in the last place.
 
-    >>> corners([[1, 0], [0, 1]], [0.2, 0.3], [0.6, 0.9]).round(6).tolist()
-    [[0.6, 0.4], [0.2, 0.8]]
+    >>> extremes_of_quadratic(Form(xy=1.0), (-1.0, 2.0), (-1.0, 1.0))
+    (-2.0, 2.0)
+    >>> extremes_of_quadratic(Form(xx=1.0, x=-1.0), (0.0, 1.0), (0.0, 0.0))
+    (-0.25, 0.0)
     """
-    sets = np.asarray(sets, dtype=float)
-    count = sets.shape[1]
-    # A law is its coordinates but the first, which is 1 minus their sum.
-    slopes = sets[:, 1:] - sets[:, :1]
-    above, below = slopes, -slopes
-    limits = np.concatenate([np.asarray(highs) - sets[:, 0], sets[:, 0] - np.asarray(lows)])
-    rows = np.concatenate([above, below])
-    chosen = np.array(list(combinations(range(len(rows)), count - 1)))
-    systems, right = rows[chosen], limits[chosen]
-    regular = np.abs(np.linalg.det(systems)) > 1e-12
-    points = np.linalg.solve(systems[regular], right[regular][..., None])[..., 0]
-    kept = points[(points @ rows.T <= limits + OUTWARD).all(axis=1)]
-    laws: Laws = np.concatenate([1 - kept.sum(axis=1, keepdims=True), kept], axis=1)
-    return laws
+    points = list(product(first, second))
+    if form.yy:
+        points += [(X, -(form.y + form.xy * X) / (2 * form.yy)) for X in first]
+    if form.xx:
+        points += [(-(form.x + form.xy * Y) / (2 * form.xx), Y) for Y in second]
+    bend = 4 * form.xx * form.yy - form.xy**2
+    if bend:
+        points.append(
+            ((form.xy * form.y - 2 * form.yy * form.x) / bend, (form.xy * form.x - 2 * form.xx * form.y) / bend)
+        )
+    values = [form.at(X, Y) for X, Y in points if first[0] <= X <= first[1] and second[0] <= Y <= second[1]]
+    return min(values), max(values)
 
 
-def extremes(laws: Laws, weights: Any, within: Interval) -> Interval:
-    """Return the least and the largest weighted sum over the laws with these corners, rounded outwards."""
-    low, high = within
-    if not len(laws):
-        return within
-    values = laws @ np.asarray(weights, dtype=float)
-    slack = OUTWARD * (high - low)
-    return max(low, float(values.min()) - slack), min(high, float(values.max()) + slack)
+@theorem("here (central moments)", proof=PROOF)
+def central(form: Form, mean: Interval, first: Interval, second: Interval) -> Interval:
+    """Return the range of a quadratic function's mean about the true means, from that about a point near them.
+
+    Statement
+        For a form without linear terms, E f(x - Ex, y - Ey) = E f(x - a, y - b) - f(Ex - a, Ey - b). The first is in
+        `mean`, Ex - a and Ey - b are in `first` and `second`.
+
+    Not covered
+        Forms with linear terms.
+
+    >>> low, high = central(Form(xx=1.0), (0.1, 0.2), (-0.1, 0.2), (0.0, 0.0))
+    >>> round(low, 9), round(high, 9)
+    (0.06, 0.2)
+    """
+    least, most = form.over(first, second)
+    return mean[0] - most, mean[1] - least
+
+
+@theorem("here (quotients)", proof=PROOF)
+def quotient(tried: Sequence[tuple[float, Interval]], below: Interval) -> Interval:
+    """Return the range of N/M, M > 0, from intervals for N - r M at several r.
+
+    Statement
+        N/M = r + (N - r M)/M, for every r. Where N - r M is known to be positive, N/M is at least r, however little is
+        known of M, which lies in `below`.
+
+    Not covered
+        M = 0.
+
+    >>> quotient([(0.5, (0.0, 0.3))], (0.0, 2.0))
+    (0.5, inf)
+    >>> quotient([(0.5, (-0.1, 0.3))], (0.5, 2.0))
+    (0.3, 1.1)
+    """
+    low, high = -inf, inf
+    for r, (first, last) in tried:
+        low = max(low, r + _divided(first, below))
+        high = min(high, r - _divided(-last, below))
+    return low, high
+
+
+def _divided(end: float, below: Interval) -> float:
+    """Return the least of end/M."""
+    if end >= 0:
+        return end / below[1] if end else 0.0
+    return end / below[0] if below[0] > 0 else -inf
 
 
 @theorem("here (spread), by Theorem K", proof=PROOF)
@@ -79,6 +142,7 @@ def exchange_spread(J: float, second: float, most: float, reach: float, *, ident
     """
     if not J < 1:
         return inf
+    second = max(0.0, second)  # of cells that no row can have: it is rare that counts say so
     other = most * exchange.hi(min(1.0, second / most), J, identical=identical) if most > 0 else 0.0
     apart = 0.0 if identical else J * reach * reach / 2
     return sqrt(J * (second + other + apart) / (1 - J)) * SAFE

@@ -1,0 +1,139 @@
+"""What is left to ask.
+
+A session that goes on never runs out: a budget says how wide answers are now and after more of them. Where there is an
+end, it is kept in two amounts: intervals (statements about the population) and the guarantee's own charge. "Answers
+left" is how many ordinary answers both can still pay for. A plan that goes on is kept so, too, until it is used up.
+
+No rows are needed to tell, so nothing here imports what reads them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from html import escape
+from typing import Any
+
+from holdfast import notebook
+from holdfast.guarantees.guarantee import Guarantee
+from holdfast.guarantees.plan import write_margin
+from holdfast.ledger import Cost, Spent
+
+NO_END = {  # by the kind of question that a guarantee without an end takes
+    "check": "checks have no end: {now} beyond the margin of a guess; with more wrong ones {after}",
+    "submit": "submissions have no end: {now} around what the grid tells; with more improvements {after}",
+}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The one budget of a dataset, at this moment.
+
+    Parameters
+    ----------
+    answers_left, answers_total
+        Ordinary answers that can still be paid for, and those that were planned for; None where there is no end. In a
+        plan that goes on, those that have its margin.
+    answers_given
+        How many questions have been answered.
+    margin
+        The margin of an ordinary answer now.
+    outlook
+        Where there is no end: pairs of a number of answers, from now on, and the margin of an ordinary answer after
+        them. In a session that checks: of a number of wrong guesses, and how wide a check is after them, beyond the
+        margin of its guess. Of a board: of improvements, and how wide intervals are around what the grid tells.
+    asks
+        The one kind of question that is taken, "check" or "submit"; None: those that ask for values.
+    ends
+        Whether questions are refused when no answers are left.
+    checks
+        Where other rows check guesses beside: pairs of a number of wrong guesses, from now on, and how wide a check is
+        after them, beyond the margin of its guess.
+    """
+
+    answers_left: int | None
+    answers_total: int | None
+    answers_given: int
+    margin: float
+    outlook: tuple[tuple[int, float], ...] = ()
+    asks: str | None = None
+    ends: bool = True
+    checks: tuple[tuple[int, float], ...] = ()
+
+    @classmethod
+    def of(cls, guarantee: Guarantee, spent: Spent, told: Cost) -> "Budget":
+        """Return what is left.
+
+        Parameters
+        ----------
+        guarantee
+            The one that stands.
+        spent
+            What was taken by all questions.
+        told
+            What the answers given cost.
+        """
+        terms = guarantee.terms
+        outlook = guarantee.outlook((spent.charge, spent.intervals), (told.charge, told.intervals))
+        margin = outlook[0][1] if outlook else terms.margin
+        planned = terms.statements > 0 and guarantee.answers
+        left = terms.answers_left(spent.charge, spent.intervals) if planned else None
+        total = terms.answers if planned else None
+        beside = guarantee.checks if guarantee.answers else None
+        checks = () if beside is None else beside.outlook((0, 0), (told.charge, told.intervals))
+        return cls(left, total, spent.answers, margin, outlook, guarantee.asks, terms.ends, checks)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        known = {field.name: getattr(self, field.name) for field in fields(self)}
+        return known | {name: [list(pair) for pair in known[name]] for name in ("outlook", "checks")}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Budget":
+        """Read the `values` that `to_dict` wrote."""
+        pairs = {name: tuple((more, width) for more, width in values[name]) for name in ("outlook", "checks")}
+        return cls(**{**values, **pairs})
+
+    def __str__(self) -> str:
+        if self.checks:
+            (_, first), *wrong = self.checks
+            wider = ", ".join(f"{write_margin(width)} after {more:,}" for more, width in wrong)
+            checks = NO_END["check"].format(now=write_margin(first), after=wider)
+            return f"{replace(self, checks=())}; {checks}"
+        _, *later = self.outlook or ((0, self.margin),)
+        after = ", ".join(f"{write_margin(width)} after {more:,}" for more, width in later)
+        now = write_margin(self.margin)
+        if self.asks is not None:
+            return NO_END[self.asks].format(now=now, after=after)
+        if not self.answers_left and not self.ends:
+            return f"answers have no end: {now} now, {after} more"
+        left = f"{self.answers_left or 0:,} of {self.answers_total or 0:,} answers left at {now}"
+        return left if self.ends else f"{left}, then wider: {after} more"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """A bar of what is left, or of how wide answers will be."""
+        shown = []
+        if self.answers_left is not None and self.answers_total:
+            said = f"{self.answers_left:,} of {self.answers_total:,} answers left at {write_margin(self.margin)}"
+            shown.append(f"<div>{notebook.meter(self.answers_left / self.answers_total, said)} {escape(said)}</div>")
+        if self.outlook and not (self.answers_left and self.ends):
+            what, more = _AHEAD.get(self.asks or "", ("an answer is within", "{:,} more"))
+            shown.append(_widths(what, more, self.outlook))
+        if self.checks:
+            shown.append(_widths(*_AHEAD["check"], self.checks))
+        return "".join(shown)
+
+
+_AHEAD = {  # what is as wide as it is, and after what
+    "check": ("a check, beyond the margin of its guess", "{:,} more wrong"),
+    "submit": ("a submission, around what the grid tells", "{:,} more that improve"),
+}
+
+
+def _widths(what: str, more: str, outlook: tuple[tuple[int, float], ...]) -> str:
+    widest = max(width for _, width in outlook) or 1.0
+    rows = []
+    for count, width in outlook:
+        margin, after = write_margin(width), "now" if count == 0 else f"after {more.format(count)}"
+        rows.append((after, margin, notebook.meter(width / widest, f"{after}: {margin}", 100)))
+    return notebook.table((what, "", ""), rows)

@@ -1,0 +1,172 @@
+"""Means of quadratic functions of a row, asked one after the other: what moments and pairs are worked out of.
+
+Every stage may depend on what the stages before it showed, as any question may. A *rough* stage has few draws and no
+interval: it says where to look. A *certain* one has an interval for the population. Where the guarantee covers slices,
+the range of its function is cut where most values are expected, near 0, and each slice has draws of its own; elsewhere
+a stage is an ordinary mean, and a rough one is certain too.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from math import inf
+
+from holdfast.answer import Interval
+from holdfast.guarantees.mathematics.moments import Form, central
+from holdfast.ledger import Cost
+from holdfast.queries.moments import Measured, Quadratic
+from holdfast.queries.slices import Sliced
+from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode, identity_of
+
+Found = tuple[float, Interval]  # as it was seen, and its interval
+
+ROUGH, OFFSET, COUNTING = 1 / 8, 1 / 2, 1 / 2  # draws, in ordinary answers: of a rough stage; of a mean; who counts
+CUTS = (0.01, 0.1)  # where the range of a function is cut, on either side of 0
+CUTS_OF_SQUARES = (0.04, 0.2)  # where it has one side only
+POWER = 0.75  # draws of a slice grow with its width, less than in proportion: wide ones are nearly always empty
+LEAST = 64  # draws below which nothing is cut
+FIRST, SECOND = Form(x=1.0), Form(y=1.0)
+
+
+@dataclass
+class Stages(ABC):
+    """One question's stages: the values it is about, and how many draws an ordinary answer has."""
+
+    measures: tuple[Measured, ...]
+    draws: int
+    sliced: bool  # whether the guarantee covers slices
+    centers: Interval = (0.0, 0.0)  # what the values are measured from
+    offsets: list[Interval] = field(default_factory=list)  # where their means are, from there
+
+    @property
+    def some_left_out(self) -> bool:
+        """Whether there may be rows that do not count."""
+        return Quadratic(self.measures, FIRST).some_left_out
+
+    def count(self, part: float) -> int:
+        """Return how many draws so many ordinary answers have."""
+        return max(1, int(part * self.draws))
+
+    @abstractmethod
+    def rough(self, form: Form) -> float:
+        """Return the mean of a form as it was seen, from few draws."""
+
+    @abstractmethod
+    def certain(self, form: Form, draws: int, cuts: Sequence[float] | None = None) -> Found:
+        """Return the mean of a form, and its interval, from so many draws."""
+
+    def center(self) -> None:
+        """Measure every value from its mean as seen, and find out how far from there its mean can be."""
+        centers, linear = [0.0, 0.0], (FIRST, SECOND)[: len(self.measures)]
+        self.offsets = [(0.0, 0.0), (0.0, 0.0)]
+        for place, form in enumerate(linear):
+            if self.sliced:
+                centers[place] = min(1.0, max(0.0, self.rough(form)))
+                _, self.offsets[place] = self.certain(form.moved((centers[0], centers[1])), self.count(OFFSET))
+            else:
+                centers[place], (low, high) = self.certain(form, self.draws)
+                self.offsets[place] = low - centers[place], high - centers[place]
+        self.centers = centers[0], centers[1]
+
+    def central(self, form: Form, draws: int) -> Found:
+        """Return the mean of a form, without linear terms, of the distances to the true means."""
+        seen, interval = self.certain(form.moved(self.centers), draws)
+        return seen, central(form, interval, self.offsets[0], self.offsets[1])
+
+
+@dataclass
+class Planned(Stages):
+    """Counts what stages cost; what they say is made up. As many draws in all, whatever is seen."""
+
+    releases: list[tuple[bool, int]] = field(default_factory=list)  # whether certain, and how many draws
+
+    def rough(self, form: Form) -> float:
+        """Count it."""
+        self.releases.append((not self.sliced, self.count(ROUGH)))
+        return 0.5
+
+    def certain(self, form: Form, draws: int, cuts: Sequence[float] | None = None) -> Found:
+        """Count it."""
+        self.releases.append((True, draws))
+        return 0.5, (0.25, 0.75)
+
+    def price(self, context: Context) -> tuple[Cost, int, int]:
+        """Return what all stages cost, the rows they read, and the work that is."""
+        if not self.sliced:
+            plain = Quadratic(self.measures, FIRST)
+            cost, rows = context.price(plain, self.draws)
+            number = len(self.releases)
+            work = number * (RELEASE_WORK + rows * plain.work)
+            return Cost(number * cost.charge, number * cost.intervals), number * rows, work
+        counting = self.count(COUNTING) if self.some_left_out else 0
+        one = Sliced(Quadratic(self.measures, FIRST), (0.0, 1.0))
+        cost, rows = context.price(one, counting + sum(draws for _, draws in self.releases))
+        statements = sum(certain for certain, _ in self.releases) + self.some_left_out
+        return Cost(cost.charge, statements), rows, len(self.releases) * 4 * RELEASE_WORK + rows * one.work
+
+    def question(self, context: Context, kind: str, text: str, run: Callable[[Drawing], Result]) -> Question:
+        """Return the question that these stages answer."""
+        cost, rows_read, work = self.price(context)
+        own = identity_of(Quadratic(self.measures, FIRST), None if self.draws == context.rows_per_query else self.draws)
+        identity = None if own is None else encode({"kind": kind, "of": own, "text": text})
+        return Question(kind, text, identity, cost, rows_read, run, work=work)
+
+
+@dataclass
+class Drawn(Stages):
+    """Draws."""
+
+    drawing: Drawing = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        self._share: Found = 1.0, (1.0, 1.0)  # of rows that count
+        if self.sliced and self.some_left_out:
+            counting = Sliced(Quadratic(self.measures, FIRST), (0.0, 1.0), -1)
+            (found,) = self.drawing.estimates(counting, self.count(COUNTING))
+            self._share = max(found.guess, 1e-9), (found.low, found.high)
+
+    def rough(self, form: Form) -> float:
+        """One release, of the whole range."""
+        query = Quadratic(self.measures, form.moved(self.centers), everywhere=self.sliced)
+        if not self.sliced:
+            return self.certain(query.form, self.draws)[0]
+        (value,) = self.drawing.release(Sliced(query, (0.0, 1.0)), self.count(ROUGH)).values
+        low, high = query.bounds
+        return (low + (high - low) * value) / self._share[0]
+
+    def certain(self, form: Form, draws: int, cuts: Sequence[float] | None = None) -> Found:
+        """A release for every slice, and what they say together, over the share of rows that count."""
+        query = Quadratic(self.measures, form, everywhere=self.sliced)
+        if not self.sliced:
+            (estimate,) = self.drawing.estimates(query, self.draws)
+            return estimate.guess, (estimate.low, estimate.high)
+        low, high = query.bounds
+        edges = (0.0, 1.0) if draws < LEAST else edges_of(low, high, cuts)
+        widths = [last - first for first, last in pairwise(edges)]
+        whole, sliced = sum(width**POWER for width in widths), Sliced(query, edges)
+        releases = [
+            self.drawing.release(replace(sliced, place=place), 1 + int((draws - len(widths)) * width**POWER / whole))
+            for place, width in enumerate(widths)
+        ]
+        ends = self.drawing.guarantee.sliced(releases, edges, some_left_out=False)
+        seen = sum(width * release.values[0] for width, release in zip(widths, releases, strict=True))
+        value, first, last = (low + (high - low) * end for end in (seen, *ends))
+        share, (least, most) = self._share
+        first, last = (_among(end, (least, most), sign) for end, sign in ((first, -1), (last, 1)))
+        return value / share, (max(low, first), min(high, last))
+
+
+def _among(end: float, share: Interval, sign: int) -> float:
+    """Return how far a mean of all rows reaches among those that count: over the share that takes it further."""
+    divisor = share[0] if end * sign > 0 else share[1]
+    return end / divisor if divisor > 0 else sign * inf
+
+
+def edges_of(low: float, high: float, cuts: Sequence[float] | None = None) -> tuple[float, ...]:
+    """Return where the range of a function is cut, rescaled to [0, 1]: near 0, where most values are expected."""
+    if cuts is None:
+        near = CUTS if low < 0 < high else CUTS_OF_SQUARES
+        cuts = [end * cut for end in (low, high) for cut in near]
+    inside = sorted({(cut - low) / (high - low) for cut in cuts})
+    return (0.0, *(edge for edge in inside if 1e-9 < edge < 1 - 1e-9), 1.0)

@@ -1,0 +1,65 @@
+"""Stages of moments and pairs: they draw what they are charged for, and no more, whatever they show."""
+
+import warnings
+
+import numpy as np
+import polars as pl
+import pytest
+
+from holdfast.guarantees.mathematics.moments import Form
+from holdfast.queries.build import build_mean
+from holdfast.queries.moments import Quadratic
+from holdfast.questions.question import Drawing
+from holdfast.questions.stages import edges_of
+from holdfast.session import Session
+
+RNG = np.random.default_rng(1)
+DATA = {"x": RNG.random(3_000), "y": RNG.random(3_000), "gaps": np.where(RNG.random(3_000) < 0.2, np.nan, 0.5)}
+DATA["same"] = DATA["x"]
+CALLS = {
+    "variance": ("x",),
+    "std": ("gaps",),
+    "covariance": ("x", "y"),
+    "correlation": ("x", "y"),
+    "slope": ("x", "gaps"),
+}
+
+
+@pytest.mark.parametrize("guarantee", ["exchange", "posterior", "dp", "split"])
+@pytest.mark.parametrize("kind", CALLS)
+def test_stages_draw_what_they_are_charged_for(kind: str, guarantee: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn, release = [], Drawing.release
+
+    def counted(self: Drawing, query: object, draws: int) -> object:
+        drawn.append(self.guarantee.charge(query.statistic, draws))  # type: ignore[attr-defined]
+        return release(self, query, draws)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Drawing, "release", counted)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        session = Session(DATA, queries=40, seed=1, guarantee=guarantee, bounds=dict.fromkeys(DATA, (0, 1)))
+    with session as s:
+        questions = [CALLS[kind], *([("x", "same")] if kind in ("correlation", "slope") else [])]
+        for columns in questions:
+            drawn.clear()
+            before = s.ledger.spent.charge
+            getattr(s, kind)(*columns)
+            charged = s.ledger.spent.charge - before
+            assert charged - 80 <= sum(drawn) <= charged  # slices are rounded down
+
+
+def test_edges_are_near_zero() -> None:
+    assert edges_of(-1.0, 3.0) == pytest.approx((0, 0.225, 0.2475, 0.2575, 0.325, 1))
+    assert edges_of(0.0, 2.0) == (0.0, 0.04, 0.2, 1.0)
+    assert edges_of(-1.0, 1.0, [0.0]) == (0.0, 0.5, 1.0)
+
+
+def test_a_form_of_rows_without_a_value_is_zero_everywhere_or_left_out() -> None:
+    with Session(DATA, queries=10, seed=1) as s:
+        measure = build_mean("gaps", s.schema, within=(0, 1))
+    frame = pl.DataFrame({"gaps": [0.5, None, 1.0]})
+    form = Form(xx=1.0, about=(0.5, 0.0))
+    assert Quadratic((measure,), form, everywhere=True).evaluate(frame).tolist() == [0.0, 0.0, 1.0]
+    left_out = Quadratic((measure,), form).evaluate(frame)
+    assert np.isnan(left_out[1])
+    assert left_out[[0, 2]].tolist() == [0.0, 1.0]
