@@ -55,7 +55,7 @@ SQL = Statements(
     lock="",  # BEGIN IMMEDIATE locks the file
     tables=(
         f"{_ledgers} WITHOUT ROWID",
-        f"{_entries} WITHOUT ROWID",  # rows lie in the order of their numbers
+        _entries,  # with row ids: what lies at the end of such a table is added to, not divided anew
         _index,
         *(
             _APPEND_ONLY.format(table=table, act=act)
@@ -130,6 +130,7 @@ class SqliteStore(Database):
     def tip(self) -> Tip | None:
         """Return the tip; refuse a file that took the place of the one that was opened."""
         self._check_same_file()
+        self._check_log()
         return super().tip()
 
     # -- what differs from other databases --------------------------------------------------------------------------
@@ -242,7 +243,7 @@ class SqliteStore(Database):
                 if seq < self._seq:
                     raise self._damaged("an older copy was written into the file. Stop, and put the newest copy back.")
                 self._state, self._seq = state, seq
-        self._check_log()
+        self._refuse_lost_log()  # whether it was lost just now, `commit` looks
 
     def _seq_in_file(self) -> int | None:
         """Return the newest entry that the file alone holds, -1 for none; None if it cannot be told just now."""
