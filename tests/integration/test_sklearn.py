@@ -286,6 +286,13 @@ def test_scorers_refuse_what_the_session_does_not_know(table):
                 scorer(session, **({"metric": "accuracy", "features": NAMES, "target": "late"} | wrong))
 
 
+def test_a_radius_is_found_within_the_budget_of_a_fit(table):
+    fitted = LogisticRegression(bounds=(-2, 2), radius="auto", random_state=1).fit(matrix(table), table["late"])
+    (answer,) = fitted.answers_
+    assert answer.domain in {f"norm at most {2**look}" for look in range(6)}
+    assert fitted.certified_accuracy_.low <= fitted.score(matrix(table), table["late"]) <= 1
+
+
 class Speaking(Reference):
     """A model that warns when it is fitted."""
 
