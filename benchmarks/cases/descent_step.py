@@ -6,8 +6,8 @@ least five million draws a second; and a whole fit on a million rows with 20 fea
 rows than one pass over the data takes.
 
 Refuted if the printed ratio of medians exceeds 3, if there are fewer draws a second, or if the fit reads more rows than
-there are. The contenders take turns in one process with one generator, so a busy machine slows them alike. A turn is ten
-steps in a row, as a fit takes them; "the first" is the first of each turn, which finds the others' rows in the caches,
+there are. The contenders take turns in one process with one generator, so a busy machine slows them alike. A turn is
+ten steps in a row, as a fit takes them; "the first" is its first step, which finds the others' rows in the caches,
 as happens once in a fit. The floor is generous to numpy: it draws no coins, scales nothing and checks nothing. "By
 columns" gathers the same numbers one column after the other: what a step would cost without packed rows.
 """

@@ -13,7 +13,7 @@ from typing import Self
 
 import polars as pl
 
-from holdfast import check
+from holdfast import check, notebook
 from holdfast.beside import CONFUSION, SEALED, ledger_beside, witnesses_beside
 from holdfast.errors import InvalidArgument, PlanConflict, RowSourceError
 from holdfast.guarantees.ladder import LABELS, Ladder
@@ -33,6 +33,7 @@ from holdfast.session import Session
 PART = 0.1  # of the failure probability, for scores, if some rows answer: it costs them 2.3 nats
 
 
+@check.public
 class Board:
     """Sealed labels that score any number of submissions, each made after the earlier responses.
 
@@ -247,6 +248,11 @@ class Board:
         given = self.session.ledger.spent.answers
         said = f"{given:,} submission{'' if given == 1 else 's'} so far; {self.session.budget}."
         return f"Board on {self.session.dataset}: {self.ladder.terms.metric}.\n{self.session.plan.sentence}\n{said}"
+
+    def _repr_html_(self) -> str:
+        title, _, sentences = repr(self).partition("\n")
+        said = sentences.partition("; submissions have")[0]
+        return notebook.paragraphs(title, *said.split("\n")) + self.session.budget._repr_html_()
 
 
 def refuse_given(given: Mapping[str, object], board: str) -> None:

@@ -1,6 +1,7 @@
 """scikit-learn's own checks, models learned through a session, and scores that are charged to the ledger."""
 
 import re
+import warnings
 
 import numpy as np
 import polars as pl
@@ -10,6 +11,7 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.linear_model import LogisticRegression as Reference
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
@@ -304,6 +306,23 @@ def test_scorers_refuse_what_the_session_does_not_know(table):
         for wrong in ({"metric": "beauty"}, {"target": "nope"}, {"features": []}, {"features": ["nope"]}):
             with pytest.raises(hf.HoldfastError):
                 scorer(session, **({"metric": "accuracy", "features": NAMES, "target": "late"} | wrong))
+
+
+class Speaking(Reference):
+    """A model that warns when it is fitted."""
+
+    def fit(self, inputs, targets):
+        warnings.warn("still heard", UserWarning, stacklevel=2)
+        return super().fit(inputs, targets)
+
+
+def test_jobs_of_scikit_learn_still_run_after_a_question(table):
+    """It copies the filters of warnings to every job, by their patterns: ours must have one that matches nothing."""
+    with hf.Session(table, queries=10, guarantee="exchange", seed=1) as session:
+        session.mean("late")
+    x = np.random.default_rng(0).normal(size=(60, 2))
+    with pytest.warns(UserWarning, match="still heard"):
+        OneVsRestClassifier(Speaking()).fit(x, np.arange(60) % 3)
 
 
 # -- known data ------------------------------------------------------------------------------------------------------

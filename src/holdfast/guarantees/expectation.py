@@ -36,6 +36,7 @@ class Expectation(Guarantee):
     name = "expectation"
     mechanisms = ("laplace",)
     unusual = mechanisms
+    intervals = False
     reads = ExpectationTerms
 
     @classmethod

@@ -45,6 +45,7 @@ class Guarantee(ABC):
     unusual: ClassVar[tuple[str, ...]] = ()  # those of them that a plan mentions only if the guarantee is asked for
     adaptive: ClassVar[bool] = True  # whether questions may depend on answers; "best" chooses only such guarantees
     answers: ClassVar[bool] = True  # whether it answers questions; if it checks guesses, it is planned only by name
+    intervals: ClassVar[bool] = True  # whether answers have intervals; if not, values stand alone
     asks: ClassVar[str | None] = None  # the one kind of question that it takes; None: those that ask for values
     compared: ClassVar[bool] = True  # whether plans show it beside the others
     scans: ClassVar[bool] = False  # whether every answer reads all rows; "best" chooses such a guarantee only if asked

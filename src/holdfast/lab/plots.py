@@ -33,6 +33,7 @@ STYLES: Mapping[str, tuple[str, str]] = {
     "guide": (GRAY, ""),
 }
 _OTHERS = ((GRAY, "<"), (BLACK, ">"), (PURPLE, "*"), (GREEN, "h"))
+LINES = {1.0: ":", 3.0: "--"}  # of slopes; others have dashes and dots
 PANEL_INCHES = (4.3, 3.5)
 DPI = 110
 MOST_ACROSS = 4  # panels in a row
@@ -56,12 +57,15 @@ class Series:
 
 
 def guide(label: str, series: Series, slope: float) -> Series:
-    """Return a line of this slope on log axes, just below the largest value of a series: dotted if it is 1 or -1."""
+    """Return a line of this slope on log axes, just below the largest value of a series.
+
+    Dotted if the slope is 1 or -1, dashed if it is 3 or -3, dashes and dots otherwise.
+    """
     top = max(series.y)
     at = series.x[list(series.y).index(top)]
     ends = [min(series.x), max(series.x)]
     heights = [0.7 * top * (x / at) ** slope for x in ends]
-    return Series(label, ends, heights, style="guide", line=":" if abs(slope) == 1 else "-.", marked=False)
+    return Series(label, ends, heights, style="guide", line=LINES.get(abs(slope), "-."), marked=False)
 
 
 @dataclass(frozen=True)
@@ -180,11 +184,15 @@ def _fill(axes: Any, panel: Chart, names: dict[str, Any]) -> None:
 
 
 def _logarithmic(axes: Any, axis: Any, letter: str, panel: Chart) -> None:
-    """Use a log scale; where it spans less than two decades, put ticks at the points."""
-    from matplotlib.ticker import NullFormatter
+    """Use a log scale; where it spans less than two decades, put ticks at the points, or at 1, 2 and 5."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     axes.set(**{f"{letter}scale": "log"})
     axis.set_minor_formatter(NullFormatter())
+    first, last = axis.get_view_interval()
+    if letter == "y" and last / first < NARROW_RANGE:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(StrMethodFormatter("{x:,.4g}"))
     points = sorted({x for series in panel.series for x in series.x})
     if letter == "x" and 1 < len(points) <= MOST_TICKS and points[-1] / points[0] < NARROW_RANGE:
         axis.set_ticks(points, [f"{point:,.4g}" for point in points])

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from inspect import signature
 from itertools import repeat
 from re import sub
@@ -96,7 +96,8 @@ class Drawing:
     def certify(self, query: Query, release: Release, bounds: Interval | None = None) -> list[Estimate]:
         """Return every released value with its interval, in the question's units, or stretched to other `bounds`."""
         intervals = query.statistic.certify(release, self.guarantee)
-        return list(map(Estimate.within, repeat(bounds or query.bounds), release.values, intervals))
+        stretch = partial(Estimate.within, alone=not self.guarantee.intervals)
+        return list(map(stretch, repeat(bounds or query.bounds), release.values, intervals))
 
     def estimates(self, query: Query, draws: int, bounds: Interval | None = None) -> list[Estimate]:
         """Draw once and certify."""
@@ -192,6 +193,13 @@ class Context:
     def price(self, query: Query, draws: int) -> tuple[Cost, int]:
         """Return what one release costs and how many rows it reads; refuses what the guarantee does not cover."""
         return _price(self.guarantee, query.statistic, draws)
+
+    def said_published(self, question: Question, columns: Sequence[str]) -> Question:
+        """Return the question, whose text says if the values of one of these columns were published."""
+        names = [name for name in columns if name in self.schema and self.schema[name].published]
+        if not names:
+            return question
+        return replace(question, text=f"{question.text}; the values of {', '.join(names)} are published from the data")
 
     def question(
         self,
@@ -310,10 +318,11 @@ class Context:
             )
         if rows_per_query is not None:
             check.whole(rows_per_query=rows_per_query)
-            check.at_most("the most one answer can read", MOST_DRAWS, rows_per_query=rows_per_query)
+            most, what = MOST_DRAWS, "the most one answer can read"
             if not self.guarantee.terms.ends:  # nothing else would stop it, and later answers would be wide for nothing
-                most = MOST_TIMES * self.guarantee.terms.rows
-                check.at_most(f"{MOST_TIMES} times the rows", most, rows_per_query=rows_per_query)
+                most, what = min((most, what), (MOST_TIMES * self.guarantee.terms.rows, f"{MOST_TIMES} times the rows"))
+            if rows_per_query > most:
+                check.at_most(what, most, rows_per_query=rows_per_query)
             return int(rows_per_query)
         if isinstance(query.statistic, GroupMean):
             raise InvalidArgument(

@@ -3,13 +3,12 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from html import escape
 from typing import Annotated, Any
 
 import numpy as np
 import polars as pl
 
-from holdfast.answer import AnyAnswer, Estimate, Interval, Record, interval_bar
+from holdfast.answer import AnyAnswer, Estimate, Interval, Record, estimate_html
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.ladder import ABOUT, POPULATION, Apart, Climbed, Ladder
@@ -135,11 +134,8 @@ class SubmitAnswer(AnyAnswer):
         return f"{self.outcome}  [{low}, {high}]  {self.record.small_print}\nabout {ABOUT[self.about]}"
 
     def _repr_html_(self) -> str:
-        return (
-            f'<div style="font-variant-numeric:tabular-nums"><div>{escape(self.question)}:'
-            f" <strong>{self.outcome}</strong></div>{interval_bar(self._estimate, self.bounds)}"
-            f"<small>{escape(repr(self))}</small></div>"
-        )
+        about = f"{self.record.origin}; about {ABOUT[self.about]}"
+        return estimate_html(self.question, self.outcome, self._estimate, self.bounds, about)
 
 
 def submit(

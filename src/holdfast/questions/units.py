@@ -55,7 +55,7 @@ def units(
         (estimate,) = drawing.estimates(built, draws)
         return estimate.to_json() | {"bounds": list(built.bounds)}
 
-    return context.question(UNITS.name, built, draws, run, context.margin(built, draws))
+    return context.question(UNITS.name, built, draws, run, context.margin(built, draws), wanted=margin)
 
 
 UNITS = kind_of(units, Answer)

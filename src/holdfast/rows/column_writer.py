@@ -124,20 +124,20 @@ class TextFiles(ColumnFiles):
 
     def append(self, series: pl.Series) -> None:
         """Add one batch."""
-        series = series.cast(pl.String)
         valid = validity(series)
         if self._hashed:
-            self.digest.texts(series, valid)
+            self.digest.texts(series.cast(pl.String), valid)
         else:
             self.digest.rows += series.len()
         if self._codes is not None:
-            codes = self._coded(series)
+            named = isinstance(series.dtype, pl.Categorical | pl.Enum)
+            codes = self._coded_categories(series) if named else self._coded(series.cast(pl.String))
             if codes is None:
                 self._unpack_codes()
             else:
                 self._codes.append(codes)
         if self._codes is None:
-            self._pack(series)
+            self._pack(series.cast(pl.String))
         self._mark(valid, series.len())
 
     def add_codes(self, codes: NDArray[np.uint32], valid: NDArray[np.bool_] | None) -> None:
@@ -164,6 +164,20 @@ class TextFiles(ColumnFiles):
         packed = self._texts.count if self._texts is not None else 0
         distinct = 0 if self._codes is None else max(1, self._dictionary.height)
         return replace(super().entry(nullable=nullable), bytes=packed, distinct=distinct)
+
+    def _coded_categories(self, series: pl.Series) -> NDArray[np.uint32] | None:
+        """Return the same for categories: every one that comes up is looked up once."""
+        found = series.drop_nulls().unique(maintain_order=True)
+        codes = self._coded(found.cast(pl.String))
+        if codes is None or not found.len():
+            return None if codes is None else np.zeros(series.len(), np.uint32)
+        numbers = found.to_physical().to_numpy()
+        by_number = np.zeros(int(numbers.max()) + 1, np.uint32)
+        by_number[numbers] = codes
+        written = by_number.take(series.to_physical().fill_null(numbers[0]).to_numpy())
+        if series.null_count():
+            written[series.is_null().to_numpy()] = 0
+        return written
 
     def _coded(self, series: pl.Series) -> NDArray[np.uint32] | None:
         """Return codes, adding new texts to the dictionary; None if it grows too large."""
@@ -212,6 +226,39 @@ class TextFiles(ColumnFiles):
         ends = self._texts.count + np.cumsum(filled.str.len_bytes().to_numpy(), dtype=np.int64)
         self._texts.append(np.frombuffer(filled.str.join("").item().encode(), np.uint8))
         self._starts.append(ends)
+
+
+class UnitFile:
+    """Where units begin, of which one after the other says how many rows it has."""
+
+    def __init__(self, folder: Path, position: int) -> None:
+        self._file = ArrayFile(folder / file_name(position, "units"), np.int64)
+        self._file.append(np.zeros(1, np.int64))
+        self._rows = 0
+
+    @property
+    def units(self) -> int:
+        """How many there are."""
+        return self._file.count - 1
+
+    def append(self, lengths: NDArray[np.int64]) -> None:
+        """Add units with so many rows."""
+        if lengths.size:
+            ends = self._rows + np.cumsum(lengths)
+            self._file.append(ends)
+            self._rows = int(ends[-1])
+
+    def close(self) -> None:
+        """Make the file durable."""
+        self._file.close()
+
+    def abandon(self) -> None:
+        """Let go of the file, finished or not."""
+        self._file.abandon()
+
+    def files(self) -> dict[str, FileEntry]:
+        """Return the manifest's part about it."""
+        return {self._file.path.name: self._file.entry()}
 
 
 def _pieces(total: int) -> Iterator[int]:

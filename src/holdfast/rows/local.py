@@ -1,7 +1,7 @@
 """Rows on this machine, in memory or in mapped files: the verbs of a row source, written once for both."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from holdfast.queries.silence import silence
 from holdfast.queries.submission import Submission
 from holdfast.queries.units import WholeUnit
 from holdfast.rows import draws as drawing
-from holdfast.rows.columns import BufferPool, CodedText, Storage, StoredColumn, take_into
+from holdfast.rows.columns import BufferPool, CodedText, PackedText, Storage, StoredColumn, take_into
 from holdfast.rows.draws import AllRows, Consecutive, Indices, Selection
 from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of
 from holdfast.rows.packs import KeptElsewhere, Packs
@@ -161,7 +161,8 @@ class LocalRows:
         _pool.reset()
         rows = chosen
         if self._units is not None:
-            ((rows, _, _),) = self._units.all_rows(chosen, self._rows)
+            (together,) = self._units.all_rows(chosen, self._rows)
+            rows = together.rows
         return self._frame(rows, tuple(self._stored)).clone()
 
     def ids(self, column: str) -> pl.Series:
@@ -206,6 +207,14 @@ class LocalRows:
             lines.append(f"  and {count - _SHOWN} more")
         return "\n".join(lines)
 
+    def texts(self, name: str) -> list[str] | None:
+        """Return all texts of a column, in order, for an admin who publishes them; None if there are too many."""
+        stored = self._column(name)
+        if isinstance(stored, PackedText):
+            return None
+        all_of_it = stored.dictionary if isinstance(stored, CodedText) else stored.part(name, 0, self._rows)
+        return all_of_it.drop_nulls().unique().sort().to_list()
+
     def _column(self, name: str) -> StoredColumn:
         if name not in self._stored:
             self._schema[name]  # raises, with a suggestion
@@ -249,19 +258,19 @@ class LocalRows:
         direct = query.said_directly
         if not all(name in self._plain for name in query.columns):
             direct = None
-        for rows, begin, counts in units.all_rows(chosen, self._block(query)):
+        for rows, begin, first, counts, ends in units.all_rows(chosen, self._block(query)):
             checkpoint()
             _pool.reset()
-            these, ends = slice(begin, begin + counts.size), np.cumsum(counts)
             if direct is None:
                 counting, says = query.said(self._frame(rows, query.columns))
             else:
                 self._about_to_read(rows, query.columns)
-                first, last = rows.take(ends - counts), rows.take(ends - 1)
+                last = first + counts - 1
                 for name in query.columns:  # into the cache, many units at a time: row after row is slower by a third
                     _values_at(self._plain[name], first)
                     _values_at(self._plain[name], last)
                 counting, says = direct({name: _values_at(self._plain[name], rows) for name in query.columns})
+            these = slice(begin, begin + counts.size)
             counted[these] += counts if counting is None else sums(counting, ends)
             total[these] += sums(says, ends)
         values = query.folded(counted, total)
@@ -291,10 +300,7 @@ class LocalRows:
                 for name in columns:
                     if name not in arrays:
                         arrays[name] = _values_at(self._plain[name], rows)
-                bits = isinstance(rows, slice) and all(arrays[name].dtype == np.float64 for name in columns)
-                # Of many rows Polars compares numbers faster: it answers in bits, which are less to write.
-                given: Any = {name: pl.Series(arrays[name]) for name in columns} if bits else arrays
-                said.append(direct(given))
+                said.append(direct(_in_bits(arrays, columns) if isinstance(rows, slice) else arrays))
                 continue
             texts = self._few_texts(columns, rows) if _is_number(function) and function.identity is not None else None
             if texts is not None:
@@ -420,6 +426,13 @@ def _counted(count: int, noun: str) -> str:
 
 def _slices(rows: int, size: int) -> list[slice]:
     return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
+
+
+def _in_bits(arrays: Mapping[str, NDArray[Any]], columns: Sequence[str]) -> Mapping[str, Any]:
+    """Return numbers as Polars has them: of many in a row it answers in bits, which are less to write."""
+    if not columns or any(arrays[name].dtype != np.float64 for name in columns):
+        return arrays
+    return {name: pl.Series(arrays[name]) for name in columns}
 
 
 def _height(rows: Indices | slice) -> int:

@@ -4,39 +4,40 @@
     grouped     columns in memory, their rows by unit
     Grouping    a stream of batches becomes a stream in which rows lie by unit, in bounded memory
 
-How a stream is grouped: batches are collected into chunks, each sorted by a hash of the unit into partitions and
-written to disk; then partition after partition is read from all chunks, sorted by unit, and passed on. A partition that
-is too large is partitioned again by another hash; one that is a single unit is passed on as it is.
+How a stream is grouped: batches, small enough for the processor's cache, are put in order of partitions, by a hash of
+the unit; some of them together are a chunk, which is written to disk partition after partition; then each partition is
+read from all chunks, sorted by unit, and passed on. A partition that is too large is partitioned again by another hash;
+one that is a single unit is passed on as it is.
 """
 
 import io
 import re
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
-from functools import lru_cache
+from functools import cached_property
 from itertools import chain
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from holdfast import check
 from holdfast.errors import InvalidArgument, RowSourceError
-from holdfast.rows.columns import Storage
+from holdfast.rows.columns import BufferPool, Storage
 from holdfast.rows.draws import Indices
 from holdfast.rows.fingerprint import ColumnDigest
 from holdfast.schema import Column, Schema, Type
 
-PARTITION_BYTES = 64 << 20  # sorted at once
-CHUNK_BYTES = 128 << 20  # partitioned at once
-BATCH = 1 << 18  # rows passed on at once
+PARTITION_BYTES = 8 << 20  # sorted at once: little enough to stay in cache
+MOST_BYTES = 128 << 20  # of a partition, before it is partitioned again
+CHUNK_BYTES = 128 << 20  # written at once
+BATCH = 1 << 18  # rows partitioned or passed on at once
 PARTITIONS = 64  # of a stream of unknown length
 MOST_PARTITIONS = 256  # in one pass: their parts of a chunk shall not get tiny
-_MOST_COUNTED = 1 << 17  # rows read at once, where they are short
 _NAMES_UNITS = re.compile(r"\w[ _-](id|ID|uuid)$|[a-z](ID|Id)$")  # patient_id, userId; not id alone, which names rows
 
 
@@ -59,51 +60,69 @@ class Units:
 
         With places, a unit has at least so many, each as likely as the others; its rows come first.
         """
-        first = self.starts.take(units)
-        sizes = self.starts.take(units + 1) - first
+        first, sizes = self._lie(units)
         if places is None:
             return first + _uniform(sizes, rng), None
         place = _uniform(np.maximum(sizes, places), rng)
         empty = place >= sizes
         return first + np.where(empty, 0, place), empty
 
-    def all_rows(self, units: Indices, size: int) -> Iterator[tuple[Indices, int, Indices]]:
-        """Yield all rows of these units, at most `size` at once, with whose they are.
-
-        That is the place in `units` of the first unit, and how many rows there are of it and of those that follow.
-        """
-        first = self.starts.take(units)
-        sizes = self.starts.take(units + 1) - first
+    def all_rows(self, units: Indices, size: int) -> Iterator["Together"]:
+        """Yield all rows of these units, at most `size` at once, in memory that the next ones are written to."""
+        first, sizes = self._lie(units)
         ends = np.cumsum(sizes)
         total = int(ends[-1]) if ends.size else 0
+        if 0 < total <= size:
+            yield Together(_consecutive(first, sizes, ends), 0, first, sizes, ends)
+            return
         shift = first - (ends - sizes)  # from a row's number among these rows to where it lies
         for start in range(0, total, size):
-            stop, begin, counts = min(start + size, total), 0, sizes
-            if total > size:
-                begin, last = np.searchsorted(ends, [start, stop - 1], side="right").tolist()
-                counts = np.diff(np.minimum(ends[begin : last + 1], stop), prepend=start)
-            rows = np.repeat(shift[begin : begin + counts.size] + start, counts)
-            rows += _counting(stop - start)
-            yield rows, begin, counts
+            stop = min(start + size, total)
+            begin, last = np.searchsorted(ends, [start, stop - 1], side="right").tolist()
+            upto = np.minimum(ends[begin : last + 1], stop) - start
+            counts = np.diff(upto, prepend=0)
+            lie = shift[begin : last + 1] + start + upto - counts
+            yield Together(_consecutive(lie, counts, upto), begin, lie, counts, upto)
+
+    def _lie(self, units: Indices) -> tuple[Indices, Indices]:
+        """Return where the rows of these units begin, and how many they are."""
+        first = self.starts.take(units, mode="clip")  # draws are inside: nothing has to be checked
+        return first, self.starts.take(units + 1, mode="clip") - first
 
 
-@lru_cache(1)
-def _counting_up(size: int) -> Indices:
-    numbers = np.arange(size)
-    numbers.flags.writeable = False  # shared
-    return numbers
+class Together(NamedTuple):
+    """Rows of some units, one unit after the other."""
+
+    rows: Indices
+    begin: int  # the number of the first unit, among those that were asked for
+    first: Indices  # of each unit, where it begins,
+    counts: Indices  # how many rows it has here,
+    ends: Indices  # and where they end among these
 
 
-def _counting(count: int) -> Indices:
-    """Return 0, 1, and so on; the same numbers for every block of rows that is not larger than most are."""
-    return _counting_up(_MOST_COUNTED)[:count] if count <= _MOST_COUNTED else np.arange(count)
+_memory = BufferPool()  # faulting in a new megabyte would cost as much as writing it
+
+
+def _consecutive(first: Indices, counts: Indices, ends: Indices) -> Indices:
+    """Return first[0], first[0] + 1, and so on, `counts[0]` of them, then those from first[1], and so on."""
+    _memory.reset()
+    rows = _memory(np.dtype(np.int64), int(ends[-1]))
+    rows.fill(1)
+    rows[0] = first[0]
+    rows[ends[:-1]] = first[1:] - (first[:-1] + counts[:-1] - 1)  # nobody is without a row
+    return np.cumsum(rows, out=rows)
+
+
+_running = BufferPool()
 
 
 def sums(values: NDArray[Any], ends: Indices) -> NDArray[Any]:
     """Return the sum of each unit's values, which lie one unit after the other and end before `ends`."""
     if values.dtype.kind != "b":
         return np.add.reduceat(values, np.concatenate([[0], ends[:-1]]))
-    upto = np.cumsum(values, dtype=np.int64).take(ends - 1)  # of truths the differences are exact, and half the work
+    _running.reset()  # of truths the differences are exact, and half the work
+    short = np.int32 if values.size < 1 << 31 else np.int64
+    upto = np.cumsum(values, out=_running(np.dtype(short), values.size)).take(ends - 1)
     upto[1:] -= upto[:-1].copy()
     return upto
 
@@ -147,12 +166,11 @@ def warn_of_units(schema: Schema) -> None:
     """Ask about a column that seems to name units, where none is declared."""
     unit = None if schema.unit is not None else likely_unit(schema)
     if unit is not None:
-        warnings.warn(
+        check.warn(
             f"Does every row have its own {unit!r}? If several rows share one, they are not independent, and intervals"
             f" for rows are wrong: open the data with unit={unit!r}. If every row has its own, it names the rows: leave"
             " it out of the data.",
             UnitColumn,
-            stacklevel=4,
         )
 
 
@@ -234,10 +252,10 @@ class Grouping:
             batch.replace_column(batch.columns.index(name), batch[name].cat.to(dtype))
         return batch
 
-    @property
+    @cached_property
     def starts(self) -> Indices:
-        """Where each unit begins; last, where the last one ends."""
-        return _starts(np.concatenate(self._sizes))
+        """Where each unit begins; last, where the last one ends. Known at the end."""
+        return _starts(np.concatenate([np.zeros(0, np.int64), *self._sizes]))
 
     def _together(self, batches: Iterator[pl.DataFrame], rows: int | None, depth: int) -> Iterator[pl.DataFrame]:
         first = next(batches, None)
@@ -251,13 +269,14 @@ class Grouping:
             return
         spill = _Spill(self.unit, partitions, depth, ceil(CHUNK_BYTES / per_row))
         for batch in batches:
-            if spill.add(batch):
-                spill.write(self._next_file())
+            for part in batch.iter_slices(BATCH):
+                if spill.add(part):
+                    spill.write(self._next_file())
         spill.write(self._next_file())
         try:
             for partition in range(partitions):
                 count = int(spill.rows[partition])
-                if count * per_row <= 2 * PARTITION_BYTES:  # chance makes some larger than others
+                if count * per_row <= MOST_BYTES:
                     if count:
                         yield self._sorted(pl.concat(list(spill.read(partition))))
                 elif spill.is_one_unit(partition):
@@ -269,7 +288,8 @@ class Grouping:
             spill.remove()
 
     def _sorted(self, frame: pl.DataFrame) -> pl.DataFrame:
-        together = frame.sort(pl.nth(frame.columns.index(self.unit)))  # by place: Polars reads some names as patterns
+        # By place: Polars reads some names as patterns. By one thread: several work half as long again in all.
+        together = frame.sort(pl.nth(frame.columns.index(self.unit)), multithreaded=False)
         self._sizes.append(_sizes(together[self.unit]))
         return together
 
@@ -285,33 +305,38 @@ class _Spill:
         self._unit, self._partitions, self._seed, self._most = unit, partitions, seed, rows_at_once
         self.rows = np.zeros(partitions, np.int64)
         self._ends: list[set[Any]] = [set() for _ in range(partitions)]  # smallest and largest unit in each chunk
-        self._waiting: list[pl.DataFrame] = []
+        self._waiting: list[tuple[pl.DataFrame, list[int]]] = []  # in order of partitions, and where each begins
+        self._waiting_rows = 0
         self._chunks: list[tuple[Path, list[int]]] = []  # a file, and where each partition begins in it
 
     def add(self, batch: pl.DataFrame) -> bool:
         """Keep a batch; return whether there is enough for a chunk."""
-        self._waiting.append(batch)
-        return sum(frame.height for frame in self._waiting) >= self._most
+        number = (batch[self._unit].hash(self._seed) % self._partitions).cast(pl.UInt16).to_numpy()
+        counts = np.bincount(number, minlength=self._partitions)
+        order = np.argsort(number, kind="stable")  # of 16 bits: by counting, in linear time
+        self._waiting.append((batch[order], [0, *np.cumsum(counts).tolist()]))
+        self.rows += counts
+        self._waiting_rows += batch.height
+        return self._waiting_rows >= self._most
 
     def write(self, path: Path) -> None:
         """Write what is kept as one chunk."""
         if not self._waiting:
             return
-        chunk = pl.concat(self._waiting)
-        self._waiting = []
-        number = (chunk[self._unit].hash(self._seed) % self._partitions).cast(pl.UInt16).to_numpy()
-        chunk = chunk[np.argsort(number, kind="stable")]  # of 16 bits: by counting, in linear time
-        counts = np.bincount(number, minlength=self._partitions)
-        places, first = [0], 0
+        waiting, self._waiting, self._waiting_rows = self._waiting, [], 0
+        places = [0]
         with path.open("wb") as file:
-            for partition, count in enumerate(counts.tolist()):
-                if count:
-                    part = chunk.slice(first, count)
+            for partition in range(self._partitions):
+                parts = [
+                    batch.slice(cuts[partition], cuts[partition + 1] - cuts[partition])
+                    for batch, cuts in waiting
+                    if cuts[partition + 1] > cuts[partition]
+                ]
+                if parts:
+                    part = pl.concat(parts, rechunk=True)
                     part.write_ipc_stream(file)
                     self._ends[partition] |= {part[self._unit].min(), part[self._unit].max()}
                 places.append(file.tell())
-                first += count
-        self.rows += counts
         self._chunks.append((path, places))
 
     def is_one_unit(self, partition: int) -> bool:

@@ -1,14 +1,17 @@
 """The paper's systems: intervals for the averages it promises, and for nothing else."""
 
+import numpy as np
 import pytest
 
-from holdfast.errors import PlanConflict
+from holdfast.errors import BudgetExhausted, PlanConflict
 from holdfast.guarantees.guarantee import EVERYTHING
 from holdfast.guarantees.mathematics import cost, sizes
 from holdfast.guarantees.release import NoisyMeans, Tally
 from holdfast.guarantees.solve import plan
 from holdfast.guarantees.statistic import GroupMean, OneShare
 from holdfast.mechanisms import MECHANISMS
+from holdfast.optimize.losses import Squared
+from holdfast.session import Session
 from planned import planned
 
 
@@ -63,6 +66,29 @@ def test_accuracy_in_expectation_takes_fewer_rows_and_gives_no_intervals():
     assert planned_for.standing.covers == ()
     with pytest.raises(PlanConflict, match="groups"):
         planned_for.standing.supports(GroupMean())
+
+
+def test_answers_in_expectation_are_values_without_an_interval():
+    """An interval of everything would otherwise say that there were too few rows to tell."""
+    with Session({"x": [True] * 70_000 + [False] * 30_000}, queries=2, guarantee="expectation", seed=1) as session:
+        answer, again = session.mean("x"), session.mean("x")
+    assert abs(answer.value - 0.7) < 10 * session.plan.margin
+    assert answer.interval == answer.bounds
+    assert not answer.too_few
+    assert str(answer).startswith(f"{answer.value:.4g}  no interval")
+    assert (again.value, again.cached) == (answer.value, True)
+
+
+def test_a_fit_of_noisy_answers_costs_an_answer_for_every_coordinate_and_its_price_says_so_when_it_is_too_dear():
+    loss = Squared({"a": (0, 1)}, "x", intercept=False)
+    fit = {"radius": 1, "runs": 6, "iterations": 10}
+    data = {"a": np.linspace(0, 1, 600_000), "x": np.arange(600_000) % 2 == 0}
+    with Session(data, queries=2, guarantee="paper", mechanism="laplace", seed=1) as session:
+        price = session.price(loss, "minimize", **fit)
+        with pytest.raises(BudgetExhausted) as refused:
+            session.minimize(loss, **fit)
+    assert (price.answers, price.affordable) == (62, False)
+    assert refused.value.fields["cost"] == price.answers
 
 
 def test_a_fit_is_promised_what_the_paper_promises():

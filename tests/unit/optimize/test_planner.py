@@ -73,6 +73,19 @@ def test_published_routes_have_constants_and_orders_have_no_numbers():
     assert "k d n^2" in second
 
 
+def test_what_is_printed_beside_certified_rows_are_rows():
+    """The manual's example: repaired sizes of the paper's proofs, where orders of growth would have said 48 rows."""
+    loss = hf.losses.Logistic({"distance": (0, 5000), "hour": (0, 23)}, target="dep_delay > 15")
+    printed = str(plan_descent(Problem.of(loss, radius=3), queries=20, excess=0.4))
+    table, orders = printed.split("Orders of growth")
+    rows = {line[:26].strip(): float(line[42:55].split()[0]) for line in table.splitlines()[2:]}
+    assert rows["paper, convex"] == 4.53e6
+    assert rows["paper, convex, best of 11"] == 1.67e11
+    assert min(rows, key=rows.__getitem__) == "coins, convex"
+    assert "best of" not in orders
+    assert not any(number in orders for number in ("e+", "48"))
+
+
 def test_rows_agree_with_the_theorem():
     found = plan_descent(problem(), queries=100, excess=0.1)["coins, convex"]
     known = descent.sample_size(1.0, 1.0, 1.0, 10, k=100, alpha=0.1)

@@ -10,6 +10,8 @@ import pytest
 import holdfast as hf
 from holdfast.queries.build import build_histogram, build_mean
 from holdfast.queries.evaluate import Expression
+from holdfast.rows.column_writer import TextFiles
+from holdfast.rows.columns import TEXT
 
 TEXTS = ["a", "b", "b", "c"] * 50
 ASKED = ["s = 'b'", "s < 'c' and length(s) = 1", "s like 'c%'"]
@@ -87,3 +89,20 @@ def test_a_function_from_outside_sees_drawn_rows_alone(source: Any) -> None:
     seen.clear()
     assert sum(tally(source, query, draws=100)) == 100
     assert seen == [100]
+
+
+@pytest.mark.parametrize("named", [pl.Categorical, pl.Enum(["never", "c", "b", "a"])], ids=["categories", "enum"])
+@pytest.mark.parametrize("most_distinct", [2, 9], ids=["too many", "few"])
+def test_categories_are_written_as_their_texts_would_be(tmp_path: Path, named: Any, most_distinct: int) -> None:
+    batches = [[None, None], ["b", None, "a", "b"], [], ["a", "c", None]]
+    written = {}
+    for dtype in (pl.String, named):
+        folder = tmp_path / str(dtype == pl.String)
+        folder.mkdir()
+        column = TextFiles(folder, 0, "s", TEXT, most_distinct)
+        for batch in batches:
+            column.append(pl.Series("s", batch, dtype=pl.String).cast(dtype))
+        column.close()
+        written[dtype] = column.entry(nullable=True), {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert written[pl.String] == written[named]
+    assert written[named][0].distinct == (3 if most_distinct == 9 else 0)

@@ -61,6 +61,25 @@ def test_packs_stay_under_their_limit(query, monkeypatch):
     assert (before == after).all()
 
 
+def test_a_whole_fit_is_the_same_to_the_last_bit(monkeypatch):
+    """Packing changes where numbers are read from, nothing else: so not how good a fit is."""
+    loss = hf.losses.Logistic({"a": (-1.0, 2.0), "b": (0.0, 1.0)}, target="c > 0.5")
+
+    def fitted():
+        source = hf.open(table())
+        with hf.Session(source, queries=20, guarantee="exchange", seed=1) as session:
+            return session.minimize(loss, radius=2, iterations=60, rows_per_coordinate=5), kept(source)
+
+    packed, packs_made = fitted()
+    monkeypatch.setattr(packs, "MOST_BYTES", 0)
+    by_column, none_made = fitted()
+    assert packs_made
+    assert not none_made
+    assert packed.point == by_column.point
+    for one, other in ((packed.loss, by_column.loss), (packed.accuracy, by_column.accuracy)):
+        assert (one.value, one.low, one.high) == (other.value, other.low, other.high)
+
+
 def test_the_oldest_pack_makes_room(monkeypatch):
     objectives = [
         hf.losses.Squared({"b": (0.0, high)}, target="c", target_within=(0.0, 1.0)).bind(

@@ -69,7 +69,9 @@ def test_a_file_is_grouped_whatever_fits_in_memory(
     frame = visits(rng, heavy=heavy)
     frame.write_parquet(tmp_path / "visits.parquet", row_group_size=500)
     monkeypatch.setattr(units, "PARTITION_BYTES", partition)
+    monkeypatch.setattr(units, "MOST_BYTES", 2 * partition)
     monkeypatch.setattr(units, "CHUNK_BYTES", 2 * partition)
+    monkeypatch.setattr(units, "BATCH", 170)
     monkeypatch.setattr(units, "MOST_PARTITIONS", 5)
     rows = open_rows(tmp_path / "visits.parquet", unit="patient")
     assert isinstance(rows, LocalRows)
@@ -205,8 +207,10 @@ def test_all_rows_come_in_blocks_with_whose_they_are(size: int) -> None:
     lie = Units(np.array([0, 1, 4, 9]))
     chosen = np.array([2, 0, 0, 1])
     rows, owners = [], []
-    for block, begin, counts in lie.all_rows(chosen, size):
+    for block, begin, first, counts, ends in lie.all_rows(chosen, size):
         assert block.size <= size
+        assert block[ends - counts].tolist() == first.tolist()
+        assert ends.tolist() == np.cumsum(counts).tolist()
         assert counts.min() > 0
         rows += block.tolist()
         owners += np.repeat(np.arange(begin, begin + counts.size), counts).tolist()

@@ -150,6 +150,7 @@ def section(results: Results) -> str:
         "worst world",
         "certified / attacked",
     )
+    absent = [name for name in ORDER if not any(name in row["certified"] for row in results["compared"])]
     counts = ", ".join(f"{row['worlds']} at n = {row['rows']:,}" for row in results["compared"])
     return (
         f"{table(head, lines)}\n\n"
@@ -157,6 +158,7 @@ def section(results: Results) -> str:
         " most the last column before this attack breaks it in half of the worlds; it promises to be broken in at most"
         f" {100 * (1 - results['confidence']):.0f} % of them. Answers from fresh rows cannot be attacked;"
         " guarantees whose margin is half the range or more were not."
+        f"{' No plan for these sizes at all: ' + ', '.join(absent) + '.' if absent else ''}"
     )
 
 

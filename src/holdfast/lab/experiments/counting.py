@@ -14,7 +14,7 @@ from holdfast.guarantees.solve import plan
 from holdfast.lab.attack import in_parallel
 from holdfast.lab.baselines import CoinFromMean, Releaser
 from holdfast.lab.experiments.experiment import Experiment, Results, Size, short, slope, table
-from holdfast.lab.plots import Chart, Series
+from holdfast.lab.plots import Chart, Series, guide
 from holdfast.lab.populations import Agreement, CoinTable
 from holdfast.mechanisms.coins import Coins
 from holdfast.mechanisms.laplace import Laplace
@@ -134,10 +134,15 @@ def panels(results: Results) -> list[Chart]:
 
     coins = [row["averaged coins (information)"]["read"] for row in results["sizes"]]
     cost = [*lines(COUNTS[:1], "read"), Series("averaged coins (all three)", alphas, coins, style="thresholdout")]
+    rows, flips = lines(COUNTS, "rows"), lines(FLIPS, "rows")
+    slopes = {"A1 (paper)": -2, "averaged coins (paper)": -3, "averaged coins (exchange)": -2}
+    rows += [guide(f"slope {slopes[one.label]}", one, slopes[one.label]) for one in rows if one.label in slopes]
+    cost += [guide("slope -2", one, -2.0) for one in cost]
+    flips += [guide("slope -2", one, -2.0) for one in flips]
     return [
-        Chart("Counting queries: rows", "margin α", "rows n", lines(COUNTS, "rows"), log="xy"),
+        Chart("Counting queries: rows", "margin α", "rows n", rows, log="xy"),
         Chart("Counting queries: cost", "margin α", "rows read per answer", cost, log="xy"),
-        Chart("Sampling counting queries: rows", "margin α", "rows n", lines(FLIPS, "rows"), log="xy"),
+        Chart("Sampling counting queries: rows", "margin α", "rows n", flips, log="xy"),
     ]
 
 

@@ -318,7 +318,8 @@ def panels(results: Results) -> list[Chart]:
     for kind in KINDS:
         rows = [row for row in results["by_alpha"] if row["kind"] == kind]
         x = [row["alpha"] for row in rows]
-        required_series.append(Series(kind, x, [row["answers"] for row in rows], style=STYLE[kind]))
+        one = Series(kind, x, [row["answers"] for row in rows], style=STYLE[kind])
+        required_series += [one, guide(f"slope {EXPECTED[kind]}", one, EXPECTED[kind])]
     rows = [row for row in results["by_alpha"] if row["kind"] == "convex"]
     required_series.append(
         Series("previous work (k d n²)", [row["alpha"] for row in rows], [row["previous evaluated"] for row in rows],
