@@ -33,6 +33,7 @@ _SCAN = 8  # blocks of consecutive rows that are folded at once, since nothing h
 _BLOCK_BYTES = 256 << 20  # fewer if values are long
 _LINES_BYTES = 2 << 20  # of packed lines: more fits no cache; of less, numpy takes longer to begin than to end
 _PIECE = 1 << 18  # rows hashed at once
+_MANY = 1 << 16  # consecutive rows, for which it pays to hand them over to Polars; a question to a deck has fewer
 _SHOWN = 30  # columns in a printout
 
 _pool = BufferPool()
@@ -300,7 +301,8 @@ class LocalRows:
                 for name in columns:
                     if name not in arrays:
                         arrays[name] = _values_at(self._plain[name], rows)
-                said.append(direct(_in_bits(arrays, columns) if isinstance(rows, slice) else arrays))
+                many = isinstance(rows, slice) and _height(rows) >= _MANY
+                said.append(direct(_in_bits(arrays, columns) if many else arrays))
                 continue
             texts = self._few_texts(columns, rows) if _is_number(function) and function.identity is not None else None
             if texts is not None:
