@@ -34,6 +34,7 @@ _BLOCK_BYTES = 256 << 20  # fewer if values are long
 _LINES_BYTES = 2 << 20  # of packed lines: more fits no cache; of less, numpy takes longer to begin than to end
 _FEW_UNITS = 1_000  # whose rows come into the cache together
 _PIECE = 1 << 18  # rows hashed at once
+_MANY = 1 << 16  # consecutive rows, for which it pays to hand them over to Polars; a question to a deck has fewer
 _SHOWN = 30  # columns in a printout
 
 _pool = BufferPool()
@@ -297,7 +298,8 @@ class LocalRows:
                 for name in columns:
                     if name not in arrays:
                         arrays[name] = _values_at(self._plain[name], rows)
-                said.append(direct(_in_bits(arrays, columns) if isinstance(rows, slice) else arrays))
+                many = isinstance(rows, slice) and _height(rows) >= _MANY
+                said.append(direct(_in_bits(arrays, columns) if many else arrays))
                 continue
             texts = self._few_texts(columns, rows) if _is_number(function) and function.identity is not None else None
             if texts is not None:
