@@ -63,3 +63,19 @@ def test_a_form_of_rows_without_a_value_is_zero_everywhere_or_left_out() -> None
     left_out = Quadratic((measure,), form).evaluate(frame)
     assert np.isnan(left_out[1])
     assert left_out[[0, 2]].tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("where", [None, "g", "g AND x IS NOT NULL"])
+def test_slices_are_narrower_where_values_crowd_and_hold(where: str | None) -> None:
+    """Also in a group, at the same price: rows outside it are put where the mean is, and not at an end of the range."""
+    rng = np.random.default_rng(2)
+    x = np.minimum(600.0, rng.standard_exponential(200_000) * 15)
+    missing = rng.random(200_000) < 0.1
+    data = {"x": np.where(missing, np.nan, x), "g": rng.random(200_000) < 0.3}
+    with Session(data, queries=200, seed=1) as s:
+        plain, sliced = (
+            s.mean("x", within=(-60, 600), where=where, slices=slices) for slices in (None, [0.0, 40.0, 150.0])
+        )
+    assert sliced.cost == plain.cost == 2
+    assert sliced.low <= 15 <= sliced.high
+    assert sliced.high - sliced.low < 0.75 * (plain.high - plain.low)
