@@ -21,7 +21,6 @@ from holdfast.guarantees import GUARANTEES as GUARANTEES
 from holdfast.guarantees.guarantee import Guarantee as Guarantee
 from holdfast.guarantees.plan import Plan as Plan
 from holdfast.guarantees.plan import VacuousPlan as VacuousPlan
-from holdfast.guarantees.solve import plan as plan
 from holdfast.lab.attack import attack as attack
 from holdfast.lab.monitors import monitor as monitor
 from holdfast.ledger import Receipt as Receipt
@@ -36,6 +35,7 @@ from holdfast.mechanisms.mechanism import Mechanism as Mechanism
 from holdfast.optimize import losses as losses
 from holdfast.parts import hold_back as hold_back
 from holdfast.pictures import Picture as Picture
+from holdfast.planning import plan as plan
 from holdfast.questions import KINDS as KINDS
 from holdfast.questions.batch import Answers as Answers
 from holdfast.questions.batch import Prices as Prices

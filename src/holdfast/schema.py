@@ -11,8 +11,10 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
 
+from holdfast import notebook
 from holdfast.errors import UnknownName
 
+SHOWN = ("column", "type", "missing values", "declared")
 MOST_LISTED = 20  # categories of a column, where it is described
 
 
@@ -90,7 +92,7 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, date) else value
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Schema:
     """The columns of a dataset, in order.
 
@@ -134,6 +136,19 @@ class Schema:
         return replace(
             self, columns=tuple(replace(each, nullable=each.nullable and each.name not in named) for each in self)
         )
+
+    def _lines(self) -> list[tuple[str, str, str, str]]:
+        return [(c.name, str(c.type), "possible" if c.nullable else "never", c.declared) for c in self]
+
+    def __repr__(self) -> str:
+        lines = [SHOWN, *self._lines()]
+        widths = [max(len(line[place]) for line in lines) for place in range(len(SHOWN))]
+        return "\n".join(
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+        )
+
+    def _repr_html_(self) -> str:
+        return notebook.table(SHOWN, self._lines(), left=range(len(SHOWN)))
 
     def __getitem__(self, name: str) -> Column:
         for column in self.columns:

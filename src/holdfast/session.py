@@ -5,7 +5,6 @@ question is told in `answering.py`.
 """
 
 import json
-import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -16,7 +15,7 @@ from typing import Any, Self, TypeVar, cast
 
 import polars as pl
 
-from holdfast import check
+from holdfast import check, notebook
 from holdfast.answer import AnyAnswer, Record
 from holdfast.answering import Answering
 from holdfast.beside import MADE_UP_ROWS, declare, ledger_beside, made_up, witnesses_beside
@@ -29,7 +28,7 @@ from holdfast.ledger import Cost, Receipt, SharedBudget, check_analyst, open_led
 from holdfast.optimize.losses import LinearLoss, Loss
 from holdfast.queries.build import QueryLike
 from holdfast.queries.silence import silence
-from holdfast.questions import KINDS, kind_named
+from holdfast.questions import KINDS, OTHERWISE_CALLED, kind_named
 from holdfast.questions.batch import Answers, Asked, Prices, Questions, build_all
 from holdfast.questions.budget import Budget
 from holdfast.questions.check import CheckAnswer
@@ -54,6 +53,7 @@ SHARES = "All sessions of this process on these rows share one budget:"
 A = TypeVar("A", bound=AnyAnswer)
 
 
+@check.public
 class Session(Answering, Verbs):
     """A dataset that answers questions, each chosen after the last answer, with intervals that stay true.
 
@@ -78,7 +78,7 @@ class Session(Answering, Verbs):
         Whether questions beyond the plan are refused, instead of answered with wider margins.
     rows
         "independent" (so if left out): rows may follow different laws, and answers speak of their average.
-        "identical": all follow one law; rare events get narrower intervals. See the guide to data.
+        "identical": all follow one law; intervals get a little narrower. See the guide to plans.
     checks
         The share of rows that answer nothing and check guesses instead (`check`), such as 0.2: secret, and no others
         may. Left out, the session answers and does not check.
@@ -144,11 +144,11 @@ class Session(Answering, Verbs):
             raise
         self.registered = Registered(opened)
         if self.plan.vacuous and self.plan.standing.answers:
-            warnings.warn(self.plan.sentence, VacuousPlan, stacklevel=3)
+            check.warn(self.plan.sentence, VacuousPlan)
         if not self._joined:
             warn_of_units(self._schema)
         if self._shared:
-            warnings.warn(f"{SHARES} {self.budget}.", SharedBudget, stacklevel=3)
+            check.warn(f"{SHARES} {self.budget}.", SharedBudget)
 
     # -- asking -------------------------------------------------------------------------------------------------
 
@@ -425,7 +425,8 @@ class Session(Answering, Verbs):
     def __getattr__(self, name: str) -> Any:
         kind = None if name.startswith("_") else KINDS.find(name)  # kinds that another package registered
         if kind is None:
-            raise AttributeError(f"'Session' object has no attribute {name!r}")
+            meant = f". Did you mean: {OTHERWISE_CALLED[name]!r}?" if name in OTHERWISE_CALLED else ""
+            raise AttributeError(f"'Session' object has no attribute {name!r}{meant}")
         return partial(self.ask, kind=kind.name)
 
     def __repr__(self) -> str:
@@ -433,6 +434,10 @@ class Session(Answering, Verbs):
         shared = f"\n{SHARES} {self.budget}." if self._shared else ""
         count = self.schema.units_of(len(self._rows))
         return f"Session on {self._rows.name} ({count}).{seeded}\n{self.plan.sentence}{shared}"
+
+    def _repr_html_(self) -> str:
+        title, _, sentences = repr(self).partition("\n")
+        return notebook.paragraphs(title, *sentences.split("\n")) + self.budget._repr_html_()
 
     def explore(self, data: Table) -> None:
         """Take the guesses that checks leave out from these `data`, which anybody may look at."""

@@ -59,9 +59,9 @@ class RowFunction(Function, Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Expression:
-    """A checked expression, evaluated by Polars or directly on columns."""
+    """A checked expression, evaluated by Polars or directly on columns. A text has one: it is compared by identity."""
 
     type: Type
     nullable: bool

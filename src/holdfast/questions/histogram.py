@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Annotated, Any
 
+from holdfast import notebook
 from holdfast.answer import Answer, AnyAnswer, Estimate, Record, interval_bar, rounded_alike
 from holdfast.queries.build import build_histogram
 from holdfast.queries.measures import HistogramWithin
@@ -59,11 +59,12 @@ class HistogramAnswer(AnyAnswer, Mapping[str, Answer]):
         return "\n".join([*rows, self.record.small_print])
 
     def _repr_html_(self) -> str:
-        rows, texts = [], rounded_alike([estimate for _, estimate in self._estimates()])
-        for (label, answer), (value, low, high) in zip(self.answers, texts, strict=True):
-            cells = f"<td>{escape(label)}</td><td>{value}</td><td>[{low}, {high}]</td><td>{interval_bar(answer)}</td>"
-            rows.append(f"<tr>{cells}</tr>")
-        return f"<table>{''.join(rows)}</table><small>{escape(self.record.small_print)}</small>"
+        texts = rounded_alike([estimate for _, estimate in self._estimates()])
+        rows = [
+            (label, value, f"[{low}, {high}]", interval_bar(answer))
+            for (label, answer), (value, low, high) in zip(self.answers, texts, strict=True)
+        ]
+        return notebook.table(("category", "share", "interval", ""), rows) + notebook.small(self.record.small_print)
 
 
 def histogram(

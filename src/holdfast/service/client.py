@@ -23,6 +23,7 @@ from urllib.parse import quote
 
 import polars as pl
 
+from holdfast import check
 from holdfast.answer import AnyAnswer, record_of
 from holdfast.errors import HoldfastError, InvalidArgument, MissingExtra, UnknownName
 from holdfast.guarantees.plan import Plan
@@ -306,6 +307,7 @@ def _described(method: M, call: Callable[..., Any]) -> M:
     return method
 
 
+@check.public
 class RemoteSession(Verbs, _Calls):
     """A `dataset` on a server, asked through an `http` client. Verbs, answers and errors are those of `Session`."""
 

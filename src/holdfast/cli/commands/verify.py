@@ -18,7 +18,7 @@ NO_ARGS_IS_HELP = True
 
 
 def command(
-    target: Annotated[str | None, typer.Argument(metavar="[DATA|LEDGER]", help="A dataset, or a ledger alone.")] = None,
+    target: Annotated[str | None, typer.Argument(metavar="DATA|LEDGER", help="A dataset, or a ledger alone.")] = None,
     head: Annotated[str | None, typer.Option(help="A head published earlier, which the ledger must contain.")] = None,
     receipt: Annotated[Path | None, typer.Option(help="Check this receipt against --head.")] = None,
     ledger: Ledger = None,
