@@ -155,7 +155,8 @@ class Drawn(Stages):
         value, first, last = (low + (high - low) * end for end in (seen, *ends))
         share, (least, most) = self._share
         first, last = (_among(end, (least, most), sign) for end, sign in ((first, -1), (last, 1)))
-        return value / share, (max(low, first), min(high, last))
+        first, last = (min(high, max(low, end)) for end in (first, last))  # the share's coins may contradict the others
+        return value / share, (first, last)
 
 
 def _among(end: float, share: Interval, sign: int) -> float:

@@ -1,14 +1,17 @@
 """Stages of moments and pairs: they draw what they are charged for, and no more, whatever they show."""
 
 import warnings
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
 from holdfast.guarantees.mathematics.moments import Form
+from holdfast.guarantees.release import Tally
 from holdfast.queries.build import build_mean
 from holdfast.queries.moments import Quadratic
+from holdfast.queries.slices import Sliced
 from holdfast.questions.question import Drawing
 from holdfast.questions.stages import edges_of
 from holdfast.session import Session
@@ -79,3 +82,26 @@ def test_slices_are_narrower_where_values_crowd_and_hold(where: str | None) -> N
     assert sliced.cost == plain.cost == 2
     assert sliced.low <= 15 <= sliced.high
     assert sliced.high - sliced.low < 0.75 * (plain.high - plain.low)
+
+
+@pytest.mark.parametrize("kind", [*CALLS, "mean"])
+@pytest.mark.parametrize("ones", [(0.01, 0.99), (0.99, 0.01), (0.99, 0.99)])
+def test_coins_that_contradict_each_other_are_no_error(
+    kind: str, ones: tuple[float, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As good as no row counts, by their own coins, while those of slices say that all are full; or the reverse."""
+
+    def contradictory(self: Drawing, query: Any, draws: int) -> Tally:
+        share = ones[0] if isinstance(query, Sliced) and query.place < 0 else ones[1]
+        return Tally((share,), draws, (draws - int(share * draws), int(share * draws)), (1,))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        session = Session(DATA, queries=40, seed=1, guarantee="exchange", bounds=dict.fromkeys(DATA, (0, 1)))
+    monkeypatch.setattr(Drawing, "release", contradictory)
+    with session as s:
+        columns = ("gaps", "gaps")[: len(CALLS.get(kind, ("gaps",)))]
+        found = s.mean("gaps", slices=[0.5]) if kind == "mean" else getattr(s, kind)(*columns)
+    low, high = found.bounds
+    assert low <= found.low <= found.high <= high
+    assert found.too_few or found.low <= found.value <= found.high
