@@ -131,9 +131,25 @@ def names() -> str:
 
 
 def write(folder: Path) -> None:
-    """Write what only a build needs: directives of Sphinx."""
+    """Write what only a build needs: directives of Sphinx, and the notebook as a page."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "other-names.md").write_text(other_names(), encoding="utf-8")
+    (folder / "tutorial-flights.md").write_text(notebook(HERE / "tutorial-flights.ipynb"), encoding="utf-8")
+
+
+def notebook(path: Path) -> str:
+    """Return a notebook as Markdown: its cells, and what they showed when they were run."""
+    parts = []
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+        for output in cell.get("outputs", []):
+            data = output.get("data", {"text/plain": output.get("text", "")})
+            if "text/html" in data:  # one line, or Markdown would end it at an empty one
+                parts.append(f'<div class="output">{"".join(data["text/html"]).replace(chr(10), " ")}</div>')
+            else:
+                parts.append(f"```text\n{''.join(data['text/plain'])}\n```")
+    return "\n\n".join(parts) + "\n"
 
 
 _NULL = {
@@ -236,7 +252,7 @@ WRITTEN: dict[str, tuple[str, ...]] = {
     "docs/reference/errors.md": ("errors",),
     "docs/reference/api.md": ("names",),
     "docs/how-to/kinds.md": ("kinds",),
-    "docs/how-to/what-to-ask.md": ("asked",),
+    "docs/how-to/what-to-ask.md": ("asked", "narrower"),
 }
 _BLOCKS: dict[str, Callable[[], str]] = {
     "demo": lambda: readme_demo(json.loads((HERE / "demo.json").read_text(encoding="utf-8"))),
@@ -247,6 +263,7 @@ _BLOCKS: dict[str, Callable[[], str]] = {
     "names": names,
     "kinds": kinds,
     "asked": asked.table,
+    "narrower": asked.narrower,
 }
 
 

@@ -47,9 +47,11 @@ class Estimate:
         """Stretch from [0, 1] to the bounds, ends rounded outwards; the value is never outside its interval.
 
         An interval that leaves nearly all of the bounds open says nothing, and then neither does the value, unless it
-        stands `alone`: what is promised of it is no interval.
+        stands `alone`: what is promised of it is no interval. Ends that cross, from counts that contradict each other,
+        which is rarer than a miss, are taken in their order.
         """
         low, high = bounds
+        interval = min(interval), max(interval)
         if bounds == (0.0, 1.0):
             first, last = interval
         else:

@@ -61,8 +61,8 @@ def plan(
     end
         Whether questions beyond the plan are refused, instead of answered with wider margins.
     identical
-        Whether rows are independent *and* identically distributed: a little narrower for rare events. Left out, they
-        need only be independent, where the guarantee allows that.
+        Whether rows are independent *and* identically distributed: a little narrower. Left out, they need only be
+        independent, where the guarantee allows that.
 
     Returns
     -------

@@ -50,6 +50,8 @@ class Column:
         Its declared values: what is counted, or grouped by, where no list is given. There may be others.
     label
         What people call it.
+    published
+        Whether its categories are the texts that the column has, which the admin shows to everybody.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Column:
     bounds: tuple[float, float] | None = None
     categories: tuple[Any, ...] | None = None
     label: str | None = None
+    published: bool = False
 
     @property
     def declared(self) -> str:
@@ -67,15 +70,16 @@ class Column:
         if self.categories is None:
             return ""
         more = len(self.categories) - MOST_LISTED
-        listed = ", ".join(map(str, self.categories[:MOST_LISTED]))
-        return listed if more <= 0 else f"{listed} and {more} more"
+        listed = ", ".join(map(str, self.categories[:MOST_LISTED])) + (f" and {more} more" if more > 0 else "")
+        return f"published: {listed}" if self.published else listed
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
         categories = None if self.categories is None else [_plain(value) for value in self.categories]
         known = {"name": self.name, "type": str(self.type), "nullable": self.nullable}
         bounds = None if self.bounds is None else list(self.bounds)
-        return known | {"bounds": bounds, "categories": categories, "label": self.label}
+        said = {"label": self.label, "published": self.published}
+        return known | {"bounds": bounds, "categories": categories} | said
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Column":

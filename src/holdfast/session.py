@@ -78,7 +78,7 @@ class Session(Answering, Verbs):
         Whether questions beyond the plan are refused, instead of answered with wider margins.
     rows
         "independent" (so if left out): rows may follow different laws, and answers speak of their average.
-        "identical": all follow one law; rare events get narrower intervals. See the guide to data.
+        "identical": all follow one law; intervals get a little narrower. See the guide to plans.
     checks
         The share of rows that answer nothing and check guesses instead (`check`), such as 0.2: secret, and no others
         may. Left out, the session answers and does not check.
@@ -93,7 +93,8 @@ class Session(Answering, Verbs):
         but those of different units are. Then n is the number of units, and one draw is one unit.
     bounds, categories, labels
         Declared once, by column: the range of its numbers, its values, what people call it. Then questions may leave
-        out `within` and lists of categories. A TOML file beside the data may say the same: see `queries.declared`.
+        out `within` and lists of categories. In place of a list of values, "published" shows everybody the texts that a
+        column has. A TOML file beside the data may say the same: see `queries.declared`.
     """
 
     @check.options
@@ -116,7 +117,7 @@ class Session(Answering, Verbs):
         complete: Collection[str] = (),
         unit: str | None = None,
         bounds: Mapping[str, tuple[float, float]] | None = None,
-        categories: Mapping[str, Sequence[Any]] | None = None,
+        categories: Mapping[str, Sequence[Any] | str] | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> None:
         request = PlanRequest(queries, margin, confidence, guarantee, mechanism, rows_per_query, end, rows, checks)

@@ -43,6 +43,7 @@ ROOMS = (
     "answering",
     "session",
     "parts",
+    "sealing",
     "board",
     "evaluations",
     "sklearn",

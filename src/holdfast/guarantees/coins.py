@@ -17,7 +17,7 @@ from holdfast.guarantees.guarantee import EVERYTHING, Guarantee, refuse_noise
 from holdfast.guarantees.mathematics import cost, descent, groups, posterior_means, slices
 from holdfast.guarantees.mathematics.concentration import clopper_pearson_width, clopper_pearsons
 from holdfast.guarantees.release import Release
-from holdfast.guarantees.statistic import GroupMean, Interval, Statistic
+from holdfast.guarantees.statistic import GroupMean, Interval, Statistic, clip
 from holdfast.guarantees.terms import Terms
 
 MOST_RANDOM = 0.25  # of the draws of one pass that are replaced by random outcomes
@@ -183,7 +183,8 @@ class CoinGuarantee(Guarantee):
         """
         (least, most), (low, high) = within, mean
         span, step = most - least, self.spread_step(second, within)
-        first, last = (least + span * end for end in self.widen(((low - least) / span, (high - least) / span)))
+        ends = clip((low - least) / span), clip((high - least) / span)
+        first, last = (least + span * end for end in self.widen(ends))
         return max(first, low - step), min(last, high + step)
 
     def sliced(self, releases: Sequence[Release], edges: Sequence[float], *, some_left_out: bool) -> Interval:

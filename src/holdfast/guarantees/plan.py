@@ -125,7 +125,8 @@ class Plan:
     def sentence(self) -> str:
         """The plan in one sentence."""
         if self.standing.sentence is not None:
-            return self.standing.sentence
+            units = "" if self.unit is None else f" What counts as a row is a unit ({self.unit}), with all its rows."
+            return self.standing.sentence + units
         if self.endless:
             return self._endless_sentence
         what = f"{self.queries:,} questions" if self.queries else f"{self.flips:,} flips"

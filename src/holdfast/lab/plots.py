@@ -33,6 +33,7 @@ STYLES: Mapping[str, tuple[str, str]] = {
     "guide": (GRAY, ""),
 }
 _OTHERS = ((GRAY, "<"), (BLACK, ">"), (PURPLE, "*"), (GREEN, "h"))
+LINES = {1.0: ":", 3.0: "--"}  # of slopes; others have dashes and dots
 PANEL_INCHES = (4.3, 3.5)
 DPI = 110
 MOST_ACROSS = 4  # panels in a row
@@ -64,7 +65,7 @@ def guide(label: str, series: Series, slope: float) -> Series:
     at = series.x[list(series.y).index(top)]
     ends = [min(series.x), max(series.x)]
     heights = [0.7 * top * (x / at) ** slope for x in ends]
-    return Series(label, ends, heights, style="guide", line={1: ":", 3: "--"}.get(abs(slope), "-."), marked=False)
+    return Series(label, ends, heights, style="guide", line=LINES.get(abs(slope), "-."), marked=False)
 
 
 @dataclass(frozen=True)

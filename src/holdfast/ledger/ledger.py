@@ -157,9 +157,10 @@ class Ledger:
         return self._first
 
     @property
-    def taken(self) -> int:
-        """How much of the charge has been taken by anybody, ahead or not."""
-        return self._tip().taken_charge if self._has_begun() else 0
+    def taken(self) -> Cost:
+        """How much has been taken by anybody, ahead or not."""
+        tip = self._tip() if self._has_begun() else None
+        return Cost(0, 0) if tip is None else Cost(tip.taken_charge, tip.taken_intervals)
 
     def key(self, purpose: str) -> bytes:
         """Return the 256-bit key for a purpose. It is a secret: never shown, logged or sent to an analyst."""

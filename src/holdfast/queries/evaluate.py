@@ -59,9 +59,9 @@ class RowFunction(Function, Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Expression:
-    """A checked expression, evaluated by Polars or directly on columns."""
+    """A checked expression, evaluated by Polars or directly on columns. A text has one: it is compared by identity."""
 
     type: Type
     nullable: bool
@@ -71,6 +71,7 @@ class Expression:
     compiled: Steps | OnColumns
     work: int = 1
     range: tuple[float, float] | None = None
+    values: tuple[Any, ...] | None = None  # all it can have, but for NULL, where its text says which
 
     @cached_property
     def columns(self) -> tuple[str, ...]:

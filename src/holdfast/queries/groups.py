@@ -75,9 +75,19 @@ class Grouped(InGroups):
     keys: tuple[RowFunction, ...]
     groups: tuple[tuple[Category, ...], ...]
 
-    def part(self, start: int, stop: int) -> "Grouped":
-        """Return the same question of some of the groups."""
-        return replace(self, groups=self.groups[start:stop])
+    def in_passes(self, passes: int) -> "tuple[Grouped, ...]":
+        """Return the same question of some of the groups each, in so many passes of much the same size."""
+        if passes not in self._passes:
+            count = len(self.groups)
+            size = -(-count // passes)
+            self._passes[passes] = tuple(
+                replace(self, groups=self.groups[start : start + size]) for start in range(0, count, size)
+            )
+        return self._passes[passes]
+
+    @cached_property
+    def _passes(self) -> "dict[int, tuple[Grouped, ...]]":
+        return {1: (self,)}
 
     @cached_property
     def statistic(self) -> Statistic:

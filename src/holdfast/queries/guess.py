@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import inf, log, nextafter
+from math import inf, log
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ CHUNK = 1 << 16  # numbers averaged at once, which stay in the cache
 class Guess(Folded):
     """That a measure lies within `margin` of `guess`, in its own units, on at least `at_least` rows.
 
-    Its ends are exact fractions of the declared range: which cell a count falls into does not depend on rounding.
+    A mean is compared with the ends of its cell exactly: which cell a count falls into does not depend on rounding.
     """
 
     measure: Share | Mean
@@ -47,18 +47,11 @@ class Guess(Folded):
         return self.at_least if self.group else rows
 
     @property
-    def holds(self) -> tuple[Fraction, Fraction]:
-        """The cell of a guess that holds, both ends included, in [0, 1]."""
-        low, high = map(Fraction, self.bounds)
-        guess, margin = Fraction(self.guess), Fraction(self.margin)
-        first, last = ((end - low) / (high - low) for end in (guess - margin, guess + margin))
-        return max(Fraction(0), first), min(Fraction(1), last)
-
-    @property
     def cell(self) -> Interval:
-        """The same as floating-point numbers, rounded outward."""
-        first, last = self.holds
-        return max(0.0, nextafter(float(first), -inf)), min(1.0, nextafter(float(last), inf))
+        """The cell of a guess that holds, both ends included, in [0, 1]: these very numbers, rounded as they are."""
+        low, high = self.bounds
+        first, last = ((end - low) / (high - low) for end in (self.guess - self.margin, self.guess + self.margin))
+        return max(0.0, first), min(1.0, last)
 
     @property
     def bounds(self) -> Interval:
@@ -129,9 +122,9 @@ class Guess(Folded):
         counts, sums = totals
         if counts.min() < self.at_least:
             return TOO_FEW
-        low, high = self.holds
-        mean = self._value([Fraction(total) / Fraction(count) for count, total in zip(counts, sums, strict=True)])
-        return TOO_HIGH if mean < low else TOO_LOW if mean > high else HOLDS
+        low, high = self.cell
+        mean = self._value([Fraction(total) / int(count) for count, total in zip(counts, sums, strict=True)])
+        return TOO_HIGH if mean < low else TOO_LOW if mean > high else HOLDS  # exactly
 
     def _value(self, means: list[Fraction]) -> Fraction:
         (mean,) = means

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from holdfast.guarantees.statistic import GroupMean, OneMean, Statistic
-from holdfast.queries.measures import Mean, encode_facts
+from holdfast.queries.measures import Mean, Share, encode_facts
 from holdfast.queries.moments import Quadratic
 from holdfast.queries.query import Composed, Function, Said, Values
 
@@ -28,7 +28,7 @@ class Sliced(Composed):
         Which slice; -1: whether the row counts at all.
     """
 
-    measure: Mean | Quadratic
+    measure: Share | Mean | Quadratic
     edges: tuple[float, ...]
     place: int = 0
 

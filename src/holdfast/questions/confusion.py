@@ -167,7 +167,7 @@ def confusion(
     matched = match(read_table(predictions), context.ids(id), target=target, type_=type_, others=others)
     values = matched.values.to_series()
     cells = PredictedCells(
-        context.ids(id), (values == label).to_numpy(), label, id=id, target=target, digest=matched.digest
+        context.ids(id), (values == label).to_numpy(), label, id=id, target=target, digest=matched.digest(context.key())
     )
     draws = context.draws(cells, rows_per_query)
 

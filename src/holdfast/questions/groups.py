@@ -137,8 +137,7 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
     together = max(1, (context.guarantee.most_at_once - 1) // 2)
     count = len(grouped.groups)
     passes = -(-count // together)
-    size = -(-count // passes)  # passes of much the same size
-    parts = [grouped] if passes == 1 else [grouped.part(start, start + size) for start in range(0, count, size)]
+    parts = grouped.in_passes(passes)
     prices = [context.price(part, draws) for part in parts]
     cost = Cost(sum(one.charge for one, _ in prices), sum(one.intervals for one, _ in prices))
     rows_read = sum(rows for _, rows in prices)
@@ -155,7 +154,7 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
 
     how = "in one pass" if passes == 1 else f"in {passes} passes"
     saved = f"{count} groups {how}, where {count} questions would read {count * draws:,} rows"
-    return Question(
+    question = Question(
         kind=kind,
         text=grouped.text,
         identity=identity_of(grouped, None if draws == context.rows_per_query else draws, context.mechanism),
@@ -166,3 +165,4 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
         cheaper=saved if count > 1 else None,
         widths=context.group_widths(parts[0], draws),
     )
+    return context.said_published(question, [name for key in grouped.keys for name in key.columns])

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from holdfast import notebook
 from holdfast.answer import Answer, AnyAnswer, Estimate, Record, interval_bar, rounded_alike
 from holdfast.queries.build import build_histogram
+from holdfast.queries.measures import HistogramWithin
 from holdfast.questions import KINDS
 from holdfast.questions.options import About, ByMechanism, Categories, Category, Query, Reals, RowsPerQuery, Where
 from holdfast.questions.question import Context, Drawing, Question, Result, kind_of
@@ -108,7 +109,8 @@ def histogram(
         pairs = zip(built.labels, drawing.under(context.guarantee).estimates(built, draws), strict=True)
         return {"categories": [{"category": label} | estimate.to_json() for label, estimate in pairs]}
 
-    return context.question(HISTOGRAM.name, built, draws, run)
+    counted = built.histogram if isinstance(built, HistogramWithin) else built
+    return context.said_published(context.question(HISTOGRAM.name, built, draws, run), counted.value.columns)
 
 
 HISTOGRAM = kind_of(histogram, HistogramAnswer)

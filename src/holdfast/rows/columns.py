@@ -254,13 +254,15 @@ class CodedText:
         No other, whose length would show in the time it takes. What is missing is asked, too, if that may be.
         """
         codes = self.codes[rows] if isinstance(rows, slice) else take_into(self.codes, rows, pool)
-        drawn = np.zeros(self.dictionary.len(), np.bool_)
-        drawn[codes] = True
-        places = np.flatnonzero(drawn)
-        said = ask(self.dictionary[places].alias(name).to_frame())  # `gather` goes through threads
+        codes = codes.astype(np.intp)  # what numpy looks up by: others it would convert each time, slowly
+        whole = isinstance(rows, slice)  # a scan reads all rows, and so all texts
+        drawn = np.full(self.dictionary.len(), whole)
+        if not whole:
+            drawn[codes] = True
+        said = ask(self.dictionary.filter(drawn).alias(name).to_frame())  # `gather` goes through threads
         table = np.empty((drawn.size, *said.shape[1:]), said.dtype)
-        table[places] = said
-        values: NDArray[Any] = table.take(codes, axis=0)
+        table[drawn] = said
+        values: NDArray[Any] = table.take(codes, axis=0, mode="clip")
         if self.valid is not None:
             valid = self.valid[rows] if isinstance(rows, slice) else take_into(self.valid, rows, pool)
             values[~valid] = ask(pl.Series(name, [None], dtype=pl.String).to_frame())

@@ -97,6 +97,11 @@ class Manifest:
     units: int = 0
     dealt: Dealt | None = None  # if the rows are cards
 
+    @property
+    def drawn(self) -> int:
+        """How many there are of what is drawn: rows, or units."""
+        return self.rows if self.unit is None else self.units
+
     def declared(self, complete: Collection[str]) -> "Manifest":
         """Return the manifest with these columns declared complete; refuse those that are not."""
         schema = Schema(tuple(entry.column for entry in self.columns), Path(self.source.name).stem).declared(complete)

@@ -1,9 +1,7 @@
 """Rows on this machine, in memory or in mapped files: the verbs of a row source, written once for both."""
 
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -19,9 +17,10 @@ from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.queries.evaluate import booleans, floats
 from holdfast.queries.query import Composed, Folded, Function, Packed, Packing, Query, Said, Values
 from holdfast.queries.silence import silence
+from holdfast.queries.submission import Submission
 from holdfast.queries.units import WholeUnit
 from holdfast.rows import draws as drawing
-from holdfast.rows.columns import BufferPool, CodedText, Storage, StoredColumn, take_into
+from holdfast.rows.columns import BufferPool, CodedText, PackedText, Storage, StoredColumn, take_into
 from holdfast.rows.draws import AllRows, Consecutive, Indices, Selection
 from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of
 from holdfast.rows.packs import KeptElsewhere, Packs
@@ -30,7 +29,7 @@ from holdfast.rows.units import Units, sums
 from holdfast.schema import Column, Schema, Type
 
 _BLOCK = 1 << 17  # rows evaluated at once: enough to forget the overhead, little enough to stay in cache
-_SCAN = 4  # blocks of consecutive rows that are folded at once, since nothing has to be gathered
+_SCAN = 8  # blocks of consecutive rows that are folded at once, since nothing has to be gathered
 _BLOCK_BYTES = 256 << 20  # fewer if values are long
 _LINES_BYTES = 2 << 20  # of packed lines: more fits no cache; of less, numpy takes longer to begin than to end
 _PIECE = 1 << 18  # rows hashed at once
@@ -136,31 +135,14 @@ class LocalRows:
         """Return the totals of all rows: `sample` of all of them, without a list of what each says. Secret."""
         if self._units is not None:
             return query.totals(self.sample(query, AllRows(), rng))
-        blocks = _slices(self._rows, _SCAN * self._block(query))
         self._about_to_read(slice(0, self._rows), query.columns)
-        if len(blocks) == 1 or any(function.identity is None for function in query.functions):
-            return self._sum(partial(self._folded, query), blocks)  # a function from outside is called by one thread
-        with ThreadPoolExecutor(pl.thread_pool_size()) as pool:  # as many as Polars scans with
-            waiting = deque(pool.submit(self._folded, query, rows) for rows in blocks)
-            try:
-                return self._sum(lambda rows: waiting.popleft().result(), blocks)
-            finally:
-                for future in waiting:
-                    future.cancel()
-
-    @staticmethod
-    def _sum(fold: Callable[[slice], NDArray[np.float64]], blocks: Sequence[slice]) -> NDArray[np.float64]:
         total = np.zeros(())
-        for rows in blocks:
+        # One block after another: on several threads the blocks wait for the same memory and for the interpreter.
+        for rows in _slices(self._rows, _SCAN * self._block(query)):
             checkpoint()
-            total = total + fold(rows)
+            self._about_to_read(rows, query.columns)
+            total = total + query.fold(self._said(query.functions, rows))
         return total
-
-    @silence
-    def _folded(self, query: Folded, rows: slice) -> NDArray[np.float64]:
-        """Return the totals of some rows."""
-        self._about_to_read(rows, query.columns)
-        return query.fold(self._said(query.functions, rows))
 
     def _values(self, query: Query, chosen: Indices | slice, first: int, count: int, rng: Generator) -> Values:
         """Return what is chosen says: number `first` and following of `count` in every part."""
@@ -179,7 +161,8 @@ class LocalRows:
         _pool.reset()
         rows = chosen
         if self._units is not None:
-            ((rows, _, _),) = self._units.all_rows(chosen, self._rows)
+            (together,) = self._units.all_rows(chosen, self._rows)
+            rows = together.rows
         return self._frame(rows, tuple(self._stored)).clone()
 
     def ids(self, column: str) -> pl.Series:
@@ -187,6 +170,11 @@ class LocalRows:
         if column not in self._ids:
             self._ids[column] = self._column(column).part(column, 0, self._rows).clone()
         return self._ids[column]
+
+    @property
+    def unit_starts(self) -> Indices | None:
+        """Where the rows of each unit begin, and where the last one's end; None if there are no units."""
+        return None if self._units is None else self._units.starts
 
     def verify(self) -> None:
         """Read and hash everything again; raise if it is not the data that was opened."""
@@ -219,6 +207,14 @@ class LocalRows:
             lines.append(f"  and {count - _SHOWN} more")
         return "\n".join(lines)
 
+    def texts(self, name: str) -> list[str] | None:
+        """Return all texts of a column, in order, for an admin who publishes them; None if there are too many."""
+        stored = self._column(name)
+        if isinstance(stored, PackedText):
+            return None
+        all_of_it = stored.dictionary if isinstance(stored, CodedText) else stored.part(name, 0, self._rows)
+        return all_of_it.drop_nulls().unique().sort().to_list()
+
     def _column(self, name: str) -> StoredColumn:
         if name not in self._stored:
             self._schema[name]  # raises, with a suggestion
@@ -234,11 +230,20 @@ class LocalRows:
             return self._evaluate(query, chosen, first)
         if isinstance(query, WholeUnit):
             return self._fold(query, self._units, _indices(chosen))
+        if isinstance(query, Submission):
+            return self._scored(query, self._units, chosen)
         rows, empty = self._units.one_row(_indices(chosen), rng, query.rows_per_unit)
         values = self._evaluate(query, rows, first)
         if empty is not None:
             values[empty] = 0.0 if query.weighs else np.nan
         return values
+
+    def _scored(self, query: Submission, units: Units, chosen: Indices | slice) -> Values:
+        """Return what units, one after another, say together to a submission, which has something for every row."""
+        assert isinstance(chosen, slice)  # all of them are scored, in order
+        starts = units.starts[chosen.start : chosen.stop + 1]
+        first, last = int(starts[0]), int(starts[-1])
+        return query.of_units(self._evaluate(query, slice(first, last), first), starts)
 
     def _speaking(self, chosen: Indices | slice, rng: Generator) -> Indices | slice:
         """Return the rows that speak for what is chosen: a random one of each unit, if there are units."""
@@ -253,19 +258,19 @@ class LocalRows:
         direct = query.said_directly
         if not all(name in self._plain for name in query.columns):
             direct = None
-        for rows, begin, counts in units.all_rows(chosen, self._block(query)):
+        for rows, begin, first, counts, ends in units.all_rows(chosen, self._block(query)):
             checkpoint()
             _pool.reset()
-            these, ends = slice(begin, begin + counts.size), np.cumsum(counts)
             if direct is None:
                 counting, says = query.said(self._frame(rows, query.columns))
             else:
                 self._about_to_read(rows, query.columns)
-                first, last = rows.take(ends - counts), rows.take(ends - 1)
+                last = first + counts - 1
                 for name in query.columns:  # into the cache, many units at a time: row after row is slower by a third
                     _values_at(self._plain[name], first)
                     _values_at(self._plain[name], last)
                 counting, says = direct({name: _values_at(self._plain[name], rows) for name in query.columns})
+            these = slice(begin, begin + counts.size)
             counted[these] += counts if counting is None else sums(counting, ends)
             total[these] += sums(says, ends)
         values = query.folded(counted, total)
@@ -295,7 +300,7 @@ class LocalRows:
                 for name in columns:
                     if name not in arrays:
                         arrays[name] = _values_at(self._plain[name], rows)
-                said.append(direct(arrays))
+                said.append(direct(_in_bits(arrays, columns) if isinstance(rows, slice) else arrays))
                 continue
             texts = self._few_texts(columns, rows) if _is_number(function) and function.identity is not None else None
             if texts is not None:
@@ -351,7 +356,7 @@ class LocalRows:
         part, together = 0, 1
         while part < parts:
             chosen = [selection.indices(n, rng) for _ in range(min(together, parts - part))]
-            indices, count = np.concatenate(chosen), chosen[0].size
+            indices, count = chosen[0] if len(chosen) == 1 else np.concatenate(chosen), chosen[0].size
             if indices.size and not (indices.min() >= 0 and indices.max() < n):
                 raise InvalidArgument(f"selection must be of rows 0 to {n - 1}; got others.", name="selection")
             for start in range(0, max(1, indices.size), size):
@@ -410,12 +415,24 @@ def ids_of(source: object, column: str) -> pl.Series:
     return source.ids(column)
 
 
+def unit_starts_of(source: object) -> Indices | None:
+    """Return where the units of a board begin among its rows, if it has units."""
+    return source.unit_starts if isinstance(source, LocalRows) else None
+
+
 def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _slices(rows: int, size: int) -> list[slice]:
     return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
+
+
+def _in_bits(arrays: Mapping[str, NDArray[Any]], columns: Sequence[str]) -> Mapping[str, Any]:
+    """Return numbers as Polars has them: of many in a row it answers in bits, which are less to write."""
+    if not columns or any(arrays[name].dtype != np.float64 for name in columns):
+        return arrays
+    return {name: pl.Series(arrays[name]) for name in columns}
 
 
 def _height(rows: Indices | slice) -> int:

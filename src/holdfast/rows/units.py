@@ -14,11 +14,11 @@ import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
-from functools import lru_cache
+from functools import cached_property
 from itertools import chain
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, RowSourceError
-from holdfast.rows.columns import Storage
+from holdfast.rows.columns import BufferPool, Storage
 from holdfast.rows.draws import Indices
 from holdfast.rows.fingerprint import ColumnDigest
 from holdfast.schema import Column, Schema, Type
@@ -38,7 +38,6 @@ CHUNK_BYTES = 128 << 20  # written at once
 BATCH = 1 << 18  # rows partitioned or passed on at once
 PARTITIONS = 64  # of a stream of unknown length
 MOST_PARTITIONS = 256  # in one pass: their parts of a chunk shall not get tiny
-_MOST_COUNTED = 1 << 17  # rows read at once, where they are short
 _NAMES_UNITS = re.compile(r"\w[ _-](id|ID|uuid)$|[a-z](ID|Id)$")  # patient_id, userId; not id alone, which names rows
 
 
@@ -61,51 +60,69 @@ class Units:
 
         With places, a unit has at least so many, each as likely as the others; its rows come first.
         """
-        first = self.starts.take(units)
-        sizes = self.starts.take(units + 1) - first
+        first, sizes = self._lie(units)
         if places is None:
             return first + _uniform(sizes, rng), None
         place = _uniform(np.maximum(sizes, places), rng)
         empty = place >= sizes
         return first + np.where(empty, 0, place), empty
 
-    def all_rows(self, units: Indices, size: int) -> Iterator[tuple[Indices, int, Indices]]:
-        """Yield all rows of these units, at most `size` at once, with whose they are.
-
-        That is the place in `units` of the first unit, and how many rows there are of it and of those that follow.
-        """
-        first = self.starts.take(units)
-        sizes = self.starts.take(units + 1) - first
+    def all_rows(self, units: Indices, size: int) -> Iterator["Together"]:
+        """Yield all rows of these units, at most `size` at once, in memory that the next ones are written to."""
+        first, sizes = self._lie(units)
         ends = np.cumsum(sizes)
         total = int(ends[-1]) if ends.size else 0
+        if 0 < total <= size:
+            yield Together(_consecutive(first, sizes, ends), 0, first, sizes, ends)
+            return
         shift = first - (ends - sizes)  # from a row's number among these rows to where it lies
         for start in range(0, total, size):
-            stop, begin, counts = min(start + size, total), 0, sizes
-            if total > size:
-                begin, last = np.searchsorted(ends, [start, stop - 1], side="right").tolist()
-                counts = np.diff(np.minimum(ends[begin : last + 1], stop), prepend=start)
-            rows = np.repeat(shift[begin : begin + counts.size] + start, counts)
-            rows += _counting(stop - start)
-            yield rows, begin, counts
+            stop = min(start + size, total)
+            begin, last = np.searchsorted(ends, [start, stop - 1], side="right").tolist()
+            upto = np.minimum(ends[begin : last + 1], stop) - start
+            counts = np.diff(upto, prepend=0)
+            lie = shift[begin : last + 1] + start + upto - counts
+            yield Together(_consecutive(lie, counts, upto), begin, lie, counts, upto)
+
+    def _lie(self, units: Indices) -> tuple[Indices, Indices]:
+        """Return where the rows of these units begin, and how many they are."""
+        first = self.starts.take(units, mode="clip")  # draws are inside: nothing has to be checked
+        return first, self.starts.take(units + 1, mode="clip") - first
 
 
-@lru_cache(1)
-def _counting_up(size: int) -> Indices:
-    numbers = np.arange(size)
-    numbers.flags.writeable = False  # shared
-    return numbers
+class Together(NamedTuple):
+    """Rows of some units, one unit after the other."""
+
+    rows: Indices
+    begin: int  # the number of the first unit, among those that were asked for
+    first: Indices  # of each unit, where it begins,
+    counts: Indices  # how many rows it has here,
+    ends: Indices  # and where they end among these
 
 
-def _counting(count: int) -> Indices:
-    """Return 0, 1, and so on; the same numbers for every block of rows that is not larger than most are."""
-    return _counting_up(_MOST_COUNTED)[:count] if count <= _MOST_COUNTED else np.arange(count)
+_memory = BufferPool()  # faulting in a new megabyte would cost as much as writing it
+
+
+def _consecutive(first: Indices, counts: Indices, ends: Indices) -> Indices:
+    """Return first[0], first[0] + 1, and so on, `counts[0]` of them, then those from first[1], and so on."""
+    _memory.reset()
+    rows = _memory(np.dtype(np.int64), int(ends[-1]))
+    rows.fill(1)
+    rows[0] = first[0]
+    rows[ends[:-1]] = first[1:] - (first[:-1] + counts[:-1] - 1)  # nobody is without a row
+    return np.cumsum(rows, out=rows)
+
+
+_running = BufferPool()
 
 
 def sums(values: NDArray[Any], ends: Indices) -> NDArray[Any]:
     """Return the sum of each unit's values, which lie one unit after the other and end before `ends`."""
     if values.dtype.kind != "b":
         return np.add.reduceat(values, np.concatenate([[0], ends[:-1]]))
-    upto = np.cumsum(values, dtype=np.int64).take(ends - 1)  # of truths the differences are exact, and half the work
+    _running.reset()  # of truths the differences are exact, and half the work
+    short = np.int32 if values.size < 1 << 31 else np.int64
+    upto = np.cumsum(values, out=_running(np.dtype(short), values.size)).take(ends - 1)
     upto[1:] -= upto[:-1].copy()
     return upto
 
@@ -235,10 +252,10 @@ class Grouping:
             batch.replace_column(batch.columns.index(name), batch[name].cat.to(dtype))
         return batch
 
-    @property
+    @cached_property
     def starts(self) -> Indices:
-        """Where each unit begins; last, where the last one ends."""
-        return _starts(np.concatenate(self._sizes))
+        """Where each unit begins; last, where the last one ends. Known at the end."""
+        return _starts(np.concatenate([np.zeros(0, np.int64), *self._sizes]))
 
     def _together(self, batches: Iterator[pl.DataFrame], rows: int | None, depth: int) -> Iterator[pl.DataFrame]:
         first = next(batches, None)

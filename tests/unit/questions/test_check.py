@@ -55,12 +55,12 @@ def test_a_guess_holds_is_too_low_or_is_too_high(session: hf.Session) -> None:
 
 @pytest.mark.parametrize("margin", [Fraction(1, 1_000), Fraction(1, 3), Fraction(1, 7)])
 def test_both_ends_of_the_cell_belong_to_it_exactly(margin: Fraction) -> None:
-    """The ends are exact numbers: one row more or less decides, whatever doubles make of the bounds."""
+    """A count is compared with the ends exactly: one row more or less decides, whatever doubles make of a mean."""
     measure = build_mean("yes", open_rows(rows()).schema)
     width = float(margin)
     guess = Guess(measure, 0.5, width, 0)
-    low, high = guess.holds
-    assert (low, high) == (Fraction(1, 2) - Fraction(width), Fraction(1, 2) + Fraction(width))
+    low, high = map(Fraction, guess.cell)
+    assert (low, high) == (Fraction(0.5 - width), Fraction(0.5 + width))
     last = int(high * ROWS)
     cells = [guess.outcome(guess.totals(np.arange(ROWS) < count)) for count in (last, last + 1)]
     assert cells == [HOLDS, TOO_LOW]
@@ -81,7 +81,7 @@ def test_there_is_exactly_one_cell(values: list[float], guess: float, margin: fl
     guessed = Guess(build_mean("x", schema, within=(0.0, 1.0)), guess, margin, at_least)
     outcome = guessed.outcome(guessed.totals(np.array(values)[:, None]))
     known = [Fraction(value) for value in values if value == value]
-    low, high = guessed.holds
+    low, high = map(Fraction, guessed.cell)
     assert 0 <= low <= high <= 1
     if len(known) < at_least:
         assert outcome == TOO_FEW
@@ -94,6 +94,8 @@ def test_there_is_exactly_one_cell(values: list[float], guess: float, margin: fl
 ASKED = {
     "a share": ({"query": "flag"}, lambda r: [(True, r["flag"])]),
     "of numbers": ({"query": "x > 0.25"}, lambda r: [(True, r["x"] > 0.25)]),
+    "of numbers twice": ({"query": "x >= 0.25 AND NOT x > 0.75"}, lambda r: [(True, 0.25 <= r["x"] <= 0.75)]),
+    "of numbers of two types": ({"query": "x < 0.5 OR n = 3"}, lambda r: [(True, r["x"] < 0.5 or r["n"] == 3)]),
     "a share that may be missing": ({"query": "y > 0.25"}, lambda r: [(True, r["y"] is not None and r["y"] > 0.25)]),
     "a text": ({"query": "t = 'b'"}, lambda r: [(True, r["t"] == "b")]),
     "a text in a group": ({"query": "t = 'b'", "where": "x < 0.9"}, lambda r: [(r["x"] < 0.9, r["t"] == "b")]),

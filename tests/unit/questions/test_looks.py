@@ -140,7 +140,7 @@ def test_the_price_is_that_of_the_look_which_would_be_drawn_next() -> None:
     with Session(data(), seed=1) as session:
         answer = session.mean("x", until=0.05)
         assert session.price("x", until=0.05).cached
-        price, before = session.price("x", until=0.02), session.ledger.spent.charge
+        price = session.price("x", until=0.02)
         assert not price.cached
         assert f"look {answer.seq + 1} " in price.question
         session.mean("x", until=0.02)

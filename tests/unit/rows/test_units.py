@@ -207,8 +207,10 @@ def test_all_rows_come_in_blocks_with_whose_they_are(size: int) -> None:
     lie = Units(np.array([0, 1, 4, 9]))
     chosen = np.array([2, 0, 0, 1])
     rows, owners = [], []
-    for block, begin, counts in lie.all_rows(chosen, size):
+    for block, begin, first, counts, ends in lie.all_rows(chosen, size):
         assert block.size <= size
+        assert block[ends - counts].tolist() == first.tolist()
+        assert ends.tolist() == np.cumsum(counts).tolist()
         assert counts.min() > 0
         rows += block.tolist()
         owners += np.repeat(np.arange(begin, begin + counts.size), counts).tolist()
