@@ -237,7 +237,7 @@ def test_shares_of_shares_are_scored_as_groups_and_from_cells(table, metric):
     assert cells.accuracy.low <= (predicted == late).mean() <= cells.accuracy.high
     assert sum(cell.value for cell in cells.cells.values()) == pytest.approx(1.0, abs=0.02)
     assert "false negatives" in repr(cells)
-    assert "<td>f1</td>" in cells._repr_html_()
+    assert ">f1</td>" in cells._repr_html_()
 
 
 def test_rows_without_a_label_are_in_no_cell(table):
