@@ -1,10 +1,11 @@
 """Checks: the cell, the interval, what is filled in, what is refused, and that nothing else leaves."""
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 from html.parser import HTMLParser
 from itertools import pairwise
-from math import log
+from math import inf, log
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +217,13 @@ def test_a_question_that_is_short_to_write_never_gets_wider_than_its_text_calls_
     assert long.low < short.low
     assert short.high < long.high
     assert session.price("yes", "check", guess=0.24, margin=0.022).margin < long.high - 0.24
+
+
+def test_the_code_of_questions_says_nothing_of_units(session: hf.Session) -> None:
+    """How the rows of a unit are put together is in no text that the code knows."""
+    guess = Guess(build_mean("yes", session.schema), 0.3, 0.1, 0)
+    assert guess.code_nats(session.schema) < 30
+    assert guess.code_nats(replace(session.schema, unit="person")) == inf
 
 
 def test_a_sampled_check_pays_for_the_sample_by_the_number_of_its_place(session: hf.Session) -> None:
