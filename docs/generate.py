@@ -128,6 +128,7 @@ def write(folder: Path) -> None:
         "errors.md": error_table(),
         "other-names.md": other_names(),
         "what-to-ask.md": asked.table(),
+        "narrower.md": asked.narrower(),
     }
     for name, text in fragments.items():
         (folder / name).write_text(text, encoding="utf-8")

@@ -236,7 +236,7 @@ class Answering:
 
     def _answer_once(self, question: Question) -> AnyAnswer:
         drawn = self._find_or_draw(question)
-        if isinstance(drawn, AnyAnswer):
+        if not isinstance(drawn, Drawn):
             return drawn
         entry, fresh = self._ledger.commit(drawn)
         return self._read(entry, cached=not fresh)

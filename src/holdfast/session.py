@@ -28,7 +28,7 @@ from holdfast.ledger import Cost, Receipt, SharedBudget, check_analyst, open_led
 from holdfast.optimize.losses import LinearLoss, Loss
 from holdfast.queries.build import QueryLike
 from holdfast.queries.silence import silence
-from holdfast.questions import KINDS, kind_named
+from holdfast.questions import KINDS, OTHERWISE_CALLED, kind_named
 from holdfast.questions.batch import Answers, Asked, Prices, Questions, build_all
 from holdfast.questions.budget import Budget
 from holdfast.questions.check import CheckAnswer
@@ -428,7 +428,8 @@ class Session(Answering, Verbs):
     def __getattr__(self, name: str) -> Any:
         kind = None if name.startswith("_") else KINDS.find(name)  # kinds that another package registered
         if kind is None:
-            raise AttributeError(f"'Session' object has no attribute {name!r}")
+            meant = f". Did you mean: {OTHERWISE_CALLED[name]!r}?" if name in OTHERWISE_CALLED else ""
+            raise AttributeError(f"'Session' object has no attribute {name!r}{meant}")
         return partial(self.ask, kind=kind.name)
 
     def __repr__(self) -> str:

@@ -110,6 +110,11 @@ def test_every_call_of_the_page_about_what_to_ask_is_answered(generate):
     plain, sliced = (lines[name].rows()[0][1] for name in list(truths)[2:])
     assert sliced.high - sliced.low < 0.6 * (plain.high - plain.low)
     assert len(asked.table().splitlines()) == len(asked.ASKED) + 2
+    called = {re.match(r"s\.(\w+)\(", call)[1] for _, call, _ in asked.ASKED}
+    assert called | set(asked.ELSEWHERE) == set(KINDS.names())
+    assert all((DOCS / "how-to" / f"{page}.md").is_file() for page in asked.ELSEWHERE.values())
+    *_, checked = asked.narrower().splitlines()
+    assert float(re.search(r"±([\d.]+)", checked)[1]) < lines["a share"].rows()[0][1].high - truths["a share"]
 
 
 def test_every_attack_on_the_threats_page_is_a_test_that_exists():

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from traceback import extract_tb
 
+import narwhals as nw
+import pandas as pd
 import polars as pl
 import pytest
 
@@ -150,3 +152,35 @@ def test_windows_is_told_what_works_and_what_does_not() -> None:
         " server with holdfast.connect."
     )
     assert lines[2:] == [f"{name} {sentence}" for name in ("Session", "Board", "open", "deal")]
+
+
+# -- pandas without PyArrow -------------------------------------------------------------------------------------------
+
+
+def test_pandas_frames_open_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    def needs_arrow(series: object) -> None:
+        raise ImportError("pyarrow is required")  # as Polars does for texts of pandas
+
+    frame = pd.DataFrame(
+        {
+            "text": ["a", None, "b"],
+            "object": pd.Series(["x", float("nan"), "y"], dtype=object),
+            "number": [1.5, None, 2],
+            "whole": pd.Series([1, None, 3], dtype="Int64"),
+            "kind": pd.Categorical(["u", "v", "u"]),
+            "day": pd.to_datetime(["2013-01-01", None, "2013-01-03"]),
+        }
+    )
+    usual = hf.open(frame)
+    monkeypatch.setattr(nw.Series, "to_polars", needs_arrow)
+    rows = hf.open(frame)
+    assert [(column.name, str(column.type)) for column in rows.schema] == [
+        ("text", "text"), ("object", "text"), ("number", "number"),
+        ("whole", "integer"), ("kind", "text"), ("day", "timestamp"),
+    ]  # fmt: skip
+    assert rows.fingerprint == usual.fingerprint
+
+
+def test_a_method_of_another_name_is_pointed_out(session: hf.Session) -> None:
+    with pytest.raises(AttributeError, match=r"no attribute 'median'\. Did you mean: 'quantile'"):
+        session.median  # noqa: B018

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -58,6 +59,13 @@ class Commands(TyperGroup):
             cmd_name, cls=getattr(module, "CLASS", Command), no_args_is_help=getattr(module, "NO_ARGS_IS_HELP", False)
         )(function)
         return typer.main.get_command(app)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command that is meant; a word that is none is refused with the nearest one."""
+        near = get_close_matches(args[0], command_names(), n=1) if args[0] not in command_names() else []
+        if near:
+            raise _USAGE(f"No command {args[0]!r}. Did you mean {near[0]!r}?", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """List the commands by their docstrings, without making them."""
@@ -140,7 +148,8 @@ def _usage(error: Any) -> str:
     if type(error).__name__ == "NoArgsIsHelpError":
         return str(error.format_message())
     where = error.ctx.command_path if error.ctx is not None else "holdfast"
-    return f"{error.format_message().rstrip('.')}. See {where} --help."
+    said = error.format_message().rstrip(".")
+    return f"{said}{'' if said.endswith('?') else '.'} See {where} --help."
 
 
 def _refuse(words: Sequence[str], error: dict[str, Any], code: int) -> int:

@@ -257,7 +257,9 @@ _TOML = {"bounds": "[low, high]", "categories": '["A", "B"]'}
 
 def _in_toml(declaration: re.Match[str]) -> str:
     what, column = declaration.groups()
-    return f"write {column} = {_TOML[what]} under [{what}] in a TOML file beside the data"
+    return (
+        f"write {column} = {_TOML[what]} under [{what}] in a TOML file beside the data (flights.toml for flights.csv)"
+    )
 
 
 def _null_values(texts: re.Match[str]) -> str:

@@ -126,7 +126,7 @@ def range_within(value: RowFunction, within: tuple[float, float] | None, what: s
     if value.range is not None:
         return value.range
     raise InvalidArgument(
-        f"within must be the range (low, high) of '{value.text}' for its {what}; got None. {undeclared(value)}",
+        f"within must say the range of '{value.text}', low and high, for its {what}. {undeclared(value)}",
         name="within",
     )
 
@@ -394,7 +394,7 @@ def _groups(groups: Any, keys: tuple[RowFunction, ...], schema: Schema) -> tuple
             categories = declared_categories(key, schema)
             if categories is None:
                 raise InvalidArgument(
-                    f"groups must list the values of {key.text} to answer for; got None. They are declared, never read"
+                    f"groups must list the values of {key.text} to answer for. They are declared, never read"
                     f" from the data. {declare_once(key.columns, 'categories')}",
                     name="groups",
                 )

@@ -132,7 +132,7 @@ class Mean(Measure):
         if self.statistic is _MEAN:
             scaled[np.isnan(scaled)] = 0.0  # no NULL was announced: what is left (infinity minus infinity) counts low
         elif inside is not None:
-            scaled[~inside] = np.nan
+            np.copyto(scaled, np.nan, where=~inside)
         return scaled
 
 

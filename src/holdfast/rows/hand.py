@@ -65,7 +65,7 @@ class Hand:
     def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
         """Take the next cards and return what they say. Secret. All rows, or rows in order, are not to be had."""
         if isinstance(selection, WithoutReplacement):
-            parts = [self._distinct(query, selection.count, rng) for _ in range(query.parts)]
+            parts: list[NDArray[Any]] = [self._distinct(query, selection.count, rng) for _ in range(query.parts)]
             return parts[0] if query.parts == 1 else np.stack(parts)
         if not isinstance(selection, WithReplacement):
             raise InvalidArgument("A deck holds draws, not the table; plan with mechanism='coins'.", name="mechanism")

@@ -14,6 +14,7 @@ import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
+from functools import cached_property
 from itertools import chain
 from math import ceil
 from pathlib import Path
@@ -251,9 +252,9 @@ class Grouping:
             batch.replace_column(batch.columns.index(name), batch[name].cat.to(dtype))
         return batch
 
-    @property
+    @cached_property
     def starts(self) -> Indices:
-        """Where each unit begins; last, where the last one ends."""
+        """Where each unit begins; last, where the last one ends. Known at the end."""
         return _starts(np.concatenate([np.zeros(0, np.int64), *self._sizes]))
 
     def _together(self, batches: Iterator[pl.DataFrame], rows: int | None, depth: int) -> Iterator[pl.DataFrame]:

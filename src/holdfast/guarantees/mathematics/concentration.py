@@ -124,8 +124,9 @@ def _twice(x: Any) -> Any:
 def binomial_lows(successes: Any, trials: Any, tail: Any) -> Any:
     """Return, for arrays, the largest p with P(Bin(trials, p) >= successes) <= tail, rounded down; 0 of none."""
     some = successes > 0
-    a, b = np.where(some, successes, 1.0), np.where(some, trials - successes + 1, 1.0)
-    ends = np.where(some, _beta_quantiles(a, b, np.where(some, tail, 0.5)) * (1 - BETA_SAFE) - ULP, 0.0)
+    a = np.maximum(successes, 1.0)  # of none it does not matter
+    b = np.maximum(trials - a + 1, 1.0)
+    ends = np.where(some, _beta_quantiles(a, b, tail) * (1 - BETA_SAFE) - ULP, 0.0)
     found = special.betainc(a, b, np.maximum(ends, 0.0))
     wrong = some & (ends > 0) & ~((found >= 0.9 * tail) & (found <= tail))
     if wrong.any():
@@ -155,7 +156,7 @@ def _beta_quantiles(a: Any, b: Any, level: Any) -> Any:
             step = (goal - np.log(reached)) / slope
             bend = step * (a - rest * p / (1 - p) - slope) / 2
             u = u + step / (1 + bend)
-            left = np.abs(step) * (np.abs(step) + np.abs(bend)) ** 2  # of the distance, at most about
+            left = np.abs(step * (step * step + bend * bend))  # of the distance, about
             if not (left >= SETTLED).any():  # NaN settles no more
                 break
         found = np.exp(u)
