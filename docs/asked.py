@@ -1,7 +1,9 @@
-"""The table of docs/how-to/what-to-ask.md: what an analyst wants, the call, its price, and how wide the answer is."""
+"""The tables of docs/how-to/what-to-ask.md: what an analyst wants, the call, its price, and how wide the answer is;
+and how the same share is had more narrowly."""
 
 import warnings
 from collections.abc import Callable
+from functools import cache
 from math import sqrt
 
 import numpy as np
@@ -40,31 +42,33 @@ def times(factor: float, width: Naive) -> Naive:
     return lambda frame: factor * width(frame)
 
 
-def of_deviation(frame: pl.DataFrame) -> float:
-    """Standard errors of a standard deviation."""
-    values = frame["distance"].to_numpy()
-    squares = (values - values.mean()) ** 2
-    return ERRORS * float(squares.std()) / (2 * float(values.std()) * sqrt(len(values)))
+def of_spread(name: str, *, root: bool) -> Naive:
+    """Standard errors of a variance, or of a standard deviation."""
+
+    def width(frame: pl.DataFrame) -> float:
+        values = frame[name].to_numpy()
+        error = ERRORS * float(((values - values.mean()) ** 2).std()) / sqrt(len(values))
+        return error / (2 * float(values.std())) if root else error
+
+    return width
 
 
-def of_covariance(frame: pl.DataFrame) -> float:
-    """Standard errors of a covariance."""
-    x, y = (frame[name].to_numpy().astype(float) for name in ("outcome", "hint"))
-    return ERRORS * float(((x - x.mean()) * (y - y.mean())).std()) / sqrt(len(x))
+def of_pair(first: str, second: str, which: str) -> Naive:
+    """Standard errors of a covariance, a correlation or a slope."""
 
+    def width(frame: pl.DataFrame) -> float:
+        x, y = (frame[name].to_numpy().astype(float) for name in (first, second))
+        u, v = x - x.mean(), y - y.mean()
+        if which == "covariance":
+            said = u * v
+        elif which == "slope":
+            said = u * (v - float((u * v).mean() / u.var()) * u) / u.var()
+        else:
+            u, v = u / u.std(), v / v.std()
+            said = u * v - float((u * v).mean()) * (u * u + v * v) / 2
+        return ERRORS * float(said.std()) / sqrt(len(x))
 
-def of_correlation(frame: pl.DataFrame) -> float:
-    """Standard errors of a correlation."""
-    rho = float(np.corrcoef(frame["outcome"], frame["hint"])[0, 1])
-    return ERRORS * (1 - rho * rho) / sqrt(frame.height)
-
-
-def of_slope(frame: pl.DataFrame) -> float:
-    """Standard errors of a slope."""
-    x, y = (frame[name].to_numpy().astype(float) for name in ("hint", "outcome"))
-    steep = float(np.cov(x, y)[0, 1] / x.var())
-    rest = (y - y.mean()) - steep * (x - x.mean())
-    return ERRORS * float(rest.std() / x.std()) / sqrt(len(x))
+    return width
 
 
 def of_area(frame: pl.DataFrame) -> float:
@@ -108,42 +112,95 @@ ASKED: tuple[tuple[str, str, Naive], ...] = (
     ),
     ("a count", 's.count("dep_delay > 60", population=1_000_000)', times(1e6, of_mean(pl.col("dep_delay") > 60))),
     ("a sum", f's.total("distance", {DISTANCES}, population=1_000)', times(1e3, of_mean(pl.col("distance")))),
-    ("a standard deviation", f's.std("distance", {DISTANCES})', of_deviation),
-    ("a covariance", 's.covariance("outcome", "hint")', of_covariance),
-    ("a correlation", 's.correlation("outcome", "hint")', of_correlation),
-    ("a slope", 's.slope("hint", "outcome")', of_slope),
+    ("a variance", f's.variance("distance", {DISTANCES})', of_spread("distance", root=False)),
+    ("a standard deviation", f's.std("distance", {DISTANCES})', of_spread("distance", root=True)),
+    ("the same, of a number with few large values", f's.std("dep_delay", {DELAYS})', of_spread("dep_delay", root=True)),
+    ("a covariance", 's.covariance("outcome", "hint")', of_pair("outcome", "hint", "covariance")),
+    ("a correlation", 's.correlation("outcome", "hint")', of_pair("outcome", "hint", "correlation")),
+    (
+        "a correlation of numbers with few large values",
+        f's.correlation("distance", "dep_delay", within=(0, 5000), other_{DELAYS})',
+        of_pair("distance", "dep_delay", "correlation"),
+    ),
+    (
+        "the same, declared closely (the clipped number's)",
+        's.correlation("distance", "dep_delay", within=(0, 5000), other_within=(-15, 60))',
+        of_pair("distance", "dep_delay", "correlation"),
+    ),
+    ("a slope", 's.slope("hint", "outcome")', of_pair("hint", "outcome", "slope")),
     ("shares of categories (the widest)", 's.histogram("carrier", categories=["UA", "AA", "DL"])', of_mean(BEFORE)),
     (
         "the most frequent texts of a column that nobody declared",
         's.top("carrier", longest=2, most=3, alphabet="ABDHLU6")',
         of_mean(BEFORE),
     ),
-    ("the area under a ROC curve", f's.auc("dep_delay", "outcome", {DELAYS}, cuts=[-5, 0, 5, 15, 30])', of_area),
+    ("the most frequent of published texts", 's.top("carrier", most=3)', of_mean(BEFORE)),
+    ("the area under a ROC curve", f's.auc("dep_delay", "outcome", {DELAYS})', of_area),
+    ("that of a condition", 's.auc("hint", "outcome")', of_area),
     ("a median", f's.quantile("dep_delay", 0.5, {DELAYS})', of_median),
 )
 
 
+# Kinds whose answers have no width to be compared, or another session of their own, and where they are described.
+ELSEWHERE = {
+    "flips": "kinds", "minimize": "optimize", "register": "together", "units": "units", "check": "check",
+    "confusion": "board", "submit": "board",
+}  # fmt: skip
+
+
+def opened(frame: pl.DataFrame, queries: int, seed: int) -> hf.Session:
+    """Return a session on made-up flights."""
+    complete, categories = ("dep_delay", "distance"), {"carrier": "published"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return hf.Session(frame, queries=queries, seed=seed, complete=complete, categories=categories)
+
+
+@cache
 def answers(seed: int = 1) -> list[tuple[str, str, AnyAnswer, float]]:
     """Return every line of the table: what is wanted, the call, its answer, and the width of the usual interval."""
     frame = flights.draw(ROWS, np.random.default_rng(seed), signals=0)
-    complete = ("dep_delay", "distance")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        session = hf.Session(frame, queries=QUESTIONS, seed=seed, complete=complete)
-    with session as s:
+    with opened(frame, QUESTIONS, seed) as s:
         return [(wanted, call, eval(call, {"s": s}), naive(frame)) for wanted, call, naive in ASKED]
 
 
 def table() -> str:
     """Return the table."""
     lines = [
-        "| wanted | call | answers | width | usual, for one question |",
-        "|---|---|---|---|---|",
+        "| wanted | call | answers | width | usual, for one question | times the usual |",
+        "|---|---|---|---|---|---|",
     ]
     for wanted, call, answer, naive in answers():
         widest = max((one.high - one.low) / 2 for _, one in answer.rows())
-        lines.append(f"| {wanted} | `{call}` | {answer.cost} | ±{rounded_up(widest)} | ±{rounded_up(naive)} |")
+        said = f"±{rounded_up(widest)} | ±{rounded_up(naive)} | {widest / naive:.0f}"
+        lines.append(f"| {wanted} | `{call}` | {answer.cost} | {said} |")
     return "\n".join(lines) + "\n"
+
+
+def narrower(seed: int = 1) -> str:
+    """Return how wide one and the same share is, asked in other ways."""
+    frame = flights.draw(ROWS, np.random.default_rng(seed), signals=0)
+    call, usual = 's.mean("dep_delay > 15"{})', of_mean(LATE)(frame)
+    lines = [("as above", f"`{call.format('')}`", hf.plan(rows=ROWS, queries=QUESTIONS).margin)]
+    with opened(frame, QUESTIONS, seed) as s:
+        more = 4 * s.plan.rows_per_query
+        answer = s.mean("dep_delay > 15", rows_per_query=more)
+        lines.append((f"{answer.cost} answers for it", f"`{call.format(f', rows_per_query={more}')}`", _half(answer)))
+    for queries in (100, 20):
+        margin = hf.plan(rows=ROWS, queries=queries).margin
+        lines.append((f"a session planned for {queries} questions", f"`queries={queries}`", margin))
+    lines.append(("four times the rows", "", hf.plan(rows=4 * ROWS, queries=QUESTIONS).margin))
+    _, held = hf.hold_back(frame, explore=0.5, seed=seed)
+    with held:
+        checked = _half(held.check("dep_delay > 15"))
+    lines.append(("half of the rows to look at, and a check on the others", '`held.check("dep_delay > 15")`', checked))
+    rows = [f"| {how} | {said} | ±{rounded_up(width)} | {width / usual:.0f} |" for how, said, width in lines]
+    return "\n".join(["| way | call | at most | times the usual |", "|---|---|---|---|", *rows]) + "\n"
+
+
+def _half(answer: AnyAnswer) -> float:
+    ((_, one),) = answer.rows()
+    return (one.high - one.low) / 2
 
 
 def rounded_up(width: float) -> str:

@@ -7,8 +7,11 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from holdfast.check import FULL_TRACEBACKS
 from holdfast.ledger.opening import forget_all
 from private_postgres import private_postgres
+
+os.environ.setdefault(FULL_TRACEBACKS, "1")  # a refusal that a test did not expect should show its way
 
 # A run that decides over a change repeats itself; everywhere else each run looks at new examples.
 settings.register_profile("repeatable", derandomize=True)

@@ -7,12 +7,15 @@ axes (R, zeta, T); T runs over all transcripts, also the unfinished ones, the em
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
+
+from holdfast.guarantees.exchange import Exchange
+from holdfast.guarantees.terms import Goal
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -379,3 +382,26 @@ class Tossed:
         seen = law > 1e-12  # so that what was left out is nothing beside what was not
         told = {name: (values / law)[..., seen] for name, values in total.items()}
         return {"ones": x[seen].astype(float), "law": law[seen], **told}
+
+
+def farthest(law: Array, direction: Array, j: float) -> Array:
+    """Return the population farthest from the posterior `law` in a direction that (K6) allows for every function."""
+    tilt = law * (direction - law @ direction)
+    falls = tilt < -1e-12
+    low, high = 0.0, float((law[falls] / -tilt[falls]).min()) * (1 - 1e-9) if falls.any() else 0.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        d, gap = law + middle * tilt, middle * tilt
+        allowed = j * (np.diag(law) + np.diag(d) - np.outer(law, d) - np.outer(d, law)) - np.outer(gap, gap)
+        low, high = (middle, high) if np.linalg.eigvalsh(allowed).min() >= -1e-13 else (low, middle)
+    return law + low * tilt
+
+
+@cache
+def standing(j: float, *, mass: float | None = None, identical: bool = True) -> Exchange:
+    """Return an exchange guarantee that knows J; every outcome has this mass, if it is said."""
+    planned = Exchange.plan(Goal(10**5, 100, 0.95, identical=identical), "coins")
+    assert planned is not None
+    found = Exchange(planned if mass is None else replace(planned, mass=mass))
+    found.__dict__["_j"] = j
+    return found

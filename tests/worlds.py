@@ -179,7 +179,6 @@ def curious(
         yield session.difference("x > 0.75", "b"), 0.0
         yield session.count("b", population=50), 15.0
         yield session.total("u", within=(0, 1), where="b", population=100), 100 * 0.8 * 0.3 * 0.5
-        yield session.variance("x", within=(0, 1)), 1 / 12
         yield session.std("u", within=(0, 1)), sqrt(1 / 12)
         yield session.covariance("x", "x > 0.75", within=(0, 1)), 0.25 * 0.375
         yield session.correlation("b", "x", other_within=(0, 1)), 0.0

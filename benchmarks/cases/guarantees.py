@@ -1,12 +1,14 @@
 """What do a guarantee and a check cost in time?
 
 Hypothesis: which guarantee certifies an answer does not show in its time (exchange over posterior, at most 1.1); a
-check of all held rows costs at most 1.3 times the same scan in Polars, and a sampled check at most 1.3 times an answer
-that draws as many rows.
+check of all held rows costs at most 1.3 times the same scan in Polars, where the scan is what takes time, and a sampled
+check at most 1.3 times an answer that draws as many rows.
 
-Refuted if a ratio below misses its goal. Polars scans the same rows in memory, text as text, the fastest way that is
-known to us; the time of a check is all of it, from the text of the question to the ledger's entry, in memory. Times are
-of the process's own work, all threads together: on a busy machine the clock says little about scans this short.
+Refuted if a ratio below misses its goal. Of 100,000 rows a scan takes less than everything else that a question takes
+(its text, its place, its entry); that table has no goal. Polars scans the same rows in memory, text as text, the
+fastest way that is known to us; the time of a check is all of it, from the text of the question to the ledger's entry,
+in memory. Times are of the process's own work, all threads together: on a busy machine the clock says little about
+scans this short.
 """
 
 from collections.abc import Callable
@@ -57,8 +59,8 @@ def by_guarantee(found: Found, source: Any, repeats: int) -> None:
     found.ratio("exchange over posterior", middle["exchange"] / middle["posterior"], goal=1.1)
 
 
-def checks(found: Found, n: int, source: Any, frame: pl.DataFrame, repeats: int) -> None:
-    """Checks of all rows next to scans; sampled ones next to answers."""
+def checks(found: Found, n: int, source: Any, frame: pl.DataFrame, repeats: int, goal: float | None) -> None:
+    """Checks of all rows next to scans; sampled ones next to answers, where there is a goal."""
     session = hf.Session(WithoutLocation(source), guarantee="checks")
     coins = hf.Session(WithoutLocation(source), queries=QUERIES)
     number, ua, late = count(1), pl.col("carrier") == "UA", pl.col("delay") > 15
@@ -101,25 +103,29 @@ def checks(found: Found, n: int, source: Any, frame: pl.DataFrame, repeats: int)
         found.raw[f"{name}, n = {n:,}"] = rounded(times)
         ratio = middle["holdfast"] / middle["Polars"]
         table.rows.append([name, shown(middle["holdfast"]), shown(middle["Polars"]), f"{ratio:.2f}"])
-        found.ratio(f"check of a {name} over Polars, n = {n:,}", ratio, goal=1.3)
+        found.ratio(f"check of a {name} over Polars, n = {n:,}", ratio, goal=goal)
     found.tables.append(table)
+    if goal is None:
+        return
     pair = {
         "check": lambda: session.check(text(), 0.3, 0.01, rows_per_query=DRAWS),
         "answer": lambda: coins.mean(text(), rows_per_query=DRAWS),
     }
-    middle = medians(own_time(pair, repeats, block=10))
+    middle = medians(own_time(pair, 2 * repeats, block=10))
     found.ratio(f"sampled check over an answer of {DRAWS:,} rows", middle["check"] / middle["answer"], goal=1.3)
 
 
 def run(small: bool, scratch: Path) -> Found:
     """Guarantees and checks."""
     found = Found("Guarantees and checks")
-    n = 200_000 if small else 10_000_000
-    path = flights.parquet(scratch, n)
-    source = hf.open(path, progress=False, complete=COMPLETE)
-    frame = pl.read_parquet(path).rechunk().with_columns(pl.col("carrier").cast(pl.String))
-    by_guarantee(found, source, 2 if small else 25)
-    checks(found, n, source, frame, 2 if small else 15)
+    sizes = (200_000, 20_000) if small else (10_000_000, 100_000)
+    for n in sizes:
+        path = flights.parquet(scratch, n)
+        source = hf.open(path, progress=False, complete=COMPLETE)
+        frame = pl.read_parquet(path).rechunk().with_columns(pl.col("carrier").cast(pl.String))
+        if n == sizes[0]:
+            by_guarantee(found, source, 2 if small else 25)
+        checks(found, n, source, frame, 2 if small else 15, 1.3 if n == sizes[0] else None)
     return found
 
 

@@ -21,7 +21,6 @@ from holdfast.guarantees import GUARANTEES as GUARANTEES
 from holdfast.guarantees.guarantee import Guarantee as Guarantee
 from holdfast.guarantees.plan import Plan as Plan
 from holdfast.guarantees.plan import VacuousPlan as VacuousPlan
-from holdfast.guarantees.solve import plan as plan
 from holdfast.lab.attack import attack as attack
 from holdfast.lab.monitors import monitor as monitor
 from holdfast.ledger import Receipt as Receipt
@@ -36,10 +35,12 @@ from holdfast.mechanisms.mechanism import Mechanism as Mechanism
 from holdfast.optimize import losses as losses
 from holdfast.parts import hold_back as hold_back
 from holdfast.pictures import Picture as Picture
+from holdfast.planning import plan as plan
 from holdfast.questions import KINDS as KINDS
 from holdfast.questions.batch import Answers as Answers
 from holdfast.questions.batch import Prices as Prices
 from holdfast.questions.batch import Questions as Questions
+from holdfast.questions.budget import Budget as Budget
 from holdfast.questions.check import CheckAnswer as CheckAnswer
 from holdfast.questions.confusion import ConfusionAnswer as ConfusionAnswer
 from holdfast.questions.difference import DifferenceAnswer as DifferenceAnswer
@@ -48,7 +49,6 @@ from holdfast.questions.groups import GroupsAnswer as GroupsAnswer
 from holdfast.questions.histogram import HistogramAnswer as HistogramAnswer
 from holdfast.questions.minimize import MinimumAnswer as MinimumAnswer
 from holdfast.questions.plot import plot as plot
-from holdfast.questions.budget import Budget as Budget
 from holdfast.questions.price import Price as Price
 from holdfast.questions.question import Kind as Kind
 from holdfast.questions.register import Registration as Registration

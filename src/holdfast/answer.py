@@ -11,6 +11,7 @@ from html import escape
 from math import ceil, floor, isnan, log10, nan
 from typing import TYPE_CHECKING, Any, Self
 
+from holdfast import notebook
 from holdfast.pictures import Line, Panel, Picture
 
 if TYPE_CHECKING:
@@ -46,9 +47,11 @@ class Estimate:
         """Stretch from [0, 1] to the bounds, ends rounded outwards; the value is never outside its interval.
 
         An interval that leaves nearly all of the bounds open says nothing, and then neither does the value, unless it
-        stands `alone`: what is promised of it is no interval.
+        stands `alone`: what is promised of it is no interval. Ends that cross, from counts that contradict each other,
+        which is rarer than a miss, are taken in their order.
         """
         low, high = bounds
+        interval = min(interval), max(interval)
         if bounds == (0.0, 1.0):
             first, last = interval
         else:
@@ -122,11 +125,16 @@ class Record:
 
     @property
     def small_print(self) -> str:
-        """The record in half a line."""
+        """The record in a line."""
+        return f"{self.origin}; {self.question}"
+
+    @property
+    def origin(self) -> str:
+        """The record without the question."""
         if self.made_up:
-            return f"made up, nothing read or spent; {self.question}"
+            return "made up, nothing read or spent"
         read = "asked before, free" if self.cached else f"{self.rows_read:,} rows read"
-        return f"{self.guarantee}, {read}, no. {self.seq}; {self.question}"
+        return f"{self.guarantee}, {read}, no. {self.seq}"
 
 
 class AnyAnswer(ABC):
@@ -324,15 +332,24 @@ class Answer(AnyAnswer):
         return f"{value}  [{low}, {high}]  {self.record.small_print}"
 
     def _repr_html_(self) -> str:
-        return (
-            f'<div style="font-variant-numeric:tabular-nums"><div>{escape(self.question)}</div>'
-            f"{interval_bar(self, self.bounds)}<small>{escape(repr(self))}</small></div>"
-        )
+        return estimate_html(self.question, self.rounded()[0], self, self.bounds, self.record.origin)
+
+
+def estimate_html(question: str, said: str, estimate: "Estimate | Answer", bounds: Interval, small_print: str) -> str:
+    """Return what a notebook shows of one interval: the question, what is said of it, numbers, a bar with its ends."""
+    _, low, high = estimate.rounded()
+    first, last = (f"{end:.6g}" for end in bounds)
+    return (
+        f'<div style="font-variant-numeric:tabular-nums"><div>{escape(question)}</div>'
+        f"<div><strong>{escape(said)}</strong> [{low}, {high}]</div>"
+        f"<div>{notebook.small(first)} {interval_bar(estimate, bounds)} {notebook.small(last)}</div>"
+        f"{notebook.small(small_print)}</div>"
+    )
 
 
 def write_estimate(estimate: Estimate | Answer, digits: int) -> tuple[str, str, str]:
     """Write value, low and high; the ends outwards, because a promise is never rounded in its own favor."""
-    value, low, high = (f"{x:.{digits}f}" for x in (estimate.value, estimate.low, estimate.high))
+    value, low, high = (f"{x + 0.0:.{digits}f}" for x in (estimate.value, estimate.low, estimate.high))  # no -0.00
     if estimate.too_few:
         value = TOO_FEW
     if max(-estimate.low, estimate.high) >= LONG:
@@ -388,13 +405,14 @@ def interval_bar(estimate: Estimate | Answer, bounds: Interval = (0.0, 1.0), wid
     low, high = bounds
     span = (high - low) or 1.0
     a, v, b = (width * ((x - low) / span) for x in (estimate.low, estimate.value, estimate.high))
-    mark = "" if estimate.too_few else f'<rect x="{v:.1f}" y="1" width="2" height="10" fill="#d55e00"/>'
+    mark = "" if estimate.too_few else f'<rect x="{v:.1f}" y="1" width="2" height="10" fill="{notebook.ORANGE}"/>'
     said = TOO_FEW if estimate.too_few else f"{estimate.value:g}"
     start, length = pixels(a + 1, max(b, a + 1) + 1, 1)
     first, last = write_end(estimate.low, 6, up=False), write_end(estimate.high, 6, up=True)
     return (
-        f'<svg width="{width + 2}" height="12" role="img" aria-label="{said}, from {first} to {last}">'
-        f'<rect x="1" y="5" width="{width}" height="2" fill="#ccc"/>'
-        f'<rect x="{start}" y="3" width="{length}" height="6" rx="2" fill="#0072b2"/>'
+        f'<svg width="{width + 2}" height="12" style="vertical-align:middle" role="img"'
+        f' aria-label="{said}, from {first} to {last}">'
+        f'<rect x="1" y="5" width="{width}" height="2" {notebook.TRACK}/>'
+        f'<rect x="{start}" y="3" width="{length}" height="6" rx="2" fill="{notebook.BLUE}"/>'
         f"{mark}</svg>"
     )

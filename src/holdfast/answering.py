@@ -18,27 +18,26 @@ from functools import partial
 from typing import NamedTuple
 
 from holdfast.answer import AnyAnswer
-from holdfast.beside import explored_beside, ids_beside, plan_for
+from holdfast.beside import cards_taken, explored_beside, ids_beside, plan_for
 from holdfast.errors import BudgetExhausted, PlanConflict
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import PlanRequest
-from holdfast.ledger import Cost, Drawn, Entry, Ledger, Place, Spent
+from holdfast.ledger import Cost, Drawn, Entry, Ledger, Place
 from holdfast.queries.silence import silence
 from holdfast.questions.batch import MOST_TOGETHER, together_of
 from holdfast.questions.best import BestKept
 from holdfast.questions.history import answer_from
 from holdfast.questions.price import require_affordable, too_dear
-from holdfast.questions.question import Context, Drawing, Question, standing_at
+from holdfast.questions.question import NOTHING_SPENT, Context, Drawing, Question, standing_at
 from holdfast.randomness import Randomness
 from holdfast.rows.deck import Deck
 from holdfast.rows.drawers import DividedRows
 from holdfast.rows.draws import Order
-from holdfast.rows.local import LocalRows, ids_of
+from holdfast.rows.local import LocalRows, ids_of, unit_starts_of
 from holdfast.rows.source import RowSource
 from holdfast.schema import Schema
 
-NOTHING_SPENT = Spent(0, 0, 0)
-ORDER, DRAWERS = "order of rows", "drawers"  # what the ledger's keys for them are called
+ORDER, DRAWERS, NAMES = "order of rows", "drawers", "names of submissions"  # what the ledger's keys for them are called
 
 
 class Answering:
@@ -71,22 +70,28 @@ class Answering:
         self._request, self._randomness, self._analyst = request, randomness, analyst
         self._explored = explored_beside(rows)
         self._joined = False  # whether the plan is the one that the ledger records
-        if isinstance(rows, Deck):
-            rows.join(ledger.first, ledger.taken)
         self._resume() if ledger.begun else self._plan(plan_for(rows, request))
+        if isinstance(rows, Deck):
+            rows.join(ledger.first, self.cards_taken)
 
     @property
     def ledger(self) -> Ledger:
         """The ledger: entries, head, verify."""
         return self._ledger
 
+    @property
+    def cards_taken(self) -> int:
+        """How many cards of a deck have been taken by anybody, ahead or not."""
+        return cards_taken(self.plan, self._ledger.taken)
+
     # -- the plan -----------------------------------------------------------------------------------------------
 
     def _plan(self, plan: Plan) -> None:
         self.plan = replace(plan, unit=self._schema.unit)
         ids, kept = partial(ids_of, self._rows), BestKept(self._ledger, self._rows.location)
-        others = ids_beside(self._rows)
-        self._context = Context(plan.standing, self._schema, self._explored, ids, others, kept.exchange)
+        others, starts = ids_beside(self._rows), partial(unit_starts_of, self._rows)
+        key = partial(self._ledger.key, NAMES)
+        self._context = Context(plan.standing, self._schema, self._explored, ids, others, starts, key, kept.exchange)
         self._drawers: tuple[RowSource, RowSource | None] | None = None  # worked out when rows are read
 
     def _resume(self) -> None:
@@ -111,8 +116,7 @@ class Answering:
             self._resume()
         if self._context.guarantee.terms.ends:
             return self._context
-        spent = self._ledger.spent
-        return replace(self._context, spent=Cost(spent.charge, spent.intervals))
+        return replace(self._context, spent=self._ledger.spent)
 
     def begin(self) -> None:
         """Begin the ledger now, not with the first answer; if it has begun, its plan stands."""
@@ -232,7 +236,7 @@ class Answering:
 
     def _answer_once(self, question: Question) -> AnyAnswer:
         drawn = self._find_or_draw(question)
-        if isinstance(drawn, AnyAnswer):
+        if not isinstance(drawn, Drawn):
             return drawn
         entry, fresh = self._ledger.commit(drawn)
         return self._read(entry, cached=not fresh)
@@ -248,6 +252,7 @@ class Answering:
                 found[one.identity] = self._read(entry, cached=True)
         if new:
             self._require_sound()
+            self._require_cards(list(new.values()))
             try:
                 places = self._ledger.reserve_all([one.cost for one in new.values()])
             except BudgetExhausted:
@@ -285,9 +290,14 @@ class Answering:
         if isinstance(self._rows, LocalRows | Deck):
             self._rows.require_sound()
 
-    def _reserve(self, question: Question) -> Place:
+    def _require_cards(self, questions: Sequence[Question]) -> None:
+        """Refuse, free of charge, if a deck has too few cards left."""
         if isinstance(self._rows, Deck):
-            self._rows.require(self._ledger.spent.charge, question.cost.charge)
+            count = sum(cards_taken(self.plan, one.cost) for one in questions)
+            self._rows.require(cards_taken(self.plan, self._ledger.spent), count)
+
+    def _reserve(self, question: Question) -> Place:
+        self._require_cards([question])
         try:
             return self._ledger.reserve(question.cost)
         except BudgetExhausted:  # says it in the guarantee's own units
@@ -298,7 +308,7 @@ class Answering:
         order = Order(self._ledger.key(ORDER), place.charge) if guarantee.in_order else None
         rows, kept = self._drawers_of_the_plan()
         if isinstance(rows, Deck):
-            rows = rows.hand(self._ledger.first, place.charge, cost.charge)
+            rows = rows.hand(self._ledger.first, cards_taken(self.plan, place), cards_taken(self.plan, cost))
         return Drawing(rows, self._randomness.generator(place.number), guarantee, order, kept=kept)
 
     def _drawers_of_the_plan(self) -> tuple[RowSource, RowSource | None]:

@@ -4,9 +4,9 @@ Beside rows on disk lie their ledger, what remembers how far it had come, a file
 part of held rows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,12 @@ from holdfast.errors import InvalidArgument
 from holdfast.guarantees.compare import BEST, FAST
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import PlanRequest
-from holdfast.ledger import FileWitness, Witness, content_of, file_beside
+from holdfast.ledger import Cost, FileWitness, Place, Spent, Witness, content_of, file_beside
 from holdfast.queries.declared import Declarations, beside
 from holdfast.queries.synthetic import synthetic_rows
 from holdfast.rows.deck import Deck
 from holdfast.rows.folder import FolderRows
+from holdfast.rows.hand import cards_for_distinct
 from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.source import RowSource
@@ -29,8 +30,17 @@ from holdfast.schema import Schema
 
 MADE_UP_ROWS = 1_000
 COINS = "coins"  # the mechanism that draws with replacement
+DISTINCT, REPEATED = "laplace", "laplace_with_replacement"  # noisy means of rows, drawn once or more often
 SEALED, CONFUSION = ".board.holdfast", ".confusion.holdfast"  # the rows of a board that score, and those that answer
 HELD, EXPLORE = ".held.holdfast", ".explore.parquet"  # how the names of the two parts of a file end
+
+
+def cards_taken(plan: Plan, taken: Cost | Place | Spent) -> int:
+    """Return how many cards stand for what was taken of a budget: its charge in coins, or so many for a noisy mean."""
+    terms = plan.terms
+    if terms.mechanism == DISTINCT:
+        return taken.intervals * cards_for_distinct(terms.rows_per_query, terms.rows)
+    return taken.intervals * terms.rows_per_query if terms.mechanism == REPEATED else taken.charge
 
 
 def plan_for(rows: RowSource, request: PlanRequest) -> Plan:
@@ -42,9 +52,17 @@ def plan_for(rows: RowSource, request: PlanRequest) -> Plan:
             "checks must be left out for a deck: its cards are dealt. Check on rows that were not dealt from.",
             name="checks",
         )
+    if request.mechanism == REPEATED or (request.mechanism == DISTINCT and rows.numbered):
+        return request.make(len(rows))
+    if request.mechanism == DISTINCT:
+        raise InvalidArgument(
+            f"mechanism {DISTINCT!r} draws distinct rows, and the cards of {rows.name} do not say which row they are."
+            " Deal a deck with distinct=True.",
+            name="mechanism",
+        )
     if request.mechanism not in (BEST, COINS):
         raise InvalidArgument(
-            f"mechanism must be {COINS!r} for a deck, which holds draws with replacement; got {request.mechanism!r}.",
+            f"mechanism must be {COINS!r} for a deck, which holds draws and not the table; got {request.mechanism!r}.",
             name="mechanism",
         )
     request = replace(request, mechanism=COINS)
@@ -68,7 +86,20 @@ def made_up(schema: Schema, rng: Generator) -> LocalRows:
 
 def declare(rows: RowSource, **declared: Any) -> Schema:
     """Return the schema of rows with what is declared: in the file beside them, and in arguments, which come first."""
-    return Declarations(**declared).on(beside(rows.location).on(rows.schema))
+    texts = partial(_texts, rows)
+    return Declarations(**declared).on(beside(rows.location).on(rows.schema, texts), texts)
+
+
+def _texts(rows: RowSource, name: str) -> Sequence[str]:
+    """Return all texts of a column, which the admin publishes."""
+    found = rows.texts(name) if isinstance(rows, LocalRows) else None
+    if found is None:
+        why = "there are too many" if isinstance(rows, LocalRows) else "decks and sources of your own do not list them"
+        raise InvalidArgument(
+            f"The texts of {name!r} cannot be published: {why}. List those that matter as its categories.",
+            name="categories",
+        )
+    return found
 
 
 def explored_beside(rows: RowSource) -> Callable[[], RowSource | None]:

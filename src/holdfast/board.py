@@ -5,42 +5,35 @@ ledger, receipts, the server and its quotas are those of every session.
 """
 
 import json
-import os
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import numpy as np
 import polars as pl
 
-from holdfast import check
+from holdfast import check, notebook
 from holdfast.beside import CONFUSION, SEALED, ledger_beside, witnesses_beside
 from holdfast.errors import InvalidArgument, PlanConflict, RowSourceError
 from holdfast.guarantees.ladder import LABELS, Ladder
-from holdfast.guarantees.solve import DEFAULT_CONFIDENCE, plan
-from holdfast.guarantees.statistic import OutcomeShares
-from holdfast.ledger import Receipt, SharedBudget, exists, open_ledger
+from holdfast.guarantees.plan import Plan
+from holdfast.guarantees.solve import DEFAULT_CONFIDENCE
+from holdfast.ledger import Receipt, SharedBudget, open_ledger
 from holdfast.queries.metrics import Interval, Metric
-from holdfast.queries.submission import CELLS
 from holdfast.questions.confusion import ConfusionAnswer
 from holdfast.questions.predictions import PredictionsLike, read_table, typed
 from holdfast.questions.submit import SubmitAnswer
 from holdfast.randomness import Randomness
-from holdfast.rows.columns import storage_of
 from holdfast.rows.folder import FolderRows
-from holdfast.rows.ingest import ingest
 from holdfast.rows.local import LocalRows
-from holdfast.rows.memory import memory_rows
-from holdfast.rows.scans.files import Dialect, FileScan
-from holdfast.schema import Type
+from holdfast.sealing import keep, sealed_rows, split_off
 from holdfast.session import Session
 
-ANSWERS = 80  # that the rows which answer are planned for: those of twenty submissions; then margins widen
 PART = 0.1  # of the failure probability, for scores, if some rows answer: it costs them 2.3 nats
 
 
+@check.public
 class Board:
     """Sealed labels that score any number of submissions, each made after the earlier responses.
 
@@ -54,6 +47,9 @@ class Board:
         then opened, and nothing else needs to be given. A file's board lies beside it, as `<name>.board.holdfast`.
     id, target
         The columns of ids and of labels. Where submissions bring scores, there is no target.
+    unit
+        The column that says which rows belong together, such as "conversation": a unit's score is the mean of its rows,
+        the score of a submission the mean of its units, and what has to be independent are units.
     metric
         "accuracy", "exact_match", "absolute_error", "squared_error", "log_loss", "brier"; "score" or "loss" for numbers
         that a trusted program made.
@@ -91,6 +87,7 @@ class Board:
         *,
         id: str = "id",
         target: str | None = "label",
+        unit: str | None = None,
         metric: str | None = None,
         within: Interval | None = None,
         clip: float | None = None,
@@ -101,19 +98,25 @@ class Board:
         confusion: float | None = None,
         ledger: str | Path | None = None,
     ) -> None:
-        given = {"metric": metric, "within": within, "clip": clip, "classes": classes, "step": step, "about": about}
+        given = {"unit": unit, "metric": metric, "within": within, "clip": clip, "classes": classes, "step": step}
         if isinstance(labels, str | Path) and Path(labels).is_dir():
-            refuse_given(given | {"confidence": confidence, "confusion": confusion}, str(labels))
+            refuse_given(given | {"about": about, "confidence": confidence, "confusion": confusion}, str(labels))
             self._open(FolderRows(Path(labels), name=Path(labels).name.removesuffix(SEALED)), ledger)
             return
         scored = Metric.of(metric or "accuracy", within, clip, classes)
-        table = _sealed(typed(read_table(labels, "labels"), labels), id, target, scored)
+        if unit is not None and confusion is not None:
+            raise InvalidArgument(
+                "confusion must be left out with unit: precision and recall count rows, and rows of a unit are not"
+                " independent. Make a board of one row a unit, or leave out one of the two.",
+                name="confusion",
+            )
+        table = sealed_rows(typed(read_table(labels, "labels"), labels), id, target, unit, scored)
         whole = DEFAULT_CONFIDENCE if confidence is None else confidence
         if confusion is not None:
             check.probability(confidence=whole)
-            table = _split(table, labels, confusion, scored, 1 - (1 - PART) * (1 - whole))
+            table = split_off(table, labels, confusion, scored, 1 - (1 - PART) * (1 - whole))
             whole = 1 - PART * (1 - whole)
-        rows = _keep(table, labels)
+        rows = keep(table, labels, unit)
         scale = scored.bounds[1] - scored.bounds[0]
         standing = Ladder.grid(
             len(rows),
@@ -135,8 +138,9 @@ class Board:
         place, witnesses = ledger_beside(rows) if ledger is None else ledger, witnesses_beside(rows)
         if standing is not None:
             with open_ledger(place, dataset=rows.name, fingerprint=rows.fingerprint, witnesses=witnesses) as begun:
-                new = begun.begin(standing.to_json(), Randomness(None).secret())
-                if not new and begun.terms != standing.to_json():
+                terms = Plan(standing, unit=rows.schema.unit).to_dict()
+                new = begun.begin(terms, Randomness(None).secret())
+                if not new and begun.terms != terms:
                     raise PlanConflict(
                         f"These labels have a board already (ledger {begun.location}), which is scored in another way."
                         " Open it as it is, or make one of other labels."
@@ -151,6 +155,11 @@ class Board:
         folder = rows.location
         other = None if folder is None else folder.with_name(folder.name.removesuffix(SEALED) + CONFUSION)
         self.answering = None if other is None or not other.is_dir() else Session(other)
+        if self.answering is not None and other is not None:
+            ids = (part.ids(self.ladder.terms.id) for part in (rows, FolderRows(other)))
+            if pl.concat(ids, how="vertical").is_duplicated().any():
+                self.close()
+                raise RowSourceError(f"{folder} and {other} share rows, so that neither is sealed. Make both anew.")
 
     @property
     def ladder(self) -> Ladder:
@@ -238,15 +247,12 @@ class Board:
     def __repr__(self) -> str:
         given = self.session.ledger.spent.answers
         said = f"{given:,} submission{'' if given == 1 else 's'} so far; {self.session.budget}."
-        return f"Board on {self.session.dataset}: {self.ladder.terms.metric}.\n{self.ladder.sentence}\n{said}"
+        return f"Board on {self.session.dataset}: {self.ladder.terms.metric}.\n{self.session.plan.sentence}\n{said}"
 
-
-# -- making ----------------------------------------------------------------------------------------------------------
-
-
-def board_path(labels: Path) -> Path:
-    """Return where the board of a file of labels lies."""
-    return labels.with_name(labels.stem + SEALED)
+    def _repr_html_(self) -> str:
+        title, _, sentences = repr(self).partition("\n")
+        said = sentences.partition("; submissions have")[0]
+        return notebook.paragraphs(title, *said.split("\n")) + self.session.budget._repr_html_()
 
 
 def refuse_given(given: Mapping[str, object], board: str) -> None:
@@ -254,117 +260,3 @@ def refuse_given(given: Mapping[str, object], board: str) -> None:
     for name, value in given.items():
         if value is not None:
             raise InvalidArgument(f"{name} must be left out: {board} was made before, and says it.", name=name)
-
-
-def _sealed(table: pl.DataFrame, id: str, target: str | None, metric: Metric) -> pl.DataFrame:
-    """Return ids and labels alone, sorted by id, so that the order of the rows says nothing."""
-    wanted = [id, str(target)] if metric.rule.targets else [id]
-    for name in wanted:
-        if name not in table.columns:
-            raise InvalidArgument(
-                f"labels must have a column {name!r}; they have: {', '.join(table.columns)}. Name yours with id= and"
-                " target=.",
-                name="labels",
-            )
-    sealed = table.select(wanted)
-    ids = sealed[id]
-    if not (ids.dtype.is_integer() or ids.dtype == pl.String):
-        raise InvalidArgument(f"id must be a column of text or whole numbers; {id!r} is {ids.dtype}.", name="id")
-    if any(sealed.null_count().row(0)) or ids.n_unique() != ids.len():
-        raise InvalidArgument("labels must be complete, with every id once; these are not.", name="labels")
-    if sealed.height < 2:
-        raise InvalidArgument("labels must have at least two rows.", name="labels")
-    if metric.rule.targets:
-        _check_target(sealed[str(target)], metric)
-    return sealed.with_columns(pl.col(id).cast(pl.Int64 if ids.dtype.is_integer() else pl.String)).sort(id)
-
-
-def _check_target(labels: pl.Series, metric: Metric) -> None:
-    """Refuse labels that the metric is not for. Whoever makes a board has them, so what is wrong may be said."""
-    type_ = storage_of(labels.name, labels.dtype).type
-    allowed = metric.rule.targets
-    if type_ not in allowed:
-        named = " or ".join(allowed)
-        raise InvalidArgument(f"target must be {named} for {metric.name}; {labels.name!r} is {type_}.", name="target")
-    if type_.is_number and metric.rule.bounded and not labels.is_between(*metric.within).all():
-        low, high = metric.within
-        raise InvalidArgument(f"within must hold all labels; some are not between {low:g} and {high:g}.", name="within")
-    if metric.rule.probability and (type_ is Type.STRING) != bool(metric.classes):
-        raise InvalidArgument(
-            f"classes must be given for labels that are text, and left out for others; {labels.name!r} is {type_}.",
-            name="classes",
-        )
-    if metric.classes and not labels.is_in(metric.classes).all():
-        raise InvalidArgument("classes must hold all labels; some are not among them.", name="classes")
-    if type_ is Type.INT and metric.rule.probability and not labels.is_in([0, 1]).all():
-        raise InvalidArgument(f"target must be 0 or 1, or true or false, for {metric.name}.", name="target")
-
-
-def _split(
-    table: pl.DataFrame, labels: PredictionsLike, share: float, metric: Metric, confidence: float
-) -> pl.DataFrame:
-    """Keep some rows, chosen by lot, for a session that answers; return the others."""
-    check.probability(confusion=share)
-    if not isinstance(labels, str | Path):
-        raise InvalidArgument(
-            "confusion must be left out for labels in memory: a second board would split them in another way. Write"
-            " them to a file, and make a board of that.",
-            name="confusion",
-        )
-    if not metric.rule.targets or not set(metric.rule.targets) & {Type.BOOL, Type.STRING}:
-        raise InvalidArgument(f"confusion must be left out for {metric.name}: it is for labels of a few kinds.")
-    folder = Path(labels).with_name(Path(labels).stem + CONFUSION)
-    if not folder.exists():
-        if board_path(Path(labels)).exists():
-            raise RowSourceError(f"{board_path(Path(labels))} has no rows that answer. Open it as it is.")
-        count = round(share * table.height)
-        if not 2 <= count <= table.height - 2:
-            raise InvalidArgument(
-                f"confusion must leave two rows on either side; {share:g} of {table.height:,} rows does not.",
-                name="confusion",
-            )
-        try:  # before anything is written
-            plan(rows=count, queries=ANSWERS).standing.supports(OutcomeShares(len(CELLS)))
-        except InvalidArgument:
-            raise InvalidArgument(
-                f"confusion must keep more rows: from {count:,} its answers would be mostly noise.", name="confusion"
-            ) from None
-        order = Randomness(None).generator().permutation(table.height)
-        _write(table[np.sort(order[:count])], folder)
-    # Who submits knows the ids: given those, rows are not identical, whatever they were drawn from.
-    with Session(folder, queries=ANSWERS, confidence=confidence, rows="independent") as session:
-        session.begin()
-    answering = FolderRows(folder).ids(table.columns[0])
-    return table.filter(~pl.col(answering.name).is_in(answering.implode()))
-
-
-def _keep(table: pl.DataFrame, labels: PredictionsLike) -> LocalRows:
-    """Keep the sealed rows: beside the file of labels, readable by its owner alone, or in memory."""
-    complete = table.columns
-    if not isinstance(labels, str | Path):
-        return memory_rows(table, name="board", complete=complete)
-    folder = board_path(Path(labels))
-    if exists(Path(labels).with_suffix(".ledger"), Path(labels).stem):
-        raise RowSourceError(
-            f"{labels} has answered questions already, so its labels are not sealed. Make a board of other labels."
-        )
-    name = folder.name.removesuffix(SEALED)
-    if folder.exists():
-        rows = FolderRows(folder, name=name)
-        if rows.fingerprint != memory_rows(table, name=name, complete=complete).fingerprint:
-            raise RowSourceError(f"{folder} is the board of other labels. Move it away, or open it as it is.")
-        return rows
-    return _write(table, folder, name)
-
-
-def _write(table: pl.DataFrame, folder: Path, name: str | None = None) -> LocalRows:
-    """Write rows to a folder that only its owner can read."""
-    source = folder.with_suffix(".parquet")
-    source.unlink(missing_ok=True)
-    with os.fdopen(os.open(source, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        table.write_parquet(file)
-    try:
-        scan = FileScan(source, [source], Dialect())
-        return ingest(scan, folder, name=name, progress=False, complete=table.columns)
-    finally:
-        source.unlink()

@@ -1,4 +1,4 @@
-"""The one place that words range errors: `<name> must be <rule>; got <value>.`
+"""The one place that words range errors: `<name> must be <rule>; got <value>.` Refusals end at the caller's line.
 
 >>> positive(rows_per_query=0)
 Traceback (most recent call last):
@@ -6,16 +6,22 @@ Traceback (most recent call last):
 holdfast.errors.InvalidArgument: rows_per_query must be positive; got 0.
 """
 
+import os
+import sys
+import warnings
 from collections.abc import Callable
 from difflib import get_close_matches
 from functools import wraps
-from inspect import Parameter, signature
+from inspect import Parameter, isfunction, signature
 from math import isfinite
 from numbers import Integral, Real
 from typing import Any, ParamSpec, TypeVar
 
-from holdfast.errors import InvalidArgument
+from holdfast.errors import HoldfastError, InvalidArgument
 
+FULL_TRACEBACKS = "HOLDFAST_FULL_TRACEBACKS"  # a variable of the environment, for those who work on holdfast
+
+C = TypeVar("C")
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -103,6 +109,8 @@ def one_of(name: str, value: Any, choices: tuple[str, ...]) -> None:
 def options(function: Callable[P, R]) -> Callable[P, R]:
     """Make `function` refuse an option that it does not have in words, with the nearest that it has.
 
+    Its refusals end at the caller's line, as those of `public` do.
+
     >>> options(lambda *, rows: rows)(row=3)
     Traceback (most recent call last):
         ...
@@ -111,8 +119,11 @@ def options(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def checked(*args: P.args, **named: P.kwargs) -> R:
+        __tracebackhide__ = True
         try:
             return function(*args, **named)
+        except HoldfastError as error:
+            raise _cut(error) from error.__cause__
         except TypeError:
             declared = signature(function).parameters.items()
             known = [name for name, each in declared if each.kind in _NAMED and name != "self"]
@@ -124,6 +135,42 @@ def options(function: Callable[P, R]) -> Callable[P, R]:
             raise
 
     return checked
+
+
+def public(cls: type[C]) -> type[C]:
+    """Make the refusals of a class end at the caller's line: the way to them says nothing about a user's mistake.
+
+    Only a `HoldfastError` is cut short, which is what holdfast refuses; any other error would be a bug, and all of its
+    way is shown.
+    """
+    for name, method in list(vars(cls).items()):
+        if isfunction(method) and not name.startswith("_"):
+            setattr(cls, name, _refusing(method))
+    return cls
+
+
+def _refusing(function: Callable[P, R]) -> Callable[P, R]:
+    @wraps(function)
+    def refusing(*args: P.args, **named: P.kwargs) -> R:
+        __tracebackhide__ = True  # IPython and pytest then leave this frame out, too
+        try:
+            return function(*args, **named)
+        except HoldfastError as error:
+            raise _cut(error) from error.__cause__
+
+    return refusing
+
+
+def _cut(error: HoldfastError) -> HoldfastError:
+    return error if os.environ.get(FULL_TRACEBACKS) else error.with_traceback(None)
+
+
+def warn(sentence: str, category: type[Warning]) -> None:
+    """Warn at the line outside of holdfast that led here."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "holdfast":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(sentence, category, stacklevel=level)
 
 
 _NAMED = (Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD)

@@ -5,7 +5,6 @@ plotted, is independent of the held rows, and a guess made from it is as good as
 """
 
 import os
-import warnings
 from collections.abc import Collection
 from pathlib import Path
 
@@ -168,11 +167,10 @@ def _warn_of_names(frame: pl.DataFrame) -> None:
         kind = column.dtype
         plain = kind.is_integer() or isinstance(kind, pl.String | pl.Datetime | pl.Categorical | pl.Enum)
         if plain and column.len() >= LEAST and column.n_unique() == column.len():
-            warnings.warn(
+            check.warn(
                 f"Column {column.name!r} differs in every row. If it names rows, those seen tell which are held: then"
                 f" split with id={column.name!r}, and it cannot be asked about.",
                 NamesRows,
-                stacklevel=4,
             )
 
 

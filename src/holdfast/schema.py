@@ -11,8 +11,10 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
 
+from holdfast import notebook
 from holdfast.errors import UnknownName
 
+SHOWN = ("column", "type", "missing values", "declared")
 MOST_LISTED = 20  # categories of a column, where it is described
 
 
@@ -48,6 +50,8 @@ class Column:
         Its declared values: what is counted, or grouped by, where no list is given. There may be others.
     label
         What people call it.
+    published
+        Whether its categories are the texts that the column has, which the admin shows to everybody.
     """
 
     name: str
@@ -56,6 +60,7 @@ class Column:
     bounds: tuple[float, float] | None = None
     categories: tuple[Any, ...] | None = None
     label: str | None = None
+    published: bool = False
 
     @property
     def declared(self) -> str:
@@ -65,15 +70,16 @@ class Column:
         if self.categories is None:
             return ""
         more = len(self.categories) - MOST_LISTED
-        listed = ", ".join(map(str, self.categories[:MOST_LISTED]))
-        return listed if more <= 0 else f"{listed} and {more} more"
+        listed = ", ".join(map(str, self.categories[:MOST_LISTED])) + (f" and {more} more" if more > 0 else "")
+        return f"published: {listed}" if self.published else listed
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
         categories = None if self.categories is None else [_plain(value) for value in self.categories]
         known = {"name": self.name, "type": str(self.type), "nullable": self.nullable}
         bounds = None if self.bounds is None else list(self.bounds)
-        return known | {"bounds": bounds, "categories": categories, "label": self.label}
+        said = {"label": self.label, "published": self.published}
+        return known | {"bounds": bounds, "categories": categories} | said
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Column":
@@ -86,7 +92,7 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, date) else value
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Schema:
     """The columns of a dataset, in order.
 
@@ -130,6 +136,19 @@ class Schema:
         return replace(
             self, columns=tuple(replace(each, nullable=each.nullable and each.name not in named) for each in self)
         )
+
+    def _lines(self) -> list[tuple[str, str, str, str]]:
+        return [(c.name, str(c.type), "possible" if c.nullable else "never", c.declared) for c in self]
+
+    def __repr__(self) -> str:
+        lines = [SHOWN, *self._lines()]
+        widths = [max(len(line[place]) for line in lines) for place in range(len(SHOWN))]
+        return "\n".join(
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+        )
+
+    def _repr_html_(self) -> str:
+        return notebook.table(SHOWN, self._lines(), left=range(len(SHOWN)))
 
     def __getitem__(self, name: str) -> Column:
         for column in self.columns:

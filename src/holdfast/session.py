@@ -5,7 +5,6 @@ question is told in `answering.py`.
 """
 
 import json
-import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -16,9 +15,9 @@ from typing import Any, Self, TypeVar, cast
 
 import polars as pl
 
-from holdfast import check
+from holdfast import check, notebook
 from holdfast.answer import AnyAnswer, Record
-from holdfast.answering import NOTHING_SPENT, Answering
+from holdfast.answering import Answering
 from holdfast.beside import MADE_UP_ROWS, declare, ledger_beside, made_up, witnesses_beside
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees.compare import BEST, RowsPerQuery
@@ -29,14 +28,14 @@ from holdfast.ledger import Cost, Receipt, SharedBudget, check_analyst, open_led
 from holdfast.optimize.losses import LinearLoss, Loss
 from holdfast.queries.build import QueryLike
 from holdfast.queries.silence import silence
-from holdfast.questions import KINDS, kind_named
+from holdfast.questions import KINDS, OTHERWISE_CALLED, kind_named
 from holdfast.questions.batch import Answers, Asked, Prices, Questions, build_all
+from holdfast.questions.budget import Budget
 from holdfast.questions.check import CheckAnswer
 from holdfast.questions.history import history_frame
 from holdfast.questions.mean import MEAN
-from holdfast.questions.budget import Budget
 from holdfast.questions.price import Price, require_affordable
-from holdfast.questions.question import Drawing, Kind, Question
+from holdfast.questions.question import NOTHING_SPENT, Drawing, Kind, Question
 from holdfast.questions.register import Registered
 from holdfast.questions.sql import Selected, select
 from holdfast.questions.standings import Standings
@@ -51,9 +50,11 @@ from holdfast.rows.units import warn_of_units
 from holdfast.schema import Schema
 
 SHARES = "All sessions of this process on these rows share one budget:"
+AND_ITS_VALUE = "if the guess does not hold, its value is asked next, for the price of a mean"
 A = TypeVar("A", bound=AnyAnswer)
 
 
+@check.public
 class Session(Answering, Verbs):
     """A dataset that answers questions, each chosen after the last answer, with intervals that stay true.
 
@@ -78,7 +79,7 @@ class Session(Answering, Verbs):
         Whether questions beyond the plan are refused, instead of answered with wider margins.
     rows
         "independent" (so if left out): rows may follow different laws, and answers speak of their average.
-        "identical": all follow one law; rare events get narrower intervals. See the guide to data.
+        "identical": all follow one law; intervals get a little narrower. See the guide to plans.
     checks
         The share of rows that answer nothing and check guesses instead (`check`), such as 0.2: secret, and no others
         may. Left out, the session answers and does not check.
@@ -93,7 +94,8 @@ class Session(Answering, Verbs):
         but those of different units are. Then n is the number of units, and one draw is one unit.
     bounds, categories, labels
         Declared once, by column: the range of its numbers, its values, what people call it. Then questions may leave
-        out `within` and lists of categories. A TOML file beside the data may say the same: see `queries.declared`.
+        out `within` and lists of categories. In place of a list of values, "published" shows everybody the texts that a
+        column has. A TOML file beside the data may say the same: see `queries.declared`.
     """
 
     @check.options
@@ -116,7 +118,7 @@ class Session(Answering, Verbs):
         complete: Collection[str] = (),
         unit: str | None = None,
         bounds: Mapping[str, tuple[float, float]] | None = None,
-        categories: Mapping[str, Sequence[Any]] | None = None,
+        categories: Mapping[str, Sequence[Any] | str] | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> None:
         request = PlanRequest(queries, margin, confidence, guarantee, mechanism, rows_per_query, end, rows, checks)
@@ -143,11 +145,11 @@ class Session(Answering, Verbs):
             raise
         self.registered = Registered(opened)
         if self.plan.vacuous and self.plan.standing.answers:
-            warnings.warn(self.plan.sentence, VacuousPlan, stacklevel=3)
+            check.warn(self.plan.sentence, VacuousPlan)
         if not self._joined:
             warn_of_units(self._schema)
         if self._shared:
-            warnings.warn(f"{SHARES} {self.budget}.", SharedBudget, stacklevel=3)
+            check.warn(f"{SHARES} {self.budget}.", SharedBudget)
 
     # -- asking -------------------------------------------------------------------------------------------------
 
@@ -239,7 +241,7 @@ class Session(Answering, Verbs):
         return self.answer_all(build_all(listed, self._current(), names))
 
     def _ask_kind(self, kind: Kind[..., A], args: tuple[object, ...], options: Mapping[str, object]) -> A:
-        return cast(A, self._answer(kind, args, options, None))
+        return cast(A, self._answer(kind, args, options, None))  # of its kind
 
     def _answer(
         self, kind: Kind[..., Any], args: tuple[object, ...], options: Mapping[str, object], key: str | None
@@ -298,7 +300,9 @@ class Session(Answering, Verbs):
         query, kind, **options
             As for `ask`.
         """
-        return self.price_of(self.look_to_come(kind_named(kind).question(self._current(), query, **options)))
+        question = self.look_to_come(kind_named(kind).question(self._current(), query, **options))
+        price = self.price_of(question)
+        return price if question.otherwise is None or price.cached else replace(price, cheaper=AND_ITS_VALUE)
 
     def price_many(self, questions: Iterable[Asked]) -> Prices:
         """Return what several questions would cost together. Reads nothing, spends nothing.
@@ -424,7 +428,8 @@ class Session(Answering, Verbs):
     def __getattr__(self, name: str) -> Any:
         kind = None if name.startswith("_") else KINDS.find(name)  # kinds that another package registered
         if kind is None:
-            raise AttributeError(f"'Session' object has no attribute {name!r}")
+            meant = f". Did you mean: {OTHERWISE_CALLED[name]!r}?" if name in OTHERWISE_CALLED else ""
+            raise AttributeError(f"'Session' object has no attribute {name!r}{meant}")
         return partial(self.ask, kind=kind.name)
 
     def __repr__(self) -> str:
@@ -432,6 +437,10 @@ class Session(Answering, Verbs):
         shared = f"\n{SHARES} {self.budget}." if self._shared else ""
         count = self.schema.units_of(len(self._rows))
         return f"Session on {self._rows.name} ({count}).{seeded}\n{self.plan.sentence}{shared}"
+
+    def _repr_html_(self) -> str:
+        title, _, sentences = repr(self).partition("\n")
+        return notebook.paragraphs(title, *sentences.split("\n")) + self.budget._repr_html_()
 
     def explore(self, data: Table) -> None:
         """Take the guesses that checks leave out from these `data`, which anybody may look at."""

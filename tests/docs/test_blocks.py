@@ -64,6 +64,10 @@ def test_the_page_about_boards_runs(tmp_path, monkeypatch, capsys):
     for name, column, share in (("spam.parquet", "label", 1.0), ("said.parquet", "prediction", 0.9)):
         kinds = np.where(spam == (rng.random(8_000) < share), "spam", "ham")
         pl.DataFrame({"id": np.arange(8_000), column: kinds}).write_parquet(name)
+    for name, column, share in (("turns.parquet", "label", 1.0), ("replies.parquet", "prediction", 0.8)):
+        kinds = np.where(spam == (rng.random(8_000) < share), "good", "bad")
+        units = {"conversation": np.arange(8_000) // 4} if column == "label" else {}
+        pl.DataFrame({"turn": np.arange(8_000), column: kinds} | units).write_parquet(name)
     shutil.copy(ROOT / "tests" / "data" / "evaluations" / "samples_demo.jsonl", tmp_path)
     names: dict[str, object] = {}
     for block in blocks("docs/how-to/board.md"):
@@ -71,6 +75,7 @@ def test_the_page_about_boards_runs(tmp_path, monkeypatch, capsys):
     shown = capsys.readouterr().out
     assert "no improvement" in shown
     assert "1,998 are missing" in shown
+    assert "every unit (conversation) alike" in shown
     assert "submissions have no end" in shown
     names["board"].close()
 

@@ -55,8 +55,15 @@ def test_every_operation_is_in_the_table(generate):
     assert named == set(OPERATIONS) | set(FUNCTION_NAMES)
 
 
+def test_pages_have_what_the_code_says_without_a_build(generate):
+    """If it fails: `python docs/generate.py` writes them."""
+    for page, names in generate.WRITTEN.items():
+        for name in names:
+            assert generate.written(page, name) == generate.block(name), (page, name)
+
+
 def test_every_command_is_in_the_reference(generate):
-    page = generate.cli()
+    page = generate.block("cli")
     commands = command_names()
     assert {"demo", "open", "plan", "ask", "budget", "history", "receipt", "verify"} <= set(commands)
     for name in commands:
@@ -110,6 +117,11 @@ def test_every_call_of_the_page_about_what_to_ask_is_answered(generate):
     plain, sliced = (lines[name].rows()[0][1] for name in list(truths)[2:])
     assert sliced.high - sliced.low < 0.6 * (plain.high - plain.low)
     assert len(asked.table().splitlines()) == len(asked.ASKED) + 2
+    called = {re.match(r"s\.(\w+)\(", call)[1] for _, call, _ in asked.ASKED}
+    assert called | set(asked.ELSEWHERE) == set(KINDS.names())
+    assert all((DOCS / "how-to" / f"{page}.md").is_file() for page in asked.ELSEWHERE.values())
+    *_, checked = asked.narrower().splitlines()
+    assert float(re.search(r"±([\d.]+)", checked)[1]) < lines["a share"].rows()[0][1].high - truths["a share"]
 
 
 def test_every_attack_on_the_threats_page_is_a_test_that_exists():

@@ -54,16 +54,17 @@ for owner, name in [
 ]:
     counted(owner, name)
 slices = int(os.environ.get("SLICES", "1"))
-deal(sys.argv[1], sys.argv[2], cards=5_000, next=len(sys.argv) > 4, slices=slices)
+unit = os.environ.get("UNIT") or None
+deal(sys.argv[1], sys.argv[2], cards=5_000 if unit is None else 50, next=len(sys.argv) > 4, slices=slices, unit=unit)
 print("events", 10**9 - left)
 """
 
 
 def run_dealer(
-    table: Path, deck: Path, kill_before: int = 10**9, *more: str, secret: str = "", slices: int = 1
+    table: Path, deck: Path, kill_before: int = 10**9, *more: str, secret: str = "", slices: int = 1, unit: str = ""
 ) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-c", DEALER, str(table), str(deck), str(kill_before), *more]
-    env = environment() | {"SECRET": secret, "SLICES": str(slices)}
+    env = environment() | {"SECRET": secret, "SLICES": str(slices), "UNIT": unit}
     return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
 
 
@@ -186,6 +187,91 @@ def test_an_interrupt_leaves_what_the_same_call_goes_on_with(
 def must_be_whole_inside(deck: Deck) -> None:
     deck.verify()
     assert deck.cards.stop % 5_000 == 0
+
+
+# -- what somebody else did meanwhile -------------------------------------------------------------------------------
+
+
+def interrupted_at(table: Path, deck: Path, share: float, events: int, unit: str = "") -> Path:
+    """Kill a dealer; return what it left."""
+    died = run_dealer(table, deck, int(share * events), secret="first", unit=unit)
+    assert died.returncode == -signal.SIGKILL
+    return deck / ".deal.partial"
+
+
+@pytest.mark.slow
+def test_what_was_left_and_changed_is_noticed(table: Path, tmp_path: Path) -> None:
+    """Files cut off, emptied or removed between two attempts: said in words, or the same cards; never other ones."""
+    counted = run_dealer(table, tmp_path / "whole.deck", secret="first")
+    events, whole = int(counted.stdout.split()[1]), bytes_of(tmp_path / "whole.deck")
+    left = {share: interrupted_at(table, tmp_path / str(share) / "t.deck", share, events) for share in (0.3, 0.8)}
+    said = 0
+    for share, name, change in [
+        (0.3, "runs/runs", "cut"),
+        (0.3, "runs/000000.json", "empty"),
+        (0.3, "runs/000001.json", "remove"),
+        (0.3, "deal.json", "empty"),
+        (0.3, "t.deck/00000.values.npy", "cut"),
+        (0.3, "t.deck/00000.values.npy", "remove"),
+        (0.8, "t.deck/00000.values.npy", "cut"),
+        (0.8, "runs/*.1.texts", "remove"),
+        (0.8, "t.deck.in-order", "empty"),
+        (0.8, "t.deck.in-order", "remove"),
+    ]:
+        deck = tmp_path / "t.deck"
+        shutil.copytree(left[share].parent, deck)
+        *_, file = sorted((deck / left[share].name).glob(name))
+        if change == "remove":
+            file.unlink()
+        else:
+            with file.open("r+b") as opened:
+                opened.truncate(file.stat().st_size // 2 if change == "cut" else 0)
+        again = run_dealer(table, deck, secret="other")
+        if again.returncode:
+            assert "Remove .deal.partial" in again.stderr, (name, change, again.stderr)
+            said += 1
+        else:
+            must_be_whole(deck, 1)
+            assert bytes_of(deck) == whole or name == "deal.json", (name, change)
+        shutil.rmtree(deck, ignore_errors=True)
+    assert said >= 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", ["", "text"])
+def test_a_table_that_changed_between_two_attempts_is_dealt_anew(table: Path, tmp_path: Path, unit: str) -> None:
+    counted = run_dealer(table, tmp_path / "whole.deck", secret="first", unit=unit)
+    events, deck = int(counted.stdout.split()[1]), tmp_path / "t.deck"
+    interrupted_at(table, deck, 0.4, events, unit)
+    pl.read_parquet(table).with_columns(pl.col("x") + ROWS).write_parquet(table)
+    again = run_dealer(table, deck, secret="other", unit=unit)
+    assert again.returncode == 0, again.stderr
+    values = np.load(deck / "0001" / "00000.values.npy")
+    assert values.min() >= ROWS  # not one card is of the old table
+
+
+@pytest.mark.slow
+def test_units_are_dealt_alike_whoever_goes_on(table: Path, tmp_path: Path) -> None:
+    counted = run_dealer(table, tmp_path / "whole.deck", secret="first", unit="text")
+    events, whole = int(counted.stdout.split()[1]), bytes_of(tmp_path / "whole.deck")
+    for share in (0.3, 0.8):
+        deck = tmp_path / "t.deck"
+        interrupted_at(table, deck, share, events, "text")
+        again = run_dealer(table, deck, secret="other", unit="text")
+        assert again.returncode == 0, again.stderr
+        assert bytes_of(deck) == whole
+        shutil.rmtree(deck)
+
+
+@pytest.mark.slow
+def test_two_dealers_at_once_deal_one_deck(table: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", DEALER, str(table), str(tmp_path / "t.deck"), str(10**9)]
+    env = environment() | {"SECRET": "", "SLICES": "1", "UNIT": ""}
+    both = [subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, env=env) for _ in range(2)]
+    said = [each.communicate()[1].decode() for each in both]
+    assert sorted(each.returncode for each in both) == [0, 1]
+    assert "is there already" in "".join(said)
+    must_be_whole(tmp_path / "t.deck", 1)
 
 
 # -- sessions -------------------------------------------------------------------------------------------------------

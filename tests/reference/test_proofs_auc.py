@@ -99,3 +99,20 @@ def test_exchanging_half_of_the_rows_costs_no_more_than_all() -> None:
     assert room.min() >= -1e-12
     assert room[:, :, 0] == pytest.approx((f_h * (1 - f))[:, :, 0])
     assert room[:, :, -1] == pytest.approx((f * (1 - f_h))[:, :, -1])
+
+
+def test_tied_scores_count_half_and_their_ends_hold() -> None:
+    """Steps are the scores themselves. The staircases of scores that are not told apart would be far too wide."""
+    rng, wider = np.random.default_rng(9), 0
+    for _ in range(200):
+        m = int(rng.integers(2, 6))
+        positives, negatives = rng.dirichlet(np.ones(m), size=2)
+        true = float(sum(positives[i] * negatives[j] * ((i > j) + (i == j) / 2) for i in range(m) for j in range(m)))
+        above = [tuple(law[::-1].cumsum()[-2::-1].tolist()) for law in (positives, negatives)]
+        exact = [[(share, share) for share in shares] for shares in above]
+        assert area_under(*exact, tied=True) == pytest.approx((true, true), abs=1e-9)
+        doubt = [[(max(0, s - rng.random() / 9), min(1, s + rng.random() / 9)) for s in shares] for shares in above]
+        low, high = area_under(*doubt, tied=True)
+        assert low <= true <= high
+        wider += area_under(*doubt)[1] - area_under(*doubt)[0] > 1.5 * (high - low)
+    assert wider > 20

@@ -3,7 +3,7 @@
 Rows are independent and need not be identical; a submission is any prediction for each row. The submitter knows the
 laws and plays to make some interval miss: dynamic programming over all strategies gives the largest probability that
 anybody reaches; docs/proofs/boards.md says that it is at most beta. The same program with a mutilated interval must
-find a submitter who beats beta.
+find a submitter who beats beta. In worlds of units, all rows of a unit have one label, and predictions of their own.
 """
 
 from collections.abc import Callable
@@ -62,16 +62,36 @@ def shifted(ladder: Ladder, cell: int, climbed: Climbed) -> Interval:
     return ladder.certify(max(cell, climbed.best), climbed._replace(best=0))
 
 
-def best_submitter(laws: list[tuple[float, ...]], step: float, rounds: int, ends: Ends) -> float:
-    """Return the largest probability, over all strategies, that some interval misses."""
-    n, ladder = len(laws), board(len(laws), step)
+Predicted = tuple[tuple[int, ...], ...]  # of each unit, of each of its rows
+
+
+def all_predictions(laws: list[tuple[float, ...]], sizes: list[int]) -> list[Predicted]:
+    return list(product(*(product(range(len(law)), repeat=size) for law, size in zip(laws, sizes, strict=True))))
+
+
+def score(predicted: Predicted, drawn: tuple[int, ...]) -> Fraction:
+    """The mean over units of the share of their rows that are right."""
+    shares = [Fraction(unit.count(y), len(unit)) for unit, y in zip(predicted, drawn, strict=True)]
+    return sum(shares, Fraction(0)) / len(shares)
+
+
+def best_submitter(
+    laws: list[tuple[float, ...]],
+    step: float,
+    rounds: int,
+    ends: Ends,
+    sizes: list[int] | None = None,
+    n: int | None = None,
+) -> float:
+    """Return the largest probability, over all strategies, that some interval misses; `n` is what it is made for."""
+    ladder, units = board(n or len(laws), step), sizes or [1] * len(laws)
     labels = list(product(*(range(len(law)) for law in laws)))
     chance = [prod(law[y] for law, y in zip(laws, drawn, strict=True)) for drawn in labels]
     menu = []
-    for predicted in product(*(range(len(law)) for law in laws)):
-        truth = sum(law[p] for law, p in zip(laws, predicted, strict=True)) / n
-        scores = [Fraction(sum(p == y for p, y in zip(predicted, drawn, strict=True)), n) for drawn in labels]
-        menu.append((truth, [min(ladder.terms.cells, score // ladder.eta + 1) for score in scores]))
+    for predicted in all_predictions(laws, units):
+        scores = [score(predicted, drawn) for drawn in labels]
+        truth = sum(p * float(each) for p, each in zip(chance, scores, strict=True))
+        menu.append((truth, [min(ladder.terms.cells, each // ladder.eta + 1) for each in scores]))
 
     @cache
     def interval(cell: int, climbed: Climbed) -> Interval:
@@ -101,20 +121,20 @@ def best_submitter(laws: list[tuple[float, ...]], step: float, rounds: int, ends
 Ahead = Callable[[Ladder, Interval, Climbed, Apart], Interval]
 
 
-def best_rival(laws: list[tuple[float, ...]], step: float, rounds: int, ahead: Ahead) -> float:
+def best_rival(
+    laws: list[tuple[float, ...]], step: float, rounds: int, ahead: Ahead, sizes: list[int] | None = None
+) -> float:
     """Return the largest probability, over all strategies, that some comparison with the best so far misses."""
-    n, ladder = len(laws), board(len(laws), step)
+    ladder, units = board(len(laws), step), sizes or [1] * len(laws)
     labels = list(product(*(range(len(law)) for law in laws)))
     chance = [prod(law[y] for law, y in zip(laws, drawn, strict=True)) for drawn in labels]
-    menu = list(labels)
-    value = {p: sum(law[each] for law, each in zip(laws, p, strict=True)) / n for p in menu}
-    cells = {
-        p: [min(ladder.terms.cells, Fraction(sum(map(int.__eq__, p, y)), n) // ladder.eta + 1) for y in labels]
-        for p in menu
-    }
+    menu = all_predictions(laws, units)
+    scores = {p: [score(p, y) for y in labels] for p in menu}
+    value = {p: sum(map(float.__mul__, chance, map(float, scores[p]))) for p in menu}
+    cells = {p: [min(ladder.terms.cells, each // ladder.eta + 1) for each in scores[p]] for p in menu}
 
     @cache
-    def best(alive: frozenset[int], climbed: Climbed, champion: tuple[int, ...]) -> float:
+    def best(alive: frozenset[int], climbed: Climbed, champion: Predicted) -> float:
         if climbed.submissions == rounds:
             return 0.0
         most = 0.0
@@ -125,8 +145,9 @@ def best_rival(laws: list[tuple[float, ...]], step: float, rounds: int, ahead: A
                 missed = False
                 if told > climbed.best and champion:
                     (worse, better), (low, high) = ladder.cell(climbed.best), ladder.cell(told)
-                    differ = float(sum(map(int.__ne__, p, champion)))
-                    low, high = ahead(ladder, (low - better, high - worse), climbed, Apart(differ, differ))
+                    differ = [sum(map(int.__ne__, *pair)) / len(pair[0]) for pair in zip(p, champion, strict=True)]
+                    apart = Apart(sum(differ), sum(each**2 for each in differ))
+                    low, high = ahead(ladder, (low - better, high - worse), climbed, apart)
                     missed = not low <= value[p] - value[champion] <= high
                 following = p if told > climbed.best else champion
                 reached += sum(chance[i] for i in left) if missed else best(left, climbed.after(told), following)
@@ -144,14 +165,19 @@ def compared_on_the_rows(ladder: Ladder, told: Interval, climbed: Climbed, apart
     return told
 
 
-@pytest.mark.parametrize(
-    ("laws", "step", "rounds"), [([(0.99, 0.01)] * 4, 0.25, 3), ([(0.5, 0.5), (0.9, 0.1), (0.2, 0.8)], 0.2, 3)]
-)
+RIVALS = [
+    ([(0.99, 0.01)] * 4, 0.25, 3, None),
+    ([(0.5, 0.5), (0.9, 0.1), (0.2, 0.8)], 0.2, 3, None),
+    ([(0.99, 0.01), (0.9, 0.1), (0.2, 0.8)], 0.2, 2, [2, 1, 3]),
+]
+
+
+@pytest.mark.parametrize(("laws", "step", "rounds", "sizes"), RIVALS)
 def test_no_submitter_makes_comparisons_miss_more_often_than_their_share_of_beta(
-    laws: list[tuple[float, ...]], step: float, rounds: int
+    laws: list[tuple[float, ...]], step: float, rounds: int, sizes: list[int] | None
 ) -> None:
-    assert best_rival(laws, step, rounds, compared) <= COMPARED * BETA
-    assert best_rival(laws, step, rounds, compared_on_the_rows) > BETA
+    assert best_rival(laws, step, rounds, compared, sizes) <= COMPARED * BETA
+    assert best_rival(laws, step, rounds, compared_on_the_rows, sizes) > BETA
 
 
 @pytest.mark.parametrize("laws", [[0.5] * 8, [0.05] * 10, [0.01, 0.3, 0.5, 0.9, 0.99]])
@@ -191,6 +217,24 @@ WORLDS = [
 @pytest.mark.parametrize(("laws", "step", "rounds"), WORLDS[2:3] if QUICK else WORLDS)
 def test_no_submitter_beats_beta(laws: list[tuple[float, ...]], step: float, rounds: int) -> None:
     assert best_submitter(laws, step, rounds, proved) <= BETA
+
+
+OF_UNITS = [
+    ([(0.99, 0.01)] * 3, 0.05, 1, [4, 4, 4]),
+    ([(0.5, 0.5), (0.95, 0.05), (0.2, 0.8)], 0.2, 2, [1, 4, 2]),
+]
+
+
+@pytest.mark.parametrize(("laws", "step", "rounds", "sizes"), OF_UNITS)
+def test_no_submitter_beats_beta_by_units_of_rows_that_are_all_alike(
+    laws: list[tuple[float, ...]], step: float, rounds: int, sizes: list[int]
+) -> None:
+    assert best_submitter(laws, step, rounds, proved, sizes) <= BETA
+
+
+def test_rows_that_are_counted_as_units_are_beaten() -> None:
+    laws, step, rounds, sizes = OF_UNITS[0]
+    assert best_submitter(laws, step, rounds, proved, sizes, n=sum(sizes)) > BETA
 
 
 @pytest.mark.parametrize("mutant", [halved, rows_alone])
@@ -269,6 +313,15 @@ def test_small_steps_up_cost_less_than_any_set_of_cells() -> None:
     as_set = ladder_nats(t, j, grid, 1e9)
     assert as_set - ladder_nats(t, j, grid, climbed.units / UNITS) == pytest.approx(16, abs=1)
     assert as_set == pytest.approx(log(2) + 4.7 + 28.2 + 37.6, abs=1)
+
+
+def test_what_comparisons_about_the_population_would_cost_everybody() -> None:
+    """The numbers of the proof: on how many rows two models differ, told in steps of sqrt(2), at each improvement."""
+    told = log(2 * log(14_042) / log(2))
+    assert told == pytest.approx(3.3, abs=0.05)
+    for improvements, wider in ((5, 1.12), (10, 1.17)):
+        length = log(2 / (0.05 * time_share(100))) + ladder_nats(100, improvements, 200, 1e9)
+        assert (1 + (improvements - 1) * told / length) ** 0.5 == pytest.approx(wider, abs=0.005)
 
 
 def test_published_widths() -> None:

@@ -25,8 +25,8 @@ from holdfast.rows.deal import deal
 from holdfast.rows.deck import Deck
 from holdfast.rows.engines import ENGINES, Engine, Task
 from holdfast.rows.memory import memory_rows
-from holdfast.rows.scans.scan import Origin, Scan
 from sequences import unlikeliness
+from toy_scan import Parts
 
 FALSE_ALARM = 1e-6
 CARDS, DECKS = 4, 2_430
@@ -212,27 +212,6 @@ def test_as_many_distinct_rows_as_draws_have(drawn: np.ndarray) -> None:
 # -- one long deck of three rows, through files, ranges and runs ------------------------------------------------------
 
 
-class Parts(Scan):
-    """Frames, each a partition of an engine."""
-
-    name = where = "parts"
-
-    def __init__(self, parts: list[pl.DataFrame]) -> None:
-        self.parts = parts
-
-    def open(self) -> None:
-        self.take_schema(self.parts[0].schema)
-
-    def origin(self) -> Origin:
-        return Origin(self.name, "")
-
-    def rows(self) -> int:
-        return 3
-
-    def batches(self) -> Iterator[pl.DataFrame]:
-        raise AssertionError("an engine reads the rows where they are")
-
-
 def tried_twice(scan: Parts, task: Task, out: str) -> Iterator[pl.DataFrame]:
     """Of each partition, the first attempt is lost halfway: what it wrote is kept, the rest is from the second."""
     for number, part in reversed([*enumerate(scan.parts)]):
@@ -265,6 +244,25 @@ def test_ranges_that_are_not_sorted_are_caught(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(sorting, "_chance", lambda secret, number: Unchanged)
     assert unlikeliness(long_deck(tmp_path, monkeypatch, None)) > sequences.LIMIT
+
+
+@pytest.mark.parametrize(("unit", "right"), [("unit", True), (None, False)])
+def test_every_sequence_of_units_is_as_likely(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unit: str | None, right: bool
+) -> None:
+    """Units of 1, 2 and 3 rows; dealt by row, those with more rows come up more often, and that is caught."""
+    monkeypatch.setattr(sorting, "MOST", 1 << 14)
+    monkeypatch.setattr(cards_, "_MOST_AT_ONCE", 1 << 17)  # chunks of one unit
+    pl.DataFrame({"unit": [2, 0, 1, 2, 1, 2], "x": range(6)}).write_parquet(tmp_path / "t.parquet")
+    deck = deal(tmp_path / "t.parquet", tmp_path / "t.deck", cards=200_000, unit=unit)
+    assert isinstance(deck, Deck)
+    deck.close()
+    drawn = np.load(tmp_path / "t.deck" / "0001" / "00000.values.npy")
+    if unit is not None:
+        starts = np.load(tmp_path / "t.deck" / "0001" / "00002.units.npy")
+        assert np.array_equal(np.diff(starts), drawn[starts[:-1]] + 1)  # all rows of its unit, and no others
+        drawn = drawn[starts[:-1]]
+    assert (unlikeliness(drawn) < sequences.LIMIT) == right
 
 
 @pytest.mark.slow

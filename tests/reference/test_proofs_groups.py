@@ -6,8 +6,8 @@ only absorbs rounding.
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import cache, partial
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -15,14 +15,12 @@ from scipy.special import gammaincc, gammaln
 from scipy.stats import binom, multinomial
 
 from examples import examples
-from ghost_worlds import Array, Coin, World, play, sessions
+from ghost_worlds import Array, Coin, World, farthest, play, sessions, standing
 from holdfast.guarantees.coins import ALONE
-from holdfast.guarantees.exchange import Exchange
 from holdfast.guarantees.mathematics import exchange, groups
 from holdfast.guarantees.mathematics.concentration import clopper_pearsons
 from holdfast.guarantees.mathematics.posterior_means import group_mean
 from holdfast.guarantees.release import Tally
-from holdfast.guarantees.terms import Goal
 
 SLACK = 1e-9
 Stated = tuple[Array, tuple[float, ...]]  # intervals within a group, and the ends of the share of the group
@@ -50,6 +48,16 @@ def test_the_number_of_outcomes_cancels_in_a_mean_but_not_in_a_share(outcomes: i
         theta = one / (zero + one)
         assert theta + a * (2 * theta - 1) / (zero + one - 2 * a) == pytest.approx(mu)
         assert (zero + one - 2 * a) / (1 - outcomes * a) == pytest.approx(g)
+
+
+@pytest.mark.parametrize("m", [2, 3])
+def test_the_number_of_outcomes_counts_in_the_share_of_a_group_with_categories(m: int) -> None:
+    """As of an area under a curve: two groups of m cells and one outcome outside."""
+    mass, draws, shares = 0.02, 10**9, np.array([0.25, 0.4])
+    c = 2 * m + 1
+    included = round(draws * (m * mass + (1 - c * mass) * shares[0]))
+    _, (low, high) = groups.unions_within([included // 2], 1, m, included, draws, outcomes=c, mass=mass, level=1e-6)
+    assert low <= shares[0] <= high <= low + 1e-3
 
 
 def missed_by(intervals: Callable[[Array], Stated], law: Array, ell: int, true: Array) -> float:
@@ -239,7 +247,7 @@ def means_of(law: Array, mass: float) -> tuple[float, float]:
 
 def test_the_region_holds_every_law_that_the_exponents_allow() -> None:
     rng, mass, ell, x = np.random.default_rng(7), 0.01, 400, 12.0
-    outside_equal_parts = used = 0
+    outside_equal_parts = used = between = 0
     for law in laws(8, 25, mass):
         counts = rng.multinomial(ell, law)
         a, b = (int(counts[0]), int(counts[1])), (int(counts[2]), int(counts[3]))
@@ -260,6 +268,11 @@ def test_the_region_holds_every_law_that_the_exponents_allow() -> None:
             share = (one[0] + one[1] - 2 * mass) / (1 - 5 * mass)
             assert joint.one.share[0] - SLACK <= share <= joint.one.share[1] + SLACK
             outside_equal_parts += first - second > equal + SLACK
+        parts = np.linspace(0, x, 64 * 16 + 1)  # divisions between those that are tried
+        finest = float((joint.one.highs(parts) - joint.other.lows(x - parts)).max())
+        assert finest <= joint.difference[1] + SLACK
+        between += finest > float((joint.one.highs(parts[::16]) - joint.other.lows(x - parts[::16])).max()) + 1e-7
+    assert between > 10
     assert used > 5_000
     assert outside_equal_parts > 0
 
@@ -267,12 +280,9 @@ def test_the_region_holds_every_law_that_the_exponents_allow() -> None:
 @cache
 def differences(level: float, ell: int = 7, mass: float = 0.02) -> Array:
     """Return the intervals of both means and their difference, (T, 3, 2), if the posterior were the population."""
-    planned = Exchange.plan(Goal(10**5, 100, 0.95), "coins")
-    assert planned is not None
-    standing = Exchange(replace(planned, mass=mass))
-    standing.level, standing.__dict__["_j"] = level, 0.0
+    certain = standing(0.0, mass=mass).at_level(level)
     tallies = (Tally((0.5,) * 3, ell, (int(c[4]), *map(int, c[:4])), ()) for c in all_counts(ell))
-    return np.array([standing.difference(one) for one in tallies])
+    return np.array([certain.difference(one) for one in tallies])
 
 
 def difference_statements(level: float, used: float, mass: float = 0.02) -> float:
@@ -350,41 +360,72 @@ def different() -> list[World]:
     return [world for world in sessions(26, examples(150), a=0.1, different=True) if world.populations.shape[1] == 3]
 
 
-def difference_misses(*, wrong: str | None = None, unlike: bool = False) -> tuple[int, float]:
-    """Return how many differences are further off than the step allows, and the largest ratio to it."""
-    rng, missed, used, closest = np.random.default_rng(22), 0, 0, 0.0
-    for world in different() if unlike else some_points():
+class Pair(NamedTuple):
+    """Two groups of values under one transcript: q, who is in which, what is true, and what the posterior says."""
+
+    q: Array
+    sides: tuple[list[int], list[int]]
+    true: list[float]
+    means: list[float]
+    shares: list[float]
+    j: float
+    slots: Array  # the law of every slot given the transcript
+    populations: Array
+
+    @property
+    def known(self) -> tuple[groups.Known, groups.Known]:
+        one, other = (
+            ((mean, mean), (value, value), share)
+            for mean, value, share in zip(self.means, self.true, self.shares, strict=True)
+        )
+        return one, other
+
+    @property
+    def function(self) -> Array:
+        """Return phi of the page."""
+        found = np.zeros(len(self.q))
+        for sign, one, true, share in zip((1, -1), self.sides, self.true, self.shares, strict=True):
+            found[one] = sign * (self.q[one] - true) / share
+        return found
+
+
+def pairs(worlds: list[World], seed: int, *, whole: bool = False) -> Iterator[Pair]:
+    """Go through all transcripts and pairs of groups for which something is promised; `whole`: q is 0 or 1."""
+    rng = np.random.default_rng(seed)
+    for world in worlds:
         d_t, js = posterior(world)
-        d = world.populations.mean(axis=0)
+        d, slots = world.populations.mean(axis=0), world.share()
         four = len(d) == 4
         for first, second in [([0, 1], [2, 3])] if four else [([0], [1, 2]), ([0, 1], [2]), ([0], [1])]:
-            q = np.array([1.0, 0.0, 1.0, 0.0]) if four else rng.random(3).round(int(rng.integers(0, 2)))
-            if min(d[first].sum(), d[second].sum()) < 1e-9:
+            q = np.array([1.0, 0.0, 1.0, 0.0]) if four else rng.random(3).round(0 if whole else int(rng.integers(0, 2)))
+            sides = (first, second)
+            if min(d[one].sum() for one in sides) < 1e-9:
                 continue
-            true = [float(q[one] @ d[one] / d[one].sum()) for one in (first, second)]
+            true = [float(q[one] @ d[one] / d[one].sum()) for one in sides]
             for t, j in enumerate(js):
-                shares = [float(d_t[one, t].sum()) for one in (first, second)]
+                shares = [float(d_t[one, t].sum()) for one in sides]
                 if j < 1e-9 or min(shares) <= j:
                     continue
-                means = [
-                    min(1.0, float(q[one] @ d_t[one, t]) / share)
-                    for one, share in zip((first, second), shares, strict=True)
-                ]
-                both = tuple(
-                    ((mean, mean), (value, value), share)
-                    for mean, value, share in zip(means, true, shares, strict=True)
-                )
-                steps = [groups.exchange_step((each, each), j) / math.sqrt(2) for each in both]
-                step = groups.exchange_step(both, j, identical=not unlike)  # type: ignore[arg-type]
-                assert unlike or step == pytest.approx(math.hypot(*steps))
-                if wrong == "one group":
-                    step = steps[0]
-                if wrong == "larger":
-                    step = max(steps)
-                off = abs((means[0] - means[1]) - (true[0] - true[1]))
-                used += 1
-                missed += off > step + 1e-7
-                closest = max(closest, off / (step + 1e-9))
+                sums = [float(q[one] @ d_t[one, t]) for one in sides]
+                means = [min(1.0, total / share) for total, share in zip(sums, shares, strict=True)]
+                yield Pair(q, sides, true, means, shares, float(j), slots[:, :, t], world.populations)
+
+
+def difference_misses(*, wrong: str | None = None, unlike: bool = False) -> tuple[int, float]:
+    """Return how many differences are further off than the step allows, and the largest ratio to it."""
+    missed, used, closest = 0, 0, 0.0
+    for pair in pairs(different() if unlike else some_points(), 22):
+        steps = [groups.exchange_step((each, each), pair.j) / math.sqrt(2) for each in pair.known]
+        step = groups.exchange_step(pair.known, pair.j, identical=not unlike)
+        assert unlike or step == pytest.approx(math.hypot(*steps))
+        if wrong == "one group":
+            step = steps[0]
+        if wrong == "larger":
+            step = max(steps)
+        off = abs((pair.means[0] - pair.means[1]) - (pair.true[0] - pair.true[1]))
+        used += 1
+        missed += off > step + 1e-7
+        closest = max(closest, off / (step + 1e-9))
     assert used > 200
     return missed, closest
 
@@ -404,31 +445,31 @@ def apart(part: float) -> int:
 
     For 0 and 1 and the true shares, what they add is all that is left: -2 mean_i u_i v_i.
     """
-    rng, over = np.random.default_rng(27), 0
-    for world in different():
-        slots, (d_t, js) = world.share(), posterior(world)
-        d = world.populations.mean(axis=0)
-        for first, second in ([0], [1, 2]), ([0, 1], [2]), ([0], [1]):
-            q = rng.integers(0, 2, 3).astype(float)
-            if min(d[first].sum(), d[second].sum()) < 1e-9:
-                continue
-            true = [float(q[one] @ d[one] / d[one].sum()) for one in (first, second)]
-            for t, j in enumerate(js):
-                shares = [float(d_t[one, t].sum()) for one in (first, second)]
-                if j < 1e-9 or min(shares) <= j:
-                    continue
-                function = np.zeros(3)
-                function[first] = (q[first] - true[0]) / shares[0]
-                function[second] = -(q[second] - true[1]) / shares[1]
-                more = -2 * float(((function @ slots[:, :, t].T) * (world.populations @ function)).mean())
-                both = tuple(((0.0, 1.0), (x, x), share) for x, share in zip(true, shares, strict=True))
-                over += more > part * j * groups._range(both) ** 2 / 2 + SLACK  # type: ignore[arg-type]
+    over = 0
+    for pair in pairs(different(), 27, whole=True):
+        phi = pair.function
+        more = -2 * float(((phi @ pair.slots.T) * (pair.populations @ phi)).mean())
+        over += more > part * pair.j * float(np.ptp(phi)) ** 2 / 2 + SLACK
+        assert np.ptp(phi) <= groups._range(pair.known) + SLACK
     return over
 
 
 def test_what_rows_that_are_not_identical_add_to_a_difference() -> None:
     assert apart(1.0) == 0
     assert apart(0.0) > 20  # they do add something: forgotten, the inequality is false
+
+
+def test_the_step_of_rows_that_are_not_identical_is_the_formula_of_the_page() -> None:
+    rng = np.random.default_rng(28)
+    for _ in range(100):
+        both = tuple(((m, m), (t, t), g) for m, t, g in zip(*rng.random((2, 2)), rng.uniform(0.2, 0.5, 2), strict=True))
+        j = 10 ** float(rng.uniform(-3, -1))
+        values = [sign * (q - t) / g for sign, (_, (t, _), g) in zip((1, -1), both, strict=True) for q in (0.0, 1.0)]
+        square = j**2 * (max(values) - min(values)) ** 2 / 2
+        for (mu, _), (t, _), g in both:
+            more = exchange.hi(g, j, identical=False) / g - 1
+            square += j / g * (mu + t - 2 * mu * t + more * t * (1 - t))
+        assert groups.exchange_step(both, j, identical=False) ** 2 == pytest.approx(square, rel=1e-9)  # type: ignore[arg-type]
 
 
 def test_the_largest_step_over_intervals() -> None:
@@ -442,6 +483,78 @@ def test_the_largest_step_over_intervals() -> None:
         step = groups.exchange_step(((mean, value, share), (mean, value, share)), j)  # type: ignore[arg-type]
         assert step**2 == pytest.approx(2 * j / share * grid, rel=2e-3)
         assert step**2 >= 2 * j / share * grid * (1 - 1e-12)
+
+
+def groups_law(shares: Array, means: Array) -> Array:
+    """Return the law of a row that is outside, or 0 or 1 in one of two groups."""
+    return np.array([1 - shares.sum(), *np.stack([shares * (1 - means), shares * means], axis=1).ravel()])
+
+
+def read_law(law: Array) -> tuple[Array, Array]:
+    """Return the shares and the means of both groups."""
+    shares = np.array([law[1] + law[2], law[3] + law[4]])
+    return shares, np.array([law[2], law[4]]) / shares
+
+
+def farther(found: tuple[float, float], value: float, center: float) -> float:
+    """Return how far a value is from the middle of what is known, as a part of how far the interval goes there."""
+    low, high = found
+    return (value - center) / (high - center) if value > center else (center - value) / (center - low)
+
+
+def test_whole_intervals_hold_every_population_that_coins_and_step_allow() -> None:
+    """The posterior at a corner of what the coins say, the population as far from it as (K6) allows for any function.
+
+    With very many draws all is the step, with few both count: the least share, not the largest, may be the true one.
+    """
+    rng, mass, most = np.random.default_rng(29), 0.004, {"mean": 0.0, "share": 0.0, "difference": 0.0}
+    for place in range(160):
+        j, draws = float(rng.choice([2e-4, 1e-3, 5e-3])), int(rng.choice([3_000, 30_000, 10**9]))
+        guarantee = standing(j, mass=mass)
+        true = groups_law(rng.uniform(0.06, 0.3, 2), rng.uniform(0.1, 0.9, 2))
+        counts = np.round(draws * (mass + (1 - 5 * mass) * true)).astype(int)
+        counts[0] += draws - counts.sum()
+        release = Tally((0.5,) * 3, draws, tuple(counts.tolist()), ())
+        alone = guarantee.level * (ALONE if place % 2 else 1.0)
+        means, shares = groups.group_means(counts[1::2], counts[2::2], draws, outcomes=5, mass=mass, level=alone)
+        ends = rng.integers(0, 2, 2)
+        if place % 2:  # the difference, at the end of the joint region
+            sign = int(rng.choice([-1, 1]))
+            ends = np.array([sign > 0, sign < 0]).astype(int)
+            x = groups.joint_exponent(groups.tail_of(guarantee.level - alone, intervals=4))
+            both = [(int(counts[1]), int(counts[2])), (int(counts[3]), int(counts[4]))]
+            joint = groups.joint_region(*both, draws, outcomes=5, mass=mass, x=x).difference
+            seen = read_law((counts / draws - mass) / (1 - 5 * mass))[1]
+            corner = means[[0, 1], ends]
+            wanted = joint[1] - (seen[0] - seen[1]) if sign > 0 else (seen[0] - seen[1]) - joint[0]
+            part = min(1.0, wanted / (sign * ((corner - seen)[0] - (corner - seen)[1])))
+            law = groups_law(shares[:, 0], seen + part * (corner - seen))
+        else:
+            law = groups_law(shares[:, 0], means[[0, 1], ends])
+        (g_a, g_b), (mu_a, mu_b) = read_law(law)
+        inside = np.array([[0, -mu_a, 1 - mu_a, 0, 0], [0, 0, 0, -mu_b, 1 - mu_b]])
+        member = np.array([[0, 1, 1, 0, 0], [0, 0, 0, 1, 1]])
+        if place % 2:
+            direction = sign * (inside[0] / g_a - inside[1] / g_b)
+        elif rng.random() < 0.7:
+            direction = (inside[0] if rng.random() < 0.5 else inside[1]) * rng.choice([-1, 1])
+        else:
+            direction = member[0] * rng.choice([-1, 1])
+        size, mean = read_law(farthest(law, direction, j))
+        first, second, gap = guarantee.difference(release)
+        center = (mu_a + mu_b) / 2
+        assert gap[0] - 1e-7 <= mean[0] - mean[1] <= gap[1] + 1e-7
+        if place % 2:
+            most["difference"] = max(most["difference"], farther(gap, float(mean[0] - mean[1]), 0.0))
+            assert first[0] - 1e-7 <= mean[0] <= first[1] + 1e-7
+            assert second[0] - 1e-7 <= mean[1] <= second[1] + 1e-7
+            continue
+        for (found, share), one, many in zip(guarantee.groups(release, 2), mean, size, strict=True):
+            assert found[0] - 1e-7 <= one <= found[1] + 1e-7
+            assert share[0] - 1e-7 <= many <= share[1] + 1e-7
+            most["mean"] = max(most["mean"], farther(found, float(one), center))
+            most["share"] = max(most["share"], farther(share, float(many), float(law[1:3].sum())))
+    assert min(most.values()) > 0.9
 
 
 def chi_misses(*, wrong: bool = False) -> int:

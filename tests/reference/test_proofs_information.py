@@ -11,8 +11,13 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf  # type: ignore[import-untyped]
 from numpy.typing import NDArray
+from scipy.special import rel_entr
 from scipy.stats import beta as beta_law
 from scipy.stats import binom
+
+from holdfast.guarantees.information import Information
+from holdfast.guarantees.release import NoisyMeans, Tally
+from holdfast.guarantees.terms import Goal
 
 Array = NDArray[np.float64]
 SLACK = 1e-12
@@ -229,3 +234,69 @@ def test_merged_outcomes_carry_the_mass_of_all_their_members() -> None:
     p = ((1 - c / n) * f + 1 / n)[:m].sum()
     assert (p - m / n) / (1 - c / n) == pytest.approx(f[:m].sum())
     assert abs((p - 1 / n) / (1 - c / n) - f[:m].sum()) == pytest.approx((m - 1) / (n - c))
+
+
+# Groups: every sample that the coins or the noise allow, and every population that the radius allows for it.
+
+
+def reach(mean: float, rows: float, r: float) -> tuple[float, float]:
+    """Return the ends of all d with rows kl(mean || d) <= r, by halving."""
+
+    def end(outer: float) -> float:
+        inner, far = mean, outer
+        for _ in range(60):
+            middle = (inner + far) / 2
+            with np.errstate(divide="ignore", invalid="ignore"):
+                away = float(rel_entr(mean, middle) + rel_entr(1 - mean, 1 - middle))
+            inner, far = (middle, far) if rows * away <= r else (inner, middle)
+        return inner
+
+    return end(0.0), end(1.0)
+
+
+def standing_for(rows: int, mechanism: str) -> Information:
+    terms = Information.plan(Goal(rows, 10, 0.95, identical=True), mechanism)
+    assert terms is not None
+    return Information(terms)
+
+
+def test_groups_hold_for_every_sample_that_the_coins_allow() -> None:
+    standing, rng = standing_for(2_000, "coins"), np.random.default_rng(5)
+    n, r, level = standing.terms.rows, standing.terms.radius, standing.level
+    a = 1 / n
+    for _ in range(40):
+        several, draws = int(rng.integers(1, 4)), int(rng.choice([300, 5_000]))
+        c = 2 * several + 1
+        counts = rng.multinomial(draws, rng.dirichlet(np.full(c, 0.7)))
+        release = Tally((0.5,) * several, draws, tuple(map(int, counts)), ())
+        for part, (found, share) in enumerate(standing.groups(release, several)):
+            zeros, ones = release.members(part)
+            pi, theta = clopper_pearson(zeros + ones, draws, level), clopper_pearson(ones, zeros + ones, level)
+            for p, o in product(np.linspace(*pi, 5), np.linspace(*theta, 5)):
+                g = (p - 2 * a) / (1 - c * a)
+                if g <= 0:
+                    assert found == (0.0, 1.0)
+                    continue
+                low, high = reach(min(1.0, max(0.0, (o * p - a) / (p - 2 * a))), n * g, r)
+                assert found[0] - 1e-9 <= low
+                assert high <= found[1] + 1e-9
+                low, high = reach(min(1.0, g), n, r)
+                assert share[0] - 1e-9 <= low
+                assert high <= share[1] + 1e-9
+
+
+def test_groups_hold_for_every_sample_that_the_noise_allows() -> None:
+    standing, rng = standing_for(10**6, "laplace"), np.random.default_rng(6)
+    n, r, draws = standing.terms.rows, standing.terms.radius, standing.terms.rows_per_query
+    for _ in range(20):
+        share = float(rng.uniform(0.01, 0.5))
+        total, scale = share * float(rng.random()), float(rng.choice([1e-5, 1e-4]))
+        release = NoisyMeans((total / share,), draws, (share, total), scale, 2.0**-40)
+        found = standing.group(release)
+        radius = scale * math.log(2 / standing.level) + math.sqrt(math.log(4 / standing.level) / (2 * draws))
+        shares, totals = (np.linspace(middle - radius, middle + radius, 5) for middle in (share, total))
+        for g, x in product(shares, totals):
+            if 0 < x < g < 1:
+                low, high = reach(x / g, n * g, r)
+                assert found[0] - 1e-9 <= low
+                assert high <= found[1] + 1e-9

@@ -11,11 +11,10 @@ from scipy.special import gammaincc
 from scipy.stats import binom
 
 from examples import examples
-from ghost_worlds import Array, World, sessions
+from ghost_worlds import Array, World, farthest, sessions, standing
 from holdfast.guarantees.exchange import Exchange
 from holdfast.guarantees.mathematics import exchange, moments, slices
 from holdfast.guarantees.mathematics.moments import Form
-from holdfast.guarantees.terms import Goal
 from holdfast.questions.moments import correlation_of, covariance_of, slope_of, unequal, variance_of
 from holdfast.questions.stages import Found, Stages
 from holdfast.session import Session
@@ -127,6 +126,16 @@ def test_spread_for_every_transcript() -> None:
     assert spread_misses(different=True)[0] == 0
 
 
+def test_the_spread_of_rows_that_are_not_identical_is_the_formula_of_the_page() -> None:
+    rng = np.random.default_rng(37)
+    for _ in range(100):
+        j, most, reach = 10 ** float(rng.uniform(-3, -0.1)), *rng.uniform(0.1, 2, 2)
+        second = float(rng.uniform(0, most))
+        inside = second + most * exchange.hi(second / most, j, identical=False) + j * reach**2 / 2
+        step = moments.exchange_spread(j, second, float(most), float(reach), identical=False)
+        assert step**2 * (1 - j) == pytest.approx(j * inside, rel=1e-9)
+
+
 # Moments, from a posterior that is known exactly.
 
 
@@ -194,28 +203,6 @@ def test_moments_for_every_transcript() -> None:
                     low, high = ends_of(which, d_t[:, t], x, y, by_theorem(d_t[:, t], float(j)))
                     assert low - 1e-7 <= value <= high + 1e-7
     assert used > 1_000
-
-
-def farthest(law: Array, direction: Array, j: float) -> Array:
-    """Return the population farthest from the posterior `law` in a direction that (K6) allows for every function."""
-    tilt = law * (direction - law @ direction)
-    falls = tilt < -1e-12
-    low, high = 0.0, float((law[falls] / -tilt[falls]).min()) * (1 - 1e-9) if falls.any() else 0.0
-    for _ in range(40):
-        middle = (low + high) / 2
-        d, gap = law + middle * tilt, middle * tilt
-        allowed = j * (np.diag(law) + np.diag(d) - np.outer(law, d) - np.outer(d, law)) - np.outer(gap, gap)
-        low, high = (middle, high) if np.linalg.eigvalsh(allowed).min() >= -1e-13 else (low, middle)
-    return law + low * tilt
-
-
-@cache
-def standing(j: float) -> Exchange:
-    planned = Exchange.plan(Goal(10**5, 100, 0.95, identical=True), "coins")
-    assert planned is not None
-    found = Exchange(planned)
-    found.__dict__["_j"] = j
-    return found
 
 
 def moment_misses(*, wrong: float = 1.0) -> tuple[int, float]:
@@ -358,6 +345,29 @@ def test_the_tail_of_a_sum_is_the_formula_of_the_page_and_its_inverse() -> None:
         assert slices.sum_tail(x, coins) == pytest.approx(expected, rel=1e-9)
         x = slices.sum_exponent(1e-5, coins)
         assert slices.sum_tail(x, coins) <= 1e-5 <= slices.sum_tail(x - 1e-6, coins)
+
+
+def test_the_sum_of_exponents_at_the_posterior_mean() -> None:
+    """Small samples from three values, asked in up to three slices: the posterior after all counts, written down."""
+    rng, nearest = np.random.default_rng(44), 0.0
+    for _ in range(20):
+        rows, coins, mass = int(rng.integers(1, 4)), int(rng.integers(1, 4)), float(rng.choice([0.01, 0.1]))
+        edges = np.array([0.0, *np.sort(rng.random(coins - 1)), 1.0])
+        filled = np.clip((np.array([0.0, rng.random(), 1.0])[:, None] - edges[:-1]) / np.diff(edges), 0, 1)
+        draws, population = rng.integers(1, 5, coins), rng.dirichlet(np.full(3, 0.5))
+        samples = np.array(list(product(range(3), repeat=rows)))
+        prior, bias = population[samples].prod(axis=1), mass + (1 - 2 * mass) * filled[samples].mean(axis=1)
+        counts = np.array(list(product(*(range(each + 1) for each in draws))))
+        joint = prior[:, None] * binom.pmf(counts[None], draws, bias[:, None, :]).prod(axis=2)
+        chance = joint.sum(axis=0)
+        mean = np.einsum("st,sc->tc", joint, bias) / chance[:, None]
+        down = rng.integers(0, 2, coins).astype(bool)  # of a weighted sum: the lower tail where the weight is negative
+        tails = np.where(down, binom.logsf(counts - 1, draws, mean), binom.logcdf(counts, draws, mean))
+        for x in np.linspace(0.02, 12, 60):
+            bound, found = slices.sum_tail(float(x), coins), float(chance[-tails.sum(axis=1) > x].sum())
+            assert found <= bound + SLACK
+            nearest = max(nearest, found / bound)
+    assert nearest > 0.9
 
 
 @pytest.mark.parametrize("signs", [(1, 1, 1), (-1, 1, 1)])

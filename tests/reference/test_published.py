@@ -187,6 +187,13 @@ def test_contenders_have_the_widths_of_their_papers():
     assert published.ladder(10**5, 10**3, beta) == pytest.approx(0.0754, abs=5e-5)
     assert published.guess_and_check(n, k, 100, 0.01, beta) == pytest.approx(0.0089, abs=5e-5)
     assert published.guess_and_check(n, k, 0, 0.5, beta) == pytest.approx(0.0048, abs=5e-5)
+    # What `conf_width_RZ_new` and `mgf_width` of the code of Rogers et al. print, at its commit 31c63f6.
+    assert published.gaussian_by_rogers(10**5, 10**3, beta, as_written=True) == pytest.approx(0.10172131, abs=1e-7)
+    assert published.guess_and_check(10**5, 10**3, 10, 0.5, beta) == pytest.approx(0.0366661, abs=2e-7)
+    assert published.guess_and_check(10**5, 10**3, 0, 0.01, beta) == pytest.approx(0.0029530, abs=2e-7)
+    # `bounds_Thresh` with its squares added up: 0.2287 and 0.4085 with 400 draws, which scatter by a percent.
+    assert published.thresholdout(n, k, 100, beta) == pytest.approx(0.2287, rel=0.015)
+    assert published.thresholdout(10**5, 10**3, 20, beta) == pytest.approx(0.4085, rel=0.015)
 
 
 @pytest.mark.parametrize(("n", "k"), [(10**6, 10**4), (10**5, 10**3), (10**4, 100)])

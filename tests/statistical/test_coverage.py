@@ -159,7 +159,6 @@ SETTINGS = [
     pytest.param({"guarantee": "gaussian"}, 5_000, 1e-3, {"quantiles": False}, id="gaussian"),
     pytest.param({"guarantee": "posterior"}, 20_000, 1e-4, {"slices": True}, id="posterior, many rows"),
     pytest.param({"guarantee": "posterior"}, 2_000, 1e-2, {"cuts": [0.5]}, id="posterior, few rows"),
-    pytest.param({"guarantee": "posterior", "queries": 1_000}, 50_000, 1e-4, {}, id="posterior, large plan"),
     pytest.param({"guarantee": "information"}, 20_000, 1e-4, {}, id="information, many rows"),
     pytest.param({"guarantee": "information"}, 2_000, 1e-2, {}, id="information, few rows"),
     pytest.param({"queries": {"mean": QUESTIONS, "flip": 500}}, 5_000, 1e-3, {"flips": True}, id="with flips"),
@@ -183,7 +182,7 @@ def test_intervals_of_every_kind_hold(
     assert not breaks_promise(missed, WORLDS)
 
 
-@pytest.mark.parametrize(("terms", "rows", "rare", "options"), [SETTINGS[i] for i in (0, 4, 7, 10)])
+@pytest.mark.parametrize(("terms", "rows", "rare", "options"), [SETTINGS[i] for i in (0, 4, 6, 9)])
 def test_intervals_that_forget_each_other_are_caught(
     seed: int,
     terms: dict[str, Any],

@@ -13,6 +13,7 @@ import holdfast as hf
 from holdfast.ledger.opening import forget_all
 from holdfast.queries.metrics import Metric
 from holdfast.questions.best import MOST_KEPT
+from holdfast.questions.submit import NOT_COMPARED
 
 N = 4_000
 IDS = list(range(N))
@@ -63,8 +64,10 @@ def test_only_improvements_are_compared_and_only_where_predictions_do_not_tell_l
         board.submit(table(2_000))
         assert board.submit(table(1_990)).ahead is None
     with sealed(about="population") as board:
-        board.submit(table(2_000))
-        assert board.submit(table(2_100)).ahead is None
+        first, better = board.submit(table(2_000)), board.submit(table(2_100))
+        assert better.ahead is None
+        assert ("better than the best before", NOT_COMPARED) in better.details()  # the reason, in one sentence
+        assert NOT_COMPARED not in dict(first.details()).values()
     with hf.Board({"id": IDS}, metric="score", within=(0, 1)) as board:
         board.submit({"id": IDS, "score": [0.2] * N})
         assert board.submit({"id": IDS, "score": [0.3] * N}).ahead is None

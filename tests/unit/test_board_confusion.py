@@ -1,6 +1,9 @@
 """Precision, recall and F1 on a board: rows of their own, which answer by coins and score nothing."""
 
+import json
+import shutil
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -105,3 +108,65 @@ def test_refusals(tmp_path: Path) -> None:
     made(tmp_path, confusion=None).close()
     with pytest.raises(hf.RowSourceError, match="has no rows that answer"):
         made(tmp_path)
+
+
+# -- what a team could try --------------------------------------------------------------------------------------------
+
+
+def test_no_team_can_tell_which_ids_are_scored_and_which_answer(tmp_path: Path) -> None:
+    """Whoever changes one prediction has another submission, wherever its row is: neither name nor price tell."""
+    with made(tmp_path) as board:
+        first = board.submit(predictions())
+        board.confusion(predictions(), positive_label="spam")
+        for part in ("board", "confusion"):
+            own = FolderRows(tmp_path / f"labels.{part}.holdfast").ids("id")[0]
+            other = predictions().with_columns(prediction=pl.when(id=own).then(pl.lit("?")).otherwise("prediction"))
+            submitted, told = board.submit(other), board.confusion(other, positive_label="spam")
+            assert not submitted.cached
+            assert not told.cached
+            assert submitted.question != first.question
+
+
+def test_the_name_of_a_submission_says_nothing_of_its_predictions(tmp_path: Path) -> None:
+    """It is keyed: nobody who guesses what another team predicted can try it against a receipt."""
+    names = []
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        with made(tmp_path / folder) as board:
+            answer = board.submit(predictions())
+            scored = FolderRows(tmp_path / folder / "labels.board.holdfast").ids("id")
+            entry = str(board.receipt(answer).to_dict())
+        for rows in (predictions(), predictions().filter(pl.col("id").is_in(scored.implode()))):
+            content = json.dumps([rows.sort("id")["prediction"].to_list()]).encode()
+            assert sha256(content).hexdigest()[:12] not in entry
+        names.append(answer.question)
+        forget_all()
+    assert names[0] != names[1]
+
+
+def test_rows_that_answered_for_other_labels_are_not_taken_for_these(tmp_path: Path) -> None:
+    made(tmp_path).close()
+    for folder in ("labels.board.holdfast", "labels.board.best"):
+        shutil.rmtree(tmp_path / folder, ignore_errors=True)
+    (tmp_path / "labels.board.ledger").unlink(missing_ok=True)
+    forget_all()
+    with pytest.raises(hf.HoldfastError, match="another share of them"):
+        made(tmp_path, confusion=0.25)
+    turned = pl.DataFrame({"id": IDS, "label": np.where(LABELS, "ham", "spam")})
+    turned.write_parquet(tmp_path / "labels.parquet")
+    with pytest.raises(hf.HoldfastError, match="rows of other labels"):
+        hf.Board(tmp_path / "labels.parquet", confusion=0.5)
+
+
+def test_parts_that_share_a_row_are_refused(tmp_path: Path) -> None:
+    """As they would be if two people made the board at once, each with a split of their own."""
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        made(tmp_path / folder).close()
+        forget_all()
+    for path in (tmp_path / "one").glob("labels.confusion.*"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for path in (tmp_path / "two").glob("labels.confusion.*"):
+        path.rename(tmp_path / "one" / path.name)
+    with pytest.raises(hf.HoldfastError, match="share rows"):
+        hf.Board(tmp_path / "one" / "labels.board.holdfast")

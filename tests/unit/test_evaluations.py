@@ -6,6 +6,7 @@ in one epoch; as an archive and, shortened to its samples' scores, as JSON. Line
 """
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 import holdfast as hf
 from holdfast.evaluations import is_evaluation, read_evaluation
@@ -103,48 +105,90 @@ def test_a_harness_file_is_submitted_to_a_board_of_scores() -> None:
 # -- the other ways in -----------------------------------------------------------------------------------------------
 
 
+class Runner:
+    """Runs a composite action as GitHub does: steps in order, expressions put in, files for summary and outputs."""
+
+    def __init__(self, action: Path, folder: Path) -> None:
+        self.action, self.folder = action, folder
+        self.read = yaml.safe_load((action / "action.yml").read_text())
+        command = folder / "bin" / "holdfast"
+        command.parent.mkdir()
+        command.write_text(f'#!/bin/sh\nexec {sys.executable} -c "from holdfast.cli import main; main()" "$@"\n')
+        python = command.with_name("python")  # which installs nothing here, and notes what it should
+        python.write_text(
+            f'#!/bin/sh\n[ "$1 $2" = "-m pip" ] && echo "$@" >>{folder}/installed && exit\nexec {sys.executable} "$@"\n'
+        )
+        for each in (command, python):
+            each.chmod(0o755)
+
+    def run(self, **inputs: str) -> tuple[int, dict[str, str]]:
+        """Run all steps; return how it ended, and the outputs of the action."""
+        declared = self.read["inputs"]
+        assert inputs.keys() <= declared.keys()
+        assert all(name in inputs for name, about in declared.items() if about.get("required"))
+        known = {f"inputs.{name}": inputs.get(name, about.get("default")) for name, about in declared.items()}
+        known = {"github.sha": "0123abcd"} | known
+        known["inputs.name"] = known["github.sha"] if "name" not in inputs else inputs["name"]
+
+        def filled(text: str) -> str:
+            return re.sub(r"\$\{\{\s*(\S+)\s*\}\}", lambda found: known[found[1]], text)  # what is unknown fails
+
+        for number, step in enumerate(self.read["runs"]["steps"]):
+            assert step.keys() <= {"id", "if", "shell", "env", "run"}
+            if "if" in step:
+                name, operator, value = step["if"].split()
+                assert (operator, value) == ("!=", "''")
+                if known[name] == "":
+                    continue
+            assert step["shell"] == "bash"
+            assert "${{" not in step["run"]  # nothing from outside is read as a command
+            script, output = self.folder / f"step{number}.sh", self.folder / f"output{number}"
+            script.write_text(step["run"])
+            output.touch()
+            own = {name: filled(value) for name, value in step["env"].items()}
+            environment = own | {
+                "PATH": f"{self.folder}/bin:/usr/bin:/bin",
+                "PYTHONPATH": str(Path(hf.__file__).parents[1]),
+                "HOME": str(self.folder),
+                "GITHUB_ACTION_PATH": str(self.action),
+                "GITHUB_STEP_SUMMARY": str(self.folder / "summary.md"),
+                "GITHUB_OUTPUT": str(output),
+            }
+            command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)]
+            done = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True)
+            lines = (line.split("=", 1) for line in output.read_text().splitlines())
+            known |= {f"steps.{step.get('id')}.outputs.{name}": value for name, value in lines}
+            if done.returncode:
+                return done.returncode, {}
+        return 0, {name: filled(about["value"]) for name, about in self.read["outputs"].items()}
+
+
 @pytest.mark.slow
-def test_the_action_submits_and_writes_the_summary(tmp_path: Path) -> None:
+def test_every_step_of_the_action_runs_and_writes_summary_receipt_and_outputs(tmp_path: Path) -> None:
     if shutil.which("bash") is None:
         pytest.skip("bash is not installed")
     (tmp_path / "ids.csv").write_text("id\n" + "\n".join(f"q{number}" for number in range(6)) + "\n")
     hf.Board(tmp_path / "ids.csv", metric="score", within=(0, 1), step=0.25).close()
-    command = tmp_path / "bin" / "holdfast"
-    command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -c "from holdfast.cli import main; main()" "$@"\n')
-    command.chmod(0o755)
-    (command.parent / "python").symlink_to(sys.executable)
     shutil.copy(FILES / "inspect.eval", tmp_path)
-    environment = {
-        "PATH": f"{command.parent}:/usr/bin:/bin",
-        "PYTHONPATH": str(Path(hf.__file__).parents[1]),
-        "HOME": str(tmp_path),
-        "BOARD": str(tmp_path / "ids.board.holdfast"),
-        "PREDICTIONS": "inspect.eval",
-        "NAME": "$(touch owned) `touch owned`",
-        "METRIC": "match",
-        "RECEIPT": "receipt.json",
-        "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"),
-        "GITHUB_OUTPUT": str(tmp_path / "output"),
-    }
-    script = ROOT / ".github" / "actions" / "submit" / "submit.sh"
-
-    def run(**more: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            ["bash", str(script)], cwd=tmp_path, env=environment | more, capture_output=True, text=True
-        )
-
-    done = run()
-    assert done.returncode == 0, done.stderr
+    runner = Runner(ROOT / ".github" / "actions" / "submit", tmp_path)
+    given = {"board": str(tmp_path / "ids.board.holdfast"), "predictions": "inspect.eval", "metric": "match"}
+    ended, outputs = runner.run(**given, name="$(touch owned) `touch owned`")
+    assert ended == 0
+    assert outputs.keys() == {"improved", "low", "high", "seq"}
+    assert (outputs["improved"], outputs["seq"]) == ("true", "1")
+    assert float(outputs["low"]) < float(outputs["high"])
     summary = (tmp_path / "summary.md").read_text()
     assert "better than all before" in summary
     assert "labels were drawn anew" in summary
     assert not (tmp_path / "owned").exists()
+    assert (tmp_path / "installed").read_text() == "-m pip install --quiet holdfast[client,evaluations]\n"
     receipt = json.loads((tmp_path / "receipt.json").read_text())
     assert receipt["head"]["hash"] in summary
-    assert "improved=true" in (tmp_path / "output").read_text()
-    refused = run(METRIC="nothing")
-    assert refused.returncode == 1
+    ended, outputs = runner.run(**given, package="")  # installed already; the same again, under the commit's name
+    assert (ended, outputs["seq"]) == (0, "1")
+    assert len((tmp_path / "installed").read_text().splitlines()) == 1
+    ended, _ = runner.run(**given | {"metric": "nothing"}, package="")
+    assert ended == 1
     assert "Submission refused" in (tmp_path / "summary.md").read_text()
 
 

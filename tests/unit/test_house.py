@@ -23,6 +23,7 @@ ROOT = SOURCE.parents[1]
 # A room may import from the rooms before it and from itself; every room is on the list, and nothing else is.
 ROOMS = (
     "errors",
+    "notebook",
     "check",
     "schema",
     "randomness",
@@ -37,10 +38,12 @@ ROOMS = (
     "pictures",
     "answer",
     "questions",
+    "planning",
     "beside",
     "answering",
     "session",
     "parts",
+    "sealing",
     "board",
     "evaluations",
     "sklearn",
@@ -51,7 +54,7 @@ ROOMS = (
 # The ledger knows nothing of guarantees, rows or questions: what it keeps is plain JSON.
 NARROW = {
     "ledger": {"errors", "check", "cancel"},
-    "schema": {"errors"},
+    "schema": {"errors", "notebook"},
     "registry": set(),
     "randomness": {"check"},
     "cancel": {"errors"},

@@ -7,8 +7,10 @@ with `COMMANDS`, functions by name, has those as commands of its own: `holdfast 
 """
 
 import json
+import os
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -16,7 +18,7 @@ from typing import Any, cast
 import typer
 from typer.core import TyperGroup
 
-from holdfast.cli.options import Command
+from holdfast.cli.options import COMPLETE_VARIABLE, Command
 from holdfast.cli.output import note, say, write_on_any_terminal
 from holdfast.errors import HoldfastError, InvalidArgument, error_json
 
@@ -57,6 +59,13 @@ class Commands(TyperGroup):
             cmd_name, cls=getattr(module, "CLASS", Command), no_args_is_help=getattr(module, "NO_ARGS_IS_HELP", False)
         )(function)
         return typer.main.get_command(app)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command that is meant; a word that is none is refused with the nearest one."""
+        near = get_close_matches(args[0], command_names(), n=1) if args[0] not in command_names() else []
+        if near:
+            raise _USAGE(f"No command {args[0]!r}. Did you mean {near[0]!r}?", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """List the commands by their docstrings, without making them."""
@@ -116,6 +125,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     write_on_any_terminal()
+    if COMPLETE_VARIABLE in os.environ:
+        from typer.completion import completion_init  # type: ignore[attr-defined]
+
+        completion_init()
     try:
         code = app(words, prog_name="holdfast", standalone_mode=False)
     except HoldfastError as error:
@@ -135,7 +148,8 @@ def _usage(error: Any) -> str:
     if type(error).__name__ == "NoArgsIsHelpError":
         return str(error.format_message())
     where = error.ctx.command_path if error.ctx is not None else "holdfast"
-    return f"{error.format_message().rstrip('.')}. See {where} --help."
+    said = error.format_message().rstrip(".")
+    return f"{said}{'' if said.endswith('?') else '.'} See {where} --help."
 
 
 def _refuse(words: Sequence[str], error: dict[str, Any], code: int) -> int:

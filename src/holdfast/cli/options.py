@@ -1,6 +1,8 @@
 """What commands share: their options, how help shows them, opening data, and messages in flags."""
 
+import ast
 import re
+import shlex
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +24,8 @@ def plan_option(help: str) -> Any:
     """Describe an option of the plan, which help lists in a section of its own."""
     return typer.Option(help=help, rich_help_panel="Options of the plan")
 
+
+COMPLETE_VARIABLE = "_HOLDFAST_COMPLETE"  # set by a shell that asks how a word may go on
 
 # The flag of an option is the name of the parameter, unless it is declared here.
 Data = Annotated[str, typer.Argument(metavar="DATA", help="A Parquet, CSV or Arrow file, or a holdfast folder.")]
@@ -116,6 +120,10 @@ class Command(TyperCommand):
         with in_flags(flags):
             return super().invoke(ctx)
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Name the arguments; only those that may be left out are in brackets."""
+        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the sections; names from registries are looked up only here, because that imports them."""
         sections: dict[str, list[tuple[str, str]]] = {}
@@ -124,7 +132,8 @@ class Command(TyperCommand):
             if record is not None:
                 usual = "Arguments" if param.param_type_name == "argument" else "Options"
                 title = getattr(param, "rich_help_panel", None) or usual
-                sections.setdefault(title, []).append((record[0], _with_registered(record[1])))
+                name = record[0].partition(" <")[0] if title == "Arguments" else record[0]  # no types of Python
+                sections.setdefault(title, []).append((name, _with_registered(record[1])))
         for title, records in sections.items():
             with formatter.section(title):
                 formatter.write_dl(records)
@@ -248,7 +257,13 @@ _TOML = {"bounds": "[low, high]", "categories": '["A", "B"]'}
 
 def _in_toml(declaration: re.Match[str]) -> str:
     what, column = declaration.groups()
-    return f"write {column} = {_TOML[what]} under [{what}] in a TOML file beside the data"
+    return (
+        f"write {column} = {_TOML[what]} under [{what}] in a TOML file beside the data (flights.toml for flights.csv)"
+    )
+
+
+def _null_values(texts: re.Match[str]) -> str:
+    return f"say so: holdfast open --null-values {shlex.quote(','.join(ast.literal_eval(f'[{texts[1]}]')))}"
 
 
 def spell(message: str, flags: Mapping[str, str]) -> str:
@@ -266,6 +281,7 @@ def spell(message: str, flags: Mapping[str, str]) -> str:
     message = re.sub(r"open the data with (bounds|categories)=\{'(.*?)': .*\}", _in_toml, message)
     message = re.sub(r"\bunit='([^']*)'", r"--unit \1", message)
     message = re.sub(r"\bseparator=('.')", r"holdfast open --separator \1", message)
+    message = re.sub(r"say so when opening: null_values=\[(.*)\]", _null_values, message)
     message = re.sub(r"\btypes=\{'(.*)': '(\w+)'\}", r"holdfast open --types '\1=\2'", message)
     # Only as the library words it: a question that a message quotes may compare a column of that name.
     plan = rf"\bwith ({'|'.join(PLAN_FLAGS)})='(\w+)'"

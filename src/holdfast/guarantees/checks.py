@@ -144,7 +144,7 @@ class Checks(Guarantee):
         cell
             What was released.
         holds
-            The cell of a guess that holds, rounded outward.
+            The cell of a guess that holds.
         told
             What the checks committed before this one have told.
         number

@@ -236,7 +236,8 @@ class Ladder(Guarantee):
         first, last = self.told(cell, climbed)
         if self.terms.about == ROWS:
             return first, last  # exactly, of the score in the units that it is added up in
-        slack = 2.0**-GRID  # more than scores were rounded by to their units, and ends to floating-point numbers
+        # More than scores were rounded by, those of rows and then those of units, and ends to floating-point numbers.
+        slack = 2.0 ** (1 - GRID)
         told = max(0.0, first - slack), min(1.0, last + slack)
         level = (1 - COMPARED if self.compares else 1.0) * self._level(climbed)
         return full_range(told, n=self.terms.rows, level=level, nats=self._nats(climbed))

@@ -6,6 +6,7 @@ from functools import cached_property
 from html import escape
 from math import ceil
 
+from holdfast import notebook
 from holdfast.guarantees import read
 from holdfast.guarantees.compare import SAYS_NOTHING, Reading, readings
 from holdfast.guarantees.guarantee import Guarantee
@@ -124,7 +125,8 @@ class Plan:
     def sentence(self) -> str:
         """The plan in one sentence."""
         if self.standing.sentence is not None:
-            return self.standing.sentence
+            units = "" if self.unit is None else f" What counts as a row is a unit ({self.unit}), with all its rows."
+            return self.standing.sentence + units
         if self.endless:
             return self._endless_sentence
         what = f"{self.queries:,} questions" if self.queries else f"{self.flips:,} flips"
@@ -181,7 +183,7 @@ class Plan:
     def __str__(self) -> str:
         if not self.alternatives:
             return self.sentence
-        parts = [self.sentence, _text(HEADINGS, [*map(alternative_cells, self.alternatives)], left=(0, 1, 6))]
+        parts = [self.sentence, _text(HEADINGS, [*map(alternative_cells, self.alternatives)], left=_TEXTS)]
         if self.readings:
             parts += [
                 READINGS,
@@ -194,14 +196,16 @@ class Plan:
     def _repr_html_(self) -> str:
         shown = f"<p>{escape(self.sentence)}</p>"
         if self.alternatives:
-            shown += _html(HEADINGS, [*map(alternative_cells, self.alternatives)])
+            shown += notebook.table(HEADINGS, [*map(alternative_cells, self.alternatives)], left=_TEXTS)
         else:  # it stands, so that there is nothing to choose
             planned = "no end" if self.endless or not self.standing.answers else f"{self.terms.answers:,}"
             counts = (f"{self.rows:,}", planned, f"{self.rows_per_query:,}")
             names = (self.guarantee, self.mechanism.replace("_", " "), write_margin(self.margin))
-            shown += _html(HEADINGS, [(*names, *counts, "stands")])
+            shown += notebook.table(HEADINGS, [(*names, *counts, "stands")], left=_TEXTS)
         if self.alternatives and self.readings:
-            shown += f"<p>{READINGS}</p>" + _html(READING_HEADINGS, [*map(reading_cells, self.readings)])
+            shown += f"<p>{READINGS}</p>" + notebook.table(
+                READING_HEADINGS, [*map(reading_cells, self.readings)], left=(0, 1, 5)
+            )
         return shown
 
 
@@ -213,6 +217,7 @@ Cells = tuple[str, ...]
 HEADINGS = ("guarantee", "mechanism", "margin", "rows", "questions", "rows read each", "")
 READING_HEADINGS = ("way", "rows_per_query", "rows read each", "about ms", "margin", "")
 READINGS = "The same questions in other ways:"
+_TEXTS = (0, 1, 6)  # the columns of words
 
 
 def _text(headings: Cells, rows: Sequence[Cells], *, left: Sequence[int]) -> str:
@@ -221,12 +226,6 @@ def _text(headings: Cells, rows: Sequence[Cells], *, left: Sequence[int]) -> str
     pads = ["<" if i in left else ">" for i in range(len(headings))]
     padded = [[f"{x:{pad}{width}}" for x, pad, width in zip(row, pads, widths, strict=True)] for row in table]
     return "\n".join("  ".join(cells).rstrip() for cells in padded)
-
-
-def _html(headings: Cells, rows: Sequence[Cells]) -> str:
-    head = "".join(f"<th>{escape(cell)}</th>" for cell in headings)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def reading_cells(reading: Reading) -> Cells:

@@ -233,7 +233,7 @@ class Posterior(CoinGuarantee):
         """sqrt(chi times the second moment); for rows not identical sqrt(h (it + h times the range squared))."""
         widening, (low, high) = self._widening, within
         unlike = 0.0 if self.terms.identical else widening * (high - low) ** 2
-        return sqrt(widening) * sqrt(second + unlike) * SAFE
+        return sqrt(widening) * sqrt(max(0.0, second) + unlike) * SAFE
 
     def step_of_difference(self, both: tuple[groups.Known, groups.Known]) -> float:
         """By `posterior_step`."""

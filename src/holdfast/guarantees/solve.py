@@ -39,39 +39,9 @@ def plan(
 ) -> Plan:
     """Say what is possible: leave out one of `rows`, `queries` and `margin`, and it is solved for.
 
-    With `rows` alone it says what a session without an end can do.
+    With `rows` alone it says what a session without an end can do. `holdfast.plan` is this, and takes data in place of
+    their number of rows; its options are explained there.
 
-    Parameters
-    ----------
-    rows
-        Rows of the dataset.
-    queries
-        How many questions will be asked, or how many of each sort: `{"mean": 500, "flip": 10_000}`; flips are single
-        0/1 answers (sampling counting queries), which the information guarantee covers. More questions than these get
-        wider answers, unless the plan ends.
-    margin
-        The largest distance between an answer and the population's value, for answers in [0, 1] (others scale with
-        their bounds), all answers at once with probability `confidence`.
-    confidence
-        The probability that all answers hold at once; left out, 0.95.
-    rows_per_query
-        Rows that one answer reads: a number, "fast" (at most 12,000), "balanced" (at most 100,000; so if left out) or
-        "best" (the number with the smallest margin).
-    guarantee, mechanism
-        A name, or "best".
-    end
-        Whether questions beyond the plan are refused, instead of answered with wider margins.
-    identical
-        Whether rows are independent *and* identically distributed: a little narrower for rare events. Left out, they
-        need only be independent, where the guarantee allows that.
-
-    Returns
-    -------
-    Plan
-        The best plan, and every guarantee's as `alternatives`.
-
-    Examples
-    --------
     >>> p = plan(rows=1_000_000, queries=10_000)
     >>> p.guarantee, p.margin < 0.025
     ('exchange', True)
@@ -287,7 +257,7 @@ def _alternative(pair: tuple[str, str], terms: Terms | None, chosen: tuple[str, 
     elif pair == chosen:
         note = "this plan"
     elif GUARANTEES[pair[0]].scans:
-        note = f"reads all rows; chosen only by mechanism='{pair[1]}'"
+        note = "reads all rows; only where it is chosen by name"
     asked = terms.queries or terms.flips or None
     return Alternative(*pair, terms.rows, asked, terms.margin, terms.rows_per_query, note)
 

@@ -87,7 +87,7 @@ class Terms:
     ends: bool
     identical: bool
 
-    @property
+    @cached_property
     def population(self) -> str:
         """What answers speak of."""
         return "the law that every row follows" if self.identical else "the average of the laws that the rows follow"

@@ -84,7 +84,8 @@ class Thresholdout:
 
     The rows are split once into a training and a holdout half. If their means differ by more than a noisy threshold,
     the holdout's mean plus noise is released; otherwise the training half's mean. `budget` is how many disagreements it
-    can still report; a question that may need more is refused.
+    can still report; a question that may need more is refused. Noise is Laplace's, of scale 2, 4 and 1 sigma for the
+    threshold, the comparison and the answer, as in the paper and in the code of Rogers et al.
     """
 
     threshold: float

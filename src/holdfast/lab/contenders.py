@@ -288,7 +288,8 @@ def _split(goal: Goal) -> Contender:
 
 
 def _thresholdout(goal: Goal) -> Contender:
-    # The published experiment: threshold 4/sqrt(n), noise 1/sqrt(n); here the budget never runs out.
+    # The published experiment: threshold 4/sqrt(n), noise 1/sqrt(n), no budget (its code, github.com/andyljones/
+    # thresholdout at 6e0d620, takes normal noise of that deviation, and a threshold without noise of its own).
     n = goal.rows
     holdout = Thresholdout(threshold=4 / sqrt(n), sigma=1 / sqrt(n), budget=goal.queries, key=0)
     return MechanismContender("thresholdout", holdout, None, None, 1 / sqrt(2 * n))

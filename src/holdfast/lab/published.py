@@ -10,8 +10,9 @@ All are for values in [0, 1], n rows, k questions, and hold for all answers at o
 
 Jung, Ligett, Neel, Roth, Sharifi-Malvajerdi, Shenfeld: A new analysis of differential privacy's generalization
 guarantees, ITCS 2020. Rogers, Roth, Smith, Srebro, Thakkar, Woodworth: Guaranteed validity for empirical approaches to
-adaptive data analysis, AISTATS 2020, and its code, github.com/omthkkr/empirical_adaptive_data_analysis. Blum, Hardt:
-The ladder: a reliable leaderboard for machine learning competitions, ICML 2015.
+adaptive data analysis, AISTATS 2020, and its code, github.com/omthkkr/empirical_adaptive_data_analysis, read and run at
+commit 31c63f6. Blum, Hardt: The ladder: a reliable leaderboard for machine learning competitions, ICML 2015, and its
+code, github.com/mrtzh/Ladder.jl, read at commit 6640f98.
 """
 
 from functools import lru_cache
@@ -72,7 +73,8 @@ def gaussian_by_rogers(n: int, k: int, beta: float, *, as_written: bool = False)
 def thresholdout(n: int, k: int, failures: int, beta: float) -> float:
     """Return the half-width of Thresholdout by Theorem B.9 of Rogers et al. (`bounds_Thresh`), half of the rows held.
 
-    In its favor the threshold is taken to be zero, and the noise the best.
+    In its favor the threshold is taken to be zero, and the noise the best. Their code keeps the last of a hundred draws
+    of the largest noise, squared, where it should add them up, and so prints about half of this.
     """
     held = n // 2
     (most, most_squared), (wrong, wrong_squared) = _largest_laplace(k), _largest_laplace(failures)
@@ -103,7 +105,8 @@ def guess_and_check(n: int, k: int, failures: int, p: float, beta: float) -> flo
     Half of the rows are held. beta_k = beta c_{k-1} c_f/(binom(k-1, f) ceil(1/gamma)^f), c_j = 6/(pi^2 (j+1)^2): a
     union over all transcripts that are possible so far; gamma = 1/sqrt(n) is what a failed guess reveals the held mean
     to. The tolerance is the variance-aware one that its library takes by default (`use_mgf_width`, `mgf_width`), and
-    the guess is what the holdout says.
+    the guess is what the holdout says. In its favor: the library makes gamma what the tolerance leaves over, so that
+    where guesses may fail the tolerance is gamma wider than this; and with many failures its beta_k is 0 in doubles.
     """
     held = n // 2
 
@@ -120,7 +123,8 @@ def ladder(n: int, k: int, beta: float) -> float:
     """Return the error of the Ladder by Theorem 3.1 of Blum and Hardt, with the best step eta.
 
     P(error > epsilon + eta) <= exp(-2 epsilon^2 n + (1/eta + 2) log(4k/eta) + 1): by its Claim 3.2 a transcript takes
-    (1/eta + 2) log2(4k/eta) bits. The variant without parameters of its Section 4 has no theorem.
+    (1/eta + 2) log2(4k/eta) bits. The variant without parameters of its Section 4, which asks for one standard error of
+    the paired difference, has no theorem; their code shows scores to log10(n) digits, not in steps of eta.
     """
 
     def width(log_eta: float) -> float:

@@ -73,14 +73,19 @@ class Drawn:
             start = self._written(answer, cost)
         return chain.row_after(tip, f'{start},"seq":{tip.seq + 1},"time":"{now()}"}}', cost, self.key_digest)
 
-    def refuse_forked(self, location: str) -> None:
-        """Refuse a child's answer to a question that its parent reserved: a place is for one answer."""
-        if self._process != os.getpid():
-            raise LedgerUnavailable(
-                f"Ledger {location} does not take this answer: the process was forked while it was drawn, and its"
-                " place is the parent's. Ask again.",
-                location=location,
-            )
+    @property
+    def is_forked(self) -> bool:
+        """Whether this is a child's answer to a question that its parent reserved: a place is for one answer."""
+        return self._process != os.getpid()
+
+    @staticmethod
+    def forked_error(location: str) -> LedgerUnavailable:
+        """Word the refusal of such an answer."""
+        return LedgerUnavailable(
+            f"Ledger {location} does not take this answer: the process was forked while it was drawn, and its"
+            " place is the parent's. Ask again.",
+            location=location,
+        )
 
     def _written(self, answer: dict[str, Any], cost: Cost) -> str:
         """Return the entry up to its number."""

@@ -4,7 +4,6 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -23,9 +22,12 @@ class _Turn:
 
     def call_waiting(self) -> None:
         """Tell everybody who left word; each is told once, whoever calls this."""
-        with suppress(IndexError):
-            while True:
-                self.waiting.popleft()()
+        while self.waiting:
+            try:
+                told = self.waiting.popleft()
+            except IndexError:  # another thread was faster
+                return
+            told()
 
 
 class InFlight:

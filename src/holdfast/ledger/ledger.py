@@ -30,7 +30,7 @@ from holdfast.errors import (
 )
 from holdfast.ledger import chain, tree
 from holdfast.ledger.drawn import Drawn, now, told
-from holdfast.ledger.entry import Cost, Entry, Head, Place, Spent
+from holdfast.ledger.entry import LARGEST, Cost, Entry, Head, Place, Spent
 from holdfast.ledger.in_flight import InFlight
 from holdfast.ledger.places import NOTHING, Held, Stock, Wish, give_back, grant, take_ahead
 from holdfast.ledger.reading import receipt_under, rows_of, verify_store
@@ -157,9 +157,10 @@ class Ledger:
         return self._first
 
     @property
-    def taken(self) -> int:
-        """How much of the charge has been taken by anybody, ahead or not."""
-        return self._tip().taken_charge if self._has_begun() else 0
+    def taken(self) -> Cost:
+        """How much has been taken by anybody, ahead or not."""
+        tip = self._tip() if self._has_begun() else None
+        return Cost(0, 0) if tip is None else Cost(tip.taken_charge, tip.taken_intervals)
 
     def key(self, purpose: str) -> bytes:
         """Return the 256-bit key for a purpose. It is a secret: never shown, logged or sent to an analyst."""
@@ -215,7 +216,8 @@ class Ledger:
         place = self._held.take(cost)
         if place is None:
             return self._reserve([cost], self._held.wish(cost))[0]
-        return self._held.begun(place, cost, self._tip().taken_charge)
+        endless = self._caps.charge == LARGEST  # else nothing depends on how far others have come
+        return self._held.begun(place, cost, self._tip().taken_charge if endless else 0)
 
     def reserve_all(self, costs: Sequence[Cost]) -> list[Place]:
         """Take these costs for good in one transaction, all or none of them; return a place for each. As `reserve`."""
@@ -239,7 +241,7 @@ class Ledger:
             nonlocal outcome, before, end
             restore()  # an earlier run did not count
             places.clear()
-            after = self._present(transaction.tip())
+            after = self._tip(transaction)
             before = after.taken_charge
             stock = held.take_all()
             used.append(stock)
@@ -281,7 +283,7 @@ class Ledger:
             return
 
         def decide(transaction: Transaction) -> None:
-            transaction.take(give_back(stock, self._present(transaction.tip())))
+            transaction.take(give_back(stock, self._tip(transaction)))
 
         self._held.giving_back()
         self._store.patience = CLOSING
@@ -309,15 +311,14 @@ class Ledger:
             written.clear()  # an earlier run did not count
             ahead, fresh = NOTHING, False
             for one in answers:
-                one.refuse_forked(self.location)
-                standing = None if one.key_digest is None else transaction.find(one.key_digest)
-                row = standing or one.row_after(self._present(transaction.tip()))
-                if standing is None:
-                    transaction.append(row)
-                    fresh = True
-                written.append((row, standing is None))
+                if one.is_forked:
+                    raise one.forked_error(self.location)
+                row = one.row_after(self._tip(transaction))
+                standing = transaction.append(row)
+                fresh |= standing is row
+                written.append((standing, standing is row))
             if wish is not None and fresh:
-                standing_tip = self._present(transaction.tip())
+                standing_tip = self._tip(transaction)
                 ahead, tip = take_ahead(standing_tip, self._caps, wish)
                 before, after = standing_tip.taken_charge, tip.taken_charge
                 transaction.take(tip)
@@ -406,7 +407,8 @@ class Ledger:
 
     def _has_begun(self) -> bool:
         """Whether there is a first entry; a ledger that was closed says nothing any more."""
-        self._check_open()
+        if self._closed:
+            raise closed_error(self.location)
         return self._genesis is not None or self._look() is not None
 
     def _refuse_unbegun(self) -> None:
@@ -415,10 +417,9 @@ class Ledger:
                 f"Ledger {self.location} has not begun: call begin(terms) before asking it for a budget.", name="ledger"
             )
 
-    def _tip(self) -> Tip:
-        return self._present(self._store.tip())
-
-    def _present(self, tip: Tip | None) -> Tip:
+    def _tip(self, within: Store | Transaction | None = None) -> Tip:
+        """Return the tip, which a ledger that has begun must have."""
+        tip = (within or self._store).tip()
         if tip is None:
             raise LedgerDamaged(
                 f"Ledger {self.location} is damaged: the head of {self.dataset} is gone. Restore the ledger.",

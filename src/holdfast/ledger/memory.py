@@ -18,8 +18,7 @@ class MemoryStore:
         self.dataset = dataset
         self.location = "in memory"
         self._rows: list[Row] = []
-        self._taken = (0, 0, 0)
-        self._reached = START  # by as many rows as it counts; `tip` goes on from there
+        self._reached = START  # the tip, as far as it is noted
         self._secret: bytes | None = None
         self._content: str | None = None
         self._by_key: dict[str, Row] = {}
@@ -30,16 +29,10 @@ class MemoryStore:
 
     def tip(self) -> Tip | None:
         """Return the tip."""
-        if not self._rows:
-            return None
-        # Moved here, so that adding a row is one step that no interrupt halves. Threads may move it over the same rows.
         tip = self._reached
-        for row in self._rows[tip.seq + 1 :]:
+        for row in self._rows[tip.seq + 1 :]:  # the first, or one whose writer was interrupted right after adding it
             tip = tip.after(row)
-        if tip.taken != self._taken:
-            tip = tip.taking(*self._taken)
-        self._reached = tip
-        return tip
+        return None if tip is START else tip
 
     def find(self, key_digest: str) -> Row | None:
         """Return the row with this key."""
@@ -55,13 +48,21 @@ class MemoryStore:
         """Return up to `limit` rows from `start` on."""
         return self._rows[start : start + limit]
 
-    def append(self, row: Row) -> None:
-        """Add the row; called inside `write`."""
-        self._rows.append(row)
+    def append(self, row: Row) -> Row:
+        """Add the row, unless its key is there; called inside `write`."""
+        standing = None if row.key_digest is None else self.find(row.key_digest)
+        if standing is not None:
+            return standing
+        tip = self.tip()
+        assert tip is not None
+        reached = tip.after(row)
+        self._rows.append(row)  # now it is there, whatever interrupts: `tip` goes on from what is noted
+        self._reached = reached
+        return row
 
     def take(self, tip: Tip) -> None:
         """Note what is taken; called inside `write`."""
-        self._taken = tip.taken
+        self._reached = tip
 
     def secret(self) -> bytes | None:
         """Return the secret."""

@@ -23,7 +23,7 @@ from holdfast.ledger.entry import Head
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Receipt(ABC):
     """Proof that an entry is in the ledger: its text, and hashes that lead from it to the head.
 
@@ -62,6 +62,12 @@ class Receipt(ABC):
     def leads_to(self, head_hash: str) -> bool:
         """Whether the text is under the head that has the stated number and the hash `head_hash`."""
 
+    def __repr__(self) -> str:
+        return (
+            f"Receipt of no. {self.seq} under head {self.head.hash} (no. {self.head.seq}). to_dict() writes it,"
+            " holdfast.check_receipt(receipt, head) checks it."
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return the receipt as plain JSON values."""
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
@@ -83,7 +89,7 @@ class Receipt(ABC):
         return kind(**given)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TreeReceipt(Receipt):
     """Leads to the head by a path in the tree over all entries before the head.
 
@@ -115,7 +121,7 @@ class TreeReceipt(Receipt):
         return root is not None and head_hash == chain.link(self.head.seq, self.head_previous, self.head_digest, root)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ChainReceipt(Receipt):
     """Of a ledger of format 2: leads to the head through `later`, the digests of all entries after it."""
 

@@ -38,7 +38,7 @@ class WatchedStore:
         self.address = None if content is None and store.address is None else address
         self._witnesses: list[Witness] = []
         self._confirmed: list[str] = []
-        self._forked: HoldfastError | None = None
+        self._forked: HoldfastError | None = None  # once somebody was seen to go on from a copy: no further
 
     @property
     def location(self) -> str:
@@ -87,12 +87,9 @@ class WatchedStore:
 
     def tip(self) -> Tip | None:
         """Return the tip, if it is not older than what this process saw."""
-        self._refuse_forked()
-        seen = self._last_seen()  # first: another thread may move the tip meanwhile
-        tip = self.store.tip()
-        if seen is not None:
-            self._require(self._witnesses[0], seen, tip)
-        return tip
+        if self._forked is not None:
+            raise duplicate(self._forked)
+        return self._noticed(self.store)
 
     def find(self, key_digest: str) -> Row | None:
         """Return the row with this key."""
@@ -132,14 +129,13 @@ class WatchedStore:
 
     def write(self, decide: Callable[[Transaction], None]) -> None:
         """Write, if the ledger is not older than what this process saw; then tell the witnesses."""
-        self._refuse_forked()
+        if self._forked is not None:
+            raise duplicate(self._forked)
         reached: Tip | None = None
 
         def watched(transaction: Transaction) -> None:
             nonlocal reached
-            seen = self._last_seen()
-            if seen is not None:
-                self._require(self._witnesses[0], seen, transaction.tip())
+            self._noticed(transaction)
             decide(transaction)
             reached = transaction.tip()
 
@@ -159,8 +155,13 @@ class WatchedStore:
 
     # -- comparing --------------------------------------------------------------------------------------------------
 
-    def _last_seen(self) -> Seen | None:
-        return self._witnesses[0].newest() if self._witnesses else None
+    def _noticed(self, store: Store | Transaction) -> Tip | None:
+        """Return the tip, if it is not older than what this process saw."""
+        seen = self._witnesses[0].newest() if self._witnesses else None  # first: another thread may move the tip
+        tip = store.tip()
+        if seen is not None and (tip is None or tip.hash != seen.tip.hash):
+            self._require(self._witnesses[0], seen, tip)
+        return tip
 
     def _tell(self, tip: Tip | None) -> None:
         """Tell the witnesses; what others have told them meanwhile must be in the ledger, too."""
@@ -176,11 +177,6 @@ class WatchedStore:
                         raise
                 witness.saw(seen)
 
-    def _refuse_forked(self) -> None:
-        """Go no further once somebody was seen to go on from a copy of this ledger."""
-        if self._forked is not None:
-            raise duplicate(self._forked)
-
     def _require(self, witness: Witness, seen: Seen, tip: Tip | None) -> None:
         """Refuse a ledger that ends with `tip` unless what was seen is in it, or was accounted for in a restore."""
         if contains(self.store, tip, seen.tip):
@@ -190,7 +186,7 @@ class WatchedStore:
         witness.settle(self._seen(tip))
 
     def _seen(self, tip: Tip) -> Seen:
-        return Seen(self._address, tip._replace(peaks=""))  # they follow from the entries
+        return Seen(self._address, Tip(*tip[:4], "", *tip.taken))  # peaks follow from the entries
 
     def _refusal(self, who: str, seen: Seen, tip: Tip | None) -> HoldfastError:
         here, there, count = self.location, seen.address, seen.tip.seq

@@ -1,12 +1,12 @@
 """From what the caller asks to a checked query. Everything is decided from the schema; no row is read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from functools import lru_cache
 from itertools import pairwise, product
 from math import isfinite
 from numbers import Real
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import polars as pl
 
@@ -15,16 +15,20 @@ from holdfast.errors import InvalidArgument, InvalidQuery
 from holdfast.queries.evaluate import Expression, RowFunction
 from holdfast.queries.functions.operation import time_literal, with_article
 from holdfast.queries.groups import Between, Grouped
-from holdfast.queries.measures import AtMost, Bins, Category, Histogram, HistogramWithin, Mean, Share, Total
+from holdfast.queries.measures import AtMost, Bins, Histogram, HistogramWithin, Mean, Share, Total
 from holdfast.queries.node import SchemaKey, identifier
 from holdfast.queries.polars_expression import from_polars
+from holdfast.queries.position import Category
 from holdfast.queries.python_function import BatchFunction, from_function
+from holdfast.queries.query import Function, Query
 from holdfast.queries.slices import Sliced
 from holdfast.queries.sql.parse import from_text
 from holdfast.schema import Schema, Type
 
 QueryLike: TypeAlias = str | pl.Expr | BatchFunction  # SQL, a Polars expression, or a function of a frame of rows
 Groups: TypeAlias = Sequence[Any] | Mapping[str, Sequence[Any]]  # values, tuples of values, or values of each key
+
+Q = TypeVar("Q", bound=Query)
 
 MOST_CATEGORIES = 10_000
 MOST_SLICES = 30
@@ -122,7 +126,7 @@ def range_within(value: RowFunction, within: tuple[float, float] | None, what: s
     if value.range is not None:
         return value.range
     raise InvalidArgument(
-        f"within must be the range (low, high) of '{value.text}' for its {what}; got None. {undeclared(value)}",
+        f"within must say the range of '{value.text}', low and high, for its {what}. {undeclared(value)}",
         name="within",
     )
 
@@ -205,9 +209,23 @@ def build_histogram(
             raise InvalidQuery(f"Bins need numbers; '{value.text}' is {with_article(value.type)}. Use categories.")
         built: Histogram | Bins = Bins(value, _edges(bins))
     else:
-        built = Histogram(value, categories_of(categories, value.type))
+        built = _kept_by(value)(Histogram, value, categories_of(categories, value.type))
     group = condition(where, schema, columns)
     return built if group is None else HistogramWithin(built, group)
+
+
+def _made(kind: Callable[..., Q], *facts: Any) -> Q:
+    return kind(*facts)
+
+
+# Whoever asks the same text again gets the same query, with all that was worked out for it. Listed values are of the
+# type of the expression beside them, so that 1, 1.0 and True are never mixed up.
+_kept = lru_cache(maxsize=1024)(_made)
+
+
+def _kept_by(*functions: Function) -> Callable[..., Any]:
+    """Return what makes a query of these functions; one with a function from outside is made anew each time."""
+    return _made if any(function.identity is None for function in functions) else _kept
 
 
 def build_total(
@@ -253,9 +271,11 @@ def build_slices(measure: Share | Mean, slices: Sequence[float]) -> Sliced:
 
 
 def declared_categories(value: RowFunction, schema: Schema) -> tuple[Any, ...] | None:
-    """Return the declared categories of a column asked about as it is; yes and no need no declaration."""
+    """Return the declared categories of a column asked about as it is, or the values that an expression names."""
     if value.type is Type.BOOL:
         return (True, False)
+    if isinstance(value, Expression) and value.values is not None:
+        return value.values
     if len(value.columns) != 1 or not isinstance(value, Expression):
         return None
     (name,) = value.columns
@@ -288,7 +308,8 @@ def build_groups(
     if not listed:
         raise InvalidArgument("by must name at least one column.", name="by")
     keys = tuple(rowwise(one, schema) for one in listed)
-    return Grouped(inner, keys, _groups(groups, keys, schema))
+    grouped: Grouped = _kept_by(*inner.functions, *keys)(Grouped, inner, keys, _groups(groups, keys, schema))
+    return grouped
 
 
 def build_difference(
@@ -373,7 +394,7 @@ def _groups(groups: Any, keys: tuple[RowFunction, ...], schema: Schema) -> tuple
             categories = declared_categories(key, schema)
             if categories is None:
                 raise InvalidArgument(
-                    f"groups must list the values of {key.text} to answer for; got None. They are declared, never read"
+                    f"groups must list the values of {key.text} to answer for. They are declared, never read"
                     f" from the data. {declare_once(key.columns, 'categories')}",
                     name="groups",
                 )

@@ -7,16 +7,18 @@ Arguments of `Session`, or a TOML file beside the data, `flights.toml` for `flig
 
     [categories]
     carrier = ["UA", "AA", "DL"]                 # what is counted or grouped by, where no list is given
+    origin = "published"                         # all texts that the column has: the admin shows them to everybody
 
     [labels]
     dep_delay = "departure delay in minutes"
 
-Declarations are public, and nothing here looks at a row: whoever declares says what is known without the data. They may
-be changed at any time, since the range and the categories of a question are part of the question.
+Declarations are public, and but for the texts that are published nothing here looks at a row: whoever declares says
+what is known without the data. They may be changed at any time, since the range and the categories of a question are
+part of the question.
 """
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -25,8 +27,9 @@ from holdfast import check
 from holdfast.errors import InvalidArgument
 from holdfast.queries.build import categories_of
 from holdfast.queries.functions.operation import with_article
-from holdfast.schema import Column, Schema
+from holdfast.schema import Column, Schema, Type
 
+PUBLISHED = "published"
 KINDS = ("bounds", "categories", "labels")
 LONGEST_LABEL = 200
 
@@ -36,7 +39,7 @@ class Declarations:
     """Declarations by column, as they were given."""
 
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    categories: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    categories: Mapping[str, Sequence[Any] | str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -64,8 +67,16 @@ class Declarations:
                 )
         return cls(**found)
 
-    def on(self, schema: Schema) -> Schema:
-        """Return the schema with what is declared here; declarations that do not fit are refused."""
+    def on(self, schema: Schema, texts: Callable[[str], Sequence[str]] = lambda name: ()) -> Schema:
+        """Return the schema with what is declared here; declarations that do not fit are refused.
+
+        Parameters
+        ----------
+        schema
+            That of the data, with what was declared before.
+        texts
+            Returns all texts of a column, which are published.
+        """
         columns = {column.name: column for column in schema}
         for name, pair in self.bounds.items():
             column = _declared(columns, schema, name)
@@ -75,8 +86,21 @@ class Declarations:
                 )
             columns[name] = replace(column, bounds=check.interval(f"bounds[{name!r}]", pair))
         for name, values in self.categories.items():
-            column = _declared(columns, schema, name)
-            columns[name] = replace(column, categories=categories_of(values, column.type, f"categories[{name!r}]"))
+            column, said = _declared(columns, schema, name), f"categories[{name!r}]"
+            if isinstance(values, str) and values != PUBLISHED:
+                raise InvalidArgument(
+                    f"{said} must be a list of values, or 'published' for those that the column has; got {values!r}.",
+                    name="categories",
+                )
+            published = isinstance(values, str)
+            if published and column.type is not Type.STRING:
+                raise InvalidArgument(
+                    f"{said} can be 'published' for a column of texts; {name!r} is {with_article(column.type)}. List"
+                    " its values.",
+                    name="categories",
+                )
+            listed = categories_of(texts(name) if published else values, column.type, said)
+            columns[name] = replace(column, categories=listed, published=published)
         for name, label in self.labels.items():
             if not isinstance(label, str) or not 0 < len(label) <= LONGEST_LABEL or not label.isprintable():
                 raise InvalidArgument(

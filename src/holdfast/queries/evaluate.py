@@ -12,6 +12,7 @@ arrays where a column is numbers or booleans without a missing one.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -25,7 +26,7 @@ from holdfast.queries.functions.operation import PHYSICAL, Operation
 from holdfast.queries.functions.texts import growth
 from holdfast.queries.functions.times import FIRST_DAY, FIRST_MOMENT, LAST_DAY, LAST_MOMENT
 from holdfast.queries.node import Node
-from holdfast.queries.query import Direct
+from holdfast.queries.query import Direct, Function
 from holdfast.queries.steps import Case, Steps, StepWriter, repeated, without_nan
 from holdfast.schema import Column, Type
 
@@ -39,27 +40,12 @@ _DAYS = ((FIRST_DAY - FIRST_DAY.replace(year=1970)).days, (LAST_DAY - FIRST_DAY.
 _TICKS = (_DAYS[0] * _PER_DAY, (_DAYS[1] + 1) * _PER_DAY - 1)
 
 
-class RowFunction(Protocol):
+class RowFunction(Function, Protocol):
     """A checked function of one row: what text, Polars expressions and Python functions all become."""
 
     @property
-    def type(self) -> Type:
-        """The type of the value."""
-        ...
-
-    @property
-    def nullable(self) -> bool:
-        """Whether the value may be missing."""
-        ...
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns it reads."""
-        ...
-
-    @property
     def reads(self) -> dict[str, Column]:
-        """The same with what is known of them."""
+        """The columns it reads, with what is known of them."""
         ...
 
     @property
@@ -68,33 +54,14 @@ class RowFunction(Protocol):
         ...
 
     @property
-    def identity(self) -> str | None:
-        """Canonical text; None where identity cannot be decided."""
-        ...
-
-    @property
     def range(self) -> tuple[float, float] | None:
         """The range of its numbers that follows from what is declared; None if none does."""
         ...
 
-    @property
-    def work(self) -> int:
-        """Steps that one row takes."""
-        ...
 
-    @property
-    def direct(self) -> Direct | None:
-        """How to evaluate on arrays, without a frame; None where it takes one."""
-        ...
-
-    def series(self, rows: pl.DataFrame) -> pl.Series:
-        """Return one value per row; total, and row i depends on row i alone."""
-        ...
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Expression:
-    """A checked expression, evaluated by Polars or directly on columns."""
+    """A checked expression, evaluated by Polars or directly on columns. A text has one: it is compared by identity."""
 
     type: Type
     nullable: bool
@@ -104,13 +71,14 @@ class Expression:
     compiled: Steps | OnColumns
     work: int = 1
     range: tuple[float, float] | None = None
+    values: tuple[Any, ...] | None = None  # all it can have, but for NULL, where its text says which
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         """The columns it reads, in order of first mention."""
         return tuple(self.reads)
 
-    @property
+    @cached_property
     def direct(self) -> Direct | None:
         """How to evaluate without a frame, where that is possible."""
         return None if isinstance(self.compiled, Steps) else self.compiled

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import inf, log, nextafter
+from math import inf, log
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from holdfast.guarantees.release import HOLDS, TOO_FEW, TOO_HIGH, TOO_LOW
 from holdfast.guarantees.statistic import GroupMean, Statistic
 from holdfast.queries.code import functions_nats
-from holdfast.queries.evaluate import RowFunction, booleans, floats
+from holdfast.queries.evaluate import booleans, floats
 from holdfast.queries.measures import Mean, Share
-from holdfast.queries.query import Direct, Folded, Said, Values
+from holdfast.queries.query import Folded, Function, Said, Values
 from holdfast.schema import Schema, Type
 
 Interval = tuple[float, float]
@@ -29,7 +29,7 @@ CHUNK = 1 << 16  # numbers averaged at once, which stay in the cache
 class Guess(Folded):
     """That a measure lies within `margin` of `guess`, in its own units, on at least `at_least` rows.
 
-    Its ends are exact fractions of the declared range: which cell a count falls into does not depend on rounding.
+    A mean is compared with the ends of its cell exactly: which cell a count falls into does not depend on rounding.
     """
 
     measure: Share | Mean
@@ -47,18 +47,11 @@ class Guess(Folded):
         return self.at_least if self.group else rows
 
     @property
-    def holds(self) -> tuple[Fraction, Fraction]:
-        """The cell of a guess that holds, both ends included, in [0, 1]."""
-        low, high = map(Fraction, self.bounds)
-        guess, margin = Fraction(self.guess), Fraction(self.margin)
-        first, last = ((end - low) / (high - low) for end in (guess - margin, guess + margin))
-        return max(Fraction(0), first), min(Fraction(1), last)
-
-    @property
     def cell(self) -> Interval:
-        """The same as floating-point numbers, rounded outward."""
-        first, last = self.holds
-        return max(0.0, nextafter(float(first), -inf)), min(1.0, nextafter(float(last), inf))
+        """The cell of a guess that holds, both ends included, in [0, 1]: these very numbers, rounded as they are."""
+        low, high = self.bounds
+        first, last = ((end - low) / (high - low) for end in (self.guess - self.margin, self.guess + self.margin))
+        return max(0.0, first), min(1.0, last)
 
     @property
     def bounds(self) -> Interval:
@@ -69,16 +62,6 @@ class Guess(Folded):
     def statistic(self) -> Statistic:
         """What is guessed."""
         return self.measure.statistic
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns it reads."""
-        return self.measure.columns
-
-    @property
-    def work(self) -> int:  # type: ignore[override]
-        """The steps that one row takes."""
-        return self.measure.work
 
     @property
     def text(self) -> str:
@@ -96,7 +79,7 @@ class Guess(Folded):
         return self.measure.identity
 
     @property
-    def functions(self) -> tuple[RowFunction, ...]:
+    def functions(self) -> tuple[Function, ...]:
         """The value, and the group."""
         return self.measure.functions
 
@@ -110,16 +93,9 @@ class Guess(Folded):
         # A session may declare columns complete, or not: then missing values count as the lowest, or are left out.
         return log(2) + functions_nats(texts, self.measure.bounds, columns)
 
-    @property
-    def direct(self) -> Direct | None:
-        """The same on arrays."""
-        return None if self.group else self.measure.direct
-
-    def evaluate(self, rows: pl.DataFrame) -> Values:
-        """Return what each of these rows says; of a group, one line with what each of `functions` says."""
-        if not self.group:
-            return self.measure.evaluate(rows)
-        return np.column_stack([floats(function.series(rows)) for function in self.functions])
+    def combined(self, said: Sequence[Said]) -> Values:
+        """Return what each row says; of a group, one line with what each of `functions` says."""
+        return np.column_stack(list(map(floats, said))) if self.group else self.measure.combined(said)
 
     def totals(self, values: Values) -> Totals:
         """Return the same as `fold` from what `evaluate` returned."""
@@ -146,9 +122,9 @@ class Guess(Folded):
         counts, sums = totals
         if counts.min() < self.at_least:
             return TOO_FEW
-        low, high = self.holds
-        mean = self._value([Fraction(total) / Fraction(count) for count, total in zip(counts, sums, strict=True)])
-        return TOO_HIGH if mean < low else TOO_LOW if mean > high else HOLDS
+        low, high = self.cell
+        mean = self._value([Fraction(total) / int(count) for count, total in zip(counts, sums, strict=True)])
+        return TOO_HIGH if mean < low else TOO_LOW if mean > high else HOLDS  # exactly
 
     def _value(self, means: list[Fraction]) -> Fraction:
         (mean,) = means
@@ -181,16 +157,6 @@ class DifferenceGuess(Guess):
         return low - high, high - low
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns of both."""
-        return tuple(dict.fromkeys((*self.measure.columns, *self.other.columns)))
-
-    @property
-    def work(self) -> int:  # type: ignore[override]
-        """The steps of both."""
-        return self.measure.work + self.other.work
-
-    @property
     def _subject(self) -> str:
         return f"{self.measure.text} less {self.other.text}"
 
@@ -201,7 +167,7 @@ class DifferenceGuess(Guess):
         return None if own is None or other is None else json.dumps([own, other])
 
     @property
-    def functions(self) -> tuple[RowFunction, ...]:
+    def functions(self) -> tuple[Function, ...]:
         """The value, which is the same, and both groups."""
         return (*self.measure.functions, *self.other.functions[1:])
 

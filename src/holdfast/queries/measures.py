@@ -2,10 +2,9 @@
 
 import json
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import date
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -15,30 +14,22 @@ from numpy.typing import NDArray
 from holdfast.guarantees.statistic import GroupMean, OneMean, OneShare, OutcomeShares, SharesWithin, Statistic
 from holdfast.queries.evaluate import RowFunction, booleans, floats
 from holdfast.queries.node import identifier, literal_text
-from holdfast.queries.query import Direct, Query, Values
-from holdfast.schema import Type
-
-Category = bool | int | float | str | date
+from holdfast.queries.position import Category, Position, places
+from holdfast.queries.query import Composed, Function, Said, Values
 
 _SHARE, _MEAN, _GROUP = OneShare(), OneMean(), GroupMean()
 encode_facts = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
 
 
-def _on_arrays(
-    values_of: Callable[..., Values], value: Direct, where: Direct | None, columns: Mapping[str, NDArray[Any]]
-) -> Values:
-    return values_of(value(columns), None if where is None else where(columns))
-
-
-class Measure(Query):
-    """A value per row and, with `where`, the group of rows that count. Every evaluation on rows passes through here."""
+class Measure(Composed):
+    """A value per row and, with `where`, the group of rows that count."""
 
     value: RowFunction
     where: RowFunction | None = None
 
     def complete(self) -> Self:
         """Work out everything that follows from value and group now: a text that is asked again finds it done."""
-        _ = self.statistic, self.bounds, self.text, self.identity, self.columns, self.direct
+        _ = self.statistic, self.bounds, self.text, self.identity, self.functions, self.columns, self.work
         return self
 
     @abstractmethod
@@ -50,17 +41,6 @@ class Measure(Query):
         """Return what each row says, from its value (a series or an array) and whether it is inside the group."""
 
     @cached_property
-    def columns(self) -> tuple[str, ...]:
-        """The columns it reads."""
-        others = () if self.where is None else self.where.columns
-        return tuple(dict.fromkeys((*self.value.columns, *others)))
-
-    @cached_property
-    def work(self) -> int:  # type: ignore[override]
-        """Steps that one row takes."""
-        return self.value.work + (0 if self.where is None else self.where.work)
-
-    @cached_property
     def identity(self) -> str | None:
         """Canonical text."""
         where = None if self.where is None else self.where.identity
@@ -69,22 +49,13 @@ class Measure(Query):
         return encode_facts({**self._facts(), "value": self.value.identity, "where": where})
 
     @cached_property
-    def direct(self) -> Direct | None:
-        """The same on arrays, where that is possible."""
-        value, where = self.value.direct, None if self.where is None else self.where.direct
-        if value is None or (self.where is not None and where is None):
-            return None
-        return partial(_on_arrays, self._values, value, where)
-
-    @property
-    def functions(self) -> tuple[RowFunction, ...]:
+    def functions(self) -> tuple[Function, ...]:
         """The value and, if there is one, the condition of the group."""
         return (self.value,) if self.where is None else (self.value, self.where)
 
-    def evaluate(self, rows: pl.DataFrame) -> Values:
+    def combined(self, said: Sequence[Said]) -> Values:
         """Return what each row says; NaN outside the group."""
-        inside = None if self.where is None else booleans(self.where.series(rows))
-        return self._values(self.value.series(rows), inside)
+        return self._values(said[0], None if self.where is None else booleans(said[1]))
 
     def _if_complete(self) -> str | None:
         """Say what it would cost if a column of its own, asked about as it is, were declared complete."""
@@ -161,7 +132,7 @@ class Mean(Measure):
         if self.statistic is _MEAN:
             scaled[np.isnan(scaled)] = 0.0  # no NULL was announced: what is left (infinity minus infinity) counts low
         elif inside is not None:
-            scaled[~inside] = np.nan
+            np.copyto(scaled, np.nan, where=~inside)
         return scaled
 
 
@@ -249,28 +220,16 @@ class Histogram(Measure):
         more = f" and {len(self.categories) - 8} more" if len(self.categories) > 8 else ""
         return f"histogram of {self.value.text} over {shown}{more}"
 
-    @property
-    def direct(self) -> None:
-        """Categories are looked up by Polars, in series."""
+    @cached_property
+    def functions(self) -> tuple[Function, ...]:
+        """The number of the category."""
+        return (Position(self.value, self.categories),)
 
     def _facts(self) -> dict[str, Any]:  # the order of the categories is part of the question
         return {"kind": "histogram", "categories": [literal_text(category) for category in self.categories]}
 
-    @cached_property
-    def _enum(self) -> pl.Enum:
-        return pl.Enum([str(category) for category in self.categories])
-
-    def _values(self, values: pl.Series, inside: NDArray[np.bool_] | None) -> Values:
-        """Return the number of the category per row."""
-        other = len(self.categories)
-        if self.value.type is Type.STRING:
-            places: NDArray[Any] = values.cast(self._enum, strict=False).to_physical().to_numpy()
-            if places.dtype.kind == "f":  # numpy's way to say that some are missing
-                places = np.nan_to_num(places, nan=other)
-            return places.astype(np.int64)
-        categories = pl.Series(self.categories, dtype=values.dtype, strict=False)
-        codes = values.replace_strict(categories, range(other), default=other, return_dtype=pl.Int64)
-        return codes.to_numpy()
+    def _values(self, values: Any, inside: NDArray[np.bool_] | None) -> Values:
+        return places(values)
 
 
 @dataclass(frozen=True)
@@ -309,7 +268,7 @@ class Bins(Measure):
 
 
 @dataclass(frozen=True)
-class HistogramWithin(Query):
+class HistogramWithin(Composed):
     """A histogram of the rows for which a condition is true; the last outcome is all other rows."""
 
     histogram: Histogram | Bins
@@ -326,16 +285,6 @@ class HistogramWithin(Query):
         return self.histogram.labels
 
     @cached_property
-    def columns(self) -> tuple[str, ...]:
-        """The columns it reads."""
-        return tuple(dict.fromkeys((*self.histogram.columns, *self.where.columns)))
-
-    @cached_property
-    def work(self) -> int:  # type: ignore[override]
-        """Steps that one row takes."""
-        return self.histogram.work + self.where.work
-
-    @property
     def text(self) -> str:
         """How it reads."""
         return f"{self.histogram.text} where {self.where.text}"
@@ -346,10 +295,15 @@ class HistogramWithin(Query):
         parts = (self.histogram.identity, self.where.identity)
         return None if None in parts else encode_facts({"kind": "within", "of": parts})
 
-    def evaluate(self, rows: pl.DataFrame) -> Values:
+    @cached_property
+    def functions(self) -> tuple[Function, ...]:
+        """What the histogram takes, and the condition."""
+        return (*self.histogram.functions, self.where)
+
+    def combined(self, said: Sequence[Said]) -> Values:
         """Return the number of the category per row; the last for rows outside."""
-        inside = booleans(self.where.series(rows))
-        return np.where(inside, self.histogram.evaluate(rows), self.statistic.outcomes - 1).astype(np.int64)
+        *others, inside = said
+        return np.where(booleans(inside), self.histogram.combined(others), self.statistic.outcomes - 1)
 
 
 def _edge(x: float) -> str:

@@ -112,14 +112,14 @@ class Metric:
 
 
 def _same(metric: Metric, predictions: pl.DataFrame, targets: pl.Series) -> Gains:
-    return _equal(predictions.to_series(), targets).astype(np.float64)  # neither has missing values
+    return equal(predictions.to_series(), targets).astype(np.float64)  # neither has missing values
 
 
 def _same_text(metric: Metric, predictions: pl.DataFrame, targets: pl.Series) -> Gains:
-    return _equal(_plain(predictions.to_series()), _plain(targets)).astype(np.float64)
+    return equal(_plain(predictions.to_series()), _plain(targets)).astype(np.float64)
 
 
-def _equal(one: pl.Series, other: pl.Series) -> NDArray[np.bool_]:
+def equal(one: pl.Series, other: pl.Series) -> NDArray[np.bool_]:
     """Return where they are equal. Texts by their hashes, 128 bits under secret keys.
 
     Two texts that are equal take longer to compare than two that differ, so the time would tell how many are right.

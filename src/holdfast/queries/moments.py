@@ -1,15 +1,16 @@
 """A quadratic function of one or two values of a row: what moments and differences of pairs are worked out of."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 
 import numpy as np
-import polars as pl
 
 from holdfast.guarantees.mathematics.moments import Form
 from holdfast.guarantees.statistic import GroupMean, OneMean, Statistic
 from holdfast.queries.measures import Mean, Share, encode_facts
-from holdfast.queries.query import Query, Values
+from holdfast.queries.query import Composed, Function, Said, Values
 
 Measured = Share | Mean
 
@@ -20,7 +21,7 @@ def about(measure: Measured) -> str:
 
 
 @dataclass(frozen=True)
-class Quadratic(Query):
+class Quadratic(Composed):
     """The mean of a form of one or two values, each rescaled to [0, 1].
 
     Parameters
@@ -54,14 +55,9 @@ class Quadratic(Query):
         return GroupMean() if self.some_left_out else OneMean()
 
     @cached_property
-    def columns(self) -> tuple[str, ...]:
-        """The columns it reads."""
-        return tuple(dict.fromkeys(name for one in self.measures for name in one.columns))
-
-    @cached_property
-    def work(self) -> int:  # type: ignore[override]
-        """Steps that one row takes."""
-        return sum(one.work for one in self.measures)
+    def functions(self) -> tuple[Function, ...]:
+        """Those of the values."""
+        return tuple(function for one in self.measures for function in one.functions)
 
     @cached_property
     def text(self) -> str:
@@ -74,12 +70,14 @@ class Quadratic(Query):
         parts = [one.identity for one in self.measures]
         return None if None in parts else encode_facts({"kind": "form", "form": repr(self.form), "of": parts})
 
-    def evaluate(self, rows: pl.DataFrame) -> Values:
+    def combined(self, said: Sequence[Said]) -> Values:
         """Return the form of every row, rescaled to [0, 1]; of one that has not all values, NaN or that of 0."""
-        values = [one.evaluate(rows).astype(np.float64) for one in self.measures]
+        rest = iter(said)
+        values = [one.combined(list(islice(rest, len(one.functions)))).astype(np.float64) for one in self.measures]
         first, second = values[0], values[1] if len(values) > 1 else np.zeros(len(values[0]))
         (a, b), (low, high) = self.form.about, self.bounds
         found = self.form.at(first - a, second - b)
         if self.everywhere:
             found = np.nan_to_num(found, nan=0.0)
-        return np.clip((found - low) / (high - low), 0.0, 1.0)
+        rescaled: Values = np.clip((found - low) / (high - low), 0.0, 1.0)
+        return rescaled

@@ -90,7 +90,10 @@ def _gives_booleans(function: BatchFunction, rows: pl.DataFrame) -> bool:
             raise
         except FAILURES as error:
             fault = error
-    raise InvalidQuery(f"The function fails on every made-up row, with {type(fault).__name__}.")
+    raise InvalidQuery(
+        f"The function fails on every made-up row, with {type(fault).__name__}. It is given a Polars frame, and returns"
+        f" a value for each row: lambda rows: rows[{rows.columns[0]!r}] == 0, for example."
+    )
 
 
 def _array(result: pl.Series | ArrayLike, count: int) -> BatchValues:

@@ -13,8 +13,9 @@ outcome. Few forms are enough:
 A query with weights (`weighs`), of one group, gives two columns instead, the probabilities of 0 and of 1; the rest is
 "excluded".
 
-`evaluate` is total: no content of the rows may raise, and row i of the result depends on row i alone. A query that can
-say the same from a dict of arrays, without a frame, has that as `direct`.
+`evaluate` is total: no content of the rows may raise, and row i of the result depends on row i alone. Most queries are
+made from what a few functions say of each row (`Composed`): a row source may ask each function in its own way, on
+arrays without a frame, or once for every text that was drawn.
 
 A query may have several parts, each asked of draws of its own (the coordinates of a gradient): then `evaluate_parts` is
 told which part and which of its draws every row answers.
@@ -26,24 +27,20 @@ its `packings`. A row source may compute them once for all rows and hand over li
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from holdfast.guarantees.statistic import Statistic, Values
+from holdfast.schema import Type
 
-if TYPE_CHECKING:
-    from holdfast.queries.evaluate import RowFunction
-
-__all__ = ["Direct", "Folded", "Lookup", "Packed", "Packing", "Query", "Said", "Values"]
+__all__ = ["Composed", "Direct", "Folded", "Function", "Packed", "Packing", "Query", "Said", "Values"]
 
 Direct = Callable[[Mapping[str, NDArray[Any]]], NDArray[Any]]  # from columns by name to one value per row
 
-Lookup = Callable[[pl.Series], NDArray[np.int64]]  # from texts to one whole number each
-
-Said = pl.Series | NDArray[Any]  # what one function says of each row
+Said = pl.Series | NDArray[Any]  # what one function says of each row; in arrays NULL is false, or NaN
 Packed = NDArray[np.float32]  # one line of numbers for each row
 
 
@@ -70,6 +67,44 @@ class Packing(Protocol):
         ...
 
 
+class Function(Protocol):
+    """A function of one row, as row sources see it."""
+
+    @property
+    def type(self) -> Type:
+        """The type of the value."""
+        ...
+
+    @property
+    def nullable(self) -> bool:
+        """Whether the value may be missing."""
+        ...
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns it reads."""
+        ...
+
+    @property
+    def identity(self) -> str | None:
+        """Canonical text; None where identity cannot be decided."""
+        ...
+
+    @property
+    def work(self) -> int:
+        """Steps that one row takes."""
+        ...
+
+    @property
+    def direct(self) -> Direct | None:
+        """How to evaluate on arrays, without a frame; None where it takes one."""
+        ...
+
+    def series(self, rows: pl.DataFrame) -> pl.Series:
+        """Return one value per row; total, and row i depends on row i alone."""
+        ...
+
+
 class Query(ABC):
     """A question about one row, checked against the schema."""
 
@@ -80,7 +115,6 @@ class Query(ABC):
     rows_per_unit: int | None = None  # places that a unit has at least, of which a draw takes one; see `rows.units`
     speaks_of_units: bool = False  # whether its text says how much units or their rows count
     packings: tuple[Packing, ...] = ()  # what `evaluate_packed` can be handed instead of rows; none: rows only
-    lookups: Mapping[str, Lookup] = {}  # text columns that `direct` takes as the numbers that these give
 
     @property
     @abstractmethod
@@ -113,11 +147,6 @@ class Query(ABC):
         return None
 
     @property
-    def direct(self) -> Direct | None:
-        """The same on arrays, where that is possible."""
-        return None
-
-    @property
     def labels(self) -> tuple[str, ...]:
         """What each reported number is called; empty where there is one without a name."""
         return ()
@@ -135,13 +164,35 @@ class Query(ABC):
         raise NotImplementedError  # queries with packings say it
 
 
-class Folded(Query):
-    """A query that asks rows for totals alone, and makes them from what several functions say of each row."""
+class Composed(Query):
+    """A query made from what a few functions say of each row."""
 
     @property
     @abstractmethod
-    def functions(self) -> "tuple[RowFunction, ...]":
+    def functions(self) -> tuple[Function, ...]:
         """The functions of one row: a value, the conditions of groups."""
+
+    @abstractmethod
+    def combined(self, said: Sequence[Said]) -> Values:
+        """Return what each row says, from what each of `functions` says of it."""
+
+    def evaluate(self, rows: pl.DataFrame) -> Values:
+        """Return what each of these rows says."""
+        return self.combined([function.series(rows) for function in self.functions])
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The columns they read."""
+        return tuple(dict.fromkeys(name for function in self.functions for name in function.columns))
+
+    @cached_property
+    def work(self) -> int:  # type: ignore[override]
+        """Steps that one row takes."""
+        return sum(function.work for function in self.functions)
+
+
+class Folded(Composed):
+    """A query that asks rows for totals alone, and makes them from what several functions say of each row."""
 
     @abstractmethod
     def fold(self, said: Sequence[Said]) -> NDArray[np.float64]:

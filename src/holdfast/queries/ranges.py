@@ -1,4 +1,4 @@
-"""The range of an expression that follows from what is declared: its constants, and the bounds of its columns.
+"""The range of an expression, or its values, as far as they follow from its constants and from what is declared.
 
 No promise rests on it: values are clipped to whatever range a question has. Where the arithmetic of an expression is
 not followed, or a column has no bounds, there is no range, and the caller gives one.
@@ -6,6 +6,7 @@ not followed, or a column has no bounds, there is no range, and the caller gives
 
 from itertools import product
 from math import ceil, floor, inf, isfinite, isnan
+from typing import Any
 
 from holdfast.queries.node import Node
 from holdfast.schema import Schema, Type
@@ -31,6 +32,28 @@ def range_of(node: Node, schema: Schema) -> Range | None:
     """
     low, high = _range(node, schema)
     return (low, high) if low < high and isfinite(high - low) else None
+
+
+def values_of(node: Node) -> tuple[Any, ...] | None:
+    """Return the values that an expression can have, but for NULL, where the text itself says which; else None.
+
+    >>> from holdfast.queries.sql.parse import tree
+    >>> from holdfast.schema import Column
+    >>> flights = Schema((Column("hour", Type.INT, True), Column("day", Type.DATE, True)))
+    >>> values_of(tree("CASE WHEN hour < 12 THEN 'am' ELSE 'pm' END", flights))
+    ('am', 'pm')
+    >>> values_of(tree("QUARTER(day)", flights))
+    (1, 2, 3, 4)
+    >>> values_of(tree("hour", flights))
+    """
+    if node.op == "EXTRACT" and node.value in _PARTS:
+        low, high = _PARTS[node.value]
+        return tuple(range(int(low), int(high) + 1))
+    if node.op == "CASE":
+        results = (*node.args[1:-1:2], node.args[-1])
+        if all(one.is_literal for one in results):
+            return tuple(dict.fromkeys(one.value for one in results if one.value is not None)) or None
+    return None
 
 
 def _range(node: Node, schema: Schema) -> Range:

@@ -1,21 +1,21 @@
 """The slices of a number, each asked by coins of its own."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import polars as pl
 
-from holdfast.guarantees.statistic import GroupMean, OneMean, Statistic
-from holdfast.queries.measures import Mean, encode_facts
+from holdfast.guarantees.statistic import OneMean, Statistic
+from holdfast.queries.measures import Mean, Share, encode_facts
 from holdfast.queries.moments import Quadratic
-from holdfast.queries.query import Query, Values
+from holdfast.queries.query import Composed, Function, Said, Values
 
 _ONE = OneMean()
 
 
 @dataclass(frozen=True)
-class Sliced(Query):
+class Sliced(Composed):
     """How much of one slice of a number's range lies below the number; 0 for rows that do not count.
 
     Parameters
@@ -28,7 +28,7 @@ class Sliced(Query):
         Which slice; -1: whether the row counts at all.
     """
 
-    measure: Mean | Quadratic
+    measure: Share | Mean | Quadratic
     edges: tuple[float, ...]
     place: int = 0
 
@@ -38,19 +38,9 @@ class Sliced(Query):
         return _ONE
 
     @property
-    def some_left_out(self) -> bool:
-        """Whether there may be rows that do not count."""
-        return isinstance(self.measure.statistic, GroupMean)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
+    def functions(self) -> tuple[Function, ...]:
         """Those of the mean."""
-        return self.measure.columns
-
-    @cached_property
-    def work(self) -> int:  # type: ignore[override]
-        """That of the mean."""
-        return self.measure.work
+        return self.measure.functions
 
     @cached_property
     def text(self) -> str:
@@ -65,9 +55,9 @@ class Sliced(Query):
         own = self.measure.identity
         return None if own is None else encode_facts({"kind": "slices", "edges": self.edges, "of": own})
 
-    def evaluate(self, rows: pl.DataFrame) -> Values:
+    def combined(self, said: Sequence[Said]) -> Values:
         """Return the part of the slice that is below the number."""
-        values = self.measure.evaluate(rows).astype(np.float64)
+        values = self.measure.combined(said).astype(np.float64)
         if self.place < 0:
             return 1.0 - np.isnan(values)
         first, last = self.edges[self.place], self.edges[self.place + 1]

@@ -103,10 +103,6 @@ class Spelled(Measure):
         """How it reads."""
         return f"spelling of {self.value.text}"
 
-    @property
-    def direct(self) -> None:
-        """Texts are looked up by Polars, in series."""
-
     def _facts(self) -> dict[str, Any]:
         branches = [[one.prefix, one.start, one.stop] for one in self.branches]
         return {"kind": "spelled", "alphabet": self.alphabet.characters, "branches": branches}

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from holdfast.guarantees.release import GRID
 from holdfast.guarantees.statistic import OneMean, OutcomeShares, Statistic
-from holdfast.queries.metrics import Metric
+from holdfast.queries.metrics import Metric, equal
 from holdfast.queries.query import Query, Values
 
 CELLS = ("true positives", "false positives", "false negatives", "true negatives")
@@ -51,10 +51,24 @@ class Submission(Query):
         """Return what these rows say, of which the numbers are given, one after another."""
         return self._units(rows, self.predictions[int(draw[0]) : int(draw[-1]) + 1])
 
+    def of_units(self, values: Values, starts: NDArray[np.int64]) -> Values:
+        """Return the mean of what the rows of each unit say, in whole units of 2^-40 again; see `unit_means`."""
+        return np.rint(unit_means(values, starts)).astype(np.int64)
+
     def _units(self, rows: pl.DataFrame, predictions: pl.DataFrame) -> Values:
         gains = self.metric.gains(predictions, rows[self.label])
         units: NDArray[np.int64] = np.rint(gains * 2.0**GRID).astype(np.int64)
         return units
+
+
+def unit_means(values: NDArray[Any], starts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the mean of each unit's values, which lie one unit after another: from where it starts to the next start.
+
+    >>> unit_means(np.array([1, 0, 0, 1]), np.array([0, 3, 4])).tolist()
+    [0.3333333333333333, 1.0]
+    """
+    means: NDArray[np.float64] = np.add.reduceat(values, starts[:-1] - starts[0]) / np.diff(starts)
+    return means
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,5 +113,7 @@ class PredictedCells(Query):
     def evaluate(self, rows: pl.DataFrame) -> Values:
         """Return the number of each row's cell."""
         places = np.minimum(self.ids.search_sorted(rows[self.id]).to_numpy(), len(self.ids) - 1)
-        predicted, real = self.predicted[places], (rows[self.target] == self.positive).fill_null(False).to_numpy()
+        labels = rows[self.target]
+        predicted = self.predicted[places]
+        real = equal(labels, pl.Series([self.positive], dtype=labels.dtype).new_from_index(0, labels.len()))
         return np.where(real, np.where(predicted, 0, 2), np.where(predicted, 1, 3))

@@ -9,7 +9,7 @@ it is asked. Two sorts of queries ask for something else:
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -25,7 +25,7 @@ from holdfast.queries.build import QueryLike, condition, rowwise
 from holdfast.queries.evaluate import RowFunction, booleans, floats
 from holdfast.queries.functions.operation import with_article
 from holdfast.queries.measures import Measure
-from holdfast.queries.query import Direct, Query, Values
+from holdfast.queries.query import Composed, Function, Query, Said, Values
 from holdfast.schema import Schema, Type
 
 Numbers = NDArray[np.float64]
@@ -198,7 +198,7 @@ class WholeUnit(Query):
 
 
 @dataclass(frozen=True)
-class Accepted(Query):
+class Accepted(Composed):
     """A share or a mean in which a drawn row counts with a probability.
 
     Parameters
@@ -239,22 +239,11 @@ class Accepted(Query):
         return self.measure.bounds
 
     @cached_property
-    def columns(self) -> tuple[str, ...]:
-        """The columns it reads."""
-        others = () if self.weight is None else self.weight.columns
-        return tuple(dict.fromkeys((*self.measure.columns, *others)))
-
-    @cached_property
     def text(self) -> str:
         """How it reads."""
         weighted = "" if self.weight is None else f", weighted by {self.weight.text} up to {self.largest:.15g}"
         alike = f", every row alike, at most {self.rows_per_unit:,} a unit ({self.unit})" if self.rows_per_unit else ""
         return f"{self.measure.text}{weighted}{alike}"
-
-    @cached_property
-    def work(self) -> int:  # type: ignore[override]
-        """Steps that one row takes."""
-        return self.measure.work + (0 if self.weight is None else self.weight.work)
 
     @cached_property
     def identity(self) -> str | None:
@@ -266,21 +255,16 @@ class Accepted(Query):
         return _encode(facts | {"accepted": self.measure.identity})
 
     @cached_property
-    def direct(self) -> Direct | None:
-        """The same on arrays, where that is possible."""
-        value, weight = self.measure.direct, None if self.weight is None else self.weight.direct
-        if value is None or (self.weight is not None and weight is None):
-            return None
-        return lambda arrays: self._law(value(arrays), None if weight is None else weight(arrays))
+    def functions(self) -> tuple[Function, ...]:
+        """Those of the measure, and the weight."""
+        return self.measure.functions if self.weight is None else (*self.measure.functions, self.weight)
 
-    def evaluate(self, rows: pl.DataFrame) -> Values:
+    def combined(self, said: Sequence[Said]) -> Values:
         """Return what each row says; with weights, the probabilities of 0 and of 1."""
-        return self._law(self.measure.evaluate(rows), None if self.weight is None else self.weight.series(rows))
-
-    def _law(self, values: Values, weights: Any) -> Values:
-        ones = values.astype(np.float64)
-        if weights is None:
-            return ones
+        if self.weight is None:
+            return self.measure.combined(said).astype(np.float64)
+        *others, weights = said
+        ones = self.measure.combined(others).astype(np.float64)
         accepted = np.nan_to_num(np.clip(floats(weights) / self.largest, 0.0, 1.0), nan=0.0)
         accepted[np.isnan(ones)] = 0.0
         ones = accepted * np.nan_to_num(ones, nan=0.0)

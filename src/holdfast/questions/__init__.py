@@ -21,6 +21,7 @@ mean, difference, count, total, histogram, top, auc, quantile, flips, minimize, 
 To add one: a file with a function and an answer class, and `KINDS.register(name, kind_of(function, answer))`.
 """
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import InvalidArgument
@@ -47,6 +48,14 @@ OWN = (
     "confusion",
     "units",
 )
+OTHERWISE_CALLED = {  # elsewhere
+    **dict.fromkeys(("average", "avg", "share", "proportion", "percentage", "rate"), "mean"),
+    **dict.fromkeys(("median", "percentile"), "quantile"),
+    **dict.fromkeys(("stddev", "sd"), "std"),
+    **dict.fromkeys(("fit", "regression", "train"), "minimize"),
+    **dict.fromkeys(("compare", "ab", "lift"), "difference"),
+    **{"sum": "total", "var": "variance", "corr": "correlation", "cov": "covariance", "guess": "check"},
+}
 KINDS: "Registry[Kind[..., Any]]" = Registry("holdfast.questions", OWN)
 
 
@@ -54,5 +63,8 @@ def kind_named(name: object) -> "Kind[..., Any]":
     """Return the kind with this name, or refuse in words."""
     found = KINDS.find(name)
     if found is None:
-        raise InvalidArgument(f"kind must be one of {', '.join(KINDS.names())}; got {name!r}.", name="kind")
+        meant = OTHERWISE_CALLED.get(str(name).lower())
+        near = [meant] if meant else get_close_matches(str(name).lower(), KINDS.names(), n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise InvalidArgument(f"kind must be one of {', '.join(KINDS.names())}; got {name!r}.{hint}", name="kind")
     return found

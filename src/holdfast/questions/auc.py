@@ -5,6 +5,7 @@ positives and of negatives above each cut confine the curve between two staircas
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Annotated, Any
 
@@ -14,13 +15,19 @@ from holdfast import check
 from holdfast.answer import Answer, Estimate
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics.areas import area_under
+from holdfast.ledger import Cost
 from holdfast.queries.build import QueryLike, build_mean, condition
+from holdfast.queries.measures import Mean, Share
 from holdfast.queries.ranked import Ranked
+from holdfast.queries.slices import Sliced
 from holdfast.questions import KINDS
 from holdfast.questions.options import About, Query, Reals, RowsPerQuery, Text, Where, Within
-from holdfast.questions.question import Context, Drawing, Question, Result, kind_of
+from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode, kind_of
 
 STEPS, MOST_STEPS = 8, 100
+LEVELS = 9  # how often the range is halved for every cut that is looked for
+MOST_LOOKS = 1 + sum(min(2**level, STEPS - 1) for level in range(LEVELS))
+NARROW = 2.0**-20
 
 
 def auc(
@@ -41,14 +48,15 @@ def auc(
     Parameters
     ----------
     query
-        The score: SQL text, a Polars expression or a function of one row.
+        The score: SQL text, a Polars expression or a function of one row. A condition is a score of 0 or 1.
     positive
         Which rows are positive: a condition. Rows for which it is not known do not count.
     within
         The declared range of the score, where none was declared with the data; values outside are clipped.
     cuts
-        Where scores are cut into steps, increasing; left out, at seven places that divide the range equally. Scores in
-        one step are not told apart, so cut where there are many; each step costs two answers.
+        Where scores are cut into steps, increasing: scores in one step are not told apart, and each step costs two
+        answers. Left out, coins look for seven places with about as many rows between them, for one more answer; where
+        the guarantee has no coins, the range is divided equally.
     where
         Only rows for which this is true count.
     rows_per_query
@@ -64,16 +72,55 @@ def auc(
     if label is None:
         raise InvalidArgument("positive must be a condition; got None.", name="positive")
     low, high = score.bounds
-    built = Ranked(score, label, tuple((cut - low) / (high - low) for cut in _cuts(cuts, low, high)))
+    chosen = [0.5] if isinstance(score, Share) else _cuts(cuts, low, high)
+    built = Ranked(score, label, tuple((cut - low) / (high - low) for cut in chosen))
     draws = context.draws(built, rows_per_query)
+    tied = isinstance(score, Share)  # a condition: it has two scores, and two steps
+    looks = cuts is None and not tied and context.guarantee.covers_slices
+    few = max(1, draws // MOST_LOOKS)
 
     def run(drawing: Drawing) -> Result:
-        release = drawing.release(built, draws)
-        interval = area_under(*drawing.guarantee.ordered(release, built.steps))
-        found = Estimate.within((0.0, 1.0), _seen(release.values, built.steps), interval)
+        ranked = replace(built, cuts=_equally_filled(drawing, score, few)) if looks else built
+        release = drawing.release(ranked, draws)
+        interval = area_under(*drawing.guarantee.ordered(release, ranked.steps), tied=tied)
+        found = Estimate.within((0.0, 1.0), _seen(release.values, ranked.steps), interval)
         return found.to_json() | {"bounds": [0.0, 1.0]}
 
-    return context.question(AUC.name, built, draws, run)
+    question = context.question(AUC.name, built, draws, run)
+    if not looks:
+        return question
+    (each, rows), cost = context.price(_above(score, 0.5), few), question.cost
+    return replace(
+        question,
+        text=f"{question.text} that are looked for",
+        identity=None if question.identity is None else encode({"steps are looked for": question.identity}),
+        cost=Cost(cost.charge + MOST_LOOKS * each.charge, cost.intervals),
+        rows_read=question.rows_read + MOST_LOOKS * rows,
+        work=question.work + MOST_LOOKS * (RELEASE_WORK + rows * score.work),
+    )
+
+
+def _above(score: Share | Mean, threshold: float) -> Sliced:
+    """Return a coin that is one where the score is at least `threshold`, and perhaps where it is just below."""
+    return Sliced(score, (threshold - NARROW, threshold))
+
+
+def _equally_filled(drawing: Drawing, score: Share | Mean, draws: int) -> tuple[float, ...]:
+    """Return cuts that have about as many rows between them, by halving the range where they can be.
+
+    What coins say here is not certified: it decides where to look, as any question may depend on answers.
+    """
+    (whole,) = drawing.release(Sliced(score, (0.0, 1.0), -1), draws).values
+    seen = {0.0: max(whole, 1e-9), 1.0: 0.0}
+    targets = [seen[0.0] * (STEPS - step) / STEPS for step in range(1, STEPS)]
+    brackets = [(0.0, 1.0)] * len(targets)
+    for _ in range(LEVELS):
+        for place, ((low, high), target) in enumerate(zip(brackets, targets, strict=True)):
+            middle = (low + high) / 2
+            if middle not in seen:
+                (seen[middle],) = drawing.release(_above(score, middle), draws).values
+            brackets[place] = (middle, high) if seen[middle] >= target else (low, middle)
+    return tuple(sorted({min(high, 1 - 2.0**-LEVELS) for _, high in brackets}))
 
 
 def _cuts(cuts: Any, low: float, high: float) -> list[float]:

@@ -10,13 +10,13 @@ A question of a list is text (a mean), or a dict with its kind and options, as t
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from pathlib import Path
 from typing import Any, Self
 
 import polars as pl
 
-from holdfast.answer import AnyAnswer, Estimate, picture_lines
+from holdfast import notebook
+from holdfast.answer import AnyAnswer, Estimate, picture_lines, write_end
 from holdfast.errors import HoldfastError, InvalidArgument, MissingExtra
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.ledger import Cost, Spent
@@ -246,6 +246,17 @@ class Prices:
 
     __repr__ = __str__
 
+    def _repr_html_(self) -> str:
+        rows = []
+        for price in self.each:
+            margin = "" if price.margin is None else f"±{write_end(price.margin, 3, up=True)}"
+            rows.append(
+                (price.question, "free" if price.cached else f"{price.answers:,}", f"{price.rows_read:,}", margin)
+            )
+        total = "all of them" if self.affordable else "all of them: more than is left"
+        rows.append((total, f"{self.answers:,}", f"{self.rows_read:,}", ""))
+        return notebook.table(("question", "answers", "rows read", "margin"), rows)
+
 
 class Answers(Sequence[AnyAnswer]):
     """Answers to several questions, in their order; `frame` has a line for every interval.
@@ -305,11 +316,7 @@ class Answers(Sequence[AnyAnswer]):
         return "\n".join(f"{value:>{widest}}  {interval:<{far}}  {question}" for question, value, interval in lines)
 
     def _repr_html_(self) -> str:
-        rows = [
-            f"<tr><td>{escape(question)}</td><td>{value}</td><td>{interval}</td></tr>"
-            for question, value, interval in self._lines()
-        ]
-        return f'<table style="font-variant-numeric:tabular-nums">{"".join(rows)}</table>'
+        return notebook.table(("question", "answer", "interval"), self._lines())
 
 
 def _written(estimate: Estimate) -> tuple[str, str]:

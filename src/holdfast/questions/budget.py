@@ -2,15 +2,17 @@
 
 A session that goes on never runs out: a budget says how wide answers are now and after more of them. Where there is an
 end, it is kept in two amounts: intervals (statements about the population) and the guarantee's own charge. "Answers
-left" is how many ordinary answers both can still pay for. A plan that goes on is kept the same way, until it is used up.
+left" is how many ordinary answers both can still pay for. A plan that goes on is kept so, too, until it is used up.
 
 No rows are needed to tell, so nothing here imports what reads them.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from html import escape
 from typing import Any
 
+from holdfast import notebook
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.plan import write_margin
 from holdfast.ledger import Cost, Spent
@@ -107,3 +109,31 @@ class Budget:
         return left if self.ends else f"{left}, then wider: {after} more"
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """A bar of what is left, or of how wide answers will be."""
+        shown = []
+        if self.answers_left is not None and self.answers_total:
+            said = f"{self.answers_left:,} of {self.answers_total:,} answers left at {write_margin(self.margin)}"
+            shown.append(f"<div>{notebook.meter(self.answers_left / self.answers_total, said)} {escape(said)}</div>")
+        if self.outlook and not (self.answers_left and self.ends):
+            what, more = _AHEAD.get(self.asks or "", ("an answer is within", "{:,} more"))
+            shown.append(_widths(what, more, self.outlook))
+        if self.checks:
+            shown.append(_widths(*_AHEAD["check"], self.checks))
+        return "".join(shown)
+
+
+_AHEAD = {  # what is as wide as it is, and after what
+    "check": ("a check, beyond the margin of its guess", "{:,} more wrong"),
+    "submit": ("a submission, around what the grid tells", "{:,} more that improve"),
+}
+
+
+def _widths(what: str, more: str, outlook: tuple[tuple[int, float], ...]) -> str:
+    widest = max(width for _, width in outlook) or 1.0
+    rows = []
+    for count, width in outlook:
+        margin, after = write_margin(width), "now" if count == 0 else f"after {more.format(count)}"
+        rows.append((after, margin, notebook.meter(width / widest, f"{after}: {margin}", 100)))
+    return notebook.table((what, "", ""), rows)

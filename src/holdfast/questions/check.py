@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from html import escape
 from math import floor, inf, log, log10, sqrt
 from typing import Annotated, Any
 
 import numpy as np
 
 from holdfast import check as valid
-from holdfast.answer import AnyAnswer, Estimate, Interval, Record, interval_bar
+from holdfast.answer import AnyAnswer, Estimate, Interval, Record, estimate_html
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees.checks import Checks
 from holdfast.guarantees.release import HOLDS, TOO_FEW, TOO_HIGH, TOO_LOW, Cell
@@ -111,11 +110,9 @@ class CheckAnswer(AnyAnswer):
         return f"{self.outcome}  [{low}, {high}]  {self.record.small_print}{value}"
 
     def _repr_html_(self) -> str:
-        return (
-            f'<div style="font-variant-numeric:tabular-nums"><div>{escape(self.question)}:'
-            f" <strong>{SAYS[self.outcome]}</strong></div>{interval_bar(self._estimate, self.bounds)}"
-            f"<small>{escape(repr(self))}</small></div>"
-        )
+        value = "" if self.value is None else self.value._repr_html_()
+        verdict = estimate_html(self.question, SAYS[self.outcome], self._estimate, self.bounds, self.record.origin)
+        return verdict + value
 
 
 def check(

@@ -7,9 +7,9 @@ together with all other answers of the session.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from typing import Annotated, Any
 
+from holdfast import notebook
 from holdfast.answer import Answer, AnyAnswer, Estimate, Interval, Record, rounded_alike
 from holdfast.errors import PlanConflict
 from holdfast.guarantees.mathematics.ratios import ratio_range
@@ -118,10 +118,7 @@ class ConfusionAnswer(AnyAnswer):
         )
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{name}</td><td>{value}</td><td>{ends}</td></tr>" for name, value, ends in self._lines()
-        )
-        return f"<table>{rows}</table><small>{escape(self.record.small_print)}</small>"
+        return notebook.table(("", "value", "interval"), self._lines()) + notebook.small(self.record.small_print)
 
 
 def _sum(answers: Sequence[Answer]) -> Interval:
@@ -170,7 +167,7 @@ def confusion(
     matched = match(read_table(predictions), context.ids(id), target=target, type_=type_, others=others)
     values = matched.values.to_series()
     cells = PredictedCells(
-        context.ids(id), (values == label).to_numpy(), label, id=id, target=target, digest=matched.digest
+        context.ids(id), (values == label).to_numpy(), label, id=id, target=target, digest=matched.digest(context.key())
     )
     draws = context.draws(cells, rows_per_query)
 

@@ -116,8 +116,7 @@ def difference(
     """
     if (group is None) == (minus is None) or (minus is not None and other is not None):
         raise InvalidArgument(
-            "A difference is between two groups of rows (group, and other) or between two values of each row (minus);"
-            " give one of them.",
+            "Give group and other to compare two sets of rows, or minus to compare two values of each row.",
             name="group",
         )
     if group is None:

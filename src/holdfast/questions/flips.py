@@ -67,6 +67,10 @@ class FlipsAnswer(AnyAnswer):
         shown = "".join(map(str, self.bits[:40])) + ("..." if len(self.bits) > 40 else "")
         return f"{shown}\n{self.average!r}"
 
+    def _repr_html_(self) -> str:
+        ((_, flips),) = self.details()
+        return f"<div><code>{flips}</code></div>{self.average._repr_html_()}"
+
 
 @dataclass(frozen=True)
 class Flipped(Share):

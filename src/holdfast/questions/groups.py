@@ -7,11 +7,11 @@ outcomes among its draws, so there are as many passes as leave three quarters of
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 import polars as pl
 
+from holdfast import notebook
 from holdfast.answer import Answer, AnyAnswer, Estimate, Interval, Record, interval_bar, rounded_alike, write_estimate
 from holdfast.ledger import Cost
 from holdfast.queries.groups import Grouped
@@ -109,14 +109,13 @@ class GroupsAnswer(AnyAnswer, Mapping[Any, Answer]):
 
     def _repr_html_(self) -> str:
         headings = (", ".join(self.by), "value", "interval", "", "share of rows")
-        head = "".join(f"<th>{escape(one)}</th>" for one in headings)
         rows = []
         texts = rounded_alike([estimate for _, estimate in self.rows()])
         for (label, one), share, (value, low, high) in zip(self.rows(), self.shares, texts, strict=True):
             _, least, most = write_estimate(Estimate(share[0], *share), 4)
-            cells = (escape(label or ""), value, f"[{low}, {high}]", interval_bar(one, self.bounds))
-            rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in (*cells, f"[{least}, {most}]")) + "</tr>")
-        return f"<table><tr>{head}</tr>{''.join(rows)}</table><small>{escape(self.record.small_print)}</small>"
+            bar = interval_bar(one, self.bounds)
+            rows.append((label or "", value, f"[{low}, {high}]", bar, f"[{least}, {most}]"))
+        return notebook.table(headings, rows) + notebook.small(self.record.small_print)
 
 
 NUMBERS = ("value", "low", "high", "share_low", "share_high")
@@ -138,8 +137,7 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
     together = max(1, (context.guarantee.most_at_once - 1) // 2)
     count = len(grouped.groups)
     passes = -(-count // together)
-    size = -(-count // passes)  # passes of much the same size
-    parts = [grouped] if passes == 1 else [grouped.part(start, start + size) for start in range(0, count, size)]
+    parts = grouped.in_passes(passes)
     prices = [context.price(part, draws) for part in parts]
     cost = Cost(sum(one.charge for one, _ in prices), sum(one.intervals for one, _ in prices))
     rows_read = sum(rows for _, rows in prices)
@@ -156,7 +154,7 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
 
     how = "in one pass" if passes == 1 else f"in {passes} passes"
     saved = f"{count} groups {how}, where {count} questions would read {count * draws:,} rows"
-    return Question(
+    question = Question(
         kind=kind,
         text=grouped.text,
         identity=identity_of(grouped, None if draws == context.rows_per_query else draws, context.mechanism),
@@ -167,3 +165,4 @@ def in_groups(kind: str, context: Context, grouped: Grouped, rows_per_query: int
         cheaper=saved if count > 1 else None,
         widths=context.group_widths(parts[0], draws),
     )
+    return context.said_published(question, [name for key in grouped.keys for name in key.columns])

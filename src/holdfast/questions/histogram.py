@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Annotated, Any
 
+from holdfast import notebook
 from holdfast.answer import Answer, AnyAnswer, Estimate, Record, interval_bar, rounded_alike
 from holdfast.queries.build import build_histogram
+from holdfast.queries.measures import HistogramWithin
 from holdfast.questions import KINDS
 from holdfast.questions.options import About, ByMechanism, Categories, Category, Query, Reals, RowsPerQuery, Where
 from holdfast.questions.question import Context, Drawing, Question, Result, kind_of
@@ -58,11 +59,12 @@ class HistogramAnswer(AnyAnswer, Mapping[str, Answer]):
         return "\n".join([*rows, self.record.small_print])
 
     def _repr_html_(self) -> str:
-        rows, texts = [], rounded_alike([estimate for _, estimate in self._estimates()])
-        for (label, answer), (value, low, high) in zip(self.answers, texts, strict=True):
-            cells = f"<td>{escape(label)}</td><td>{value}</td><td>[{low}, {high}]</td><td>{interval_bar(answer)}</td>"
-            rows.append(f"<tr>{cells}</tr>")
-        return f"<table>{''.join(rows)}</table><small>{escape(self.record.small_print)}</small>"
+        texts = rounded_alike([estimate for _, estimate in self._estimates()])
+        rows = [
+            (label, value, f"[{low}, {high}]", interval_bar(answer))
+            for (label, answer), (value, low, high) in zip(self.answers, texts, strict=True)
+        ]
+        return notebook.table(("category", "share", "interval", ""), rows) + notebook.small(self.record.small_print)
 
 
 def histogram(
@@ -107,7 +109,8 @@ def histogram(
         pairs = zip(built.labels, drawing.under(context.guarantee).estimates(built, draws), strict=True)
         return {"categories": [{"category": label} | estimate.to_json() for label, estimate in pairs]}
 
-    return context.question(HISTOGRAM.name, built, draws, run)
+    counted = built.histogram if isinstance(built, HistogramWithin) else built
+    return context.said_published(context.question(HISTOGRAM.name, built, draws, run), counted.value.columns)
 
 
 HISTOGRAM = kind_of(histogram, HistogramAnswer)

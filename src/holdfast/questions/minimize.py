@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Annotated, Any
 
-from holdfast import check
+from holdfast import check, notebook
 from holdfast.answer import Answer, AnyAnswer, Estimate, Interval, Record, write_end
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.guarantee import Guarantee
@@ -158,9 +158,10 @@ class MinimumAnswer(AnyAnswer):
 
     def _repr_html_(self) -> str:
         pairs = zip(self.names, self.point, strict=True)
-        rows = "".join(f"<tr><td>{escape(name)}</td><td>{x:.4f}</td></tr>" for name, x in pairs)
+        rows = [(name, f"{x:.4f}") for name, x in pairs]
         accuracy = "" if self.accuracy is None else f"<div>accuracy {escape(self._accuracy)}</div>"
-        return f"<table>{rows}</table>{accuracy}{self.loss._repr_html_()}<small>{escape(self._promise)}</small>"
+        point = notebook.table(("coordinate", "value"), rows)
+        return f"{point}{accuracy}{self.loss._repr_html_()}{notebook.small(self._promise)}"
 
 
 def minimize(

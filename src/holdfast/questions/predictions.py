@@ -5,6 +5,7 @@ is missing, double or unknown, a value of another type, one that is missing or n
 """
 
 import csv
+import hmac
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -160,14 +161,19 @@ class PredictionsForm(Form):
 
 @dataclass(frozen=True)
 class Matched:
-    """Predictions in the order of the rows, and their fingerprint."""
+    """Predictions in the order of sorted ids: `values` for the rows that are scored here, `every` for all."""
 
     values: pl.DataFrame
+    every: pl.DataFrame
 
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the values in the order of sorted ids, as JSON: the same for the same submission."""
-        return sha256(json.dumps([column.to_list() for column in self.values.get_columns()]).encode()).hexdigest()
+    def digest(self, key: bytes) -> str:
+        """Return a name for the submission, the same for the same predictions.
+
+        It is made of all of them, so that it does not tell which ids are scored here, and with a secret key, so that
+        nobody can try what another team may have predicted.
+        """
+        content = json.dumps([column.to_list() for column in self.every.get_columns()]).encode()
+        return hmac.new(key, content, sha256).hexdigest()
 
 
 def read_label(text: object, type_: Type) -> Any:
@@ -204,7 +210,7 @@ def match(
     if others is not None and others.len():
         every = pl.concat([ids, others.alias(ids.name)]).sort()
         whole = match(table, every, target=target, type_=type_, classes=classes)
-        return Matched(whole.values.filter(every.is_in(ids.implode())))
+        return Matched(whole.values.filter(every.is_in(ids.implode())), whole.values)
     if ids.name not in table.columns:
         raise _wrong(f"must have a column {ids.name!r} of ids; it has: {_named(table.columns)}")
     columns = _class_columns(table, classes) if classes else [_prediction_column(table, ids.name, target)]
@@ -218,7 +224,7 @@ def match(
         values = values[order]
     if type_ is Type.FLOAT and not (finite := np.isfinite(values.to_numpy()).all(axis=1)).all():
         raise _wrong(f"must be finite numbers; {_some(ids.filter(pl.Series(~finite)), 'is not', 'are not')}")
-    return Matched(values)
+    return Matched(values, values)
 
 
 def _same(given: pl.Series, ids: pl.Series) -> bool:

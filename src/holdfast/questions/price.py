@@ -5,9 +5,10 @@ what the question does to that. Where there is an end, the price of a question i
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from holdfast import notebook
 from holdfast.answer import write_end
 from holdfast.errors import BudgetExhausted
 from holdfast.guarantees.guarantee import Guarantee
@@ -163,3 +164,9 @@ class Price:
         return f"{cost}{promise}{short}: {self.question}{less}"
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        if self.cached:
+            return notebook.paragraphs(self.question, "Free: it was asked before.")
+        cost, _, rest = str(replace(self, cheaper=None)).removesuffix(f": {self.question}").partition("; ")
+        return notebook.paragraphs(self.question, cost, *filter(None, (rest, self.cheaper)))

@@ -122,9 +122,10 @@ class Bisection:
         shares = np.maximum.accumulate(shares)
         thresholds, shares = np.concatenate([[self.start], thresholds]), np.concatenate([[0.0], shares])
         value = float(np.interp(self.q, shares, thresholds))
-        if self.high - self.low > SAYS_NOTHING * self.width:
-            return Estimate(nan, self.low, self.high)
-        return Estimate(min(max(value, self.low), self.high), self.low, self.high)
+        low, high = min(self.low, self.high), max(self.low, self.high)  # shares that contradict each other are rare
+        if high - low > SAYS_NOTHING * self.width:
+            return Estimate(nan, low, high)
+        return Estimate(min(max(value, low), high), low, high)
 
 
 def _middle(low: float, high: float) -> float:

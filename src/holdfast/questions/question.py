@@ -18,8 +18,10 @@ from itertools import repeat
 from re import sub
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
+import numpy as np
 import polars as pl
 from numpy.random import Generator
+from numpy.typing import NDArray
 
 from holdfast import check
 from holdfast.answer import AnyAnswer, Estimate, Interval, Record, write_end
@@ -28,7 +30,7 @@ from holdfast.guarantees.guarantee import MOST_DRAWS, Guarantee
 from holdfast.guarantees.release import Release
 from holdfast.guarantees.statistic import GroupMean, Statistic
 from holdfast.guarantees.terms import Terms
-from holdfast.ledger import Cost
+from holdfast.ledger import Cost, Spent
 from holdfast.mechanisms import MECHANISMS
 from holdfast.mechanisms.mechanism import Mechanism
 from holdfast.queries.query import Query
@@ -41,8 +43,8 @@ if TYPE_CHECKING:
     from holdfast.questions.best import Best
 
 LONGEST_QUESTION = 1_000_000  # characters, with all categories
+NOTHING_SPENT = Spent(0, 0, 0)
 RELEASE_WORK = 100_000  # steps that a release takes beside those on its rows
-NOTHING = Cost(0, 0)
 SHOWN_SHARES = (0.01, 0.05, 0.2)  # of the rows in a group, for which a price says how wide its answer will be
 MOST_TIMES = 100  # so often one answer may draw every row, on average, where no budget ends
 MOST_REMEMBERED = 4_096  # prices and margins, of all datasets
@@ -156,8 +158,9 @@ class Context:
 
     `explored` returns the exploration part, which anybody may look at, if the data were split. `mechanism` is set where
     an answer is not given by the plan's own. `ids` returns the column that names the rows of a board, which everybody
-    has to know who submits to it, and `others` those of its other part, if it has two; `best` keeps what is submitted,
-    and returns the best so far. `spent` is what all questions so far have taken, where rows and margins depend on it.
+    has to know who submits to it, and `others` those of its other part, if it has two; `starts` says where its units
+    begin, if it has units; `key` is a secret, with which submissions are named; `best` keeps what is submitted, and
+    returns the best so far. `spent` is what all questions so far have taken, where rows and margins depend on it.
     """
 
     guarantee: Guarantee
@@ -165,9 +168,11 @@ class Context:
     explored: Callable[[], RowSource | None] = lambda: None
     ids: Callable[[str], pl.Series] = lambda column: pl.Series(column, [], pl.Int64)
     others: Callable[[str], pl.Series | None] = lambda column: None
+    starts: Callable[[], NDArray[np.int64] | None] = lambda: None
+    key: Callable[[], bytes] = lambda: b""
     best: Callable[[str, pl.DataFrame], "Best | None"] = lambda digest, predictions: None
     mechanism: str | None = None
-    spent: Cost = NOTHING
+    spent: Spent = NOTHING_SPENT
 
     def by(self, mechanism: str | None) -> "Context":
         """Return the context of an answer that this `mechanism` gives, not the plan's; None: the plan's."""
@@ -188,6 +193,13 @@ class Context:
     def price(self, query: Query, draws: int) -> tuple[Cost, int]:
         """Return what one release costs and how many rows it reads; refuses what the guarantee does not cover."""
         return _price(self.guarantee, query.statistic, draws)
+
+    def said_published(self, question: Question, columns: Sequence[str]) -> Question:
+        """Return the question, whose text says if the values of one of these columns were published."""
+        names = [name for name in columns if name in self.schema and self.schema[name].published]
+        if not names:
+            return question
+        return replace(question, text=f"{question.text}; the values of {', '.join(names)} are published from the data")
 
     def question(
         self,
@@ -306,10 +318,11 @@ class Context:
             )
         if rows_per_query is not None:
             check.whole(rows_per_query=rows_per_query)
-            check.at_most("the most one answer can read", MOST_DRAWS, rows_per_query=rows_per_query)
+            most, what = MOST_DRAWS, "the most one answer can read"
             if not self.guarantee.terms.ends:  # nothing else would stop it, and later answers would be wide for nothing
-                most = MOST_TIMES * self.guarantee.terms.rows
-                check.at_most(f"{MOST_TIMES} times the rows", most, rows_per_query=rows_per_query)
+                most, what = min((most, what), (MOST_TIMES * self.guarantee.terms.rows, f"{MOST_TIMES} times the rows"))
+            if rows_per_query > most:
+                check.at_most(what, most, rows_per_query=rows_per_query)
             return int(rows_per_query)
         if isinstance(query.statistic, GroupMean):
             raise InvalidArgument(

@@ -20,9 +20,9 @@ from holdfast.answer import AnyAnswer, Estimate, rounded_alike
 from holdfast.errors import InvalidArgument, InvalidQuery, UnknownName
 from holdfast.queries.build import declare_once, declared_categories, undeclared
 from holdfast.queries.evaluate import Expression
-from holdfast.queries.node import literal_text
+from holdfast.queries.node import identifier, literal_text
 from holdfast.queries.sql.parse import from_text
-from holdfast.queries.sql.select import Item, Select, read_select
+from holdfast.queries.sql.select import Item, Key, Select, read_select
 from holdfast.questions import KINDS
 from holdfast.questions.options import Real
 from holdfast.schema import Schema, Type
@@ -41,6 +41,7 @@ class _Column:
     values: tuple[Any, ...] | None = None
     answers: tuple[tuple[int, int] | None, ...] = ()  # which interval of which question; None: every row is counted
     scale: int = 1  # of a count or a sum: how many rows a share or a mean is multiplied by
+    counts: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,8 @@ class Selected:
     names: tuple[str, ...]
     rows: int
     _columns: tuple[_Column, ...]
+    _order: tuple[tuple[str, Key], ...] = ()  # names of columns, and how to sort by each
+    _cut: tuple[int, int | None] = (0, None)  # offset and limit
 
     def frame(self, answers: Sequence[AnyAnswer]) -> pl.DataFrame:
         """Return a line for each group, and for every aggregate three columns: its value, its low and high ends."""
@@ -61,20 +64,30 @@ class Selected:
                 continue
             every = Estimate(self.rows, self.rows, self.rows)
             found = [
-                every if place is None else _scaled(answers[place[0]].rows()[place[1]][1], column.scale)
+                every if place is None else _scaled(answers[place[0]].rows()[place[1]][1], column)
                 for place in column.answers
             ]
             made[column.name] = [None if one.too_few else one.value for one in found]
             made[f"{column.name}_low"] = [one.low for one in found]
             made[f"{column.name}_high"] = [one.high for one in found]
-        return pl.DataFrame(made)
+        frame = pl.DataFrame(made)
+        if self._order:
+            names, keys = zip(*self._order, strict=True)
+            last = [not key.nulls_first for key in keys]
+            descending = [key.descending for key in keys]
+            frame = frame.sort(names, descending=descending, nulls_last=last, maintain_order=True)
+        return frame.slice(*self._cut)
 
 
-def _scaled(one: Estimate, scale: int) -> Estimate:
-    """Multiply an estimate, its ends rounded outwards."""
+def _scaled(one: Estimate, column: _Column) -> Estimate:
+    """Multiply an estimate, its ends rounded outwards; a count is at least 0, and at most all rows."""
+    scale = column.scale
     if scale == 1:
         return one
-    return Estimate(one.value * scale, nextafter(one.low * scale, -inf), nextafter(one.high * scale, inf))
+    low, high = nextafter(one.low * scale, -inf), nextafter(one.high * scale, inf)
+    if column.counts:
+        low, high = max(0.0, low), min(float(scale), high)
+    return Estimate(one.value * scale, low, high)
 
 
 def written_table(frame: pl.DataFrame) -> tuple[list[str], list[list[str]], list[int]]:
@@ -120,7 +133,7 @@ class _Compiler:
         if statement.table.lower() != schema.dataset.lower():
             raise UnknownName(f"No table {statement.table!r}: this is {schema.dataset!r}.", name=statement.table)
         self.statement, self.schema, self.rows = statement, schema, rows
-        self.by = [from_text(group, schema) for group in statement.groups]
+        self.by = [from_text(self._unaliased(group), schema) for group in statement.groups]
         self.groups: list[Group] = list(product(*map(self._categories, self.by)))
         self.questions: list[Question] = []
         self.names: list[str] = []
@@ -134,14 +147,42 @@ class _Compiler:
             raise InvalidQuery(f"Two columns would be called {twice!r}; name one of them with AS.")
         if all(column.values is not None for column in columns):
             raise InvalidQuery("A SELECT needs an aggregate, such as COUNT(*) or AVG(x); rows are never shown.")
-        return Selected(tuple(self.questions), tuple(self.names), self.rows, tuple(columns))
+        order = tuple((self._sorted_by(key, columns), key) for key in self.statement.order)
+        cut = self.statement.offset, self.statement.limit
+        return Selected(tuple(self.questions), tuple(self.names), self.rows, tuple(columns), order, cut)
+
+    def _sorted_by(self, key: Key, columns: Sequence[_Column]) -> str:
+        """Return the name of the column that ORDER BY means."""
+        if key.text.isdigit() and 1 <= int(key.text) <= len(columns):
+            return columns[int(key.text) - 1].name
+        wanted = "".join(key.text.strip('"').lower().split())
+        for item, column in zip(self.statement.items, columns, strict=True):
+            if wanted in ("".join(text.lower().split()) for text in (item.name, item.text)):
+                return column.name
+        raise InvalidQuery(
+            f"ORDER BY {key.text} must be a column of the result, by its name or its number: "
+            f"{', '.join(column.name for column in columns)}."
+        )
+
+    def _unaliased(self, group: str) -> str:
+        """Return what a name in GROUP BY stands for: a column, or else what the SELECT calls so."""
+        name = group.strip('"').lower()
+        if any(column.name.lower() == name for column in self.schema):
+            return group
+        items = self.statement.items
+        return next((item.text for item in items if item.aggregate is None and item.name.lower() == name), group)
 
     def _categories(self, by: Expression) -> tuple[Any, ...]:
         found = declared_categories(by, self.schema)
         if found is None:
+            if by.text not in map(identifier, by.columns):
+                raise InvalidQuery(
+                    f"GROUP BY {by.text} has no declared values. It goes over columns with declared categories, over"
+                    " yes-or-no expressions, CASE with constants, and parts of dates such as MONTH(x)."
+                )
             raise InvalidQuery(
                 f"GROUP BY {by.text} needs the categories of {by.text}: they are declared, never read from the data."
-                f" {declare_once(by.columns, 'categories')}"
+                f" {declare_once(by.columns, 'categories')} An admin may also publish the texts that a column has."
             )
         return found
 
@@ -153,12 +194,14 @@ class _Compiler:
                     return _Column(item.name, tuple(group[place] for group in self.groups))
             raise InvalidQuery(f"{item.text} must be inside an aggregate, such as AVG({item.text}), or in GROUP BY.")
         make = _AGGREGATES[item.aggregate]
-        scale = self._scale(item)
-        if item.aggregate == "COUNT" and item.arguments == ("*",) and not self.by and self.statement.where is None:
+        scale, counts = self._scale(item), item.aggregate in ("COUNT", "COUNT_IF")
+        everything = item.aggregate == "COUNT" and item.arguments in (("*",), ("1",))
+        if everything and not self.by and self.statement.where is None:
             return _Column(item.name, answers=(None,), scale=scale)
-        if item.aggregate == "COUNT" and item.arguments == ("*",) and len(self.by) == 1:  # one histogram counts all
+        if everything and len(self.by) == 1:  # one histogram counts all
             place = self._ask(self._histogram(self.by[0].text), item.text)
-            return _Column(item.name, answers=tuple((place, line) for line in range(len(self.groups))), scale=scale)
+            lines = tuple((place, line) for line in range(len(self.groups)))
+            return _Column(item.name, answers=lines, scale=scale, counts=True)
         if item.aggregate == "AVG" and self.by:  # one question serves all groups
             texts = [by.text for by in self.by]
             question = make(item, self.statement.where, self.schema) | {"by": texts[0] if len(texts) == 1 else texts}
@@ -167,7 +210,7 @@ class _Compiler:
         answers = []
         for group in self.groups:
             answers.append((self._ask(make(item, self._condition(group), self.schema), item.text), 0))
-        return _Column(item.name, answers=tuple(answers), scale=scale)
+        return _Column(item.name, answers=tuple(answers), scale=scale, counts=counts)
 
     def _scale(self, item: Item) -> int:
         """Return how many rows a count or a sum is of; of data with units nobody says how many rows there are."""
@@ -217,7 +260,7 @@ def _average(item: Item, condition: str | None, schema: Schema) -> Question:
 
 def _count(item: Item, condition: str | None, schema: Schema) -> Question:
     (value,) = _texts(item, 1)
-    present = [] if value == "*" else [f"{_bracketed(value)} IS NOT NULL"]
+    present = [] if value in ("*", "1") else [f"{_bracketed(value)} IS NOT NULL"]
     return {"kind": "mean", "query": _all_of([*_listed(condition), *present])}
 
 

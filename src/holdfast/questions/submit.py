@@ -3,20 +3,19 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from html import escape
 from typing import Annotated, Any
 
 import numpy as np
 import polars as pl
 
-from holdfast.answer import AnyAnswer, Estimate, Interval, Record, interval_bar
+from holdfast.answer import AnyAnswer, Estimate, Interval, Record, estimate_html
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees.guarantee import Guarantee
-from holdfast.guarantees.ladder import ABOUT, Apart, Climbed, Ladder
+from holdfast.guarantees.ladder import ABOUT, POPULATION, Apart, Climbed, Ladder
 from holdfast.guarantees.release import GridCell
 from holdfast.ledger import Cost
 from holdfast.queries.metrics import Metric
-from holdfast.queries.submission import Submission
+from holdfast.queries.submission import Submission, unit_means
 from holdfast.questions import KINDS
 from holdfast.questions.best import identity_of
 from holdfast.questions.options import About, ShortText
@@ -24,6 +23,10 @@ from holdfast.questions.predictions import PredictionsForm, PredictionsLike, mat
 from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, kind_of
 
 LONGEST_NAME = 100  # characters
+NOT_COMPARED = (
+    "as far as the two cells tell; row by row would tell on how many secret cases the two differ, which everybody's"
+    " intervals would pay for"
+)
 SUM_TO_ONE = 1e-4  # how far probabilities of classes may be from it, rounded as they are in files
 
 
@@ -122,6 +125,8 @@ class SubmitAnswer(AnyAnswer):
         if self.ahead is not None:
             _, low, high = Estimate(self.ahead[0], *self.ahead).rounded()
             told.append((f"better than no. {self.of}", f"by {low} to {high}, compared row by row"))
+        elif self.improved and self.about == POPULATION and self.record.seq != 1:
+            told.append(("better than the best before", NOT_COMPARED))
         return [*told, ("the interval is about", ABOUT[self.about])]
 
     def __repr__(self) -> str:
@@ -129,11 +134,8 @@ class SubmitAnswer(AnyAnswer):
         return f"{self.outcome}  [{low}, {high}]  {self.record.small_print}\nabout {ABOUT[self.about]}"
 
     def _repr_html_(self) -> str:
-        return (
-            f'<div style="font-variant-numeric:tabular-nums"><div>{escape(self.question)}:'
-            f" <strong>{self.outcome}</strong></div>{interval_bar(self._estimate, self.bounds)}"
-            f"<small>{escape(repr(self))}</small></div>"
-        )
+        about = f"{self.record.origin}; about {ABOUT[self.about]}"
+        return estimate_html(self.question, self.outcome, self._estimate, self.bounds, about)
 
 
 def submit(
@@ -165,21 +167,27 @@ def submit(
     terms, metric = ladder.terms, metric_of(ladder)
     type_ = metric.rule.predicts or context.schema[terms.target or ""].type
     table = read_table(predictions)
-    ids, others = context.ids(terms.id), context.others(terms.id)
-    matched = match(table, ids, target=terms.target, type_=type_, classes=metric.classes, others=others)
+    ids, others, starts = context.ids(terms.id), context.others(terms.id), context.starts()
+    order = None if starts is None else ids.arg_sort()  # rows lie by unit
+    sorted_ids = ids if order is None else ids[order]
+    matched = match(table, sorted_ids, target=terms.target, type_=type_, classes=metric.classes, others=others)
     _check_range(metric, matched.values)
-    submission = Submission(metric, matched.values, terms.target or terms.id)
-    digest = matched.digest
+    values = matched.values if order is None else matched.values[order.arg_sort()]
+    submission = Submission(metric, values, terms.target or terms.id)
+    digest = matched.digest(context.key())
 
     def run(drawing: Drawing) -> Result:
+        if drawing.most_draws is not None:
+            return {"cell": 1}  # a dry run: predictions are for the rows of the board, and were checked
         released = drawing.release(submission, terms.rows)
         assert isinstance(released, GridCell)
         # In memory only: whether any of it may be told is decided when it is committed.
-        dry = drawing.most_draws is not None or not ladder.compares
-        best = None if dry else context.best(digest, matched.values)
+        best = context.best(digest, values) if ladder.compares else None
         if best is None:
             return {"cell": released.cell}
-        apart = metric.apart(matched.values, best.predictions)
+        apart = metric.apart(values, best.predictions)
+        if starts is not None:
+            apart = unit_means(apart, starts)
         sums = float(apart.sum()), float(np.square(apart).sum())
         return {"cell": released.cell, "best": {"seq": best.seq, "cell": best.cell, "apart": sums}}
 
@@ -200,8 +208,8 @@ def submit(
         text=f"{metric.text} of {'submission ' + digest[:12] if name is None else name}",
         identity=identity_of(digest),
         cost=Cost(ladder.most_charge, 1),
-        rows_read=terms.rows,
-        work=RELEASE_WORK + terms.rows,
+        rows_read=ids.len(),
+        work=RELEASE_WORK + ids.len(),
         run=run,
         finish=finish,
         margin=margin,

@@ -1,20 +1,25 @@
-"""The most frequent texts of a column, though nobody declared them: spelled out letter by letter, by coins.
+"""The most frequent texts of a column: of those that were declared, or, where none were, spelled out letter by letter.
 
-Every round is one histogram over branches of the tree of spellings; the most frequent ones are followed. A text that is
+Every round of spelling is one histogram over branches of a tree; the most frequent ones are followed. A text that is
 not listed was, at some round, on a branch that was not followed, so no more frequent than that branch. The largest
 upper end of all branches that were left is therefore a bound for everything that may have been missed.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
 from typing import Annotated, Any
+
+import polars as pl
 
 from holdfast import check
 from holdfast.answer import Answer, Estimate, Record, write_end
 from holdfast.errors import InvalidArgument, InvalidQuery
 from holdfast.ledger import Cost
-from holdfast.queries.build import rowwise
+from holdfast.queries.build import build_mean, declare_once, declared_categories, rowwise
+from holdfast.queries.evaluate import RowFunction
 from holdfast.queries.functions.operation import with_article
+from holdfast.queries.measures import Histogram
 from holdfast.queries.spelling import Alphabet, Branch, Spelled
 from holdfast.questions import KINDS
 from holdfast.questions.histogram import HistogramAnswer
@@ -23,6 +28,7 @@ from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question
 from holdfast.schema import Type
 
 WAYS = 4  # that a branch divides into in one round
+FEWER = 4  # a round that only finds out where to go on has so many times fewer draws, and statements at such a level
 CHARACTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"  # with end and others, 4^3 symbols
 MOST, LONGEST = 50, 40
 
@@ -68,21 +74,25 @@ def top(
     context: Context,
     query: Annotated[Query, About(Text("carrier"), "A text about one row, such as a column.")],
     *,
-    longest: Annotated[int, About(Whole(1, "2"), "The most characters that are spelled out.")],
+    longest: Annotated[
+        int | None,
+        About(Whole(1, "2"), "The most characters that are spelled out; left out, the declared categories are asked."),
+    ] = None,
     most: Annotated[int, About(Whole(1, "5"), "How many are looked for.")] = 5,
     alphabet: Annotated[
         str | None, About(ShortText("ABCDEFGH"), "The characters that texts have; left out, letters and digits.")
     ] = None,
     rows_per_query: RowsPerQuery = None,
 ) -> Question:
-    """Return the most frequent texts of a column that are not known beforehand, and what may have been missed.
+    """Return the most frequent texts of a column, known beforehand or not, and what may have been missed.
 
     Parameters
     ----------
     query
         A text: a column, or an expression in SQL or Polars.
     longest
-        The most characters that are spelled out; longer texts are not found.
+        The most characters that are spelled out; longer texts are not found. Left out: the categories that were
+        declared, or published, are asked about, and any other text is bounded.
     most
         How many are looked for. All of them are followed at once, letter by letter: more of them cost more answers.
     alphabet
@@ -96,43 +106,115 @@ def top(
     TopAnswer
         The texts that occur, with their shares, and the largest share that any other text can have.
     """
-    check.whole(longest=longest, most=most)
-    check.at_most("the most characters", LONGEST, longest=longest)
+    check.whole(most=most)
     check.at_most("the most texts", MOST, most=most)
     value = rowwise(query, context.schema)
     if value.type is not Type.STRING:
         raise InvalidQuery(f"top spells out texts; '{value.text}' is {with_article(value.type)}. Use histogram.")
+    if longest is None:
+        categories = declared_categories(value, context.schema)
+        if categories is None or alphabet is not None:
+            raise InvalidArgument(
+                f"longest must be given, the most characters that are spelled out, where no categories of {value.text}"
+                f" are declared. {declare_once(value.columns, 'categories')}",
+                name="longest",
+            )
+        return _of_declared(context, value, categories, int(most), rows_per_query)
+    check.whole(longest=longest)
+    check.at_most("the most characters", LONGEST, longest=longest)
     letters = Alphabet(_checked(CHARACTERS if alphabet is None else alphabet))
     start = Spelled(value, letters, (letters.all,))
     draws, at_once = context.draws(start, rows_per_query), max(2, context.guarantee.most_at_once - 1)
+    fewer = FEWER if context.guarantee.flexible and not context.guarantee.in_order else 1
+    few = max(1, draws // fewer)
     longest, most = int(longest), int(most)
 
     def passes(branches: list[Branch]) -> Iterator[Spelled]:
         for first in range(0, len(branches), at_once):
             yield Spelled(value, letters, tuple(branches[first : first + at_once]))
 
+    def look(drawing: Drawing, branches: list[Branch], rows: int) -> Round:
+        found: Round = []
+        for asked in passes(branches):
+            found += zip(asked.branches, drawing.estimates(asked, rows), strict=False)
+        return found
+
     def run(drawing: Drawing) -> Result:
         search = LetterSearch(letters, longest, most)
+        guarantee = drawing.guarantee
+        rough = drawing if fewer == 1 else replace(drawing, guarantee=guarantee.at_level(guarantee.level / fewer))
         while search.open:
-            found: Round = []
-            for asked in passes(search.open):
-                found += zip(asked.branches, drawing.estimates(asked, draws), strict=False)
-            search.learn(found)
+            search.learn(look(rough, search.open, few))
+        if fewer > 1 and search.spelled:
+            search.sharpen(look(drawing, search.spelled, draws))
         return search.result()
 
     asked_about = [[letters.all] * count for count in rounds(letters, longest, most)]
-    prices = [context.price(one, draws) for branches in asked_about for one in passes(branches)]
+    prices = [context.price(one, few) for branches in asked_about for one in passes(branches)]
+    statements = ceil(sum(map(len, asked_about)) / fewer)
+    if fewer > 1:
+        prices += [context.price(one, draws) for one in passes([letters.all] * most)]
+        statements += most
     facts = {"top": start.identity, "longest": longest, "most": most}
     identity = identity_of(start, None if draws == context.rows_per_query else draws)
     return Question(
         kind=TOP.name,
         text=f"the {most} most frequent of {value.text}, up to {longest} characters long",
         identity=None if identity is None else encode(facts | {"of": identity}),
-        cost=Cost(sum(cost.charge for cost, _ in prices), sum(cost.intervals for cost, _ in prices)),
+        cost=Cost(sum(cost.charge for cost, _ in prices), statements),
         rows_read=sum(rows for _, rows in prices),
         run=run,
         work=len(prices) * (RELEASE_WORK + draws * start.work),
     )
+
+
+def _of_declared(
+    context: Context, value: RowFunction, categories: Sequence[Any], most: int, rows_per_query: int | None
+) -> Question:
+    """Return the question about declared texts: few draws for all of them, then more for those that are listed."""
+    everything = Histogram(value, tuple(categories))
+    outside = build_mean(~pl.col(value.columns[0]).is_in(list(categories)), context.schema)
+    draws, at_once = context.draws(outside, rows_per_query), max(2, context.guarantee.most_at_once - 1)
+    fewer = FEWER if context.guarantee.flexible and not context.guarantee.in_order else 1
+    few, most = max(1, draws // fewer), min(most, len(categories))
+
+    def passes(some: Sequence[Any]) -> list[Histogram]:
+        return [Histogram(value, tuple(some[first : first + at_once])) for first in range(0, len(some), at_once)]
+
+    def look(drawing: Drawing, some: Sequence[Any], rows: int) -> dict[Any, Estimate]:
+        return {
+            category: estimate
+            for asked in passes(some)
+            for category, estimate in zip(asked.categories, drawing.estimates(asked, rows), strict=False)
+        }
+
+    def run(drawing: Drawing) -> Result:
+        guarantee = drawing.guarantee
+        rough = drawing if fewer == 1 else replace(drawing, guarantee=guarantee.at_level(guarantee.level / fewer))
+        found = look(rough, categories, few)
+        (others,) = rough.estimates(outside, few)
+        ranked = sorted(found, key=lambda category: found[category].guess, reverse=True)
+        listed = [category for category in ranked[:most] if found[category].low > 0]
+        missed = max([others.high, *(one.high for category, one in found.items() if category not in listed)])
+        if fewer > 1 and listed:
+            found |= {category: _both(found[category], one) for category, one in look(drawing, listed, draws).items()}
+        listed.sort(key=lambda category: found[category].guess, reverse=True)
+        return {"categories": [{"category": one} | found[one].to_json() for one in listed], "missed": missed}
+
+    first = [context.price(one, few) for one in (*passes(categories), outside)]
+    again = [context.price(one, draws) for one in passes(categories[:most])] if fewer > 1 else []
+    prices, statements = first + again, ceil((len(categories) + 1) / fewer) + (most if again else 0)
+    own = identity_of(everything, None if draws == context.rows_per_query else draws)
+    question = Question(
+        kind=TOP.name,
+        text=f"the {most} most frequent of {value.text}, of {len(categories)} that are declared",
+        identity=None if own is None else encode({"top": own, "most": most}),
+        cost=Cost(sum(cost.charge for cost, _ in prices), statements),
+        rows_read=sum(rows for _, rows in prices),
+        run=run,
+        work=len(prices) * (RELEASE_WORK + draws * everything.work),
+    )
+    return context.said_published(question, value.columns)
 
 
 def _checked(alphabet: str) -> str:
@@ -164,6 +246,17 @@ class LetterSearch:
             else:  # longer, spelled with other characters, or perhaps not there at all
                 self._leave([(branch, estimate)])
 
+    @property
+    def spelled(self) -> list[Branch]:
+        """The texts that were found so far."""
+        return [branch for branch, _ in self._spelled]
+
+    def sharpen(self, found: Round) -> None:
+        """Take in more draws of the texts that were found: the narrower interval of both, which hold at once."""
+        pairs = zip(self._spelled, found, strict=True)
+        self._spelled = [(branch, _both(before, after)) for (branch, before), (_, after) in pairs]
+        self._spelled.sort(key=lambda one: one[1].guess, reverse=True)
+
     def _leave(self, behind: Round) -> None:
         self.missed = max([self.missed, *(estimate.high for _, estimate in behind)])
 
@@ -173,15 +266,25 @@ class LetterSearch:
         return {"categories": found, "missed": self.missed}
 
 
+def _both(before: Estimate, after: Estimate) -> Estimate:
+    low, high = max(before.low, after.low), min(before.high, after.high)
+    if low > high:  # one of the two is wrong, which has a small probability
+        return after
+    return Estimate(min(high, max(low, after.guess)), low, high)
+
+
 def rounds(alphabet: Alphabet, longest: int, most: int) -> list[int]:
-    """Return how many branches every round asks about at most: what the question is charged."""
-    size, steps = alphabet.size, 0
-    while size > 1:  # until one character is told from all others
-        size, steps = -(-size // WAYS), steps + 1
-    found = [WAYS]
-    while len(found) < longest * steps:
-        found.append(WAYS * min(most, found[-1]))
-    return [*found, 2 * min(most, found[-1])]  # at last, whether a text ends there
+    """Return how many branches every round asks about at most: what the question is charged.
+
+    That depends on how many parts a branch has, and not on which characters it begins with.
+    """
+    found, reached = [1], {alphabet.all}
+    while True:
+        parts = [branch.split(alphabet, WAYS, longest) for branch in reached]
+        if not any(parts):
+            return found[1:]
+        found.append(min(most, found[-1]) * max(map(len, parts)))
+        reached = {Branch("a" * len(one.prefix), one.start, one.stop) for each in parts for one in each}
 
 
 TOP = kind_of(top, TopAnswer)

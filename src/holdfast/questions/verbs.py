@@ -4,6 +4,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from inspect import Parameter, Signature, signature
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, get_type_hints
 
+from holdfast import check
 from holdfast.answer import Answer, AnyAnswer
 from holdfast.questions.auc import AUC
 from holdfast.questions.check import CHECK
@@ -79,6 +80,7 @@ def _dressed(method: Method, kind: Kind[..., Any]) -> Method:
     return method
 
 
+@check.public
 class Verbs:
     """A method for every kind of question there is here; `Session` and the client have them."""
 

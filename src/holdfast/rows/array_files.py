@@ -7,7 +7,6 @@ they are read one by one: three to four times faster from disk, but a microsecon
 already.
 """
 
-import mmap
 import os
 import struct
 import threading
@@ -22,6 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from holdfast.errors import RowSourceError
 from holdfast.rows.blocks import HEADER, BlockHashes, FileEntry
+from holdfast.rows.posix import mmap
 
 _POPULATE_READ = 22  # MADV_POPULATE_READ, Linux 5.14; Python has no name for it
 _STEP = 4 << 20  # a few milliseconds each: the interpreter is held during the call

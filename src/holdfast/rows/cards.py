@@ -28,6 +28,7 @@ from holdfast.rows.content import Content
 
 RESERVED = "__holdfast_"  # how the names of columns begin that are written beside those of the table
 PLACE = f"{RESERVED}place"
+ROW = f"{RESERVED}row"  # which row, or unit, a card is a copy of
 PLACES = 1 << 63
 CHUNK = 1 << 18  # rows; part of what a retry repeats, so never a setting
 _MOST_AT_ONCE = 1 << 19  # cards that are expected of a chunk

@@ -228,6 +228,39 @@ class TextFiles(ColumnFiles):
         self._starts.append(ends)
 
 
+class UnitFile:
+    """Where units begin, of which one after the other says how many rows it has."""
+
+    def __init__(self, folder: Path, position: int) -> None:
+        self._file = ArrayFile(folder / file_name(position, "units"), np.int64)
+        self._file.append(np.zeros(1, np.int64))
+        self._rows = 0
+
+    @property
+    def units(self) -> int:
+        """How many there are."""
+        return self._file.count - 1
+
+    def append(self, lengths: NDArray[np.int64]) -> None:
+        """Add units with so many rows."""
+        if lengths.size:
+            ends = self._rows + np.cumsum(lengths)
+            self._file.append(ends)
+            self._rows = int(ends[-1])
+
+    def close(self) -> None:
+        """Make the file durable."""
+        self._file.close()
+
+    def abandon(self) -> None:
+        """Let go of the file, finished or not."""
+        self._file.abandon()
+
+    def files(self) -> dict[str, FileEntry]:
+        """Return the manifest's part about it."""
+        return {self._file.path.name: self._file.entry()}
+
+
 def _pieces(total: int) -> Iterator[int]:
     for start in range(0, total, _PIECE):
         yield min(_PIECE, total - start)

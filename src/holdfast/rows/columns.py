@@ -10,7 +10,7 @@ Missing values are marked in a separate array of booleans, which exists only whe
 
 import sys
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -161,6 +161,9 @@ class BufferPool(threading.local):
         return memory[:count]
 
 
+Asked = Callable[[pl.DataFrame], NDArray[Any]]  # from rows to what each of them says
+
+
 class StoredColumn(Protocol):
     """What every layout can do."""
 
@@ -245,12 +248,25 @@ class CodedText:
         valid = None if self.valid is None else self.valid[start:stop]
         return self._texts(name, pl.Series(name, self.codes[start:stop]), valid)
 
-    def distinct(self, name: str, codes: NDArray[np.uint32]) -> tuple[NDArray[np.int64], pl.Series]:
-        """Return the texts that these codes stand for, each once, and the place of every code's text among them."""
-        drawn = np.zeros(self.dictionary.len(), np.bool_)
-        drawn[codes] = True
-        places = np.cumsum(drawn) - 1
-        return places.take(codes), self.dictionary[np.flatnonzero(drawn)].alias(name)  # `gather` goes through threads
+    def asked(self, ask: Asked, name: str, rows: Indices | slice, pool: BufferPool) -> NDArray[Any]:
+        """Return what rows say that say what their text says: every text among them is asked once.
+
+        No other, whose length would show in the time it takes. What is missing is asked, too, if that may be.
+        """
+        codes = self.codes[rows] if isinstance(rows, slice) else take_into(self.codes, rows, pool)
+        codes = codes.astype(np.intp)  # what numpy looks up by: others it would convert each time, slowly
+        whole = isinstance(rows, slice)  # a scan reads all rows, and so all texts
+        drawn = np.full(self.dictionary.len(), whole)
+        if not whole:
+            drawn[codes] = True
+        said = ask(self.dictionary.filter(drawn).alias(name).to_frame())  # `gather` goes through threads
+        table = np.empty((drawn.size, *said.shape[1:]), said.dtype)
+        table[drawn] = said
+        values: NDArray[Any] = table.take(codes, axis=0, mode="clip")
+        if self.valid is not None:
+            valid = self.valid[rows] if isinstance(rows, slice) else take_into(self.valid, rows, pool)
+            values[~valid] = ask(pl.Series(name, [None], dtype=pl.String).to_frame())
+        return values
 
     def _texts(self, name: str, codes: pl.Series, valid: NDArray[np.bool_] | None) -> pl.Series:
         return self.dictionary[codes if valid is None else _blank(codes, valid)].alias(name)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, RowSourceError
-from holdfast.rows.cards import MOST_RANGES, RESERVED
+from holdfast.rows.cards import MOST_RANGES, RESERVED, ROW
 from holdfast.rows.dealing import Job, first_card
 from holdfast.rows.deck import Deck, deals_in
 from holdfast.rows.engines import ENGINES
@@ -22,6 +22,8 @@ from holdfast.rows.scans.files import Dialect
 from holdfast.rows.scans.scan import Origin, Scan
 from holdfast.rows.sorting import MOST
 from holdfast.rows.source import Table
+from holdfast.rows.units import check_unit
+from holdfast.schema import Column, Schema
 
 MOST_CARDS = MOST_RANGES * MOST
 MOST_SLICES = 1_000
@@ -35,6 +37,8 @@ def deal(
     cards: float,
     next: bool = False,
     slices: int = 1,
+    unit: str | None = None,
+    distinct: bool = False,
     engine: str | None = None,
     scratch: str | None = None,
     name: str | None = None,
@@ -61,6 +65,12 @@ def deal(
     slices
         Deal so many decks at once, each with this many cards, for as many machines that share one ledger: they are
         called `events-1-of-4.deck` and so on.
+    unit
+        The column that says which rows belong together, such as "patient": a card is then a unit with all its rows.
+        Remembered.
+    distinct
+        Note on every card which row it is, in 8 bytes: so that answers can be made from distinct rows, as
+        mechanism="laplace" wants them. Coins need it not. Remembered.
     engine
         "spark" or "ray": who reads the table. Left out: this process.
     scratch
@@ -85,6 +95,8 @@ def deal(
     scan = _scan(source, engine, dialect_of(types, separator, encoding, null_values), version)
     try:
         scan.open()
+        unit = _unit(unit, paths[0], engine, scan)
+        distinct = _distinct(distinct, paths[0], engine)
         reserved = next_reserved(scan.columns)
         if reserved is not None:
             raise RowSourceError(f"Column {reserved!r} has a name that decks use themselves; rename it.")
@@ -98,7 +110,7 @@ def deal(
                 for path in paths[1:]:
                     locks.enter_context(locked_partial(path / "deal"))
                 declared = {*complete, *_complete(paths[0])}
-                job = Job(scan, work, paths, count, Origin(dataset, ""), declared, progress)
+                job = Job(scan, work, paths, count, Origin(dataset, ""), declared, progress, unit, distinct)
                 job.run(next, engine, scratch)
         finally:
             for path in paths:
@@ -138,6 +150,43 @@ def _paths(deck: Path, slices: int) -> list[Path]:
     if slices == 1:
         return [deck]
     return [deck.with_name(f"{deck.stem}-{i + 1}-of-{slices}.deck") for i in range(slices)]
+
+
+def _unit(unit: str | None, path: Path, engine: str | None, scan: Scan) -> str | None:
+    """Return what is dealt: as was said, or as the first cards of a deck were dealt."""
+    there = [Manifest.read(each).unit for each in deals_in(path)[:1]]
+    if there and unit not in (None, there[0]):
+        dealt = "rows" if there[0] is None else f"units by {there[0]!r}"
+        raise InvalidArgument(f"unit must be left out to deal into {path.name}, whose cards are {dealt}.", name="unit")
+    unit = there[0] if there else unit
+    if unit is None:
+        return None
+    if engine is not None:
+        raise InvalidArgument(
+            "unit must be left out with an engine, which deals partitions as they lie, while the rows of a unit may lie"
+            " in several. Leave engine out: this process puts them together.",
+            name="unit",
+        )
+    columns = tuple(Column(name, storage.type, True) for name, storage in scan.columns.items())
+    check_unit(unit, Schema(columns, scan.name))
+    return unit
+
+
+def _distinct(distinct: bool, path: Path, engine: str | None) -> bool:
+    """Return whether cards say which row they are: as was said, or as the first ones do."""
+    there = [any(entry.name == ROW for entry in Manifest.read(each).columns) for each in deals_in(path)[:1]]
+    if there and distinct and not there[0]:
+        raise InvalidArgument(
+            f"distinct must be left out to deal into {path.name}, whose first cards do not say which row they are.",
+            name="distinct",
+        )
+    if distinct and engine is not None:
+        raise InvalidArgument(
+            "distinct must be left out with an engine: rows are numbered by one who reads all of them. Leave engine"
+            " out.",
+            name="distinct",
+        )
+    return there[0] if there else distinct
 
 
 def _name(path: Path) -> str | None:

@@ -20,17 +20,18 @@ from numpy.typing import NDArray
 
 from holdfast.errors import RowSourceError
 from holdfast.rows.ahead import THREADS, ahead
-from holdfast.rows.cards import PLACE, Chance, chunks, rate_for
-from holdfast.rows.column_writer import ColumnFiles, NumberFiles, TextFiles
-from holdfast.rows.columns import TEXT
+from holdfast.rows.cards import PLACE, ROW, Chance, rate_for
+from holdfast.rows.column_writer import ColumnFiles, NumberFiles, TextFiles, UnitFile
+from holdfast.rows.columns import TEXT, Storage, storage_named
 from holdfast.rows.content import Coder, Part
 from holdfast.rows.deck import deals_in
 from holdfast.rows.engines import ENGINES, Task, split_summaries
 from holdfast.rows.folder import Dealt, Manifest
-from holdfast.rows.ingest import clear, reported, swap_in, vouch
-from holdfast.rows.placing import Placing
+from holdfast.rows.ingest import Together, clear, reported, swap_in, vouch
+from holdfast.rows.placing import Placing, incomplete
 from holdfast.rows.scans.scan import Origin, Scan
-from holdfast.rows.sorting import Piece, Runs, block_for, ranges_for
+from holdfast.rows.sorting import Block, Piece, Runs, block_for, ranges_for
+from holdfast.rows.supply import Chunk, Supply, by_unit, counted
 
 _HERE = (3, np.__version__, pl.__version__)  # how this program deals: another one would deal other cards
 
@@ -60,6 +61,34 @@ class Begun:
         (work / "deal.new").replace(work / "deal.json")
 
 
+class InOrder:
+    """A file that says how many ranges of a deck lie in order where they belong."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def begin(self) -> None:
+        """None of them."""
+        self._path.write_bytes(_twice(0))
+
+    def read(self) -> int:
+        """Return how many; without an answer nobody could go on."""
+        found = self._path.read_bytes() if self._path.exists() else b""
+        ranges = int.from_bytes(found[:8], "little")
+        if found != _twice(ranges):
+            raise incomplete()
+        return ranges
+
+    def note(self, ranges: int) -> None:
+        """Remember it, in one piece."""
+        with self._path.open("r+b", buffering=0) as file:
+            file.write(_twice(ranges))
+
+
+def _twice(ranges: int) -> bytes:
+    return 2 * ranges.to_bytes(8, "little")
+
+
 @dataclass(frozen=True)
 class Job:
     """One deal: what is dealt, where it is worked on, and into which decks."""
@@ -71,11 +100,19 @@ class Job:
     origin: Origin
     complete: Collection[str]
     progress: bool | None
+    unit: str | None = None  # the column that names units, if they are dealt
+    distinct: bool = False  # whether cards say which row they are
+
+    @property
+    def columns(self) -> dict[str, Storage]:
+        """What cards hold: the columns of the table, and the number of the row if that is wanted."""
+        return self.scan.columns | ({ROW: storage_named("int64")} if self.distinct else {})
 
     def run(self, next: bool, engine: str | None, scratch: str | None) -> None:
         """Deal, sort, write; or go on where that was left."""
         before = self.scan.origin()
-        about = [*asdict(before).values(), self.count, len(self.paths), engine, _labels(self.scan), *_HERE, _boot()]
+        what = [self.count, len(self.paths), self.unit, self.distinct, engine, _labels(self.scan)]
+        about = [*asdict(before).values(), *what, *_HERE, _boot()]
         begun = Begun.found(self.work, about) if before.state and engine is None else None
         if begun is None:
             clear(self.work)
@@ -85,15 +122,17 @@ class Job:
             if begun is None or not any(_dealt(each).deal == begun.deck for each in deals_in(path))
         }
         (self.work / "runs").mkdir(exist_ok=True)
-        rows, batches = _counted(self.scan, self.work)
-        rate = len(self.paths) * rate_for(self.count, rows)
+        supply = counted(self.scan, self.work) if self.unit is None else by_unit(self.scan, self.work, self.unit)
+        if supply.rows == 0:
+            raise RowSourceError(f"{self.scan.where or 'The table'} has no rows; holdfast needs at least one.")
+        rate = len(self.paths) * rate_for(self.count, supply.drawn)
         with ExitStack() as stack:
-            with reported(f"Dealing {self.origin.name}", "rows", lambda: rows, self.progress) as advance:
+            with reported(f"Dealing {self.origin.name}", "rows", lambda: supply.rows, self.progress) as advance:
                 if engine is None:
-                    begun, runs = self._deal_here(begun, about, batches, rate, rows, advance, stack)
+                    begun, runs = self._deal_here(begun, about, supply, rate, advance, stack)
                 else:
-                    begun, runs = self._deal_there(engine, about, scratch, rate, rows, advance, stack)
-            if self.scan.origin() != before or runs.content.rows != rows:
+                    begun, runs = self._deal_there(engine, about, scratch, rate, supply.rows, advance, stack)
+            if self.scan.origin() != before or runs.content.rows != supply.rows:
                 raise self._changed()
             self._refuse_changed(runs)
             secret, per = bytes.fromhex(begun.secret), begun.ranges // len(self.paths)
@@ -101,39 +140,40 @@ class Job:
                 for i, path in enumerate(self.paths):
                     if path in firsts:
                         which = f"{i + 1} of {len(self.paths)}"
-                        dealt = Dealt(rows, runs.content.fingerprint(), firsts[path], which, begun.deck)
-                        done = _Sorted(self.work / f"{path.name}.sorted")
-                        ordered = runs.ordered(secret, advance, i * per, (i + 1) * per, done.ranges)
+                        dealt = Dealt(supply.drawn, runs.content.fingerprint(), firsts[path], which, begun.deck)
+                        done = 0 if runs.placing is None else self._in_order(path).read()
+                        ordered = runs.ordered(secret, advance, i * per, (i + 1) * per, done)
                         self._write(runs, ordered, path, dealt, done)
 
     def _deal_here(
         self,
         begun: Begun | None,
         about: list[Any],
-        batches: Callable[[], Iterator[pl.DataFrame]],
+        supply: Supply,
         rate: float,
-        rows: int,
         advance: Callable[[int], None],
         stack: ExitStack,
     ) -> tuple[Begun, Runs]:
-        reading = batches()
+        reading = supply.read()
         if begun is None:
             first = next(reading)
-            begun, reading = self._begin(about, first, rate * rows), chain([first], reading)
+            begun, reading = self._begin(about, first, supply, rate), chain([first], reading)
         runs, ranges = self._runs(begun, stack), begun.ranges
         chance = Task(bytes.fromhex(begun.secret), begun.deck, rate, self.scan.columns).chance("0")
         done = runs.content.rows
-        self._place(runs, chance, rows)
+        if supply.unit is None:
+            self._place(runs, chance, supply.rows)
         advance(done)
 
-        def prepared(item: tuple[int, pl.DataFrame]) -> Piece:
-            number, chunk = item
-            if chunk.height != min(chance.chunk, rows - number * chance.chunk):
+        def prepared(item: tuple[int, Chunk]) -> Piece:
+            number, dealt = item
+            chunk, lengths = dealt.numbered(ROW) if self.distinct else dealt.rows, dealt.lengths
+            if lengths is None and chunk.height != min(chance.chunk, supply.rows - number * chance.chunk):
                 raise self._changed()  # what was counted would be written over other cards
-            return runs.prepare(runs.coder.parts(chunk), chunk.height, chance.ranged(number, chunk.height, ranges))
+            drawn = chance.ranged(number, chunk.height if lengths is None else lengths.size, ranges)
+            return runs.prepare(runs.coder.parts(chunk), chunk.height, drawn, lengths)
 
-        left = _after(reading, done) if done < rows else ()
-        for piece in ahead(prepared, enumerate(chunks(left, chance.chunk), done // chance.chunk)):
+        for piece in ahead(prepared, supply.chunks(reading, chance.chunk, done)):
             runs.collect(piece)
             advance(piece.rows)
         runs.finish()
@@ -156,7 +196,7 @@ class Job:
         runs = begun = None
         for cards, summary in split_summaries(written, columns):
             if begun is None or runs is None:
-                begun = self._begin(about, cards, rate * rows, secret, deck)
+                begun = self._begin(about, cards, Supply(rows, rows, self.scan.batches), rate, secret, deck)
                 runs = self._runs(begun, stack)
             places = cards[PLACE].to_numpy().view(np.uint64)
             runs.collect(runs.sort_in(runs.coder.parts(cards), places, *summary))
@@ -167,7 +207,7 @@ class Job:
         return begun, runs
 
     def _runs(self, begun: Begun, stack: ExitStack) -> Runs:
-        runs = Runs(self.work / "runs", Coder(self.scan.columns), begun.ranges, begun.block)
+        runs = Runs(self.work / "runs", Coder(self.columns), begun.ranges, begun.block)
         stack.callback(runs.close)
         return runs
 
@@ -175,42 +215,49 @@ class Job:
         """Work out where every number goes: how many cards each range has, and how many of them are there."""
         done, all_chunks = runs.content.rows // chance.chunk, -(-rows // chance.chunk)
         folders = [self._partial(path) for path in self.paths]
-        if runs.content.rows < rows:
-            for folder in folders:
-                folder.mkdir(mode=0o700, exist_ok=True)
-        else:
+        if runs.content.rows == rows:
             done = all_chunks
         sizes = chance.totals(all_chunks, rows, runs.ranges)
         filled = chance.totals(done, rows, runs.ranges)
-        runs.placing = Placing(folders, self.scan.columns, sizes, filled, runs.memory)
+        runs.placing = Placing(folders, self.columns, sizes, filled, self.count, runs.memory)
+        if done == 0:
+            runs.placing.begin()
+            for path in self.paths:
+                self._in_order(path).begin()
+        elif done < all_chunks:
+            runs.placing.go_on()
 
     def _partial(self, path: Path) -> Path:
         """Where the columns of a deck are made."""
         return self.work / path.name
 
+    def _in_order(self, path: Path) -> InOrder:
+        return InOrder(self.work / f"{path.name}.in-order")
+
     def _changed(self) -> RowSourceError:
         return RowSourceError(f"{self.scan.where or 'The table'} changed while it was dealt; deal it again.")
 
     def _begin(
-        self, about: list[Any], sample: pl.DataFrame, cards: float, secret: bytes = b"", deck: str = ""
+        self, about: list[Any], sample: pl.DataFrame, supply: Supply, rate: float, secret: bytes = b"", deck: str = ""
     ) -> Begun:
-        block, slices = block_for(sample), len(self.paths)
-        ranges = ranges_for(cards, slices, block)
+        block = max(1, block_for(sample) * supply.drawn // supply.rows)  # cards: units have several rows
+        ranges = ranges_for(rate * supply.drawn, len(self.paths), block)
         deck, secret = deck or secrets.token_hex(16), secret or secrets.token_bytes(32)
         begun = Begun(about, deck, secret.hex(), ranges, block)
         begun.write(self.work)
         return begun
 
-    def _write(
-        self, runs: Runs, ordered: Iterator[tuple[int, list[Part]]], path: Path, dealt: Dealt, done: "_Sorted"
-    ) -> None:
+    def _write(self, runs: Runs, ordered: Iterator[Block], path: Path, dealt: Dealt, done: int) -> None:
         target = path / f"{_number(path):04d}"
         path.mkdir(parents=True, exist_ok=True)
         partial = self._partial(path)
         partial.mkdir(mode=0o700, exist_ok=True)
         columns: list[ColumnFiles] = []
+        together = None
+        if self.unit is not None:
+            together = Together(self.unit, UnitFile(partial, len(self.columns)), [])
         try:
-            for i, (name, storage) in enumerate(self.scan.columns.items()):
+            for i, (name, storage) in enumerate(self.columns.items()):
                 columns.append(
                     TextFiles(partial, i, name, storage, 2**32 if runs.is_coded(i) else 0)
                     if storage is TEXT
@@ -218,18 +265,25 @@ class Job:
                 )
             sorted_ = {name: texts.sorted() for name, texts in runs.coder.texts.items()}
             with ThreadPoolExecutor(THREADS) as pool:  # hashing takes as long as sorting
-                for number, parts in enumerate(_first_cards(ordered, self.count), 1):
-                    list(pool.map(_append, columns, parts, repeat(sorted_)))
-                    done.note(number)
+                for number, block in enumerate(_first_cards(ordered, self.count), 1):
+                    list(pool.map(_append, columns, block.columns, repeat(sorted_)))
+                    if together is not None and block.lengths is not None:
+                        together.starts.append(block.lengths)
+                    if runs.placing is not None and number > done:
+                        self._in_order(path).note(number)
                 for column, missing in zip(columns, runs.missing, strict=True):
                     column.missing = missing
                     if isinstance(column, TextFiles) and column.layout == "coded":
                         column.take_dictionary(sorted_[column.digest.name][0])
                 list(pool.map(lambda column: column.close(), columns))  # they wait for the disk together
+            if together is not None:
+                together.starts.close()
         finally:
             for column in columns:
                 column.abandon()
-        vouch(self.scan, self.origin, columns, partial, self.complete, dealt)
+            if together is not None:
+                together.starts.abandon()
+        vouch(self.scan, self.origin, columns, partial, self.complete, dealt, together)
         swap_in(self.scan.path, partial, target)
 
     def _refuse_changed(self, runs: Runs) -> None:
@@ -244,20 +298,6 @@ class Job:
                     )
 
 
-class _Sorted:
-    """How many ranges of a deck lie in order where they belong."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.ranges = int.from_bytes(path.read_bytes(), "little") if path.exists() else 0
-
-    def note(self, ranges: int) -> None:
-        """Remember it: in one piece, so that it is there or not."""
-        if ranges > self.ranges:
-            with self._path.open("r+b" if self._path.exists() else "wb", buffering=0) as file:
-                file.write(ranges.to_bytes(8, "little"))
-
-
 def _append(column: ColumnFiles, part: Part, texts: Mapping[str, tuple[pl.Series, NDArray[np.uint32]]]) -> None:
     if isinstance(part.values, pl.Series):
         column.append(part.values)
@@ -269,23 +309,16 @@ def _append(column: ColumnFiles, part: Part, texts: Mapping[str, tuple[pl.Series
     column.flush()
 
 
-def _first_cards(ordered: Iterator[tuple[int, list[Part]]], count: int) -> Iterator[list[Part]]:
+def _first_cards(ordered: Iterator[Block], count: int) -> Iterator[Block]:
     """Yield the cards with the smallest places."""
-    for cards, parts in ordered:
-        if count <= cards:
-            yield [Part(part.values[:count], None if part.valid is None else part.valid[:count]) for part in parts]
+    for block in ordered:
+        if count <= block.cards:
+            yield block.first(count)
             return
-        count -= cards
-        yield parts
+        count -= block.cards
+        yield block
     # by chance: less than once in 10^22 decks
     raise RowSourceError("Fewer cards came up than were asked for; deal again.")
-
-
-def _after(batches: Iterator[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
-    """Yield what comes after so many rows."""
-    for batch in batches:
-        yield batch.slice(rows)
-        rows -= min(rows, batch.height)
 
 
 def _labels(scan: Scan) -> list[list[str]]:
@@ -300,30 +333,6 @@ def _boot() -> str:
         return secrets.token_hex(16)  # nobody can say: nothing is gone on with
 
 
-def _counted(scan: Scan, work: Path) -> tuple[int, Callable[[], Iterator[pl.DataFrame]]]:
-    """Return how many rows there are, and how to read them: a stream is written to disk first."""
-    rows = scan.rows()
-    if rows is None:
-        rows = 0
-        kept: list[Path] = []
-        for batch in scan.batches():
-            kept.append(work / f"{len(kept):06d}.rows")
-            batch.write_ipc(kept[-1], compression="lz4")
-            rows += batch.height
-
-        def again() -> Iterator[pl.DataFrame]:
-            for path in kept:
-                yield pl.read_ipc(path)
-                path.unlink()
-
-        read: Callable[[], Iterator[pl.DataFrame]] = again
-    else:
-        read = scan.batches
-    if rows == 0:
-        raise RowSourceError(f"{scan.where or 'The table'} has no rows; holdfast needs at least one.")
-    return rows, read
-
-
 def first_card(path: Path, next: bool) -> int:
     """Return how many cards a deck has; whether it may be there is up to the caller."""
     there = deals_in(path)
@@ -333,7 +342,7 @@ def first_card(path: Path, next: bool) -> int:
         if next:
             raise RowSourceError(f"{path} is no deck yet; leave next out to deal its first cards.")
         return 0
-    return _dealt(there[-1]).first + Manifest.read(there[-1]).rows
+    return _dealt(there[-1]).first + Manifest.read(there[-1]).drawn
 
 
 def _number(path: Path) -> int:

@@ -12,27 +12,27 @@ budget lasts as long as the budget.
 refused. It is written before cards are read, without waiting for the disk.
 """
 
-import fcntl
-import mmap
 import os
 import re
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from weakref import finalize
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from holdfast import check
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict, RowSourceError
 from holdfast.queries.query import Query, Values
-from holdfast.queries.silence import silence
-from holdfast.rows.draws import Indices, Selection, WithReplacement
+from holdfast.rows.cards import ROW
+from holdfast.rows.draws import Indices, Selection
 from holdfast.rows.folder import MANIFEST, Dealt, FolderRows, Manifest
+from holdfast.rows.hand import Hand
+from holdfast.rows.posix import fcntl, mmap
 from holdfast.schema import Schema
 
 USED = "used"
@@ -66,6 +66,8 @@ class Cards(FolderRows):
     def __init__(self, folder: Path, *, name: str | None = None, complete: Collection[str] = ()) -> None:
         super().__init__(folder, name=name, complete=complete)
         self.numbers = range(self.dealt.first, self.dealt.first + len(self))  # of its cards
+        self._which = self._plain.pop(ROW, None)  # the row, or the unit, that each of its rows is a copy of
+        self._schema = replace(self._schema, columns=tuple(each for each in self._schema if each.name != ROW))
         self._unpopulated.clear()  # cards are read once
         self._asked: dict[str, int] = {}  # up to which card the pages of a column have been asked for
 
@@ -81,10 +83,22 @@ class Cards(FolderRows):
         with self._explained(query.columns):
             return self._tallied(query, rows, first, draws, mass, rng)
 
-    def values(self, query: Query, rows: slice, first: int, count: int, rng: Generator) -> Values:
+    def values(self, query: Query, rows: Indices | slice, first: int, count: int, rng: Generator) -> Values:
         """Return what these cards say. Secret."""
         with self._explained(query.columns):
             return self._values(query, rows, first, count, rng)
+
+    @property
+    def numbered(self) -> bool:
+        """Whether it is known which row, or unit, a card is."""
+        return self._which is not None
+
+    def which(self, cards: range) -> Indices:
+        """Return the numbers of the rows, or units, that these cards are copies of. Secret."""
+        assert self._which is not None
+        if self._units is None:
+            return self._which[cards.start : cards.stop]
+        return self._which.take(self._units.starts[cards.start : cards.stop])
 
     def block(self, query: Query) -> int:
         """Return how many cards are evaluated at once."""
@@ -100,14 +114,14 @@ class Cards(FolderRows):
 
     def _about_to_read(self, rows: Indices | slice, columns: Sequence[str]) -> None:
         self._require_whole(columns)
-        if not isinstance(rows, slice):
-            return
+        if not isinstance(rows, slice):  # of units: of one after the other
+            rows = slice(int(rows[0]), int(rows[-1]) + 1)
         size = rows.stop - rows.start
         for name in columns:
             if not rows.stop < self._asked.get(name, 0) - size <= rows.stop + _AHEAD * size:
-                self._asked[name] = ahead = min(len(self), rows.stop + _AHEAD * size)
+                self._asked[name] = ahead = min(self._rows, rows.stop + _AHEAD * size)
                 for mapped in self._mapped[name]:
-                    if mapped.array.size in (len(self), len(self) + 1):
+                    if mapped.array.size in (self._rows, self._rows + 1):
                         mapped.expect(rows.start, ahead)
 
 
@@ -143,7 +157,7 @@ class Deck:
         self._last = (b"", 0)  # what this process has written there
         self._marking = threading.Lock()
         for cards, before in zip(self._deals[1:], self._deals, strict=False):
-            same = cards.dealt.fingerprint == first.dealt.fingerprint and cards.schema.columns == first.schema.columns
+            same = cards.dealt.fingerprint == first.dealt.fingerprint and cards.schema == first.schema
             if not same or cards.dealt.first != before.numbers.stop:
                 raise RowSourceError(f"{cards.location} does not follow {before.location}; deal the next cards again.")
 
@@ -173,7 +187,8 @@ class Deck:
         return self._dealt.rows
 
     def __repr__(self) -> str:
-        return f"{self.name}: a deck from {len(self):,} rows, {self.left:,} of {self.cards.stop:,} cards left"
+        table = self.schema.units_of(len(self))
+        return f"{self.name}: a deck from {table}, {self.left:,} of {self.cards.stop:,} cards left"
 
     def tally(self, query: Query, *, draws: int, mass: float, rng: Generator) -> NDArray[np.int64]:
         """Refuse: a card is read only by the question that it is reserved for."""
@@ -209,6 +224,11 @@ class Deck:
     def cards(self) -> range:
         """The numbers of the cards that are there."""
         return range(self._deals[0].numbers.start, self._deals[-1].numbers.stop)
+
+    @property
+    def numbered(self) -> bool:
+        """Whether it is known which row each card is, so that distinct rows can be drawn."""
+        return all(each.numbered for each in self._deals)
 
     @property
     def used(self) -> Mark:
@@ -254,7 +274,7 @@ class Deck:
                 " is an old copy. Restore the newest one, or deal another deck: a card is used once."
             )
 
-    def hand(self, ledger: str, start: int, count: int) -> "Hand":
+    def hand(self, ledger: str, start: int, count: int) -> Hand:
         """Return cards `start` to `start + count - 1`, for the one question that they are reserved for.
 
         Parameters
@@ -295,66 +315,6 @@ class Deck:
                     os.pwrite(self._file, self._last[0], 0)
             finally:
                 fcntl.flock(self._file, fcntl.LOCK_UN)
-
-
-class Hand:
-    """The cards of one question: a row source whose every draw takes the next ones."""
-
-    def __init__(self, deck: Deck, pieces: Sequence[tuple[Cards, range]]) -> None:
-        self._deck, self._pieces = deck, list(pieces)
-        self.name, self.schema, self.fingerprint = deck.name, deck.schema, deck.fingerprint
-        self.location = deck.location
-
-    def __len__(self) -> int:
-        return len(self._deck)
-
-    @silence
-    def tally(self, query: Query, *, draws: int, mass: float, rng: Generator) -> NDArray[np.int64]:
-        """Take the next cards, evaluate, toss, randomize; return how often each outcome came up."""
-        if type(draws) is not int or draws < 1:
-            check.whole(draws=draws)
-        outcomes, parts = query.statistic.outcomes, query.parts
-        counts = np.zeros(outcomes if parts == 1 else (parts, outcomes), np.int64)
-        for cards, rows, first in self._take(query, parts * draws):
-            counts += cards.tallied(query, rows, first, draws, mass, rng)
-        return counts
-
-    @silence
-    def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
-        """Take the next cards and return what they say. Secret. Draws with replacement only: cards are nothing else."""
-        if not isinstance(selection, WithReplacement):
-            raise InvalidArgument("A deck holds draws with replacement; plan with mechanism='coins'.", name="mechanism")
-        taken = self._take(query, query.parts * selection.count)
-        blocks = [np.array(cards.values(query, rows, first, selection.count, rng)) for cards, rows, first in taken]
-        values: NDArray[Any] = np.concatenate(blocks)
-        return values if query.parts == 1 else values.reshape(query.parts, -1, *values.shape[1:])
-
-    def verify(self) -> None:
-        """Verify the deck."""
-        self._deck.verify()
-
-    def _take(self, query: Query, count: int) -> Iterator[tuple[Cards, slice, int]]:
-        """Yield cards in blocks, with the number of the first among the draws; whatever becomes of them, they are used.
-
-        A kind of question that draws more than it said gets nothing.
-        """
-        taken, left = [], count
-        while left and self._pieces:
-            cards, numbers = self._pieces.pop(0)
-            rows, rest = numbers[:left], numbers[left:]
-            if rest:
-                self._pieces.insert(0, (cards, rest))
-            taken.append((cards, rows))
-            left -= len(rows)
-        if left:
-            raise InvalidArgument(f"A question draws {left:,} cards more than were reserved for it.", name="draws")
-        first = 0
-        for cards, rows in taken:
-            size = cards.block(query)
-            for start in range(rows.start, rows.stop, size):
-                stop = min(start + size, rows.stop)
-                yield cards, slice(start, stop), first
-                first += stop - start
 
 
 def _within(numbers: range, start: int, count: int) -> range:

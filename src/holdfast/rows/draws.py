@@ -134,15 +134,20 @@ def without_replacement(rng: Generator, n: int, count: int) -> Indices:
         return rng.permutation(n)[:count]
     # The distinct values of a uniform sequence, in order of first appearance, are a uniform selection.
     drawn = rng.integers(0, n, count + count // 4 + 16)
-    while (distinct := _first_appearances(drawn)).size < count:
+    while (distinct := drawn[first_appearances(drawn)]).size < count:
         drawn = np.concatenate([distinct, rng.integers(0, n, count)])
     return distinct[:count]
 
 
-def _first_appearances(drawn: Indices) -> Indices:
+def first_appearances(drawn: Indices) -> Indices:
+    """Return where each value appears first, in order.
+
+    >>> first_appearances(np.array([5, 3, 5, 9, 3])).tolist()
+    [0, 1, 3]
+    """
     _, first = np.unique(drawn, return_index=True)
     first.sort()
-    return drawn[first]
+    return first
 
 
 def check_key(key: object) -> None:

@@ -5,7 +5,6 @@ everything else; it ends with a hash of itself. `pack_files` keeps what fits mad
 """
 
 import json
-import mmap
 import os
 import weakref
 from collections.abc import Collection, Iterator, Sequence
@@ -28,6 +27,7 @@ from holdfast.rows.columns import CodedText, Numbers, PackedText, StoredColumn, 
 from holdfast.rows.draws import Indices, Selection
 from holdfast.rows.local import LocalRows
 from holdfast.rows.pack_files import PackFiles
+from holdfast.rows.posix import mmap
 from holdfast.rows.scans.scan import Origin
 from holdfast.rows.units import Units
 from holdfast.schema import Column, Schema
@@ -96,6 +96,11 @@ class Manifest:
     unit: str | None = None  # the column that names units, if rows lie by unit
     units: int = 0
     dealt: Dealt | None = None  # if the rows are cards
+
+    @property
+    def drawn(self) -> int:
+        """How many there are of what is drawn: rows, or units."""
+        return self.rows if self.unit is None else self.units
 
     def declared(self, complete: Collection[str]) -> "Manifest":
         """Return the manifest with these columns declared complete; refuse those that are not."""

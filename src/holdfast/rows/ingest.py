@@ -10,7 +10,6 @@ leftover, cleared away by the next one who comes. Who finds the lock taken waits
 work done.
 """
 
-import fcntl
 import os
 import re
 import shutil
@@ -19,17 +18,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial as partial_
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
 from holdfast.errors import RowSourceError
-from holdfast.rows.array_files import ArrayFile
-from holdfast.rows.blocks import FileEntry
-from holdfast.rows.column_writer import ColumnFiles, NumberFiles, TextFiles
+from holdfast.rows.column_writer import ColumnFiles, NumberFiles, TextFiles, UnitFile
 from holdfast.rows.columns import TEXT, Storage, refuse_contradiction
-from holdfast.rows.fingerprint import fingerprint_of, fingerprint_of_files
-from holdfast.rows.folder import MANIFEST, Dealt, FolderRows, Manifest, file_name
+from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of, fingerprint_of_files
+from holdfast.rows.folder import MANIFEST, Dealt, FolderRows, Manifest
+from holdfast.rows.posix import fcntl
 from holdfast.rows.scans.scan import Origin, Scan
 from holdfast.rows.units import Grouping
 
@@ -205,7 +204,24 @@ def _write(
         columns = _fill(scan.columns, batches(), partial, advance, hashed=grouping is None)
     if scan.origin() != origin:
         raise RowSourceError(f"{scan.where} changed while it was read; open it again.")
-    vouch(scan, origin, columns, partial, complete, grouping=grouping)
+    together = None
+    if grouping is not None:
+        starts = UnitFile(partial, len(columns))
+        try:
+            starts.append(np.diff(grouping.starts))
+            starts.close()
+        finally:
+            starts.abandon()
+        together = Together(grouping.unit, starts, grouping.digests)
+    vouch(scan, origin, columns, partial, complete, together=together)
+
+
+class Together(NamedTuple):
+    """Rows that lie by unit: which column names units, where these begin, and the rows in the order they came in."""
+
+    unit: str
+    starts: UnitFile
+    digests: list[ColumnDigest]
 
 
 def vouch(
@@ -215,7 +231,7 @@ def vouch(
     partial: Path,
     complete: Collection[str],
     dealt: Dealt | None = None,
-    grouping: Grouping | None = None,
+    together: Together | None = None,
 ) -> None:
     """Write the manifest of columns that are complete and durable."""
     rows = columns[0].digest.rows
@@ -223,27 +239,17 @@ def vouch(
         raise RowSourceError(f"{scan.where} has no rows; holdfast needs at least one.")
     refuse_contradiction(scan.where, scan.never_missing, [column.digest.name for column in columns if column.missing])
     files = {name: entry for column in columns for name, entry in column.files().items()}
-    digests = [column.digest for column in columns] if grouping is None else grouping.digests
+    digests = [column.digest for column in columns] if together is None else together.digests
     Manifest(
         rows=rows,
         fingerprint=fingerprint_of(digests) if dealt is None else fingerprint_of_files(files),
         source=origin,
         columns=tuple(column.entry(nullable=column.digest.name not in scan.never_missing) for column in columns),
-        files=files | ({} if grouping is None else _write_starts(partial, len(columns), grouping)),
-        unit=None if grouping is None else grouping.unit,
-        units=0 if grouping is None else grouping.starts.size - 1,
+        files=files if together is None else files | together.starts.files(),
+        unit=None if together is None else together.unit,
+        units=0 if together is None else together.starts.units,
         dealt=dealt,
     ).declared(complete).write(partial)
-
-
-def _write_starts(partial: Path, position: int, grouping: Grouping) -> dict[str, FileEntry]:
-    file = ArrayFile(partial / file_name(position, "units"), np.int64)
-    try:
-        file.append(grouping.starts)
-        file.close()
-    finally:
-        file.abandon()
-    return {file.path.name: file.entry()}
 
 
 def _fill(

@@ -1,9 +1,7 @@
 """Rows on this machine, in memory or in mapped files: the verbs of a row source, written once for both."""
 
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -16,25 +14,27 @@ from numpy.typing import NDArray
 from holdfast import check
 from holdfast.cancel import checkpoint
 from holdfast.errors import InvalidArgument, RowSourceError
-from holdfast.queries.evaluate import RowFunction, booleans, floats
-from holdfast.queries.query import Folded, Packed, Packing, Query, Said, Values
+from holdfast.queries.evaluate import booleans, floats
+from holdfast.queries.query import Composed, Folded, Function, Packed, Packing, Query, Said, Values
 from holdfast.queries.silence import silence
+from holdfast.queries.submission import Submission
 from holdfast.queries.units import WholeUnit
 from holdfast.rows import draws as drawing
-from holdfast.rows.columns import BufferPool, CodedText, Storage, StoredColumn, take_into
+from holdfast.rows.columns import BufferPool, CodedText, PackedText, Storage, StoredColumn, take_into
 from holdfast.rows.draws import AllRows, Consecutive, Indices, Selection
 from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of
 from holdfast.rows.packs import KeptElsewhere, Packs
 from holdfast.rows.randomize import accepted, randomized, tallied_parts, tossed
 from holdfast.rows.units import Together, Units, sums
-from holdfast.schema import Column, Schema
+from holdfast.schema import Column, Schema, Type
 
 _BLOCK = 1 << 17  # rows evaluated at once: enough to forget the overhead, little enough to stay in cache
-_SCAN = 4  # blocks of consecutive rows that are folded at once, since nothing has to be gathered
+_SCAN = 8  # blocks of consecutive rows that are folded at once, since nothing has to be gathered
 _BLOCK_BYTES = 256 << 20  # fewer if values are long
 _LINES_BYTES = 2 << 20  # of packed lines: more fits no cache; of less, numpy takes longer to begin than to end
 _FEW_UNITS = 1_000  # whose rows come into the cache together
 _PIECE = 1 << 18  # rows hashed at once
+_MANY = 1 << 16  # consecutive rows, for which it pays to hand them over to Polars; a question to a deck has fewer
 _SHOWN = 30  # columns in a printout
 
 _pool = BufferPool()
@@ -62,11 +62,6 @@ class LocalRows:
         self._storages = {column.name: storage for column, storage, _ in columns}
         self._stored = {column.name: stored for column, _, stored in columns}
         self._plain = {column.name: stored.plain for column, _, stored in columns if stored.plain is not None}
-        self._coded = {
-            column.name: stored
-            for column, _, stored in columns
-            if isinstance(stored, CodedText) and stored.valid is None
-        }
         self._schema = Schema(tuple(column for column, _, _ in columns if column.name != unit), name, unit)
         self._fingerprint = fingerprint
         self._hashing = threading.Lock()
@@ -142,34 +137,14 @@ class LocalRows:
         """Return the totals of all rows: `sample` of all of them, without a list of what each says. Secret."""
         if self._units is not None:
             return query.totals(self.sample(query, AllRows(), rng))
-        blocks = _slices(self._rows, _SCAN * self._block(query))
         self._about_to_read(slice(0, self._rows), query.columns)
-        if len(blocks) == 1 or any(function.identity is None for function in query.functions):
-            return self._sum(partial(self._folded, query), blocks)  # a function from outside is called by one thread
-        with ThreadPoolExecutor(pl.thread_pool_size()) as pool:  # as many as Polars scans with
-            waiting = deque(pool.submit(self._folded, query, rows) for rows in blocks)
-            try:
-                return self._sum(lambda rows: waiting.popleft().result(), blocks)
-            finally:
-                for future in waiting:
-                    future.cancel()
-
-    @staticmethod
-    def _sum(fold: Callable[[slice], NDArray[np.float64]], blocks: Sequence[slice]) -> NDArray[np.float64]:
         total = np.zeros(())
-        for rows in blocks:
+        # One block after another: on several threads the blocks wait for the same memory and for the interpreter.
+        for rows in _slices(self._rows, _SCAN * self._block(query)):
             checkpoint()
-            total = total + fold(rows)
+            self._about_to_read(rows, query.columns)
+            total = total + query.fold(self._said(query.functions, rows))
         return total
-
-    @silence
-    def _folded(self, query: Folded, rows: slice) -> NDArray[np.float64]:
-        """Return the totals of some rows."""
-        self._about_to_read(rows, query.columns)
-        return query.fold([self._said(function, rows) for function in query.functions])
-
-    def _is_plain(self, function: RowFunction) -> bool:
-        return bool(function.columns) and all(name in self._plain for name in function.columns)
 
     def _values(self, query: Query, chosen: Indices | slice, first: int, count: int, rng: Generator) -> Values:
         """Return what is chosen says: number `first` and following of `count` in every part."""
@@ -197,6 +172,11 @@ class LocalRows:
         if column not in self._ids:
             self._ids[column] = self._column(column).part(column, 0, self._rows).clone()
         return self._ids[column]
+
+    @property
+    def unit_starts(self) -> Indices | None:
+        """Where the rows of each unit begin, and where the last one's end; None if there are no units."""
+        return None if self._units is None else self._units.starts
 
     def verify(self) -> None:
         """Read and hash everything again; raise if it is not the data that was opened."""
@@ -229,6 +209,14 @@ class LocalRows:
             lines.append(f"  and {count - _SHOWN} more")
         return "\n".join(lines)
 
+    def texts(self, name: str) -> list[str] | None:
+        """Return all texts of a column, in order, for an admin who publishes them; None if there are too many."""
+        stored = self._column(name)
+        if isinstance(stored, PackedText):
+            return None
+        all_of_it = stored.dictionary if isinstance(stored, CodedText) else stored.part(name, 0, self._rows)
+        return all_of_it.drop_nulls().unique().sort().to_list()
+
     def _column(self, name: str) -> StoredColumn:
         if name not in self._stored:
             self._schema[name]  # raises, with a suggestion
@@ -244,11 +232,20 @@ class LocalRows:
             return self._evaluate(query, chosen, first)
         if isinstance(query, WholeUnit):
             return self._fold(query, self._units, _indices(chosen))
+        if isinstance(query, Submission):
+            return self._scored(query, self._units, chosen)
         rows, empty = self._units.one_row(_indices(chosen), rng, query.rows_per_unit)
         values = self._evaluate(query, rows, first)
         if empty is not None:
             values[empty] = 0.0 if query.weighs else np.nan
         return values
+
+    def _scored(self, query: Submission, units: Units, chosen: Indices | slice) -> Values:
+        """Return what units, one after another, say together to a submission, which has something for every row."""
+        assert isinstance(chosen, slice)  # all of them are scored, in order
+        starts = units.starts[chosen.start : chosen.stop + 1]
+        first, last = int(starts[0]), int(starts[-1])
+        return query.of_units(self._evaluate(query, slice(first, last), first), starts)
 
     def _speaking(self, chosen: Indices | slice, rng: Generator) -> Indices | slice:
         """Return the rows that speak for what is chosen: a random one of each unit, if there are units."""
@@ -279,50 +276,51 @@ class LocalRows:
 
     def _evaluate(self, query: Query, rows: Indices | slice, first: int) -> Values:
         """Evaluate a query of one part on these rows, which are its draws number `first` and so on."""
-        columns, direct = query.columns, query.direct
-        if direct is not None and all(name in self._plain or self._looks_up(query, name, rows) for name in columns):
-            self._about_to_read(rows, columns)
-            return direct({name: self._array(query, name, rows) for name in columns})
-        coded = self._coded.get(columns[0]) if len(columns) == 1 and query.identity is not None else None
-        if coded is not None and coded.dictionary.len() <= _height(rows):
-            # What a row says is what its text says, so every text that was drawn is asked once: no other, whose length
-            # would show in the time it takes. Not of functions from outside, which see one row for each draw.
-            self._about_to_read(rows, columns)
-            places, texts = coded.distinct(columns[0], _values_at(coded.codes, rows))
-            values: Values = query.evaluate(texts.to_frame()).take(places, axis=0)
-            return values
+        if isinstance(query, Composed):
+            self._about_to_read(rows, query.columns)
+            texts = self._few_texts(query.columns, rows)
+            if texts is not None and all(function.identity is not None for function in query.functions):
+                return texts.asked(query.evaluate, query.columns[0], rows, _pool)
+            return query.combined(self._said(query.functions, rows))
         if not query.numbered and not query.packings:
-            return query.evaluate(self._frame(rows, columns))
+            return query.evaluate(self._frame(rows, query.columns))
         draw = np.arange(first, first + _height(rows))
         return self._evaluate_parts(query, rows, np.zeros_like(draw), draw)
 
-    def _looks_up(self, query: Query, name: str, rows: Indices | slice) -> bool:
-        stored = self._stored.get(name)
-        return name in query.lookups and isinstance(stored, CodedText) and stored.dictionary.len() <= _height(rows)
+    def _said(self, functions: Sequence[Function], rows: Indices | slice) -> list[Said]:
+        """Return what functions say of these rows, each in the way that is fastest for it."""
+        arrays: dict[str, NDArray[Any]] = {}  # a column that several functions read is read once
+        said: list[Any] = []
+        left: list[int] = []
+        for place, function in enumerate(functions):
+            columns, direct = function.columns, function.direct
+            if direct is not None and self._plain.keys() >= set(columns):
+                for name in columns:
+                    if name not in arrays:
+                        arrays[name] = _values_at(self._plain[name], rows)
+                many = isinstance(rows, slice) and _height(rows) >= _MANY
+                said.append(direct(_in_bits(arrays, columns) if many else arrays))
+                continue
+            texts = self._few_texts(columns, rows) if _is_number(function) and function.identity is not None else None
+            if texts is not None:
+                said.append(texts.asked(partial(_array_of, function), columns[0], rows, _pool))
+            else:
+                said.append(None)
+                left.append(place)
+        if left:
+            frame = self._read(rows, tuple(dict.fromkeys(name for place in left for name in functions[place].columns)))
+            for place in left:
+                said[place] = functions[place].series(frame)
+        return said
 
-    def _array(self, query: Query, name: str, rows: Indices | slice) -> NDArray[Any]:
-        """Return a column's values, or the numbers that a query looks up for its texts: for those drawn, once each."""
-        stored = self._stored[name]
-        if not isinstance(stored, CodedText):
-            return _values_at(self._plain[name], rows)
-        places, texts = stored.distinct(name, _values_at(stored.codes, rows))
-        numbers = query.lookups[name](texts).take(places)
-        if stored.valid is None:
-            return numbers
-        (missing,) = query.lookups[name](pl.Series(name, [None], dtype=pl.String))
-        return np.where(_values_at(stored.valid, rows), numbers, missing)
+    def _few_texts(self, columns: Sequence[str], rows: Indices | slice) -> CodedText | None:
+        """Return the one column that is read if it has fewer distinct texts than rows: each of them is asked once.
 
-    def _said(self, function: RowFunction, rows: slice) -> Said:
-        """Return what a function says of consecutive rows; of a column with few distinct texts, each is asked once."""
-        columns, direct = function.columns, function.direct
-        if direct is not None and self._is_plain(function):
-            said: NDArray[Any] = direct({name: self._plain[name][rows] for name in columns})
-            return said
-        coded = self._coded.get(columns[0]) if len(columns) == 1 and function.identity is not None else None
-        if coded is None or coded.dictionary.len() > _height(rows):
-            return function.series(self._frame(rows, columns))
-        texts = function.series(coded.dictionary.alias(columns[0]).to_frame())
-        return (booleans if texts.dtype == pl.Boolean else floats)(texts).take(coded.codes[rows])
+        Not for a function from outside, which sees one row for each draw.
+        """
+        stored = self._stored[columns[0]] if len(columns) == 1 else None
+        few = isinstance(stored, CodedText) and stored.dictionary.len() <= _height(rows)
+        return stored if few else None  # type: ignore[return-value]
 
     def _evaluate_parts(
         self, query: Query, rows: Indices | slice, part: NDArray[np.int64], draw: NDArray[np.int64]
@@ -357,7 +355,7 @@ class LocalRows:
         part, together = 0, 1
         while part < parts:
             chosen = [selection.indices(n, rng) for _ in range(min(together, parts - part))]
-            indices, count = np.concatenate(chosen), chosen[0].size
+            indices, count = chosen[0] if len(chosen) == 1 else np.concatenate(chosen), chosen[0].size
             if indices.size and not (indices.min() >= 0 and indices.max() < n):
                 raise InvalidArgument(f"selection must be of rows 0 to {n - 1}; got others.", name="selection")
             for start in range(0, max(1, indices.size), size):
@@ -366,6 +364,9 @@ class LocalRows:
 
     def _frame(self, rows: Indices | slice, columns: Sequence[str]) -> pl.DataFrame:
         self._about_to_read(rows, columns)
+        return self._read(rows, columns)
+
+    def _read(self, rows: Indices | slice, columns: Sequence[str]) -> pl.DataFrame:
         if not columns:
             return pl.DataFrame(height=_height(rows))  # a constant still has one value per row
         first, *others = (self._series(name, rows) for name in columns)
@@ -413,12 +414,24 @@ def ids_of(source: object, column: str) -> pl.Series:
     return source.ids(column)
 
 
+def unit_starts_of(source: object) -> Indices | None:
+    """Return where the units of a board begin among its rows, if it has units."""
+    return source.unit_starts if isinstance(source, LocalRows) else None
+
+
 def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _slices(rows: int, size: int) -> list[slice]:
     return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
+
+
+def _in_bits(arrays: Mapping[str, NDArray[Any]], columns: Sequence[str]) -> Mapping[str, Any]:
+    """Return numbers as Polars has them: of many in a row it answers in bits, which are less to write."""
+    if not columns or any(arrays[name].dtype != np.float64 for name in columns):
+        return arrays
+    return {name: pl.Series(arrays[name]) for name in columns}
 
 
 def _height(rows: Indices | slice) -> int:
@@ -439,6 +452,19 @@ def _numbers(first: int, count: int, draws: int) -> tuple[NDArray[np.int64], NDA
     part, draw = np.divmod(np.arange(first, first + count), draws)
     part.flags.writeable = draw.flags.writeable = False  # shared
     return part, draw
+
+
+def _is_number(function: Function) -> bool:
+    return function.type is Type.BOOL or function.type.is_number
+
+
+def _array_of(function: Function, rows: pl.DataFrame) -> NDArray[Any]:
+    """Return what a function says as an array: whole numbers as such only if none can be missing."""
+    said = function.series(rows)
+    if function.type is Type.BOOL:
+        return booleans(said)
+    whole = function.type is Type.INT and not function.nullable and not said.null_count()
+    return said.to_numpy() if whole else floats(said)
 
 
 def _together(values: NDArray[Any], units: Together) -> NDArray[Any]:

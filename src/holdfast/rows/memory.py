@@ -60,6 +60,8 @@ def _from_frame(frame: Any, name: str) -> tuple[Sequence[pl.Series], Collection[
     for column in wrapped.columns:
         try:
             converted = wrapped[column].to_polars().alias(column)
+        except ImportError:  # PyArrow is not there, which pandas and Polars want for texts
+            converted = _without_arrow(column, wrapped[column].to_native())
         except _CONVERSION:
             raise unsupported(column, str(wrapped[column].dtype), "drop it or convert it first") from None
         series.append(converted)
@@ -68,6 +70,16 @@ def _from_frame(frame: Any, name: str) -> tuple[Sequence[pl.Series], Collection[
         floating = {each.name for each in series if each.dtype.is_float()}
         never |= {field.name for field in frame.schema if not field.nullable} - floating
     return series, never
+
+
+def _without_arrow(column: str, series: Any) -> pl.Series:
+    """Convert a column of pandas value by value."""
+    values = series.to_numpy(dtype=object, copy=True)
+    values[series.isna().to_numpy()] = None
+    try:
+        return pl.Series(column, values.tolist())
+    except _CONVERSION:
+        raise unsupported(column, str(series.dtype), "install pyarrow, drop it or convert it first") from None
 
 
 def _from_arrays(arrays: Mapping[str, ColumnLike]) -> tuple[Sequence[pl.Series], Collection[str]]:

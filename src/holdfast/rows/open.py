@@ -170,9 +170,15 @@ def _target(scan: Scan, folder: str | Path | None) -> Path:
 
 def _open_own(folder: Path, name: str | None, complete: Collection[str], unit: str | None) -> RowSource:
     if is_deck(folder):
-        if unit is not None:
-            raise InvalidArgument("unit must be left out for a deck, whose cards are rows.", name="unit")
-        return Deck(folder, name=name, complete=complete)
+        deck = Deck(folder, name=name, complete=complete)
+        if unit not in (None, deck.schema.unit):
+            what = "rows" if deck.schema.unit is None else f"units by {deck.schema.unit!r}"
+            raise InvalidArgument(
+                f"unit must be left out for {folder.name}, whose cards are {what}; deal another deck, with"
+                f" unit={unit!r}.",
+                name="unit",
+            )
+        return deck
     rows = FolderRows(folder, name=name, complete=complete)
     if unit not in (None, rows.schema.unit):
         raise InvalidArgument(

@@ -9,7 +9,6 @@ what its description says when it is found is written anew; one that changes whi
 like any other column.
 """
 
-import fcntl
 import json
 import os
 import shutil
@@ -27,6 +26,7 @@ from holdfast.queries.query import Packed, Packing
 from holdfast.rows.array_files import ArrayFile, MappedArray
 from holdfast.rows.blocks import DataCheck, FileEntry
 from holdfast.rows.packs import MOST_BYTES
+from holdfast.rows.posix import fcntl
 
 PARTIAL = ".partial"
 _FORMAT = "holdfast pack"

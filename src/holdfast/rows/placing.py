@@ -41,6 +41,8 @@ class Placing:
         How many cards every range has, in all slices.
     filled
         How many of them are there already.
+    kept
+        How many cards a slice has in the end; the last ones are cut off.
     memory
         To read into.
     """
@@ -51,9 +53,10 @@ class Placing:
         columns: Mapping[str, Storage],
         sizes: NDArray[np.int64],
         filled: NDArray[np.int64],
+        kept: int,
         memory: Memory,
     ) -> None:
-        self._folders, self._sizes, self._filled, self._memory = folders, sizes, filled, memory
+        self._folders, self._sizes, self._filled, self._kept, self._memory = folders, sizes, filled, kept, memory
         self._per = sizes.size // len(folders)
         self._types = {i: each.numpy for i, each in enumerate(columns.values()) if each.numpy is not None}
         by_slice = sizes.reshape(len(folders), self._per)
@@ -65,24 +68,44 @@ class Placing:
         """Whether a column is one of numbers."""
         return column in self._types
 
-    def write(self, columns: Mapping[int, Sequence[Part]], cuts: Sequence[NDArray[np.int64]]) -> None:
-        """Write what several chunks have of every range, behind what is there; `cuts` say where ranges begin."""
-        ends = [cut.tolist() for cut in cuts]
+    def begin(self) -> None:
+        """Make the files, as long as they will be, and empty."""
+        for which, folder in enumerate(self._folders):
+            folder.mkdir(mode=0o700, exist_ok=True)
+            for i, dtype in self._types.items():
+                self._make(i, "values", which, dtype.itemsize)
+
+    def go_on(self) -> None:
+        """Look whether the files are as long as they were made: a gap would be filled with zeros."""
+        for which in range(len(self._folders)):
+            for i, dtype in self._types.items():
+                with self._opened(i, "values", which, os.O_RDONLY) as file:
+                    if os.fstat(file).st_size < self._length(which, dtype.itemsize):
+                        raise incomplete()
+
+    def write(self, columns: Mapping[int, Sequence[Part]], cuts: Sequence[NDArray[np.int64]]) -> set[int]:
+        """Write what several chunks have of every range, behind what is there; `cuts` say where ranges begin.
+
+        Returns the columns of which values are missing there, which are marked in files of their own.
+        """
+        ends, marked = [cut.tolist() for cut in cuts], set()
         places = (self._room + self._starts + self._filled).tolist()
         for i, parts in columns.items():
             self._write(i, "values", [part.values for part in parts], ends, places)
             if any(part.valid is not None for part in parts):
+                marked.add(i)
                 marks = [
-                    np.zeros(cut[-1], np.bool_) if p.valid is None else ~p.valid
-                    for p, cut in zip(parts, ends, strict=True)
+                    np.zeros(end[-1], np.bool_) if part.valid is None else ~part.valid
+                    for part, end in zip(parts, ends, strict=True)
                 ]
                 self._write(i, "valid", marks, ends, places)
         self._filled += np.sum([np.diff(cut) for cut in cuts], axis=0)
+        return marked
 
-    def read(self, column: int, number: int, in_order: bool) -> Part:
+    def read(self, column: int, number: int, *, marked: bool, in_order: bool) -> Part:
         """Return what a range has of a column: as it came, or as it lies in the end if that is done."""
         values = self._read(column, "values", number, in_order)
-        if not self._path(column, "valid", number // self._per).exists():
+        if not marked:
             return Part(values, None)
         marks = self._read(column, "valid", number, in_order)
         return Part(values, marks if in_order else ~marks)
@@ -92,48 +115,64 @@ class Placing:
     ) -> None:
         pairs, size = list(zip(arrays, ends, strict=True)), arrays[0].dtype.itemsize
         for which in range(len(self._folders)):
-            with self._opened(column, what, which, size) as file:
+            if what == "valid" and not self._path(column, what, which).exists():
+                self._make(column, what, which, size)
+            with self._opened(column, what, which, os.O_RDWR) as file:
                 for k in range(which * self._per, (which + 1) * self._per):
                     pieces = [array[end[k] : end[k + 1]].data for array, end in pairs]
                     write_at(file, pieces, HEADER + size * places[k])
 
-    @contextmanager
-    def _opened(self, column: int, what: str, which: int, size: int) -> Iterator[int]:
-        path = self._path(column, what, which)
-        length = HEADER + size * (self._room + int(self._cards[which]))
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    def _read(self, column: int, what: str, number: int, in_order: bool) -> NDArray[Any]:
+        dtype = np.dtype(np.bool_) if what == "valid" else self._types[column]
+        start, count = int(self._starts[number]), int(self._sizes[number])
+        if in_order:  # what is not part of the deck may be gone already
+            count = max(0, min(count, self._kept - start))
+        values = self._memory(dtype, count)
+        at = HEADER + dtype.itemsize * (start if in_order else self._room + start)
+        with self._opened(column, what, number // self._per, os.O_RDONLY) as file:
+            read_into(file, values, at)
+        return values
+
+    def _make(self, column: int, what: str, which: int, size: int) -> None:
+        file = os.open(self._path(column, what, which), os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            if os.fstat(file).st_size < length:
-                os.ftruncate(file, length)
-            yield file
+            os.ftruncate(file, self._length(which, size))
         finally:
             os.close(file)
 
-    def _read(self, column: int, what: str, number: int, in_order: bool) -> NDArray[Any]:
-        dtype = np.dtype(np.bool_) if what == "valid" else self._types[column]
-        values = self._memory(dtype, int(self._sizes[number]))
-        at = HEADER + dtype.itemsize * (int(self._starts[number]) + (0 if in_order else self._room))
-        file = os.open(self._path(column, what, number // self._per), os.O_RDONLY | os.O_CLOEXEC)
+    def _length(self, which: int, size: int) -> int:
+        return HEADER + size * (self._room + int(self._cards[which]))
+
+    @contextmanager
+    def _opened(self, column: int, what: str, which: int, mode: int) -> Iterator[int]:
         try:
-            # of the last range, what is not part of the deck may be gone already
-            read_into(file, values, at, cut_off=in_order)
+            file = os.open(self._path(column, what, which), mode | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise incomplete() from None
+        try:
+            yield file
         finally:
             os.close(file)
-        return values
 
     def _path(self, column: int, what: str, which: int) -> Path:
         return self._folders[which] / file_name(column, what)
 
 
-def read_into(file: int, values: NDArray[Any], at: int, *, cut_off: bool = False) -> None:
-    """Fill an array from a file, where its bytes begin at `at`; the file must hold them all, unless it is `cut_off`."""
+def incomplete() -> RowSourceError:
+    """Say that somebody else has been at the files."""
+    return RowSourceError(
+        "What was dealt so far is not all there: somebody has changed it. Remove .deal.partial from the deck, and deal"
+        " again."
+    )
+
+
+def read_into(file: int, values: NDArray[Any], at: int) -> None:
+    """Fill an array from a file, where its bytes begin at `at`; the file must hold them all."""
     view = values.data.cast("B") if values.size else memoryview(b"")
     while view.nbytes:
         done = os.preadv(file, [view], at)
-        if not done and cut_off:
-            return
         if not done:
-            raise RowSourceError("What was dealt so far is cut off; remove .deal.partial from the deck and deal again.")
+            raise incomplete()
         view, at = view[done:], at + done
 
 

@@ -31,7 +31,7 @@ def outcomes_of(values: Values, outcomes: int, rng: Generator) -> NDArray[np.int
     group's number that is NaN, beside a bias.
     """
     if values.dtype.kind != "f":
-        return values.astype(np.int64)
+        return values.astype(np.int64, copy=False)
     if values.ndim == 2 and values.shape[1] == outcomes - 1:  # the law of all outcomes but the first
         upto: NDArray[np.float64] = np.cumsum(values, axis=1, dtype=np.float64)
         place = rng.random(len(values))
@@ -96,7 +96,7 @@ def randomized(counts: Counts, mass: float, rng: Generator) -> Counts:
         new = rng.binomial(counts[..., 1], 1.0 - turned) + rng.binomial(counts[..., 0], turned)
         return np.stack([counts.sum(axis=-1) - new, new], axis=-1)
     kept = rng.binomial(counts, 1.0 - replaced)
-    anew = counts.sum(axis=-1) - kept.sum(axis=-1)
+    anew = (counts - kept).sum(axis=-1)
     return np.asarray(kept + rng.multinomial(anew, np.full(outcomes, 1.0 / outcomes)), dtype=np.int64)
 
 

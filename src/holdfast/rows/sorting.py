@@ -20,7 +20,7 @@ from functools import partial
 from hashlib import sha256
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -29,9 +29,10 @@ from numpy.typing import NDArray
 
 from holdfast.randomness import keyed_generator
 from holdfast.rows.ahead import Behind, Memory, ahead
-from holdfast.rows.cards import MOST_RANGES, Ranged, ranges_of, width_of
+from holdfast.rows.cards import MOST_RANGES, ROW, Ranged, ranges_of, width_of
 from holdfast.rows.content import Coder, Content, Part
-from holdfast.rows.placing import Placing, read_into, write_at
+from holdfast.rows.placing import Placing, incomplete, read_into, write_at
+from holdfast.rows.scans.scan import UNREADABLE
 
 BLOCK_BYTES = 40 << 20  # of cards that are in memory at once, several times
 MOST, LEAST = 1 << 20, 1 << 12  # cards in a block
@@ -56,17 +57,39 @@ def ranges_for(cards: float, slices: int, block: int) -> int:
 class Piece:
     """The cards of a chunk, range after range."""
 
-    counts: NDArray[np.int64]
+    counts: NDArray[np.int64]  # of cards
     places: NDArray[np.uint64] | None  # if they are known
     columns: list[Part]
     rows: int  # of the chunk
     sums: tuple[int, int]  # of the chunk
     missing: list[bool]  # in the chunk, by column
+    lengths: NDArray[np.int64] | None = None  # of cards, if they are units: how many rows each of them has
+
+    @property
+    def card_cuts(self) -> NDArray[np.int64]:
+        """Where the cards of each range begin, and where the last ones end."""
+        return np.concatenate([[0], np.cumsum(self.counts)])
 
     @property
     def cuts(self) -> NDArray[np.int64]:
-        """Where the cards of each range begin, and where the last ones end."""
-        return np.concatenate([[0], np.cumsum(self.counts)])
+        """Where the rows of each range begin, and where the last ones end."""
+        if self.lengths is None:
+            return self.card_cuts
+        return np.concatenate([[0], np.cumsum(self.lengths)]).take(self.card_cuts)
+
+
+class Block(NamedTuple):
+    """Cards in order: how many, their columns, and how many rows each of them has, if they are units."""
+
+    cards: int
+    columns: list[Part]
+    lengths: NDArray[np.int64] | None
+
+    def first(self, cards: int) -> "Block":
+        """Return the first of them."""
+        rows = cards if self.lengths is None else int(self.lengths[:cards].sum())
+        parts = [Part(part.values[:rows], None if part.valid is None else part.valid[:rows]) for part in self.columns]
+        return Block(cards, parts, None if self.lengths is None else self.lengths[:cards])
 
 
 @dataclass(frozen=True)
@@ -77,6 +100,7 @@ class SortedRun:
     end: int
     cards: int
     placed: bool  # whether places follow
+    lengths: int  # where those of cards are, after where each range begins in them; 0 if cards are rows
     columns: list[tuple[str, int, int]]  # its type, or "" for texts; where it begins in the file; where its marks do
     rows: int
     sums: tuple[int, int]
@@ -102,16 +126,23 @@ class Runs:
         self._names = list(coder.columns)
         self.memory = Memory()
         self.placing: Placing | None = None
-        self.content = Content(coder.columns)
+        self._table = [i for i, name in enumerate(self._names) if name != ROW]  # what the content is of
+        self.content = Content({self._names[i]: coder.columns[self._names[i]] for i in self._table})
         self.missing = [False] * len(self._names)
         self._waiting: list[Piece] = []
         self._learned = dict.fromkeys(coder.texts, 0)  # texts that runs have said so far
         self._runs: list[SortedRun] = []
-        while (about := self._about(len(self._runs))).exists():
-            self._take_up(json.loads(about.read_text(encoding="utf-8")))
+        try:
+            while (about := self._about(len(self._runs))).exists():
+                self._take_up(json.loads(about.read_text(encoding="utf-8")))
+        except (ValueError, TypeError, KeyError):
+            raise incomplete() from None
         self._end = self._runs[-1].end if self._runs else 0
         self._file = os.open(folder / "runs", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._behind = Behind()
+        if os.fstat(self._file).st_size < self._end:
+            self.close()
+            raise incomplete()
 
     def close(self) -> None:
         """Let go of the file, when nothing is written to it any more."""
@@ -123,11 +154,16 @@ class Runs:
         """How many there are."""
         return sum(run.cards for run in self._runs) + sum(int(piece.counts.sum()) for piece in self._waiting)
 
-    def prepare(self, parts: Sequence[Part], height: int, drawn: Ranged) -> Piece:
-        """Take the cards that were drawn of a chunk. Any thread may ask."""
-        columns = [self._taken(part, drawn.rows) for part in parts]
-        sums, missing = self.content.sums_of(list(parts), height), [part.missing for part in parts]
-        return Piece(drawn.counts, None, columns, height, sums, missing)
+    def prepare(
+        self, parts: Sequence[Part], height: int, drawn: Ranged, lengths: NDArray[np.int64] | None = None
+    ) -> Piece:
+        """Take the cards that were drawn of a chunk: rows, or units with so many rows each. Any thread may ask."""
+        rows, each = drawn.rows, None
+        if lengths is not None:
+            rows, each = rows_of_cards(lengths, drawn.rows)
+        columns = [self._taken(part, rows) for part in parts]
+        sums, missing = self.content.sums_of([parts[i] for i in self._table], height), [part.missing for part in parts]
+        return Piece(drawn.counts, None, columns, height, sums, missing, each)
 
     def sort_in(self, parts: Sequence[Part], places: NDArray[np.uint64], rows: int, sums: tuple[int, int]) -> Piece:
         """Put cards of all ranges in order of them; `rows` and `sums` are what they add to the content."""
@@ -163,30 +199,36 @@ class Runs:
         self, pieces: list[Piece], rows: int, sums: tuple[int, int], missing: list[bool], texts: dict[str, Any]
     ) -> None:
         number, at, cuts = len(self._runs), self._end, [piece.cuts for piece in pieces]
-        placing = self.placing
+        placing, marked = self.placing, set[int]()
         if placing is not None:
             mine = [i for i in range(len(self._names)) if i in placing]
-            placing.write({i: [piece.columns[i] for piece in pieces] for i in mine}, cuts)
+            marked = placing.write({i: [piece.columns[i] for piece in pieces] for i in mine}, cuts)
         merged: NDArray[np.int64] = np.sum(cuts, axis=0)
         self._append([merged.data])
         places = [piece.places for piece in pieces if piece.places is not None]
         if places:
             self._append(_merged(places, cuts))
+        lengths, at_lengths = [piece.lengths for piece in pieces if piece.lengths is not None], 0
+        if lengths:
+            card_cuts = [piece.card_cuts for piece in pieces]
+            at_lengths = self._append([np.sum(card_cuts, axis=0).data])
+            self._append(_merged(lengths, card_cuts))
         columns: list[tuple[str, int, int]] = []
         for i, name in enumerate(self._names):
             parts = [piece.columns[i] for piece in pieces]
             if placing is not None and i in placing:
-                columns.append(("", 0, 0))
+                columns.append(("", 0, int(i in marked)))
             elif any(isinstance(part.values, pl.Series) for part in parts):
                 self._write_texts(self._texts_path(number, i), [self._as_texts(name, part) for part in parts], cuts)
                 columns.append(("", 0, 0))
             else:
                 values = _alike([part.values for part in parts if isinstance(part.values, np.ndarray)])
                 begin = self._append(_merged(values, cuts))
-                marked = any(part.valid is not None for part in parts)
-                marks = self._append(_merged([_marks(part) for part in parts], cuts)) if marked else 0
+                some_missing = any(part.valid is not None for part in parts)
+                marks = self._append(_merged([_marks(part) for part in parts], cuts)) if some_missing else 0
                 columns.append((values[0].dtype.str, begin, marks))
-        run = SortedRun(at, self._end, int(merged[-1]), bool(places), columns, rows, sums, missing, texts)
+        cards = int(sum(piece.counts.sum() for piece in pieces))
+        run = SortedRun(at, self._end, cards, bool(places), at_lengths, columns, rows, sums, missing, texts)
         about = self._about(number)
         about.with_suffix(".new").write_text(json.dumps(asdict(run)), encoding="utf-8")
         about.with_suffix(".new").replace(about)
@@ -205,8 +247,8 @@ class Runs:
 
     def ordered(
         self, secret: bytes, advance: Callable[[int], Any], first: int, last: int, done: int = 0
-    ) -> Iterator[tuple[int, list[Part]]]:
-        """Yield the cards of ranges `first` to `last` - 1, in order: how many, and their columns.
+    ) -> Iterator[Block]:
+        """Yield the cards of ranges `first` to `last` - 1, in order.
 
         Parameters
         ----------
@@ -219,34 +261,38 @@ class Runs:
         done
             How many of them lie in order where they belong, as far as numbers are concerned.
         """
-        for count, parts in ahead(partial(self._sorted, secret, first + done), range(first, last)):
-            advance(count)
-            yield count, parts
+        for block in ahead(partial(self._sorted, secret, first + done), range(first, last)):
+            advance(block.cards)
+            yield block
 
-    def _sorted(self, secret: bytes, begin: int, number: int) -> tuple[int, list[Part]]:
-        pieces = [(run, *self._cut(run, number)) for run in self._runs]
+    def _sorted(self, secret: bytes, begin: int, number: int) -> Block:
+        pieces, lengths = [(run, *self._cut(run.at, number)) for run in self._runs], None
         if self._runs[0].placed:
             places = self._read(
                 [("<u8", run.at + 8 * (self.ranges + 1 + low), high - low) for run, low, high in pieces]
             )
             offsets = places - np.uint64(number * width_of(self.ranges))
             order = in_order(offsets, width_of(self.ranges), lambda: _chance(secret, number))
+        elif self._runs[0].lengths:
+            cuts = [(run.lengths, *self._cut(run.lengths, number)) for run in self._runs]
+            lengths = self._read([("<i8", at + 8 * (self.ranges + 1 + low), high - low) for at, low, high in cuts])
+            order, lengths = rows_of_cards(lengths, _chance(secret, number).permutation(lengths.size))
         else:
             order = _chance(secret, number).permutation(sum(high - low for _, low, high in pieces))
         parts = []
         for i in range(len(self._names)):
             if self.placing is None or i not in self.placing:
                 parts.append(self._taken(self._column(i, pieces), order))
-            elif number < begin:
-                parts.append(self.placing.read(i, number, in_order=True))
-            else:
-                parts.append(self._taken(self.placing.read(i, number, in_order=False), order))
-        return order.size, parts
+                continue
+            marked = any(run.columns[i][2] for run in self._runs)
+            part = self.placing.read(i, number, marked=marked, in_order=number < begin)
+            parts.append(part if number < begin else self._taken(part, order))
+        return Block(order.size if lengths is None else lengths.size, parts, lengths)
 
-    def _cut(self, run: SortedRun, number: int) -> tuple[int, int]:
-        """Return where a range begins and ends in a run."""
+    def _cut(self, at: int, number: int) -> tuple[int, int]:
+        """Return where a range begins and ends, of those whose beginnings are kept at `at`."""
         cut = np.empty(2, np.int64)
-        read_into(self._file, cut, run.at + 8 * number)
+        read_into(self._file, cut, at + 8 * number)
         return int(cut[0]), int(cut[1])
 
     def _column(self, i: int, pieces: list[tuple[SortedRun, int, int]]) -> Part:
@@ -269,7 +315,10 @@ class Runs:
         if not dtype:
             path = self._texts_path(number, i)
             frame = pl.scan_ipc(path, glob=False, hive_partitioning=False).slice(low, high - low)
-            return frame.collect()["text"]
+            try:
+                return frame.collect()["text"]
+            except UNREADABLE:
+                raise incomplete() from None
         codes = self._read([(*_at(run, i, low), high - low)])
         valid = self._read_marks(i, run, low, high) if marks else None
         return self._as_texts(self._names[i], Part(codes, valid))
@@ -329,6 +378,19 @@ class Runs:
 
     def _texts_path(self, number: int, i: int) -> Path:
         return self._folder / f"{number:06d}.{i}.texts"
+
+
+def rows_of_cards(lengths: NDArray[np.int64], cards: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the rows of cards, one card after the other, and how many each has; cards lie so, with these lengths.
+
+    >>> rows, each = rows_of_cards(np.array([1, 3, 2]), np.array([1, 0, 1]))
+    >>> rows.tolist(), each.tolist()
+    ([1, 2, 3, 0, 1, 2, 3], [3, 1, 3])
+    """
+    each = lengths.take(cards)
+    ends = np.cumsum(each)
+    shift = (np.cumsum(lengths) - lengths).take(cards) - (ends - each)
+    return np.repeat(shift, each) + np.arange(ends[-1] if ends.size else 0), each
 
 
 def in_order(offsets: NDArray[np.uint64], width: int, chance: Callable[[], Generator]) -> NDArray[np.int64]:

@@ -12,7 +12,6 @@ one that is a single unit is passed on as it is.
 
 import io
 import re
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from functools import cached_property
@@ -26,6 +25,7 @@ import polars as pl
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from holdfast import check
 from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.rows.columns import BufferPool, Storage
 from holdfast.rows.draws import Indices
@@ -166,12 +166,11 @@ def warn_of_units(schema: Schema) -> None:
     """Ask about a column that seems to name units, where none is declared."""
     unit = None if schema.unit is not None else likely_unit(schema)
     if unit is not None:
-        warnings.warn(
+        check.warn(
             f"Does every row have its own {unit!r}? If several rows share one, they are not independent, and intervals"
             f" for rows are wrong: open the data with unit={unit!r}. If every row has its own, it names the rows: leave"
             " it out of the data.",
             UnitColumn,
-            stacklevel=4,
         )
 
 
@@ -256,7 +255,7 @@ class Grouping:
     @cached_property
     def starts(self) -> Indices:
         """Where each unit begins; last, where the last one ends. Known at the end."""
-        return _starts(np.concatenate(self._sizes))
+        return _starts(np.concatenate([np.zeros(0, np.int64), *self._sizes]))
 
     def _together(self, batches: Iterator[pl.DataFrame], rows: int | None, depth: int) -> Iterator[pl.DataFrame]:
         first = next(batches, None)

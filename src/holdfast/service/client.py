@@ -23,6 +23,7 @@ from urllib.parse import quote
 
 import polars as pl
 
+from holdfast import check
 from holdfast.answer import AnyAnswer, record_of
 from holdfast.errors import HoldfastError, InvalidArgument, MissingExtra, UnknownName
 from holdfast.guarantees.plan import Plan
@@ -30,9 +31,9 @@ from holdfast.ledger import Head, Receipt
 from holdfast.optimize.losses import LinearLoss
 from holdfast.questions import KINDS, kind_named
 from holdfast.questions.batch import Answers, Asked, Prices, Questions
+from holdfast.questions.budget import Budget
 from holdfast.questions.history import SCHEMA
 from holdfast.questions.mean import MEAN
-from holdfast.questions.budget import Budget
 from holdfast.questions.price import Price
 from holdfast.questions.question import Kind
 from holdfast.questions.register import REGISTER
@@ -306,6 +307,7 @@ def _described(method: M, call: Callable[..., Any]) -> M:
     return method
 
 
+@check.public
 class RemoteSession(Verbs, _Calls):
     """A `dataset` on a server, asked through an `http` client. Verbs, answers and errors are those of `Session`."""
 

@@ -36,8 +36,8 @@ from holdfast.guarantees.solve import DEFAULT_CONFIDENCE
 from holdfast.guarantees.solve import plan as make_plan
 from holdfast.questions import kind_named
 from holdfast.questions.batch import Prices
-from holdfast.questions.options import plain
 from holdfast.questions.budget import Budget
+from holdfast.questions.options import plain
 from holdfast.questions.price import Price
 from holdfast.questions.question import Kind, Question
 from holdfast.questions.standings import standings_frame

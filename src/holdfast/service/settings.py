@@ -7,7 +7,7 @@
     path = "flights.parquet"
     queries = 10_000
     bounds = { dep_delay = [-60, 600] }  # declared, never read from the data: questions may leave out the range
-    categories = { carrier = ["UA", "AA", "DL"] }
+    categories = { carrier = ["UA", "AA", "DL"], origin = "published" }   # "published": the texts that it has
     labels = { dep_delay = "departure delay in minutes" }
     complete = ["dep_delay"]             # never missing: a mean costs 1 answer instead of 2
     unit = "passenger"                   # which rows belong together, if rows are not independent of each other
@@ -56,7 +56,7 @@ class DatasetSettings:
     ledger: str | None = field(default=None, repr=False)  # may hold a password
     seed: int | None = None  # for tests
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    categories: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    categories: Mapping[str, Sequence[Any] | str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     complete: Sequence[str] = ()
     unit: str | None = None

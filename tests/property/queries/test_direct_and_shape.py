@@ -97,7 +97,7 @@ def test_a_narrow_number_is_compared_in_double_precision():
     source = memory_rows(frame)
     for text, share in {"x > 0.1": 1, "x = 0.1": 0, "i < 1000": 1, "i > -1000.5": 1}.items():
         query = build_mean(text, source.schema)
-        assert query.direct is not None
+        assert query.value.direct is not None
         tally = source.tally(query, draws=5, mass=0.0, rng=np.random.default_rng(0))
         assert tally.tolist() == [5 - 5 * share, 5 * share]
 
@@ -111,9 +111,11 @@ def on_arrays(text: str, where: str | None) -> tuple[Values, Values] | None:
         query = build_mean(text, sure, within=within, where=where)
     except HoldfastError:
         return None
-    if query.direct is None:
+    direct = [function.direct for function in query.functions]
+    if None in direct:
         return None
-    return query.evaluate(rows), query.direct({name: rows[name].to_numpy() for name in query.columns})
+    arrays = {name: rows[name].to_numpy() for name in query.columns}
+    return query.evaluate(rows), query.combined([each(arrays) for each in direct if each is not None])
 
 
 @pytest.mark.parametrize("where", [None, "i > 0", "x between -1 and 1 or b"])

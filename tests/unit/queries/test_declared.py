@@ -86,7 +86,7 @@ def test_a_file_beside_the_data_declares_and_arguments_come_first(tmp_path: Path
         ({"bounds": [("distance", 0, 1)]}, "bounds must be a dict by column names"),
         ({"categories": {"carrier": ["UA", "UA"]}}, "categories['carrier'] must be distinct; got 'UA' twice."),
         ({"categories": {"carrier": [1]}}, "categories['carrier'][0] must be"),
-        ({"categories": {"carrier": "UA"}}, "categories['carrier'] must be a list; got str."),
+        ({"categories": {"carrier": "UA"}}, "categories['carrier'] must be a list of values, or 'published'"),
         ({"labels": {"carrier": "a\nb"}}, "labels['carrier'] must be a line"),
     ],
 )
@@ -185,3 +185,35 @@ def test_ranges(text: str, expected: tuple[float, float] | None) -> None:
     others = (Column("c", Type.FLOAT, True), Column("t", Type.DATETIME, True))
     found = from_text(text, Schema((*SCHEMA.columns, *others))).range
     assert found == (None if expected == (2.0, 2.0) else expected)  # a constant has no range to clip to
+
+
+def test_an_admin_may_publish_the_texts_of_a_column(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"carrier": ["UA", "AA", None, "DL"] * 500, "late": [True, False] * 1_000})
+    with hf.Session(frame, queries=80, seed=1, categories={"carrier": "published"}) as s:
+        assert s.schema["carrier"].declared == "published: AA, DL, UA"
+        for answer in (s.histogram("carrier"), s.mean("late", by="carrier"), s.top("carrier", most=2)):
+            assert answer.question.endswith("; the values of carrier are published from the data")
+        assert set(s.histogram("carrier")) == {"AA", "DL", "UA", "other"}
+        assert s.sql("SELECT carrier, COUNT(*) FROM data GROUP BY carrier")["carrier"].to_list() == ["AA", "DL", "UA"]
+        assert "published" not in s.mean("late").question
+    frame.write_parquet(tmp_path / "flights.parquet")
+    (tmp_path / "flights.toml").write_text('[categories]\ncarrier = "published"\n')
+    with hf.Session(tmp_path / "flights.parquet", queries=80, seed=1) as s:
+        assert s.schema["carrier"].categories == ("AA", "DL", "UA")
+        assert Column.from_json(s.schema["carrier"].to_json()) == s.schema["carrier"]
+
+
+@pytest.mark.parametrize(
+    ("categories", "message"),
+    [
+        ({"late": "published"}, "categories['late'] can be 'published' for a column of texts; 'late' is a boolean"),
+        (
+            {"carrier": "publish"},
+            "must be a list of values, or 'published' for those that the column has; got 'publish'",
+        ),
+    ],
+)
+def test_what_cannot_be_published_is_refused(categories: dict[str, str], message: str) -> None:
+    with pytest.raises(hf.InvalidArgument) as refused:
+        session(categories=categories)
+    assert message in str(refused.value)

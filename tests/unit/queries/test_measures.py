@@ -158,4 +158,5 @@ def test_arrays_are_compared_in_double_precision():
         build_histogram("x", SCHEMA, bins=[0, 0.1, 0.3]),
         build_mean("x", SCHEMA, within=(0, 0.1)),
     ):
-        assert query.direct(narrow).tolist() == query.evaluate(wide).tolist()
+        said = [function.direct(narrow) for function in query.functions]
+        assert query.combined(said).tolist() == query.evaluate(wide).tolist()

@@ -20,19 +20,28 @@ REFUSED = {
     "SELECT STDEV(x) FROM flights": "STDEV is no aggregate here; STDDEV is.",
     "SELECT AVG(x) - AVG(y) FROM flights": "ask for a difference",
     "SELECT 100 * AVG(x) FROM flights": "Put the arithmetic inside, AVG(100 * x)",
-    "SELECT ROUND(AVG(x), 2) FROM flights": "Arithmetic with aggregates",
+    "SELECT ROUND(AVG(x), 2) FROM flights": "ROUND of an aggregate is not available",
+    "SELECT CAST(AVG(x) AS INT) FROM flights": "CAST of an aggregate is not available",
+    "SELECT SQRT(AVG(x)) FROM flights": "Arithmetic with aggregates",
     "SELECT AVG(x) OVER () FROM flights": "OVER is not available",
     "SELECT AVG(x) FILTER (WHERE y) FROM flights": "FILTER is not available: use WHERE",
     "SELECT AVG(x) FROM flights JOIN b ON a = b": "JOIN is not available: a SELECT reads one table.",
     "SELECT AVG(x) FROM flights LEFT JOIN b USING (a)": "LEFT is not available",
     "SELECT AVG(x) FROM flights, planes": "FROM takes one table; got flights, planes.",
-    "SELECT AVG(x) FROM flights f": "FROM takes the name of the table alone; got flights f.",
+    "SELECT AVG(x) FROM flights f g": "FROM takes the name of the table, and perhaps an alias; got flights f g.",
+    "SELECT AVG(x) FROM main.flights": "FROM takes the name of the table, and perhaps an alias; got main.flights.",
     "SELECT AVG(x) FROM (SELECT 1)": "A SELECT inside another is not available",
     "SELECT AVG(x) FROM flights WHERE y IN (SELECT 1)": "A SELECT inside another is not available",
     "WITH a AS (SELECT 1) SELECT AVG(x) FROM a": "WITH is not available",
-    "SELECT AVG(x) FROM flights HAVING AVG(x) > 1": "HAVING is not available: every group is paid for anyway",
-    "SELECT AVG(x) FROM flights ORDER BY 1": "ORDER BY is not available: sort the frame.",
-    "SELECT AVG(x) FROM flights LIMIT 3": "LIMIT is not available",
+    "SELECT AVG(x) FROM flights HAVING AVG(x) > 1": "HAVING is not available: values are known within",
+    "SELECT AVG(x) FROM flights ORDER BY DESC": "ORDER BY needs a column of the result",
+    "SELECT AVG(x) FROM flights LIMIT 1.5": "LIMIT must be a whole number; got 1.5.",
+    "SELECT AVG(x) FROM flights LIMIT 3 ORDER BY 1": "in this order and each once",
+    "SELECT AVG(x) FROM flights FETCH FIRST 3 ROWS ONLY": "FETCH is not available: LIMIT is.",
+    "SELECT TOP 3 x FROM flights": "TOP is not available: ORDER BY and LIMIT are",
+    "SELECT a, AVG(x) FROM flights GROUP BY 2": "GROUP BY 2 must be the number of a column of the SELECT",
+    "SELECT a, AVG(x) FROM flights GROUP BY ROLLUP (a)": "ROLLUP is not available: ask one SELECT for each set",
+    "EXPLAIN SELECT AVG(x) FROM flights": "A statement must be a SELECT; got EXPLAIN",
     "SELECT AVG(x) FROM flights UNION SELECT 1": "UNION is not available",
     "SELECT AVG(x) FROM flights GROUP BY a WHERE b": "in this order and each once",
     "SELECT AVG(x) FROM flights WHERE a WHERE b": "in this order and each once",
@@ -44,9 +53,11 @@ REFUSED = {
     "SELECT PERCENTILE_CONT(0.5) FROM flights": "WITHIN GROUP (ORDER BY x)",
     "SELECT AVG(x FROM flights": "close as many brackets",
     "SELECT AVG(x)) FROM flights": "close as many brackets",
-    "SELECT AVG(x) FROM flights -- why": "must not contain comments",
+    "SELECT AVG(x) /* FROM flights": "a quotation mark or a comment that is not closed",
+    "SELECT AVG(x) {# why #} FROM flights": "must not contain comments",
+    "SELECT AVG(x) -- FROM flights": "A SELECT needs FROM",
     "SELECT AVG(x) FROM flights; DROP TABLE flights": "must be one statement",
-    "SELECT AVG(x) FROM flights WHERE y = 'a": "a quotation mark that is not closed",
+    "SELECT AVG(x) FROM flights WHERE y = 'a": "a quotation mark or a comment that is not closed",
     "DROP TABLE flights": "A statement must be a SELECT; got DROP",
     "AVG(x)": "A statement must be a SELECT",
     "": "A SELECT must be text",
@@ -76,3 +87,24 @@ def test_a_statement_is_taken_apart() -> None:
     assert found.where == "EXTRACT(hour FROM t) > 3"
     assert found.groups == ("Carrier", "(a = 'group by')")
     assert read_select('SELECT COUNT(*) n FROM "my table"').table == "my table"
+
+
+def test_comments_aliases_and_names_of_the_table_are_left_out() -> None:
+    found = read_select(
+        "-- how late?\nSELECT f.carrier /* who */, AVG(f.late) l FROM flights AS f"
+        " WHERE F.note = 'f. -- x' GROUP BY f.carrier"
+    )
+    assert [item.text for item in found.items] == ["carrier", "AVG(late)"]
+    assert found.items[1].arguments == ("late",)
+    assert (found.table, found.where, found.groups) == ("flights", "note = 'f. -- x'", ("carrier",))
+
+
+def test_how_the_result_is_sorted_and_cut() -> None:
+    found = read_select("SELECT a, AVG(x) m FROM t GROUP BY ALL ORDER BY m DESC NULLS FIRST, 1 ASC LIMIT 3 OFFSET 2")
+    assert found.groups == ("a",)
+    assert [(key.text, key.descending, key.nulls_first) for key in found.order] == [
+        ("m", True, True),
+        ("1", False, False),
+    ]
+    assert (found.limit, found.offset) == (3, 2)
+    assert read_select("SELECT a, AVG(x) FROM t GROUP BY 1").groups == ("a",)

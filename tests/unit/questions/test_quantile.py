@@ -32,6 +32,15 @@ def test_bisection_closes_in(q: float) -> None:
     assert rough.high <= q + 0.1 + 1e-3 or rough.high == 1
 
 
+def test_shares_that_contradict_each_other_give_an_interval_all_the_same() -> None:
+    bisection = Bisection(0.5, 0.0, 1.0)
+    for threshold, low, high in ((0.5, 0.4, 0.6), (0.25, 0.7, 0.8), (0.6, 0.1, 0.2)):  # falls, as no shares do
+        bisection.learn(threshold, Estimate((low + high) / 2, low, high))
+    estimate = bisection.estimate()
+    assert (estimate.low, estimate.high) == (0.25, 0.6)
+    assert estimate.low <= estimate.value <= estimate.high
+
+
 def test_the_ends_of_a_distribution() -> None:
     # Uniform on [0, 1], asked within (-10, 10): nothing lies below 0, and the 0 quantile is not minus ten.
     share = lambda t: min(1.0, max(0.0, t))  # noqa: E731

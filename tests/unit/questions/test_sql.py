@@ -226,3 +226,43 @@ def test_a_table_is_written_with_intervals_rounded_outwards() -> None:
     assert headings == ["c", "x", ""]
     assert lines == [["a", "0.123", "[0.100, 0.200]"], ["b", "too few rows to tell", "[0.000, 1.000]"]]
     assert numbers == [1]
+
+
+def test_the_result_is_sorted_and_cut_as_in_sql(session: hf.Session) -> None:
+    """By what was seen. Groups are named by alias or number, and may be what the text itself says."""
+    text = "SELECT f.carrier AS who, AVG(distance) far, COUNT(*) AS n FROM flights f GROUP BY who"
+    plain = session.sql(text)
+    frame = session.sql(f"{text} ORDER BY far DESC LIMIT 2 -- the farthest")
+    assert frame.equals(plain.sort("far", descending=True).head(2))
+    assert session.sql(f"{text} ORDER BY 3, who").equals(plain.sort("n", "who"))
+    assert session.sql(f"{text} ORDER BY COUNT( * ) LIMIT 9 OFFSET 1").equals(plain.sort("n").slice(1))
+    halves = session.sql(
+        "SELECT CASE WHEN month <= 6 THEN 'first' ELSE 'second' END AS half, COUNT(1) AS n FROM flights GROUP BY 1"
+    )
+    assert halves["half"].to_list() == ["first", "second"]
+    assert halves["n_low"].min() >= 0
+    assert halves["n_high"].max() <= ROWS.height
+
+
+def test_a_column_comes_before_an_alias_in_group_by() -> None:
+    made = select("SELECT month > 6 AS late, COUNT(*) FROM flights GROUP BY month > 6", SCHEMA, ROWS.height)
+    assert made.questions[0]["query"] == "month > 6"
+    with pytest.raises(hf.InvalidQuery, match="must be inside an aggregate"):  # late is a column of the table
+        select("SELECT month > 6 AS late, COUNT(*) FROM flights GROUP BY late", SCHEMA, ROWS.height)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("SELECT carrier, COUNT(*) n FROM flights GROUP BY 1 ORDER BY month", "ORDER BY month must be a column of the"),
+        (
+            "SELECT COUNT(*) FROM flights GROUP BY month % 2",
+            "goes over columns with declared categories, over yes-or-no",
+        ),
+        ("SELECT COUNT(*) FROM flights GROUP BY month", "An admin may also publish the texts that a column has."),
+    ],
+)
+def test_what_cannot_be_sorted_or_grouped_by_is_refused(text: str, message: str) -> None:
+    with pytest.raises(hf.InvalidQuery) as refused:
+        select(text, SCHEMA, ROWS.height)
+    assert message in str(refused.value)

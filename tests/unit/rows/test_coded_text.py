@@ -9,7 +9,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.queries.build import build_histogram, build_mean
-from holdfast.queries.measures import Share
+from holdfast.queries.evaluate import Expression
 from holdfast.rows.column_writer import TextFiles
 from holdfast.rows.columns import TEXT
 
@@ -33,7 +33,7 @@ def tally(source: Any, query: Any, draws: int = 100) -> list[int]:
 def test_each_text_once_gives_what_each_row_gives(source: Any, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     query = build_mean(text, source.schema)
     once = tally(source, query)
-    monkeypatch.setattr(source, "_coded", {})
+    monkeypatch.setattr(source, "_few_texts", lambda *_: None)
     assert once == tally(source, query)
     assert 0 < once[1] < 100
 
@@ -41,7 +41,7 @@ def test_each_text_once_gives_what_each_row_gives(source: Any, text: str, monkey
 def test_a_histogram_too(source: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     query = build_histogram("s", source.schema, categories=["c", "b"])
     once = tally(source, query)
-    monkeypatch.setattr(source, "_coded", {})
+    monkeypatch.setattr(source, "_few_texts", lambda *_: None)
     assert once == tally(source, query)
 
 
@@ -60,8 +60,8 @@ def test_no_text_is_asked_that_was_not_drawn(tmp_path: Path, monkeypatch: pytest
     pl.DataFrame({"s": ["a", "b", "x" * 1_000_000, "c"] * 50}).write_parquet(tmp_path / "long.parquet")
     source = hf.open(tmp_path / "long.parquet", progress=False)
     seen: set[str] = set()
-    plain = Share.evaluate
-    monkeypatch.setattr(Share, "evaluate", lambda self, rows: (seen.update(rows["s"]), plain(self, rows))[1])
+    plain = Expression.series
+    monkeypatch.setattr(Expression, "series", lambda self, rows: (seen.update(rows["s"]), plain(self, rows))[1])
     query = build_mean("upper(s) >= 'B'", source.schema)
     values = source.sample(query, Chosen(0, 5, 3, 0, 1, 8), np.random.default_rng(0))
     assert values.tolist() == [False, True, True, False, True, False]
@@ -70,8 +70,8 @@ def test_no_text_is_asked_that_was_not_drawn(tmp_path: Path, monkeypatch: pytest
 
 def test_texts_are_asked_once_only_where_that_is_less(source: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     heights: list[int] = []
-    plain = Share.evaluate
-    monkeypatch.setattr(Share, "evaluate", lambda self, rows: (heights.append(rows.height), plain(self, rows))[1])
+    plain = Expression.series
+    monkeypatch.setattr(Expression, "series", lambda self, rows: (heights.append(rows.height), plain(self, rows))[1])
     query = build_mean("s = 'b'", source.schema)
     tally(source, query, draws=100)
     tally(source, query, draws=2)

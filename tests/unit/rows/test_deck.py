@@ -23,9 +23,9 @@ from holdfast.rows.deck import Cards, Deck, Mark
 from holdfast.rows.draws import AllRows, WithReplacement
 from holdfast.rows.engines import ENGINES, Engine, Task
 from holdfast.rows.open import open_rows
-from holdfast.rows.scans.scan import Origin, Scan
 from holdfast.rows.sorting import Runs, in_order
 from plain_query import PlainQuery
+from toy_scan import Parts
 
 ROWS = 5_000
 
@@ -110,7 +110,7 @@ def parts_of(frame: pl.DataFrame, coder: Coder) -> list[content_.Part]:
 def put_in_order(runs: Runs, first: int, last: int) -> pl.DataFrame:
     """Read cards back as a frame."""
     found = []
-    for _, parts in runs.ordered(b"s" * 32, lambda count: None, first, last):
+    for _, parts, _ in runs.ordered(b"s" * 32, lambda count: None, first, last):
         series = []
         for name, part in zip(runs.coder.columns, parts, strict=True):
             texts = name in runs.coder.texts
@@ -170,21 +170,20 @@ def test_equal_places_are_ordered_by_chance() -> None:
 def test_answers_use_cards_in_sequence_each_once(deck: Deck) -> None:
     seen: list[int] = []
 
-    def spy(frame: pl.DataFrame) -> np.ndarray:
-        seen.extend(frame["id"])
-        return np.ones(frame.height, bool)
+    def spy(rows: pl.DataFrame) -> np.ndarray:
+        seen.extend(rows["id"])
+        return np.ones(len(rows["id"]), bool)
 
-    query = build_mean("id >= 0", deck.schema)
+    query = build_mean(spy, deck.schema, columns=["id"])
+    seen.clear()
     expected = frame_of(deck)["id"].to_list()
     hand = deck.hand("ledger", 100, 50)
-    object.__setattr__(query, "evaluate", spy) if hasattr(query, "__slots__") else query.__dict__.update(evaluate=spy)
-    query.__dict__["direct"] = None
     hand.tally(query, draws=30, mass=0.0, rng=np.random.default_rng(1))
     hand.sample(query, WithReplacement(20), np.random.default_rng(1))
     assert seen == expected[100:150]
     with pytest.raises(InvalidArgument, match="1 cards more than were reserved"):
         hand.tally(query, draws=1, mass=0.0, rng=np.random.default_rng(1))
-    with pytest.raises(InvalidArgument, match="draws with replacement"):
+    with pytest.raises(InvalidArgument, match="holds draws, not the table"):
         deck.hand("ledger", 0, 50).sample(query, AllRows(), np.random.default_rng(1))
 
 
@@ -204,6 +203,8 @@ def test_a_session_asks_a_deck(deck: Deck) -> None:
 
 def test_a_deck_wants_coins(deck: Deck) -> None:
     with pytest.raises(InvalidArgument, match="mechanism must be 'coins' for a deck"):
+        hf.Session(deck.location, queries=50, mechanism="fresh_rows")
+    with pytest.raises(InvalidArgument, match="Deal a deck with distinct=True"):
         hf.Session(deck.location, queries=50, mechanism="laplace")
     with pytest.raises(InvalidArgument, match="ask a Session"):
         deck.tally(build_mean("id > 0", deck.schema), draws=1, mass=0.0, rng=np.random.default_rng(1))
@@ -380,28 +381,7 @@ def test_parts_of_a_question_take_cards_one_after_the_other(deck: Deck) -> None:
 # -- engines --------------------------------------------------------------------------------------------------------
 
 
-class ToyScan(Scan):
-    """A list of frames, each a partition."""
-
-    name = where = "toy"
-
-    def __init__(self, parts: list[pl.DataFrame]) -> None:
-        self.parts = parts
-
-    def open(self) -> None:
-        self.take_schema(self.parts[0].schema)
-
-    def origin(self) -> Origin:
-        return Origin(self.name, "")
-
-    def rows(self) -> int:
-        return sum(part.height for part in self.parts)
-
-    def batches(self) -> Iterator[pl.DataFrame]:
-        raise AssertionError("an engine reads the rows where they are")
-
-
-def toy_deal(scan: ToyScan, task: Task, out: str) -> Iterator[pl.DataFrame]:
+def toy_deal(scan: Parts, task: Task, out: str) -> Iterator[pl.DataFrame]:
     """Every partition is begun twice, last ones first; the second attempt counts."""
     for number, part in reversed([*enumerate(scan.parts)]):
         first = list(task.run(str(number), [part]))
@@ -411,7 +391,7 @@ def toy_deal(scan: ToyScan, task: Task, out: str) -> Iterator[pl.DataFrame]:
 
 
 def test_an_engine_is_one_file_and_one_line(table: Path, deck: Deck, tmp_path: Path) -> None:
-    ENGINES.register("toy", Engine(ToyScan, toy_deal))
+    ENGINES.register("toy", Engine(Parts, toy_deal))
     try:
         parts = list(pl.read_parquet(table).iter_slices(1_500))
         made = deal(parts, tmp_path / "toy.deck", cards=3_000, engine="toy")  # type: ignore[arg-type]

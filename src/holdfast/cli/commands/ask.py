@@ -30,6 +30,12 @@ NO_ARGS_IS_HELP = True
 QUESTION = "Options of the question"
 
 
+def _kinds(beginning: str) -> list[str]:
+    from holdfast.questions import KINDS
+
+    return [name for name in KINDS.names() if name.startswith(beginning)]
+
+
 @with_plan
 def command(
     data: Data,
@@ -40,7 +46,9 @@ def command(
         ),
     ],
     *,
-    kind: Annotated[str, typer.Option(help="The kind of question.", rich_help_panel=QUESTION)] = "mean",
+    kind: Annotated[
+        str, typer.Option(help="The kind of question.", rich_help_panel=QUESTION, autocompletion=_kinds)
+    ] = "mean",
     texts: Mapping[str, str | None],
     plan: Mapping[str, Any],
     ledger: Ledger = None,

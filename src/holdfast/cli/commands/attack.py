@@ -18,7 +18,8 @@ def command(
     mechanism: Annotated[
         str,
         typer.Argument(
-            help="naive, split, thresholdout, laplace, gaussian, a1 or coins; several, with commas; or all."
+            metavar="MECHANISM",
+            help="naive, split, thresholdout, laplace, gaussian, a1 or coins; several, with commas; or all.",
         ),
     ] = ALL,
     analyst: Annotated[

@@ -36,6 +36,9 @@ def make(
     labels: Annotated[str, typer.Argument(metavar="LABELS", help="A CSV, JSON lines or Parquet file.")],
     id: Annotated[str, typer.Option(help="The column of ids.")] = "id",
     target: Annotated[str, typer.Option(help="The column of labels.")] = "label",
+    unit: Annotated[
+        str | None, typer.Option(help="The column that says which rows belong together, such as a conversation.")
+    ] = None,
     metric: Annotated[str, typer.Option(help="What is scored: {metrics}.")] = "accuracy",
     within: Annotated[
         tuple[float, float] | None, typer.Option(metavar="LOW HIGH", help="The range of labels or scores.")
@@ -65,9 +68,11 @@ def make(
     holdfast board make prices.parquet --target price --metric absolute_error --within 0 500
     holdfast board make ids.csv --metric score --within 0 1 --about population
     """
-    from holdfast.board import Board, board_path
+    from holdfast.board import Board
+    from holdfast.sealing import board_path
 
     options = {
+        "unit": unit,
         "metric": metric,
         "within": within,
         "clip": clip,

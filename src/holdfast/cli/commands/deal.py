@@ -20,6 +20,12 @@ def command(
     complete: Annotated[
         str | None, typer.Option(metavar="A,B", help="Columns whose values are never missing; remembered.")
     ] = None,
+    unit: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Rows that belong together, such as patient; remembered.")
+    ] = None,
+    distinct: Annotated[
+        bool, typer.Option("--distinct", help="Note which row a card is: for noisy means of distinct rows.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Draw rows for all questions to come, in one pass over a table of any size.
@@ -42,7 +48,7 @@ def command(
         )
     named = tuple(complete.split(",")) if complete else ()
     try:
-        made = deal(source, deck, cards=cards, next=next, slices=slices, complete=named)
+        made = deal(source, deck, cards=cards, next=next, slices=slices, complete=named, unit=unit, distinct=distinct)
     except KeyboardInterrupt:
         note("Interrupted. The same command goes on from here, if the table is files that have not changed.")
         raise
@@ -52,5 +58,5 @@ def command(
         show_json(name=decks[0].name, rows=len(decks[0]), decks=found)
         return
     for each in decks:
-        say(f"{each.location.name}: {each.cards.stop:,} cards from {len(each):,} rows", bold=True)
+        say(f"{each.location.name}: {each.cards.stop:,} cards from {each.schema.units_of(len(each))}", bold=True)
     note(f"Ask it as any file: holdfast ask {decks[0].location.name} ... The ledger lies beside it.")

@@ -24,9 +24,9 @@ def command(
     """
     from pathlib import Path
 
-    from holdfast.beside import ledger_beside
+    from holdfast.beside import cards_taken, ledger_beside
     from holdfast.errors import InvalidArgument
-    from holdfast.ledger import exists
+    from holdfast.ledger import Cost, exists
     from holdfast.rows.deck import Deck, is_deck
     from holdfast.session import Session
 
@@ -37,14 +37,17 @@ def command(
     answers = None
     if exists(place, cards.name):
         with Session(cards, ledger=place) as session:
-            left = max(0, cards.cards.stop - session.ledger.taken)
-            answers = left // session.plan.terms.charge_per_answer
+            left = max(0, cards.cards.stop - cards_taken(session.plan, session.ledger.taken))
+            answers = left // cards_taken(session.plan, Cost(session.plan.terms.charge_per_answer, 1))
     else:
         left = cards.left
     cards.close()
     if json:
         show_json(name=cards.name, rows=len(cards), cards=cards.cards.stop, left=left, answers_left=answers)
         return
-    say(f"{cards.name}: {left:,} of {cards.cards.stop:,} cards left, from {len(cards):,} rows", bold=True)
+    say(
+        f"{cards.name}: {left:,} of {cards.cards.stop:,} cards left, from {cards.schema.units_of(len(cards))}",
+        bold=True,
+    )
     if answers is not None:
         say(f"enough for {answers:,} more answers as planned")

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.options import Ledger, noting_warnings, open_session, with_plan
-from holdfast.cli.output import note
+from holdfast.cli.options import Json, Ledger, noting_warnings, open_session, with_plan
+from holdfast.cli.output import note, show_json
 from holdfast.errors import InvalidArgument, MissingExtra
 
 
@@ -28,6 +28,7 @@ def command(
     http: Annotated[bool, typer.Option("--http", help="Streamable HTTP at /mcp instead of standard input.")] = False,
     host: Annotated[str, typer.Option(help="The address to listen on, with --http.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port, with --http.")] = 8766,
+    json: Json = False,
 ) -> None:
     """Offer tools to agents over the Model Context Protocol: ask, price, budget, schema and plan; submit and standings.
 
@@ -42,6 +43,9 @@ def command(
         raise InvalidArgument("Give either files to ask or a server with --url.")
     if url is not None and http and host not in ("127.0.0.1", "::1", "localhost"):
         raise InvalidArgument("host must be this machine when --url is used; others can ask that server directly.")
+    if json and not http:
+        message = "--json needs --http: standard output carries the protocol, which is JSON itself."
+        raise InvalidArgument(message, name="json")
     token = _token(token_file) if url is not None or http else ""
     try:
         from holdfast.service.mcp import http_app, serve_stdio
@@ -63,7 +67,11 @@ def command(
     import uvicorn
 
     app = http_app(sessions, token)
-    note(f"Tools for agents at http://{host}:{port}/mcp")
+    address = f"http://{host}:{port}/mcp"
+    if json:
+        show_json(address=address, datasets=list(sessions))
+    else:
+        note(f"Tools for agents at {address}")
     from holdfast.service.connections import GuardedProtocol
 
     uvicorn.run(app, host=host, port=port, http=GuardedProtocol, ws="none", log_level="error", server_header=False)

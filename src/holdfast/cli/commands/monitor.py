@@ -11,7 +11,7 @@ from holdfast.cli.output import say, show_json
 
 def command(
     mechanism: Annotated[
-        str, typer.Argument(help="naive, split, thresholdout, laplace, gaussian, a1 or coins.")
+        str, typer.Argument(metavar="MECHANISM", help="naive, split, thresholdout, laplace, gaussian, a1 or coins.")
     ] = "coins",
     analyst: Annotated[
         str,

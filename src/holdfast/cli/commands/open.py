@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.options import Data, Json, Unit
-from holdfast.cli.output import say, show_json, table
+from holdfast.cli.options import Data, Json, Unit, noting_warnings
+from holdfast.cli.output import note, say, show_json, table
 from holdfast.errors import InvalidArgument
 
 NO_ARGS_IS_HELP = True
@@ -51,14 +51,17 @@ def command(
         "encoding": encoding,
         "null_values": null_values.split(",") if null_values else (),
     }
-    rows = open_rows(data, folder=folder, complete=named, types=declared, unit=unit, **written)  # type: ignore[arg-type]
+    with noting_warnings() as notes:
+        rows = open_rows(data, folder=folder, complete=named, types=declared, unit=unit, **written)  # type: ignore[arg-type]
     schema, ledger = declare(rows), ledger_beside(rows)
     begun = exists(ledger, rows.name)
     if json:
         columns = [column.to_json() for column in schema]
         what = {"rows": len(rows), "unit": schema.unit, "columns": columns, "fingerprint": rows.fingerprint}
-        show_json(name=rows.name, **what, folder=rows.location, ledger=ledger, ledger_begun=begun)
+        show_json(name=rows.name, **what, folder=rows.location, ledger=ledger, ledger_begun=begun, notes=notes)
         return
+    for sentence in notes:
+        note(sentence)
     say(f"{rows.name}: {schema.units_of(len(rows))}, {len(schema)} columns", bold=True)
     lines = [(c.name, str(c.type), "possible" if c.nullable else "never", c.declared, c.label or "") for c in schema]
     used = [place for place in range(5) if place < 3 or any(line[place] for line in lines)]

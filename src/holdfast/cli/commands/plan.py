@@ -29,7 +29,7 @@ NO_ARGS_IS_HELP = True
 
 def command(
     data: Annotated[
-        str | None, typer.Argument(metavar="[DATA]", help="A file whose rows are counted, in place of --rows.")
+        str | None, typer.Argument(metavar="DATA", help="A file whose rows are counted, in place of --rows.")
     ] = None,
     rows: Annotated[int | None, plan_option("How many rows the table has.")] = None,
     queries: Queries = None,

@@ -15,7 +15,9 @@ NO_ARGS_IS_HELP = True
 
 def command(
     data: Data,
-    seq: Annotated[int, typer.Argument(help="The number of the answer, as `holdfast history` shows it.", min=0)],
+    seq: Annotated[
+        int, typer.Argument(metavar="NUMBER", help="The number of the answer, as `holdfast history` shows it.", min=0)
+    ],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write it to this file.")] = None,
     ledger: Ledger = None,
     json: Json = False,

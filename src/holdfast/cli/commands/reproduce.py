@@ -14,7 +14,8 @@ def command(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            help="cost, lower_bound, sample_size, counting, sampling, optimization, looseness, attacked; left out: all."
+            metavar="EXPERIMENT",
+            help="cost, lower_bound, sample_size, counting, sampling, optimization, looseness, attacked; or all.",
         ),
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Run at full size: minutes instead of seconds.")] = False,

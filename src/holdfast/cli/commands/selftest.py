@@ -14,7 +14,7 @@ BROKEN = 1
 
 def command(
     data: Annotated[
-        str | None, typer.Argument(metavar="[DATA]", help="Test the plan of this dataset; no row is read.")
+        str | None, typer.Argument(metavar="DATA", help="Test the plan of this dataset; no row is read.")
     ] = None,
     ledger: Ledger = None,
     rows: Annotated[int | None, typer.Option(help="Or test a plan for this many rows.")] = None,

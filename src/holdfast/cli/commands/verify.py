@@ -18,7 +18,7 @@ NO_ARGS_IS_HELP = True
 
 
 def command(
-    target: Annotated[str | None, typer.Argument(metavar="[DATA|LEDGER]", help="A dataset, or a ledger alone.")] = None,
+    target: Annotated[str | None, typer.Argument(metavar="DATA|LEDGER", help="A dataset, or a ledger alone.")] = None,
     head: Annotated[str | None, typer.Option(help="A head published earlier, which the ledger must contain.")] = None,
     receipt: Annotated[Path | None, typer.Option(help="Check this receipt against --head.")] = None,
     ledger: Ledger = None,
@@ -81,7 +81,8 @@ def with_data(target: str, ledger: str | None, head: str | None) -> dict[str, An
             nothing = f"{nothing_asked(session)} There is nothing to check at {location}."
             checked = {"head": None, "checks": [nothing]}
         session.verify_data()
-        again = f"All {session.plan.rows:,} rows were read again: they are what was written, with its fingerprint."
+        what = session.schema.units_of(session.plan.rows)
+        again = f"All {what} were read again: they are what was written, with its fingerprint."
         checked["checks"].append(again)
         return checked
 

@@ -14,14 +14,16 @@ from holdfast import check
 from holdfast.guarantees.mathematics.concentration import SAFE, kl_range, kl_upper
 from holdfast.guarantees.mathematics.theorem import theorem
 
-PIECES = 128  # of the integral in `sampled_range`; more of them change the fourth digit
-STEPS = 6  # of a search that goes well
-CLOSE = 1e-3  # how near to the end that is sought, as a share of the way from the sample's: always from outside
-LEAST, TINY = 1e6, 1e-300  # infinite divergence, and what is never 0
-KL_ROUNDING = 1e-15  # how far kl of two doubles may be from its value, on either side
+PIECES = 192  # of the integral in `sampled_range`; more of them change the fourth digit
+STEPS = 60  # of a search, which takes three
+CLOSE = 2e-4  # how near to the end that is sought, as a share of the way from the cell's: always from outside
+SUMMED = 1 + 1e-9  # how far the sum of the pieces may be from its value: each is a difference of two near numbers
+TINY = 1e-300  # for 0, where a logarithm is taken
+KL_ROUNDING = 1e-15  # how far kl of two doubles may be from its value, for each 1 that its terms add up to
 
 Interval = tuple[float, float]
 Numbers = NDArray[np.float64]
+_FRACTIONS = np.arange(1, PIECES + 1) / PIECES
 
 
 @theorem("a sum of 1/(m log^2 m)", proof="checks.md")
@@ -178,9 +180,10 @@ def sampled_range(cell: Interval, *, n: int, draws: int, level: float, sample_le
     Not covered
         Draws shared with another check; a number of draws that depends on them.
     """
-    lower, upper = _peeled_uppers(
-        (1 - cell[0], cell[1]), n=n, draws=draws, x=log(2 / sample_level), length=log(2 / level) + nats
-    )
+    x, length = log(2 / sample_level), log(2 / level) + nats
+    ends = (1 - cell[0], cell[1])
+    found = iter(_peeled_uppers([b for b in ends if b < 1], n=n, draws=draws, x=x, length=length))
+    lower, upper = (next(found) if b < 1 else 1.0 for b in ends)
     return 1 - lower, upper
 
 
@@ -205,66 +208,66 @@ def paired_range(told: Interval, *, n: int, most: float, squares: float, level: 
     return max(-reach, told[0] - width), min(reach, told[1] + width)
 
 
-def _peeled_uppers(cells: Interval, *, n: int, draws: int, x: float, length: float) -> Interval:
-    """Return the upper ends for two cells whose upper ends are given: both at once, which takes half the time."""
-    least = np.array([kl_upper(b, x / draws) for b in cells])
-    most = np.array([kl_upper(float(d), length / n) for d in least])
-    ends = np.linspace(0, x, PIECES + 1)
-    reach = _kl_uppers(np.array(cells)[:, None], ends[1:] / draws)
-    weight = np.exp(-ends[:-1]) - np.exp(-ends[1:])
+def _peeled_uppers(cells: list[float], *, n: int, draws: int, x: float, length: float) -> list[float]:
+    """Return the upper ends for cells whose upper ends are given: proved, and near the smallest that are."""
+    least = [kl_upper(b, x / draws) for b in cells]
+    # The integral is cut where klU takes even steps from b to its largest value, so that nothing has to be inverted:
+    # it is at most `ones` up to z. The last piece ends with the integral.
+    b = np.array(cells)[:, None]
+    shares, own = np.array([b, 1 - b]), [_entropy(each) for each in cells]  # of ones and of zeros
+    ones = b + (np.array(least)[:, None] - b) * _FRACTIONS
+    both = np.array([ones, 1 - ones])
+    logs = np.log(np.maximum(both, TINY))
+    entropy = (both * logs).sum(axis=0)
+    z = draws * (np.array(own)[:, None] - (shares * logs).sum(axis=0) - KL_ROUNDING * (2 - logs[1]))
+    z[:, -1] = x
+    z = np.minimum.accumulate(np.maximum(z[:, ::-1], 0.0), axis=1)[:, ::-1]  # in order, should it be rounded out of it
+    tail = np.exp(-z)
+    weight = np.concatenate([1 - tail[:, :1], tail[:, :-1] - tail[:, 1:]], axis=1)
+    every = zip(cells, least, ones, entropy, weight, strict=True)
+    # Where to begin: at the end that normal laws have, of rows and of draws together or of rows after the worst draws.
+    more = (n + draws) / n
+    apart = sqrt(length * more / draws) if length <= x * more else sqrt(x / draws) + sqrt((length - x) / n)
+    return [_peeled_upper(*each, apart=apart, n=n, length=length) for each in every]
 
-    def beyond(d: Numbers) -> Numbers:
-        """Return the logarithm of the integral over what it may be: it falls in d."""
-        # On each piece the first factor is integrated exactly, the second is largest at its end: an upper sum.
-        exponents = -n * _kl_below(reach, d[:, None])
-        largest = np.maximum(exponents.max(axis=1), -LEAST)
-        found: Numbers = largest + np.log(np.exp(exponents - largest[:, None]) @ weight * SAFE + TINY) + length
-        return found
 
-    def root(found: Numbers) -> Numbers:
-        return np.sqrt(np.maximum(0.0, length - found))  # nearly linear in d, so that a chord meets the end at once
+def _peeled_upper(
+    b: float, least: float, ones: Numbers, entropy: Numbers, weight: Numbers, *, apart: float, n: int, length: float
+) -> float:
+    most = kl_upper(least, length / n)  # two steps, of which each is proved
+    base, weighted = -n * entropy, weight * ones
 
-    low, high, below = least, most, beyond(most)
-    at_low, at_high = root(beyond(least)), root(below)
-    open_ = (least < most) & (below <= 0)  # else two steps are all that is proved
-    proved = np.zeros(2, np.bool_)
-    for step in range(60):  # both ends close in; what is proved stays proved
-        near = CLOSE * (high - least)
-        if not (open_ & (high - low > near + 1e-12)).any():
+    def beyond(d: float) -> tuple[float, float]:
+        """Return the logarithm of the integral over what it may be, which falls in d, and its slope."""
+        # On each piece the first factor is integrated exactly, the second is largest at its end: an upper sum. Every
+        # product in kl is within four roundings of its value, and together they are less than 2 + log 1/(1-d).
+        log_ones, log_zeros = log(d), log(max(1 - d, TINY))  # d = 1: what is infinite counts as less
+        exponents = base + ones * (n * (log_ones - log_zeros))
+        largest = float(exponents[-1])  # that of the piece next to d
+        parts = np.exp(exponents - largest)
+        total = float(parts @ weight) * SUMMED + TINY
+        mean = float(parts @ weighted) / total
+        kl = -n * log_zeros - largest - n * KL_ROUNDING * (2 - log_zeros)
+        return log(total) - kl + length, n * (mean / d - (1 - mean) / max(1 - d, TINY))
+
+    if least >= most:
+        return most
+    low, high = least, most
+    d = min(max(least, b + apart * sqrt(2 * least * (1 - least))), most)
+    found, slope = beyond(d)
+    low, high = (low, d) if found <= 0 else (d, high)
+    for step in range(STEPS):  # what is proved stays proved
+        height = sqrt(max(TINY, length - found))  # nearly linear in d, so that a tangent meets the end at once
+        tangent = d + (sqrt(length) - height) * 2 * height / max(TINY, -slope)
+        near = CLOSE * (high - b) + 1e-12
+        if high - low <= near or (high - max(tangent, least) <= near and found <= 0):
             break
-        chord = low + (high - low) * (sqrt(length) - at_low) / np.maximum(at_high - at_low, TINY)
-        beside = chord + np.where(proved, -near / 2, near / 2)  # on the other side of it
-        halves = step > STEPS and step % 2  # a chord can be slow where the other end never moves
-        middle = (low + high) / 2 if halves else chord if step < STEPS // 2 else beside
-        middle = np.clip(middle, low + near / 4, high - near / 4)
-        found = beyond(middle)
-        proved = found <= 0
-        moved, kept = open_ & proved, open_ & ~proved
-        high, at_high = np.where(moved, middle, high), np.where(moved, root(found), at_high)
-        low, at_low = np.where(kept, middle, low), np.where(kept, root(found), at_low)
-    return float(high[0]), float(high[1])
+        d = min(max(tangent + near / 2, low + near / 4), high - near / 4) if step % 4 < 3 else (low + high) / 2
+        found, slope = beyond(d)
+        low, high = (low, d) if found <= 0 else (d, high)
+    return high
 
 
-def _kl_uppers(b: Numbers, bounds: Numbers) -> Numbers:
-    """Return upper bounds of klU(b, .): kl(b || d) is convex in d, so Newton's steps from above stay above."""
-    # From kl(b || d) >= (d - b)^2 / 2v for every v that x (1 - x) does not exceed on [b, d]: a quarter, 1 - b, and d;
-    # and from leaving b log(1/d) out of it.
-    zeros = np.maximum(1 - b, 1e-12)
-    far = 1 - zeros * np.exp(-(bounds - b * np.log(np.maximum(b, 1e-300))) / zeros)
-    near = b + np.minimum(np.sqrt(2 * np.minimum(0.25, zeros) * bounds), bounds + np.sqrt(bounds * (bounds + 2 * b)))
-    least = np.nextafter(b, 1.0)
-    d = np.clip(np.minimum(near, far), least, 1 - 1e-15)
-    for _ in range(4):
-        step = (_kl_below(b, d) - bounds) * d * (1 - d) / (d - b)
-        d = np.clip(d - step, least, 1 - 1e-15)
-    rounded = SAFE * d + 8 * KL_ROUNDING * d * (1 - d) / np.maximum(d - b, 1e-300)
-    return np.where((far < 1) & (b < 1 - 1e-12), np.minimum(rounded, 1.0), 1.0)
-
-
-def _kl_below(s: Numbers, d: Numbers) -> Numbers:
-    """Return a lower bound of kl(s || d) where s < d, and 0 elsewhere; LEAST where it is infinite."""
-    with np.errstate(divide="ignore"):
-        above = np.maximum(np.log1p(-d), -LEAST)  # d = 1: what is more than this counts as this
-    ones = s * np.log(np.maximum(s, 1e-300) / d)
-    zeros = (1 - s) * (np.log1p(-np.minimum(s, 1 - 1e-16)) - above)
-    return np.where(s < d, np.maximum(0.0, ones + zeros - KL_ROUNDING), 0.0)
+def _entropy(p: float) -> float:
+    """Return p log p + (1 - p) log(1 - p)."""
+    return p * log(max(p, TINY)) + (1 - p) * log(max(1 - p, TINY))

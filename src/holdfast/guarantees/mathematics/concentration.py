@@ -107,7 +107,7 @@ def _halved(tail: Callable[[float], Any], level: float, *, inner: float, outer: 
 
 
 def clopper_pearsons(successes: Any, trials: Any, beta: Any) -> tuple[Any, Any]:
-    """Return the ends of `clopper_pearson` for arrays of counts, all at once; `trials` and `beta` may be one for all."""
+    """Return the ends of `clopper_pearson` for arrays of counts; `trials` and `beta` may be arrays, or one for all."""
     successes, trials, tail = np.asarray(successes, dtype=float), _twice(trials), _twice(beta) / 2
     count = len(successes)
     both = np.concatenate([successes, successes])
@@ -124,7 +124,8 @@ def _twice(x: Any) -> Any:
 def binomial_lows(successes: Any, trials: Any, tail: Any) -> Any:
     """Return, for arrays, the largest p with P(Bin(trials, p) >= successes) <= tail, rounded down; 0 of none."""
     some = successes > 0
-    a, b = np.where(some, successes, 1.0), np.where(some, trials - successes + 1, 1.0)
+    a = np.maximum(successes, 1.0)  # of none it does not matter
+    b = np.maximum(trials - a + 1, 1.0)
     ends = np.where(some, _beta_quantiles(a, b, tail) * (1 - BETA_SAFE) - ULP, 0.0)
     found = special.betainc(a, b, np.maximum(ends, 0.0))
     wrong = some & (ends > 0) & ~((found >= 0.9 * tail) & (found <= tail))
@@ -155,11 +156,15 @@ def _beta_quantiles(a: Any, b: Any, level: Any) -> Any:
             step = (goal - np.log(reached)) / slope
             bend = step * (a - rest * p / (1 - p) - slope) / 2
             u = u + step / (1 + bend)
-            left = np.abs(step) * (np.abs(step) + np.abs(bend)) ** 2  # of the distance, at most about
-            if left.max(initial=0.0) < SETTLED:  # false for NaN
-                return np.exp(u)
-        settled = left < SETTLED
-        return np.where(settled, np.exp(u), special.betaincinv(a, b, np.where(settled, 0.5, level)))
+            left = np.abs(step * (step * step + bend * bend))  # of the distance, about
+            if not (left >= SETTLED).any():  # NaN settles no more
+                break
+        found = np.exp(u)
+    wrong = ~(left < SETTLED)
+    if wrong.any():
+        a, b, level = np.broadcast_arrays(a, b, level)
+        found[wrong] = special.betaincinv(a[wrong], b[wrong], level[wrong])
+    return found
 
 
 def binomial_highs(successes: Any, trials: Any, tail: Any) -> Any:

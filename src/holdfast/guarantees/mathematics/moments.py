@@ -142,6 +142,7 @@ def exchange_spread(J: float, second: float, most: float, reach: float, *, ident
     """
     if not J < 1:
         return inf
+    second = max(0.0, second)  # of cells that no row can have: it is rare that counts say so
     other = most * exchange.hi(min(1.0, second / most), J, identical=identical) if most > 0 else 0.0
     apart = 0.0 if identical else J * reach * reach / 2
     return sqrt(J * (second + other + apart) / (1 - J)) * SAFE

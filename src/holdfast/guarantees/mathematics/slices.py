@@ -36,8 +36,8 @@ def sum_tail(x: float, coins: int) -> float:
     True
     """
     orders = np.arange(1, coins + 1)
-    best = min(float(special.gammaincc(orders, max(0.0, x - ahead)).sum()) / ahead for ahead in AHEAD)
-    return min(1.0, best * SAFE)
+    tails = [float(special.gammaincc(orders, x - ahead).sum()) / ahead for ahead in AHEAD if ahead <= x]
+    return min([1.0, *(tail * SAFE for tail in tails)])
 
 
 @lru_cache(maxsize=4096)

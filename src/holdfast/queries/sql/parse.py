@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from holdfast.errors import InvalidQuery, UnknownName
 from holdfast.queries.evaluate import Expression, compiled, on_columns, text_weight, work
 from holdfast.queries.node import Node, SchemaKey
-from holdfast.queries.ranges import range_of
+from holdfast.queries.ranges import range_of, values_of
 from holdfast.queries.sql.grammar import Translator, too_deep
 from holdfast.queries.sql.tokens import checked_tokens, dialect
 from holdfast.schema import Schema
@@ -65,6 +65,7 @@ def _from_text(text: str, key: SchemaKey) -> Expression:
         compiled=on_columns(node) or compiled(node, columns),
         work=work(node, text_weight),
         range=range_of(node, key.schema) if node.type.is_number else None,
+        values=values_of(node),
     )
 
 

@@ -1,12 +1,14 @@
-"""A SELECT over one table, taken apart: what is computed, WHERE, GROUP BY.
+"""A SELECT over one table, taken apart: what is computed, WHERE, GROUP BY, and how the result is sorted and cut.
 
 This reads the frame of a statement and nothing inside it. Every expression in it (the argument of an aggregate, the
 condition, what is grouped by) is handed on as text, and goes through the same door as any other query.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from holdfast.errors import InvalidQuery
@@ -19,7 +21,8 @@ LONGEST_SELECT = 20_000  # characters
 
 # What aggregates are called, and the word for each here.
 AGGREGATES = {
-    "AVG": "AVG", "MEAN": "AVG", "COUNT": "COUNT", "COUNT_IF": "COUNT_IF", "COUNTIF": "COUNT_IF", "SUM": "SUM",
+    "AVG": "AVG", "MEAN": "AVG", "AVERAGE": "AVG", "COUNT": "COUNT", "COUNT_IF": "COUNT_IF", "COUNTIF": "COUNT_IF",
+    "SUM": "SUM",
     "MEDIAN": "MEDIAN", "QUANTILE": "QUANTILE", "QUANTILE_CONT": "QUANTILE", "APPROX_QUANTILE": "QUANTILE",
     "PERCENTILE_CONT": "PERCENTILE", "STDDEV": "STDDEV", "STDDEV_POP": "STDDEV", "STDDEV_SAMP": "STDDEV",
     "VARIANCE": "VARIANCE", "VAR_POP": "VARIANCE", "VAR_SAMP": "VARIANCE", "CORR": "CORR", "COVAR_POP": "COVAR",
@@ -44,12 +47,9 @@ _ELSEWHERE = {
     "GROUP_CONCAT": "rows are never shown", "ARG_MIN": "rows are never shown", "ARG_MAX": "rows are never shown",
 }  # fmt: skip
 _CLAUSES = {
-    "HAVING": "HAVING is not available: every group is paid for anyway, so filter the frame",
+    "HAVING": "HAVING is not available: values are known within intervals. Filter the frame, by low or high ends",
     "QUALIFY": "QUALIFY is not available: every group is paid for anyway, so filter the frame",
-    "ORDER BY": "ORDER BY is not available: sort the frame",
-    "LIMIT": "LIMIT is not available: every group is paid for anyway, so take the head of the frame",
-    "OFFSET": "OFFSET is not available: every group is paid for anyway, so slice the frame",
-    "FETCH": "FETCH is not available: every group is paid for anyway, so take the head of the frame",
+    "FETCH": "FETCH is not available: LIMIT is",
     "UNION": "UNION is not available: ask one SELECT after the other, and concatenate the frames",
     "INTERSECT": "INTERSECT is not available: put both conditions into WHERE",
     "EXCEPT": "EXCEPT is not available: put the condition into WHERE",
@@ -58,7 +58,11 @@ _CLAUSES = {
     "TABLESAMPLE": "TABLESAMPLE is not available: which rows are drawn is decided here",
 }
 _JOINS = frozenset(["JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "ASOF", "LATERAL", "POSITIONAL"])
-_STATEMENTS = frozenset(["INSERT", "UPDATE", "DELETE", "CREATE", "DROP", "ALTER", "COPY", "SHOW", "DESCRIBE", "PRAGMA"])
+_STATEMENTS = frozenset(
+    ["INSERT", "UPDATE", "DELETE", "CREATE", "DROP", "ALTER", "COPY", "SHOW", "DESCRIBE", "PRAGMA", "EXPLAIN"]
+)
+_COMMENT = re.compile(r"""('(?:[^']|'')*'|"(?:[^"]|"")*")|--[^\n]*|/\*.*?\*/""", re.DOTALL)
+_EXAMPLE_ORDERED = "SELECT carrier, AVG(late) AS late FROM flights GROUP BY carrier ORDER BY late DESC LIMIT 3"
 _EXAMPLE = "SELECT AVG(dep_delay > 15) FROM flights WHERE month = 1"
 
 
@@ -73,6 +77,15 @@ class Item:
 
 
 @dataclass(frozen=True)
+class Key:
+    """What a result is sorted by: a column of it, by its name, its text or its number."""
+
+    text: str
+    descending: bool = False
+    nulls_first: bool = False
+
+
+@dataclass(frozen=True)
 class Select:
     """A SELECT, taken apart."""
 
@@ -80,6 +93,9 @@ class Select:
     table: str
     where: str | None
     groups: tuple[str, ...]
+    order: tuple[Key, ...] = ()
+    limit: int | None = None
+    offset: int = 0
 
 
 def read_select(text: str) -> Select:
@@ -89,13 +105,18 @@ def read_select(text: str) -> Select:
     >>> select.items[1].aggregate, select.items[1].arguments, select.items[1].name, select.where, select.groups
     ('AVG', ('delay > 15',), 'late', 'month = 1', ('carrier',))
     """
+    text = _without_comments(text)
     tokens = _tokens(text)
     _refuse_elsewhere(tokens)
-    clauses = _clauses(_Part(text, tokens))
-    groups = [part.text for part in clauses["GROUP BY"].split()] if "GROUP BY" in clauses else []
+    table, alias = _table(_clauses(_Part(text, tokens))["FROM"])
+    text = _unqualified(text, tokens, {name.lower() for name in (table, alias) if name})
+    clauses = _clauses(_Part(text, _tokens(text)))
     items = tuple(_item(part) for part in clauses["SELECT"].split())
+    groups = _groups(clauses["GROUP BY"], items) if "GROUP BY" in clauses else ()
     where = clauses["WHERE"].text if "WHERE" in clauses else None
-    return Select(items, _table(clauses["FROM"]), where, tuple(groups))
+    order = tuple(_key(part) for part in clauses["ORDER BY"].split()) if "ORDER BY" in clauses else ()
+    limit, offset = (_whole(clauses[name], name) if name in clauses else None for name in ("LIMIT", "OFFSET"))
+    return Select(items, table, where, groups, order, limit, offset or 0)
 
 
 @dataclass(frozen=True)
@@ -134,6 +155,60 @@ class _Part:
         return parts
 
 
+def _without_comments(text: str) -> str:
+    """Put blanks in place of comments."""
+    return _COMMENT.sub(lambda found: found[1] or " " * len(found[0]), text) if isinstance(text, str) else text
+
+
+def _unqualified(text: str, tokens: "list[Token]", names: set[str]) -> str:
+    """Leave out the name of the table, and its dot, before the name of a column."""
+    for token, after in reversed(list(pairwise(tokens))):
+        named = token.token_type.name in ("VAR", "IDENTIFIER") and token.text.lower() in names
+        if named and after.token_type.name == "DOT":
+            text = text[: token.start] + text[after.end + 1 :]
+    return text
+
+
+def _groups(part: _Part, items: tuple[Item, ...]) -> tuple[str, ...]:
+    """Return the texts of GROUP BY: a number stands for a column of the SELECT, ALL for all that are no aggregates."""
+    plain = [item for item in items if item.aggregate is None]
+    first = next(part.words())[2]
+    if first in ("ROLLUP", "CUBE", "GROUPING SETS", "GROUPING"):
+        raise InvalidQuery(f"{first} is not available: ask one SELECT for each set of groups.")
+    if first == "ALL" and len(part.tokens) == 1:
+        return tuple(item.text for item in plain)
+    found = []
+    for one in part.split():
+        if not one.text.isdigit():
+            found.append(one.text)
+            continue
+        named = items[int(one.text) - 1 :][:1] if int(one.text) else ()
+        if not named or named[0].aggregate is not None:
+            raise InvalidQuery(f"GROUP BY {one.text} must be the number of a column of the SELECT, no aggregate.")
+        found.append(named[0].text)
+    return tuple(found)
+
+
+def _key(part: _Part) -> Key:
+    words = [word for _, _, word in part.words()]
+    descending = nulls_first = False
+    if words[-2:] in (["NULLS", "FIRST"], ["NULLS", "LAST"]):
+        nulls_first, part, words = words[-1] == "FIRST", part.cut(0, -2), words[:-2]
+    elif words[-1:] in (["NULLS FIRST"], ["NULLS LAST"]):
+        nulls_first, part, words = words[-1] == "NULLS FIRST", part.cut(0, -1), words[:-1]
+    if words[-1:] in (["ASC"], ["DESC"]):
+        descending, part = words[-1] == "DESC", part.cut(0, -1)
+    if not part.tokens:
+        raise InvalidQuery(f"ORDER BY needs a column of the result, as in {_EXAMPLE_ORDERED}.")
+    return Key(part.text, descending, nulls_first)
+
+
+def _whole(part: _Part, name: str) -> int:
+    if len(part.tokens) != 1 or not part.text.isdigit():
+        raise InvalidQuery(f"{name} must be a whole number; got {part.text}.")
+    return int(part.text)
+
+
 def _tokens(text: str) -> "list[Token]":
     import sqlglot  # noqa: F401  the package first, and whole: see `checked_tokens`
     from sqlglot.errors import SqlglotError
@@ -145,7 +220,9 @@ def _tokens(text: str) -> "list[Token]":
     try:
         tokens = list(dialect().tokenize(text))
     except SqlglotError:
-        raise InvalidQuery("A SELECT must be complete; this one has a quotation mark that is not closed.") from None
+        raise InvalidQuery(
+            "A SELECT must be complete; this one has a quotation mark or a comment that is not closed."
+        ) from None
     if any(token.comments for token in tokens):
         raise InvalidQuery("A SELECT must not contain comments; remove them.")
     while tokens and tokens[-1].token_type.name == "SEMICOLON":
@@ -185,17 +262,17 @@ def _clauses(statement: _Part) -> dict[str, _Part]:
             raise InvalidQuery(f"{_CLAUSES[word]}.")
         if word in _JOINS and any(name == "FROM" for name, _ in starts):
             raise InvalidQuery(f"{word} is not available: a SELECT reads one table. Join before the data are opened.")
-        if word in ("SELECT", "FROM", "WHERE", "GROUP BY"):
+        if word in _ORDER:
             starts.append((word, place))
     if not _closes_all(statement):
         raise InvalidQuery("A SELECT must close as many brackets as it opens.")
     names = [name for name, _ in starts]
-    if names not in (wanted := [[*_FRAME, *more] for more in ([], ["WHERE"], ["GROUP BY"], ["WHERE", "GROUP BY"])]):
-        missing = next((name for name in _FRAME if name not in names), None)
+    missing = next((name for name in _FRAME if name not in names), None)
+    if missing is not None:
+        raise InvalidQuery(f"A SELECT needs {missing}: {_EXAMPLE}.")
+    if names != [name for name in _ORDER if name in names]:
         raise InvalidQuery(
-            f"A SELECT needs {missing}: {_EXAMPLE}."
-            if missing is not None
-            else f"A SELECT has {' ... '.join(wanted[-1])}, in this order and each once; got {' ... '.join(names)}."
+            f"A SELECT has {' ... '.join(_ORDER)}, in this order and each once; got {' ... '.join(names)}."
         )
     ends = [*(place for _, place in starts[1:]), None]
     clauses = {name: statement.cut(place + 1, end) for (name, place), end in zip(starts, ends, strict=True)}
@@ -206,13 +283,18 @@ def _clauses(statement: _Part) -> dict[str, _Part]:
 
 
 _FRAME = ("SELECT", "FROM")
+_ORDER = (*_FRAME, "WHERE", "GROUP BY", "ORDER BY", "LIMIT", "OFFSET")
 
 
-def _table(part: _Part) -> str:
-    if len(part.tokens) != 1:
-        what = "one table" if any(word == "," for _, _, word in part.words()) else "the name of the table alone"
+def _table(part: _Part) -> tuple[str, str | None]:
+    """Return the name of the table, and its alias."""
+    words = [word for _, _, word in part.words()]
+    tokens = [token for token, word in zip(part.tokens, words, strict=True) if word != "AS"]
+    kinds = [token.token_type.name for token in tokens]
+    if len(tokens) > 2 or (len(tokens) == 2 and (kinds[1] not in ("VAR", "IDENTIFIER") or words[-1] == "AS")):
+        what = "one table" if "," in words else "the name of the table, and perhaps an alias"
         raise InvalidQuery(f"FROM takes {what}; got {part.text}.")
-    return str(part.tokens[0].text)
+    return str(tokens[0].text), str(tokens[1].text) if len(tokens) == 2 else None
 
 
 def _item(part: _Part) -> Item:
@@ -220,6 +302,8 @@ def _item(part: _Part) -> Item:
     words = [word for _, _, word in part.words()]
     if words == ["*"]:
         raise InvalidQuery(f"SELECT * is not available: rows are never shown. Ask for an aggregate: {_EXAMPLE}.")
+    if words[:1] == ["TOP"] and len(words) > 1 and words[1].isdigit():
+        raise InvalidQuery("TOP is not available: ORDER BY and LIMIT are, and top finds the most frequent texts.")
     if words[:1] == ["DISTINCT"]:
         raise InvalidQuery("SELECT DISTINCT is not available: GROUP BY goes over the declared categories of a column.")
     close = _closing(part) if words[1:2] == ["("] else None
@@ -231,6 +315,11 @@ def _item(part: _Part) -> Item:
         return Item(part.text, AGGREGATES[called], arguments, alias or part.text)
     for place, _, word in part.words():
         if words[place + 1 : place + 2] == ["("] and (word in AGGREGATES or word in _ELSEWHERE):
+            if called in ("ROUND", "CAST"):
+                raise InvalidQuery(
+                    f"{called} of an aggregate is not available: its ends would have to be rounded outwards. The frame"
+                    " has all digits; what is printed has as many as the interval deserves."
+                )
             raise InvalidQuery(
                 f"Arithmetic with aggregates is not available, as in {part.text!r}: an interval is computed for each of"
                 " them alone. Put the arithmetic inside, AVG(100 * x), or ask for a difference."

@@ -17,6 +17,7 @@ from typing import Any
 
 import polars as pl
 
+from holdfast import check
 from holdfast.errors import InvalidArgument, RowSourceError, UnknownName
 from holdfast.rows.columns import keeps
 from holdfast.rows.header import required_columns
@@ -47,6 +48,11 @@ _READ_AS: dict[Type, pl.DataType] = {
 _COLUMN = re.compile(r" at column '(.*)' \(column number", re.DOTALL)  # in what Polars says about a value
 _SEPARATORS = (";", "\t", "|", ",", ":")
 _UTF8 = ("utf-8", "utf-8-sig")
+_MARKERS = ["NA", "N/A", "n/a", "na", "NULL", "Null", "null", "None", "NaN", "nan", "missing", "?", ".", "-"]
+
+
+class MissingAsText(UserWarning):
+    """Numbers of a CSV file are read as texts, because missing ones are written as a word such as NA."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +197,26 @@ class FileScan(LazyScan):
         texts = self._csv(dict.fromkeys(types, pl.String())).head(_LOOK_AHEAD).collect()
         values = self._csv(types, ignore_errors=True).head(_LOOK_AHEAD).collect()
         unfit = {name for name in types if values[name].null_count() > texts[name].null_count()}
-        return types | dict.fromkeys(unfit - declared.keys(), pl.String())  # which every value fits
+        types |= dict.fromkeys(unfit - declared.keys(), pl.String())  # which every value fits
+        undeclared = [name for name, dtype in types.items() if dtype == pl.String and name not in declared]
+        self._warn_of_markers([texts[name] for name in undeclared])
+        return types
+
+    def _warn_of_markers(self, texts: Sequence[pl.Series]) -> None:
+        """Say which columns are texts only because missing values are written as words."""
+        found: dict[str, list[str]] = {}
+        for column in texts:
+            present = column.drop_nulls()
+            rest = present.filter(~present.is_in(_MARKERS))
+            if 0 < len(rest) < len(present) and rest.cast(pl.Float64, strict=False).null_count() == 0:
+                found[column.name] = sorted(set(present.filter(present.is_in(_MARKERS)).to_list()))
+        if found:
+            names, markers = ", ".join(map(repr, found)), sorted({each for some in found.values() for each in some})
+            check.warn(
+                f"{self.where}: because of {', '.join(map(repr, markers))}, numbers are read as text in {names}."
+                f" If values are missing there, say so when opening: null_values={markers!r}.",
+                MissingAsText,
+            )
 
     def _refuse_header(self, names: list[str]) -> None:
         if any("\0" in name or "\ufffd" in name for name in names):

@@ -8,9 +8,11 @@ import pytest
 from scipy.stats import binom
 
 from holdfast.errors import InvalidArgument
+from holdfast.guarantees.mathematics import concentration
 from holdfast.guarantees.mathematics.concentration import (
     clopper_pearson,
     clopper_pearson_width,
+    clopper_pearsons,
     hoeffding_radius,
     kl,
     kl_lower,
@@ -91,6 +93,45 @@ def test_clopper_pearson_at_the_ends():
     assert clopper_pearson(0, 0, 0.05) == (0.0, 1.0)
     assert clopper_pearson(0, 5, 0.05)[0] == 0.0
     assert clopper_pearson(5, 5, 0.05)[1] == 1.0
+
+
+def check_ends(low, high, alone):
+    """Both round outwards by BETA_SAFE: the lower end relatively, the upper one, one less a lower end, absolutely."""
+    assert low == pytest.approx(alone[0], rel=2 * concentration.BETA_SAFE, abs=1e-15)
+    assert high == pytest.approx(alone[1], abs=2 * concentration.BETA_SAFE)
+
+
+COUNTS = np.array([0, 1, 2, 3, 7, 40, 500, 5_999, 11_000, 11_993, 11_999, 12_000])
+
+
+@pytest.mark.parametrize("beta", [0.9, 0.05, 1e-3, 1e-6, 1e-12, 1e-30])
+def test_many_counts_at_once_have_the_ends_that_each_has_alone(beta):
+    lows, highs = clopper_pearsons(COUNTS, 12_000, beta)
+    for low, high, count in zip(lows, highs, COUNTS, strict=True):
+        check_ends(low, high, clopper_pearson(int(count), 12_000, beta))
+
+
+def test_arrays_of_trials_and_levels_too():
+    trials, betas = np.array([1, 10, 1_000, 10**6]), np.array([0.5, 0.1, 1e-6, 1e-9])
+    lows, highs = clopper_pearsons(np.array([1, 3, 0, 1_000]), trials, betas)
+    for place, count in enumerate((1, 3, 0, 1_000)):
+        check_ends(lows[place], highs[place], clopper_pearson(count, int(trials[place]), float(betas[place])))
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_a_quantile_that_the_steps_do_not_settle_is_left_to_scipy(steps, monkeypatch):
+    settled = clopper_pearsons(COUNTS, 12_000, 1e-6)
+    monkeypatch.setattr(concentration, "MOST_STEPS", steps)
+    np.testing.assert_allclose(clopper_pearsons(COUNTS, 12_000, 1e-6), settled, rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.parametrize("off", [0.9, 1.001, 1.2])
+def test_a_wrong_quantile_is_noticed_and_replaced(off, monkeypatch):
+    right, quantiles = clopper_pearsons(COUNTS, 12_000, 1e-6), concentration._beta_quantiles
+    monkeypatch.setattr(concentration, "_beta_quantiles", lambda *law: np.minimum(1.0, off * quantiles(*law)))
+    lows, highs = clopper_pearsons(COUNTS, 12_000, 1e-6)
+    assert (binom.sf(COUNTS[1:] - 1, 12_000, lows[1:]) <= 0.5e-6 * (1 + 1e-9)).all()
+    np.testing.assert_allclose((lows, highs), right, rtol=0.05, atol=1e-6)
 
 
 @pytest.mark.parametrize("trials", [1, 2, 5, 12])

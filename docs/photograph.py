@@ -1,0 +1,121 @@
+"""Photograph the web page for the manual: `python docs/photograph.py`, with Chromium and chromedriver installed.
+
+Made-up flights are served, questions asked, and the page with their answers photographed as it is seen at 1280 and at
+390 pixels, light and dark. The pictures are in docs/page; those called before-... show the page as it was before the
+rules of docs/explanation/page.md, and are not made again.
+"""
+
+import base64
+import io
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from PIL import Image
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
+
+HERE = Path(__file__).parent
+SIZES = {1280: 900, 390: 844}
+MOST = 2_600  # pixels of height that are kept
+CARRIERS = {"UA": 0.20, "B6": 0.24, "EV": 0.31, "DL": 0.16, "AA": 0.17}  # how often each is late
+GROUPS = ", ".join(CARRIERS)
+QUESTIONS: tuple[dict[str, str], ...] = (
+    {"query": "dep_delay > 15"},
+    {"kind": "quantile", "query": "dep_delay", "q": "0.9", "within": "-60, 600"},
+    {"kind": "histogram", "query": "carrier", "categories": GROUPS},
+    {"query": "dep_delay > 15", "by": "carrier", "groups": GROUPS},
+)
+
+
+def flights(path: Path, rows: int = 100_000) -> Path:
+    """Write made-up flights."""
+    rng = np.random.default_rng(5)
+    carrier = rng.choice(list(CARRIERS), rows, p=[0.28, 0.25, 0.2, 0.15, 0.12])
+    late = rng.random(rows) < np.vectorize(CARRIERS.get)(carrier)
+    delay = np.where(late, rng.gamma(1.4, 35, rows) + 15, rng.normal(-3, 6, rows)).round(1)
+    other = {"distance": rng.integers(80, 2_700, rows), "month": rng.integers(1, 13, rows)}
+    pl.DataFrame({"dep_delay": delay, "carrier": carrier} | other).write_parquet(path)
+    return path
+
+
+@contextmanager
+def served(path: Path) -> Iterator[dict[str, Any]]:
+    """Serve a file; yields what `holdfast serve --json` says."""
+    command = [sys.executable, "-m", "holdfast.cli", "serve", str(path), "--port", "0", "--json"]
+    quiet = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    with subprocess.Popen(command, cwd=path.parent, **quiet) as server:  # type: ignore[call-overload]
+        assert server.stdout is not None
+        try:
+            yield json.loads(server.stdout.readline())
+        finally:
+            server.terminate()
+
+
+@contextmanager
+def chromium() -> Iterator[webdriver.Chrome]:
+    """Start the browser."""
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium") or ""
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"):
+        options.add_argument(argument)
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
+    try:
+        yield driver
+    finally:
+        driver.quit()
+
+
+def ask(driver: webdriver.Chrome, page: str, question: dict[str, str]) -> None:
+    """Fill the form in and wait for the answer."""
+    wait = WebDriverWait(driver, 30)
+    driver.get(f"{page}?kind={question.get('kind', 'mean')}")
+    for name, text in question.items():
+        if name != "kind":
+            field = driver.find_element(By.NAME, name)
+            field.clear()
+            field.send_keys(text)
+    driver.find_element(By.XPATH, "//form[@id='ask']//button[normalize-space()='Ask']").click()
+    wait.until(lambda _: driver.find_elements(By.CSS_SELECTOR, "#result article"))
+
+
+def photograph(driver: webdriver.Chrome, width: int, scheme: str) -> Image.Image:
+    """Return the page as it is at this width."""
+    size = {"width": width, "height": SIZES[width], "deviceScaleFactor": 1, "mobile": width < 500}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+    height = min(MOST, driver.execute_script("return document.documentElement.scrollHeight"))
+    clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
+    options = {"format": "png", "captureBeyondViewport": True, "clip": clip}
+    taken = driver.execute_cdp_cmd("Page.captureScreenshot", options)
+    return Image.open(io.BytesIO(base64.b64decode(taken["data"]))).convert("RGB")
+
+
+def main() -> None:
+    """Write the pictures."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        served(flights(Path(folder) / "flights.parquet")) as server,
+        chromium() as driver,
+    ):
+        driver.get(server["link"])
+        driver.find_element(By.CSS_SELECTOR, "form button").click()
+        for question in QUESTIONS:
+            ask(driver, f"{server['address']}/datasets/flights", question)
+        for width in SIZES:
+            for scheme in ("light", "dark"):
+                photograph(driver, width, scheme).save(HERE / "page" / f"ask-{width}-{scheme}.webp", quality=70)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""What a notebook shows: tables, and bars that say how much is left; readable in light and in dark."""
+
+from collections.abc import Collection, Sequence
+from html import escape
+
+BLUE, ORANGE = "#2b8cc4", "#d55e00"  # seen on white and on black
+TRACK = 'fill="currentColor" fill-opacity=".22"'
+FAINT = "opacity:.75"
+WIDTH = 160
+_CELL = "padding:.25em .7em;text-align:"
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, left: Collection[int] = (0,)) -> str:
+    """Return a table; cells that begin with an SVG are drawn, others are written as they are.
+
+    >>> table(["a"], [["<"]]).count("&lt;")
+    1
+    """
+
+    def cells(row: Sequence[str], tag: str) -> str:
+        sides = ("left" if place in left else "right" for place in range(len(row)))
+        shown = (cell if cell.startswith("<svg") else escape(cell) for cell in row)
+        return "".join(f'<{tag} style="{_CELL}{side}">{cell}</{tag}>' for side, cell in zip(sides, shown, strict=True))
+
+    head = f"<thead><tr>{cells(headings, 'th')}</tr></thead>" if any(headings) else ""
+    body = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in rows)
+    return f'<table style="font-variant-numeric:tabular-nums">{head}<tbody>{body}</tbody></table>'
+
+
+def meter(part: float, said: str, width: int = WIDTH) -> str:
+    """Draw a part of a whole, between 0 and 1; `said` is for those who do not see it."""
+    return (
+        f'<svg width="{width}" height="10" role="img" aria-label="{escape(said)}">'
+        f'<rect width="{width}" height="10" rx="3" {TRACK}/>'
+        f'<rect width="{min(max(part, 0.0), 1.0) * width:.1f}" height="10" rx="3" fill="{BLUE}"/></svg>'
+    )
+
+
+def paragraphs(title: str, *texts: str) -> str:
+    """Return a title and sentences under it."""
+    return "".join([f"<div><strong>{escape(title)}</strong></div>", *(f"<div>{escape(text)}</div>" for text in texts)])
+
+
+def small(text: str) -> str:
+    """Return small print."""
+    return f'<small style="{FAINT}">{escape(text)}</small>'

@@ -1,0 +1,112 @@
+"""`holdfast.plan`: what is possible, with so many rows or with those of a file.
+
+Only data that are counted import what reads rows.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from holdfast import check
+from holdfast.errors import InvalidArgument
+from holdfast.guarantees.compare import BEST, RowsPerQuery
+from holdfast.guarantees.plan import Plan
+from holdfast.guarantees.solve import Queries
+from holdfast.guarantees.solve import plan as solve
+
+if TYPE_CHECKING:
+    from holdfast.rows.source import Table
+
+
+@check.options
+def plan(
+    data: "Table | None" = None,
+    *,
+    unit: str | None = None,
+    rows: int | None = None,
+    queries: Queries | None = None,
+    margin: float | None = None,
+    confidence: float | None = None,
+    rows_per_query: RowsPerQuery | None = None,
+    guarantee: str = BEST,
+    mechanism: str = BEST,
+    end: bool = False,
+    identical: bool | None = None,
+) -> Plan:
+    """Say what is possible: leave out one of `rows`, `queries` and `margin`, and it is solved for.
+
+    With `rows` alone it says what a session without an end can do. Nothing is asked, and no ledger begins.
+
+    Parameters
+    ----------
+    data
+        In place of `rows`: a file, a frame, or whatever else `Session` takes; its rows are counted.
+    unit
+        Of `data`: the column that says which rows belong together. Then units are counted.
+    rows
+        Rows of the dataset.
+    queries
+        How many questions will be asked, or how many of each sort: `{"mean": 500, "flip": 10_000}`; flips are single
+        0/1 answers (sampling counting queries), which the information guarantee covers. More questions than these get
+        wider answers, unless the plan ends.
+    margin
+        The largest distance between an answer and the population's value, for answers in [0, 1] (others scale with
+        their bounds), all answers at once with probability `confidence`.
+    confidence
+        The probability that all answers hold at once; left out, 0.95.
+    rows_per_query
+        Rows that one answer reads: a number, "fast" (at most 12,000), "balanced" (at most 100,000; so if left out) or
+        "best" (the number with the smallest margin).
+    guarantee, mechanism
+        A name, or "best".
+    end
+        Whether questions beyond the plan are refused, instead of answered with wider margins.
+    identical
+        Whether rows are independent *and* identically distributed: a little narrower. Left out, they need only be
+        independent, where the guarantee allows that.
+
+    Returns
+    -------
+    Plan
+        The best plan, and every guarantee's as `alternatives`.
+
+    Examples
+    --------
+    >>> import holdfast as hf
+    >>> p = hf.plan(rows=1_000_000, queries=10_000)
+    >>> p.guarantee, p.margin < 0.025
+    ('exchange', True)
+    """
+    if data is not None:
+        if rows is not None:
+            raise InvalidArgument("rows must be left out where data are given: their rows are counted.", name="rows")
+        if isinstance(data, int):
+            raise InvalidArgument(f"Write rows={data}: without a name it would be data to count.", name="rows")
+        rows, unit = _counted(data, unit)
+    elif unit is not None:
+        raise InvalidArgument("unit must be left out where no data are given: rows are then units.", name="unit")
+    made = solve(
+        rows=rows,
+        queries=queries,
+        margin=margin,
+        confidence=confidence,
+        rows_per_query=rows_per_query,
+        guarantee=guarantee,
+        mechanism=mechanism,
+        end=end,
+        identical=identical,
+    )
+    return replace(made, unit=unit)
+
+
+def _counted(data: "Table", unit: str | None) -> tuple[int, str | None]:
+    """Return how many rows or units data have, and the column that names units."""
+    from holdfast.rows.deck import Deck
+    from holdfast.rows.local import LocalRows
+    from holdfast.rows.open import open_rows
+
+    source = open_rows(data, unit=unit)
+    try:
+        return len(source), source.schema.unit
+    finally:
+        if source is not data and isinstance(source, LocalRows | Deck):
+            source.close()

@@ -1,0 +1,93 @@
+"""Which of several listed values a row has: the category of a histogram, the group of a mean."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from holdfast.queries.evaluate import RowFunction
+from holdfast.queries.query import Direct, Said
+from holdfast.schema import Type
+
+Category = bool | int | float | str | date
+Numbers = NDArray[np.int64]
+
+LARGEST = np.uint64(2**63 - 1)
+FEW_TEXTS = 1_000  # that are compared faster one by one
+
+
+@dataclass(frozen=True)
+class Position:
+    """The place in a list of the value that a function has; the list's length for other values, NULL included."""
+
+    of: RowFunction
+    listed: tuple[Category, ...]
+    type = Type.INT
+    nullable = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns it reads."""
+        return self.of.columns
+
+    @property
+    def identity(self) -> str | None:
+        """That of the function; the list is the caller's to add."""
+        return self.of.identity
+
+    @property
+    def work(self) -> int:
+        """Steps that one row takes."""
+        return self.of.work
+
+    @cached_property
+    def direct(self) -> Direct | None:
+        """How to evaluate on arrays, without a frame."""
+        value = self.of.direct
+        return None if value is None else lambda columns: _in_array(value(columns), self._ordered)
+
+    def series(self, rows: pl.DataFrame) -> pl.Series:
+        """Return one place per row."""
+        values = self.of.series(rows)
+        if values.dtype == pl.String and values.len() <= FEW_TEXTS:
+            other = len(self.listed)
+            return pl.Series([self._known.get(text, other) for text in values.to_list()], dtype=pl.Int64)
+        return _in_series(values, self.listed)
+
+    @cached_property
+    def _known(self) -> dict[Any, int]:
+        return {value: place for place, value in enumerate(self.listed)}
+
+    @cached_property
+    def _ordered(self) -> tuple[NDArray[Any], Numbers]:
+        """The values in increasing order, and the place of each."""
+        listed = np.asarray(self.listed)
+        order = np.argsort(listed)
+        return listed[order], order
+
+
+def places(said: Said) -> Numbers:
+    """Return what a `Position` says as an array."""
+    return said.to_numpy() if isinstance(said, pl.Series) else said
+
+
+def _in_array(values: NDArray[Any], listed: tuple[NDArray[Any], Numbers]) -> Numbers:
+    if values.dtype == np.uint64:
+        values = np.minimum(values, LARGEST).astype(np.int64)  # as they are everywhere
+    ordered, order = listed
+    found = np.minimum(np.searchsorted(ordered, values), ordered.size - 1)
+    return np.where(ordered[found] == values, order[found], ordered.size)
+
+
+def _in_series(values: pl.Series, listed: Sequence[Category]) -> pl.Series:
+    other = len(listed)
+    if values.dtype == pl.String:
+        codes = values.cast(pl.Enum([str(one) for one in listed]), strict=False).to_physical()
+        return codes.cast(pl.Int64).fill_null(other)
+    values_of = pl.Series(listed, dtype=values.dtype, strict=False)
+    return values.replace_strict(values_of, range(other), default=other, return_dtype=pl.Int64)

@@ -1,0 +1,120 @@
+"""A hand: the cards of one question, drawn with replacement as they lie, or distinct rows by first appearance."""
+
+from collections.abc import Iterator, Sequence
+from math import ceil, log, sqrt
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from holdfast import check
+from holdfast.errors import InvalidArgument
+from holdfast.queries.query import Query, Values
+from holdfast.queries.silence import silence
+from holdfast.rows.draws import Selection, WithoutReplacement, WithReplacement, first_appearances
+
+if TYPE_CHECKING:
+    from holdfast.rows.deck import Cards, Deck
+
+_NEVER = log(1e22)
+
+
+def cards_for_distinct(count: int, rows: int) -> int:
+    """Return how many cards have `count` distinct rows among them, except once in 10^22 times.
+
+    As long as there are fewer, a card repeats a row with probability q = (count - 1)/rows at most; so the repeats among
+    m cards are no more than a binomial number with mean mq, which exceeds mq + t with probability
+    exp(-t^2 / (2mq + 2t/3)) at most (Bernstein).
+
+    >>> cards_for_distinct(1, 10), cards_for_distinct(1_000, 1_000_000)
+    (35, 1038)
+    """
+    check.at_most("rows", rows, count=count)
+    q, cards, enough = (count - 1) / rows, 0, count
+    while cards < enough:
+        cards = enough
+        spread = _NEVER / 3 + sqrt(_NEVER**2 / 9 + 2 * _NEVER * cards * q)
+        enough = count + ceil(cards * q + spread)
+    return cards
+
+
+class Hand:
+    """The cards of one question: a row source whose every draw takes the next ones."""
+
+    def __init__(self, deck: "Deck", pieces: Sequence[tuple["Cards", range]]) -> None:
+        self._deck, self._pieces = deck, list(pieces)
+        self.name, self.schema, self.fingerprint = deck.name, deck.schema, deck.fingerprint
+        self.location = deck.location
+
+    def __len__(self) -> int:
+        return len(self._deck)
+
+    @silence
+    def tally(self, query: Query, *, draws: int, mass: float, rng: Generator) -> NDArray[np.int64]:
+        """Take the next cards, evaluate, toss, randomize; return how often each outcome came up."""
+        if type(draws) is not int or draws < 1:
+            check.whole(draws=draws)
+        outcomes, parts = query.statistic.outcomes, query.parts
+        counts = np.zeros(outcomes if parts == 1 else (parts, outcomes), np.int64)
+        for cards, rows, first in self._take(query, parts * draws):
+            counts += cards.tallied(query, rows, first, draws, mass, rng)
+        return counts
+
+    @silence
+    def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
+        """Take the next cards and return what they say. Secret. All rows, or rows in order, are not to be had."""
+        if isinstance(selection, WithoutReplacement):
+            parts: list[NDArray[Any]] = [self._distinct(query, selection.count, rng) for _ in range(query.parts)]
+            return parts[0] if query.parts == 1 else np.stack(parts)
+        if not isinstance(selection, WithReplacement):
+            raise InvalidArgument("A deck holds draws, not the table; plan with mechanism='coins'.", name="mechanism")
+        taken = self._take(query, query.parts * selection.count)
+        blocks = [np.array(cards.values(query, rows, first, selection.count, rng)) for cards, rows, first in taken]
+        values: NDArray[Any] = np.concatenate(blocks)
+        return values if query.parts == 1 else values.reshape(query.parts, -1, *values.shape[1:])
+
+    def _distinct(self, query: Query, count: int, rng: Generator) -> Values:
+        """Return what `count` distinct rows say: those on the next cards, in order of first appearance."""
+        pieces = self._next(cards_for_distinct(count, len(self)))
+        which = np.concatenate([cards.which(rows) for cards, rows in pieces])
+        first = first_appearances(which)[:count]
+        if first.size < count:  # by chance: less than once in 10^22 questions
+            raise InvalidArgument("Too few of the cards were distinct rows; ask again.", name="draws")
+        blocks, before = [], 0
+        for cards, rows in pieces:
+            mine = first[(first >= before) & (first < before + len(rows))] - before + rows.start
+            size, before = cards.block(query), before + len(rows)
+            for start in range(0, mine.size, size):
+                some = mine[start : start + size]
+                blocks.append(np.array(cards.values(query, some, start, count, rng)))
+        values: NDArray[Any] = np.concatenate(blocks)
+        return values
+
+    def verify(self) -> None:
+        """Verify the deck."""
+        self._deck.verify()
+
+    def _take(self, query: Query, count: int) -> Iterator[tuple["Cards", slice, int]]:
+        """Yield cards in blocks, with the number of the first among the draws; they are used, whatever comes of it."""
+        first = 0
+        for cards, rows in self._next(count):
+            size = cards.block(query)
+            for start in range(rows.start, rows.stop, size):
+                stop = min(start + size, rows.stop)
+                yield cards, slice(start, stop), first
+                first += stop - start
+
+    def _next(self, count: int) -> list[tuple["Cards", range]]:
+        """Return the next cards; a kind of question that draws more than it said gets nothing."""
+        taken, left = [], count
+        while left and self._pieces:
+            cards, numbers = self._pieces.pop(0)
+            rows, rest = numbers[:left], numbers[left:]
+            if rest:
+                self._pieces.insert(0, (cards, rest))
+            taken.append((cards, rows))
+            left -= len(rows)
+        if left:
+            raise InvalidArgument(f"A question draws {left:,} cards more than were reserved for it.", name="draws")
+        return taken

@@ -1,0 +1,158 @@
+"""Labels become the rows of a board: checked, split if some of them are to answer, and kept for their owner alone."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from holdfast import check
+from holdfast.beside import CONFUSION, SEALED
+from holdfast.errors import InvalidArgument, RowSourceError
+from holdfast.guarantees.solve import plan
+from holdfast.guarantees.statistic import OutcomeShares
+from holdfast.ledger import exists
+from holdfast.queries.metrics import Metric
+from holdfast.queries.submission import CELLS
+from holdfast.questions.predictions import PredictionsLike
+from holdfast.randomness import Randomness
+from holdfast.rows.columns import storage_of
+from holdfast.rows.folder import FolderRows
+from holdfast.rows.ingest import ingest
+from holdfast.rows.local import LocalRows
+from holdfast.rows.memory import memory_rows
+from holdfast.rows.scans.files import Dialect, FileScan
+from holdfast.schema import Type
+from holdfast.session import Session
+
+ANSWERS = 80  # that the rows which answer are planned for: those of twenty submissions; then margins widen
+
+
+def board_path(labels: Path) -> Path:
+    """Return where the board of a file of labels lies."""
+    return labels.with_name(labels.stem + SEALED)
+
+
+def sealed_rows(table: pl.DataFrame, id: str, target: str | None, unit: str | None, metric: Metric) -> pl.DataFrame:
+    """Return ids, labels and units alone, sorted by id, so that the order of the rows says nothing."""
+    wanted = [id, str(target)] if metric.rule.targets else [id]
+    if unit in wanted:
+        raise InvalidArgument(f"unit must be another column than those of ids and labels; got {unit!r}.", name="unit")
+    for name in wanted if unit is None else [*wanted, unit]:
+        if name not in table.columns:
+            raise InvalidArgument(
+                f"labels must have a column {name!r}; they have: {', '.join(table.columns)}. Name yours with id=,"
+                " target= and unit=.",
+                name="labels",
+            )
+    sealed = table.select(wanted if unit is None else [*wanted, unit])
+    if unit is not None and sealed[unit].null_count():
+        raise InvalidArgument(
+            f"unit must be known of every row; of {sealed[unit].null_count():,} it is not. Give a row that stands alone"
+            " a unit of its own.",
+            name="unit",
+        )
+    ids = sealed[id]
+    if not (ids.dtype.is_integer() or ids.dtype == pl.String):
+        raise InvalidArgument(f"id must be a column of text or whole numbers; {id!r} is {ids.dtype}.", name="id")
+    if any(sealed.null_count().row(0)) or ids.n_unique() != ids.len():
+        raise InvalidArgument("labels must be complete, with every id once; these are not.", name="labels")
+    if (sealed.height if unit is None else sealed[unit].n_unique()) < 2:
+        raise InvalidArgument(f"labels must have at least two {'rows' if unit is None else 'units'}.", name="labels")
+    if metric.rule.targets:
+        _check_target(sealed[str(target)], metric)
+    return sealed.with_columns(pl.col(id).cast(pl.Int64 if ids.dtype.is_integer() else pl.String)).sort(id)
+
+
+def _check_target(labels: pl.Series, metric: Metric) -> None:
+    """Refuse labels that the metric is not for. Whoever makes a board has them, so what is wrong may be said."""
+    type_ = storage_of(labels.name, labels.dtype).type
+    allowed = metric.rule.targets
+    if type_ not in allowed:
+        named = " or ".join(allowed)
+        raise InvalidArgument(f"target must be {named} for {metric.name}; {labels.name!r} is {type_}.", name="target")
+    if type_.is_number and metric.rule.bounded and not labels.is_between(*metric.within).all():
+        low, high = metric.within
+        raise InvalidArgument(f"within must hold all labels; some are not between {low:g} and {high:g}.", name="within")
+    if metric.rule.probability and (type_ is Type.STRING) != bool(metric.classes):
+        raise InvalidArgument(
+            f"classes must be given for labels that are text, and left out for others; {labels.name!r} is {type_}.",
+            name="classes",
+        )
+    if metric.classes and not labels.is_in(metric.classes).all():
+        raise InvalidArgument("classes must hold all labels; some are not among them.", name="classes")
+    if type_ is Type.INT and metric.rule.probability and not labels.is_in([0, 1]).all():
+        raise InvalidArgument(f"target must be 0 or 1, or true or false, for {metric.name}.", name="target")
+
+
+def split_off(
+    table: pl.DataFrame, labels: PredictionsLike, share: float, metric: Metric, confidence: float
+) -> pl.DataFrame:
+    """Keep some rows, chosen by lot, for a session that answers; return the others."""
+    check.probability(confusion=share)
+    if not isinstance(labels, str | Path):
+        raise InvalidArgument(
+            "confusion must be left out for labels in memory: a second board would split them in another way. Write"
+            " them to a file, and make a board of that.",
+            name="confusion",
+        )
+    if not metric.rule.targets or not set(metric.rule.targets) & {Type.BOOL, Type.STRING}:
+        raise InvalidArgument(f"confusion must be left out for {metric.name}: it is for labels of a few kinds.")
+    folder = Path(labels).with_name(Path(labels).stem + CONFUSION)
+    count = round(share * table.height)
+    if not folder.exists():
+        if board_path(Path(labels)).exists():
+            raise RowSourceError(f"{board_path(Path(labels))} has no rows that answer. Open it as it is.")
+        if not 2 <= count <= table.height - 2:
+            raise InvalidArgument(
+                f"confusion must leave two rows on either side; {share:g} of {table.height:,} rows does not.",
+                name="confusion",
+            )
+        try:  # before anything is written
+            plan(rows=count, queries=ANSWERS).standing.supports(OutcomeShares(len(CELLS)))
+        except InvalidArgument:
+            raise InvalidArgument(
+                f"confusion must keep more rows: from {count:,} its answers would be mostly noise.", name="confusion"
+            ) from None
+        order = Randomness(None).generator().permutation(table.height)
+        _write(table[np.sort(order[:count])], folder)
+    # Who submits knows the ids: given those, rows are not identical, whatever they were drawn from.
+    with Session(folder, queries=ANSWERS, confidence=confidence, rows="independent") as session:
+        session.begin()
+    kept = FolderRows(folder)
+    answering = pl.col(table.columns[0]).is_in(kept.ids(table.columns[0]).implode())
+    if len(kept) != count or not table.filter(answering).equals(kept.frame(np.arange(len(kept)))):
+        raise RowSourceError(f"{folder} holds rows of other labels, or another share of them. Move it away.")
+    return table.filter(~answering)
+
+
+def keep(table: pl.DataFrame, labels: PredictionsLike, unit: str | None) -> LocalRows:
+    """Keep the sealed rows: beside the file of labels, readable by its owner alone, or in memory."""
+    complete = table.columns
+    if not isinstance(labels, str | Path):
+        return memory_rows(table, name="board", complete=complete, unit=unit)
+    folder = board_path(Path(labels))
+    if exists(Path(labels).with_suffix(".ledger"), Path(labels).stem):
+        raise RowSourceError(
+            f"{labels} has answered questions already, so its labels are not sealed. Make a board of other labels."
+        )
+    name = folder.name.removesuffix(SEALED)
+    if folder.exists():
+        rows = FolderRows(folder, name=name)
+        if rows.fingerprint != memory_rows(table, name=name, complete=complete, unit=unit).fingerprint:
+            raise RowSourceError(f"{folder} is the board of other labels. Move it away, or open it as it is.")
+        return rows
+    return _write(table, folder, name, unit)
+
+
+def _write(table: pl.DataFrame, folder: Path, name: str | None = None, unit: str | None = None) -> LocalRows:
+    """Write rows to a folder that only its owner can read."""
+    source = folder.with_suffix(".parquet")
+    source.unlink(missing_ok=True)
+    with os.fdopen(os.open(source, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        table.write_parquet(file)
+    try:
+        scan = FileScan(source, [source], Dialect())
+        return ingest(scan, folder, name=name, progress=False, complete=table.columns, unit=unit)
+    finally:
+        source.unlink()

@@ -1,0 +1,186 @@
+"""What somebody meets who starts with the wrong option, file or machine: one sentence, at their own line."""
+
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from traceback import extract_tb
+
+import narwhals as nw
+import pandas as pd
+import polars as pl
+import pytest
+
+import holdfast as hf
+from holdfast.check import FULL_TRACEBACKS
+from holdfast.cli.options import spell
+from holdfast.rows.scans.files import MissingAsText
+
+ROWS = pl.DataFrame({"x": range(1_000)})
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch) -> hf.Session:
+    monkeypatch.delenv(FULL_TRACEBACKS)
+    return hf.Session(ROWS)
+
+
+MISTAKES: list[Callable[[hf.Session], object]] = [
+    lambda session: session.mean("y > 3"),
+    lambda session: session.mean("x"),
+    lambda session: session.quantile("x", 0.5, withn=(0, 1)),
+    lambda session: session.sql("SELECT AVG(y) FROM data"),
+    lambda session: session.ask("x > 3", "median"),
+    lambda session: session.price("x >"),
+    lambda session: hf.Session(ROWS, querys=3),  # type: ignore[call-arg]
+    lambda session: hf.open("nowhere.csv"),
+    lambda session: hf.plan(rows=10, querries=3),  # type: ignore[call-arg]
+]
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_refusal_ends_at_the_callers_line(session: hf.Session, mistake: Callable[[hf.Session], object]) -> None:
+    with pytest.raises(hf.HoldfastError) as refused:
+        mistake(session)
+    frames = extract_tb(refused.value.__traceback__)
+    inside = [frame for frame in frames if "holdfast" in Path(frame.filename).parts]
+    assert [Path(frame.filename).name for frame in inside] == ["check.py"]
+    assert refused.value.__cause__ is None
+    assert refused.value.__suppress_context__
+
+
+def test_a_bug_shows_its_whole_way(session: hf.Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*args: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("holdfast.session.kind_named", broken)
+    with pytest.raises(ZeroDivisionError) as bug:
+        session.ask("x > 3")
+    assert [frame.name for frame in extract_tb(bug.value.__traceback__)][-2:] == ["ask", "broken"]
+
+
+def test_the_whole_way_of_a_refusal_is_there_for_those_who_want_it(
+    session: hf.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(FULL_TRACEBACKS, "1")
+    with pytest.raises(hf.UnknownName) as refused:
+        session.mean("y > 3")
+    assert len(extract_tb(refused.value.__traceback__)) > 4
+
+
+# -- NA ---------------------------------------------------------------------------------------------------------------
+
+
+def test_numbers_that_are_texts_because_of_a_word_for_missing_are_pointed_out(tmp_path: Path) -> None:
+    path = tmp_path / "delays.csv"
+    path.write_text("delay,gate,code\n3.5,NA,x1\nNA,4,NA\n7,NA,x2\n")
+    with pytest.warns(MissingAsText) as caught:
+        hf.open(path)
+    (warning,) = caught
+    assert warning.filename == __file__
+    assert str(warning.message) == (
+        f"{path}: because of 'NA', numbers are read as text in 'delay', 'gate'. If values are missing there, say so"
+        " when opening: null_values=['NA']."
+    )
+    assert spell(str(warning.message), {}).endswith("say so: holdfast open --null-values NA.")
+    opened = hf.open(path, null_values=["NA"])
+    assert [str(column.type) for column in opened.schema] == ["number", "integer", "text"]
+
+
+@pytest.mark.parametrize("texts", ["a\nb\nNA\n", "NA\nNA\n", "1\n2\n", "1\n2\nNA?\n"])
+def test_other_texts_are_texts(tmp_path: Path, texts: str) -> None:
+    path = tmp_path / "texts.csv"
+    path.write_text("x,y\n" + "".join(f"{text},1\n" for text in texts.split()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        hf.open(path)
+
+
+# -- a plan for data --------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_counts_the_rows_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    ROWS.write_csv(path)
+    assert hf.plan(path, queries=5) == hf.plan(ROWS, queries=5) == hf.plan(rows=1_000, queries=5)
+    assert not path.with_name("rows.csv.ledger").exists()
+
+
+def test_a_plan_counts_units(tmp_path: Path) -> None:
+    planned = hf.plan(pl.DataFrame({"who": [i // 4 for i in range(4_000)], "x": range(4_000)}), unit="who", queries=5)
+    assert (planned.rows, planned.unit) == (1_000, "who")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        (lambda: hf.plan(1_000), "Write rows=1000: without a name it would be data to count."),
+        (lambda: hf.plan(ROWS, rows=5), "rows must be left out where data are given: their rows are counted."),
+        (lambda: hf.plan(rows=5, queries=2, unit="who"), "unit must be left out where no data are given"),
+        (lambda: hf.open(""), "data must say which file or folder; got an empty text."),
+    ],
+)
+def test_plans_that_contradict_themselves(wrong: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(hf.InvalidArgument, match=sentence):
+        wrong()
+
+
+# -- Windows ----------------------------------------------------------------------------------------------------------
+
+# Imports as on Windows, as far as they can tell: other packages are imported before.
+ON_WINDOWS = """
+import asyncio, email, multiprocessing, secrets, sqlite3, sys, sysconfig
+import httpx, numpy.random, polars, randomgen, rich.console
+sys.platform, sys.modules["fcntl"] = "win32", None
+import holdfast as hf
+for name in ("plan", "connect", "Session", "Board", "open", "deal"):
+    try:
+        getattr(hf, name)
+        print(name, "works")
+    except hf.RowSourceError as refused:
+        print(name, refused)
+"""
+
+
+def test_windows_is_told_what_works_and_what_does_not() -> None:
+    done = subprocess.run([sys.executable, "-c", ON_WINDOWS], capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    assert lines[:2] == ["plan works", "connect works"]
+    sentence = (
+        "holdfast keeps rows as Windows cannot: run it in the Windows Subsystem for Linux (wsl --install), or ask a"
+        " server with holdfast.connect."
+    )
+    assert lines[2:] == [f"{name} {sentence}" for name in ("Session", "Board", "open", "deal")]
+
+
+# -- pandas without PyArrow -------------------------------------------------------------------------------------------
+
+
+def test_pandas_frames_open_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    def needs_arrow(series: object) -> None:
+        raise ImportError("pyarrow is required")  # as Polars does for texts of pandas
+
+    frame = pd.DataFrame(
+        {
+            "text": ["a", None, "b"],
+            "object": pd.Series(["x", float("nan"), "y"], dtype=object),
+            "number": [1.5, None, 2],
+            "whole": pd.Series([1, None, 3], dtype="Int64"),
+            "kind": pd.Categorical(["u", "v", "u"]),
+            "day": pd.to_datetime(["2013-01-01", None, "2013-01-03"]),
+        }
+    )
+    usual = hf.open(frame)
+    monkeypatch.setattr(nw.Series, "to_polars", needs_arrow)
+    rows = hf.open(frame)
+    assert [(column.name, str(column.type)) for column in rows.schema] == [
+        ("text", "text"), ("object", "text"), ("number", "number"),
+        ("whole", "integer"), ("kind", "text"), ("day", "timestamp"),
+    ]  # fmt: skip
+    assert rows.fingerprint == usual.fingerprint
+
+
+def test_a_method_of_another_name_is_pointed_out(session: hf.Session) -> None:
+    with pytest.raises(AttributeError, match=r"no attribute 'median'\. Did you mean: 'quantile'"):
+        session.median  # noqa: B018

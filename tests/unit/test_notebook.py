@@ -1,0 +1,85 @@
+"""What a notebook shows: every object people meet has a picture or a table, not the text of a dataclass."""
+
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+
+import polars as pl
+import pytest
+
+import holdfast as hf
+
+ROWS = pl.DataFrame({"x": range(20_000), "late": [i % 5 == 0 for i in range(20_000)]})
+
+
+@pytest.fixture(scope="module")
+def session() -> hf.Session:
+    return hf.Session(ROWS, seed=1)
+
+
+class Tags(HTMLParser):
+    """Fails where a tag is closed that is not open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+OBJECTS: list[Callable[[hf.Session], object]] = [
+    lambda session: session,
+    lambda session: session.budget,
+    lambda session: session.plan,
+    lambda session: session.schema,
+    lambda session: session.price("late"),
+    lambda session: session.price_many(["late", "x > 3"]),
+    lambda session: session.mean("late"),
+    lambda session: session.ask_many(["late", "x > 3"]),
+    lambda session: hf.Session(ROWS, queries={"flip": 100}, seed=1).flips("late", 10),
+    lambda session: hf.Session(ROWS, checks=0.2, seed=1).budget,
+    lambda session: hf.Board({"id": [*range(500)], "label": [0] * 500}, metric="accuracy", about="labels"),
+]
+
+
+@pytest.mark.parametrize("thing", OBJECTS)
+def test_it_is_shown_as_html_that_closes_what_it_opens(
+    session: hf.Session, thing: Callable[[hf.Session], object]
+) -> None:
+    html = thing(session)._repr_html_()  # type: ignore[attr-defined]
+    tags = Tags()
+    tags.feed(html.replace("/>", "></rect>"))
+    assert tags.open == []
+    assert "<table" in html or "<strong>" in html
+    assert "(columns=" not in html  # the text of a dataclass
+
+
+def left(budget: hf.Budget) -> float:
+    """How much of the bar is filled."""
+    track, filled = map(float, re.findall(r'<rect width="([\d.]+)"', budget._repr_html_())[:2])
+    return filled / track
+
+
+def test_the_bar_of_a_budget_is_what_is_left() -> None:
+    session = hf.Session(ROWS, queries=10, end=True, seed=1)
+    assert left(session.budget) == 1
+    for i in range(4):
+        session.mean(f"x > {i}")
+    assert left(session.budget) == pytest.approx(0.6, abs=0.01)
+    assert "6 of 10 answers left" in session.budget._repr_html_()
+
+
+def test_a_budget_without_an_end_shows_how_wide_answers_will_be(session: hf.Session) -> None:
+    html = session.budget._repr_html_()
+    widths = [float(each) for each in re.findall(r'<rect width="([\d.]+)" height="10" rx="3" fill="#', html)]
+    assert widths == sorted(widths)
+    assert widths[-1] == 100  # the widest fills its bar
+    assert "after 1,000 more" in html
+
+
+def test_nothing_is_written_as_minus_zero() -> None:
+    assert hf.Answer(0.2, -0.0, 0.7, hf.Session(ROWS, seed=1).mean("late").record).rounded()[1] == "0.00"
