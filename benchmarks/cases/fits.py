@@ -12,10 +12,14 @@ steps in the same ball, show what coins cost; more coins, how they pay; scikit-l
 worth. "The same rows by column" repeats the fit of one digit, seeded, without packs: what differs is the time.
 
 Beside them, on fewer rows, which they read again and again: scikit-learn, diffprivlib (epsilon 1, one fit, no session),
-and descent on noisy full gradients, its steps doubled until it takes three times as long. Seconds are those of this
-machine, with whatever else it does; processor time stands beside them. The floor draws row numbers, gathers the same
-lines from a row-major array in single precision, and multiplies once.
+and descent on noisy full gradients, its steps doubled until it takes three times as long. Everybody has one core.
+Seconds are those of this machine, with whatever else it does; processor time stands beside them. The floor draws row
+numbers, gathers the same lines from a row-major array in single precision, and multiplies once.
 """
+
+import os
+
+os.environ |= dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")  # read at import
 
 import time
 from pathlib import Path
