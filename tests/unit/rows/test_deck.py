@@ -362,6 +362,19 @@ def test_a_stream_is_dealt_without_being_counted_first(table: Path, deck: Deck, 
     assert [each.name for each in (tmp_path / "stream.deck").iterdir()] == ["0001"]
 
 
+@pytest.mark.parametrize(
+    ("lazy", "why"), [(True, "nobody can say whether the rows are still the same"), (False, "it is not the same deal")]
+)
+def test_whoever_cannot_go_on_says_so(
+    table: Path, tmp_path: Path, lazy: bool, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = tmp_path / "t.deck" / ".deal.partial"
+    left.mkdir(parents=True)
+    (left / "deal.json").write_text("{")
+    deal(pl.scan_parquet(table) if lazy else table, tmp_path / "t.deck", cards=10, progress=True)
+    assert why in " ".join(capsys.readouterr().err.split())
+
+
 def test_parts_of_a_question_take_cards_one_after_the_other(deck: Deck) -> None:
     seen: list[tuple[int, int, int]] = []
 
