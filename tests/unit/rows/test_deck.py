@@ -210,6 +210,17 @@ def test_a_deck_wants_coins(deck: Deck) -> None:
         deck.tally(build_mean("id > 0", deck.schema), draws=1, mass=0.0, rng=np.random.default_rng(1))
 
 
+def test_what_a_deck_cannot_answer_is_refused_for_free(deck: Deck) -> None:
+    with hf.Session(deck.location, queries=50) as session:
+        session.mean("id < 2500")
+        spent = session.ledger.spent
+        with pytest.raises(InvalidArgument, match="mechanism must be left out for a deck"):
+            session.mean("id < 1", mechanism="gaussian")
+        with pytest.raises(PlanConflict, match="A check needs rows that answer nothing else"):
+            session.check("id < 1", guess=0.0)
+        assert session.ledger.spent == spent
+
+
 def test_a_deck_that_is_used_up_says_how_to_go_on(table: Path, deck: Deck) -> None:
     with hf.Session(deck.location, queries=30, rows_per_query=4_500) as session:
         for i in range(4):
