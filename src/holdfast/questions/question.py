@@ -183,7 +183,7 @@ class Context:
         check.one_of("mechanism", mechanism, MECHANISMS.names())
         if self.dealt:
             raise InvalidArgument(
-                f"mechanism must be left out for a deck, which holds draws for {self.guarantee.terms.mechanism!r} and not"
+                f"mechanism must be left out for a deck, which holds draws for {self.guarantee.terms.mechanism!r}, not"
                 " the table; ask the table itself.",
                 name="mechanism",
             )
