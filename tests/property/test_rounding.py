@@ -44,7 +44,7 @@ def covers(text: str, estimate: Estimate) -> bool:
 @given(ends)
 def test_every_text_of_an_interval_holds_it(end: Any) -> None:
     estimate = estimate_of(end)
-    answer = Answer(estimate.value, estimate.low, estimate.high, RECORD, (estimate.low, estimate.high))
+    answer = Answer(estimate.value, estimate.low, estimate.high, RECORD, (estimate.low - 1, estimate.high + 1))
     histogram = HistogramAnswer((("a", answer),), RECORD)
     point = {"value": estimate.value, "low": estimate.low, "high": estimate.high}
     (line,) = charts.panel([point | {"bounds": (estimate.low, estimate.high)}])["lines"]
