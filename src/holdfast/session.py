@@ -50,6 +50,7 @@ from holdfast.rows.units import warn_of_units
 from holdfast.schema import Schema
 
 SHARES = "All sessions of this process on these rows share one budget:"
+AND_ITS_VALUE = "if the guess does not hold, its value is asked next, for the price of a mean"
 A = TypeVar("A", bound=AnyAnswer)
 
 
@@ -299,7 +300,9 @@ class Session(Answering, Verbs):
         query, kind, **options
             As for `ask`.
         """
-        return self.price_of(self.look_to_come(kind_named(kind).question(self._current(), query, **options)))
+        question = self.look_to_come(kind_named(kind).question(self._current(), query, **options))
+        price = self.price_of(question)
+        return price if question.otherwise is None or price.cached else replace(price, cheaper=AND_ITS_VALUE)
 
     def price_many(self, questions: Iterable[Asked]) -> Prices:
         """Return what several questions would cost together. Reads nothing, spends nothing.

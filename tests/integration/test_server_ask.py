@@ -216,7 +216,8 @@ def test_history_comes_in_pages(server: Running) -> None:
 def test_the_schema_has_declared_bounds_and_no_values(server: Running) -> None:
     with server.client(server.token()) as client:
         columns = client.get(f"{API}/schema").json()["columns"]
-    assert [set(column) for column in columns] == [{"name", "type", "nullable", "bounds", "categories", "label"}] * 4
+    declared = {"name", "type", "nullable", "bounds", "categories", "label", "published"}
+    assert [set(column) for column in columns] == [declared] * 4
     assert columns[0]["bounds"] == [-60, 600]
     assert columns[1]["bounds"] is None
 

@@ -140,6 +140,7 @@ def test_a_short_question_about_a_group_names_its_size_where_rows_may_differ() -
 def test_a_guess_that_fails_gets_its_value_from_the_rows_that_answer(session: hf.Session) -> None:
     held = session.check("yes", 0.3, 0.05)
     assert held.value is None
+    assert "its value is asked next" in str(session.price("yes", "check", guess=0.5, margin=0.05))
     failed = session.check("yes", 0.5, 0.05)
     assert failed.outcome == "too high"
     assert isinstance(failed.value, hf.Answer)
@@ -150,6 +151,7 @@ def test_a_guess_that_fails_gets_its_value_from_the_rows_that_answer(session: hf
     again = session.check("yes", 0.5, 0.05)
     assert again.cached
     assert again.value is not None
+    assert str(session.price("yes", "check", guess=0.5, margin=0.05)).startswith("free")
     assert again.value.cached
     assert session.check("x", 0.5, 0.2, within=(0, 1), where="g = 1", versus="g = 2", at_least=100).value is None
     assert session.history()["kind"].to_list() == ["check", "check", "mean", "check"]

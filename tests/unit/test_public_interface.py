@@ -14,6 +14,7 @@ import pytest
 
 import holdfast
 from holdfast.questions import KINDS
+from holdfast.rows.source import Table
 
 CLASSES = [name for name in holdfast.__all__ if inspect.isclass(getattr(holdfast, name))]
 FUNCTIONS = [name for name in holdfast.__all__ if inspect.isfunction(getattr(holdfast, name))]
@@ -49,7 +50,7 @@ def public_callables() -> dict[str, Callable[..., object]]:
 
 
 CALLABLES = public_callables()
-LOADED_LATER = {"httpx": httpx, "pl": pl}  # what annotations of the client name, and it imports when needed
+LOADED_LATER = {"httpx": httpx, "pl": pl, "Table": Table}  # what annotations name, and is imported when needed
 
 
 @pytest.mark.parametrize("name", sorted(CALLABLES))

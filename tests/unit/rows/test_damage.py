@@ -214,8 +214,13 @@ def test_the_check_ends_with_the_session_or_with_the_rows(path: Path, monkeypatc
         assert len(checks()) == 1
     assert len(checks()) == 1  # the rows may serve another session
     del rows
-    gc.collect()
-    finish_check()
+    for _ in range(int(10 * WAIT)):  # the thread may have had hold of them just then
+        if not checks():
+            break
+        gc.collect()
+        for thread in checks():
+            thread.join(0.1)
+    assert not checks()
 
 
 @pytest.mark.slow
