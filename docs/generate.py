@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from inspect import signature
 from math import ceil, floor, sqrt
 from pathlib import Path
@@ -118,20 +119,37 @@ def other_names() -> str:
     return "\n".join([*lines, "```"]) + "\n"
 
 
+def names() -> str:
+    """Every public name and the first line about it, for those who read this page without building it."""
+    lines = ["| name | |", "|---|---|"]
+    for name in holdfast.__all__:
+        value = getattr(holdfast, name)
+        if isinstance(value, type | ModuleType) or callable(value):
+            first = (value.__doc__ or "").strip().partition("\n")[0].replace("|", "\\|")
+            lines.append(f"| `holdfast.{name}` | {first} |")
+    return "\n".join(lines)
+
+
 def write(folder: Path) -> None:
-    """Write all fragments."""
+    """Write what only a build needs: directives of Sphinx, and the notebook as a page."""
     folder.mkdir(parents=True, exist_ok=True)
-    fragments = {
-        "cli.md": cli(),
-        "functions.md": functions(),
-        "kinds.md": kinds(),
-        "errors.md": error_table(),
-        "other-names.md": other_names(),
-        "what-to-ask.md": asked.table(),
-        "narrower.md": asked.narrower(),
-    }
-    for name, text in fragments.items():
-        (folder / name).write_text(text, encoding="utf-8")
+    (folder / "other-names.md").write_text(other_names(), encoding="utf-8")
+    (folder / "tutorial-flights.md").write_text(notebook(HERE / "tutorial-flights.ipynb"), encoding="utf-8")
+
+
+def notebook(path: Path) -> str:
+    """Return a notebook as Markdown: its cells, and what they showed when they were run."""
+    parts = []
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+        for output in cell.get("outputs", []):
+            data = output.get("data", {"text/plain": output.get("text", "")})
+            if "text/html" in data:  # one line, or Markdown would end it at an empty one
+                parts.append(f'<div class="output">{"".join(data["text/html"]).replace(chr(10), " ")}</div>')
+            else:
+                parts.append(f"```text\n{''.join(data['text/plain'])}\n```")
+    return "\n\n".join(parts) + "\n"
 
 
 _NULL = {
@@ -225,16 +243,56 @@ def _percent(outwards: Callable[[float], int], share: float) -> str:
     return f"{outwards(1_000 * share) / 10:.1f}"
 
 
-def write_readme() -> None:
-    """Put the committed demo and the table of sizes into the README and the first page: `python docs/generate.py`."""
-    blocks = {"demo": readme_demo(json.loads((HERE / "demo.json").read_text(encoding="utf-8"))), "sizes": sizes()}
-    for page in (HERE.parent / "README.md", HERE / "index.md"):
-        text = page.read_text(encoding="utf-8")
-        for name, block in blocks.items():
+# Which blocks of which pages are written here, between <!-- name: ... --> and <!-- /name -->.
+WRITTEN: dict[str, tuple[str, ...]] = {
+    "README.md": ("demo", "sizes"),
+    "docs/index.md": ("sizes",),
+    "docs/reference/cli.md": ("cli",),
+    "docs/reference/queries.md": ("functions",),
+    "docs/reference/errors.md": ("errors",),
+    "docs/reference/api.md": ("names",),
+    "docs/how-to/kinds.md": ("kinds",),
+    "docs/how-to/what-to-ask.md": ("asked", "narrower"),
+}
+_BLOCKS: dict[str, Callable[[], str]] = {
+    "demo": lambda: readme_demo(json.loads((HERE / "demo.json").read_text(encoding="utf-8"))),
+    "sizes": sizes,
+    "cli": cli,
+    "functions": functions,
+    "errors": error_table,
+    "names": names,
+    "kinds": kinds,
+    "asked": asked.table,
+    "narrower": asked.narrower,
+}
+
+
+@cache
+def block(name: str) -> str:
+    """Return what belongs into a block."""
+    return _BLOCKS[name]().strip("\n")
+
+
+def written(page: str, name: str) -> str:
+    """Return what stands in a block of a page."""
+    text = (HERE.parent / page).read_text(encoding="utf-8")
+    found = re.search(rf"<!-- {name}:.*?-->\n(.*?)<!-- /{name} -->", text, flags=re.DOTALL)
+    assert found is not None, f"{page} has no block {name}"
+    return found[1].strip("\n")
+
+
+def write_pages() -> None:
+    """Write all blocks anew: `python docs/generate.py`."""
+    for page, names_of_blocks in WRITTEN.items():
+        path = HERE.parent / page
+        text = path.read_text(encoding="utf-8")
+        for name in names_of_blocks:
             found = rf"(<!-- {name}:.*?-->\n).*?(<!-- /{name} -->)"
-            text = re.sub(found, lambda m, block=block: f"{m[1]}{block}\n{m[2]}", text, flags=re.DOTALL)
-        page.write_text(text, encoding="utf-8")
+            around = "" if name in ("demo", "sizes") else "\n"  # a heading needs an empty line before it
+            new = f"{around}{block(name)}\n{around}"
+            text = re.sub(found, lambda m, new=new: f"{m[1]}{new}{m[2]}", text, flags=re.DOTALL)
+        path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    write_readme()
+    write_pages()

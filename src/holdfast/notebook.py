@@ -7,20 +7,20 @@ BLUE, ORANGE = "#2b8cc4", "#d55e00"  # seen on white and on black
 TRACK = 'fill="currentColor" fill-opacity=".22"'
 FAINT = "opacity:.75"
 WIDTH = 160
-_LEFT = ' style="text-align:left"'
+_CELL = "padding:.25em .7em;text-align:"
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, left: Collection[int] = (0,)) -> str:
     """Return a table; cells that begin with an SVG are drawn, others are written as they are.
 
-    >>> table(["a"], [["<"]])
-    '<table style="font-variant-numeric:tabular-nums"><thead><tr><th style="text-align:left">a</th></tr></thead><tbody><tr><td style="text-align:left">&lt;</td></tr></tbody></table>'
-    """  # noqa: E501
+    >>> table(["a"], [["<"]]).count("&lt;")
+    1
+    """
 
     def cells(row: Sequence[str], tag: str) -> str:
-        aligned = (_LEFT if place in left else "" for place in range(len(row)))
+        sides = ("left" if place in left else "right" for place in range(len(row)))
         shown = (cell if cell.startswith("<svg") else escape(cell) for cell in row)
-        return "".join(f"<{tag}{side}>{cell}</{tag}>" for side, cell in zip(aligned, shown, strict=True))
+        return "".join(f'<{tag} style="{_CELL}{side}">{cell}</{tag}>' for side, cell in zip(sides, shown, strict=True))
 
     head = f"<thead><tr>{cells(headings, 'th')}</tr></thead>" if any(headings) else ""
     body = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in rows)

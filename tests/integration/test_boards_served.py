@@ -192,3 +192,25 @@ def test_a_path_is_never_opened_for_a_caller(server: Running, tmp_path: Path) ->
             refused = client.post(f"{API}/ask", json={"kind": "submit", "predictions": text})
             assert refused.status_code == 422
             assert "column 'id'" in refused.json()["error"]
+
+
+def test_a_board_of_units_is_served_like_any_other(tmp_path: Path) -> None:
+    """Teams send a prediction for every row; conversations are what is counted, on the page and to programs."""
+    turns = {"id": IDS, "label": LABELS, "conversation": [f"talk {number // 4}" for number in range(ROWS)]}
+    pl.DataFrame(turns).write_parquet(tmp_path / "turns.parquet")
+    hf.Board(tmp_path / "turns.parquet", unit="conversation", step=0.02).close()
+    chosen = settings(tmp_path / "turns.board.holdfast", dataset={"queries": None})
+    (board,) = chosen.datasets.values()
+    with Running(replace(chosen, datasets={"turns": board})) as server:
+        token = server.token("team 1")
+        with server.client(token) as client:
+            plan = client.get("/api/v1/datasets/turns/plan").json()
+            assert "250 sealed rows" in str(plan)
+            assert "a unit (conversation), with all its rows" in str(plan)
+            page = client.get("/datasets/turns", headers={"Accept": "text/html"}).text
+            assert "a unit (conversation), with all its rows" in page
+        with connect(str(server.url), token, dataset="turns") as remote:
+            answer = remote.submit(predictions(617))  # 154 conversations and a quarter
+            assert answer.cell == pytest.approx((0.6, 0.62))
+            assert answer.question.endswith("every unit (conversation) alike")
+            assert remote.standings()["outcome"].to_list() == ["improvement"]

@@ -34,6 +34,7 @@ THREADS = 8
 TRACED = (
     "ledger/database.py",
     "ledger/ledger.py",
+    "ledger/lock_file.py",
     "ledger/sqlite.py",
     "ledger/group_commit.py",
     "ledger/places.py",

@@ -120,3 +120,70 @@ def test_fresh_rows_are_never_used_twice(path: Path) -> None:
             used.extend(rows.tolist())
         assert len(set(used)) == len(used) == 97 * each <= 2_000
         session.ledger.verify()
+
+
+MACHINE = """
+import json, sys
+import holdfast
+from holdfast import BudgetExhausted, HoldfastError, Session
+
+path, ledger, name, queries = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
+shown, refused = [], None
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    rows = holdfast.open(path, name=name)
+    with Session(rows, ledger=ledger, queries=queries, end=True) as session:
+        for number in range(1_000):  # the first answer begins the ledger
+            shown.append(session.mean(f"id < {number}.{sys.argv[5]}").seq)
+except BudgetExhausted:
+    pass
+except HoldfastError as error:
+    refused = str(error)
+print(json.dumps([shown, refused]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("names", "queries", "refusal"),
+    [
+        (("same", "same"), (20, 20), None),
+        (("one", "other"), (20, 20), "These rows have a ledger"),
+        (("same", "same"), (20, 30), "plan"),
+    ],
+    ids=["same name", "two names", "two plans"],
+)
+def test_two_machines_that_begin_at_once_have_one_budget(
+    names: tuple[str, str], queries: tuple[int, int], refusal: str | None, tmp_path: Path, postgres_url: str
+) -> None:
+    """They share nothing but the database: each has its own copy of the data, in a folder with a witness of its own."""
+    unlike = np.random.default_rng(list(str(tmp_path).encode())).permutation(2_000)  # content of this test's own
+    machines = []
+    for number, (name, most) in enumerate(zip(names, queries, strict=True)):
+        copy = tmp_path / f"machine {number}" / "data.parquet"
+        copy.parent.mkdir()
+        pl.DataFrame({"id": unlike}).write_parquet(copy)
+        own = [str(copy), postgres_url, f"{name}-{tmp_path.name}", str(most), str(1 + number)]
+        machines.append(
+            subprocess.Popen(
+                [sys.executable, "-c", MACHINE, *own],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env=environment(),
+            )
+        )
+    for machine in machines:
+        assert machine.stdout is not None
+        assert machine.stdout.readline() == "ready\n"
+    for machine in machines:
+        assert machine.stdin is not None
+        machine.stdin.write("go\n")
+        machine.stdin.flush()
+    got = [json.loads(machine.communicate(timeout=60)[0]) for machine in machines]
+    numbers = sorted(number for shown, _ in got for number in shown)
+    refusals = [refused for _, refused in got if refused]
+    winner = int(bool(got[0][1])) if refusal else 0
+    assert numbers == list(range(1, queries[winner] + 1)), got  # one budget, spent to the last answer
+    assert len(refusals) == (refusal is not None)
+    assert all((refusal or "") in each for each in refusals)

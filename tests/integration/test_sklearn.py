@@ -166,6 +166,28 @@ def test_a_search_is_charged_and_stays_valid(table):
     assert abs(final - exact) < 0.1
 
 
+@pytest.mark.parametrize("metric", ["accuracy", "brier", "log_loss"])
+def test_a_search_on_an_exploration_part_is_checked_on_held_rows(table, metric):
+    """What cross-validation says of every candidate is the guess; a model that has learned its rows by heart fails."""
+    explore, held = hf.hold_back({name: column[:8_000] for name, column in table.items()}, explore=0.5, seed=1)
+    x, late = np.column_stack([explore[name] for name in NAMES]), explore["late"].to_numpy()
+    with held:
+        judge = scorer(held, metric, features=NAMES, target="late")
+        tree = DecisionTreeClassifier(random_state=0, min_samples_leaf=20)
+        search = GridSearchCV(tree, {"max_depth": [1, 3, 5]}, scoring=judge, cv=2).fit(x, late)
+        assert [answer.outcome for answer in judge.answers] == ["holds"] * 6
+        assert held.budget.outlook[0][1] < 0.1
+        assert search.best_score_ == pytest.approx(np.mean(search.cv_results_["mean_test_score"].max()))
+        learned = DecisionTreeClassifier(random_state=0).fit(x, late)
+        claimed = judge(learned, x, late)  # on its own training rows
+        assert judge.answers[-1].outcome == ("too high" if metric == "accuracy" else "too low")
+        assert (claimed < 1) if metric == "accuracy" else (claimed < 0)
+        with pytest.raises(hf.InvalidArgument, match="X and y must be given"):
+            judge(learned)
+        with pytest.raises(hf.InvalidArgument, match="must be a mean over rows"):
+            scorer(held, "f1", features=NAMES, target="late")
+
+
 @pytest.mark.parametrize("metric", ["brier", "log_loss"])
 def test_probabilities_are_scored(table, metric):
     model = Reference().fit(matrix(table), table["late"])
@@ -215,7 +237,7 @@ def test_shares_of_shares_are_scored_as_groups_and_from_cells(table, metric):
     assert cells.accuracy.low <= (predicted == late).mean() <= cells.accuracy.high
     assert sum(cell.value for cell in cells.cells.values()) == pytest.approx(1.0, abs=0.02)
     assert "false negatives" in repr(cells)
-    assert "<td>f1</td>" in cells._repr_html_()
+    assert ">f1</td>" in cells._repr_html_()
 
 
 def test_rows_without_a_label_are_in_no_cell(table):
@@ -284,6 +306,13 @@ def test_scorers_refuse_what_the_session_does_not_know(table):
         for wrong in ({"metric": "beauty"}, {"target": "nope"}, {"features": []}, {"features": ["nope"]}):
             with pytest.raises(hf.HoldfastError):
                 scorer(session, **({"metric": "accuracy", "features": NAMES, "target": "late"} | wrong))
+
+
+def test_a_radius_is_found_within_the_budget_of_a_fit(table):
+    fitted = LogisticRegression(bounds=(-2, 2), radius="auto", random_state=1).fit(matrix(table), table["late"])
+    (answer,) = fitted.answers_
+    assert answer.domain in {f"norm at most {2**look}" for look in range(6)}
+    assert fitted.certified_accuracy_.low <= fitted.score(matrix(table), table["late"]) <= 1
 
 
 class Speaking(Reference):

@@ -12,15 +12,12 @@ from scipy.stats import binom
 
 from examples import examples
 from ghost_worlds import Array, World, farthest, sessions, standing
-from holdfast.answer import Estimate
 from holdfast.guarantees.exchange import Exchange
 from holdfast.guarantees.mathematics import exchange, moments, slices
 from holdfast.guarantees.mathematics.moments import Form
-from holdfast.guarantees.release import Tally
 from holdfast.questions.moments import correlation_of, covariance_of, slope_of, unequal, variance_of
 from holdfast.questions.stages import Found, Stages
 from holdfast.session import Session
-from planned import planned
 
 SLACK = 1e-8
 Interval = tuple[float, float]
@@ -427,13 +424,3 @@ def test_a_square_is_at_most_its_chords() -> None:
         parts = np.clip((v[:, None] - cuts[:-1]) / np.diff(cuts), 0, 1)
         assert parts @ np.diff(cuts) == pytest.approx(v)
         assert np.all((v - c) ** 2 <= c**2 + parts @ np.diff((cuts - c) ** 2) + SLACK)
-
-
-@pytest.mark.parametrize("ones", [(20, 1_980, 20), (20, 1_980, 1_980), (1_980, 20, 1_980)])
-@pytest.mark.parametrize("guarantee", ["exchange", "posterior"])
-def test_slices_whose_counts_contradict_each_other_are_no_error(guarantee: str, ones: tuple[int, ...]) -> None:
-    """As good as no row counts, by their own coins, while those of a slice say that all are full; or the reverse."""
-    tallies = [Tally((one / 2_000,), 2_000, (2_000 - one, one), (1,)) for one in ones]
-    found = planned(guarantee, "coins").standing.sliced(tallies, (0.0, 0.4, 1.0), some_left_out=True)
-    one = Estimate.within((0.0, 1.0), 0.5, found)
-    assert 0 <= one.low <= one.high <= 1

@@ -187,30 +187,20 @@ class CoinGuarantee(Guarantee):
         first, last = (least + span * end for end in self.widen(ends))
         return max(first, low - step), min(last, high + step)
 
-    def sliced(self, releases: Sequence[Release], edges: Sequence[float], *, some_left_out: bool) -> Interval:
+    def sliced(self, releases: Sequence[Release], edges: Sequence[float]) -> Interval:
         """By the joint region of all coins, and the second moment that the slices allow."""
         tallies, cuts = [self.tally(release) for release in releases], np.array(edges)
         ones, draws = [tally.counts[1] for tally in tallies], [tally.draws for tally in tallies]
         x = slices.sum_exponent(groups.tail_of(self.level, intervals=1), len(ones))
         coins = slices.CoinSums(ones, draws, mass=self.terms.mass, x=x)
-        each = coins.each if some_left_out else [(1.0, 1.0), *coins.each]
-        seen = [tally.values[0] for tally in tallies]
-        counting = max(seen[0], 1e-9) if some_left_out else 1.0
         widths = np.diff(cuts)
-        center = min(1.0, max(0.0, float(widths @ seen[-len(widths) :]) / counting))
-        weights = [-center, *widths] if some_left_out else list(widths)
-        shift = 0.0 if some_left_out else -center
-        ends = shift - coins.largest([-one for one in weights]), shift + coins.largest(weights)
-        rise = np.concatenate([[0.0] * some_left_out, np.diff((cuts - center) ** 2)])
+        center = min(1.0, max(0.0, float(widths @ [tally.values[0] for tally in tallies])))
+        ends = -coins.largest(-widths) - center, coins.largest(widths) - center
+        rise = np.diff((cuts - center) ** 2)
         # Which slices raise the square depends on what was seen, so those that lower it have their own region.
-        away = coins.largest(np.maximum(rise, 0.0)) + coins.largest(np.minimum(rise, 0.0))
-        second = center**2 * each[0][1] + away
+        second = center**2 + coins.largest(np.maximum(rise, 0.0)) + coins.largest(np.minimum(rise, 0.0))
         low, high = self.spread_out((max(-center, ends[0]), min(1 - center, ends[1])), (-center, 1 - center), second)
-        share = self.widen(each[0]) if some_left_out else (1.0, 1.0)
-        if share[0] <= 0:
-            return EVERYTHING
-        quotients = [end / part for end in (low, high) for part in share]
-        return max(0.0, center + min(quotients)), min(1.0, center + max(quotients))
+        return max(0.0, center + low), min(1.0, center + high)
 
     @abstractmethod
     def spread_step(self, second: float, within: Interval) -> float:

@@ -169,17 +169,15 @@ class Guarantee(ABC):
         first, second = self.group(release, 0), self.group(release, 1)
         return first, second, (first[0] - second[1], first[1] - second[0])
 
-    def sliced(self, releases: Sequence[Release], edges: Sequence[float], *, some_left_out: bool) -> Interval:
-        """Return the interval for the mean of a number in [0, 1] that was asked in slices, each with its own release.
+    def sliced(self, releases: Sequence[Release], edges: Sequence[float]) -> Interval:
+        """Return the interval for the mean, of all rows, of a number in [0, 1] that was asked in slices.
 
         Parameters
         ----------
         releases
-            One for each slice; before them one for the share of rows that count, if some may not.
+            One for each slice.
         edges
             Where the range is cut, both ends included.
-        some_left_out
-            Whether there may be rows that do not count.
         """
         raise self.cannot_certify("means in slices")
 

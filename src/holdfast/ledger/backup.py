@@ -308,7 +308,7 @@ def _append(
     last = ends.seq - len(extra)
     for rows in (_rows(source, -1 if found is None else found.seq, last), extra):
         for each in rows:
-            connection.execute(sql.append, (dataset, *each))
+            connection.execute(sql.insert, (dataset, *each))
     if found is not None:
         connection.execute(sql.advance, (*ends, dataset))
     return True

@@ -2,70 +2,22 @@
 
 Writers of one ledger take turns anyway (each entry contains the hash of the one before), so a second writing
 connection would only wait inside the database instead of here. Reads are short and never wait for writers.
-
-Connections do not survive a fork, and SQLite's must be closed before it: SQLite counts its file locks in memory, a
-child inherits the count without the locks, and what it commits over a new connection can be lost. So every database
-closes its connections just before a fork; parent and child connect again when they need to.
 """
 
-import os
 import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from math import inf
 from typing import Any, Protocol
-from weakref import ReferenceType, finalize, ref
+from weakref import finalize
 
 from holdfast.errors import HoldfastError, LedgerDamaged, LedgerUnavailable
+from holdfast.ledger.forks import at_fork, release_fully
 from holdfast.ledger.group_commit import GroupCommitter, PendingWrite, duplicate
-from holdfast.ledger.store import (
-    MAX_DATASET_NAME,
-    START,
-    Row,
-    Tip,
-    Transaction,
-    closed_error,
-    nested_error,
-    second_ledger,
-)
-
-ENTRIES, LEDGERS = "holdfast_entries", "holdfast_ledgers"
-
-_TIP, _ROW = ", ".join(Tip._fields), ", ".join(Row._fields)
-TABLES = (
-    f"""CREATE TABLE {LEDGERS} (
-        dataset VARCHAR({MAX_DATASET_NAME}) NOT NULL PRIMARY KEY, seq BIGINT NOT NULL, hash VARCHAR(64) NOT NULL,
-        charge BIGINT NOT NULL, intervals BIGINT NOT NULL, peaks TEXT NOT NULL, taken_charge BIGINT NOT NULL,
-        taken_intervals BIGINT NOT NULL, places BIGINT NOT NULL, secret VARCHAR(64) NOT NULL,
-        content VARCHAR(64) UNIQUE)""",
-    f"""CREATE TABLE {ENTRIES} (
-        dataset VARCHAR({MAX_DATASET_NAME}) NOT NULL, seq BIGINT NOT NULL, key_digest VARCHAR(64), body TEXT NOT NULL,
-        previous VARCHAR(64) NOT NULL, hash VARCHAR(64) NOT NULL, charge BIGINT NOT NULL, intervals BIGINT NOT NULL,
-        PRIMARY KEY (dataset, seq))""",
-    f"CREATE UNIQUE INDEX {ENTRIES}_by_key ON {ENTRIES} (dataset, key_digest)",
-)
-
-
-class Statements:
-    """The SQL of one dialect: `mark` stands for a parameter."""
-
-    def __init__(self, mark: str, *, lock: str, tables: tuple[str, ...]) -> None:
-        row, tip = (", ".join([mark] * len(kind._fields)) for kind in (Row, Tip))
-        self.tables = tables
-        self.tip = f"SELECT {_TIP} FROM {LEDGERS} WHERE dataset = {mark}"
-        self.lock = f"{self.tip}{lock}"
-        self.find = f"SELECT {_ROW} FROM {ENTRIES} WHERE dataset = {mark} AND key_digest = {mark}"
-        self.read = f"SELECT {_ROW} FROM {ENTRIES} WHERE dataset = {mark} AND seq >= {mark} ORDER BY seq LIMIT {mark}"
-        self.append = f"INSERT INTO {ENTRIES} (dataset, {_ROW}) VALUES ({mark}, {row})"
-        self.advance = (
-            f"UPDATE {LEDGERS} SET {', '.join(f'{name} = {mark}' for name in Tip._fields)} WHERE dataset = {mark}"
-        )
-        self.begin = f"INSERT INTO {LEDGERS} (dataset, {_TIP}, secret, content) VALUES ({mark}, {tip}, {mark}, {mark})"
-        self.private = f"SELECT secret, content FROM {LEDGERS} WHERE dataset = {mark}"
-        self.owner = f"SELECT dataset FROM {LEDGERS} WHERE content = {mark}"
-        self.datasets = f"SELECT dataset FROM {LEDGERS} ORDER BY dataset"
+from holdfast.ledger.store import START, Row, Tip, Transaction, closed_error, nested_error, second_ledger
+from holdfast.ledger.tables import Statements
 
 
 class Connection(Protocol):
@@ -107,16 +59,14 @@ class DatabaseTransaction:
         """Return the tip as locked, and as moved since."""
         return self._tip
 
-    def find(self, key_digest: str) -> Row | None:
-        """Return the row with this key."""
-        found = self._connection.execute(self._sql.find, (self._dataset, key_digest)).fetchone()
-        return None if found is None else Row._make(found)
-
-    def append(self, row: Row) -> None:
-        """Add the row; `finish` moves the tip."""
-        self._connection.execute(self._sql.append, (self._dataset, *row))
+    def append(self, row: Row) -> Row:
+        """Add the row, unless its key is there; `finish` moves the tip."""
+        if self._connection.execute(self._sql.append, (self._dataset, *row)).rowcount == 0:
+            found = self._connection.execute(self._sql.find, (self._dataset, row.key_digest)).fetchone()
+            return Row._make(found)
         assert self._tip is not None
         self._tip = self._tip.after(row)
+        return row
 
     def take(self, tip: Tip) -> None:
         """Note what is taken; `finish` moves the tip."""
@@ -148,8 +98,7 @@ class Database(ABC):
         self._closed = False
         # A ledger that nobody closes leaves nothing open; but not at exit, where a batch may still be written.
         finalize(self, _release, self._committer, self._resources).atexit = False
-        with _fork_lock:
-            _databases.append(ref(self, _databases.remove))
+        at_fork(self)
 
     # -- what the dialects add ------------------------------------------------------------------------------------
 
@@ -321,7 +270,7 @@ class Database(ABC):
                 location=self.location,
             )
         self.insert_ledger(connection, START.after(genesis), secret, content)
-        connection.execute(self.sql.append, (self.dataset, *genesis))
+        connection.execute(self.sql.insert, (self.dataset, *genesis))
         return True
 
     def insert_ledger(self, connection: Connection, tip: Tip, secret: bytes, content: str | None) -> None:
@@ -372,17 +321,21 @@ class Database(ABC):
 
     def _query(self, sql: str, parameters: tuple[object, ...]) -> list[Any]:
         """Run one reading statement; once more if the connection has died since it was last used."""
-        with self._reads.lock, self._translated(self._reads):
+        with self._reads.lock:  # no `return` of a call in here: an interrupt right after the call would leave it locked
             kept = self._reads.connection is not None
             try:
-                return self._fetch(sql, parameters)
+                rows = self._fetch(sql, parameters)
             except self.driver_errors as error:
-                if self.tables_missing(error):
-                    return []
-                if not (kept and self.connection_lost(error)):
-                    raise
-            self._reads.close()
-            return self._fetch(sql, parameters)
+                rows = self._query_again(error, kept, sql, parameters)
+        return rows
+
+    def _query_again(self, error: Exception, kept: bool, sql: str, parameters: tuple[object, ...]) -> list[Any]:
+        if self.tables_missing(error):
+            return []
+        self._reads.close()
+        if kept and self.connection_lost(error):
+            return self._query(sql, parameters)
+        raise self.translate(error) from error
 
     def _fetch(self, sql: str, parameters: tuple[object, ...]) -> list[Any]:
         rows: list[Any] = self._open(self._reads).execute(sql, parameters).fetchall()
@@ -418,7 +371,7 @@ class Database(ABC):
     def after_fork_in_parent(self) -> None:
         """Let threads use connections again. May be repeated."""
         for slot in (self._reads, self._writes):
-            _release_fully(slot.lock)
+            release_fully(slot.lock)
 
     def after_fork_in_child(self) -> None:
         """Begin with new locks and no thread: the parent's threads are not here, and what they wait for is theirs."""
@@ -448,61 +401,4 @@ def _release(committer: GroupCommitter, resources: list[Closeable]) -> None:
         resource.close()
 
 
-def _release_fully(lock: threading.RLock) -> None:
-    with suppress(RuntimeError):  # it is not held any more
-        while True:
-            lock.release()
-
-
-_databases: list[ReferenceType[Database]] = []
 _inherited: list[Connection] = []  # referred to here, so that they are never closed
-_fork_lock = threading.RLock()  # nobody becomes a database during a fork
-
-
-def _living() -> list[Database]:
-    return [database for database in (reference() for reference in list(_databases)) if database is not None]
-
-
-def _before_fork() -> None:
-    _fork_lock.acquire()
-    for database in _living():
-        database.before_fork()
-
-
-def _after_fork_in_parent() -> None:
-    for database in _living():
-        database.after_fork_in_parent()
-    _release_fully(_fork_lock)
-
-
-def _after_fork_in_child() -> None:
-    global _fork_lock
-    _fork_lock = threading.RLock()
-    for database in _living():
-        database.after_fork_in_child()
-
-
-def _until_done(step: Callable[[], None]) -> Callable[[], None]:
-    """Repeat a step that was interrupted: what a hook raises is printed, and the fork happens all the same."""
-
-    def hook() -> None:
-        while True:
-            try:  # a second interrupt, on the way back to the start of the inner loop
-                while True:
-                    try:
-                        return step()
-                    except KeyboardInterrupt:
-                        pass
-            except KeyboardInterrupt:
-                pass
-
-    return hook
-
-
-if hasattr(os, "register_at_fork"):  # not where there is no fork
-    for _ in range(4):  # an interrupt that waits when a hook is called ends that hook: the next one makes up for it
-        os.register_at_fork(
-            before=_until_done(_before_fork),
-            after_in_parent=_until_done(_after_fork_in_parent),
-            after_in_child=_until_done(_after_fork_in_child),
-        )

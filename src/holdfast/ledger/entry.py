@@ -37,7 +37,8 @@ class Place:
     begins. No two questions share a number, or any part of the caps. `process` may use it: not a forked child of it.
 
     Places taken ahead are not used in order. `reached` is how far the charge of all questions begun so far can have
-    come, this one included: at least the end of its own share, and more if somebody had taken more before it began.
+    come, this one included: at least the end of its own share, and more if somebody had taken more before it began. It
+    counts other processes only where the charge has no end: nothing else depends on it.
     """
 
     number: int

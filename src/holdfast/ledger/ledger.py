@@ -30,7 +30,7 @@ from holdfast.errors import (
 )
 from holdfast.ledger import chain, tree
 from holdfast.ledger.drawn import Drawn, now, told
-from holdfast.ledger.entry import Cost, Entry, Head, Place, Spent
+from holdfast.ledger.entry import LARGEST, Cost, Entry, Head, Place, Spent
 from holdfast.ledger.in_flight import InFlight
 from holdfast.ledger.places import NOTHING, Held, Stock, Wish, give_back, grant, take_ahead
 from holdfast.ledger.reading import receipt_under, rows_of, verify_store
@@ -216,7 +216,8 @@ class Ledger:
         place = self._held.take(cost)
         if place is None:
             return self._reserve([cost], self._held.wish(cost))[0]
-        return self._held.begun(place, cost, self._tip().taken_charge)
+        endless = self._caps.charge == LARGEST  # else nothing depends on how far others have come
+        return self._held.begun(place, cost, self._tip().taken_charge if endless else 0)
 
     def reserve_all(self, costs: Sequence[Cost]) -> list[Place]:
         """Take these costs for good in one transaction, all or none of them; return a place for each. As `reserve`."""
@@ -312,12 +313,10 @@ class Ledger:
             for one in answers:
                 if one.is_forked:
                     raise one.forked_error(self.location)
-                standing = None if one.key_digest is None else transaction.find(one.key_digest)
-                row = standing or one.row_after(self._tip(transaction))
-                if standing is None:
-                    transaction.append(row)
-                    fresh = True
-                written.append((row, standing is None))
+                row = one.row_after(self._tip(transaction))
+                standing = transaction.append(row)
+                fresh |= standing is row
+                written.append((standing, standing is row))
             if wish is not None and fresh:
                 standing_tip = self._tip(transaction)
                 ahead, tip = take_ahead(standing_tip, self._caps, wish)

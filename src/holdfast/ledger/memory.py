@@ -48,13 +48,17 @@ class MemoryStore:
         """Return up to `limit` rows from `start` on."""
         return self._rows[start : start + limit]
 
-    def append(self, row: Row) -> None:
-        """Add the row; called inside `write`."""
+    def append(self, row: Row) -> Row:
+        """Add the row, unless its key is there; called inside `write`."""
+        standing = None if row.key_digest is None else self.find(row.key_digest)
+        if standing is not None:
+            return standing
         tip = self.tip()
         assert tip is not None
         reached = tip.after(row)
         self._rows.append(row)  # now it is there, whatever interrupts: `tip` goes on from what is noted
         self._reached = reached
+        return row
 
     def take(self, tip: Tip) -> None:
         """Note what is taken; called inside `write`."""

@@ -28,7 +28,7 @@ MOST_AHEAD = 64  # ordinary answers
 SHARE_AHEAD = 100  # at most one part in so many of what is left
 SHARE_OF_TAKEN = 10  # where there is no end: of what was taken so far
 FAST = 1.0  # seconds between two questions, at most, that make it worth to take places ahead
-REMEMBERED = 256  # more than threads can add while one of them is between two steps
+REMEMBERED = 16  # more than a signal handler or a destructor can add while its thread is between two steps
 MOST_RANGES = 16  # older remainders, each too small for what is asked, are given up
 APART = 2**31  # statements: a place of so many belongs to another account in the same two numbers (guarantees/drawers)
 
@@ -168,8 +168,8 @@ class Held:
         self._lock = threading.RLock()
         self._last, self._asking_until = float("-inf"), 0.0
         self._ahead = -1
-        # How far the charge of all questions begun can have come is the largest of these. No lock: an interrupt could
-        # leave it held. Whoever adds one adds the largest, too, long before the oldest fall out.
+        # How far the charge of all questions begun can have come is the largest of these. Whoever adds one adds the
+        # largest, too, long before the oldest fall out: nothing that comes between two steps can lower it.
         self._reached: deque[int] = deque((0,), maxlen=REMEMBERED)
         self._taken = -1  # where the charge taken by all ended when this process last took some
         self._questions = self._enough = 0  # since places were last taken ahead; before more of them are
@@ -193,7 +193,7 @@ class Held:
     def took(self, before: int, after: int) -> None:
         """Remember that this process has taken some, and where the charge taken by all ended before and after it."""
         if before != self._taken:  # others have taken some, and may have used it
-            self._reached.append(before)
+            self._reach(before)
         self._taken = max(self._taken, after)  # if a thread comes between, this process takes its own for others'
 
     def giving_back(self) -> None:
@@ -203,13 +203,19 @@ class Held:
     def begun(self, place: Place, cost: Cost, taken: int) -> Place:
         """Return the place with how far all questions begun by now can have come.
 
-        `taken` is where the charge taken by all ends, read after the question was asked.
+        `taken` is where the charge taken by all ends, read after the question was asked; 0 if that does not matter.
         """
         others = 0 if taken == self._taken else taken
-        self._reached.append(max(others, place.charge + cost.charge))
-        reached = max(tuple(self._reached))
-        self._reached.append(reached)
+        reached = self._reach(max(others, place.charge + cost.charge))
         return Place(place.number, place.charge, place.intervals, reached, place.process)
+
+    def _reach(self, end: int) -> int:
+        """Return how far the charge can have come, now that it can have come to `end`."""
+        with self._lock:
+            self._reached.append(end)
+            reached = max(tuple(self._reached))
+            self._reached.append(reached)
+        return reached
 
     def take_all(self) -> Stock:
         """Return all there is, which is the caller's from now on."""

@@ -17,33 +17,31 @@ transaction are then held by context managers written in C, and the lock file by
 Python handles no signal between an exception and these, so an interrupt at any point rolls back and releases all.
 """
 
-import _thread
 import os
 import secrets
 import sqlite3
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from glob import escape
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 from urllib.parse import quote
 
 from holdfast.errors import HoldfastError, LedgerDamaged, LedgerUnavailable
 from holdfast.ledger import chain
-from holdfast.ledger.database import ENTRIES, LEDGERS, TABLES, Connection, Database, DatabaseTransaction, Statements
+from holdfast.ledger.database import Connection, Database, DatabaseTransaction
+from holdfast.ledger.lock_file import LockFile, open_private
 from holdfast.ledger.store import Tip, Transaction, closed_error
+from holdfast.ledger.tables import ENTRIES, LEDGERS, TABLES, Statements
 
 if sys.platform != "win32":
     import fcntl
 
 LOCK_TIMEOUT = 20.0  # seconds to wait for a busy file
 _POLL = 0.005  # seconds between two looks at a busy file
-_POLL_QUEUE = 0.05  # between two looks whether it is time to give up waiting
 _OLD = 3_600.0  # seconds; nobody builds a ledger for so long
 CHECKPOINT = "wal_autocheckpoint=8000"  # pages of the log: the commit that moves them takes tens of times as long
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CONSTRAINT}
@@ -57,7 +55,7 @@ SQL = Statements(
     lock="",  # BEGIN IMMEDIATE locks the file
     tables=(
         f"{_ledgers} WITHOUT ROWID",
-        f"{_entries} WITHOUT ROWID",  # rows lie in the order of their numbers
+        _entries,  # with row ids: what lies at the end of such a table is added to, not divided anew
         _index,
         *(
             _APPEND_ONLY.format(table=table, act=act)
@@ -65,99 +63,6 @@ SQL = Statements(
         ),
     ),
 )
-
-
-class LockFile:
-    """Where writing processes wait for each other: a lock file, opened when needed.
-
-    The system lets those who wait have it in turn, but has no way to wait for a while only. So a thread waits for it,
-    with a descriptor of its own; whoever has waited long enough withdraws, and the thread lets the lock go when it
-    comes.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.descriptor: int | None = None
-        self._queue: Queue | None = None
-        self._held: int | None = None
-
-    def acquire(self, gave_up: Callable[[], bool]) -> bool:
-        """Take the lock, or wait for it until the caller gives up."""
-        if sys.platform == "win32":
-            return True
-        if self.descriptor is None:
-            self.descriptor = open_private(self._path)
-        self._held = self.descriptor
-        try:
-            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._held = self._wait(gave_up)
-        return self._held is not None
-
-    def _wait(self, gave_up: Callable[[], bool]) -> int | None:
-        if self._queue is None:
-            self._queue = Queue(open_private(self._path))
-        turn = Turn()
-        self._queue.turns.put(turn)
-        while not turn.granted.acquire(timeout=_POLL_QUEUE):
-            if gave_up() and turn.decide():
-                return None
-        return self._queue.descriptor
-
-    def release(self) -> None:
-        """Let the next one have it."""
-        descriptor, self._held = self._held, None
-        if sys.platform != "win32" and descriptor is not None:
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-
-    def close(self) -> None:
-        """Close the file."""
-        descriptor, self.descriptor = self.descriptor, None
-        if descriptor is not None:
-            os.close(descriptor)
-        queue, self._queue = self._queue, None
-        if queue is not None:
-            queue.close()
-
-
-class Turn:
-    """A turn that is granted or withdrawn, whichever comes first."""
-
-    def __init__(self) -> None:
-        self.granted = threading.Lock()
-        self.granted.acquire()
-        self._open = deque([True])
-
-    def decide(self) -> bool:
-        """Whether it was open until now, and the caller has decided it."""
-        with suppress(IndexError):
-            return self._open.pop()
-        return False
-
-
-class Queue:
-    """A thread that waits for a lock, for one turn after another. Closing its file frees the lock, too."""
-
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor: int | None = descriptor
-        self.turns: SimpleQueue[Turn | None] = SimpleQueue()
-        _thread.start_new_thread(self._serve, (descriptor,))
-
-    def _serve(self, descriptor: int) -> None:
-        while (turn := self.turns.get()) is not None and sys.platform != "win32":
-            with suppress(OSError):  # closed
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-                if turn.decide():
-                    turn.granted.release()
-                elif self.descriptor is not None:
-                    fcntl.flock(descriptor, fcntl.LOCK_UN)
-
-    def close(self) -> None:
-        """Close the file, and end the thread as soon as it no longer waits."""
-        descriptor, self.descriptor = self.descriptor, None
-        self.turns.put(None)
-        if descriptor is not None:
-            os.close(descriptor)
 
 
 class SqliteStore(Database):
@@ -225,6 +130,7 @@ class SqliteStore(Database):
     def tip(self) -> Tip | None:
         """Return the tip; refuse a file that took the place of the one that was opened."""
         self._check_same_file()
+        self._check_log()
         return super().tip()
 
     # -- what differs from other databases --------------------------------------------------------------------------
@@ -337,7 +243,7 @@ class SqliteStore(Database):
                 if seq < self._seq:
                     raise self._damaged("an older copy was written into the file. Stop, and put the newest copy back.")
                 self._state, self._seq = state, seq
-        self._check_log()
+        self._refuse_lost_log()  # whether it was lost just now, `commit` looks
 
     def _seq_in_file(self) -> int | None:
         """Return the newest entry that the file alone holds, -1 for none; None if it cannot be told just now."""
@@ -478,17 +384,6 @@ def _stat(path: str) -> os.stat_result | None:
         return os.stat(path)
     except OSError:  # gone, or out of reach
         return None
-
-
-def open_private(path: Path) -> int:
-    """Open a file to write, and return its descriptor; a new one is for its owner alone, whatever the umask says."""
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    except FileExistsError:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    if sys.platform != "win32":
-        os.fchmod(descriptor, 0o600)
-    return descriptor
 
 
 def _sync(path: Path) -> None:

@@ -68,12 +68,8 @@ class Transaction(Protocol):
         """Return the tip, which nobody else can move while this is open; None if there is no ledger."""
         ...
 
-    def find(self, key_digest: str) -> Row | None:
-        """Return the row with this key."""
-        ...
-
-    def append(self, row: Row) -> None:
-        """Add the row and move the tip to it."""
+    def append(self, row: Row) -> Row:
+        """Add the row and move the tip to it, and return it; if there is one with its key, return that one."""
         ...
 
     def take(self, tip: Tip) -> None:

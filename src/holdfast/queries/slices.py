@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from holdfast.guarantees.statistic import GroupMean, OneMean, Statistic
+from holdfast.guarantees.statistic import OneMean, Statistic
 from holdfast.queries.measures import Mean, Share, encode_facts
 from holdfast.queries.moments import Quadratic
 from holdfast.queries.query import Composed, Function, Said, Values
@@ -36,11 +36,6 @@ class Sliced(Composed):
     def statistic(self) -> Statistic:
         """A mean over all rows."""
         return _ONE
-
-    @property
-    def some_left_out(self) -> bool:
-        """Whether there may be rows that do not count."""
-        return isinstance(self.measure.statistic, GroupMean)
 
     @property
     def functions(self) -> tuple[Function, ...]:

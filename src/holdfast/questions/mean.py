@@ -1,15 +1,12 @@
 """A share, a bounded mean, or either of them in a group or in several."""
 
 from collections.abc import Sequence
-from dataclasses import replace
-from itertools import pairwise
-from math import sqrt
 from typing import Annotated, Any, Protocol, TypeVar, overload
 
 from holdfast.answer import Answer, Estimate
 from holdfast.errors import InvalidArgument
-from holdfast.ledger import Cost
 from holdfast.queries.build import Groups, QueryLike, build_groups, build_mean, build_slices
+from holdfast.queries.measures import Mean
 from holdfast.queries.slices import Sliced
 from holdfast.queries.units import build_accepted
 from holdfast.questions import KINDS
@@ -31,16 +28,10 @@ from holdfast.questions.options import (
     Where,
     Within,
 )
-from holdfast.questions.question import (
-    RELEASE_WORK,
-    Context,
-    Drawing,
-    Question,
-    Result,
-    identity_of,
-    kind_of,
-)
+from holdfast.questions.question import Context, Drawing, Question, Result, identity_of, kind_of
+from holdfast.questions.stages import FIRST, ROUGH, Drawn, Found, Planned, Stages
 
+COUNTING = 1 / 4  # draws of a mean in slices, in answers, for the share of rows that count, where some may not
 _CUTS = "Where to cut the range of a number with few large values: narrower, at the same price."
 
 
@@ -86,7 +77,7 @@ def mean(
         the categories declared with the data.
     slices
         For numbers with few large values: where to cut their range, increasing. Each slice is asked by draws of its
-        own, all together as many as usual; narrower if most values lie in a small part of the range.
+        own, for the same price; narrower if most values lie in a small part of the range.
     rows_per_query, margin
         Spend more or less on this one answer: the rows it reads, or the margin it should have, in its own units.
     until
@@ -139,41 +130,34 @@ def _leave_out(beside: str, **options: object) -> None:
 
 
 def _in_slices(context: Context, sliced: Sliced, rows_per_query: int | None) -> Question:
-    """Return the question that asks every slice of a number, with as many draws together as one answer has."""
-    guarantee = context.guarantee
-    guarantee.supports_slices()
-    draws = context.draws(sliced, rows_per_query)
-    first = -1 if sliced.some_left_out else 0
-    widths = [last - low for low, last in pairwise(sliced.edges)]
-    # A wide slice weighs more, but is nearly always full or empty: between its width and equal parts.
-    weights = [sqrt(width) for width in widths]
-    if sliced.some_left_out:
-        weights = [sum(weights) / len(weights), *weights]
-    parts = [
-        (replace(sliced, place=first + place), max(1, int(draws * weight / sum(weights))))
-        for place, weight in enumerate(weights)
-    ]
-    prices = [context.price(part, each) for part, each in parts]
+    """Return the question that asks every slice of a number, with as many draws together as it has without slices.
+
+    Where some rows do not count, they are put where the mean was seen, by a few draws, and a slice ends there: so they
+    are in no doubt.
+    """
+    context.guarantee.supports_slices()
+    draws, measure = context.draws(sliced, rows_per_query), sliced.measure
+    assert isinstance(measure, Mean)
+
+    def work_out(stages: Stages) -> Found:
+        center, cuts, part = 0.0, list(sliced.edges[1:-1]), 1.0
+        if stages.some_left_out:
+            part = 2 - COUNTING - ROUGH  # a group takes two answers
+            center = min(1.0, max(0.0, stages.rough(FIRST)))
+            cuts = [0.0, *(cut - center for cut in cuts)]
+        value, (low, high) = stages.certain(FIRST.moved((center, 0.0)), stages.count(part), cuts)
+        return center + value, (center + low, center + high)
 
     def run(drawing: Drawing) -> Result:
-        releases = [drawing.release(part, each) for part, each in parts]
-        seen = [release.values[0] for release in releases]
-        share = seen[0] if sliced.some_left_out else 1.0
-        total = sum(width * value for width, value in zip(widths, seen[-len(widths) :], strict=True))
-        interval = drawing.guarantee.sliced(releases, sliced.edges, some_left_out=sliced.some_left_out)
-        bounds = sliced.measure.bounds
-        found = Estimate.within(bounds, min(1.0, total / share) if share > 0 else 0.5, interval)
-        return found.to_json() | {"bounds": list(bounds)}
+        value, (low, high) = work_out(Drawn((measure,), draws, sliced=True, counting=COUNTING, drawing=drawing))
+        found = Estimate.within(measure.bounds, min(1.0, max(0.0, value)), (max(0.0, low), min(1.0, high)))
+        return found.to_json() | {"bounds": list(measure.bounds)}
 
-    return Question(
-        kind=MEAN.name,
-        text=sliced.text,
-        identity=identity_of(sliced, None if draws == context.rows_per_query else draws, context.mechanism),
-        cost=Cost(sum(cost.charge for cost, _ in prices), 1),
-        rows_read=sum(rows for _, rows in prices),
-        run=run,
-        work=len(parts) * RELEASE_WORK + sum(rows for _, rows in prices) * sliced.work,
-    )
+    planned = Planned((measure,), draws, sliced=True, counting=COUNTING)
+    work_out(planned)
+    cost, rows_read, work = planned.price(context)
+    identity = identity_of(sliced, None if draws == context.rows_per_query else draws, context.mechanism)
+    return Question(MEAN.name, sliced.text, identity, cost, rows_read, run, work=work)
 
 
 MEAN = kind_of(mean, Answer, GroupsAnswer)

@@ -283,6 +283,8 @@ def _in_units(found: Found, within: Interval, unit: float, *, rounded: bool) -> 
         low, high = float(write_end(low, 3, up=False)), float(write_end(high, 3, up=True))
     first, last = (min(high, max(low, unit * end)) for end in ends)
     first, last = max(low, first - abs(first) * ROUNDING), min(high, last + abs(last) * ROUNDING)
+    if first > last:  # stages contradict each other: one of them is wrong, which has a small probability
+        first, last = low, high
     nothing = last - first > SAYS_NOTHING * (high - low)
     return Estimate(nan if nothing else min(last, max(first, unit * value)), first, last), (low, high)
 

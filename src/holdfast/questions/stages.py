@@ -21,7 +21,7 @@ from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question
 
 Found = tuple[float, Interval]  # as it was seen, and its interval
 
-ROUGH, OFFSET, COUNTING = 1 / 8, 1 / 2, 1 / 2  # draws, in ordinary answers: of a rough stage; of a mean; who counts
+ROUGH, OFFSET = 1 / 8, 1 / 2  # draws, in ordinary answers: of a rough stage; of a mean that is only a step
 CUTS = (0.01, 0.1)  # where the range of a function is cut, on either side of 0
 CUTS_OF_SQUARES = (0.04, 0.2)  # where it has one side only
 POWER = 0.75  # draws of a slice grow with its width, less than in proportion: wide ones are nearly always empty
@@ -36,6 +36,7 @@ class Stages(ABC):
     measures: tuple[Measured, ...]
     draws: int
     sliced: bool  # whether the guarantee covers slices
+    counting: float = 1 / 2  # draws, in ordinary answers, that say how many rows count, where some may not
     centers: Interval = (0.0, 0.0)  # what the values are measured from
     offsets: list[Interval] = field(default_factory=list)  # where their means are, from there
 
@@ -99,7 +100,7 @@ class Planned(Stages):
             number = len(self.releases)
             work = number * (RELEASE_WORK + rows * plain.work)
             return Cost(number * cost.charge, number * cost.intervals), number * rows, work
-        counting = self.count(COUNTING) if self.some_left_out else 0
+        counting = self.count(self.counting) if self.some_left_out else 0
         one = Sliced(Quadratic(self.measures, FIRST), (0.0, 1.0))
         cost, rows = context.price(one, counting + sum(draws for _, draws in self.releases))
         statements = sum(certain for certain, _ in self.releases) + self.some_left_out
@@ -123,7 +124,7 @@ class Drawn(Stages):
         self._share: Found = 1.0, (1.0, 1.0)  # of rows that count
         if self.sliced and self.some_left_out:
             counting = Sliced(Quadratic(self.measures, FIRST), (0.0, 1.0), -1)
-            (found,) = self.drawing.estimates(counting, self.count(COUNTING))
+            (found,) = self.drawing.estimates(counting, self.count(self.counting))
             self._share = max(found.guess, 1e-9), (found.low, found.high)
 
     def rough(self, form: Form) -> float:
@@ -149,12 +150,13 @@ class Drawn(Stages):
             self.drawing.release(replace(sliced, place=place), 1 + int((draws - len(widths)) * width**POWER / whole))
             for place, width in enumerate(widths)
         ]
-        ends = self.drawing.guarantee.sliced(releases, edges, some_left_out=False)
+        ends = self.drawing.guarantee.sliced(releases, edges)
         seen = sum(width * release.values[0] for width, release in zip(widths, releases, strict=True))
         value, first, last = (low + (high - low) * end for end in (seen, *ends))
         share, (least, most) = self._share
         first, last = (_among(end, (least, most), sign) for end, sign in ((first, -1), (last, 1)))
-        return value / share, (max(low, first), min(high, last))
+        first, last = (min(high, max(low, end)) for end in (first, last))  # the share's coins may contradict the others
+        return value / share, (first, last)
 
 
 def _among(end: float, share: Interval, sign: int) -> float:

@@ -24,8 +24,8 @@ from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question
 
 LONGEST_NAME = 100  # characters
 NOT_COMPARED = (
-    "by their cells alone: row by row would tell on how many secret cases the two differ, which everybody's intervals"
-    " would pay for"
+    "as far as the two cells tell; row by row would tell on how many secret cases the two differ, which everybody's"
+    " intervals would pay for"
 )
 SUM_TO_ONE = 1e-4  # how far probabilities of classes may be from it, rounded as they are in files
 

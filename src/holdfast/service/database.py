@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 
 from holdfast.errors import InvalidArgument, MissingExtra, ServiceUnavailable
-from holdfast.ledger.sqlite import open_private
+from holdfast.ledger.lock_file import open_private
 
 UNREACHABLE = "The token database is unavailable. Check that it exists and is writable, then try again."
 LOCK_TIMEOUT = 10.0  # seconds to wait for a busy file

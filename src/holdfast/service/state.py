@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TypeVar
 
 from starlette.requests import Request
@@ -49,6 +50,13 @@ class ServerState:
         self.readiness = Readiness(self.probe)
         self.failed_sign_ins = RateLimiter(FAILED_SIGN_IN_RATE, FAILED_SIGN_IN_BURST)
         self.datasets.open_all()
+        self._warm_up()
+
+    def _warm_up(self) -> None:
+        """Compile statements and open connections: else the first who ask wait for it, all at once."""
+        with suppress(HoldfastError):  # said again to whoever asks
+            self.service.idempotency.find("", "", "")
+            self.tokens.authenticate("")
 
     def budgets(self) -> list[tuple[str, Budget]]:
         """Return the budget of every dataset."""

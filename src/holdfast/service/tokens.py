@@ -22,7 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from holdfast import check
 from holdfast.errors import InvalidArgument, NotSignedIn, ServiceUnavailable, UnknownName
-from holdfast.ledger.sqlite import open_private
+from holdfast.ledger.lock_file import open_private
 from holdfast.service.database import TokenDatabase, clock, read, sign_ins, tokens, write, write_transaction
 from holdfast.service.settings import check_name
 
@@ -142,6 +142,7 @@ class TokenStore:
     def cached(self, secret: str) -> Token | None:
         """Return the token with this secret if it was looked up a moment ago; never blocks.
 
+        If it was not, the next lookup finds it, whoever makes it: when many come at once, one of them waits for it.
         What is in use is looked up again before it is too old, so that whoever asks all the time never waits for it.
         """
         digest, now = _digest(secret), time.monotonic()
@@ -251,8 +252,7 @@ class TokenStore:
 
     def _cached(self, digest: str) -> Token | None:
         at, token = self._cache.get(digest, (0.0, None))
-        if token is not None:
-            self._used.add(digest)
+        self._used.add(digest)
         return token if time.monotonic() - at < CACHE_SECONDS else None
 
     def _version(self) -> tuple[float, int]:

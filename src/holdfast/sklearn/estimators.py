@@ -29,6 +29,7 @@ from holdfast.guarantees.plan import VacuousPlan
 from holdfast.guarantees.solve import plan
 from holdfast.optimize.features import INTERCEPT
 from holdfast.optimize.losses import Huber, LinearLoss, Logistic, SmoothedHinge, Squared
+from holdfast.optimize.radius import AUTO, LOOKS
 from holdfast.queries.node import identifier, literal_text
 from holdfast.session import Session
 
@@ -46,7 +47,8 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
     bounds
         The declared range of the features: one pair for all, or a mapping by name. Values outside are clipped.
     radius
-        Look for weights in a ball of this radius, for features scaled to [-1, 1].
+        Look for weights in a ball of this radius, for features scaled to [-1, 1]; "auto": found on the way, for the
+        price of six more answers a model.
     l2
         The factor of half the squared norm of the scaled weights.
     iterations, rows_per_coordinate, average
@@ -60,7 +62,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
     """
 
     bounds: Bounds | Mapping[str, Bounds] = (-3.0, 3.0)
-    radius: float = 5.0
+    radius: float | str = 5.0
     l2: float = 0.0
     iterations: int | None = None
     rows_per_coordinate: int | None = None
@@ -102,7 +104,10 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         return check.interval(f"bounds of {name!r}", self.bounds[name])
 
     def _own_session(self, X: Array, y: Any, targets: int) -> tuple[Session, list[str]]:
-        """Open a session in memory for `fits` such fits: d + 3 answers for each model, and 1 for their accuracy."""
+        """Open a session in memory for `fits` such fits: d + 3 answers for each model, and 1 for their accuracy.
+
+        A radius that is to be found takes some more.
+        """
         check.whole(fits=self.fits)
         names = self._names(X.shape[1])
         columns: dict[str, Any] = {name: np.ascontiguousarray(X[:, j]) for j, name in enumerate(names)}
@@ -110,7 +115,8 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         seed = None if self.random_state is None else int(check_random_state(self.random_state).randint(2**31 - 1))
         if len(X) < 2:
             raise InvalidArgument(f"fit must be given at least 2 rows; got n_samples = {len(X)}: 1 sample.", name="X")
-        queries = self.fits * (targets * (X.shape[1] + 3) + 1)
+        looks = LOOKS if self.radius == AUTO else 0
+        queries = self.fits * (targets * (X.shape[1] + 3 + looks) + 1)
         goal: dict[str, Any] = {"queries": queries, "confidence": self.confidence, "mechanism": "coins", "end": True}
         # Where rows are too few for any promise, other plans would replace many coins by chance; this one does not.
         few = len(X) >= LEAST_ROWS and plan(rows=len(X), **goal).vacuous
@@ -265,7 +271,7 @@ class LinearRegression(RegressorMixin, LinearModel):  # type: ignore[misc]
 
     target_within: Bounds = (-3.0, 3.0)
     clip: bool = False
-    radius: float = 1.0
+    radius: float | str = 1.0
 
     def _loss(self, features: Mapping[str, Bounds], target: str) -> LinearLoss:
         return Squared(features, target, target_within=self.target_within, l2=self.l2)

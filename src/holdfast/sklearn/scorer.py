@@ -4,10 +4,15 @@
 
 The rows that cross-validation hands over are ignored: the model is judged on the session's rows, and its score is the
 value of an interval for the population that holds for all scores of the search at once (`answers`).
+
+Where the session only checks guesses (`hold_back`), those rows are what the guess is made of: their score is checked on
+the held rows. A guess that holds is the score; of one that does not, the end of its margin that the held rows are
+beyond. A search whose guesses hold costs next to nothing, however long it is.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -18,9 +23,12 @@ from scipy.special import expit
 from holdfast import check
 from holdfast.answer import Answer
 from holdfast.errors import InvalidArgument
+from holdfast.guarantees.release import TOO_HIGH, TOO_LOW
+from holdfast.questions.check import ERRORS, CheckAnswer
 from holdfast.session import Session
 
 Array = NDArray[np.float64]
+LARGEST = float(np.finfo(np.float32).max)
 SHARES = ("accuracy", "precision", "recall", "f1", "roc_auc")
 METRICS = (*SHARES, "brier", "log_loss", "absolute_error", "squared_error")
 
@@ -35,10 +43,13 @@ class Scorer:
     target: str
     most: float  # losses and errors are clipped to [0, most]
     positive: Any = True  # which label counts as 1; accuracy and errors need none
-    answers: list[Answer] = field(default_factory=list)
+    answers: list[Answer | CheckAnswer] = field(default_factory=list)
 
     def __call__(self, estimator: Any, X: Any = None, y: Any = None) -> float:
-        """Ask the session how good the estimator is on the population; X and y are ignored."""
+        """Ask the session how good the estimator is on the population; X and y are for sessions that check guesses."""
+        if only_checks(self.session):
+            return self._checked(estimator, X, y)
+        answer: Answer
         if self.metric in _GROUPS:
             answer = self._in_group(estimator)
         elif self.metric == "roc_auc":
@@ -48,6 +59,31 @@ class Scorer:
             answer = self.session.mean(_ROW_SCORES[self.metric](self, estimator), within=within)
         self.answers.append(answer)
         return answer.value if self.metric in SHARES else -answer.value
+
+    def _checked(self, estimator: Any, X: Any, y: Any) -> float:
+        """Check what these rows say of the estimator, with room for their own error and for that of the held rows."""
+        if X is None or y is None:
+            raise InvalidArgument("X and y must be given: what they say of the estimator is checked.", name="X")
+        columns = {name: np.asarray(X)[:, place] for place, name in enumerate(self.features)}
+        if hasattr(X, "columns"):
+            columns = {name: np.asarray(X[name]) for name in self.features}
+        score = self._complete(_ROW_SCORES[self.metric](self, estimator))
+        said = np.asarray(score(pl.DataFrame(columns | {self.target: np.asarray(y)})), dtype=np.float64)
+        held, within = self.session.plan.terms.rows, None if self.metric in SHARES else (0.0, self.most)
+        spread = max(float(said.std()), self.most / sqrt(said.size))  # nothing is known to less than one row
+        margin = ERRORS * spread * sqrt(1 / said.size + 1 / held)
+        least = None if within is None else held  # every row says something
+        answer = self.session.check(score, float(said.mean()), margin, within=within, at_least=least)
+        self.answers.append(answer)
+        ends = {TOO_LOW: answer.guess + answer.margin, TOO_HIGH: answer.guess - answer.margin}
+        value = min(max(ends.get(answer.outcome, answer.guess), 0.0), self.most)
+        return value if self.metric in SHARES else -value
+
+    def _complete(self, score: "RowScore") -> "RowScore":
+        """Return the same, clipped, where nothing is missing: a row without a target counts as the worst."""
+        if self.metric in SHARES:
+            return score
+        return lambda rows: np.clip(np.nan_to_num(score(rows), nan=self.most), 0.0, self.most)
 
     def _in_group(self, estimator: Any) -> Answer:
         """Precision and recall are shares in a group of rows. F1 is 2J/(1 + J), which grows with such a share J."""
@@ -83,6 +119,7 @@ class Scorer:
         """Return what the estimator is shown: finite numbers, with names if it learned with names."""
         columns = [rows.get_column(name).cast(pl.Float64, strict=False).to_numpy() for name in self.features]
         matrix = np.nan_to_num(np.column_stack(columns), nan=0.0, posinf=0.0, neginf=0.0)
+        np.clip(matrix, -LARGEST, LARGEST, out=matrix)  # trees refuse more, and a row that is refused slows all others
         if not hasattr(estimator, "feature_names_in_"):
             return matrix
         return pl.DataFrame(matrix, schema=list(self.features))
@@ -106,6 +143,11 @@ class Scorer:
 
 
 RowScore = Callable[[pl.DataFrame], Any]
+
+
+def only_checks(session: Session) -> bool:
+    """Whether the session says of guesses whether they hold, and nothing else."""
+    return not session.plan.standing.answers
 
 
 def _accuracy(score: Scorer, estimator: Any) -> RowScore:
@@ -167,11 +209,20 @@ def scorer(
 ) -> Scorer:
     """Return a scorer for scikit-learn that asks the session, one answer a score; precision, recall and F1 take two.
 
+    A session that only checks guesses checks the score that cross-validation's own rows give; it has no precision,
+    recall, F1 or ROC AUC.
+
     ROC AUC takes 17: it is worked out of the shares of positives and of negatives in eight steps of the probability.
 
     `most` clips log-loss (5 if left out) and errors (must be declared); Brier scores are at most 1 anyway.
     """
     check.one_of("metric", metric, METRICS)
+    if only_checks(session) and metric not in _ROW_SCORES:
+        raise InvalidArgument(
+            f"metric must be a mean over rows where a session checks guesses: one of {', '.join(_ROW_SCORES)}; got"
+            f" {metric!r}. A session that answers scores it, too.",
+            name="metric",
+        )
     for name in (*features, target):
         session.schema[name]
     if not features:

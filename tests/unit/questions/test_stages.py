@@ -1,14 +1,17 @@
 """Stages of moments and pairs: they draw what they are charged for, and no more, whatever they show."""
 
 import warnings
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
 from holdfast.guarantees.mathematics.moments import Form
+from holdfast.guarantees.release import Tally
 from holdfast.queries.build import build_mean
 from holdfast.queries.moments import Quadratic
+from holdfast.queries.slices import Sliced
 from holdfast.questions.question import Drawing
 from holdfast.questions.stages import edges_of
 from holdfast.session import Session
@@ -63,3 +66,42 @@ def test_a_form_of_rows_without_a_value_is_zero_everywhere_or_left_out() -> None
     left_out = Quadratic((measure,), form).evaluate(frame)
     assert np.isnan(left_out[1])
     assert left_out[[0, 2]].tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("where", [None, "g", "g AND x IS NOT NULL"])
+def test_slices_are_narrower_where_values_crowd_and_hold(where: str | None) -> None:
+    """Also in a group, at the same price: rows outside it are put where the mean is, and not at an end of the range."""
+    rng = np.random.default_rng(2)
+    x = np.minimum(600.0, rng.standard_exponential(200_000) * 15)
+    missing = rng.random(200_000) < 0.1
+    data = {"x": np.where(missing, np.nan, x), "g": rng.random(200_000) < 0.3}
+    with Session(data, queries=200, seed=1) as s:
+        plain, sliced = (
+            s.mean("x", within=(-60, 600), where=where, slices=slices) for slices in (None, [0.0, 40.0, 150.0])
+        )
+    assert sliced.cost == plain.cost == 2
+    assert sliced.low <= 15 <= sliced.high
+    assert sliced.high - sliced.low < 0.75 * (plain.high - plain.low)
+
+
+@pytest.mark.parametrize("kind", [*CALLS, "mean"])
+@pytest.mark.parametrize("ones", [(0.01, 0.99), (0.99, 0.01), (0.99, 0.99)])
+def test_coins_that_contradict_each_other_are_no_error(
+    kind: str, ones: tuple[float, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As good as no row counts, by their own coins, while those of slices say that all are full; or the reverse."""
+
+    def contradictory(self: Drawing, query: Any, draws: int) -> Tally:
+        share = ones[0] if isinstance(query, Sliced) and query.place < 0 else ones[1]
+        return Tally((share,), draws, (draws - int(share * draws), int(share * draws)), (1,))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        session = Session(DATA, queries=40, seed=1, guarantee="exchange", bounds=dict.fromkeys(DATA, (0, 1)))
+    monkeypatch.setattr(Drawing, "release", contradictory)
+    with session as s:
+        columns = ("gaps", "gaps")[: len(CALLS.get(kind, ("gaps",)))]
+        found = s.mean("gaps", slices=[0.5]) if kind == "mean" else getattr(s, kind)(*columns)
+    low, high = found.bounds
+    assert low <= found.low <= found.high <= high
+    assert found.too_few or found.low <= found.value <= found.high

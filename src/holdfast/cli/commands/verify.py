@@ -81,7 +81,8 @@ def with_data(target: str, ledger: str | None, head: str | None) -> dict[str, An
             nothing = f"{nothing_asked(session)} There is nothing to check at {location}."
             checked = {"head": None, "checks": [nothing]}
         session.verify_data()
-        again = f"All {session.plan.rows:,} rows were read again: they are what was written, with its fingerprint."
+        what = session.schema.units_of(session.plan.rows)
+        again = f"All {what} were read again: they are what was written, with its fingerprint."
         checked["checks"].append(again)
         return checked
 
