@@ -24,7 +24,7 @@ ROOT = HERE.parent
 RESULTS = HERE / "results"
 PAGE = ROOT / "docs" / "benchmarks.md"
 CASES = (
-    "one_answer", "whole_session", "growth", "width", "descent", "descent_step", "fits", "ledger_commits",
+    "one_answer", "whole_session", "growth", "width", "descent", "descent_step", "fits", "accuracy", "ledger_commits",
     "committed_answers", "service_load", "endurance", "board_load",
     "cold_start", "draw_floor", "answer_time", "units", "deck",
     "guarantees",

@@ -2,25 +2,19 @@
 
 Hypothesis: odd against even digits on a million rows take less than two seconds; ten digits, one against the rest, on
 four million rows less than twenty; both within two points of scikit-learn's accuracy. At a fixed number of coins for
-each coordinate, 3,000 rows a step take less time than 1,000 and lose no accuracy worth mentioning. Packed rows change
-no fit by a single bit.
+each coordinate, 3,000 rows a step take less time than 1,000 and lose no accuracy worth mentioning.
 
-Refuted if a printed time is above its goal, or a weight differs. Rows are resampled from scikit-learn's digits, so the
-population is known: accuracy is that on the 1,797 originals, to which scikit-learn itself is fitted. Packs are made
-during the fit and counted. Where the accuracy of ten digits goes: exact gradients of the population, with the same
-steps in the same ball, show what coins cost; more coins, how they pay; scikit-learn, what fitting without a ball is
-worth. "The same rows by column" repeats the fit of one digit, seeded, without packs: what differs is the time.
-
-Beside them, on fewer rows, which they read again and again: scikit-learn, diffprivlib (epsilon 1, one fit, no session),
-and descent on noisy full gradients, its steps doubled until it takes three times as long. Seconds are those of this
-machine, with whatever else it does; processor time stands beside them. The floor draws row numbers, gathers the same
-lines from a row-major array in single precision, and multiplies once.
+Refuted if a printed time is above its goal. Rows are resampled from scikit-learn's digits, so the population is known:
+accuracy is that on the 1,797 originals, to which scikit-learn itself is fitted. Packs are made during the fit and
+counted. Beside them, on fewer rows, which they read again and again: scikit-learn, diffprivlib (epsilon 1, one fit, no
+session), and descent on noisy full gradients, its steps doubled until it takes three times as long. Seconds are those
+of this machine, with whatever else it does; processor time stands beside them. The floor draws row numbers, gathers the
+same lines from a row-major array in single precision, and multiplies once.
 """
 
 import time
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import polars as pl
@@ -32,12 +26,9 @@ from holdfast.lab.full_gradient import FullGradient
 from holdfast.optimize.descent import Descent
 from holdfast.optimize.domain import Ball
 from holdfast.randomness import Randomness
-from holdfast.rows import packs
 from holdfast.sklearn import LogisticRegression
 
 PIXELS, COINS, ROWS_A_STEP = 64, 100_000, (1_000, 3_000, 6_000, 12_000)
-USUAL = 3_000  # rows a step
-RADIUS = {"odd": 20.0, "digit": 15.0}
 GOAL_TWO, GOAL_TEN = 2.0, 20.0
 Columns = dict[str, np.ndarray[Any, Any]]
 
@@ -65,85 +56,24 @@ def reference(two: bool) -> float:
     return float(Plain(C=1e3, max_iter=3_000).fit(pixels / 16, target).score(pixels / 16, target))
 
 
-NAMES = [f"p{j}" for j in range(PIXELS)]
-
-
-def fitted(
-    rows: Any, target: str, *, coins: int, step: int = USUAL, seed: int | None = None, classes: Any = range(10)
-) -> tuple[LogisticRegression, float, float]:
-    """Fit; return the model, seconds, and seconds of the processor."""
+def fitted(rows: Any, *, two: bool, coins: int, step: int, seed: int | None = None) -> tuple[float, float, float, int]:
+    """Fit; return accuracy, seconds, seconds of the processor, and rows drawn."""
+    pixels, digit = digits()
     ell = max(1, step // (PIXELS + 1))
     model = LogisticRegression(
-        bounds=(0, 16), radius=RADIUS[target], iterations=max(1, coins // ell), rows_per_coordinate=ell
+        bounds=(0, 16), radius=20 if two else 10, iterations=max(1, coins // ell), rows_per_coordinate=ell
     )
+    names = [f"p{j}" for j in range(PIXELS)]
     with hf.Session(rows, queries=400, guarantee="exchange", seed=seed) as session:
         begin, worked = time.perf_counter(), time.process_time()
-        if target == "odd":
-            model.fit_session(session, NAMES, "odd")
+        if two:
+            model.fit_session(session, names, "odd")
         else:
-            model.fit_session(session, NAMES, "digit", classes=list(classes))
+            model.fit_session(session, names, "digit", classes=list(range(10)))
         seconds, worked = time.perf_counter() - begin, time.process_time() - worked
-    return model, seconds, worked
-
-
-def accuracy(model: LogisticRegression) -> float:
-    """Return how often the model is right on the population."""
-    pixels, digit = digits()
-    predicted = model.predict(pl.DataFrame(pixels, NAMES))
-    return float((predicted == (digit % 2 == 1 if len(model.classes_) == 2 else digit)).mean())
-
-
-def drawn(model: LogisticRegression) -> int:
-    """Return how many rows the fits of a model drew."""
-    return sum(answer.rows_read for answer in model.answers_)
-
-
-def of_exact_gradients(schema: Any, steps: int) -> float:
-    """Return the accuracy of ten digits by descent on the population's own gradients."""
-    pixels, digit = digits()
-    lines = np.column_stack([pixels / 8.0 - 1.0, np.ones(len(pixels))])
-    domain, scores = Ball(RADIUS["digit"], PIXELS + 1), []
-    for one in range(10):
-        objective = hf.losses.Logistic(dict.fromkeys(NAMES, (0, 16)), target=f"digit = {one}").bind(schema, domain)
-
-        def gradient(point: Any, *_: object, yes: Any = digit == one) -> Any:
-            return lines.T @ (1 / (1 + np.exp(-lines @ point)) - yes) / len(lines)
-
-        run = Descent(objective, domain, gradient, steps, "suffix")  # type: ignore[arg-type]
-        scores.append(lines @ run.run(None, Randomness().generator()).point)  # type: ignore[arg-type]
-    return float((np.argmax(scores, axis=0) == digit).mean())
-
-
-def where_accuracy_goes(found: Found, n: int, coins: int, measured: float, more: int) -> Table:
-    """Say what coins, their number, packing and the ball each cost the ten digits."""
-    from sklearn.linear_model import LogisticRegression as Plain
-    from sklearn.multiclass import OneVsRestClassifier
-
-    pixels, digit = digits()
-    columns = table(n, 1)
-    rows, steps = hf.open(columns), coins // (USUAL // (PIXELS + 1))
-    ball = f"norm at most {RADIUS['digit']:g}"
-    goes = Table("Ten digits, where the accuracy goes", ["fit", "ball", "accuracy", "processor seconds"])
-    goes.rows.append([f"coins, {coins:,} a coordinate (above)", ball, f"{measured:.3f}", ""])
-    model, _, worked = fitted(rows, "digit", coins=more * coins)
-    goes.rows.append([f"coins, {more * coins:,}", ball, f"{accuracy(model):.3f}", f"{worked:.1f}"])
-    exact = of_exact_gradients(rows.schema, steps)
-    goes.rows.append([f"exact gradients of the population, {steps:,} steps as above", ball, f"{exact:.3f}", ""])
-    for name, plain in (
-        ("scikit-learn, one against the rest", OneVsRestClassifier(Plain(C=1e3, max_iter=3_000))),
-        ("scikit-learn, ten at once", Plain(C=1e3, max_iter=3_000)),
-    ):
-        score = plain.fit(pixels / 16, digit).score(pixels / 16, digit)
-        goes.rows.append([name, "none", f"{score:.3f}", ""])
-    packed, _, quick = fitted(rows, "digit", coins=coins // 4, seed=1, classes=[0, 1])
-    with mock.patch.object(packs, "MOST_BYTES", 0):
-        by_column, _, slow = fitted(hf.open(columns), "digit", coins=coins // 4, seed=1, classes=[0, 1])
-    apart = float(np.abs(packed.coef_ - by_column.coef_).max())
-    found.raw["packed and by column"] = {"largest difference": apart, "packed": quick, "by column": slow}
-    goes.rows.append([f"one digit, {coins // 4:,} coins, seeded, packed", ball, "", f"{quick:.1f}"])
-    same = "the same to the last bit" if apart == 0 else f"weights differ by up to {apart:.1e}"
-    goes.rows.append(["the same rows by column", ball, same, f"{slow:.1f}"])
-    return goes
+    predicted = model.predict(pl.DataFrame(pixels, names))
+    right = predicted == (digit % 2 == 1) if two else predicted == digit
+    return float(right.mean()), seconds, worked, sum(answer.rows_read for answer in model.answers_)
 
 
 def beside(n: int, coins: int, *, small: bool) -> Table:
@@ -152,11 +82,12 @@ def beside(n: int, coins: int, *, small: bool) -> Table:
 
     pixels, digit = digits()
     columns = table(n, 2)
-    x, y = np.column_stack([columns[name] for name in NAMES]) / 8.0 - 1.0, columns["odd"]
+    names = [f"p{j}" for j in range(PIXELS)]
+    x, y = np.column_stack([columns[name] for name in names]) / 8.0 - 1.0, columns["odd"]
     compared = Table(f"Odd or even, {n:,} rows", ["contender", "seconds", "rows read", "accuracy", "promise"])
-    fit, ours, _ = fitted(hf.open(columns), "odd", coins=coins)
+    accuracy, ours, _, draws = fitted(hf.open(columns), two=True, coins=coins, step=3_000)
     promise = "loss and accuracy of the population, in a session that goes on"
-    compared.rows.append(["holdfast", f"{ours:.1f}", f"{drawn(fit):,}", f"{accuracy(fit):.3f}", promise])
+    compared.rows.append(["holdfast", f"{ours:.1f}", f"{draws:,}", f"{accuracy:.3f}", promise])
 
     def tell(name: str, seconds: float, point: Any, read: str, promise: str) -> None:
         right = ((pixels / 8.0 - 1.0) @ point[:-1] + point[-1] > 0) == (digit % 2 == 1)
@@ -171,15 +102,15 @@ def beside(n: int, coins: int, *, small: bool) -> Table:
         compared.rows.append(["diffprivlib", "not installed here", "", "", ""])
     else:
         tell("diffprivlib, epsilon 1", private[0], private[1], f"{n:,}, up to 200 times", "privacy of one fit")
-    rows, domain = hf.open(columns), Ball(RADIUS["odd"], PIXELS + 1)
-    objective = hf.losses.Logistic(dict.fromkeys(NAMES, (0, 16)), target="odd").bind(rows.schema, domain)
+    rows, domain = hf.open(columns), Ball(20.0, PIXELS + 1)
+    objective = hf.losses.Logistic(dict.fromkeys(names, (0, 16)), target="odd").bind(rows.schema, domain)
     steps, spent = 5, 0.0
     while spent < 3 * ours:
         begin = time.perf_counter()
         oracle = FullGradient(objective, n, sigma=0.5 / np.sqrt(n))
         ended = Descent(objective, domain, oracle, steps, "suffix").run(rows, Randomness().generator())
         spent, steps = time.perf_counter() - begin, 2 * steps
-    order = [objective.names.index(name) for name in NAMES]
+    order = [objective.names.index(name) for name in names]
     point = [*ended.point[order], ended.point[-1]]
     tell(f"noisy full gradients, {steps // 2} steps", spent, point, f"{n * steps // 2:,}", "by its noise")
     return compared
@@ -202,39 +133,34 @@ def run(small: bool, scratch: Path) -> Found:
     found = Found("Whole fits")
     million, millions, coins = (20_000, 30_000, 500) if small else (1_000_000, 4_000_000, COINS)
     whole = Table("Digits", ["fit", "rows", "rows drawn", "seconds", "processor", "floor", "accuracy", "scikit-learn"])
-    for target, n, many in (("odd", million, coins), ("digit", millions, coins * 6 // 5)):
-        model, seconds, worked = fitted(hf.open(table(n, 1)), target, coins=many)
-        name, draws, right = (
-            "odd or even" if target == "odd" else "ten, one against the rest",
-            drawn(model),
-            accuracy(model),
-        )
+    for two, n, many in ((True, million, coins), (False, millions, coins * 6 // 5)):
+        accuracy, seconds, worked, draws = fitted(hf.open(table(n, 1)), two=two, coins=many, step=3_000)
+        name = "odd or even" if two else "ten, one against the rest"
         row = [name, f"{n:,}", f"{draws:,}", f"{seconds:.1f}", f"{worked:.1f}", f"{floor(n, draws):.1f}"]
-        whole.rows.append([*row, f"{right:.3f}", f"{reference(target == 'odd'):.3f}"])
-        found.raw[name] = {"rows": n, "draws": draws, "seconds": seconds, "processor": worked, "accuracy": right}
+        whole.rows.append([*row, f"{accuracy:.3f}", f"{reference(two):.3f}"])
+        found.raw[name] = {"rows": n, "draws": draws, "seconds": seconds, "processor": worked, "accuracy": accuracy}
         if not small:
-            goal = GOAL_TWO if target == "odd" else GOAL_TEN
+            goal = GOAL_TWO if two else GOAL_TEN
             found.ratio(f"seconds of {name} / {goal:g}", seconds / goal, goal=1.0)
     steps = Table(
         f"Odd or even, {million:,} rows, {coins:,} coins a coordinate",
         ["rows a step", "steps", "processor seconds", "accuracy"],
     )
     rows = hf.open(table(million, 1))
-    fitted(rows, "odd", coins=coins)  # packs are made
+    fitted(rows, two=True, coins=coins, step=3_000)  # packs are made
     for step in ROWS_A_STEP[:2] if small else ROWS_A_STEP:
-        tried = [fitted(rows, "odd", coins=coins, step=step, seed=seed) for seed in ((1,) if small else (1, 2, 3))]
-        accuracies, times = [accuracy(model) for model, _, _ in tried], [worked for _, _, worked in tried]
-        found.raw[f"step {step}"] = {"accuracy": accuracies, "processor": times}
+        tried = [fitted(rows, two=True, coins=coins, step=step, seed=seed) for seed in ((1,) if small else (1, 2, 3))]
+        found.raw[f"step {step}"] = [{"accuracy": each[0], "processor": each[2]} for each in tried]
+        accuracies = [each[0] for each in tried]
         steps.rows.append(
             [
                 f"{step:,}",
                 f"{coins // (step // (PIXELS + 1)):,}",
-                f"{np.median(times):.2f}",
+                f"{np.median([each[2] for each in tried]):.2f}",
                 f"{min(accuracies):.3f} to {max(accuracies):.3f}",
             ]
         )
-    goes = where_accuracy_goes(found, million, coins * 6 // 5, right, 1 if small else 4)
-    found.tables += [whole, goes, steps]
+    found.tables += [whole, steps]
     found.tables.append(beside(million // 5, coins, small=small))
     return found
 

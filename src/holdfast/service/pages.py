@@ -23,7 +23,7 @@ from holdfast.questions.submit import SUBMIT, metric_of
 from holdfast.service import charts, forms
 from holdfast.service.api import NameInPath, compare_plans, overviews
 from holdfast.service.auth import COOKIE, Routes, on_dataset, token_of
-from holdfast.service.client import read_answer, read_table
+from holdfast.service.calls import read_answer, read_table
 from holdfast.service.datasets import ServedDataset
 from holdfast.service.schemas import AskIn
 from holdfast.service.snippets import snippets
