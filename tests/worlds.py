@@ -190,7 +190,9 @@ def curious(
         yield from ((answer, shares[text]) for text, answer in found.items())
         unlisted = max(share for text, share in shares.items() if text not in found)
         yield Answer(nan, 0.0, found.missed, found.record), unlisted
+        yield session.auc("b", "x > 0.75 OR b"), 0.5 + 0.15 / 0.475
         if slices:
+            yield session.auc("x", "x > 0.75 OR b", within=(0, 1)), 0.3625 / 0.475
             yield session.mean("e", within=(0, 8), slices=[1, 3]), 1 - exp(-8)
             yield session.mean("y", within=(0, 2), slices=[0.25, 1], where="b"), (0.5 + 0.6 + 0.45 + 0.2) / 8
         histogram = session.histogram("s", categories=["a", "b", "c", "never seen"])

@@ -4,8 +4,8 @@ Hypothesis: on two cores and a disk that syncs 2,000 times a second or more, one
 often as bare sqlite3 with the same settings (write-ahead log, synchronous=FULL, BEGIN IMMEDIATE) and one narrow table;
 8 writers, threads or processes, commit at least 1,000 times a second, at least a third as often; and queueing on a lock
 file keeps the longest wait below that of SQLite's own sleeping, at little cost in rate. Where one writer falls short,
-"the ledger's tables" tells how much of it is what a ledger stores (two tables and an index) and how much is the work on
-top (canonical text, hashes, locks).
+"the ledger's tables" tells how much of it is what a ledger stores (two tables and two indexes) and how much is the work
+on top (canonical text, hashes, locks).
 
 Refuted if the ratio of one writer is below 0.7, if a printed rate of 8 queueing writers is below 1,000, if its ratio to
 bare sqlite3 is below 1/3, or if the longest wait of 8 queueing processes is not below that of 8 that do not queue.

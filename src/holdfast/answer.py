@@ -326,12 +326,19 @@ class Answer(AnyAnswer):
         return Estimate(self.value, self.low, self.high).rounded()
 
     def __repr__(self) -> str:
-        if not self.too_few and self.interval == self.bounds:  # a value that stands alone
+        if self._alone:
             return f"{self.value:.4g}  no interval  {self.record.small_print}"
         value, low, high = self.rounded()
         return f"{value}  [{low}, {high}]  {self.record.small_print}"
 
+    @property
+    def _alone(self) -> bool:
+        """Whether the value stands alone: what is promised of it is no interval."""
+        return not self.too_few and self.interval == self.bounds
+
     def _repr_html_(self) -> str:
+        if self._alone:
+            return notebook.paragraphs(f"{self.value:.4g}, no interval", self.question, self.record.origin)
         return estimate_html(self.question, self.rounded()[0], self, self.bounds, self.record.origin)
 
 

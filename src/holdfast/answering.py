@@ -18,7 +18,7 @@ from functools import partial
 from typing import NamedTuple
 
 from holdfast.answer import AnyAnswer
-from holdfast.beside import cards_taken, explored_beside, ids_beside, plan_for
+from holdfast.beside import cards_taken, explored_beside, ids_beside, plan_for, require_dealt_for
 from holdfast.errors import BudgetExhausted, PlanConflict
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import PlanRequest
@@ -72,6 +72,7 @@ class Answering:
         self._joined = False  # whether the plan is the one that the ledger records
         self._resume() if ledger.begun else self._plan(plan_for(rows, request))
         if isinstance(rows, Deck):
+            require_dealt_for(rows, self.plan.terms.mechanism)
             rows.join(ledger.first, self.cards_taken)
 
     @property
@@ -91,7 +92,17 @@ class Answering:
         ids, kept = partial(ids_of, self._rows), BestKept(self._ledger, self._rows.location)
         others, starts = ids_beside(self._rows), partial(unit_starts_of, self._rows)
         key = partial(self._ledger.key, NAMES)
-        self._context = Context(plan.standing, self._schema, self._explored, ids, others, starts, key, kept.exchange)
+        self._context = Context(
+            plan.standing,
+            self._schema,
+            self._explored,
+            ids,
+            others,
+            starts,
+            key,
+            kept.exchange,
+            dealt=isinstance(self._rows, Deck),
+        )
         self._drawers: tuple[RowSource, RowSource | None] | None = None  # worked out when rows are read
 
     def _resume(self) -> None:

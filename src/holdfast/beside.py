@@ -43,6 +43,21 @@ def cards_taken(plan: Plan, taken: Cost | Place | Spent) -> int:
     return taken.intervals * terms.rows_per_query if terms.mechanism == REPEATED else taken.charge
 
 
+def require_dealt_for(deck: Deck, mechanism: str) -> None:
+    """Refuse what the cards of a deck cannot be drawn for."""
+    if mechanism == DISTINCT and not deck.numbered:
+        raise InvalidArgument(
+            f"mechanism {DISTINCT!r} draws distinct rows, and the cards of {deck.name} do not say which row they are."
+            " Deal a deck with distinct=True.",
+            name="mechanism",
+        )
+    if mechanism not in (COINS, DISTINCT, REPEATED):
+        raise InvalidArgument(
+            f"mechanism must be {COINS!r} for a deck, which holds draws and not the table; got {mechanism!r}.",
+            name="mechanism",
+        )
+
+
 def plan_for(rows: RowSource, request: PlanRequest) -> Plan:
     """Return the plan of a new ledger. A deck holds draws with replacement, and so many of them."""
     if not isinstance(rows, Deck):
@@ -52,19 +67,10 @@ def plan_for(rows: RowSource, request: PlanRequest) -> Plan:
             "checks must be left out for a deck: its cards are dealt. Check on rows that were not dealt from.",
             name="checks",
         )
-    if request.mechanism == REPEATED or (request.mechanism == DISTINCT and rows.numbered):
-        return request.make(len(rows))
-    if request.mechanism == DISTINCT:
-        raise InvalidArgument(
-            f"mechanism {DISTINCT!r} draws distinct rows, and the cards of {rows.name} do not say which row they are."
-            " Deal a deck with distinct=True.",
-            name="mechanism",
-        )
-    if request.mechanism not in (BEST, COINS):
-        raise InvalidArgument(
-            f"mechanism must be {COINS!r} for a deck, which holds draws and not the table; got {request.mechanism!r}.",
-            name="mechanism",
-        )
+    if request.mechanism != BEST:
+        require_dealt_for(rows, request.mechanism)
+        if request.mechanism != COINS:
+            return request.make(len(rows))
     request = replace(request, mechanism=COINS)
     if isinstance(request.rows_per_query, int) or request.margin is not None:
         return request.make(len(rows))

@@ -199,6 +199,7 @@ class Session(Answering, Verbs):
             A `Questions` is registered first: the history tells which were fixed beforehand.
         """
         if isinstance(questions, Questions):
+            self.price_many(questions)  # a list that cannot be asked is not registered either
             self.register(questions)
         return Answers(self._answer_many(questions))
 

@@ -140,7 +140,7 @@ def test_a_slip_or_a_look_does_not_begin_the_ledger(fresh, words):
 def test_open_shows_the_schema_and_begins_no_ledger(fresh):
     read = document(fresh, "open", "flights.parquet")
     assert read["rows"] == 50_000
-    declared = {"bounds": None, "categories": None, "label": None}
+    declared = {"bounds": None, "categories": None, "label": None, "published": False}
     assert read["columns"][0] == {"name": "carrier", "type": "text", "nullable": True, **declared}
     assert read["ledger_begun"] is False
     assert not Path(read["ledger"]).exists()

@@ -17,7 +17,7 @@ import pytest
 from holdfast.errors import LedgerUnavailable
 from holdfast.ledger import Cost, Drawn, open_ledger
 from holdfast.ledger.database import DatabaseTransaction
-from ledger_writer import DATASET, FINGERPRINT, begun, commit, terms
+from ledger_writer import DATASET, FINGERPRINT, begun, commit, terms, write
 
 
 @pytest.fixture
@@ -189,3 +189,13 @@ def test_what_a_process_left_that_died_while_it_began_a_ledger_is_removed(path):
     os.utime(dead, (0, 0))
     begun(path).close()
     assert (dead.exists(), busy.exists()) == (False, True)
+
+
+@pytest.mark.parametrize("length", [300, 800])
+def test_a_file_is_not_much_longer_than_what_is_in_it(path, length):
+    with begun(path, terms(charge=10**6)) as ledger:
+        for number in range(300):
+            write(ledger, f"k{number}", question={}, answer={"text": "x" * length}, cost=Cost(1, 1), rows_read=1)
+        rows = ledger._store.read(1, 300)
+    stored = sum(len(row.body) + len(row.hash + row.previous) + 2 * len(row.key_digest or "") for row in rows)
+    assert path.stat().st_size < 1.5 * stored + 20_000

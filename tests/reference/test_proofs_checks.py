@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from tests.examples import QUICK
 
+from holdfast.guarantees.mathematics import checks
 from holdfast.guarantees.mathematics.checks import (
     full_range,
     guess_nats,
@@ -242,11 +243,11 @@ def test_an_analyst_beats_checks_that_forget_the_sampling_error() -> None:
 
 
 @pytest.mark.parametrize("cell", [(0.2, 0.3), (0.0, 0.01), (0.5, 0.5), (0.9, 1.0), (0.0, 1.0)])
-@pytest.mark.parametrize(("n", "draws"), [(50, 20), (10_000, 500), (10**6, 10**6)])
-@pytest.mark.parametrize("length", [0.0, 20.0, 200.0])
+@pytest.mark.parametrize(("n", "draws"), [(50, 20), (10_000, 500), (10**6, 10**6), (10**6, 2_000), (10**7, 12_000)])
+@pytest.mark.parametrize("length", [0.0, 0.7, 20.0, 200.0])
 def test_one_step_is_proved_and_never_wider_than_two(cell: Interval, n: int, draws: int, length: float) -> None:
-    x, total = log(2 / 0.01), log(2 / 0.02) + length
-    low, high = sampled_range(cell, n=n, draws=draws, level=0.02, sample_level=0.01, nats=length)
+    x, total = log(2 / 0.01), log(2 / 0.04) + length
+    low, high = sampled_range(cell, n=n, draws=draws, level=0.04, sample_level=0.01, nats=length)
     once = kl_range(cell, n=draws, r=x)
     twice = kl_range(once, n=n, r=total)
     assert twice[0] - 1e-9 <= low <= once[0] + 1e-9
@@ -258,8 +259,14 @@ def test_one_step_is_proved_and_never_wider_than_two(cell: Interval, n: int, dra
 
     z = np.linspace(0, x, 4001)
     for b, d in ((cell[1], high), (1 - cell[0], 1 - low)):
-        if kl_upper(b, x / draws) < d < 1:
+        if kl_upper(b, x / draws) <= d < 1:
             assert np.trapezoid(integrand(z, b, d), z) <= exp(-total) * 1.001  # the rule's own error
+
+
+def test_a_sample_that_is_always_taken_to_be_enough_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "_sample_alone", lambda b, *, n, draws, x, length: kl_upper(b, x / draws))
+    with pytest.raises(AssertionError):
+        test_one_step_is_proved_and_never_wider_than_two((0.2, 0.3), 10**6, 2_000, 20.0)
 
 
 # -- two groups -------------------------------------------------------------------------------------------------------

@@ -102,6 +102,19 @@ def test_a_harness_file_is_submitted_to_a_board_of_scores() -> None:
         assert answer.about == "population"
 
 
+def test_epochs_are_averaged_by_case_and_cases_by_unit() -> None:
+    """Two epochs of six questions about three documents of unlike length: documents count alike."""
+    found = read_evaluation(FILES / "inspect.eval", metric="match")
+    documents = {"q0": "a", "q1": "a", "q2": "a", "q3": "b", "q4": "b", "q5": "c"}
+    said = dict(found.iter_rows())
+    means = [np.mean([said[id] for id in documents if documents[id] == name]) for name in "abc"]
+    labels = {"id": list(documents), "document": list(documents.values())}
+    with hf.Board(labels, unit="document", metric="score", within=(0, 1), step=0.01) as board:
+        low, high = board.submit(found).cell
+    assert low <= np.mean(means) <= high
+    assert not low <= np.mean(list(said.values())) <= high
+
+
 # -- the other ways in -----------------------------------------------------------------------------------------------
 
 

@@ -132,3 +132,19 @@ def test_an_answer_is_as_wide_as_what_everybody_has_drawn_makes_it(monkeypatch: 
         assert together > 2 * alone
         assert late.high - late.value > together
         assert next(session.ledger.entries(2)).place.reached == 400_000
+
+
+@pytest.mark.parametrize(("charge", "looks"), [(10**9, 0), (NO_CAP, 20)], ids=["with an end", "endless"])
+def test_only_an_endless_ledger_looks_how_far_others_have_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, charge: int, looks: int
+) -> None:
+    with open_ledger(tmp_path / "a.ledger", dataset="data", fingerprint="f") as ledger:
+        ledger.begin({"caps": {"charge": charge, "intervals": NO_CAP}})
+        for _ in range(600):
+            ask(ledger)
+        store, looked = ledger._store, []
+        tip = store.tip
+        monkeypatch.setattr(store, "tip", lambda: (looked.append(1), tip())[1])
+        places = [ledger.reserve(ONE) for _ in range(20)]  # from what was taken ahead
+        assert len(looked) == looks
+        assert [place.reached for place in places] == [place.charge + 10 for place in places]

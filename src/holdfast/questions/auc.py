@@ -24,9 +24,8 @@ from holdfast.questions import KINDS
 from holdfast.questions.options import About, Query, Reals, RowsPerQuery, Text, Where, Within
 from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode, kind_of
 
-STEPS, MOST_STEPS = 8, 100
+STEPS, MOST_STEPS = 8, 100  # those that are looked for, at most; those that may be given
 LEVELS = 9  # how often the range is halved for every cut that is looked for
-MOST_LOOKS = 1 + sum(min(2**level, STEPS - 1) for level in range(LEVELS))
 NARROW = 2.0**-20
 
 
@@ -55,8 +54,8 @@ def auc(
         The declared range of the score, where none was declared with the data; values outside are clipped.
     cuts
         Where scores are cut into steps, increasing: scores in one step are not told apart, and each step costs two
-        answers. Left out, coins look for seven places with about as many rows between them, for one more answer; where
-        the guarantee has no coins, the range is divided equally.
+        answers. Left out, coins look for seven places with about as many rows between them, or fewer where a session
+        has room for fewer outcomes, for one more answer; without coins, the range is divided equally.
     where
         Only rows for which this is true count.
     rows_per_query
@@ -72,15 +71,17 @@ def auc(
     if label is None:
         raise InvalidArgument("positive must be a condition; got None.", name="positive")
     low, high = score.bounds
-    chosen = [0.5] if isinstance(score, Share) else _cuts(cuts, low, high)
+    steps = max(2, min(STEPS, (3 * context.guarantee.most_at_once // 2 - 1) // 2))
+    chosen = [0.5] if isinstance(score, Share) else _cuts(cuts, low, high, steps)
     built = Ranked(score, label, tuple((cut - low) / (high - low) for cut in chosen))
     draws = context.draws(built, rows_per_query)
     tied = isinstance(score, Share)  # a condition: it has two scores, and two steps
     looks = cuts is None and not tied and context.guarantee.covers_slices
-    few = max(1, draws // MOST_LOOKS)
+    most = 1 + sum(min(2**level, steps - 1) for level in range(LEVELS))
+    few = max(1, draws // most)
 
     def run(drawing: Drawing) -> Result:
-        ranked = replace(built, cuts=_equally_filled(drawing, score, few)) if looks else built
+        ranked = replace(built, cuts=_equally_filled(drawing, score, steps, few)) if looks else built
         release = drawing.release(ranked, draws)
         interval = area_under(*drawing.guarantee.ordered(release, ranked.steps), tied=tied)
         found = Estimate.within((0.0, 1.0), _seen(release.values, ranked.steps), interval)
@@ -94,9 +95,9 @@ def auc(
         question,
         text=f"{question.text} that are looked for",
         identity=None if question.identity is None else encode({"steps are looked for": question.identity}),
-        cost=Cost(cost.charge + MOST_LOOKS * each.charge, cost.intervals),
-        rows_read=question.rows_read + MOST_LOOKS * rows,
-        work=question.work + MOST_LOOKS * (RELEASE_WORK + rows * score.work),
+        cost=Cost(cost.charge + most * each.charge, cost.intervals),
+        rows_read=question.rows_read + most * rows,
+        work=question.work + most * (RELEASE_WORK + rows * score.work),
     )
 
 
@@ -105,14 +106,14 @@ def _above(score: Share | Mean, threshold: float) -> Sliced:
     return Sliced(score, (threshold - NARROW, threshold))
 
 
-def _equally_filled(drawing: Drawing, score: Share | Mean, draws: int) -> tuple[float, ...]:
+def _equally_filled(drawing: Drawing, score: Share | Mean, steps: int, draws: int) -> tuple[float, ...]:
     """Return cuts that have about as many rows between them, by halving the range where they can be.
 
     What coins say here is not certified: it decides where to look, as any question may depend on answers.
     """
     (whole,) = drawing.release(Sliced(score, (0.0, 1.0), -1), draws).values
     seen = {0.0: max(whole, 1e-9), 1.0: 0.0}
-    targets = [seen[0.0] * (STEPS - step) / STEPS for step in range(1, STEPS)]
+    targets = [seen[0.0] * (steps - step) / steps for step in range(1, steps)]
     brackets = [(0.0, 1.0)] * len(targets)
     for _ in range(LEVELS):
         for place, ((low, high), target) in enumerate(zip(brackets, targets, strict=True)):
@@ -123,9 +124,9 @@ def _equally_filled(drawing: Drawing, score: Share | Mean, draws: int) -> tuple[
     return tuple(sorted({min(high, 1 - 2.0**-LEVELS) for _, high in brackets}))
 
 
-def _cuts(cuts: Any, low: float, high: float) -> list[float]:
+def _cuts(cuts: Any, low: float, high: float, steps: int) -> list[float]:
     if cuts is None:
-        return [low + (high - low) * step / STEPS for step in range(1, STEPS)]
+        return [low + (high - low) * step / steps for step in range(1, steps)]
     if isinstance(cuts, str) or not isinstance(cuts, Sequence | np.ndarray) or not 0 < len(cuts) < MOST_STEPS:
         raise InvalidArgument(f"cuts must be a list of 1 to {MOST_STEPS - 1} scores; got {cuts!r}.", name="cuts")
     for place, cut in enumerate(cuts):

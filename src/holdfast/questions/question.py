@@ -161,6 +161,7 @@ class Context:
     has to know who submits to it, and `others` those of its other part, if it has two; `starts` says where its units
     begin, if it has units; `key` is a secret, with which submissions are named; `best` keeps what is submitted, and
     returns the best so far. `spent` is what all questions so far have taken, where rows and margins depend on it.
+    `dealt`: the rows are cards of a deck, which are draws for the plan's own mechanism and nothing else.
     """
 
     guarantee: Guarantee
@@ -173,12 +174,19 @@ class Context:
     best: Callable[[str, pl.DataFrame], "Best | None"] = lambda digest, predictions: None
     mechanism: str | None = None
     spent: Spent = NOTHING_SPENT
+    dealt: bool = False
 
     def by(self, mechanism: str | None) -> "Context":
         """Return the context of an answer that this `mechanism` gives, not the plan's; None: the plan's."""
         if mechanism is None or mechanism == self.guarantee.terms.mechanism:
             return self
         check.one_of("mechanism", mechanism, MECHANISMS.names())
+        if self.dealt:
+            raise InvalidArgument(
+                f"mechanism must be left out for a deck, which holds draws for {self.guarantee.terms.mechanism!r}, not"
+                " the table; ask the table itself.",
+                name="mechanism",
+            )
         return replace(self, guarantee=self.guarantee.by(mechanism), mechanism=mechanism)
 
     @cached_property

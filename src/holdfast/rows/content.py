@@ -134,9 +134,11 @@ class Content:
             bits = _bits(part, height)
             if part.hashes is None and isinstance(part.values, np.ndarray) and part.values.dtype.itemsize == 8:
                 np.right_shift(bits, np.uint64(32), out=each)  # so that high bits, too, reach all bits of the product
-                np.bitwise_xor(each, bits, out=bits)
-            np.multiply(bits, key, out=bits)
-            np.add(total, bits, out=total)
+                np.bitwise_xor(each, bits, out=each)
+                np.multiply(each, key, out=each)
+            else:
+                np.multiply(bits, key, out=each)
+            np.add(total, each, out=total)
         for shift, factor in _ROUNDS:
             _stir(total, each, shift, factor)
         first = int(total.sum())
@@ -167,7 +169,10 @@ def text_hashes(texts: pl.Series) -> NDArray[np.uint64]:
 
 
 def _bits(part: Part, height: int) -> NDArray[np.uint64]:
+    """Return 64 bits of every value: the values themselves, if that is what they are."""
     values = part.values
+    if part.hashes is None and part.valid is None and isinstance(values, np.ndarray) and values.dtype.itemsize == 8:
+        return np.ascontiguousarray(values).view(_U64)
     bits = _pool(_U64, height)
     if part.hashes is not None:
         if isinstance(values, np.ndarray):

@@ -114,7 +114,12 @@ class Job:
         what = [self.count, len(self.paths), self.unit, self.distinct, engine, _labels(self.scan)]
         about = [*asdict(before).values(), *what, *_HERE, _boot()]
         begun = Begun.found(self.work, about) if before.state and engine is None else None
+        note = ""
         if begun is None:
+            if any(self.work.iterdir()):
+                known = before.state and engine is None
+                why = "it is not the same deal" if known else "nobody can say whether the rows are still the same"
+                note = f"What was begun before could not be gone on with, since {why}: everything was dealt anew."
             clear(self.work)
         firsts = {
             path: first_card(path, next)
@@ -127,7 +132,7 @@ class Job:
             raise RowSourceError(f"{self.scan.where or 'The table'} has no rows; holdfast needs at least one.")
         rate = len(self.paths) * rate_for(self.count, supply.drawn)
         with ExitStack() as stack:
-            with reported(f"Dealing {self.origin.name}", "rows", lambda: supply.rows, self.progress) as advance:
+            with reported(f"Dealing {self.origin.name}", "rows", lambda: supply.rows, self.progress, note) as advance:
                 if engine is None:
                     begun, runs = self._deal_here(begun, about, supply, rate, advance, stack)
                 else:

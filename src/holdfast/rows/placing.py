@@ -113,13 +113,14 @@ class Placing:
     def _write(
         self, column: int, what: str, arrays: Sequence[Any], ends: Sequence[list[int]], places: Sequence[int]
     ) -> None:
-        pairs, size = list(zip(arrays, ends, strict=True)), arrays[0].dtype.itemsize
+        size = arrays[0].dtype.itemsize
+        pairs = [(array.data, end) for array, end in zip(arrays, ends, strict=True)]  # sliced faster than arrays are
         for which in range(len(self._folders)):
             if what == "valid" and not self._path(column, what, which).exists():
                 self._make(column, what, which, size)
             with self._opened(column, what, which, os.O_RDWR) as file:
                 for k in range(which * self._per, (which + 1) * self._per):
-                    pieces = [array[end[k] : end[k + 1]].data for array, end in pairs]
+                    pieces = [data[end[k] : end[k + 1]] for data, end in pairs]
                     write_at(file, pieces, HEADER + size * places[k])
 
     def _read(self, column: int, what: str, number: int, in_order: bool) -> NDArray[Any]:

@@ -438,5 +438,5 @@ def _alike(arrays: list[NDArray[Any]]) -> list[NDArray[Any]]:
 
 def _merged(arrays: Sequence[NDArray[Any]], cuts: Sequence[NDArray[np.int64]]) -> list[memoryview]:
     """Return what several pieces have of the first range, then of the second, and so on."""
-    pairs = list(zip(arrays, [cut.tolist() for cut in cuts], strict=True))
-    return [array[cut[i] : cut[i + 1]].data for i in range(cuts[0].size - 1) for array, cut in pairs]
+    pairs = [(array.data, cut.tolist()) for array, cut in zip(arrays, cuts, strict=True)]
+    return [data[cut[i] : cut[i + 1]] for i in range(cuts[0].size - 1) for data, cut in pairs]

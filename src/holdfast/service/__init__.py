@@ -19,5 +19,6 @@ connections.py      how many connections there are, and what they may say before
 limits.py           how large, slow and frequent requests may be; security headers
 monitoring.py       logs and metrics
 mcp.py              tools for agents, over the Model Context Protocol
+calls.py            what the client can send, and how responses are read
 client.py           `holdfast.connect`: the verbs of a session, from a server
 """

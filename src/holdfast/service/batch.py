@@ -13,7 +13,7 @@ from holdfast.questions.price import write_answers
 from holdfast.questions.question import Question
 from holdfast.questions.sql import Selected
 from holdfast.service.ask import AskService, Gone, Response, digest
-from holdfast.service.client import read_answer
+from holdfast.service.calls import read_answer
 from holdfast.service.datasets import Datasets, ServedDataset
 from holdfast.service.idempotency import check_key
 from holdfast.service.lanes import Lanes

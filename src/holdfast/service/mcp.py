@@ -43,7 +43,8 @@ from holdfast.questions.question import Kind, Question
 from holdfast.questions.standings import standings_frame
 from holdfast.questions.submit import SUBMIT
 from holdfast.schema import Schema
-from holdfast.service.client import RemoteSession, read_answer, read_table
+from holdfast.service.calls import read_answer, read_table
+from holdfast.service.client import RemoteSession
 from holdfast.service.errors import error_payload
 from holdfast.service.monitoring import log_error
 from holdfast.service.schemas import DEFAULT_KIND, AskIn, QuestionModels, RequestModel, validate

@@ -20,15 +20,16 @@ from holdfast.queries.sql.select import LONGEST_SELECT
 from holdfast.questions.history import answer_from
 from holdfast.questions.sql import written_table
 from holdfast.questions.submit import SUBMIT, metric_of
+from holdfast.schema import Schema
 from holdfast.service import charts, forms
 from holdfast.service.api import NameInPath, compare_plans, overviews
 from holdfast.service.auth import COOKIE, Routes, on_dataset, token_of
-from holdfast.service.client import read_answer, read_table
+from holdfast.service.calls import read_answer, read_table
 from holdfast.service.datasets import ServedDataset
 from holdfast.service.schemas import AskIn
 from holdfast.service.snippets import snippets
 from holdfast.service.state import in_thread, state_of
-from holdfast.service.suggestions import suggestions
+from holdfast.service.suggestions import examples, suggestions
 
 PAGE_SIZE = 50  # entries
 RECENT = 8
@@ -230,16 +231,21 @@ async def price(request: Request, name: NameInPath) -> Response:
     return show(request, "price.html", await on_dataset(request, name, work))
 
 
-def _statement(name: str, **known: Any) -> dict[str, Any]:
-    """Return what the page for a SELECT shows."""
-    example = f"SELECT COUNT(*) FROM {identifier(name)}"
+def _statement(name: str, schema: Schema | None = None, **known: Any) -> dict[str, Any]:
+    """Return what the page for a SELECT shows; an empty field shows a statement about the columns there are."""
+    about = None if schema is None else examples(schema).get("query")
+    example = f"SELECT {'COUNT(*)' if about is None else f'AVG({about})'} FROM {identifier(name)}"
     return {"name": name, "sql": "", "columns": None, "longest": LONGEST_SELECT, "example": example} | known
 
 
 @routes.page("analyst", "GET", "/datasets/{name}/sql")
 async def sql_page(request: Request, name: NameInPath) -> Response:
     """Show the field for a SELECT."""
-    return show(request, "sql.html", await on_dataset(request, name, lambda served: _statement(served.name)))
+
+    def look(served: ServedDataset) -> dict[str, Any]:
+        return _statement(served.name, served.session.schema)
+
+    return show(request, "sql.html", await on_dataset(request, name, look))
 
 
 @routes.page("analyst", "POST", "/datasets/{name}/sql")

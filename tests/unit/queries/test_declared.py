@@ -111,8 +111,8 @@ def test_a_missing_range_is_refused_in_the_words_of_each_surface() -> None:
         s.mean("distance")
     assert "open the data with bounds={'distance': (low, high)}." in str(refused.value)
     typed = spell(str(refused.value), {"within": "--within"})
-    assert typed.startswith("--within must be")
-    assert typed.endswith("write distance = [low, high] under [bounds] in a TOML file beside the data.")
+    assert typed.startswith("--within must say the range")
+    assert "write distance = [low, high] under [bounds] in a TOML file beside the data" in typed
     served = error_payload(refused.value)["error"]
     assert served.endswith("The admin can declare it once, in bounds of 'distance'.")
     with session() as s, pytest.raises(hf.InvalidArgument, match=r"categories=\{'carrier': \[...\]\}"):

@@ -8,6 +8,7 @@ import pytest
 from holdfast.errors import InvalidArgument, PlanInfeasible
 from holdfast.guarantees.mathematics.posterior_means import look_share
 from holdfast.guarantees.release import Tally
+from holdfast.questions.batch import Questions
 from holdfast.questions.looks import FIRST
 from holdfast.session import Session
 
@@ -155,4 +156,6 @@ def test_a_list_takes_no_question_that_is_looked_at_again() -> None:
         for ask in (session.ask_many, session.price_many):
             with pytest.raises(InvalidArgument, match=r"Question 2: until must be left out in a list"):
                 ask(asked)
-        assert session.ledger.spent.charge == 0
+        with pytest.raises(InvalidArgument, match="Question 2"):
+            session.ask_many(Questions(asked))
+        assert not list(session.ledger.entries())  # nothing was drawn, nor registered

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import holdfast as hf
-from holdfast.queries.build import build_histogram, build_mean
+from holdfast.queries.build import build_groups, build_histogram, build_mean
 from holdfast.queries.evaluate import Expression
 from holdfast.rows.column_writer import TextFiles
 from holdfast.rows.columns import TEXT
@@ -43,6 +43,34 @@ def test_a_histogram_too(source: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     once = tally(source, query)
     monkeypatch.setattr(source, "_few_texts", lambda *_: None)
     assert once == tally(source, query)
+
+
+MIXED = {"s": ["a", None, "b", "cc"] * 50, "x": list(range(200))}
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda schema: build_mean("x", schema, within=(0, 200), where="s = 'b'"),
+        lambda schema: build_mean("x > 50", schema, where="s is null or s >= 'b'"),
+        lambda schema: build_mean("length(s)", schema, within=(0, 2), where="x > 20"),
+        lambda schema: build_histogram("s", schema, categories=["cc", "a"]),
+        lambda schema: build_histogram("x", schema, bins=[0, 50, 200], where="coalesce(length(s), 0) = 1"),
+        lambda schema: build_groups("x > 50", schema, by="s", groups=["b", "a"]),
+        lambda schema: build_groups("x", schema, by=["s", "x % 2"], groups=[("b", 0), ("a", 0)], within=(0, 200)),
+    ],
+)
+def test_texts_beside_numbers_and_missing_ones(build: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pl.DataFrame(MIXED).write_parquet(tmp_path / "mixed.parquet")
+    source = hf.open(tmp_path / "mixed.parquet", progress=False)
+    query, chosen, rng = build(source.schema), Chosen(*range(200)), np.random.default_rng(0)
+    once = source.sample(query, chosen, rng)
+    monkeypatch.setattr(source, "_few_texts", lambda *_: None)
+    monkeypatch.setattr(source, "_plain", {})
+    every = source.sample(query, chosen, rng)
+    np.testing.assert_array_equal(once, every)
+    assert once.dtype == every.dtype
+    assert len(np.unique(once[~np.isnan(once)])) > 1
 
 
 class Chosen:

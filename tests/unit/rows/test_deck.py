@@ -210,6 +210,17 @@ def test_a_deck_wants_coins(deck: Deck) -> None:
         deck.tally(build_mean("id > 0", deck.schema), draws=1, mass=0.0, rng=np.random.default_rng(1))
 
 
+def test_what_a_deck_cannot_answer_is_refused_for_free(deck: Deck) -> None:
+    with hf.Session(deck.location, queries=50) as session:
+        session.mean("id < 2500")
+        spent = session.ledger.spent
+        with pytest.raises(InvalidArgument, match="mechanism must be left out for a deck"):
+            session.mean("id < 1", mechanism="gaussian")
+        with pytest.raises(PlanConflict, match="A check needs rows that answer nothing else"):
+            session.check("id < 1", guess=0.0)
+        assert session.ledger.spent == spent
+
+
 def test_a_deck_that_is_used_up_says_how_to_go_on(table: Path, deck: Deck) -> None:
     with hf.Session(deck.location, queries=30, rows_per_query=4_500) as session:
         for i in range(4):
@@ -360,6 +371,19 @@ def test_a_stream_is_dealt_without_being_counted_first(table: Path, deck: Deck, 
     assert made.fingerprint == deck.fingerprint
     assert isinstance(made._deals[0], Cards)
     assert [each.name for each in (tmp_path / "stream.deck").iterdir()] == ["0001"]
+
+
+@pytest.mark.parametrize(
+    ("lazy", "why"), [(True, "nobody can say whether the rows are still the same"), (False, "it is not the same deal")]
+)
+def test_whoever_cannot_go_on_says_so(
+    table: Path, tmp_path: Path, lazy: bool, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = tmp_path / "t.deck" / ".deal.partial"
+    left.mkdir(parents=True)
+    (left / "deal.json").write_text("{")
+    deal(pl.scan_parquet(table) if lazy else table, tmp_path / "t.deck", cards=10, progress=True)
+    assert why in " ".join(capsys.readouterr().err.split())
 
 
 def test_parts_of_a_question_take_cards_one_after_the_other(deck: Deck) -> None:

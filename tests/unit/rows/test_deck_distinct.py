@@ -165,3 +165,15 @@ def test_the_next_cards_are_numbered_like_the_first(table: Path) -> None:
     deal(table, table.with_name("plain.deck"), cards=100)
     with pytest.raises(InvalidArgument, match="do not say which row they are"):
         deal(table, table.with_name("plain.deck"), cards=100, next=True, distinct=True)
+
+
+def test_a_ledger_of_distinct_rows_wants_cards_that_say_which_row_they_are(table: Path, tmp_path: Path) -> None:
+    numbered = deal(table, tmp_path / "a.deck", cards=30_000, distinct=True, name="t")
+    plain = deal(table, tmp_path / "b.deck", cards=30_000, name="t")
+    assert isinstance(numbered, Deck)
+    assert isinstance(plain, Deck)
+    ledger = tmp_path / "both.ledger"
+    with hf.Session(numbered, ledger=ledger, queries=6, guarantee="dp", mechanism="laplace") as session:
+        session.mean("x")
+    with pytest.raises(InvalidArgument, match="Deal a deck with distinct=True"):
+        hf.Session(plain, ledger=ledger)

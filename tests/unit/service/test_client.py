@@ -8,7 +8,8 @@ import pytest
 
 import holdfast as hf
 from holdfast.service import client
-from holdfast.service.client import RemoteSession, _choose
+from holdfast.service.calls import choose
+from holdfast.service.client import RemoteSession
 
 ANSWER = {
     "kind": "mean",
@@ -44,7 +45,7 @@ def connected(respond: Callable[[httpx.Request], httpx.Response], dataset: str |
 
     http = httpx.Client(transport=httpx.MockTransport(handle), base_url="http://x/api/v1/")
     session = RemoteSession(http, "")
-    session.dataset = session._send(_choose(dataset))
+    session.dataset = session._send(choose(dataset))
     return session
 
 

@@ -23,6 +23,15 @@ def database(tmp_path: Path) -> Iterator[TokenDatabase]:
     found.close()
 
 
+def test_tokens_that_come_at_once_are_looked_up_by_one_query(database: TokenDatabase) -> None:
+    store, statements = TokenStore(database), []
+    secrets = [store.create(f"analyst {number}")[0] for number in range(50)]
+    event.listen(database.durable, "before_cursor_execute", lambda *call: statements.append(call[2]))
+    assert [store.cached(secret) for secret in secrets] == [None] * 50
+    assert [store.authenticate(secret).name for secret in secrets] == [f"analyst {number}" for number in range(50)]
+    assert len(statements) == 1
+
+
 def test_recent_tokens_are_looked_up_by_one_query(database: TokenDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     store, clock, statements = TokenStore(database), [1_000.0], []
     monkeypatch.setattr(tokens.time, "monotonic", lambda: clock[0])

@@ -5,7 +5,9 @@ before any row is looked at, one for every string of responses, and a union boun
 string is paid for by its weight: strings in which nearly every guess held are few, and cheap.
 """
 
-from math import ceil, exp, lgamma, log, log1p, sqrt
+from math import ceil, exp, lgamma, log, log1p, pi, sqrt
+from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +22,8 @@ CLOSE = 2e-4  # how near to the end that is sought, as a share of the way from t
 SUMMED = 1 + 1e-9  # how far the sum of the pieces may be from its value: each is a difference of two near numbers
 TINY = 1e-300  # for 0, where a logarithm is taken
 KL_ROUNDING = 1e-15  # how far kl of two doubles may be from its value, for each 1 that its terms add up to
+
+NORMAL = NormalDist()
 
 Interval = tuple[float, float]
 Numbers = NDArray[np.float64]
@@ -181,9 +185,10 @@ def sampled_range(cell: Interval, *, n: int, draws: int, level: float, sample_le
         Draws shared with another check; a number of draws that depends on them.
     """
     x, length = log(2 / sample_level), log(2 / level) + nats
-    ends = (1 - cell[0], cell[1])
-    found = iter(_peeled_uppers([b for b in ends if b < 1], n=n, draws=draws, x=x, length=length))
-    lower, upper = (next(found) if b < 1 else 1.0 for b in ends)
+    sizes: dict[str, Any] = {"n": n, "draws": draws, "x": x, "length": length}
+    lower, upper = (_sample_alone(b, **sizes) for b in (1 - cell[0], cell[1]))
+    found = iter(_peeled_uppers([b for b, end in ((1 - cell[0], lower), (cell[1], upper)) if end is None], **sizes))
+    lower, upper = (next(found) if end is None else end for end in (lower, upper))
     return 1 - lower, upper
 
 
@@ -206,6 +211,21 @@ def paired_range(told: Interval, *, n: int, most: float, squares: float, level: 
     width = SAFE * sqrt(2 * (log(2 / level) + nats) * squares) / n
     reach = SAFE * most / n
     return max(-reach, told[0] - width), min(reach, told[1] + width)
+
+
+def _sample_alone(b: float, *, n: int, draws: int, x: float, length: float) -> float | None:
+    """Return d = klU(b, x/draws) where it is proved without the integral, as it is while guesses hold; else None.
+
+    There kl(s || d) is at least (d-s)^2/2v, and d - s(z) at least s'(x)(x-z), as s is concave: what is left under the
+    integral is a normal density.
+    """
+    d = kl_upper(b, x / draws)
+    if b >= 1 or d >= 1:
+        return 1.0
+    widest = 0.25 if b <= 0.5 <= d else max(b * (1 - b), d * (1 - d))
+    spread = sqrt(widest / n) * draws * (d - b) / (d * (1 - d))
+    density = spread * sqrt(2 * pi) * NORMAL.cdf(spread)
+    return d if spread**2 / 2 + log(density) + length + 1e-9 <= x else None
 
 
 def _peeled_uppers(cells: list[float], *, n: int, draws: int, x: float, length: float) -> list[float]:
