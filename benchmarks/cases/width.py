@@ -24,8 +24,8 @@ from pathlib import Path
 from benchmarks.measure import Figure, Found, Line, Table, main
 
 import holdfast as hf
-from holdfast.guarantees.checks import Checks, Told
-from holdfast.guarantees.ladder import Climbed, Ladder
+from holdfast.guarantees.checks import Checks, ChecksSoFar
+from holdfast.guarantees.ladder import Ladder, SubmissionsSoFar
 from holdfast.guarantees.mathematics.concentration import clopper_pearson, hoeffding_radius
 from holdfast.guarantees.release import HOLDS, Cell, NoisyMeans, Tally
 from holdfast.guarantees.terms import Goal
@@ -60,7 +60,7 @@ def checked(n: int, k: int, failures: int, p: float) -> float:
     terms = Checks.plan(Goal(n // 2, 0, 1 - BETA), Checks.mechanisms[0])
     assert terms is not None
     cell = Cell((), terms.rows, terms.rows, HOLDS)
-    low, high = Checks(terms).certify(cell, (p, p), Told(k - 1, failures, 0), k)
+    low, high = Checks(terms).certify(cell, (p, p), ChecksSoFar(k - 1, failures, 0), k)
     return max(high - p, p - low)
 
 
@@ -78,7 +78,7 @@ def board(n: int, k: int, improvements: int) -> float:
     scored = {"metric": "accuracy", "id": "id", "target": "label", "low": 0.0, "high": 1.0, "clip": 0.0}
     scored |= {"classes": "[]"}
     ladder = Ladder.grid(n, confidence=1 - BETA, step=None, scale=1.0, about="population", **scored)
-    return ladder.width(Climbed(k - 1, improvements, ladder.terms.cells // 2)) + ladder.terms.step
+    return ladder.width(SubmissionsSoFar(k - 1, improvements, ladder.terms.cells // 2)) + ladder.terms.step
 
 
 def shown(width: float) -> str:

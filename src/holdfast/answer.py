@@ -225,7 +225,7 @@ class AnyAnswer(ABC):
         return 0.0, 1.0
 
     @property
-    def told(self) -> Interval | None:
+    def known_range(self) -> Interval | None:
         """The part of the range in which the rows' own value was said to lie, if the answer is such a part."""
         return None
 
@@ -342,13 +342,13 @@ class Answer(AnyAnswer):
         return estimate_html(self.question, self.rounded()[0], self, self.bounds, self.record.origin)
 
 
-def estimate_html(question: str, said: str, estimate: "Estimate | Answer", bounds: Interval, small_print: str) -> str:
+def estimate_html(question: str, shown: str, estimate: "Estimate | Answer", bounds: Interval, small_print: str) -> str:
     """Return what a notebook shows of one interval: the question, what is said of it, numbers, a bar with its ends."""
     _, low, high = estimate.rounded()
     first, last = (f"{end:.6g}" for end in bounds)
     return (
         f'<div style="font-variant-numeric:tabular-nums"><div>{escape(question)}</div>'
-        f"<div><strong>{escape(said)}</strong> [{low}, {high}]</div>"
+        f"<div><strong>{escape(shown)}</strong> [{low}, {high}]</div>"
         f"<div>{notebook.small(first)} {interval_bar(estimate, bounds)} {notebook.small(last)}</div>"
         f"{notebook.small(small_print)}</div>"
     )
@@ -413,12 +413,12 @@ def interval_bar(estimate: Estimate | Answer, bounds: Interval = (0.0, 1.0), wid
     span = (high - low) or 1.0
     a, v, b = (width * ((x - low) / span) for x in (estimate.low, estimate.value, estimate.high))
     mark = "" if estimate.too_few else f'<rect x="{v:.1f}" y="1" width="2" height="10" fill="{notebook.ORANGE}"/>'
-    said = TOO_FEW if estimate.too_few else f"{estimate.value:g}"
+    shown = TOO_FEW if estimate.too_few else f"{estimate.value:g}"
     start, length = pixels(a + 1, max(b, a + 1) + 1, 1)
     first, last = write_end(estimate.low, 6, up=False), write_end(estimate.high, 6, up=True)
     return (
         f'<svg width="{width + 2}" height="12" style="vertical-align:middle" role="img"'
-        f' aria-label="{said}, from {first} to {last}">'
+        f' aria-label="{shown}, from {first} to {last}">'
         f'<rect x="1" y="5" width="{width}" height="2" {notebook.TRACK}/>'
         f'<rect x="{start}" y="3" width="{length}" height="6" rx="2" fill="{notebook.BLUE}"/>'
         f"{mark}</svg>"

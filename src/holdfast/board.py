@@ -246,13 +246,13 @@ class Board:
 
     def __repr__(self) -> str:
         given = self.session.ledger.spent.answers
-        said = f"{given:,} submission{'' if given == 1 else 's'} so far; {self.session.budget}."
-        return f"Board on {self.session.dataset}: {self.ladder.terms.metric}.\n{self.session.plan.sentence}\n{said}"
+        progress = f"{given:,} submission{'' if given == 1 else 's'} so far; {self.session.budget}."
+        return f"Board on {self.session.dataset}: {self.ladder.terms.metric}.\n{self.session.plan.sentence}\n{progress}"
 
     def _repr_html_(self) -> str:
         title, _, sentences = repr(self).partition("\n")
-        said = sentences.partition("; submissions have")[0]
-        return notebook.paragraphs(title, *said.split("\n")) + self.session.budget._repr_html_()
+        progress = sentences.partition("; submissions have")[0]
+        return notebook.paragraphs(title, *progress.split("\n")) + self.session.budget._repr_html_()
 
 
 def refuse_given(given: Mapping[str, object], board: str) -> None:

@@ -27,10 +27,10 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, left: Colle
     return f'<table style="font-variant-numeric:tabular-nums">{head}<tbody>{body}</tbody></table>'
 
 
-def meter(part: float, said: str, width: int = WIDTH) -> str:
-    """Draw a part of a whole, between 0 and 1; `said` is for those who do not see it."""
+def meter(part: float, label: str, width: int = WIDTH) -> str:
+    """Draw a part of a whole, between 0 and 1; `label` is for those who do not see it."""
     return (
-        f'<svg width="{width}" height="10" role="img" aria-label="{escape(said)}">'
+        f'<svg width="{width}" height="10" role="img" aria-label="{escape(label)}">'
         f'<rect width="{width}" height="10" rx="3" {TRACK}/>'
         f'<rect width="{min(max(part, 0.0), 1.0) * width:.1f}" height="10" rx="3" fill="{BLUE}"/></svg>'
     )

@@ -192,5 +192,5 @@ def _remember(witnesses: list[Witness], session: Session, parts: str) -> None:
     """Tell those who watch over the whole table that it was split."""
     head = session.ledger.head
     for witness in witnesses:
-        witness.saw(Seen(f"{SPLIT}{parts}", Tip(head.seq, head.hash, 0, 0)))
+        witness.remember(Seen(f"{SPLIT}{parts}", Tip(head.seq, head.hash, 0, 0)))
         witness.close()

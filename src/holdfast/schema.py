@@ -78,8 +78,8 @@ class Column:
         categories = None if self.categories is None else [_plain(value) for value in self.categories]
         known = {"name": self.name, "type": str(self.type), "nullable": self.nullable}
         bounds = None if self.bounds is None else list(self.bounds)
-        said = {"label": self.label, "published": self.published}
-        return known | {"bounds": bounds, "categories": categories} | said
+        declared = {"label": self.label, "published": self.published}
+        return known | {"bounds": bounds, "categories": categories} | declared
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Column":

@@ -35,17 +35,17 @@ def board_path(labels: Path) -> Path:
 
 def sealed_rows(table: pl.DataFrame, id: str, target: str | None, unit: str | None, metric: Metric) -> pl.DataFrame:
     """Return ids, labels and units alone, sorted by id, so that the order of the rows says nothing."""
-    wanted = [id, str(target)] if metric.rule.targets else [id]
-    if unit in wanted:
+    requested = [id, str(target)] if metric.rule.targets else [id]
+    if unit in requested:
         raise InvalidArgument(f"unit must be another column than those of ids and labels; got {unit!r}.", name="unit")
-    for name in wanted if unit is None else [*wanted, unit]:
+    for name in requested if unit is None else [*requested, unit]:
         if name not in table.columns:
             raise InvalidArgument(
                 f"labels must have a column {name!r}; they have: {', '.join(table.columns)}. Name yours with id=,"
                 " target= and unit=.",
                 name="labels",
             )
-    sealed = table.select(wanted if unit is None else [*wanted, unit])
+    sealed = table.select(requested if unit is None else [*requested, unit])
     if unit is not None and sealed[unit].null_count():
         raise InvalidArgument(
             f"unit must be known of every row; of {sealed[unit].null_count():,} it is not. Give a row that stands alone"

@@ -330,12 +330,12 @@ class Session(Answering, Verbs):
 
     def prices_of(self, questions: Sequence[Question]) -> Prices:
         """Return what questions that `prepare` returned would cost together."""
-        return Prices.of(questions, self.plan.standing, self._ledger.spent, self._ledger.told, self._is_answered)
+        return Prices.of(questions, self.plan.standing, self._ledger.spent, self._ledger.answered, self._is_answered)
 
     def price_of(self, question: Question) -> Price:
         """Return what a question that `prepare` returned would cost."""
         cached = self._is_answered(question)
-        return Price.of(question, self.plan.standing, self._ledger.spent, self._ledger.told, cached=cached)
+        return Price.of(question, self.plan.standing, self._ledger.spent, self._ledger.answered, cached=cached)
 
     def dry_run(self, query: QueryLike | Loss | LinearLoss, kind: str = MEAN.name, **options: object) -> AnyAnswer:
         """Answer from made-up rows: the same checks and the same shape, but nothing is read or spent.
@@ -365,7 +365,7 @@ class Session(Answering, Verbs):
     def budget(self) -> Budget:
         """How wide answers are now and later on, and how many are left where there is an end; for everyone together."""
         self._current()
-        return Budget.of(self._context.guarantee, self._ledger.spent, self._ledger.told)
+        return Budget.of(self._context.guarantee, self._ledger.spent, self._ledger.answered)
 
     @property
     def schema(self) -> Schema:

@@ -12,7 +12,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.cli import main
-from holdfast.guarantees.checks import Told
+from holdfast.guarantees.checks import ChecksSoFar
 from holdfast.lab import flights
 
 ROOT = Path(__file__).parents[2]
@@ -170,7 +170,7 @@ def test_the_page_about_checks_runs_and_says_how_wide_they_are(tmp_path, monkeyp
     assert said.startswith("holds\n")
     assert "checks have no end" in said
     with hf.Session({"x": np.zeros(100_000, bool)}, guarantee="checks", seed=1) as session:
-        width = session.plan.standing.width(Told(1_000, 5, 0))
+        width = session.plan.standing.width(ChecksSoFar(1_000, 5, 0))
     assert f"an interval is {width:.3f} wider" in " ".join((ROOT / page).read_text(encoding="utf-8").split())
 
 

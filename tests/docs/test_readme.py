@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import holdfast as hf
-from holdfast.guarantees.checks import Checks, Told
+from holdfast.guarantees.checks import Checks, ChecksSoFar
 from holdfast.guarantees.solve import FULL_SCAN
 from holdfast.guarantees.terms import Goal
 from holdfast.lab import published
@@ -67,13 +67,13 @@ def test_the_comparison_is_what_the_planner_says():
         "Thresholdout": published.thresholdout(n, k, k // 100, beta),
         "Guess-and-Check": published.guess_and_check(n, k, k // 100, 0.5, beta),
         "Gaussian noise and a transfer theorem": published.gaussian_by_jung(n, k, beta),
-        "**holdfast**, checks": checks.width(Told(k - 1, k // 100, 0)),
+        "**holdfast**, checks": checks.width(ChecksSoFar(k - 1, k // 100, 0)),
     }
     for name, width in published_widths.items():
         margin = float(re.match(r"±(0\.\d{4})", cells[name][2])[1])
         assert 0 <= margin - width <= 1e-4, name
     none_fails = float(re.search(r"±(0\.\d{4}) while none fails", table)[1])
-    assert 0 <= none_fails - checks.width(Told(k - 1, 0, 0)) <= 1e-4
+    assert 0 <= none_fails - checks.width(ChecksSoFar(k - 1, 0, 0)) <= 1e-4
 
 
 def test_margins_without_a_plan_are_planned():
@@ -94,7 +94,7 @@ def test_the_first_table_is_planned():
         assert 0 <= margin - standing.margin_after(question - 1) <= 1e-4
     checks = Checks(Checks.plan(Goal(500_000, 0, 0.95), "cells"))
     held = float(re.search(r"±(0\.\d{4}) beyond the margin of a guess, at the 10,000th", README)[1])
-    assert 0 <= held - checks.width(Told(9_999, 0, 0)) <= 1e-4
+    assert 0 <= held - checks.width(ChecksSoFar(9_999, 0, 0)) <= 1e-4
 
 
 def test_a_thousand_questions_to_a_thousand_rows_say_nothing():

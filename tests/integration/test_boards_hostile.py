@@ -40,7 +40,7 @@ def right(count: int) -> dict[str, list[Any]]:
 
 def spent(server: Running) -> tuple[int, int]:
     ledger = server.state.datasets.get("sealed", server.state.admin).session.ledger
-    return ledger.spent.answers, ledger.told.intervals
+    return ledger.spent.answers, ledger.answered.intervals
 
 
 def csv(rows: list[tuple[str, str]], head: str = "id,prediction") -> str:

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 import holdfast as hf
-from holdfast.guarantees.ladder import Climbed
+from holdfast.guarantees.ladder import SubmissionsSoFar
 from holdfast.ledger.opening import forget_all
 from holdfast.session import Session
 from ledger_writer import environment
@@ -66,9 +66,9 @@ def started(places: tuple[str, str, int], number: int, each: int) -> "subprocess
     return subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True)
 
 
-def replayed(board: hf.Board) -> Climbed:
+def replayed(board: hf.Board) -> SubmissionsSoFar:
     """Go through the ledger from the start: every response and every charge follows from those before it."""
-    ladder, climbed, charge = board.ladder, Climbed(0, 0, 0), 0
+    ladder, climbed, charge = board.ladder, SubmissionsSoFar(0, 0, 0), 0
     for entry in board.session.ledger.entries():
         answer = entry.answer
         cell = round(answer["cell"][1] / STEP) if answer["improved"] else 1
@@ -77,7 +77,7 @@ def replayed(board: hf.Board) -> Climbed:
         after = climbed.after(cell)
         assert entry.cost.charge == ladder.charge_of(climbed, after)
         climbed, charge = after, charge + entry.cost.charge
-    told = board.session.ledger.told
+    told = board.session.ledger.answered
     assert (told.charge, told.intervals) == (charge, climbed.submissions)
     assert climbed.submissions == board.standings().height
     board.verify()

@@ -65,7 +65,7 @@ def test_two_processes_with_two_threads_each_keep_the_count(tmp_path: Path) -> N
     with hf.Session(data, guarantee="checks", ledger=place, complete=["x"]) as session:
         checks, wrong = replayed(session, ROWS)
         assert (checks, wrong) == (4 * CHECKS, 4 * CHECKS // 3)
-        assert session.ledger.told == Cost(wrong, checks)
+        assert session.ledger.answered == Cost(wrong, checks)
         session.ledger.verify()
 
 
@@ -81,12 +81,12 @@ def test_what_was_told_stays_told_when_a_ledger_is_restored(tmp_path: Path) -> N
         backup(place, copy)
         for number in range(10, 14):
             session.check("x", 0.5 if number % 2 else 0.9, 0.01 + number / 1e6, within=(0, 1))
-        told = session.ledger.told
+        told = session.ledger.answered
     assert told == Cost(12, 14)
     for part in tmp_path.glob("checks.ledger*"):
         part.unlink()
     forget_all()
     restore(copy, place, fingerprint=rows.fingerprint, witnesses=[witness])
     with open_ledger(place, dataset=rows.name, fingerprint=rows.fingerprint, witnesses=[witness]) as ledger:
-        assert ledger.told == told
+        assert ledger.answered == told
         ledger.verify()

@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 from tests.examples import QUICK
 
-from holdfast.guarantees.ladder import COMPARED, ROWS, UNITS, Apart, Climbed, Ladder
+from holdfast.guarantees.ladder import COMPARED, ROWS, UNITS, Apart, Ladder, SubmissionsSoFar
 from holdfast.guarantees.mathematics.checks import full_range, ladder_nats, paired_range, time_share
 from holdfast.guarantees.mathematics.concentration import kl_lower, kl_range
 
 BETA = 0.02  # less than any one sample of a small world, so that no miss goes unnoticed
 Interval = tuple[float, float]
-Ends = Callable[[Ladder, int, Climbed], Interval]  # board, cell of the score, what was told -> interval
+Ends = Callable[[Ladder, int, SubmissionsSoFar], Interval]  # board, cell of the score, what was told -> interval
 
 
 def board(rows: int, step: float, about: str = "labels") -> Ladder:
@@ -38,26 +38,26 @@ def board(rows: int, step: float, about: str = "labels") -> Ladder:
     return Ladder.grid(rows, confidence=1 - BETA, step=step, scale=1.0, about=about, **named)
 
 
-def proved(ladder: Ladder, cell: int, climbed: Climbed) -> Interval:
+def proved(ladder: Ladder, cell: int, climbed: SubmissionsSoFar) -> Interval:
     return ladder.certify(cell, climbed)
 
 
-def length(ladder: Ladder, climbed: Climbed) -> float:
+def length(ladder: Ladder, climbed: SubmissionsSoFar) -> float:
     t = climbed.submissions + 1
     return log(2 / (BETA * time_share(t))) + ladder_nats(
         t, climbed.improvements, ladder.terms.cells, climbed.units / UNITS
     )
 
 
-def halved(ladder: Ladder, cell: int, climbed: Climbed) -> Interval:
-    return kl_range(ladder.told(cell, climbed), n=ladder.terms.rows, r=length(ladder, climbed) / 2)
+def halved(ladder: Ladder, cell: int, climbed: SubmissionsSoFar) -> Interval:
+    return kl_range(ladder.known_range(cell, climbed), n=ladder.terms.rows, r=length(ladder, climbed) / 2)
 
 
-def rows_alone(ladder: Ladder, cell: int, climbed: Climbed) -> Interval:
-    return ladder.told(cell, climbed)
+def rows_alone(ladder: Ladder, cell: int, climbed: SubmissionsSoFar) -> Interval:
+    return ladder.known_range(cell, climbed)
 
 
-def shifted(ladder: Ladder, cell: int, climbed: Climbed) -> Interval:
+def shifted(ladder: Ladder, cell: int, climbed: SubmissionsSoFar) -> Interval:
     """Say of a submission that did not improve what is said of one that did: the interval of the best cell."""
     return ladder.certify(max(cell, climbed.best), climbed._replace(best=0))
 
@@ -94,11 +94,11 @@ def best_submitter(
         menu.append((truth, [min(ladder.terms.cells, each // ladder.eta + 1) for each in scores]))
 
     @cache
-    def interval(cell: int, climbed: Climbed) -> Interval:
+    def interval(cell: int, climbed: SubmissionsSoFar) -> Interval:
         return ends(ladder, cell, climbed)
 
     @cache
-    def best(alive: frozenset[int], climbed: Climbed) -> float:
+    def best(alive: frozenset[int], climbed: SubmissionsSoFar) -> float:
         if climbed.submissions == rounds:
             return 0.0
         most = 0.0
@@ -115,10 +115,10 @@ def best_submitter(
             most = max(most, reached)
         return most
 
-    return best(frozenset(range(len(labels))), Climbed(0, 0, 0))
+    return best(frozenset(range(len(labels))), SubmissionsSoFar(0, 0, 0))
 
 
-Ahead = Callable[[Ladder, Interval, Climbed, Apart], Interval]
+Ahead = Callable[[Ladder, Interval, SubmissionsSoFar, Apart], Interval]
 
 
 def best_rival(
@@ -134,7 +134,7 @@ def best_rival(
     cells = {p: [min(ladder.terms.cells, each // ladder.eta + 1) for each in scores[p]] for p in menu}
 
     @cache
-    def best(alive: frozenset[int], climbed: Climbed, champion: Predicted) -> float:
+    def best(alive: frozenset[int], climbed: SubmissionsSoFar, champion: Predicted) -> float:
         if climbed.submissions == rounds:
             return 0.0
         most = 0.0
@@ -154,14 +154,14 @@ def best_rival(
             most = max(most, reached)
         return most
 
-    return best(frozenset(range(len(labels))), Climbed(0, 0, 0), ())
+    return best(frozenset(range(len(labels))), SubmissionsSoFar(0, 0, 0), ())
 
 
-def compared(ladder: Ladder, told: Interval, climbed: Climbed, apart: Apart) -> Interval:
+def compared(ladder: Ladder, told: Interval, climbed: SubmissionsSoFar, apart: Apart) -> Interval:
     return ladder.ahead(told, climbed, apart)
 
 
-def compared_on_the_rows(ladder: Ladder, told: Interval, climbed: Climbed, apart: Apart) -> Interval:
+def compared_on_the_rows(ladder: Ladder, told: Interval, climbed: SubmissionsSoFar, apart: Apart) -> Interval:
     return told
 
 
@@ -201,7 +201,7 @@ def test_differences_of_rows_stray_no_further_than_their_squares_allow(laws: lis
 
 # One row, whose t-th label is as likely as the halved exponent lets a first wrong answer be: only one row is so tight.
 _STEP = 0.05
-_TOLD = [Climbed(0, 0, 0), *(Climbed(t, 1, 1) for t in range(1, 4))]
+_TOLD = [SubmissionsSoFar(0, 0, 0), *(SubmissionsSoFar(t, 1, 1) for t in range(1, 4))]
 _RARE = [0.95 * kl_lower(1 - _STEP, length(board(1, _STEP), climbed) / 2) for climbed in _TOLD]
 TIGHT = [(*_RARE, 1 - sum(_RARE))], _STEP, len(_RARE)
 FAIR = (0.5, 0.5)
@@ -250,19 +250,19 @@ def test_a_submission_that_did_not_improve_has_one_end_only() -> None:
 def test_weights_of_all_histories_sum_to_one(t: int, grid: int) -> None:
     """Those of sets sum to 1 exactly, those of steps to less, as the grid ends: so all of them to between 1/2 and 1."""
 
-    def total(climbed: Climbed) -> float:
+    def total(climbed: SubmissionsSoFar) -> float:
         if climbed.submissions == t - 1:
             return exp(-ladder_nats(t, climbed.improvements, grid, climbed.units / UNITS))
         same = total(climbed.after(0)) if climbed.best else 0.0  # the first response is a cell
         return same + sum(total(climbed.after(cell)) for cell in range(climbed.best + 1, grid + 1))
 
-    assert 0.5 < total(Climbed(0, 0, 0)) <= 1 + 1e-12
+    assert 0.5 < total(SubmissionsSoFar(0, 0, 0)) <= 1 + 1e-12
 
 
 def test_steps_that_are_forgotten_or_a_grid_that_moves_break_the_weights() -> None:
     """With a grid that is moved after every improvement any cell may follow any other; steps must all be paid for."""
 
-    def total(at: int, t: int, climbed: Climbed, grid: int, moving: bool) -> float:
+    def total(at: int, t: int, climbed: SubmissionsSoFar, grid: int, moving: bool) -> float:
         if at == t:
             steps = climbed.units / UNITS if moving else 0.0
             return exp(-ladder_nats(t, min(climbed.improvements, grid), grid, steps))
@@ -271,20 +271,20 @@ def test_steps_that_are_forgotten_or_a_grid_that_moves_break_the_weights() -> No
         better = (start.after(cell) for cell in range(start.best + 1, grid + 1))
         return same + sum(total(at + 1, t, each, grid, moving) for each in better)
 
-    assert total(1, 5, Climbed(0, 0, 0), 5, True) > 1.5
-    assert total(1, 5, Climbed(0, 0, 0), 8, False) > 1.5
+    assert total(1, 5, SubmissionsSoFar(0, 0, 0), 5, True) > 1.5
+    assert total(1, 5, SubmissionsSoFar(0, 0, 0), 8, False) > 1.5
 
 
 @pytest.mark.parametrize("cells", [2, 7, 200, 10_000])
 def test_what_was_told_is_read_back_from_what_entries_cost(cells: int) -> None:
     ladder, rng = board(100, 1 / cells), np.random.default_rng(cells)
-    climbed, charge = Climbed(0, 0, 0), 0
+    climbed, charge = SubmissionsSoFar(0, 0, 0), 0
     for cell in rng.integers(1, ladder.terms.cells + 1, 50).tolist() + list(range(1, ladder.terms.cells + 1)):
         after = climbed.after(cell)
         price = ladder.charge_of(climbed, after)
         assert price <= ladder.most_charge
         climbed, charge = after, charge + price
-        assert ladder.climbed(charge, climbed.submissions) == climbed
+        assert ladder.so_far(charge, climbed.submissions) == climbed
     assert ladder.most_charge * 10**8 < ladder.terms.charge  # a hundred million submissions
 
 
@@ -299,14 +299,14 @@ def test_cells_are_half_open_and_cover_all_scores(step: float) -> None:
 
 
 def test_an_interval_about_these_rows_is_what_is_told() -> None:
-    ladder, climbed = board(1_000, 0.01, ROWS), Climbed(50, 7, 60)
+    ladder, climbed = board(1_000, 0.01, ROWS), SubmissionsSoFar(50, 7, 60)
     assert ladder.certify(71, climbed) == pytest.approx((0.70, 0.71), abs=1e-11)
     assert ladder.certify(12, climbed) == pytest.approx((0.0, 0.60), abs=1e-11)
 
 
 def test_small_steps_up_cost_less_than_any_set_of_cells() -> None:
     """Ten improvements of two cells each, on 200 cells: 16 nats less than as a set; never more than one more."""
-    climbed = Climbed(0, 0, 0).after(120)
+    climbed = SubmissionsSoFar(0, 0, 0).after(120)
     for _ in range(9):
         climbed = climbed.after(climbed.best + 2)
     t, j, grid = 101, climbed.improvements, 200

@@ -17,7 +17,7 @@ from numpy.random import Generator
 
 import holdfast as hf
 from examples import QUICK
-from holdfast.guarantees.ladder import Apart, Climbed, Ladder
+from holdfast.guarantees.ladder import Apart, Ladder, SubmissionsSoFar
 from holdfast.guarantees.mathematics.checks import time_share
 from holdfast.guarantees.mathematics.concentration import kl_range
 from worlds import breaks_promise
@@ -33,12 +33,12 @@ class Sealed:
     """A board without a ledger: the same cells and intervals."""
 
     def __init__(self, labels: Guesses) -> None:
-        self.labels, self.told, self.best, self.guesses = labels, Climbed(0, 0, 0), 0.0, labels
+        self.labels, self.answered, self.best, self.guesses = labels, SubmissionsSoFar(0, 0, 0), 0.0, labels
         self.missed = self.fooled = False
 
     def submit(self, guesses: Guesses) -> bool:
         right = int(np.count_nonzero(guesses == self.labels))
-        cell, told = min(LADDER.terms.cells, right * LADDER.terms.cells // ROWS + 1), self.told
+        cell, told = min(LADDER.terms.cells, right * LADDER.terms.cells // ROWS + 1), self.answered
         improved = cell > told.best
         if improved:  # the others have one end, which is never below the truth once the best is not
             self._look(cell)
@@ -48,12 +48,12 @@ class Sealed:
                 low, high = LADDER.ahead((low - better, high - worse), told, Apart(apart, apart))
                 self.missed |= not low <= 0 <= high
             self.best, self.guesses = right / ROWS, guesses
-        self.told = told.after(cell)
+        self.answered = told.after(cell)
         return improved
 
     def _look(self, cell: int) -> None:
-        low, high = LADDER.certify(cell, self.told)
-        level = BETA * time_share(self.told.submissions + 1)
+        low, high = LADDER.certify(cell, self.answered)
+        level = BETA * time_share(self.answered.submissions + 1)
         naive = kl_range(LADDER.cell(cell), n=ROWS, r=log(2 / level))
         self.missed |= not low <= TRUTH <= high
         self.fooled |= not naive[0] <= TRUTH <= naive[1]
@@ -100,7 +100,7 @@ def test_boards_hold_against_hill_climbing_and_a_plain_union_does_not(seed: int)
     assert fooled > 0.8 * WORLDS
     reached = np.mean([one.best for one in worlds]) - TRUTH
     assert reached > 0.08  # the attack is real
-    assert np.mean([LADDER.width(one.told) for one in worlds]) < 3 * reached  # and the price not much more
+    assert np.mean([LADDER.width(one.answered) for one in worlds]) < 3 * reached  # and the price not much more
 
 
 def test_a_board_gives_the_intervals_of_the_attack(seed: int) -> None:
@@ -111,9 +111,9 @@ def test_a_board_gives_the_intervals_of_the_attack(seed: int) -> None:
     with hf.Board({"id": ids, "label": labels}, step=STEP) as board:
         for _ in range(40):
             tried = best ^ (rng.random(ROWS) < 0.15)
-            told = sealed.told
+            told = sealed.answered
             answer, improved = board.submit({"id": ids, "prediction": tried}), sealed.submit(tried)
             assert answer.improved == improved
-            cell = sealed.told.best if improved else 1
+            cell = sealed.answered.best if improved else 1
             assert answer.interval == pytest.approx(LADDER.certify(cell, told), abs=1e-12)
             best = tried if improved else best

@@ -15,7 +15,7 @@ from numpy.random import Generator
 
 import holdfast as hf
 from examples import QUICK
-from holdfast.guarantees.checks import Checks, Told
+from holdfast.guarantees.checks import Checks, ChecksSoFar
 from holdfast.guarantees.mathematics.concentration import kl_range
 from holdfast.guarantees.release import HOLDS, TOO_HIGH, TOO_LOW, Cell
 from holdfast.guarantees.terms import Goal
@@ -38,7 +38,7 @@ def guarantee(rows: int) -> Checks:
 
 def attack(rng: Generator) -> tuple[list[Interval], Interval, float]:
     """Check every feature, then the vote of those that failed; return all intervals, the vote's, and its held share."""
-    standing, told = guarantee(ROWS), Told(0, 0, 0)
+    standing, told = guarantee(ROWS), ChecksSoFar(0, 0, 0)
     ones = rng.integers(0, 2, (ROWS, FEATURES), dtype=np.int8)
     shares, votes = ones.mean(axis=0), np.zeros(ROWS)
     cell, intervals = (TRUTH - MARGIN, TRUTH + MARGIN), []
@@ -47,7 +47,7 @@ def attack(rng: Generator) -> tuple[list[Interval], Interval, float]:
         if outcome != HOLDS:  # one that holds contains the truth, by its cell alone
             intervals.append(standing.certify(Cell((), ROWS, ROWS, outcome), cell, told, told.checks + 1))
             votes += (2 * ones[:, number] - 1) * (1 if outcome == TOO_LOW else -1)
-        told = Told(told.checks + 1, told.wrong + (outcome != HOLDS), 0)
+        told = ChecksSoFar(told.checks + 1, told.wrong + (outcome != HOLDS), 0)
     votes += rng.random(ROWS) - 0.5  # ties are decided by lot
     reached = float((votes > 0).mean())
     final = (reached - MARGIN, reached + MARGIN)  # an analyst who knows what to guess
@@ -87,7 +87,7 @@ def test_a_session_gives_the_intervals_of_the_attack() -> None:
         pairs = zip(signs, failed, strict=True)
         vote = " + ".join(f"({sign}) * CASE WHEN {name} THEN 1 ELSE -1 END" for sign, name in pairs)
         answer = session.check(f"{vote} > 0", 0.6, 0.1)
-        told = Told(len(columns), len(failed), 0)
+        told = ChecksSoFar(len(columns), len(failed), 0)
         outcome = Cell((), ROWS, ROWS, answer.outcome)
         expected = guarantee(ROWS).certify(outcome, (0.5, 0.7), told, 61)
         assert answer.interval == pytest.approx(expected, abs=1e-9)

@@ -357,12 +357,12 @@ def test_a_ledger_put_back_knows_the_best_that_was_lost(tmp_path: Path) -> None:
         board.submit(predictions(2))
         hf.backup(ledger, tmp_path / "copy")
         board.submit(predictions(6))
-        before = board.session.ledger.told
+        before = board.session.ledger.answered
     ledger.unlink()
     forget_all()
     witness = FileWitness(tmp_path / "labels.board.witness", content_of(FolderRows(folder).fingerprint))
     restored = hf.restore(tmp_path / "copy", ledger, witnesses=[witness])
     assert restored.lost == 1
     with hf.Board(folder) as board:
-        assert board.session.ledger.told == before
+        assert board.session.ledger.answered == before
         assert not any(board.submit(predictions(right)).improved for right in (5, 7, 8))  # the last cell was told

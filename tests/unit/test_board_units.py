@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import holdfast as hf
 from holdfast.cli import app
-from holdfast.guarantees.ladder import Climbed
+from holdfast.guarantees.ladder import SubmissionsSoFar
 from holdfast.guarantees.mathematics.checks import paired_range
 from holdfast.ledger.opening import forget_all
 
@@ -94,7 +94,7 @@ def test_an_improvement_is_compared_unit_by_unit() -> None:
         both = first.join(second, on="question").join(LABELS, on="question")
         differ = both.group_by("conversation").agg((pl.col("prediction") != pl.col("prediction_right")).mean())
         apart = differ["prediction"].to_numpy()
-        climbed = Climbed(0, 0, 0).after(round(told[0].cell[1] / float(STEP)))
+        climbed = SubmissionsSoFar(0, 0, 0).after(round(told[0].cell[1] / float(STEP)))
         low, high = (told[1].cell[0] - told[0].cell[1], told[1].cell[1] - told[0].cell[0])
         expected = board.ladder.ahead((low, high), climbed, (float(apart.sum()), float((apart**2).sum())))  # type: ignore[arg-type]
         assert told[1].ahead == pytest.approx(expected, abs=1e-9)

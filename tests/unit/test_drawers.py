@@ -12,7 +12,7 @@ import pytest
 import holdfast as hf
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees import read
-from holdfast.guarantees.checks import CODED, Checks, Told
+from holdfast.guarantees.checks import CODED, Checks, ChecksSoFar
 from holdfast.guarantees.drawers import COINS, STATEMENTS, Drawers
 from holdfast.guarantees.mathematics.checks import full_range, guess_nats, time_share, two_groups_length
 from holdfast.guarantees.solve import plan
@@ -88,7 +88,7 @@ def test_coins_and_checks_have_accounts_of_their_own(session: hf.Session) -> Non
         assert standing.margin_after(3, *spent) == coins.margin_after(3, charge, statements)
         place = standing.at(spent[0] + 5_000, spent[1] + 1, spent[1] + 2)
         assert place.margin(5_000) == coins.at(charge + 5_000, statements + 1, statements + 2).margin(5_000)
-        assert standing.checks.told(*spent) == Told(checks, wrong, wrong)
+        assert standing.checks.so_far(*spent) == ChecksSoFar(checks, wrong, wrong)
         assert standing.terms.worth(*standing.checks.cost(wrong=True, group=True)) == 0
 
 

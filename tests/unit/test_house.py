@@ -198,6 +198,30 @@ def test_a_comparison_by_name_is_found(source):
     assert compared_names(source, NAMES) == [1] or compared_names(source, NAMES) == [2]
 
 
+LITERARY = {"told", "said", "saw", "wanted", "wish", "climbed", "settle", "settled", "scribe", "desk", "keeper"}
+
+
+def names_given(source):
+    """Return what a module calls things: functions, classes, arguments, variables."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_things_have_plain_names(module):
+    assert {name for name in names_given(file_of(module).read_text()) if name.lower().strip("_") in LITERARY} == set()
+
+
+def test_a_literary_name_is_found():
+    source = "class Desk:\n    def ask(self, wanted):\n        _said = wanted"
+    assert [name for name in names_given(source) if name.lower().strip("_") in LITERARY] == ["Desk", "wanted", "_said"]
+
+
 @pytest.mark.parametrize(
     ("module", "line"),
     [

@@ -321,10 +321,10 @@ def test_a_witness_is_private_small_and_spoiled_only_where_it_was_hit(path: Path
 def test_a_late_word_does_not_make_a_witness_forget(tmp_path: Path) -> None:
     witness, late = (FileWitness(tmp_path / "w", "c") for _ in range(2))
     newer, older = (Seen("here", Tip(seq, "h", 0, 0)) for seq in (7, 6))
-    witness.saw(newer)
-    late.saw(older)
+    witness.remember(newer)
+    late.remember(older)
     assert witness.newest() == late.newest() == newer
-    late.settle(older)
+    late.accept(older)
     assert witness.newest() == older
     witness.close()
     late.close()
@@ -415,7 +415,7 @@ def test_who_goes_on_from_a_copy_is_refused_however_far_either_has_come(
 def test_another_entry_of_the_same_number_does_not_replace_what_a_witness_saw(tmp_path: Path) -> None:
     witness, other = (FileWitness(tmp_path / "w", "c") for _ in range(2))
     one, two = (Seen("here", Tip(7, text, 0, 0)) for text in ("h", "i"))
-    witness.saw(one)
-    other.saw(two)
+    witness.remember(one)
+    other.remember(two)
     assert witness.newest() == one
     assert not two.is_newer_than(one)

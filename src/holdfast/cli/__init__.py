@@ -148,8 +148,8 @@ def _usage(error: Any) -> str:
     if type(error).__name__ == "NoArgsIsHelpError":
         return str(error.format_message())
     where = error.ctx.command_path if error.ctx is not None else "holdfast"
-    said = error.format_message().rstrip(".")
-    return f"{said}{'' if said.endswith('?') else '.'} See {where} --help."
+    message = error.format_message().rstrip(".")
+    return f"{message}{'' if message.endswith('?') else '.'} See {where} --help."
 
 
 def _refuse(words: Sequence[str], error: dict[str, Any], code: int) -> int:

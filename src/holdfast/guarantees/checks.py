@@ -50,7 +50,7 @@ class CheckTerms(Terms):
         return 0
 
 
-class Told(NamedTuple):
+class ChecksSoFar(NamedTuple):
     """What the checks so far have told: how many there were, and how many guesses did not hold.
 
     `groups` are those of the wrong ones that could have been wrong in three ways: "too few rows" is the third.
@@ -61,7 +61,7 @@ class Told(NamedTuple):
     groups: int
 
     @classmethod
-    def by(cls, charge: int, intervals: int) -> "Told":
+    def by(cls, charge: int, intervals: int) -> "ChecksSoFar":
         """Read it off what the entries of a ledger cost."""
         return cls(intervals, charge % _GROUP, charge // _GROUP)
 
@@ -92,7 +92,7 @@ class Checks(Guarantee):
         caps = {"queries": ENDLESS, "charge": ENDLESS * _GROUP}
         own = caps | {"rows_per_query": each, "beta1": beta1, "beta2": goal.beta - beta1}
         terms = goal.met_by(CheckTerms, mechanism, margin=1.0, **own)
-        return replace(terms, margin=min(1.0, cls(terms).width(Told(0, 0, 0))))
+        return replace(terms, margin=min(1.0, cls(terms).width(ChecksSoFar(0, 0, 0))))
 
     # -- what may be asked ------------------------------------------------------------------------------------------
 
@@ -119,9 +119,9 @@ class Checks(Guarantee):
         """Return charge and intervals of a check; a guess at a group may be wrong in one more way: too few rows."""
         return (1 + _GROUP if group else 1) if wrong else 0, 1
 
-    def told(self, charge: int, intervals: int) -> Told:
+    def so_far(self, charge: int, intervals: int) -> ChecksSoFar:
         """Return what was told by checks that cost so much together."""
-        return Told.by(charge, intervals)
+        return ChecksSoFar.by(charge, intervals)
 
     @property
     def covers(self) -> tuple[str, ...]:
@@ -135,7 +135,14 @@ class Checks(Guarantee):
     # -- what may be believed ---------------------------------------------------------------------------------------
 
     def certify(
-        self, cell: Cell, holds: Interval, told: Told, number: int, *, code: float = inf, two_groups: bool = False
+        self,
+        cell: Cell,
+        holds: Interval,
+        so_far: ChecksSoFar,
+        number: int,
+        *,
+        code: float = inf,
+        two_groups: bool = False,
     ) -> Interval:
         """Return where the population's value lies, in [0, 1].
 
@@ -145,7 +152,7 @@ class Checks(Guarantee):
             What was released.
         holds
             The cell of a guess that holds.
-        told
+        so_far
             What the checks committed before this one have told.
         number
             That of its place: whatever was drawn and dropped had a number, too.
@@ -160,9 +167,9 @@ class Checks(Guarantee):
         slack = _ROUNDING * self.terms.rows  # a mean of values in [0, 1] is no further from the exact one
         first, last = cells[cell.outcome]
         low, high = max(0.0, nextafter(first, -inf) - slack), min(1.0, nextafter(last, inf) + slack)
-        level = (1 - CODED) * self.terms.beta1 * time_share(told.checks + 1)
+        level = (1 - CODED) * self.terms.beta1 * time_share(so_far.checks + 1)
         if cell.draws >= cell.rows:
-            ways = ((level, told.nats), (CODED * self.terms.beta1, code))
+            ways = ((level, so_far.nats), (CODED * self.terms.beta1, code))
             chosen, nats = min(ways, key=lambda way: way[1] - log(way[0]))
             if two_groups and not self.terms.identical:
                 length = log(2 / chosen) + nats
@@ -170,18 +177,18 @@ class Checks(Guarantee):
             return full_range((low, high), n=cell.rows, level=chosen, nats=nats)
         sample_level = self.terms.beta2 * time_share(number)
         return sampled_range(
-            (low, high), n=cell.rows, draws=cell.draws, level=level, sample_level=sample_level, nats=told.nats
+            (low, high), n=cell.rows, draws=cell.draws, level=level, sample_level=sample_level, nats=so_far.nats
         )
 
-    def width(self, told: Told) -> float:
+    def width(self, so_far: ChecksSoFar) -> float:
         """Return how far the population is from an even share whose guess holds, beyond the margin of the guess."""
         rows, draws = self.terms.rows, self.terms.rows_per_query
         cell = Cell((), min(draws, rows), rows, HOLDS)
-        return self.certify(cell, (0.5, 0.5), told, told.checks + 1)[1] - 0.5
+        return self.certify(cell, (0.5, 0.5), so_far, so_far.checks + 1)[1] - 0.5
 
-    def outlook(self, spent: tuple[int, int], told: tuple[int, int]) -> tuple[tuple[int, float], ...]:
+    def outlook(self, spent: tuple[int, int], so_far: tuple[int, int]) -> tuple[tuple[int, float], ...]:
         """Return how wide the next check is now, and after more wrong guesses."""
-        now = self.told(*told)
+        now = self.so_far(*so_far)
         later = [(more, now._replace(checks=now.checks + more, wrong=now.wrong + more)) for more in OUTLOOK]
         return tuple((more, self.width(then)) for more, then in later)
 

@@ -112,8 +112,8 @@ def _checks(goal: Goal, most: int | None) -> Reading | None:
     terms = planner.plan(replace(goal, rows_per_query=each, identical=True), "cells")
     if terms is None:
         return None
-    told = (0, goal.queries - 1)
-    (_, width), *_ = planner(terms).outlook(told, told)
+    answered = (0, goal.queries - 1)
+    (_, width), *_ = planner(terms).outlook(answered, answered)
     spent = _ANY + each * (_SCANNED_ROW if each == goal.rows else _DRAWN_ROW)
     return Reading(
         "checks", "", each, spent, width, "on rows that nobody sees, beyond the margin of a guess that holds"

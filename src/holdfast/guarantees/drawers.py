@@ -15,7 +15,7 @@ from math import ceil
 
 from holdfast.errors import BudgetExhausted, InvalidArgument
 from holdfast.guarantees import GUARANTEES
-from holdfast.guarantees.checks import Checks, CheckTerms, Told
+from holdfast.guarantees.checks import Checks, ChecksSoFar, CheckTerms
 from holdfast.guarantees.exchange import Exchange, ExchangeTerms
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.statistic import Statistic
@@ -112,12 +112,12 @@ class CheckDrawer(Checks):
         assert isinstance(own, CheckTerms)  # there are no flips
         super().__init__(own)
 
-    def told(self, charge: int, intervals: int) -> Told:
+    def so_far(self, charge: int, intervals: int) -> ChecksSoFar:
         """The higher bits. Every wrong guess counts as one that could have been wrong in three ways."""
         wrong = charge // COINS
         if wrong >= MOST_WRONG:
             raise BudgetExhausted(f"{wrong:,} guesses were wrong: no check says anything any more.")
-        return Told(intervals // STATEMENTS, wrong, wrong)
+        return ChecksSoFar(intervals // STATEMENTS, wrong, wrong)
 
     @staticmethod
     def cost(*, wrong: bool, group: bool) -> tuple[int, int]:

@@ -273,10 +273,10 @@ class Guarantee(ABC):
         """
         return self.terms.margin
 
-    def outlook(self, spent: tuple[int, int], told: tuple[int, int]) -> tuple[tuple[int, float], ...]:
+    def outlook(self, spent: tuple[int, int], answered: tuple[int, int]) -> tuple[tuple[int, float], ...]:
         """Return the margin after so many more answers (of checks: wrong guesses); nothing where answers run out.
 
-        Both are pairs of charge and intervals: `spent` by all questions begun, `told` by the answers given.
+        Both are pairs of charge and intervals: `spent` by all questions begun, `answered` by the answers given.
         """
         return ()
 

@@ -81,7 +81,7 @@ class Apart(NamedTuple):
     squares: float
 
 
-class Climbed(NamedTuple):
+class SubmissionsSoFar(NamedTuple):
     """What the submissions so far have told: how many there were, how many improved, and the best cell; 0: none.
 
     `units` is the length of the steps up after the first cell, in parts of a nat.
@@ -92,13 +92,13 @@ class Climbed(NamedTuple):
     best: int
     units: int = 0
 
-    def after(self, cell: int) -> "Climbed":
+    def after(self, cell: int) -> "SubmissionsSoFar":
         """Return what is told after a submission in this cell."""
         if cell <= self.best:
             return self._replace(submissions=self.submissions + 1)
         up = cell - self.best
         more = ceil(UNITS * log(up * (up + 1))) if self.best else 0
-        return Climbed(self.submissions + 1, self.improvements + 1, cell, self.units + more)
+        return SubmissionsSoFar(self.submissions + 1, self.improvements + 1, cell, self.units + more)
 
 
 class Ladder(Guarantee):
@@ -157,7 +157,7 @@ class Ladder(Guarantee):
         own = sizes | {"charge": LARGEST, "cells": cells, "step": step, "scale": scale, "about": about}
         mechanism = cls.mechanisms[0]
         terms = LadderTerms(confidence=confidence, margin=1.0, mechanism=mechanism, **own, **scored)  # type: ignore[arg-type]
-        return cls(replace(terms, margin=min(1.0, cls(terms).width(Climbed(0, 0, 0)))))
+        return cls(replace(terms, margin=min(1.0, cls(terms).width(SubmissionsSoFar(0, 0, 0)))))
 
     # -- what may be asked ------------------------------------------------------------------------------------------
 
@@ -180,14 +180,14 @@ class Ladder(Guarantee):
         cells = self.terms.cells
         return cells + 1, (cells + 1) * (2 * UNITS * cells + 1)  # no way up takes more than two nats a cell
 
-    def climbed(self, charge: int, intervals: int) -> Climbed:
+    def so_far(self, charge: int, intervals: int) -> SubmissionsSoFar:
         """Read what was told off what the entries of a ledger cost."""
         unit, improvement = self._places
         improvements, rest = divmod(charge, improvement)
         units, best = divmod(rest, unit)
-        return Climbed(intervals, improvements, best, units)
+        return SubmissionsSoFar(intervals, improvements, best, units)
 
-    def charge_of(self, before: Climbed, after: Climbed) -> int:
+    def charge_of(self, before: SubmissionsSoFar, after: SubmissionsSoFar) -> int:
         """Return what a submission costs that was told so much: nothing, unless it improved."""
         unit, improvement = self._places
         improved, units = after.improvements - before.improvements, after.units - before.units
@@ -196,7 +196,7 @@ class Ladder(Guarantee):
     @property
     def most_charge(self) -> int:
         """What one submission costs at most: from the first cell to the last."""
-        return self.charge_of(Climbed(1, 1, 1), Climbed(1, 1, 1).after(self.terms.cells)) + 1
+        return self.charge_of(SubmissionsSoFar(1, 1, 1), SubmissionsSoFar(1, 1, 1).after(self.terms.cells)) + 1
 
     @property
     def covers(self) -> tuple[str, ...]:
@@ -219,68 +219,68 @@ class Ladder(Guarantee):
         first, last = (min(Fraction(1), edge * self.eta) for edge in (cell - 1, cell))
         return float(first), float(last)
 
-    def told(self, cell: int, climbed: Climbed) -> Interval:
+    def known_range(self, cell: int, so_far: SubmissionsSoFar) -> Interval:
         """Return where the score on the rows lies, as far as it is told: in its cell, or not above the best one."""
-        return self.cell(cell) if cell > climbed.best else (0.0, self.cell(climbed.best)[1])
+        return self.cell(cell) if cell > so_far.best else (0.0, self.cell(so_far.best)[1])
 
-    def certify(self, cell: int, climbed: Climbed) -> Interval:
+    def certify(self, cell: int, so_far: SubmissionsSoFar) -> Interval:
         """Return what the interval of a submission is, in [0, 1].
 
         Parameters
         ----------
         cell
             Where its score fell; used only as far as it is told.
-        climbed
+        so_far
             What the submissions committed before it have told.
         """
-        first, last = self.told(cell, climbed)
+        first, last = self.known_range(cell, so_far)
         if self.terms.about == ROWS:
             return first, last  # exactly, of the score in the units that it is added up in
         # More than scores were rounded by, those of rows and then those of units, and ends to floating-point numbers.
         slack = 2.0 ** (1 - GRID)
-        told = max(0.0, first - slack), min(1.0, last + slack)
-        level = (1 - COMPARED if self.compares else 1.0) * self._level(climbed)
-        return full_range(told, n=self.terms.rows, level=level, nats=self._nats(climbed))
+        known_range = max(0.0, first - slack), min(1.0, last + slack)
+        level = (1 - COMPARED if self.compares else 1.0) * self._level(so_far)
+        return full_range(known_range, n=self.terms.rows, level=level, nats=self._nats(so_far))
 
     @property
     def compares(self) -> bool:
         """Whether improvements are compared with the best row by row: what predictions say must not tell labels."""
         return self.terms.about != POPULATION and self.terms.target is not None
 
-    def ahead(self, told: Interval, climbed: Climbed, apart: Apart) -> Interval:
+    def ahead(self, known_range: Interval, so_far: SubmissionsSoFar, apart: Apart) -> Interval:
         """Return how far an improvement is ahead of an earlier best, in [-1, 1].
 
         Parameters
         ----------
-        told
+        known_range
             The mean difference of their gains on the rows, as far as both cells tell it.
-        climbed
+        so_far
             What the submissions committed before it have told.
         apart
             How far the gains of the two can differ.
         """
         slack = 2.0 ** (2 - GRID)  # both were rounded
-        first, last = told[0] - slack, told[1] + slack
+        first, last = known_range[0] - slack, known_range[1] + slack
         if self.terms.about == ROWS:
             return first, last
-        level = COMPARED * self._level(climbed)
-        nats, (most, squares) = self._nats(climbed), apart
+        level = COMPARED * self._level(so_far)
+        nats, (most, squares) = self._nats(so_far), apart
         return paired_range((first, last), n=self.terms.rows, most=most, squares=squares, level=level, nats=nats)
 
-    def _level(self, climbed: Climbed) -> float:
-        return (1 - self.terms.confidence) * time_share(climbed.submissions + 1)
+    def _level(self, so_far: SubmissionsSoFar) -> float:
+        return (1 - self.terms.confidence) * time_share(so_far.submissions + 1)
 
-    def _nats(self, climbed: Climbed) -> float:
-        return ladder_nats(climbed.submissions + 1, climbed.improvements, self.terms.cells, climbed.units / UNITS)
+    def _nats(self, so_far: SubmissionsSoFar) -> float:
+        return ladder_nats(so_far.submissions + 1, so_far.improvements, self.terms.cells, so_far.units / UNITS)
 
-    def width(self, climbed: Climbed) -> float:
+    def width(self, so_far: SubmissionsSoFar) -> float:
         """Return how far from the ends of a cell in the middle an interval reaches, as a share of the range."""
         middle = max(1, self.terms.cells // 2)
-        return max(0.0, self.certify(middle, climbed._replace(best=0))[1] - self.cell(middle)[1])
+        return max(0.0, self.certify(middle, so_far._replace(best=0))[1] - self.cell(middle)[1])
 
-    def outlook(self, spent: tuple[int, int], told: tuple[int, int]) -> tuple[tuple[int, float], ...]:
+    def outlook(self, spent: tuple[int, int], answered: tuple[int, int]) -> tuple[tuple[int, float], ...]:
         """Return how wide the next interval is now, and after more improvements of one cell each."""
-        now = self.climbed(*told)
+        now = self.so_far(*answered)
         later = []
         for more in OUTLOOK:
             then = now

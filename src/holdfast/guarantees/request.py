@@ -91,11 +91,11 @@ class PlanRequest:
         if most is not None and self.rows_per_query is not None and standing.rows_per_query > most:
             apart["rows_per_query"] = (f"at most {most:,}", f"{standing.rows_per_query:,}")
         if apart:
-            named = ", ".join(f"{name} {wish}, not {stands}" for name, (wish, stands) in apart.items())
+            named = ", ".join(f"{name} {given}, not {stands}" for name, (given, stands) in apart.items())
             raise PlanConflict(
                 f"The ledger {location} has another plan than was asked for ({named}): {standing.sentence}"
                 " Leave the plan out to continue under it.",
                 standing=standing.to_dict(),
-                asked={name: wish for name, (wish, _) in apart.items()},
+                asked={name: given for name, (given, _) in apart.items()},
                 differs=list(apart),
             )

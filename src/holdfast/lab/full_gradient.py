@@ -90,7 +90,7 @@ class WholeGradientAt(ObjectiveQuery):
     objective: Objective
     point: Vector
 
-    def said(self, rows: Rows, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
+    def row_values(self, rows: Rows, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
         """Return one line per row."""
         ranges = self.objective.ranges
         lines = (self.objective.gradients(rows, self.point) - ranges.lows) / ranges.widths

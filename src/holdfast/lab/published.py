@@ -81,8 +81,8 @@ def thresholdout(n: int, k: int, failures: int, beta: float) -> float:
 
     def width(log_sigma: float) -> float:
         sigma = exp(log_sigma)
-        told = 2 * failures / (held * sigma**2)
-        step = minimize_scalar(lambda y: (told - log1p(-y)) / y, bounds=(1e-9, 1 - 1e-11), method="bounded").fun
+        leaked = 2 * failures / (held * sigma**2)
+        step = minimize_scalar(lambda y: (leaked - log1p(-y)) / y, bounds=(1e-9, 1 - 1e-11), method="bounded").fun
         noise = sigma**2 * (16 * most_squared + 16 * most * wrong + 4 * wrong_squared)
         return sqrt((step / (4 * held) + noise + sqrt(step * noise / held)) / beta)
 

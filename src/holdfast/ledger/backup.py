@@ -152,7 +152,7 @@ def restore(
             )
         target.create(lambda connection: _append(target, connection, best, found, ends, entries))
         for witness in everyone:
-            witness.settle(Seen(address_of(target, location), ends._replace(peaks="")))
+            witness.accept(Seen(address_of(target, location), ends._replace(peaks="")))
         return Restored(
             location=target.location,
             head=Head(ends.seq, ends.hash),

@@ -69,7 +69,7 @@ class Drawn:
         """Return the row of this answer after that tip."""
         start, cost = self._start, self.cost
         if self._finish is not None:
-            answer, cost = self._finish(self._answer, told(tip))
+            answer, cost = self._finish(self._answer, answered(tip))
             start = self._written(answer, cost)
         return chain.row_after(tip, f'{start},"seq":{tip.seq + 1},"time":"{now()}"}}', cost, self.key_digest)
 
@@ -93,7 +93,7 @@ class Drawn:
         return chain.canonical(self._body | {"answer": answer, "cost": price}, "question, answer, key and analyst")[:-1]
 
 
-def told(tip: Tip) -> Cost:
+def answered(tip: Tip) -> Cost:
     """Return what the answers up to this tip cost, without what is taken beside them."""
     return Cost(tip.charge, tip.intervals)
 

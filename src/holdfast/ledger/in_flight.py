@@ -24,10 +24,10 @@ class _Turn:
         """Tell everybody who left word; each is told once, whoever calls this."""
         while self.waiting:
             try:
-                told = self.waiting.popleft()
+                answered = self.waiting.popleft()
             except IndexError:  # another thread was faster
                 return
-            told()
+            answered()
 
 
 class InFlight:

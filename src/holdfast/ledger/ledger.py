@@ -29,10 +29,10 @@ from holdfast.errors import (
     UnknownName,
 )
 from holdfast.ledger import chain, tree
-from holdfast.ledger.drawn import Drawn, now, told
+from holdfast.ledger.drawn import Drawn, answered, now
 from holdfast.ledger.entry import LARGEST, Cost, Entry, Head, Place, Spent
 from holdfast.ledger.in_flight import InFlight
-from holdfast.ledger.places import NOTHING, Held, Stock, Wish, give_back, grant, take_ahead
+from holdfast.ledger.places import NOTHING, Demand, Held, Stock, give_back, grant, take_ahead
 from holdfast.ledger.reading import receipt_under, rows_of, verify_store
 from holdfast.ledger.receipt import Receipt
 from holdfast.ledger.store import START, Row, Store, Tip, Transaction, closed_error
@@ -184,9 +184,9 @@ class Ledger:
         return Spent(tip.taken_charge - ahead.charge, tip.taken_intervals - ahead.intervals, tip.seq)
 
     @property
-    def told(self) -> Cost:
+    def answered(self) -> Cost:
         """What the answers given so far cost, without what is taken beside them: what `finish` starts from."""
-        return told(self._tip()) if self._has_begun() else Cost(0, 0)
+        return answered(self._tip()) if self._has_begun() else Cost(0, 0)
 
     @property
     def left(self) -> Cost:
@@ -215,7 +215,7 @@ class Ledger:
         self._refuse_unbegun()
         place = self._held.take(cost)
         if place is None:
-            return self._reserve([cost], self._held.wish(cost))[0]
+            return self._reserve([cost], self._held.demand(cost))[0]
         endless = self._caps.charge == LARGEST  # else nothing depends on how far others have come
         return self._held.begun(place, cost, self._tip().taken_charge if endless else 0)
 
@@ -224,7 +224,7 @@ class Ledger:
         self._refuse_unbegun()
         return self._reserve(costs, None) if costs else []
 
-    def _reserve(self, costs: Sequence[Cost], wish: Wish | None) -> list[Place]:
+    def _reserve(self, costs: Sequence[Cost], demand: Demand | None) -> list[Place]:
         """Reserve in the store."""
         held = self._held
         total = Cost(sum(cost.charge for cost in costs), sum(cost.intervals for cost in costs))
@@ -250,7 +250,7 @@ class Ledger:
                 places.append(place)
             outcome = self._refusal(total, places[0], after)
             if outcome is None:
-                ahead, after = (NOTHING, after) if wish is None else take_ahead(after, self._caps, wish)
+                ahead, after = (NOTHING, after) if demand is None else take_ahead(after, self._caps, demand)
                 outcome, end = stock + ahead, after.taken_charge
                 transaction.take(after)
 
@@ -266,8 +266,8 @@ class Ledger:
             raise outcome
         held.took(before, end)
         held.put(outcome)
-        if wish is not None:
-            held.asked(wish)
+        if demand is not None:
+            held.asked(demand)
         return [held.begun(place, cost, end) for place, cost in zip(places, costs, strict=True)]
 
     def probe(self) -> None:
@@ -301,7 +301,7 @@ class Ledger:
     def commit_all(self, answers: Sequence[Drawn]) -> list[tuple[Entry, bool]]:
         """Write the answers in one transaction: all of them, or none. Returns, for each, what `commit` does."""
         self._refuse_unbegun()
-        wish = self._held.wish(*(one.cost for one in answers))
+        demand = self._held.demand(*(one.cost for one in answers))
         written: list[tuple[Row, bool]] = []
         ahead = NOTHING
         before = after = 0
@@ -317,18 +317,18 @@ class Ledger:
                 standing = transaction.append(row)
                 fresh |= standing is row
                 written.append((standing, standing is row))
-            if wish is not None and fresh:
+            if demand is not None and fresh:
                 standing_tip = self._tip(transaction)
-                ahead, tip = take_ahead(standing_tip, self._caps, wish)
+                ahead, tip = take_ahead(standing_tip, self._caps, demand)
                 before, after = standing_tip.taken_charge, tip.taken_charge
                 transaction.take(tip)
 
         self._store.write(decide)
         if ahead is not NOTHING:
             self._held.took(before, after)
-        if wish is not None:
+        if demand is not None:
             self._held.put(ahead)
-            self._held.asked(wish)
+            self._held.asked(demand)
         return [(chain.entry_of(row), fresh) for row, fresh in written]
 
     # -- reading and re-checking ----------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import InvalidArgument, MissingExtra, UnknownName
-from holdfast.ledger.drawn import told
+from holdfast.ledger.drawn import answered
 from holdfast.ledger.entry import Cost, Head, Spent
 from holdfast.ledger.ledger import Ledger
 from holdfast.ledger.memory import MemoryStore
@@ -96,7 +96,7 @@ class Audit:
         Where the ledger is, as it may be shown.
     confirmed_by
         Who has seen this newest entry. If nobody has, entries may be missing at the end.
-    spent, told
+    spent, answered
         What all questions have taken, and what the answers given cost, as a `Ledger` says it.
     """
 
@@ -105,7 +105,7 @@ class Audit:
     location: str
     confirmed_by: tuple[str, ...]
     spent: Spent
-    told: Cost
+    answered: Cost
 
 
 def audit(location: str | Path, *, dataset: str | None = None, head: str | None = None) -> Audit:
@@ -125,7 +125,7 @@ def audit(location: str | Path, *, dataset: str | None = None, head: str | None 
         found = Head(verification.tip.seq, verification.tip.hash)
         tip = store.tip() or verification.tip  # as it is stored: it also knows what was taken
         spent = Spent(tip.taken_charge, tip.taken_intervals, tip.seq)
-        return Audit(verification.genesis, found, store.location, tuple(confirmed), spent, told(tip))
+        return Audit(verification.genesis, found, store.location, tuple(confirmed), spent, answered(tip))
     finally:
         store.close()
 

@@ -95,7 +95,7 @@ def grant(stock: Stock, tip: Tip, cost: Cost) -> Grant:
     return Grant(Place(number + 1, charge, intervals), Stock(*left), tip.taking(*taken))
 
 
-class Wish(NamedTuple):
+class Demand(NamedTuple):
     """How many answers of this cost a process would like to have ahead, and how many it has."""
 
     cost: Cost
@@ -103,14 +103,14 @@ class Wish(NamedTuple):
     there: int
 
 
-def take_ahead(tip: Tip, caps: Cost, wish: Wish) -> tuple[Stock, Tip]:
+def take_ahead(tip: Tip, caps: Cost, demand: Demand) -> tuple[Stock, Tip]:
     """Take answers ahead; near the end of the budget none."""
-    needs, answers = _needs(wish.cost), wish.answers
+    needs, answers = _needs(demand.cost), demand.answers
     for cap, taken, need in zip((caps.charge, caps.intervals), tip.taken, needs, strict=False):
         if need:
             most = taken // SHARE_OF_TAKEN if cap == LARGEST else (cap - taken) // SHARE_AHEAD
             answers = min(answers, most // need)
-    answers -= wish.there
+    answers -= demand.there
     if answers <= 0:
         return NOTHING, tip
     ends = [end + answers * need for end, need in zip(tip.taken, needs, strict=True)]
@@ -237,7 +237,7 @@ class Held:
         if self._check_process():
             self._stocks.append(stock)
 
-    def wish(self, *costs: Cost) -> Wish | None:
+    def demand(self, *costs: Cost) -> Demand | None:
         """Say how many answers to have ahead now, if more: twice as many each time, while questions come fast.
 
         They should cost what the dearest of these did.
@@ -252,11 +252,11 @@ class Held:
             return None
         self._ahead = min(MOST_AHEAD, max(1, 2 * self._ahead))
         self._asking_until = now + FAST  # by then it has been `asked`, or whoever did was interrupted
-        return Wish(cost, self._ahead, there)
+        return Demand(cost, self._ahead, there)
 
-    def asked(self, wish: Wish) -> None:
+    def asked(self, demand: Demand) -> None:
         """Let the next one who wants to take places ahead do so, when half of them are used."""
-        self._questions, self._enough = 0, self.now.answers(wish.cost) // 2
+        self._questions, self._enough = 0, self.now.answers(demand.cost) // 2
         self._asking_until = 0.0
 
     @property

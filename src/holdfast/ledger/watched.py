@@ -175,7 +175,7 @@ class WatchedStore:
                     except HoldfastError as error:
                         self._forked = error
                         raise
-                witness.saw(seen)
+                witness.remember(seen)
 
     def _require(self, witness: Witness, seen: Seen, tip: Tip | None) -> None:
         """Refuse a ledger that ends with `tip` unless what was seen is in it, or was accounted for in a restore."""
@@ -183,14 +183,14 @@ class WatchedStore:
             return
         if tip is None or not any(covers(lost, seen.tip) for lost in restores(self.store)):
             raise self._refusal(witness.name, seen, tip)
-        witness.settle(self._seen(tip))
+        witness.accept(self._seen(tip))
 
     def _seen(self, tip: Tip) -> Seen:
         return Seen(self._address, Tip(*tip[:4], "", *tip.taken))  # peaks follow from the entries
 
     def _refusal(self, who: str, seen: Seen, tip: Tip | None) -> HoldfastError:
         here, there, count = self.location, seen.address, seen.tip.seq
-        saw = f"{who} saw {count:,} answer{'' if count == 1 else 's'}"
+        known = f"{who} saw {count:,} answer{'' if count == 1 else 's'}"
         if there.startswith(SPLIT):
             return InvalidArgument(
                 f"These rows were {there}. Go on with the two parts: whoever asks all rows, or splits them again, sees"
@@ -198,13 +198,13 @@ class WatchedStore:
                 name="data",
             )
         if there != self._address:
-            return self._elsewhere(f"{saw} at {there}", tip, ledger=there)
+            return self._elsewhere(f"{known} at {there}", tip, ledger=there)
         advice = "Put the newest copy back with `holdfast restore BACKUP DATA`; what was spent since stays spent."
         if tip is None:
-            fact = f"it is gone, and {saw} in it"
+            fact = f"it is gone, and {known} in it"
         elif tip.seq < count:
             fact = (
-                f"it went back in time: it ends with answer {tip.seq:,}, and {saw}. An old copy took its place, or it"
+                f"it went back in time: it ends with answer {tip.seq:,}, and {known}. An old copy took its place, or it"
                 " was copied without its -wal file"
             )
         else:

@@ -71,7 +71,7 @@ class Witness(Protocol):
         """Return what somebody else has left here since this witness was last told; None if nobody has."""
         ...
 
-    def saw(self, seen: Seen) -> None:
+    def remember(self, seen: Seen) -> None:
         """Remember this, unless something newer is remembered."""
         ...
 
@@ -79,7 +79,7 @@ class Witness(Protocol):
         """Keep everybody else who has this witness from beginning a ledger meanwhile."""
         ...
 
-    def settle(self, seen: Seen) -> None:
+    def accept(self, seen: Seen) -> None:
         """Remember this instead of all before: the ledger has been restored and accounts for what was lost."""
         ...
 
@@ -105,7 +105,7 @@ class ProcessWitness:
         """Nothing: every write is compared with what this process saw before it is made."""
         return None
 
-    def saw(self, seen: Seen) -> None:
+    def remember(self, seen: Seen) -> None:
         """Remember this, unless something newer is remembered."""
         if seen.is_newer_than(self.newest()):
             self._seen[self._content] = seen
@@ -114,7 +114,7 @@ class ProcessWitness:
         """Nothing: whoever begins a ledger in this process says so first."""
         return nullcontext()
 
-    def settle(self, seen: Seen) -> None:
+    def accept(self, seen: Seen) -> None:
         """Remember this instead of all before."""
         self._seen[self._content] = seen
 
@@ -161,7 +161,7 @@ class FileWitness:
         content, seen = _parse(there)
         return seen if content == self._content else None
 
-    def saw(self, seen: Seen) -> None:
+    def remember(self, seen: Seen) -> None:
         """Remember this, unless something newer is remembered."""
         self._put(seen, always=False)
 
@@ -192,7 +192,7 @@ class FileWitness:
         finally:
             fcntl.flock(descriptor, fcntl.LOCK_UN)
 
-    def settle(self, seen: Seen) -> None:
+    def accept(self, seen: Seen) -> None:
         """Remember this instead of all before."""
         self._put(seen, always=True)
 

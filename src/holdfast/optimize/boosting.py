@@ -94,7 +94,7 @@ class ScoreAt(ObjectiveQuery):
         """What the runs minimize."""
         return self.contest.objective
 
-    def said(self, rows: Rows, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
+    def row_values(self, rows: Rows, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
         """Return one score per row."""
         return self.contest.scores(rows, self.point)
 
@@ -111,7 +111,7 @@ class ScoresAt(ObjectiveQuery):
         """What the runs minimize."""
         return self.contest.objective
 
-    def said(self, rows: Rows, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
+    def row_values(self, rows: Rows, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
         """Return one line per row, one score per run."""
         return np.column_stack([self.contest.scores(rows, point) for point in self.points])
 

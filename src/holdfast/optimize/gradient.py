@@ -128,7 +128,7 @@ class GradientAt(ObjectiveQuery):
         """One for each coordinate."""
         return len(self.objective.ranges.lows)
 
-    def said(self, rows: Rows, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
+    def row_values(self, rows: Rows, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
         """Return how much of its slice each row's coordinate fills, from 0 to 1."""
         factor, start = self.scales.at(part, draw)
         values = self.objective.coordinates(rows, self.point, part)

@@ -268,21 +268,21 @@ class ObjectiveQuery(Query):
         return self.objective.packings
 
     @abstractmethod
-    def said(self, rows: Rows, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
+    def row_values(self, rows: Rows, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
         """Return what row i says for draw `draw[i]` of part `part[i]`."""
 
     def evaluate(self, rows: pl.DataFrame) -> Values:
         """Return what these rows say as draws 0, 1, ... of the first part."""
         draw = np.arange(rows.height)
-        return self.said(rows, np.zeros_like(draw), draw)
+        return self.row_values(rows, np.zeros_like(draw), draw)
 
     def evaluate_parts(self, rows: pl.DataFrame, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
         """Return what these rows say."""
-        return self.said(rows, part, draw)
+        return self.row_values(rows, part, draw)
 
     def evaluate_packed(self, lines: Sequence[Packed], part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
         """Return the same from the numbers of the rows."""
-        return self.said(lines, part, draw)
+        return self.row_values(lines, part, draw)
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,7 +292,7 @@ class AccuracyAt(ObjectiveQuery):
     objective: Objective
     point: Vector
 
-    def said(self, rows: Rows, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
+    def row_values(self, rows: Rows, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
         """Return whether each row is on its side."""
         return self.objective.right(rows, self.point)
 
@@ -315,7 +315,7 @@ class LossAt(ObjectiveQuery):
         low, high = self.objective.values_at(self.point)
         return low + self.exact, high + self.exact
 
-    def said(self, rows: Rows, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
+    def row_values(self, rows: Rows, part: NDArray[np.int64], draw: NDArray[np.int64]) -> Values:
         """Return each row's loss, clipped and rescaled to [0, 1]."""
         low, high = self.objective.values_at(self.point)
         values: Vector = np.clip((self.objective.values(rows, self.point) - low) / (high - low), 0.0, 1.0)

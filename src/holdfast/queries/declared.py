@@ -86,20 +86,20 @@ class Declarations:
                 )
             columns[name] = replace(column, bounds=check.interval(f"bounds[{name!r}]", pair))
         for name, values in self.categories.items():
-            column, said = _declared(columns, schema, name), f"categories[{name!r}]"
+            column, subject = _declared(columns, schema, name), f"categories[{name!r}]"
             if isinstance(values, str) and values != PUBLISHED:
                 raise InvalidArgument(
-                    f"{said} must be a list of values, or 'published' for those that the column has; got {values!r}.",
+                    f"{subject} must be a list of values, or 'published' for those it has; got {values!r}.",
                     name="categories",
                 )
             published = isinstance(values, str)
             if published and column.type is not Type.STRING:
                 raise InvalidArgument(
-                    f"{said} can be 'published' for a column of texts; {name!r} is {with_article(column.type)}. List"
+                    f"{subject} can be 'published' for a column of texts; {name!r} is {with_article(column.type)}. List"
                     " its values.",
                     name="categories",
                 )
-            listed = categories_of(texts(name) if published else values, column.type, said)
+            listed = categories_of(texts(name) if published else values, column.type, subject)
             columns[name] = replace(column, categories=listed, published=published)
         for name, label in self.labels.items():
             if not isinstance(label, str) or not 0 < len(label) <= LONGEST_LABEL or not label.isprintable():

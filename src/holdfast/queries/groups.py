@@ -13,7 +13,7 @@ from holdfast.queries.evaluate import RowFunction, booleans
 from holdfast.queries.measures import Mean, Share, encode_facts
 from holdfast.queries.node import literal_text
 from holdfast.queries.position import Category, Numbers, Position, places
-from holdfast.queries.query import Composed, Function, Said, Values
+from holdfast.queries.query import Composed, Function, RowValues, Values
 
 SHOWN = 8  # groups that a text names
 
@@ -24,7 +24,7 @@ class InGroups(Composed):
     inner: Share | Mean
 
     @abstractmethod
-    def _numbers(self, said: Sequence[Said]) -> Numbers:
+    def _numbers(self, row_values: Sequence[RowValues]) -> Numbers:
         """Return the number of every row's group, -1 if it is in none, from what each of `_deciding` says."""
 
     @property
@@ -52,10 +52,10 @@ class InGroups(Composed):
         """What the share or the mean takes, and what decides the group."""
         return (*self.inner.functions, *self._deciding)
 
-    def combined(self, said: Sequence[Said]) -> Values:
+    def combined(self, row_values: Sequence[RowValues]) -> Values:
         """Return each row's outcome, or its group and value."""
         own = len(self.inner.functions)
-        numbers, values = self._numbers(said[own:]), self.inner.combined(said[:own])
+        numbers, values = self._numbers(row_values[own:]), self.inner.combined(row_values[:own])
         if isinstance(self.inner, Share):
             if values.dtype.kind == "f":  # NaN outside `where`
                 numbers = np.where(np.isnan(values), -1, numbers)
@@ -127,8 +127,8 @@ class Grouped(InGroups):
             table[tuple(listed.index(value) for listed, value in zip(self._listed, group, strict=True))] = number
         return table
 
-    def _numbers(self, said: Sequence[Said]) -> Numbers:
-        return self._table[tuple(map(places, said))]
+    def _numbers(self, row_values: Sequence[RowValues]) -> Numbers:
+        return self._table[tuple(map(places, row_values))]
 
 
 @dataclass(frozen=True)
@@ -157,11 +157,11 @@ class Between(InGroups):
     def _facts(self) -> dict[str, Any]:
         return {"kind": "difference", "rest": self.second is None}
 
-    def _numbers(self, said: Sequence[Said]) -> Numbers:
-        first = booleans(said[0])
+    def _numbers(self, row_values: Sequence[RowValues]) -> Numbers:
+        first = booleans(row_values[0])
         if self.second is None:
             return np.where(first, 0, 1)
-        second = booleans(said[1])
+        second = booleans(row_values[1])
         return np.where(first & ~second, 0, np.where(second & ~first, 1, -1))
 
 

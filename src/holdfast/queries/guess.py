@@ -16,7 +16,7 @@ from holdfast.guarantees.statistic import GroupMean, Statistic
 from holdfast.queries.code import functions_nats
 from holdfast.queries.evaluate import booleans, floats
 from holdfast.queries.measures import Mean, Share
-from holdfast.queries.query import Folded, Function, Said, Values
+from holdfast.queries.query import Folded, Function, RowValues, Values
 from holdfast.schema import Schema, Type
 
 Interval = tuple[float, float]
@@ -93,9 +93,9 @@ class Guess(Folded):
         # A session may declare columns complete, or not: then missing values count as the lowest, or are left out.
         return log(2) + functions_nats(texts, self.measure.bounds, columns)
 
-    def combined(self, said: Sequence[Said]) -> Values:
+    def combined(self, row_values: Sequence[RowValues]) -> Values:
         """Return what each row says; of a group, one line with what each of `functions` says."""
-        return np.column_stack(list(map(floats, said))) if self.group else self.measure.combined(said)
+        return np.column_stack(list(map(floats, row_values))) if self.group else self.measure.combined(row_values)
 
     def totals(self, values: Values) -> Totals:
         """Return the same as `fold` from what `evaluate` returned."""
@@ -105,12 +105,12 @@ class Guess(Folded):
         value, *groups = values.T
         return self.fold([value, *(group == 1 for group in groups)])
 
-    def fold(self, said: Sequence[Said]) -> Totals:
+    def fold(self, row_values: Sequence[RowValues]) -> Totals:
         """Return how many rows count and the sum of what they say, for all rows or for each group.
 
         From what each of `functions` says. Every row takes the same steps, whatever it says.
         """
-        value, *groups = said
+        value, *groups = row_values
         if isinstance(self.measure, Share):
             return _counts([value, *groups])
         inside = _apart([booleans(group) for group in groups])
@@ -186,29 +186,33 @@ def _apart(groups: list[Conditions]) -> list[Conditions]:
     return apart
 
 
-def _counts(said: list[Said]) -> Totals:
-    """Return how many rows are in each group, and for how many of them the first of `said` is true."""
-    first, *others = _alike(said)
+def _counts(row_values: list[RowValues]) -> Totals:
+    """Return how many rows are in each group, and for how many of them the first of `row_values` is true."""
+    first, *others = _alike(row_values)
     if not others:
         return np.array([[len(first)], [_count(first)]], np.float64)
     groups = _apart(others)
     return np.array([[_count(group) for group in groups], [_count(group & first) for group in groups]], np.float64)
 
 
-def _alike(said: list[Said]) -> list[Conditions]:
+def _alike(row_values: list[RowValues]) -> list[Conditions]:
     """Return conditions that can be combined: arrays, or series, which take an eighth of the memory."""
-    if not any(isinstance(each, pl.Series) and each.dtype == pl.Boolean for each in said):
-        return [booleans(each) if isinstance(each, pl.Series) else each.astype(np.bool_, copy=False) for each in said]
-    series = [each if isinstance(each, pl.Series) else pl.Series(each.astype(np.bool_, copy=False)) for each in said]
+    if not any(isinstance(each, pl.Series) and each.dtype == pl.Boolean for each in row_values):
+        return [
+            booleans(each) if isinstance(each, pl.Series) else each.astype(np.bool_, copy=False) for each in row_values
+        ]
+    series = [
+        each if isinstance(each, pl.Series) else pl.Series(each.astype(np.bool_, copy=False)) for each in row_values
+    ]
     # What is missing is not counted in a sum; only of several groups must the first be known to be true or false.
-    return series if len(said) < 3 else [each & each.is_not_null() for each in series]
+    return series if len(row_values) < 3 else [each & each.is_not_null() for each in series]
 
 
 def _count(conditions: Conditions) -> int:
     return int(conditions.sum() if isinstance(conditions, pl.Series) else np.count_nonzero(conditions))
 
 
-def _sums(value: Said, groups: list[NDArray[np.bool_]], bounds: Interval, missing: bool | None) -> Totals:
+def _sums(value: RowValues, groups: list[NDArray[np.bool_]], bounds: Interval, missing: bool | None) -> Totals:
     """Return counts and sums of values in [0, 1].
 
     What is `missing` counts in no group; if False, as the lowest; None: nothing can be, by its type and declaration.

@@ -15,7 +15,7 @@ from holdfast.guarantees.statistic import GroupMean, OneMean, OneShare, OutcomeS
 from holdfast.queries.evaluate import RowFunction, booleans, floats
 from holdfast.queries.node import identifier, literal_text
 from holdfast.queries.position import Category, Position, places
-from holdfast.queries.query import Composed, Function, Said, Values
+from holdfast.queries.query import Composed, Function, RowValues, Values
 
 _SHARE, _MEAN, _GROUP = OneShare(), OneMean(), GroupMean()
 encode_facts = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
@@ -53,9 +53,9 @@ class Measure(Composed):
         """The value and, if there is one, the condition of the group."""
         return (self.value,) if self.where is None else (self.value, self.where)
 
-    def combined(self, said: Sequence[Said]) -> Values:
+    def combined(self, row_values: Sequence[RowValues]) -> Values:
         """Return what each row says; NaN outside the group."""
-        return self._values(said[0], None if self.where is None else booleans(said[1]))
+        return self._values(row_values[0], None if self.where is None else booleans(row_values[1]))
 
     def _if_complete(self) -> str | None:
         """Say what it would cost if a column of its own, asked about as it is, were declared complete."""
@@ -300,9 +300,9 @@ class HistogramWithin(Composed):
         """What the histogram takes, and the condition."""
         return (*self.histogram.functions, self.where)
 
-    def combined(self, said: Sequence[Said]) -> Values:
+    def combined(self, row_values: Sequence[RowValues]) -> Values:
         """Return the number of the category per row; the last for rows outside."""
-        *others, inside = said
+        *others, inside = row_values
         return np.where(booleans(inside), self.histogram.combined(others), self.statistic.outcomes - 1)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from holdfast.guarantees.mathematics.moments import Form
 from holdfast.guarantees.statistic import GroupMean, OneMean, Statistic
 from holdfast.queries.measures import Mean, Share, encode_facts
-from holdfast.queries.query import Composed, Function, Said, Values
+from holdfast.queries.query import Composed, Function, RowValues, Values
 
 Measured = Share | Mean
 
@@ -70,9 +70,9 @@ class Quadratic(Composed):
         parts = [one.identity for one in self.measures]
         return None if None in parts else encode_facts({"kind": "form", "form": repr(self.form), "of": parts})
 
-    def combined(self, said: Sequence[Said]) -> Values:
+    def combined(self, row_values: Sequence[RowValues]) -> Values:
         """Return the form of every row, rescaled to [0, 1]; of one that has not all values, NaN or that of 0."""
-        rest = iter(said)
+        rest = iter(row_values)
         values = [one.combined(list(islice(rest, len(one.functions)))).astype(np.float64) for one in self.measures]
         first, second = values[0], values[1] if len(values) > 1 else np.zeros(len(values[0]))
         (a, b), (low, high) = self.form.about, self.bounds

@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from holdfast.queries.evaluate import RowFunction
-from holdfast.queries.query import Direct, Said
+from holdfast.queries.query import Direct, RowValues
 from holdfast.schema import Type
 
 Category = bool | int | float | str | date
@@ -71,9 +71,9 @@ class Position:
         return listed[order], order
 
 
-def places(said: Said) -> Numbers:
+def places(row_values: RowValues) -> Numbers:
     """Return what a `Position` says as an array."""
-    return said.to_numpy() if isinstance(said, pl.Series) else said
+    return row_values.to_numpy() if isinstance(row_values, pl.Series) else row_values
 
 
 def _in_array(values: NDArray[Any], listed: tuple[NDArray[Any], Numbers]) -> Numbers:

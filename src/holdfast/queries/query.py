@@ -36,11 +36,11 @@ from numpy.typing import NDArray
 from holdfast.guarantees.statistic import Statistic, Values
 from holdfast.schema import Type
 
-__all__ = ["Composed", "Direct", "Folded", "Function", "Packed", "Packing", "Query", "Said", "Values"]
+__all__ = ["Composed", "Direct", "Folded", "Function", "Packed", "Packing", "Query", "RowValues", "Values"]
 
 Direct = Callable[[Mapping[str, NDArray[Any]]], NDArray[Any]]  # from columns by name to one value per row
 
-Said = pl.Series | NDArray[Any]  # what one function says of each row; in arrays NULL is false, or NaN
+RowValues = pl.Series | NDArray[Any]  # what one function says of each row; in arrays NULL is false, or NaN
 Packed = NDArray[np.float32]  # one line of numbers for each row
 
 
@@ -173,7 +173,7 @@ class Composed(Query):
         """The functions of one row: a value, the conditions of groups."""
 
     @abstractmethod
-    def combined(self, said: Sequence[Said]) -> Values:
+    def combined(self, row_values: Sequence[RowValues]) -> Values:
         """Return what each row says, from what each of `functions` says of it."""
 
     def evaluate(self, rows: pl.DataFrame) -> Values:
@@ -195,7 +195,7 @@ class Folded(Composed):
     """A query that asks rows for totals alone, and makes them from what several functions say of each row."""
 
     @abstractmethod
-    def fold(self, said: Sequence[Said]) -> NDArray[np.float64]:
+    def fold(self, row_values: Sequence[RowValues]) -> NDArray[np.float64]:
         """Return the totals of some rows from what each function says of them, all in the same order; they add up."""
 
     @abstractmethod

@@ -64,9 +64,9 @@ class Ranked(Query):
 
     def evaluate(self, rows: pl.DataFrame) -> Values:
         """Return the number of the outcome per row."""
-        said = self.positive.series(rows)
+        row_values = self.positive.series(rows)
         values = self.score.evaluate(rows).astype(np.float64)
-        outside = np.isnan(values) | said.is_null().to_numpy()
+        outside = np.isnan(values) | row_values.is_null().to_numpy()
         steps = np.searchsorted(self.cuts, np.where(outside, 0.0, values), side="right")
-        found = np.where(booleans(said), steps, steps + self.steps)
+        found = np.where(booleans(row_values), steps, steps + self.steps)
         return np.where(outside, 2 * self.steps, found).astype(np.int64)

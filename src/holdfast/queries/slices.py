@@ -9,7 +9,7 @@ import numpy as np
 from holdfast.guarantees.statistic import OneMean, Statistic
 from holdfast.queries.measures import Mean, Share, encode_facts
 from holdfast.queries.moments import Quadratic
-from holdfast.queries.query import Composed, Function, Said, Values
+from holdfast.queries.query import Composed, Function, RowValues, Values
 
 _ONE = OneMean()
 
@@ -55,9 +55,9 @@ class Sliced(Composed):
         own = self.measure.identity
         return None if own is None else encode_facts({"kind": "slices", "edges": self.edges, "of": own})
 
-    def combined(self, said: Sequence[Said]) -> Values:
+    def combined(self, row_values: Sequence[RowValues]) -> Values:
         """Return the part of the slice that is below the number."""
-        values = self.measure.combined(said).astype(np.float64)
+        values = self.measure.combined(row_values).astype(np.float64)
         if self.place < 0:
             return 1.0 - np.isnan(values)
         first, last = self.edges[self.place], self.edges[self.place + 1]

@@ -25,7 +25,7 @@ from holdfast.queries.build import QueryLike, condition, rowwise
 from holdfast.queries.evaluate import RowFunction, booleans, floats
 from holdfast.queries.functions.operation import with_article
 from holdfast.queries.measures import Measure
-from holdfast.queries.query import Composed, Function, Query, Said, Values
+from holdfast.queries.query import Composed, Function, Query, RowValues, Values
 from holdfast.schema import Schema, Type
 
 Numbers = NDArray[np.float64]
@@ -157,22 +157,22 @@ class WholeUnit(Query):
         return self.value.type is not Type.BOOL
 
     @cached_property
-    def said_directly(self) -> Callable[[Any], tuple[Truths | None, Numbers | Truths]] | None:
-        """What `said` does, on arrays, where that is possible."""
+    def contributions_directly(self) -> Callable[[Any], tuple[Truths | None, Numbers | Truths]] | None:
+        """What `contributions` does, on arrays, where that is possible."""
         value, where = self.value.direct, None if self.where is None else self.where.direct
         if value is None or (self.where is not None and where is None):
             return None
-        return lambda arrays: self._said(value(arrays), None if where is None else where(arrays))
+        return lambda arrays: self._contributions(value(arrays), None if where is None else where(arrays))
 
-    def said(self, rows: pl.DataFrame) -> tuple[Truths | None, Numbers | Truths]:
+    def contributions(self, rows: pl.DataFrame) -> tuple[Truths | None, Numbers | Truths]:
         """Return for each row whether it counts (None: all do), and what it adds to the sum of its unit."""
-        return self._said(self.value.series(rows), None if self.where is None else self.where.series(rows))
+        return self._contributions(self.value.series(rows), None if self.where is None else self.where.series(rows))
 
-    def _said(self, values: Any, inside: Any) -> tuple[Truths | None, Numbers | Truths]:
+    def _contributions(self, values: Any, inside: Any) -> tuple[Truths | None, Numbers | Truths]:
         if not self._is_number:
-            says = booleans(values)
+            adds = booleans(values)
             counts = None if inside is None else booleans(inside)
-            return counts, says if counts is None else says & counts
+            return counts, adds if counts is None else adds & counts
         numbers = floats(values)
         if self._everybody_counts:
             return None, numbers
@@ -192,9 +192,9 @@ class WholeUnit(Query):
 
     def evaluate(self, rows: pl.DataFrame) -> Values:
         """Return what each row would say if it were a unit by itself."""
-        counts, says = self.said(rows)
+        counts, adds = self.contributions(rows)
         counted = np.ones(rows.height) if counts is None else counts.astype(np.float64)
-        return self.folded(counted, says.astype(np.float64))
+        return self.folded(counted, adds.astype(np.float64))
 
 
 @dataclass(frozen=True)
@@ -259,11 +259,11 @@ class Accepted(Composed):
         """Those of the measure, and the weight."""
         return self.measure.functions if self.weight is None else (*self.measure.functions, self.weight)
 
-    def combined(self, said: Sequence[Said]) -> Values:
+    def combined(self, contributions: Sequence[RowValues]) -> Values:
         """Return what each row says; with weights, the probabilities of 0 and of 1."""
         if self.weight is None:
-            return self.measure.combined(said).astype(np.float64)
-        *others, weights = said
+            return self.measure.combined(contributions).astype(np.float64)
+        *others, weights = contributions
         ones = self.measure.combined(others).astype(np.float64)
         accepted = np.nan_to_num(np.clip(floats(weights) / self.largest, 0.0, 1.0), nan=0.0)
         accepted[np.isnan(ones)] = 0.0

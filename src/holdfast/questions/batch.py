@@ -56,10 +56,10 @@ def _build(asked: Asked, context: Context) -> Question:
     return kind.question(context, options.pop(kind.subject.name), **options)
 
 
-def together_of(questions: Sequence[Question], answered: Callable[[Question], bool] = lambda _: False) -> Question:
+def together_of(questions: Sequence[Question], is_answered: Callable[[Question], bool] = lambda _: False) -> Question:
     """Return one question that costs what those cost together that were not asked before."""
     _refuse_looks(questions)
-    new = {one.identity or id(one): one.cost for one in questions if not answered(one)}.values()
+    new = {one.identity or id(one): one.cost for one in questions if not is_answered(one)}.values()
     total = Cost(sum(cost.charge for cost in new), sum(cost.intervals for cost in new))
     return replace(questions[0], cost=total)
 
@@ -199,8 +199,8 @@ class Prices:
         questions: Sequence[Question],
         guarantee: Guarantee,
         spent: Spent,
-        told: Cost,
-        answered: Callable[[Question], bool],
+        answered: Cost,
+        is_answered: Callable[[Question], bool],
     ) -> "Prices":
         """Return the prices of questions.
 
@@ -208,9 +208,9 @@ class Prices:
         ----------
         questions, guarantee, spent
             What is asked, under which guarantee, and what was spent before.
-        told
-            What the answers given cost.
         answered
+            What the answers given cost.
+        is_answered
             Whether a question was asked before.
         """
         _refuse_looks(questions)
@@ -218,8 +218,8 @@ class Prices:
         seen: set[str] = set()
         now = spent
         for one in questions:
-            cached = one.identity in seen or answered(one)
-            each.append(Price.of(one, guarantee, now, told, cached=cached))
+            cached = one.identity in seen or is_answered(one)
+            each.append(Price.of(one, guarantee, now, answered, cached=cached))
             if not cached:
                 now = Spent(now.charge + one.cost.charge, now.intervals + one.cost.intervals, now.answers + 1)
                 seen.add(one.identity or "")

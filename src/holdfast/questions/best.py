@@ -66,16 +66,16 @@ class BestKept:
                 predictions.write_parquet(file, compression="uncompressed", statistics=False)
             written.replace(self._folder / f"{digest}.parquet")
 
-    def _sweep(self, wanted: set[str]) -> None:
+    def _sweep(self, requested: set[str]) -> None:
         """Remove what is neither the best nor, perhaps, about to be."""
         if self._folder is None:
             if len(self._memory) > MOST_KEPT:
                 committed = {digest for digest in self._memory if self._is_committed(digest)}
-                for digest in committed - wanted:
+                for digest in committed - requested:
                     del self._memory[digest]
             return
         with suppress(OSError):
-            there = [path for path in self._folder.iterdir() if path.stem not in wanted]
+            there = [path for path in self._folder.iterdir() if path.stem not in requested]
             if len(there) <= MOST_KEPT:
                 return
             for path in there:

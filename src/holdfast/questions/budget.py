@@ -59,7 +59,7 @@ class Budget:
     checks: tuple[tuple[int, float], ...] = ()
 
     @classmethod
-    def of(cls, guarantee: Guarantee, spent: Spent, told: Cost) -> "Budget":
+    def of(cls, guarantee: Guarantee, spent: Spent, answered: Cost) -> "Budget":
         """Return what is left.
 
         Parameters
@@ -68,17 +68,17 @@ class Budget:
             The one that stands.
         spent
             What was taken by all questions.
-        told
+        answered
             What the answers given cost.
         """
         terms = guarantee.terms
-        outlook = guarantee.outlook((spent.charge, spent.intervals), (told.charge, told.intervals))
+        outlook = guarantee.outlook((spent.charge, spent.intervals), (answered.charge, answered.intervals))
         margin = outlook[0][1] if outlook else terms.margin
         planned = terms.statements > 0 and guarantee.answers
         left = terms.answers_left(spent.charge, spent.intervals) if planned else None
         total = terms.answers if planned else None
         beside = guarantee.checks if guarantee.answers else None
-        checks = () if beside is None else beside.outlook((0, 0), (told.charge, told.intervals))
+        checks = () if beside is None else beside.outlook((0, 0), (answered.charge, answered.intervals))
         return cls(left, total, spent.answers, margin, outlook, guarantee.asks, terms.ends, checks)
 
     def to_dict(self) -> dict[str, Any]:
@@ -114,8 +114,8 @@ class Budget:
         """A bar of what is left, or of how wide answers will be."""
         shown = []
         if self.answers_left is not None and self.answers_total:
-            said = f"{self.answers_left:,} of {self.answers_total:,} answers left at {write_margin(self.margin)}"
-            shown.append(f"<div>{notebook.meter(self.answers_left / self.answers_total, said)} {escape(said)}</div>")
+            left = f"{self.answers_left:,} of {self.answers_total:,} answers left at {write_margin(self.margin)}"
+            shown.append(f"<div>{notebook.meter(self.answers_left / self.answers_total, left)} {escape(left)}</div>")
         if self.outlook and not (self.answers_left and self.ends):
             what, more = _AHEAD.get(self.asks or "", ("an answer is within", "{:,} more"))
             shown.append(_widths(what, more, self.outlook))

@@ -85,7 +85,7 @@ class CheckAnswer(AnyAnswer):
         return cls(**{name: result[name] for name in names}, record=record, bounds=(low, high))
 
     @property
-    def told(self) -> Interval | None:
+    def known_range(self) -> Interval | None:
         """The cell of the held rows: within the margin of the guess, below it or above it; None if they are too few."""
         low, high = self.guess - self.margin, self.guess + self.margin
         cells = {HOLDS: (low, high), TOO_HIGH: (self.bounds[0], low), TOO_LOW: (high, self.bounds[1])}
@@ -184,9 +184,9 @@ def check(
         assert isinstance(cell, Cell)
         return {"outcome": cell.outcome, "draws": cell.draws, "rows": cell.rows}
 
-    def finish(number: int, drawn: Result, told: Cost) -> tuple[Result, Cost]:
+    def finish(number: int, drawn: Result, answered: Cost) -> tuple[Result, Cost]:
         cell = Cell((), drawn["draws"], drawn["rows"], drawn["outcome"])
-        so_far = guarantee.told(told.charge, told.intervals)
+        so_far = guarantee.so_far(answered.charge, answered.intervals)
         two = isinstance(guessed, DifferenceGuess)
         found = guarantee.certify(cell, guessed.cell, so_far, number, code=code, two_groups=two)
         ends = Estimate.within(guessed.bounds, 0.0, found)
@@ -194,9 +194,9 @@ def check(
         asked = {"guess": guessed.guess, "margin": guessed.margin, "bounds": list(guessed.bounds)}
         return told_now | asked, Cost(*guarantee.cost(wrong=cell.outcome != HOLDS, group=guessed.group))
 
-    def margin_now(told: Cost) -> float:
+    def margin_now(answered: Cost) -> float:
         rows = guessed.speaking(guarantee.terms.rows)
-        answer, _ = finish(told.intervals + 1, {"outcome": HOLDS, "draws": draws, "rows": rows}, told)
+        answer, _ = finish(answered.intervals + 1, {"outcome": HOLDS, "draws": draws, "rows": rows}, answered)
         return float(max(answer["high"] - guessed.guess, guessed.guess - answer["low"]))
 
     cost = Cost(*guarantee.cost(wrong=True, group=guessed.group))
@@ -329,10 +329,12 @@ def _missing(name: str, what: str) -> InvalidArgument:
 def _explored(asked: Guess, rows: RowSource) -> _Found:
     measures = [asked.measure, asked.other] if isinstance(asked, DifferenceGuess) else [asked.measure]
     with silence:
-        said = [rows.sample(each, AllRows(), np.random.default_rng(0)).astype(np.float64) for each in measures]
-    if len(said) == 2:
-        said[1] = np.where(np.isnan(said[0]), said[1], np.nan)  # rows in both groups count in the first
-    known = [values[~np.isnan(values)] for values in said]
+        row_values = [rows.sample(each, AllRows(), np.random.default_rng(0)).astype(np.float64) for each in measures]
+    if len(row_values) == 2:
+        row_values[1] = np.where(
+            np.isnan(row_values[0]), row_values[1], np.nan
+        )  # rows in both groups count in the first
+    known = [values[~np.isnan(values)] for values in row_values]
     fewest = min(part.size for part in known)
     if not fewest:
         raise InvalidArgument(

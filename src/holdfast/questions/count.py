@@ -48,8 +48,8 @@ def count(
         return found.to_json() | {"bounds": list(bounds)}
 
     text = f"how many of {context.size(population):,} have {built.value.text}"
-    wanted: dict[str, Any] = {"wanted": margin, "text": text}
-    return context.question(COUNT.name, built, draws, run, context.margin(built, draws, size), **wanted)
+    requested: dict[str, Any] = {"requested": margin, "text": text}
+    return context.question(COUNT.name, built, draws, run, context.margin(built, draws, size), **requested)
 
 
 COUNT = kind_of(count, Answer)

@@ -35,8 +35,8 @@ class Expected:
     def verdict(self, one: Estimate) -> str:
         """Say whether an interval lies inside (kept), outside (broken) or neither (open).
 
-        >>> wanted = Expected({"query": "late"}, at_most=0.3)
-        >>> [wanted.verdict(Estimate(0.2, 0.1, high)) for high in (0.3, 0.4)], wanted.verdict(Estimate(0.5, 0.4, 0.6))
+        >>> few = Expected({"query": "late"}, at_most=0.3)
+        >>> [few.verdict(Estimate(0.2, 0.1, high)) for high in (0.3, 0.4)], few.verdict(Estimate(0.5, 0.4, 0.6))
         (['kept', 'open'], 'broken')
         """
         if self.at_least <= one.low and one.high <= self.at_most:
@@ -84,16 +84,19 @@ class Verdict:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        told = {"question": self.question, "expected": self.expected, "outcome": self.outcome}
-        return told | self.estimate.to_json()
+        facts = {"question": self.question, "expected": self.expected, "outcome": self.outcome}
+        return facts | self.estimate.to_json()
 
 
 def judge(expectations: Sequence[Expected], answers: Sequence[AnyAnswer]) -> list[Verdict]:
     """Return a verdict for every interval of every answer."""
     return [
         Verdict(
-            answer.question if label is None else f"{answer.question}: {label}", wanted.text, one, wanted.verdict(one)
+            answer.question if label is None else f"{answer.question}: {label}",
+            requested.text,
+            one,
+            requested.verdict(one),
         )
-        for wanted, answer in zip(expectations, answers, strict=True)
+        for requested, answer in zip(expectations, answers, strict=True)
         for label, one in answer.rows()
     ]

@@ -49,9 +49,9 @@ class GroupsAnswer(AnyAnswer, Mapping[Any, Answer]):
         return tuple(", ".join(map(str, group)) for group in self.groups)
 
     def __getitem__(self, group: object) -> Answer:
-        wanted = group if isinstance(group, tuple) else (group,)
+        requested = group if isinstance(group, tuple) else (group,)
         for values, label, answer in zip(self.groups, self.labels, self.answers, strict=True):
-            if values == wanted or label == str(group):
+            if values == requested or label == str(group):
                 return answer
         raise KeyError(group)
 

@@ -119,7 +119,7 @@ def mean(
         (estimate,) = drawing.under(context.guarantee).estimates(built, draws)
         return estimate.to_json() | {"bounds": list(built.bounds)}
 
-    return context.question(MEAN.name, built, draws, run, context.margin(built, draws), wanted=margin)
+    return context.question(MEAN.name, built, draws, run, context.margin(built, draws), requested=margin)
 
 
 def _leave_out(beside: str, **options: object) -> None:

@@ -116,12 +116,12 @@ def _quotient(
     """
     at = max(seen, SMALLEST)
 
-    def settle(times: float) -> float:
+    def limited(times: float) -> float:
         return min(limit, max(-limit, times))
 
     def ask(times: float, draws: int) -> tuple[float, Interval]:
         value, ends = stages.central(_less(above, times, form), draws)
-        guesses.append((settle(times + value / at), draws))
+        guesses.append((limited(times + value / at), draws))
         return times, ends
 
     guesses: list[tuple[float, int]] = []

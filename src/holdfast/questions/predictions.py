@@ -214,8 +214,8 @@ def match(
     if ids.name not in table.columns:
         raise _wrong(f"must have a column {ids.name!r} of ids; it has: {_named(table.columns)}")
     columns = _class_columns(table, classes) if classes else [_prediction_column(table, ids.name, target)]
-    wanted = Type.STRING if ids.dtype == pl.String else Type.INT
-    given = _cast(table[ids.name], wanted, f"ids ({ids.name})")
+    requested = Type.STRING if ids.dtype == pl.String else Type.INT
+    given = _cast(table[ids.name], requested, f"ids ({ids.name})")
     values = pl.DataFrame([_cast(table[column], type_, f"predictions ({column})") for column in columns])
     if not _same(given, ids):  # most tables are in the order of the board
         order = given.arg_sort()
@@ -250,10 +250,10 @@ def _prediction_column(table: pl.DataFrame, id: str, target: str | None) -> str:
 
 def _cast(values: pl.Series, type_: Type, what: str) -> pl.Series:
     """Return the values as this type; text is read as it, anything else must be it."""
-    own, wanted = values.dtype, _DTYPES[type_]
+    own, requested = values.dtype, _DTYPES[type_]
     if own.is_(pl.Categorical) or isinstance(own, pl.Enum):
         values, own = values.cast(pl.String), pl.String()
-    fits = own == wanted or (own.is_integer() and type_ is Type.INT) or (own.is_numeric() and type_ is Type.FLOAT)
+    fits = own == requested or (own.is_integer() and type_ is Type.INT) or (own.is_numeric() and type_ is Type.FLOAT)
     if not fits and own != pl.String and own != pl.Null:
         raise _wrong(f"must be {_WORDS[type_]} in its {what}; it has {own}")
     missing = values.null_count()
@@ -263,7 +263,7 @@ def _cast(values: pl.Series, type_: Type, what: str) -> pl.Series:
         words = values.str.to_lowercase()
         read = (words == "true").cast(pl.Boolean).set(~words.is_in(["true", "false"]), None)
     else:
-        read = values.cast(wanted, strict=False)
+        read = values.cast(requested, strict=False)
     if read.null_count():
         raise _wrong(f"must be {_WORDS[type_]} in its {what}; {read.null_count():,} are not")
     return read

@@ -98,14 +98,14 @@ class Price:
     widths: Widths = ()
 
     @classmethod
-    def of(cls, question: Question, guarantee: Guarantee, spent: Spent, told: Cost, *, cached: bool) -> "Price":
+    def of(cls, question: Question, guarantee: Guarantee, spent: Spent, answered: Cost, *, cached: bool) -> "Price":
         """Return the price of a question.
 
         Parameters
         ----------
         question, guarantee, spent
             What is asked, under which guarantee, and what was spent before.
-        told
+        answered
             What the answers given cost.
         cached
             Whether it was asked before.
@@ -121,7 +121,7 @@ class Price:
             question=question.text,
             answers=0 if cached else cost_in_answers(terms, spent.charge, spent.intervals, cost),
             rows_read=0 if cached else question.rows_read,
-            margin=question.margin(told),
+            margin=question.margin(answered),
             excess_bound=question.excess_bound,
             cached=cached,
             affordable=cached or _fits(cost, terms, spent),

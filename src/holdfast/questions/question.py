@@ -217,7 +217,7 @@ class Context:
         run: Callable[[Drawing], Result],
         margin: Callable[[Cost], float | None] = lambda _: None,
         *,
-        wanted: float | None = None,
+        requested: float | None = None,
         text: str | None = None,
     ) -> Question:
         """Return the question that one release of the query answers.
@@ -228,15 +228,15 @@ class Context:
             What is asked, from how many draws, and how it is answered.
         margin
             What tells the margin the answer will have.
-        wanted
+        requested
             The margin the caller asked for. Who asks for the same again gets the answer that is there, though it would
             take more draws now.
         text
             How the question reads, where it is not what its query asks of a row; it is then part of its identity.
         """
         cost, rows_read = self.price(query, draws)
-        ordinary = wanted is None and draws == self.rows_per_query
-        reads = None if ordinary else draws if wanted is None else f"margin {wanted!r}"
+        ordinary = requested is None and draws == self.rows_per_query
+        reads = None if ordinary else draws if requested is None else f"margin {requested!r}"
         identity, work = identity_of(query, reads, self.mechanism), RELEASE_WORK + rows_read * query.work
         if text is not None and identity is not None:
             identity = encode({"kind": kind, "of": identity, "text": text})

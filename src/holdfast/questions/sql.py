@@ -155,9 +155,9 @@ class _Compiler:
         """Return the name of the column that ORDER BY means."""
         if key.text.isdigit() and 1 <= int(key.text) <= len(columns):
             return columns[int(key.text) - 1].name
-        wanted = "".join(key.text.strip('"').lower().split())
+        requested = "".join(key.text.strip('"').lower().split())
         for item, column in zip(self.statement.items, columns, strict=True):
-            if wanted in ("".join(text.lower().split()) for text in (item.name, item.text)):
+            if requested in ("".join(text.lower().split()) for text in (item.name, item.text)):
                 return column.name
         raise InvalidQuery(
             f"ORDER BY {key.text} must be a column of the result, by its name or its number: "

@@ -69,6 +69,6 @@ def standings_frame(lines: list[dict[str, Any]]) -> pl.DataFrame:
 
 
 def _line(rank: int | None, entry: Entry, answer: SubmitAnswer) -> dict[str, Any]:
-    told = {"name": answer.name, "outcome": answer.outcome, "low": answer.low, "high": answer.high}
+    shown = {"name": answer.name, "outcome": answer.outcome, "low": answer.low, "high": answer.high}
     cell = {"cell_low": answer.cell[0], "cell_high": answer.cell[1]}
-    return {"rank": rank, "by": entry.analyst} | told | cell | {"seq": entry.seq, "time": entry.time}
+    return {"rank": rank, "by": entry.analyst} | shown | cell | {"seq": entry.seq, "time": entry.time}

@@ -11,7 +11,7 @@ import polars as pl
 from holdfast.answer import AnyAnswer, Estimate, Interval, Record, estimate_html
 from holdfast.errors import InvalidArgument, PlanConflict
 from holdfast.guarantees.guarantee import Guarantee
-from holdfast.guarantees.ladder import ABOUT, POPULATION, Apart, Climbed, Ladder
+from holdfast.guarantees.ladder import ABOUT, POPULATION, Apart, Ladder, SubmissionsSoFar
 from holdfast.guarantees.release import GridCell
 from holdfast.ledger import Cost
 from holdfast.queries.metrics import Metric
@@ -77,7 +77,7 @@ class SubmitAnswer(AnyAnswer):
         return self.low, self.high
 
     @property
-    def told(self) -> Interval:
+    def known_range(self) -> Interval:
         """The cell."""
         return self.cell
 
@@ -88,10 +88,10 @@ class SubmitAnswer(AnyAnswer):
 
     def result(self) -> dict[str, Any]:
         """Whether it improved, interval, cell, metric and what it is about."""
-        told = {"improved": self.improved, "low": self.low, "high": self.high, "cell": list(self.cell)}
+        facts = {"improved": self.improved, "low": self.low, "high": self.high, "cell": list(self.cell)}
         scored = {"metric": self.metric, "higher": self.higher, "about": self.about, "name": self.name}
         ahead = None if self.ahead is None else {"of": self.of, "low": self.ahead[0], "high": self.ahead[1]}
-        return told | scored | {"bounds": list(self.bounds), "ahead": ahead}
+        return facts | scored | {"bounds": list(self.bounds), "ahead": ahead}
 
     @classmethod
     def read(cls, result: Mapping[str, Any], record: Record) -> "SubmitAnswer":
@@ -121,13 +121,13 @@ class SubmitAnswer(AnyAnswer):
         where = (
             f"{first:.6g} to {last:.6g}" if self.improved else f"no better than {last if self.higher else first:.6g}"
         )
-        told = [("on the sealed rows", where)]
+        shown = [("on the sealed rows", where)]
         if self.ahead is not None:
             _, low, high = Estimate(self.ahead[0], *self.ahead).rounded()
-            told.append((f"better than no. {self.of}", f"by {low} to {high}, compared row by row"))
+            shown.append((f"better than no. {self.of}", f"by {low} to {high}, compared row by row"))
         elif self.improved and self.about == POPULATION and self.record.seq != 1:
-            told.append(("better than the best before", NOT_COMPARED))
-        return [*told, ("the interval is about", ABOUT[self.about])]
+            shown.append(("better than the best before", NOT_COMPARED))
+        return [*shown, ("the interval is about", ABOUT[self.about])]
 
     def __repr__(self) -> str:
         _, low, high = self._estimate.rounded()
@@ -191,17 +191,19 @@ def submit(
         sums = float(apart.sum()), float(np.square(apart).sum())
         return {"cell": released.cell, "best": {"seq": best.seq, "cell": best.cell, "apart": sums}}
 
-    def finish(number: int, result: Result, told: Cost) -> tuple[Result, Cost]:
-        cell, climbed = result["cell"], ladder.climbed(told.charge, told.intervals)
-        ends, where = (_in_units(metric, part) for part in (ladder.certify(cell, climbed), ladder.told(cell, climbed)))
-        charge = ladder.charge_of(climbed, climbed.after(cell))
+    def finish(number: int, result: Result, answered: Cost) -> tuple[Result, Cost]:
+        cell, so_far = result["cell"], ladder.so_far(answered.charge, answered.intervals)
+        ends, where = (
+            _in_units(metric, part) for part in (ladder.certify(cell, so_far), ladder.known_range(cell, so_far))
+        )
+        charge = ladder.charge_of(so_far, so_far.after(cell))
         answer = {"improved": charge > 0, "low": ends.low, "high": ends.high, "cell": [where.low, where.high]}
         scored = {"metric": metric.name, "higher": metric.rule.higher, "about": terms.about, "name": name}
-        ahead = _ahead(ladder, metric, answer, climbed, result.get("best")) if charge > 0 else None
+        ahead = _ahead(ladder, metric, answer, so_far, result.get("best")) if charge > 0 else None
         return answer | scored | {"bounds": list(metric.bounds), "ahead": ahead}, Cost(charge, 1)
 
-    def margin(told: Cost) -> float:
-        return terms.scale * ladder.width(ladder.climbed(told.charge, told.intervals))
+    def margin(answered: Cost) -> float:
+        return terms.scale * ladder.width(ladder.so_far(answered.charge, answered.intervals))
 
     return Question(
         kind=SUBMIT.name,
@@ -232,14 +234,14 @@ def _in_units(metric: Metric, gains: Interval) -> Estimate:
 
 
 def _ahead(
-    ladder: Ladder, metric: Metric, answer: Result, climbed: Climbed, best: Mapping[str, Any] | None
+    ladder: Ladder, metric: Metric, answer: Result, so_far: SubmissionsSoFar, best: Mapping[str, Any] | None
 ) -> dict[str, Any] | None:
     """Compare an improvement with the best that was there when it was scored."""
     if best is None:
         return None
     pair, scale = (best["cell"], answer["cell"]), ladder.terms.scale
     (worse, better), (low, high) = pair if metric.rule.higher else pair[::-1]
-    ends = ladder.ahead(((low - better) / scale, (high - worse) / scale), climbed, Apart(*best["apart"]))
+    ends = ladder.ahead(((low - better) / scale, (high - worse) / scale), so_far, Apart(*best["apart"]))
     return {"of": best["seq"], "low": scale * ends[0], "high": scale * ends[1]}
 
 

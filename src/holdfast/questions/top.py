@@ -65,9 +65,9 @@ class TopAnswer(HistogramAnswer):
         return [("any other text", f"at most {write_end(self.missed, 3, up=True)} of the rows")]
 
     def __repr__(self) -> str:
-        ((name, said),) = self.details()
+        ((name, detail),) = self.details()
         table, _, print_ = super().__repr__().rpartition("\n") if self.answers else ("no text stands out", "", "")
-        return "\n".join([table, f"{name}: {said}", print_ or self.record.small_print])
+        return "\n".join([table, f"{name}: {detail}", print_ or self.record.small_print])
 
 
 def top(

@@ -55,7 +55,7 @@ def units(
         (estimate,) = drawing.estimates(built, draws)
         return estimate.to_json() | {"bounds": list(built.bounds)}
 
-    return context.question(UNITS.name, built, draws, run, context.margin(built, draws), wanted=margin)
+    return context.question(UNITS.name, built, draws, run, context.margin(built, draws), requested=margin)
 
 
 UNITS = kind_of(units, Answer)

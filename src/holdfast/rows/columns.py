@@ -259,9 +259,9 @@ class CodedText:
         drawn = np.full(self.dictionary.len(), whole)
         if not whole:
             drawn[codes] = True
-        said = ask(self.dictionary.filter(drawn).alias(name).to_frame())  # `gather` goes through threads
-        table = np.empty((drawn.size, *said.shape[1:]), said.dtype)
-        table[drawn] = said
+        row_values = ask(self.dictionary.filter(drawn).alias(name).to_frame())  # `gather` goes through threads
+        table = np.empty((drawn.size, *row_values.shape[1:]), row_values.dtype)
+        table[drawn] = row_values
         values: NDArray[Any] = table.take(codes, axis=0, mode="clip")
         if self.valid is not None:
             valid = self.valid[rows] if isinstance(rows, slice) else take_into(self.valid, rows, pool)

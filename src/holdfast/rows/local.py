@@ -15,7 +15,7 @@ from holdfast import check
 from holdfast.cancel import checkpoint
 from holdfast.errors import InvalidArgument, RowSourceError
 from holdfast.queries.evaluate import booleans, floats
-from holdfast.queries.query import Composed, Folded, Function, Packed, Packing, Query, Said, Values
+from holdfast.queries.query import Composed, Folded, Function, Packed, Packing, Query, RowValues, Values
 from holdfast.queries.silence import silence
 from holdfast.queries.submission import Submission
 from holdfast.queries.units import WholeUnit
@@ -143,7 +143,7 @@ class LocalRows:
         for rows in _slices(self._rows, _SCAN * self._block(query)):
             checkpoint()
             self._about_to_read(rows, query.columns)
-            total = total + query.fold(self._said(query.functions, rows))
+            total = total + query.fold(self._contributions(query.functions, rows))
         return total
 
     def _values(self, query: Query, chosen: Indices | slice, first: int, count: int, rng: Generator) -> Values:
@@ -257,20 +257,20 @@ class LocalRows:
         if chosen.size > len(units):
             chosen, places = np.unique(chosen, return_inverse=True)
         counted, total = np.zeros(chosen.size), np.zeros(chosen.size)
-        direct = query.said_directly
+        direct = query.contributions_directly
         if not all(name in self._plain for name in query.columns):
             direct = None
         for together in units.all_rows(chosen, self._block(query)):
             checkpoint()
             _pool.reset()
             if direct is None:
-                counting, says = query.said(self._frame(together.rows, query.columns))
+                counting, adds = query.contributions(self._frame(together.rows, query.columns))
             else:
                 self._about_to_read(together.rows, query.columns)
-                counting, says = direct({name: _together(self._plain[name], together) for name in query.columns})
+                counting, adds = direct({name: _together(self._plain[name], together) for name in query.columns})
             these = slice(together.begin, together.begin + together.counts.size)
             counted[these] += together.counts if counting is None else sums(counting, together.ends)
-            total[these] += sums(says, together.ends)
+            total[these] += sums(adds, together.ends)
         values = query.folded(counted, total)
         return values if places is None else values[places]
 
@@ -281,16 +281,16 @@ class LocalRows:
             texts = self._few_texts(query.columns, rows)
             if texts is not None and all(function.identity is not None for function in query.functions):
                 return texts.asked(query.evaluate, query.columns[0], rows, _pool)
-            return query.combined(self._said(query.functions, rows))
+            return query.combined(self._contributions(query.functions, rows))
         if not query.numbered and not query.packings:
             return query.evaluate(self._frame(rows, query.columns))
         draw = np.arange(first, first + _height(rows))
         return self._evaluate_parts(query, rows, np.zeros_like(draw), draw)
 
-    def _said(self, functions: Sequence[Function], rows: Indices | slice) -> list[Said]:
+    def _contributions(self, functions: Sequence[Function], rows: Indices | slice) -> list[RowValues]:
         """Return what functions say of these rows, each in the way that is fastest for it."""
         arrays: dict[str, NDArray[Any]] = {}  # a column that several functions read is read once
-        said: list[Any] = []
+        contributions: list[Any] = []
         left: list[int] = []
         for place, function in enumerate(functions):
             columns, direct = function.columns, function.direct
@@ -299,19 +299,19 @@ class LocalRows:
                     if name not in arrays:
                         arrays[name] = _values_at(self._plain[name], rows)
                 many = isinstance(rows, slice) and _height(rows) >= _MANY
-                said.append(direct(_in_bits(arrays, columns) if many else arrays))
+                contributions.append(direct(_in_bits(arrays, columns) if many else arrays))
                 continue
             texts = self._few_texts(columns, rows) if _is_number(function) and function.identity is not None else None
             if texts is not None:
-                said.append(texts.asked(partial(_array_of, function), columns[0], rows, _pool))
+                contributions.append(texts.asked(partial(_array_of, function), columns[0], rows, _pool))
             else:
-                said.append(None)
+                contributions.append(None)
                 left.append(place)
         if left:
             frame = self._read(rows, tuple(dict.fromkeys(name for place in left for name in functions[place].columns)))
             for place in left:
-                said[place] = functions[place].series(frame)
-        return said
+                contributions[place] = functions[place].series(frame)
+        return contributions
 
     def _few_texts(self, columns: Sequence[str], rows: Indices | slice) -> CodedText | None:
         """Return the one column that is read if it has fewer distinct texts than rows: each of them is asked once.
@@ -460,11 +460,11 @@ def _is_number(function: Function) -> bool:
 
 def _array_of(function: Function, rows: pl.DataFrame) -> NDArray[Any]:
     """Return what a function says as an array: whole numbers as such only if none can be missing."""
-    said = function.series(rows)
+    contributions = function.series(rows)
     if function.type is Type.BOOL:
-        return booleans(said)
-    whole = function.type is Type.INT and not function.nullable and not said.null_count()
-    return said.to_numpy() if whole else floats(said)
+        return booleans(contributions)
+    whole = function.type is Type.INT and not function.nullable and not contributions.null_count()
+    return contributions.to_numpy() if whole else floats(contributions)
 
 
 def _together(values: NDArray[Any], units: Together) -> NDArray[Any]:

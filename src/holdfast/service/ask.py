@@ -56,8 +56,8 @@ SMALL_WORK = 20_000_000  # steps; a tenth of a second at most
 PATIENCE = 0.5  # seconds to wait for an answer before looking whether it is there, and whether the caller still is
 
 Response = dict[str, Any]
-Wanted = tuple[Session, Question] | None
-Steps = Generator[Wanted, AnyAnswer, Response]
+Requested = tuple[Session, Question] | None
+Steps = Generator[Requested, AnyAnswer, Response]
 Outcome = Response | Callable[[], Response] | Unfinished | None
 Asked = Callable[[], AskIn]  # reads the question
 Gone = Callable[[], Awaitable[bool]]  # whether the caller has left
@@ -310,7 +310,7 @@ class AskService:
 
     def _within_quota(
         self, served: ServedDataset, token: Token, session: Session, question: Question, work: Work
-    ) -> Generator[Wanted, AnyAnswer, AnyAnswer]:
+    ) -> Generator[Requested, AnyAnswer, AnyAnswer]:
         price = None if token.quota is None else session.price_of(question)
         answers = 0 if price is None or price.cached else max(LEAST, price.answers)
         with self.held(served, token, answers, work, partial(_is_written, session, question)):
@@ -365,20 +365,20 @@ def _begin(new_steps: Callable[[int], Steps], again: Callable[[], None]) -> Outc
     """Take the steps up to the commit; return what is left to do if that is much, None if somebody else is at it."""
     steps = new_steps(SMALL_WORK)
     try:
-        wanted = next(steps)
-        while wanted is not None:
-            session, question = wanted
+        requested = next(steps)
+        while requested is not None:
+            session, question = requested
             try:
                 answer = session.draw(question, again)
             except Exception as error:  # noqa: BLE001  the steps decide what to make of it
-                wanted = steps.throw(error)
+                requested = steps.throw(error)
                 continue
             if answer is None:
                 steps.close()
                 return None
             if isinstance(answer, Unwritten):
                 return _Answering(steps, answer)
-            wanted = steps.send(answer)
+            requested = steps.send(answer)
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]
     return partial(_finish, steps)
@@ -387,16 +387,16 @@ def _begin(new_steps: Callable[[int], Steps], again: Callable[[], None]) -> Outc
 def _finish(steps: Steps) -> Response:
     """Take all steps that are left, in this thread."""
     try:
-        wanted = next(steps)
+        requested = next(steps)
         while True:
-            assert wanted is not None
-            session, question = wanted
+            assert requested is not None
+            session, question = requested
             try:
                 answer = session.answer(question)
             except Exception as error:  # noqa: BLE001  the steps decide what to make of it
-                wanted = steps.throw(error)
+                requested = steps.throw(error)
             else:
-                wanted = steps.send(answer)
+                requested = steps.send(answer)
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]
 
@@ -405,11 +405,11 @@ def _look_up(new_steps: Callable[[int], Steps]) -> Response | None:
     """Return the response if the question was answered before; draw nothing."""
     steps = new_steps(-1)
     try:
-        wanted = next(steps)
-        if wanted is None:
+        requested = next(steps)
+        if requested is None:
             steps.close()
             return None
-        session, question = wanted
+        session, question = requested
         steps.send(session.answer(question))
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]

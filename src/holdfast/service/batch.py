@@ -102,8 +102,8 @@ class BatchService:
         return self._priced(served, token, served.session.price_sql(text))
 
     def _priced(self, served: ServedDataset, token: Token, prices: Prices) -> Response:
-        said = {"text": str(prices), "left": self._service.left(served, token)}
-        return {"ok": True, "dataset": served.name} | prices.to_dict() | said
+        facts = {"text": str(prices), "left": self._service.left(served, token)}
+        return {"ok": True, "dataset": served.name} | prices.to_dict() | facts
 
     def _left(self, name: str, token: Token) -> dict[str, Any]:
         return self._service.left(self._datasets.get(name, token), token)

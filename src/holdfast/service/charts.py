@@ -100,7 +100,7 @@ class Scale:
 def panel(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return intervals on one axis: every line with its texts, equally rounded, and its drawing; and the axis.
 
-    A line has value (None: it cannot be told), low, high, bounds; and told, the part of the range in which the rows'
+    A line has value (None: it cannot be told), low, high, bounds; and known, the part of the range in which the rows'
     own value was said to lie, where a question is answered by such a part.
     """
     scale = Scale.over([x for line in lines for x in _shown(line)] or [0.0, 1.0])
@@ -117,17 +117,17 @@ def panel(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _shown(line: Mapping[str, Any]) -> list[float]:
     """Return what must be on the axis: the interval, the edges of what was told, and zero for a difference."""
     first, last = line["bounds"]
-    edges = [edge for edge in line.get("told") or () if edge not in (first, last)]
+    edges = [edge for edge in line.get("known") or () if edge not in (first, last)]
     return [line["low"], line["high"], *edges, *([0.0] if first == -last else [])]
 
 
 def interval_bar(line: Mapping[str, Any], scale: Scale) -> Markup:
     """Draw an interval with a dot at its value, on an axis that it shares with others."""
     label = f"{number(line['value'])}, between {low_end(line['low'])} and {high_end(line['high'])}"
-    told = Markup("")
-    if line.get("told"):
-        first, last = (min(100.0, max(0.0, scale.at(edge))) for edge in line["told"])
-        told = Markup('<rect class="told" x="{}%" width="{}%" y="0" height="100%"/>').format(
+    answered = Markup("")
+    if line.get("known"):
+        first, last = (min(100.0, max(0.0, scale.at(edge))) for edge in line["known"])
+        answered = Markup('<rect class="known" x="{}%" width="{}%" y="0" height="100%"/>').format(
             *pixels(first, last, DECIMALS)
         )
     dot = Markup("")
@@ -137,7 +137,7 @@ def interval_bar(line: Mapping[str, Any], scale: Scale) -> Markup:
     return Markup(
         '<svg class="bar" role="img" aria-label="{}">{}{}'
         '<rect class="range" x="{}%" width="{}%" y="10" height="8"/>{}</svg>'
-    ).format(label, told, scale.grid(), *length, dot)
+    ).format(label, answered, scale.grid(), *length, dot)
 
 
 def gauge(left: int, total: int) -> Markup:

@@ -38,7 +38,7 @@ routes = Routes()
 
 def lines(answer: AnyAnswer) -> list[dict[str, Any]]:
     """Return the intervals of an answer as tables and charts show them."""
-    known = {"bounds": list(answer.bounds), "told": answer.told and list(answer.told)}
+    known = {"bounds": list(answer.bounds), "known": answer.known_range and list(answer.known_range)}
     return [{"category": label, **estimate.to_json(), **known} for label, estimate in answer.rows()]
 
 
@@ -176,7 +176,7 @@ def _shown(served: ServedDataset) -> list[dict[str, Any]]:
     for line in served.submissions.lines(PAGE_SIZE):
         low, high = line["cell_low"], line["cell_high"]
         value = (low + high) / 2 if line["rank"] else high if metric.rule.higher else low
-        shown.append(line | {"bounds": list(metric.bounds), "value": value, "told": [low, high]})
+        shown.append(line | {"bounds": list(metric.bounds), "value": value, "known": [low, high]})
     return shown
 
 

@@ -50,7 +50,7 @@ class DatabaseWitness:
         """Nothing: two servers that begin at one instant are told apart by the file beside the data."""
         return nullcontext()
 
-    def saw(self, seen: Seen) -> None:
+    def remember(self, seen: Seen) -> None:
         """Remember this, unless something newer is remembered; at most once a second, and nobody waits for it."""
         if seen.is_newer_than(self._waiting):
             self._waiting = seen
@@ -58,7 +58,7 @@ class DatabaseWitness:
             self._written = monotonic()
             threading.Thread(target=self.close, name="holdfast witness", daemon=True).start()
 
-    def settle(self, seen: Seen) -> None:
+    def accept(self, seen: Seen) -> None:
         """Remember this instead of all before."""
         with self._lock:
             self._waiting = None

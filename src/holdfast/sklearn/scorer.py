@@ -68,12 +68,14 @@ class Scorer:
         if hasattr(X, "columns"):
             columns = {name: np.asarray(X[name]) for name in self.features}
         score = self._complete(_ROW_SCORES[self.metric](self, estimator))
-        said = np.asarray(score(pl.DataFrame(columns | {self.target: np.asarray(y)})), dtype=np.float64)
+        row_values = np.asarray(score(pl.DataFrame(columns | {self.target: np.asarray(y)})), dtype=np.float64)
         held, within = self.session.plan.terms.rows, None if self.metric in SHARES else (0.0, self.most)
-        spread = max(float(said.std()), self.most / sqrt(said.size))  # nothing is known to less than one row
-        margin = ERRORS * spread * sqrt(1 / said.size + 1 / held)
+        spread = max(
+            float(row_values.std()), self.most / sqrt(row_values.size)
+        )  # nothing is known to less than one row
+        margin = ERRORS * spread * sqrt(1 / row_values.size + 1 / held)
         least = None if within is None else held  # every row says something
-        answer = self.session.check(score, float(said.mean()), margin, within=within, at_least=least)
+        answer = self.session.check(score, float(row_values.mean()), margin, within=within, at_least=least)
         self.answers.append(answer)
         ends = {TOO_LOW: answer.guess + answer.margin, TOO_HIGH: answer.guess - answer.margin}
         value = min(max(ends.get(answer.outcome, answer.guess), 0.0), self.most)

@@ -209,7 +209,7 @@ def test_an_admin_may_publish_the_texts_of_a_column(tmp_path: Path) -> None:
         ({"late": "published"}, "categories['late'] can be 'published' for a column of texts; 'late' is a boolean"),
         (
             {"carrier": "publish"},
-            "must be a list of values, or 'published' for those that the column has; got 'publish'",
+            "must be a list of values, or 'published' for those it has; got 'publish'",
         ),
     ],
 )

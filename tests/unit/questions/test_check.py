@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import holdfast as hf
 from examples import examples
 from holdfast.errors import InvalidArgument, PlanConflict
-from holdfast.guarantees.checks import CODED, Checks, Told
+from holdfast.guarantees.checks import CODED, Checks, ChecksSoFar
 from holdfast.guarantees.mathematics.checks import full_range, guess_nats, sampled_range, time_share
 from holdfast.guarantees.release import HOLDS, OUTCOMES, TOO_FEW, TOO_HIGH, TOO_LOW
 from holdfast.guarantees.solve import plan
@@ -201,7 +201,7 @@ def test_the_interval_is_that_of_the_theorem_for_the_responses_before_it(session
             )
         wrong += not answer.holds
     assert wrong == 3
-    assert session.ledger.told == Cost(3, 6)
+    assert session.ledger.answered == Cost(3, 6)
 
 
 def test_a_question_that_is_short_to_write_never_gets_wider_than_its_text_calls_for(session: hf.Session) -> None:
@@ -252,8 +252,8 @@ def test_of_a_group_only_the_declared_rows_speak(session: hf.Session) -> None:
     assert answer.interval == pytest.approx(full_range((0.22, 0.26), n=2_000, level=level, nats=0.0), abs=1e-9)
     few = session.check("yes", 0.24, 0.02, where='"group" = 1', at_least=2_501)
     assert (few.outcome, few.interval) == (TOO_FEW, (0.0, 1.0))
-    told = Told.by(*(session.ledger.told.charge, session.ledger.told.intervals))
-    assert told == Told(checks=2, wrong=1, groups=1)
+    told = ChecksSoFar.by(*(session.ledger.answered.charge, session.ledger.answered.intervals))
+    assert told == ChecksSoFar(checks=2, wrong=1, groups=1)
     assert told.nats == guess_nats(3, 1, log(3))
 
 
@@ -300,9 +300,9 @@ def test_intervals_only_widen_with_wrong_guesses_and_with_checks(
     assert terms is not None
     guarantee = Checks(terms)
     wrong = int(share * checks)
-    now = guarantee.width(Told(checks, wrong, 0))
-    assert now <= guarantee.width(Told(checks + more, wrong, 0))
-    assert now <= guarantee.width(Told(checks + more, wrong + more, 0))
+    now = guarantee.width(ChecksSoFar(checks, wrong, 0))
+    assert now <= guarantee.width(ChecksSoFar(checks + more, wrong, 0))
+    assert now <= guarantee.width(ChecksSoFar(checks + more, wrong + more, 0))
 
 
 def test_the_budget_has_no_end_and_says_how_wide_checks_will_be(session: hf.Session) -> None:
@@ -377,7 +377,7 @@ def test_without_an_exploration_part_it_must_be_said(session: hf.Session) -> Non
 def test_refusals(session: hf.Session, options: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidArgument, match=words):
         session.check("yes", **options)
-    assert session.ledger.told == Cost(0, 0)
+    assert session.ledger.answered == Cost(0, 0)
 
 
 def test_checks_and_answers_never_share_rows() -> None:

@@ -42,12 +42,12 @@ def test_zero_is_on_the_axis_of_a_difference() -> None:
 
 
 def test_the_cell_that_was_told_is_drawn_and_what_reaches_to_a_bound_ends_at_the_axis() -> None:
-    held = answer(0.19, 0.2, 0.22) | {"told": [0.195, 0.205]}
+    held = answer(0.19, 0.2, 0.22) | {"known": [0.195, 0.205]}
     (line,) = charts.panel([held])["lines"]
-    assert 'class="told"' in line["bar"]
-    below = answer(0.1, 0.38, 0.41) | {"told": [0.0, 0.39]}
+    assert 'class="known"' in line["bar"]
+    below = answer(0.1, 0.38, 0.41) | {"known": [0.0, 0.39]}
     (line,) = charts.panel([below])["lines"]
-    assert re.findall(r'class="told" x="([\d.]+)%"', line["bar"]) == ["0.000"]
+    assert re.findall(r'class="known" x="([\d.]+)%"', line["bar"]) == ["0.000"]
 
 
 def test_an_empty_budget_and_nothing_can_be_drawn() -> None:

@@ -134,7 +134,7 @@ def submit(
     if receipt is not None:
         receipt.write_text(jsonlib.dumps(proof, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     if json:
-        show_json(answer=answer.to_dict(), told=dict(answer.details()), receipt=proof, budget=budget.to_dict())
+        show_json(answer=answer.to_dict(), details=dict(answer.details()), receipt=proof, budget=budget.to_dict())
         return
     say(f"{answer.question}: {answer.outcome}", bold=True)
     _, low, high = answer.rows()[0][1].rounded()

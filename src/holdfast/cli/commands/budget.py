@@ -29,7 +29,7 @@ def command(data: Data, ledger: Ledger = None, json: Json = False) -> None:
 
         found = audit(file)
         plan = Plan.from_dict(found.genesis["terms"], location=f"The ledger {found.location}")
-        _show(Budget.of(plan.standing, found.spent, found.told), plan, found.location, json=json)
+        _show(Budget.of(plan.standing, found.spent, found.answered), plan, found.location, json=json)
         return
     with looking(data, ledger) as session:
         if session.ledger.begun:

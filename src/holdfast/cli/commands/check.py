@@ -41,16 +41,16 @@ def command(
     """
     from holdfast.questions.expectations import BROKEN, OPEN, judge, read_expectations
 
-    wanted = read_expectations(expectations)
+    requested = read_expectations(expectations)
     with noting_warnings() as notes:
         session = open_session(data, plan, ledger=ledger, analyst=analyst)
         with session:
-            verdicts = judge(wanted, session.ask_many([dict(one.question) for one in wanted]))
+            verdicts = judge(requested, session.ask_many([dict(one.question) for one in requested]))
             budget, location = session.budget, session.ledger.location
     outcomes = [one.outcome for one in verdicts]
     if json:
-        told = [one.to_dict() for one in verdicts]
-        show_json(expectations=told, budget=budget.to_dict(), ledger=location, notes=notes)
+        listed = [one.to_dict() for one in verdicts]
+        show_json(expectations=listed, budget=budget.to_dict(), ledger=location, notes=notes)
     else:
         for sentence in notes:
             note(sentence)

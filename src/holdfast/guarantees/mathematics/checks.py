@@ -193,8 +193,8 @@ def sampled_range(cell: Interval, *, n: int, draws: int, level: float, sample_le
 
 
 @theorem("A comparison row by row, by Hoeffding's bound", proof="boards.md")
-def paired_range(told: Interval, *, n: int, most: float, squares: float, level: float, nats: float) -> Interval:
-    """Return how far one submission is ahead of an earlier one, if the mean difference of the n rows is `told`.
+def paired_range(known_range: Interval, *, n: int, most: float, squares: float, level: float, nats: float) -> Interval:
+    """Return how far one submission is ahead of an earlier one, if the mean difference of the n rows is `known_range`.
 
     Statement
         Row i can differ by r_i at most, which is fixed before its label is looked at. With R the sum of r_i and Q that
@@ -210,7 +210,7 @@ def paired_range(told: Interval, *, n: int, most: float, squares: float, level: 
     """
     width = SAFE * sqrt(2 * (log(2 / level) + nats) * squares) / n
     reach = SAFE * most / n
-    return max(-reach, told[0] - width), min(reach, told[1] + width)
+    return max(-reach, known_range[0] - width), min(reach, known_range[1] + width)
 
 
 def _sample_alone(b: float, *, n: int, draws: int, x: float, length: float) -> float | None:

@@ -15,7 +15,7 @@ from holdfast.guarantees.mathematics.theorem import theorem
 SAFE = 1 + 1e-12  # rounding of a root always goes to the safe side
 ULP = 4e-16  # and so does rounding of a sum near 1
 BETA_SAFE = 1e-10  # quantiles of the Beta law, where they are right, are right to 2e-11
-MOST_STEPS, SETTLED = 8, BETA_SAFE / 10  # to such a quantile, and how far from it, relatively, is near enough
+MOST_STEPS, CONVERGED = 8, BETA_SAFE / 10  # to such a quantile, and how far from it, relatively, is near enough
 TINY = 1e-290  # below this p, kl(p || q) is kl(0 || q) to the last digit, and gap/p would overflow
 
 
@@ -157,10 +157,10 @@ def _beta_quantiles(a: Any, b: Any, level: Any) -> Any:
             bend = step * (a - rest * p / (1 - p) - slope) / 2
             u = u + step / (1 + bend)
             left = np.abs(step * (step * step + bend * bend))  # of the distance, about
-            if not (left >= SETTLED).any():  # NaN settles no more
+            if not (left >= CONVERGED).any():  # NaN settles no more
                 break
         found = np.exp(u)
-    wrong = ~(left < SETTLED)
+    wrong = ~(left < CONVERGED)
     if wrong.any():
         a, b, level = np.broadcast_arrays(a, b, level)
         found[wrong] = special.betaincinv(a[wrong], b[wrong], level[wrong])

@@ -79,8 +79,8 @@ class Dialect:
     @property
     def how(self) -> str:
         """What was said, but for the types, as a folder remembers it."""
-        said = replace(self, types=())
-        return "" if said == Dialect() else repr(said)
+        options = replace(self, types=())
+        return "" if options == Dialect() else repr(options)
 
     @property
     def given(self) -> str | None:
