@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Interval = tuple[float, float]
 ROUNDING = 2.0**-53
 LONG = 1e15  # numbers that are written as powers of ten
+ANYTHING = 1e100  # an end as far away as this stands for any number
 SAYS_NOTHING = 0.9  # of the declared range: an interval that leaves no less open has no value beside it
 TOO_FEW = "too few rows to tell"
 
@@ -360,7 +361,7 @@ def write_estimate(estimate: Estimate | Answer, digits: int) -> tuple[str, str, 
     if estimate.too_few:
         value = TOO_FEW
     if max(-estimate.low, estimate.high) >= LONG:
-        return value, write_end(estimate.low, 3, up=False), write_end(estimate.high, 3, up=True)
+        return value, write_far(estimate.low, 3, up=False), write_far(estimate.high, 3, up=True)
     if float(low) > estimate.low:
         low = f"{estimate.low - 10.0**-digits:.{digits}f}"
     if float(high) < estimate.high:
@@ -400,6 +401,15 @@ def write_end(x: float, digits: int, *, up: bool) -> str:
     return f"{x + step if up else x - step:.{digits}g}"
 
 
+def write_far(x: float, digits: int, *, up: bool) -> str:
+    """Write an end that may be so far away that it means any number: "∞", not 200 digits.
+
+    >>> write_far(-1e200, 3, up=False), write_far(0.25, 3, up=True)
+    ('-∞', '0.25')
+    """
+    return ("∞" if x > 0 else "-∞") if abs(x) >= ANYTHING else write_end(x, digits, up=up)
+
+
 def pixels(low: float, high: float, decimals: int) -> tuple[str, str]:
     """Write where something drawn begins and how long it is, so that it covers all from low to high."""
     unit = 10**decimals
@@ -415,7 +425,7 @@ def interval_bar(estimate: Estimate | Answer, bounds: Interval = (0.0, 1.0), wid
     mark = "" if estimate.too_few else f'<rect x="{v:.1f}" y="1" width="2" height="10" fill="{notebook.ORANGE}"/>'
     shown = TOO_FEW if estimate.too_few else f"{estimate.value:g}"
     start, length = pixels(a + 1, max(b, a + 1) + 1, 1)
-    first, last = write_end(estimate.low, 6, up=False), write_end(estimate.high, 6, up=True)
+    first, last = write_far(estimate.low, 6, up=False), write_far(estimate.high, 6, up=True)
     return (
         f'<svg width="{width + 2}" height="12" style="vertical-align:middle" role="img"'
         f' aria-label="{shown}, from {first} to {last}">'

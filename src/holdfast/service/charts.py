@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from holdfast.answer import TOO_FEW, Estimate, pixels, rounded_alike, write_end
+from holdfast.answer import ANYTHING, TOO_FEW, Estimate, pixels, rounded_alike, write_far
 
 LEAST_SPAN = 1e-300  # what is smaller cannot be divided into steps
 MOST_STEPS = 5  # between the ticks of an axis, so that their numbers fit on a phone
@@ -23,17 +23,19 @@ def number(x: float | None) -> str:
     """Format a number with at most five digits; None: it cannot be told."""
     if x is None:
         return TOO_FEW
+    if abs(x) >= ANYTHING:
+        return write_far(x, 4, up=x > 0)
     return f"{x:,.0f}" if abs(x) >= 10_000 else f"{x:.4g}"
 
 
 def low_end(x: float) -> str:
     """Format the lower end of an interval, rounded down."""
-    return f"{floor(x):,}" if abs(x) >= 10_000 else write_end(x, 4, up=False)
+    return f"{floor(x):,}" if 10_000 <= abs(x) < ANYTHING else write_far(x, 4, up=False)
 
 
 def high_end(x: float) -> str:
     """Format the upper end of an interval, rounded up."""
-    return f"{ceil(x):,}" if abs(x) >= 10_000 else write_end(x, 4, up=True)
+    return f"{ceil(x):,}" if 10_000 <= abs(x) < ANYTHING else write_far(x, 4, up=True)
 
 
 @dataclass(frozen=True)
