@@ -407,7 +407,9 @@ def write_far(x: float, digits: int, *, up: bool) -> str:
     >>> write_far(-1e200, 3, up=False), write_far(0.25, 3, up=True)
     ('-∞', '0.25')
     """
-    return ("∞" if x > 0 else "-∞") if abs(x) >= ANYTHING else write_end(x, digits, up=up)
+    if (x if up else -x) < ANYTHING:
+        return write_end(x, digits, up=up)
+    return "∞" if up else "-∞"
 
 
 def pixels(low: float, high: float, decimals: int) -> tuple[str, str]:

@@ -82,10 +82,10 @@ WIDTHS = [
     (1.0, 1 - 1e-9, 1.0),
     (0.123456, 0.123449, 0.123461),
     (5.5, -0.05, 1_000.05),
-    (-1e300, -1.5e300, 1.7e308),
+    (-1e90, -1.5e90, 1.7e98),
     (-0.00004, -0.00005, 0.00004),
     (7.0, 7.0, 7.0),
-    (1.7e308, 1.7e308, 1.7e308),
+    (1.7e98, 1.7e98, 1.7e98),
     (2.0, 1.000051, 3.000049),
 ]
 
@@ -99,6 +99,11 @@ def test_an_interval_is_never_rounded_in_its_own_favor(value: float, low: float,
     text = repr(HistogramAnswer((("a", one), ("other", one)), RECORD))
     assert "nan" not in text
     assert "inf" not in text.replace("information", "")
+
+
+def test_ends_that_mean_any_number_are_infinite_outwards_only() -> None:
+    assert answer(0.0, -1e198, 1e198, bounds=(-1e198, 1e198)).rounded()[1:] == ("-∞", "∞")
+    assert answer(2e198, 1e198, 3e198, bounds=(0.0, 3e198)).rounded()[1:] == ("1e+198", "∞")
 
 
 @pytest.mark.parametrize("bounds", [(1e15, 1e15 + 1), (1.7e9, 1.7e9 + 1), (-5.0, 5.0), (0.0, 3.0), (-1e-3, 1e9)])
