@@ -771,7 +771,8 @@ def test_interval_for_rows_that_are_not_identical(j: float) -> None:
 @pytest.mark.parametrize("j", [1e-4, 0.02, 0.1])
 @pytest.mark.parametrize("g", [0.35, 0.9])
 def test_groups_of_rows_that_are_not_identical_solve_the_equation_of_the_page(j: float, g: float) -> None:
-    k, r, solved = j / g, exchange.hi(g, j, identical=False) / g, 0
+    k, solved = j / g, 0
+    r = min(1.0, exchange.hi(g, j, identical=False) / (1 - j * j)) / g
     for mu in np.linspace(0, 1, 201):
         for t in (exchange.group_upper(mu, g, j, identical=False), exchange.group_lower(mu, g, j, identical=False)):
             if 0 < t < 1:

@@ -467,7 +467,7 @@ def test_the_step_of_rows_that_are_not_identical_is_the_formula_of_the_page() ->
         values = [sign * (q - t) / g for sign, (_, (t, _), g) in zip((1, -1), both, strict=True) for q in (0.0, 1.0)]
         square = j**2 * (max(values) - min(values)) ** 2 / 2
         for (mu, _), (t, _), g in both:
-            more = exchange.hi(g, j, identical=False) / g - 1
+            more = min(1.0, exchange.hi(g, j, identical=False) / (1 - j * j)) / g - 1
             square += j / g * (mu + t - 2 * mu * t + more * t * (1 - t))
         assert groups.exchange_step(both, j, identical=False) ** 2 == pytest.approx(square, rel=1e-9)  # type: ignore[arg-type]
 

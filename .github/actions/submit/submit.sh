@@ -24,7 +24,7 @@ lines = [
     f"### {answer['question']}: {outcome}",
     "",
     f"- interval: {low:.4f} to {high:.4f}, with probability {answer['confidence']:.0%} for all submissions at once",
-    *(f"- {what}: {text}" for what, text in document["told"].items()),
+    *(f"- {what}: {text}" for what, text in document["details"].items()),
     f"- number {answer['seq']} in the ledger, whose head is `{head['hash']}`; receipt in `{sys.argv[2]}`",
     "",
 ]

@@ -259,11 +259,11 @@ class Accepted(Composed):
         """Those of the measure, and the weight."""
         return self.measure.functions if self.weight is None else (*self.measure.functions, self.weight)
 
-    def combined(self, contributions: Sequence[RowValues]) -> Values:
+    def combined(self, row_values: Sequence[RowValues]) -> Values:
         """Return what each row says; with weights, the probabilities of 0 and of 1."""
         if self.weight is None:
-            return self.measure.combined(contributions).astype(np.float64)
-        *others, weights = contributions
+            return self.measure.combined(row_values).astype(np.float64)
+        *others, weights = row_values
         ones = self.measure.combined(others).astype(np.float64)
         accepted = np.nan_to_num(np.clip(floats(weights) / self.largest, 0.0, 1.0), nan=0.0)
         accepted[np.isnan(ones)] = 0.0

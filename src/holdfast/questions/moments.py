@@ -11,6 +11,7 @@ from math import inf, nan, sqrt
 from typing import Concatenate, ParamSpec
 
 from holdfast.answer import SAYS_NOTHING, Answer, Estimate, Interval, write_end
+from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics.moments import Form, quotient
 from holdfast.queries.build import build_mean
 from holdfast.queries.moments import Measured, Quadratic, about
@@ -44,7 +45,8 @@ def variance_of(stages: Stages) -> Ranged:
 def deviation_of(stages: Stages) -> Ranged:
     """Return its root."""
     (value, (low, high)), _ = variance_of(stages)
-    return (sqrt(max(0.0, value)), (sqrt(low) * (1 - ROUNDING), min(0.5, sqrt(high) * (1 + ROUNDING)))), (0.0, 0.5)
+    last = sqrt(high) * (1 + ROUNDING) if high >= 0 else -1.0  # stages that contradict each other still do
+    return (sqrt(max(0.0, value)), (sqrt(low) * (1 - ROUNDING), min(0.5, last))), (0.0, 0.5)
 
 
 def covariance_of(stages: Stages) -> Ranged:
@@ -260,6 +262,12 @@ def moment(
     def build(context: Context, /, *args: P.args, **options: P.kwargs) -> Question:
         asked = signature(context, *args, **options)
         times, covered = unit(*asked.spans), context.guarantee.covers_slices
+        if range_follows and not times * STEEPEST < inf:
+            raise InvalidArgument(
+                "other_within must not be so much wider than within: the steepest slope would be no number. Declare"
+                " ranges of sizes that can be compared.",
+                name="other_within",
+            )
 
         def run(drawing: Drawing) -> Result:
             found, within = work_out(Drawn(asked.of, asked.draws, covered, drawing=drawing))
@@ -283,7 +291,7 @@ def _in_units(found: Found, within: Interval, unit: float, *, rounded: bool) -> 
         low, high = float(write_end(low, 3, up=False)), float(write_end(high, 3, up=True))
     first, last = (min(high, max(low, unit * end)) for end in ends)
     first, last = max(low, first - abs(first) * ROUNDING), min(high, last + abs(last) * ROUNDING)
-    if first > last:  # stages contradict each other: one of them is wrong, which has a small probability
+    if ends[0] > ends[1]:  # stages contradict each other: one of them is wrong, which has a small probability
         first, last = low, high
     nothing = last - first > SAYS_NOTHING * (high - low)
     return Estimate(nan if nothing else min(last, max(first, unit * value)), first, last), (low, high)

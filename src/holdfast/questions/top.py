@@ -125,7 +125,7 @@ def top(
     letters = Alphabet(_checked(CHARACTERS if alphabet is None else alphabet))
     start = Spelled(value, letters, (letters.all,))
     draws, at_once = context.draws(start, rows_per_query), max(2, context.guarantee.most_at_once - 1)
-    fewer = FEWER if context.guarantee.flexible and not context.guarantee.in_order else 1
+    fewer = _fewer(context)
     few = max(1, draws // fewer)
     longest, most = int(longest), int(most)
 
@@ -168,6 +168,14 @@ def top(
     )
 
 
+def _fewer(context: Context) -> int:
+    """Return how many times fewer draws a round has: where several statements may share the level of one.
+
+    Not under the information guarantee, whose radius counts them all, whatever their level.
+    """
+    return FEWER if context.guarantee.covers_slices else 1
+
+
 def _of_declared(
     context: Context, value: RowFunction, categories: Sequence[Any], most: int, rows_per_query: int | None
 ) -> Question:
@@ -175,7 +183,7 @@ def _of_declared(
     everything = Histogram(value, tuple(categories))
     outside = build_mean(~pl.col(value.columns[0]).is_in(list(categories)), context.schema)
     draws, at_once = context.draws(outside, rows_per_query), max(2, context.guarantee.most_at_once - 1)
-    fewer = FEWER if context.guarantee.flexible and not context.guarantee.in_order else 1
+    fewer = _fewer(context)
     few, most = max(1, draws // fewer), min(most, len(categories))
 
     def passes(some: Sequence[Any]) -> list[Histogram]:

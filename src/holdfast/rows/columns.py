@@ -255,10 +255,8 @@ class CodedText:
         """
         codes = self.codes[rows] if isinstance(rows, slice) else take_into(self.codes, rows, pool)
         codes = codes.astype(np.intp)  # what numpy looks up by: others it would convert each time, slowly
-        whole = isinstance(rows, slice)  # a scan reads all rows, and so all texts
-        drawn = np.full(self.dictionary.len(), whole)
-        if not whole:
-            drawn[codes] = True
+        drawn = np.zeros(self.dictionary.len(), np.bool_)
+        drawn[codes] = True
         row_values = ask(self.dictionary.filter(drawn).alias(name).to_frame())  # `gather` goes through threads
         table = np.empty((drawn.size, *row_values.shape[1:]), row_values.dtype)
         table[drawn] = row_values

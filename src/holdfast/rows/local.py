@@ -143,7 +143,7 @@ class LocalRows:
         for rows in _slices(self._rows, _SCAN * self._block(query)):
             checkpoint()
             self._about_to_read(rows, query.columns)
-            total = total + query.fold(self._contributions(query.functions, rows))
+            total = total + query.fold(self._row_values(query.functions, rows))
         return total
 
     def _values(self, query: Query, chosen: Indices | slice, first: int, count: int, rng: Generator) -> Values:
@@ -281,16 +281,16 @@ class LocalRows:
             texts = self._few_texts(query.columns, rows)
             if texts is not None and all(function.identity is not None for function in query.functions):
                 return texts.asked(query.evaluate, query.columns[0], rows, _pool)
-            return query.combined(self._contributions(query.functions, rows))
+            return query.combined(self._row_values(query.functions, rows))
         if not query.numbered and not query.packings:
             return query.evaluate(self._frame(rows, query.columns))
         draw = np.arange(first, first + _height(rows))
         return self._evaluate_parts(query, rows, np.zeros_like(draw), draw)
 
-    def _contributions(self, functions: Sequence[Function], rows: Indices | slice) -> list[RowValues]:
+    def _row_values(self, functions: Sequence[Function], rows: Indices | slice) -> list[RowValues]:
         """Return what functions say of these rows, each in the way that is fastest for it."""
         arrays: dict[str, NDArray[Any]] = {}  # a column that several functions read is read once
-        contributions: list[Any] = []
+        found: list[Any] = []
         left: list[int] = []
         for place, function in enumerate(functions):
             columns, direct = function.columns, function.direct
@@ -298,20 +298,20 @@ class LocalRows:
                 for name in columns:
                     if name not in arrays:
                         arrays[name] = _values_at(self._plain[name], rows)
-                many = isinstance(rows, slice) and _height(rows) >= _MANY
-                contributions.append(direct(_in_bits(arrays, columns) if many else arrays))
+                many = isinstance(rows, slice) and _height(rows) >= _MANY and function.type is Type.BOOL
+                found.append(direct(_in_bits(arrays, columns) if many else arrays))
                 continue
             texts = self._few_texts(columns, rows) if _is_number(function) and function.identity is not None else None
             if texts is not None:
-                contributions.append(texts.asked(partial(_array_of, function), columns[0], rows, _pool))
+                found.append(texts.asked(partial(_array_of, function), columns[0], rows, _pool))
             else:
-                contributions.append(None)
+                found.append(None)
                 left.append(place)
         if left:
             frame = self._read(rows, tuple(dict.fromkeys(name for place in left for name in functions[place].columns)))
             for place in left:
-                contributions[place] = functions[place].series(frame)
-        return contributions
+                found[place] = functions[place].series(frame)
+        return found
 
     def _few_texts(self, columns: Sequence[str], rows: Indices | slice) -> CodedText | None:
         """Return the one column that is read if it has fewer distinct texts than rows: each of them is asked once.
@@ -460,11 +460,11 @@ def _is_number(function: Function) -> bool:
 
 def _array_of(function: Function, rows: pl.DataFrame) -> NDArray[Any]:
     """Return what a function says as an array: whole numbers as such only if none can be missing."""
-    contributions = function.series(rows)
+    values = function.series(rows)
     if function.type is Type.BOOL:
-        return booleans(contributions)
-    whole = function.type is Type.INT and not function.nullable and not contributions.null_count()
-    return contributions.to_numpy() if whole else floats(contributions)
+        return booleans(values)
+    whole = function.type is Type.INT and not function.nullable and not values.null_count()
+    return values.to_numpy() if whole else floats(values)
 
 
 def _together(values: NDArray[Any], units: Together) -> NDArray[Any]:

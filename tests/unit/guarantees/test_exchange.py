@@ -1,7 +1,7 @@
 """The exchange guarantee in small: its interval, groups, guards, the constants in the terms, and what is not true."""
 
 from dataclasses import replace
-from itertools import product
+from itertools import pairwise, product
 from math import comb, exp, inf, log, sqrt
 
 import numpy as np
@@ -202,3 +202,14 @@ def test_no_plan_of_one_guarantee_is_read_by_the_other():
     facts = planned("exchange", "coins").to_dict()
     with pytest.raises(PlanConflict):
         read(facts | {"guarantee": "posterior"})
+
+
+@pytest.mark.parametrize("j", [0.125, 0.05, 0.01])
+def test_of_rows_that_are_not_identical_too_a_larger_group_is_never_wider(j: float) -> None:
+    """`hi` jumps to 1 there, so hi(g)/g alone would not fall in g."""
+    shares = np.linspace(max(0.5, 2 * j), 1.0, 2_001)
+    ends = [exchange.group_upper(0.5, float(g), j, identical=False) for g in shares]
+    assert all(later <= earlier + 1e-12 for earlier, later in pairwise(ends))
+    for g in shares[::100]:
+        most = exchange.most_over(float(g), j, identical=False)
+        assert most >= max(exchange.hi(float(x), j, identical=False) / x for x in shares if x >= g)

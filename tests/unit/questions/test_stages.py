@@ -7,13 +7,16 @@ import numpy as np
 import polars as pl
 import pytest
 
+import holdfast as hf
+from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics.moments import Form
 from holdfast.guarantees.release import Tally
 from holdfast.queries.build import build_mean
 from holdfast.queries.moments import Quadratic
 from holdfast.queries.slices import Sliced
+from holdfast.questions.moments import _in_units, deviation_of, variance_of
 from holdfast.questions.question import Drawing
-from holdfast.questions.stages import edges_of
+from holdfast.questions.stages import Found, Planned, edges_of
 from holdfast.session import Session
 
 RNG = np.random.default_rng(1)
@@ -105,3 +108,25 @@ def test_coins_that_contradict_each_other_are_no_error(
     low, high = found.bounds
     assert low <= found.low <= found.high <= high
     assert found.too_few or found.low <= found.value <= found.high
+
+
+def test_stages_that_contradict_each_other_leave_everything_open() -> None:
+    class Contradicting(Planned):
+        def center(self) -> None:
+            self.centers, self.offsets = (0.0, 0.0), [(0.4, 0.5), (0.0, 0.0)]
+
+        def central(self, form: Form, draws: int) -> Found:
+            return -0.06, (-0.1, -0.06)
+
+    for moment in (variance_of, deviation_of):
+        found, within = moment(Contradicting((), 1_000, True))
+        estimate, bounds = _in_units(found, within, 1.0, rounded=False)
+        assert (estimate.low, estimate.high) == bounds
+
+
+def test_a_slope_whose_range_is_no_number_is_refused_before_anything_is_paid() -> None:
+    frame = pl.DataFrame({"x": [0.0, 1e-151] * 10_000, "y": [0.0, 1e199] * 10_000})
+    with hf.Session(frame, queries=20, bounds={"x": (0.0, 1e-150), "y": (0.0, 1e200)}) as session:
+        with pytest.raises(InvalidArgument, match="other_within must not be so much wider"):
+            session.slope("x", "y")
+        assert not session.ledger.begun

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from itertools import pairwise
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 import holdfast as hf
 from holdfast.answer import Estimate
 from holdfast.queries.spelling import Alphabet, Branch, Spelled
-from holdfast.questions.top import WAYS, LetterSearch, rounds
+from holdfast.questions.top import CHARACTERS, FEWER, WAYS, LetterSearch, rounds
 
 TEXTS = st.lists(st.text("abcdeX", max_size=4), min_size=1, max_size=60)
 LETTERS = Alphabet("abcde")
@@ -110,8 +111,8 @@ def test_the_most_frequent_carriers_are_found(session: hf.Session) -> None:
 
 
 def test_what_it_costs_is_said_before(session: hf.Session) -> None:
-    price = session.price("carrier", "top", longest=2, most=3)
-    assert price.answers == 0  # asked before
+    session.top("carrier", longest=2, most=3)
+    assert session.price("carrier", "top", longest=2, most=3).answers == 0
     fewer = session.price("carrier", "top", longest=2, most=3, alphabet="BEUAV6")
     assert 0 < fewer.answers < session.price("carrier", "top", longest=3, most=3, alphabet="BEUAV6").answers
 
@@ -133,3 +134,14 @@ def test_refusals(session: hf.Session, options: dict[str, Any], message: str) ->
 def test_numbers_have_no_spelling(session: hf.Session) -> None:
     with pytest.raises(hf.InvalidQuery, match="is an integer"):
         session.top("LENGTH(carrier)", longest=2)
+
+
+def test_under_a_guarantee_whose_radius_counts_statements_every_branch_is_one() -> None:
+    frame = pl.DataFrame({"carrier": ["UA", "AA", "DL"] * 100_000})
+    costs = {}
+    for guarantee in ("exchange", "information"):
+        with hf.Session(frame, queries=400, guarantee=guarantee) as session:
+            question = session.prepare("carrier", "top", longest=2, most=3)
+            costs[guarantee] = question.cost.intervals
+    branches = sum(rounds(Alphabet(CHARACTERS), 2, 3))
+    assert costs == {"exchange": ceil(branches / FEWER) + 3, "information": branches}

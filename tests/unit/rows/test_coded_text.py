@@ -10,8 +10,10 @@ import pytest
 import holdfast as hf
 from holdfast.queries.build import build_groups, build_histogram, build_mean
 from holdfast.queries.evaluate import Expression
+from holdfast.rows import local
 from holdfast.rows.column_writer import TextFiles
 from holdfast.rows.columns import TEXT
+from holdfast.rows.draws import AllRows
 
 TEXTS = ["a", "b", "b", "c"] * 50
 ASKED = ["s = 'b'", "s < 'c' and length(s) = 1", "s like 'c%'"]
@@ -134,3 +136,35 @@ def test_categories_are_written_as_their_texts_would_be(tmp_path: Path, named: A
         written[dtype] = column.entry(nullable=True), {path.name: path.read_bytes() for path in folder.iterdir()}
     assert written[pl.String] == written[named]
     assert written[named][0].distinct == (3 if most_distinct == 9 else 0)
+
+
+def test_no_text_is_asked_that_is_not_among_consecutive_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows that a deck hands to a question are consecutive."""
+    pl.DataFrame({"s": ["a", "b"] * 50 + ["x" * 1_000_000] * 100}).write_parquet(tmp_path / "long.parquet")
+    source: Any = hf.open(tmp_path / "long.parquet", progress=False)
+    seen: set[str] = set()
+    plain = Expression.series
+    monkeypatch.setattr(Expression, "series", lambda self, rows: (seen.update(rows["s"]), plain(self, rows))[1])
+    source._row_values(build_mean("upper(s) >= 'B'", source.schema).functions, slice(0, 100))
+    assert seen == {"a", "b"}
+
+
+@pytest.mark.parametrize("column", ["x", "y"])
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda name, schema: build_mean(f"{name} > 1", schema),
+        lambda name, schema: build_mean(name, schema, within=(0, 3)),
+        lambda name, schema: build_mean(f"{name} > 1", schema, where=f"{name} < 3"),
+        lambda name, schema: build_histogram(name, schema, categories=[0.0, 1.0, 2.0]),
+        lambda name, schema: build_histogram(name, schema, bins=[0, 1, 2]),
+        lambda name, schema: build_groups("x > 1", schema, by=name, groups=[0.0, 1.0]),
+    ],
+)
+def test_many_rows_in_a_row_say_what_few_say(build: Any, column: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether Polars or numpy compares must not show, least of all as an error: it would tell what is missing."""
+    rows: Any = hf.open(pl.DataFrame({"x": [0.0, 1.0, 2.0, 3.0] * 50, "y": [0.0, 1.0, 2.0, None] * 50}))
+    query, rng = build(column, rows.schema), np.random.default_rng(0)
+    few = rows.sample(query, AllRows(), rng)
+    monkeypatch.setattr(local, "_MANY", 1)
+    np.testing.assert_array_equal(rows.sample(query, AllRows(), rng), few)

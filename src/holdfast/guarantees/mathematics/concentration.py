@@ -128,13 +128,13 @@ def binomial_lows(successes: Any, trials: Any, tail: Any) -> Any:
     b = np.maximum(trials - a + 1, 1.0)
     ends = np.where(some, _beta_quantiles(a, b, tail) * (1 - BETA_SAFE) - ULP, 0.0)
     found = special.betainc(a, b, np.maximum(ends, 0.0))
-    wrong = some & (ends > 0) & ~((found >= 0.9 * tail) & (found <= tail))
+    wrong = some & ~(ends <= 0) & ~((found >= 0.9 * tail) & (found <= tail))
     if wrong.any():
         a, b, tail = np.broadcast_arrays(a, b, tail)
         for place in zip(*np.nonzero(wrong), strict=True):
             cumulative: Callable[[float], Any] = partial(special.betainc, a[place], b[place])
             inner = a[place] / (a[place] + b[place] - 1)
-            ends[place] = _halved(cumulative, float(tail[place]), inner=inner, outer=0.0)
+            ends[place] = _halved(cumulative, float(tail[place]), inner=inner, outer=0.0) - ULP  # 1 - it may be rounded
     return np.maximum(ends, 0.0)
 
 

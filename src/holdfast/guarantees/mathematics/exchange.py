@@ -164,11 +164,29 @@ def _root(x: float, J: float, r: float, identical: bool) -> float:
 
 
 @theorem("here (Theorem K, any bounded function)", proof=PROOF)
+def most_over(g: float, J: float, *, identical: bool = True) -> float:
+    """Return how many times a group's posterior share its share in the population can be, if the former is >= g.
+
+    Statement
+        hi(g)/g, which falls in g, as hi is concave. For rows that are not identical and J <= 1/8 `hi` jumps from 1-J^2
+        to 1, so min(1, hi(g)/(1-J^2))/g, which falls in g and is not below hi(x)/x for any x >= g.
+
+    Not covered
+        g = 0.
+
+    >>> most_over(0.5, 0.01) == hi(0.5, 0.01) / 0.5
+    True
+    """
+    top = hi(g, J, identical=identical)
+    return (top if identical or not J <= MOST_ALIKE else min(1.0, top / (1 - J * J))) / g
+
+
+@theorem("here (Theorem K, any bounded function)", proof=PROOF)
 def group_upper(mu: float, g: float, J: float, *, identical: bool = True) -> float:
     """Return the largest mean of a group in the population: its posterior mean is <= mu, its posterior share >= g.
 
     Statement
-        k = J/g, r = hi(g)/g. 1 if k >= 1 or mu is too near to 1 for `hi` with k; else the larger root t of
+        k = J/g, r = `most_over(g)`. 1 if k >= 1 or mu is too near to 1 for `hi` with k; else the larger root t of
             (1-k+kr) t^2 - (2(1-k) mu + kr) t + mu^2 - k mu - c k^2 = 0, c = 0, or 1/2 for rows that are not identical.
 
     Not covered
@@ -179,7 +197,7 @@ def group_upper(mu: float, g: float, J: float, *, identical: bool = True) -> flo
     """
     if not g > J:
         return 1.0
-    return _upper(mu, J / g, hi(g, J, identical=identical) / g, identical)
+    return _upper(mu, J / g, most_over(g, J, identical=identical), identical)
 
 
 @theorem("here (Theorem K, any bounded function)", proof=PROOF)
@@ -197,7 +215,7 @@ def group_lower(mu: float, g: float, J: float, *, identical: bool = True) -> flo
     """
     if not g > J:
         return 0.0
-    return _lower(mu, J / g, hi(g, J, identical=identical) / g, identical)
+    return _lower(mu, J / g, most_over(g, J, identical=identical), identical)
 
 
 @theorem("here (Theorem K, the worst case)", proof=PROOF)

@@ -213,7 +213,7 @@ def exchange_step(both: tuple[Known, Known], J: float, *, identical: bool = True
 
     Statement
         For each group its posterior mean mu and its mean t in the population lie in intervals, and its posterior share
-        is at least g > J; k = J/g, r = hi(g)/g. For groups that share no row
+        is at least g > J; k = J/g, r = most_over(g). For groups that share no row
             step^2 = sum over both of k max(mu + t - 2 mu t + (r-1) t(1-t)),
         for rows that are not identical plus J^2 R^2/2, where R is the range of (q - t)/g over both groups, with the
         second one's sign turned.
@@ -230,7 +230,7 @@ def exchange_step(both: tuple[Known, Known], J: float, *, identical: bool = True
     for mean, population, share in both:
         if not share > J:
             return float("inf")
-        k, more = J / share, exchange.hi(share, J, identical=identical) / share - 1
+        k, more = J / share, exchange.most_over(share, J, identical=identical) - 1
         total += k * max(_most(mu, population, more) for mu in mean)
     if not identical:
         total += (J * _range(both)) ** 2 / 2
