@@ -248,15 +248,19 @@ class CodedText:
         valid = None if self.valid is None else self.valid[start:stop]
         return self._texts(name, pl.Series(name, self.codes[start:stop]), valid)
 
-    def asked(self, ask: Asked, name: str, rows: Indices | slice, pool: BufferPool) -> NDArray[Any]:
+    def asked(
+        self, ask: Asked, name: str, rows: Indices | slice, pool: BufferPool, *, every: bool = False
+    ) -> NDArray[Any]:
         """Return what rows say that say what their text says: every text among them is asked once.
 
-        No other, whose length would show in the time it takes. What is missing is asked, too, if that may be.
+        No other, whose length would show in the time it takes; unless they are part of a scan, which meets `every` text
+        anyway. What is missing is asked, too, if that may be.
         """
         codes = self.codes[rows] if isinstance(rows, slice) else take_into(self.codes, rows, pool)
         codes = codes.astype(np.intp)  # what numpy looks up by: others it would convert each time, slowly
-        drawn = np.zeros(self.dictionary.len(), np.bool_)
-        drawn[codes] = True
+        drawn = np.full(self.dictionary.len(), every)
+        if not every:
+            drawn[codes] = True
         row_values = ask(self.dictionary.filter(drawn).alias(name).to_frame())  # `gather` goes through threads
         table = np.empty((drawn.size, *row_values.shape[1:]), row_values.dtype)
         table[drawn] = row_values

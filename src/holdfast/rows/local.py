@@ -143,7 +143,7 @@ class LocalRows:
         for rows in _slices(self._rows, _SCAN * self._block(query)):
             checkpoint()
             self._about_to_read(rows, query.columns)
-            total = total + query.fold(self._row_values(query.functions, rows))
+            total = total + query.fold(self._row_values(query.functions, rows, scan=True))
         return total
 
     def _values(self, query: Query, chosen: Indices | slice, first: int, count: int, rng: Generator) -> Values:
@@ -287,8 +287,10 @@ class LocalRows:
         draw = np.arange(first, first + _height(rows))
         return self._evaluate_parts(query, rows, np.zeros_like(draw), draw)
 
-    def _row_values(self, functions: Sequence[Function], rows: Indices | slice) -> list[RowValues]:
-        """Return what functions say of these rows, each in the way that is fastest for it."""
+    def _row_values(
+        self, functions: Sequence[Function], rows: Indices | slice, *, scan: bool = False
+    ) -> list[RowValues]:
+        """Return what functions say of these rows, each in the way that is fastest for it; of a `scan`, all rows."""
         arrays: dict[str, NDArray[Any]] = {}  # a column that several functions read is read once
         found: list[Any] = []
         left: list[int] = []
@@ -303,7 +305,7 @@ class LocalRows:
                 continue
             texts = self._few_texts(columns, rows) if _is_number(function) and function.identity is not None else None
             if texts is not None:
-                found.append(texts.asked(partial(_array_of, function), columns[0], rows, _pool))
+                found.append(texts.asked(partial(_array_of, function), columns[0], rows, _pool, every=scan))
             else:
                 found.append(None)
                 left.append(place)
