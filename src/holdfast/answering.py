@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from holdfast.answer import AnyAnswer
 from holdfast.beside import cards_taken, explored_beside, ids_beside, plan_for, require_dealt_for
+from holdfast.cancel import drop
 from holdfast.errors import BudgetExhausted, PlanConflict
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import PlanRequest
@@ -270,6 +271,9 @@ class Answering:
                 raise too_dear(together_of(list(new.values())), self.plan.terms, self._ledger.spent) from None
             drawn = [self._draw(one, place) for one, place in zip(new.values(), places, strict=True)]
             written = self._ledger.commit_all(drawn)
+            for one, (_, fresh) in zip(new.values(), written, strict=True):
+                if not fresh and one.identity is not None:
+                    drop(one.identity)
             found |= {
                 key: self._read(entry, cached=not fresh) for key, (entry, fresh) in zip(new, written, strict=True)
             }

@@ -13,10 +13,15 @@ T = TypeVar("T")
 
 
 class Work:
-    """The evaluation of one question. `begun`: whether it has come to the rows; by then the budget has paid."""
+    """The evaluation of one question, or of a list of them.
+
+    `begun`: whether it has come to the rows; by then the budget has paid. `dropped`: of a list, the keys of questions
+    that were drawn for in vain, since another process had answered them before.
+    """
 
     def __init__(self) -> None:
         self.begun = False
+        self.dropped: set[str] = set()
         self._cancelled = False
 
     def cancel(self) -> None:
@@ -47,6 +52,13 @@ def about_to_wait() -> None:
     act = before_waiting.get()
     if act is not None:
         act()
+
+
+def drop(key: str) -> None:
+    """Note that what this thread has drawn for the question with this key is dropped."""
+    work = _current.get()
+    if work is not None:
+        work.dropped.add(key)
 
 
 def checkpoint() -> None:

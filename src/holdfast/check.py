@@ -123,7 +123,8 @@ def options(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return function(*args, **named)
         except HoldfastError as error:
-            raise _cut(error) from error.__cause__
+            _cut(error)
+            raise
         except TypeError:
             declared = signature(function).parameters.items()
             known = [name for name, each in declared if each.kind in _NAMED and name != "self"]
@@ -156,13 +157,19 @@ def _refusing(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return function(*args, **named)
         except HoldfastError as error:
-            raise _cut(error) from error.__cause__
+            _cut(error)
+            raise
 
     return refusing
 
 
-def _cut(error: HoldfastError) -> HoldfastError:
-    return error if os.environ.get(FULL_TRACEBACKS) else error.with_traceback(None)
+def _cut(error: HoldfastError) -> None:
+    """Leave the way to a refusal out. What it was raised in the middle of stays, unless it says `from None` itself.
+
+    That may be a bug, and a refusal to let go of something after it.
+    """
+    if not os.environ.get(FULL_TRACEBACKS):
+        error.with_traceback(None)
 
 
 def warn(sentence: str, category: type[Warning]) -> None:

@@ -37,6 +37,7 @@ from holdfast.ledger import (
 )
 from holdfast.ledger.opening import forget_all
 from holdfast.ledger.places import Held
+from holdfast.ledger.watched import contains
 from ledger_writer import ANSWER, FINGERPRINT, QUESTION, begun, commit, fingerprint_of, terms
 
 Open = Callable[..., Ledger]
@@ -226,6 +227,8 @@ def test_what_was_taken_ahead_is_given_back_unless_somebody_took_more(lasting):
         assert other.spent.charge > 100 == ledger.spent.charge  # some are taken ahead
         ledger.close()
         assert other.spent == Spent(100, 100, 100)
+        tip = other._tip()  # a witness that was not told has seen more taken at the same entry
+        assert contains(other._store, tip, tip.taking(*(taken + 10 for taken in tip.taken)))
     with open_it() as ledger, as_another_process(open_it()) as other:
         for _ in range(100):
             commit(ledger)

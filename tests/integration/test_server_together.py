@@ -5,11 +5,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import holdfast as hf
 from holdfast.errors import LedgerUnavailable
 from holdfast.ledger import places
+from holdfast.session import Session
 from serving import Running, settings, table, wait_until
 
 API = "/api/v1/datasets/flights"
@@ -146,6 +148,51 @@ def test_a_quota_pays_for_draws_that_a_ledger_did_not_take(
         for number in range(3):
             assert client.post(f"{API}/ask", json={"query": f"dep_delay > {number}"}).status_code == 503
         assert client.get("/api/v1/me").json()["left"]["flights"]["quota"] == 6
+
+
+def test_a_quota_pays_for_draws_that_another_server_was_faster_to_answer(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The budget has paid for them: else servers that are asked the same at once would take one unit for many."""
+    ledger = server.state.datasets.get("flights", server.state.admin).session.ledger
+    commit_all = ledger.commit_all
+
+    def left(client: httpx.Client) -> int:
+        return int(client.get("/api/v1/me").json()["left"]["flights"]["quota"])
+
+    with server.client(server.token("eve", quota=20)) as client:
+        assert client.post(f"{API}/ask", json={"query": "weekend"}).status_code == 200
+        assert left(client) == 19
+        with monkeypatch.context() as patched:  # the first commit is the other server's, also for her
+            patched.setattr(ledger, "commit_all", lambda drawn: (commit_all(drawn), commit_all(drawn))[1])
+            lost = client.post(f"{API}/ask", json={"query": "dep_delay > 1"}).json()
+            assert lost["answer"]["cached"]
+            assert left(client) == lost["left"]["quota"] == 17
+            asks = [{"query": f"dep_delay > {minutes}"} for minutes in (1, 2, 3, 2)]
+            assert client.post(f"{API}/batch", json={"asks": asks}).status_code == 200
+            assert left(client) == 13
+        assert client.post(f"{API}/ask", json={"query": "dep_delay > 2"}).json()["answer"]["cached"]
+        assert left(client) == 13
+
+
+def test_a_quota_does_not_pay_for_what_was_answered_before_it_was_drawn(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between its price and its draw, as by another list that has some of the same questions."""
+    answer_all, other = Session.answer_all, server.token("bob")
+
+    def late(self: Session, questions: Any) -> Any:
+        with server.client(other) as client:
+            assert client.post(f"{API}/ask", json={"query": "dep_delay > 1"}).status_code == 200
+        return answer_all(self, questions)
+
+    with server.client(server.token("eve", quota=20)) as client:
+        assert client.post(f"{API}/ask", json={"query": "weekend"}).status_code == 200
+        monkeypatch.setattr(Session, "answer_all", late)
+        asks = [{"query": f"dep_delay > {minutes}"} for minutes in (1, 2)]
+        results = client.post(f"{API}/batch", json={"asks": asks}).json()["results"]
+        assert [one["answer"]["cached"] for one in results] == [True, False]
+        assert client.get("/api/v1/me").json()["left"]["flights"]["quota"] == 18
 
 
 def test_a_quota_holds_when_answers_are_written_together(server: Running) -> None:

@@ -3,8 +3,11 @@
 Two processes on one ledger are played by two `Ledger` objects that do not share what was taken ahead.
 """
 
+import os
 import random
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,9 +17,11 @@ from holdfast.guarantees.drawers import COINS, STATEMENTS
 from holdfast.guarantees.terms import NO_CAP
 from holdfast.ledger import Cost, Ledger, open_ledger
 from holdfast.ledger import ledger as ledgers
+from holdfast.ledger import places as places_module
 from holdfast.ledger.drawn import Drawn
 from holdfast.ledger.entry import Place
-from holdfast.ledger.places import APART
+from holdfast.ledger.in_flight import InFlight
+from holdfast.ledger.places import APART, Held, Stock
 from holdfast.session import Session
 
 ONE = Cost(10, 1)
@@ -148,3 +153,71 @@ def test_only_an_endless_ledger_looks_how_far_others_have_come(
         places = [ledger.reserve(ONE) for _ in range(20)]  # from what was taken ahead
         assert len(looked) == looks
         assert [place.reached for place in places] == [place.charge + 10 for place in places]
+
+
+# -- a forked child, played by another process id ----------------------------------------------------------------------
+
+STOCK = Stock((range(100),), (range(10),), (range(10),))
+
+
+@pytest.fixture
+def fork(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    child = os.getpid() + 1
+    return lambda: monkeypatch.setattr(os, "getpid", lambda: child)
+
+
+def test_a_child_that_is_interrupted_while_it_forgets_has_nothing_of_its_parent(
+    fork: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, in_flight = Held(), InFlight()
+    held.put(STOCK)
+    held.begun(Place(1, 500, 0), ONE, 0)
+    parents_turn = in_flight.begin("key", lambda: None)
+    fork()
+    with monkeypatch.context() as patched:
+        patched.setattr(places_module, "deque", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            held.take(ONE)
+    assert held.take(ONE) is None
+    assert not any(held.now)
+    assert held.begun(Place(1, 0, 0), ONE, 0).reached == 10
+    with monkeypatch.context() as patched:
+        patched.setattr(InFlight, "_forget", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            in_flight.begin("key", lambda: None)
+    assert parents_turn is not None
+    assert in_flight.begin("key", lambda: None) is not None
+
+
+def interrupt(*args: object, **named: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("kind", [Held, InFlight])
+def test_threads_of_a_child_forget_once(
+    fork: Callable[[], None], monkeypatch: pytest.MonkeyPatch, kind: type[Held] | type[InFlight]
+) -> None:
+    """A thread that forgot again would hand a question out twice, or forget how far the first one has come."""
+    shared, forgotten, ready = kind(), [], threading.Barrier(8)
+    forget = kind._forget
+
+    def slowly(self: Held | InFlight) -> None:
+        time.sleep(0.02)
+        forget(self)  # type: ignore[arg-type]
+        time.sleep(0.02)
+        forgotten.append(threading.get_ident())
+
+    def use() -> None:
+        ready.wait(30)
+        shared._check_process()
+        forgotten.append(0)
+
+    monkeypatch.setattr(kind, "_forget", slowly)
+    fork()
+    threads = [threading.Thread(target=use) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert forgotten[0] != 0
+    assert forgotten[1:] == [0] * 8  # nobody goes on before, and nobody forgets again

@@ -4,6 +4,8 @@ SQLite counts its file locks in memory: a child inherits the count without the l
 connection can be lost. A connection to a server would be used by two processes at once. So every database closes its
 connections before a fork; parent and child connect again when they need to. Its locks are held meanwhile: a thread that
 was inside SQLite during a fork would leave the child with SQLite's own locks held for good.
+
+What is only remembered is forgotten in the child when it is first needed there.
 """
 
 import os
@@ -47,6 +49,33 @@ def release_fully(lock: threading.RLock) -> None:
     with suppress(RuntimeError):  # it is not held any more
         while True:
             lock.release()
+
+
+class OfOneProcess:
+    """What a process remembers and a forked child must not have: there it begins anew."""
+
+    def __init__(self) -> None:
+        self._process: int | None = None
+        self._forgetting: dict[int, threading.RLock] = {}  # by process: a thread that is not here may hold another's
+        self._check_process()
+
+    def _forget(self) -> None:
+        """Begin with nothing."""
+        raise NotImplementedError
+
+    def _check_process(self) -> bool:
+        """Forget everything in a forked child: it is the parent's. False if that was so."""
+        process = os.getpid()
+        if process == self._process:
+            return True
+        # Other threads of the child wait: one that forgot later would forget what the first has remembered since.
+        with self._forgetting.setdefault(process, threading.RLock()):
+            if process != self._process:
+                self._forget()
+                self._process = (
+                    process  # last: who is interrupted before, or comes meanwhile, takes nothing for its own
+                )
+        return False
 
 
 def _living() -> list[Forked]:

@@ -1,11 +1,12 @@
 """One question at a time: who asks what is being answered waits for that answer instead of drawing once more."""
 
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
+
+from holdfast.ledger.forks import OfOneProcess
 
 T = TypeVar("T")
 
@@ -30,18 +31,15 @@ class _Turn:
             answered()
 
 
-class InFlight:
+class InFlight(OfOneProcess):
     """The questions that threads of this process are answering, by key.
 
     Locks are held by `with` alone, never across a generator: an interrupt cannot leave one held. A destructor or signal
     handler that asks the same question as its own thread does not wait for itself.
     """
 
-    def __init__(self) -> None:
-        self._forget()
-
     def _forget(self) -> None:
-        self._process = os.getpid()
+        """Nobody answers anything: who holds the parent's locks is not in a forked child."""
         self._turns: dict[str, _Turn] = {}
 
     def run(self, key: str | None, work: Callable[[], T]) -> T:
@@ -96,10 +94,6 @@ class InFlight:
         self._turns.pop(key, None)
         turn.lock.release()
         turn.call_waiting()
-
-    def _check_process(self) -> None:
-        if os.getpid() != self._process:  # a forked child: who holds these locks is not here
-            self._forget()
 
 
 def _nothing() -> None:

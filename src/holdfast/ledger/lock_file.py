@@ -44,14 +44,13 @@ class LockFile:
         return self._held is not None
 
     def _wait(self, gave_up: Callable[[], bool]) -> int | None:
-        if self._queue is None:
-            self._queue = Queue(open_private(self._path))
+        queue = self._queue = self._queue or Queue(open_private(self._path))
         turn = Turn()
-        self._queue.turns.put(turn)
+        queue.turns.put(turn)
         while not turn.granted.acquire(timeout=_POLL):
             if gave_up() and turn.decide():
                 return None
-        return self._queue.descriptor
+        return queue.descriptor
 
     def release(self) -> None:
         """Let the next one have it."""
@@ -60,7 +59,8 @@ class LockFile:
             fcntl.flock(descriptor, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, which frees the lock."""
+        self._held = None  # its number may be another file's by the time of a release
         descriptor, self.descriptor = self.descriptor, None
         if descriptor is not None:
             os.close(descriptor)
@@ -85,28 +85,65 @@ class Turn:
 
 
 class Queue:
-    """A thread that waits for a lock, for one turn after another. Closing its file frees the lock, too."""
+    """A thread that waits for a lock, for one turn after another. Closing its file frees the lock, too.
+
+    The file is the thread's own while it waits: were it closed meanwhile, its number could soon be another file's, and
+    the next turn would lock that one.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor: int | None = descriptor
         self.turns: SimpleQueue[Turn | None] = SimpleQueue()
-        _thread.start_new_thread(self._serve, (descriptor,))
+        self._files = deque([descriptor])  # whoever takes it out may use or close it, and nobody else
+        _thread.start_new_thread(self._serve, ())
 
-    def _serve(self, descriptor: int) -> None:
-        while (turn := self.turns.get()) is not None and sys.platform != "win32":
-            with suppress(OSError):  # closed
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-                if turn.decide():
-                    turn.granted.release()
-                elif self.descriptor is not None:
-                    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    def _serve(self) -> None:
+        while (turn := self.turns.get()) is not None and self._files:
+            granted = False
+            with suppress(IndexError):  # closed just now
+                descriptor = self._files.pop()
+                _waiting.add(descriptor)
+                granted = _wait_for(descriptor, turn)
+                _waiting.discard(descriptor)
+                self._files.append(descriptor)
+            if self.descriptor is None:
+                self._close_file()
+            if granted:
+                turn.granted.release()
 
     def close(self) -> None:
-        """Close the file, and end the thread as soon as it no longer waits."""
-        descriptor, self.descriptor = self.descriptor, None
+        """Close the file, or let the thread do so when it no longer waits; then it ends."""
+        self.descriptor = None
         self.turns.put(None)
-        if descriptor is not None:
-            os.close(descriptor)
+        self._close_file()
+
+    def _close_file(self) -> None:
+        with suppress(IndexError):  # the thread has it, or it is closed
+            os.close(self._files.pop())
+
+
+def _wait_for(descriptor: int, turn: Turn) -> bool:
+    """Wait for the lock; return whether the turn was still open then. If not, let the lock go."""
+    if sys.platform != "win32":
+        with suppress(OSError):  # the system has no more locks: whoever waits gives up in the end
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if turn.decide():
+                return True
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+    return False
+
+
+_waiting: set[int] = set()  # the files that threads of this process wait with
+
+
+def _close_in_child() -> None:
+    """Close what threads of the parent wait with: they are not here, and it would keep a lock that they get."""
+    while _waiting:
+        os.close(_waiting.pop())
+
+
+if hasattr(os, "register_at_fork"):  # not where there is no fork
+    os.register_at_fork(after_in_child=_close_in_child)
 
 
 def open_private(path: Path) -> int:

@@ -13,13 +13,13 @@ matters, a place says how far all questions begun before it can have come (`Plac
 process has handed out, or to the end of all that was ever taken if somebody else has taken more since.
 """
 
-import os
 import threading
 from collections import deque
 from time import monotonic
 from typing import NamedTuple
 
 from holdfast.ledger.entry import LARGEST, Cost, Place
+from holdfast.ledger.forks import OfOneProcess
 from holdfast.ledger.store import Tip
 
 Ranges = tuple[range, ...]
@@ -152,18 +152,14 @@ def _joined(one: Ranges, other: Ranges) -> Ranges:
     return tuple(joined[-MOST_RANGES:])
 
 
-class Held:
+class Held(OfOneProcess):
     """The stock of a ledger in this process, and how much to take ahead: more while questions come fast.
 
     Everyone in the process who opens the ledger has the same one: what a session that nobody closed leaves, the next
     one has.
     """
 
-    def __init__(self) -> None:
-        self._forget()
-
     def _forget(self) -> None:
-        self._process = os.getpid()
         self._stocks: deque[Stock] = deque()
         self._lock = threading.RLock()
         self._last, self._asking_until = float("-inf"), 0.0
@@ -266,10 +262,3 @@ class Held:
         with self._lock:
             stocks = tuple(self._stocks)
         return stocks[0] if len(stocks) == 1 else sum(stocks, NOTHING)
-
-    def _check_process(self) -> bool:
-        """Forget everything in a forked child: it is the parent's. False if that was so."""
-        same = os.getpid() == self._process
-        if not same:
-            self._forget()
-        return same

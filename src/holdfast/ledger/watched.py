@@ -222,7 +222,12 @@ class WatchedStore:
 
 
 def contains(store: Store, tip: Tip | None, seen: Tip) -> bool:
-    """Whether a ledger that ends with `tip` goes on from what was seen."""
+    """Whether a ledger that ends with `tip` goes on from what was seen.
+
+    How much is taken is not compared at the same entry: it may be less by now, since whoever closes a ledger gives back
+    what was taken ahead, and a witness need not have been told. An old copy with the same newest entry can thus hand
+    places out again, but only those of draws that nobody was shown: what is shown has an entry.
+    """
     if tip is None or tip.seq < seen.seq:
         return False
     if tip.seq == seen.seq:

@@ -46,7 +46,7 @@ class Seen(NamedTuple):
     tip: Tip
 
     def is_newer_than(self, other: "Seen | None") -> bool:
-        """Whether this came after the other, or is the same entry with as much taken, or more.
+        """Whether this came after the other, or is the same entry, with more taken or, after some was given back, less.
 
         Another entry of the same number is neither older nor newer: somebody has gone on from a copy.
         """

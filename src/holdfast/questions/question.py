@@ -446,7 +446,7 @@ class Kind(Generic[P, A]):
                 near = get_close_matches(name, known, n=1)
                 listed = ", ".join(map(spell or str, known))
                 hint = f" Did you mean {quote(near[0])}?" if near else f" It has: {listed}."
-                raise InvalidArgument(f"{self.name} has no option {quote(name)}.{hint}", name=name)
+                raise InvalidArgument(f"{self.name} has no option {quote(name)}.{hint}", name=name) from None
         try:
             _signature(self.build).bind(None, *args, **options)
         except TypeError as wrong:

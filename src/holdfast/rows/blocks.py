@@ -90,7 +90,8 @@ class DataCheck:
     def require_sound(self) -> None:
         """Refuse if a fault was found."""
         if self._fault is not None:
-            raise RowSourceError(self._fault, dataset=self._dataset)
+            # What failed on damaged rows and led here is explained by this, and may quote them.
+            raise RowSourceError(self._fault, dataset=self._dataset) from None
         if self._process and self._process != os.getpid():  # a fork inherits no thread
             self.start()
 

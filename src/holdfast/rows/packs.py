@@ -66,12 +66,17 @@ class Packs:
         return np.take(kept, rows, axis=0, out=lines, mode="clip")  # "raise" would copy; draws are inside
 
     def _find(self, packing: Packing, drawn: int) -> Packed | None:
+        """Return the pack if there is one by now. Another thread may make room between any two steps."""
         name = packing.identity
-        if name is None or name in self._kept:
-            return None if name is None else self._kept[name]
-        first = name not in self._drawn
-        self._drawn[name] = self._drawn.get(name, 0) + drawn
-        ready = self._drawn[name] * EARLY >= self._rows and self._bytes(packing) <= MOST_BYTES
+        if name is None:
+            return None
+        kept = self._kept.get(name)
+        if kept is not None:
+            return kept
+        before = self._drawn.get(name)
+        first, drawn = before is None, (before or 0) + drawn
+        self._drawn[name] = drawn
+        ready = drawn * EARLY >= self._rows and self._bytes(packing) <= MOST_BYTES
         if not (ready or (first and self._elsewhere is not None)):
             return None
         if not self._making.acquire(blocking=False):
@@ -110,7 +115,8 @@ class Packs:
         held = {name: pack.nbytes for name, pack in self._kept.items() if pack.flags.writeable}
         while held and needed + sum(held.values()) > MOST_BYTES:
             oldest = next(iter(held))
-            del self._kept[oldest], self._drawn[oldest], held[oldest]
+            del self._kept[oldest], held[oldest]
+            self._drawn.pop(oldest, None)  # a thread that counts may have lost it to one that made room before
 
     def _bytes(self, packing: Packing) -> int:
         return self._rows * packing.width * np.dtype(np.float32).itemsize

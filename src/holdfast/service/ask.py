@@ -10,7 +10,8 @@ A quota is one analyst's part of a dataset's budget, counted where the budget is
 answers. The price of a question is reserved before anything is drawn, and the reservation ends after the answer is
 committed. A request reads other reservations first and the ledger second, so an answer in progress is counted at least
 once, by any process; between commit and end of the reservation it may be counted twice, and a retry then finds it
-counted once. The reservation of a draw that was called off never ends: the budget has paid for it.
+counted once. The reservation of a draw that was called off never ends, nor that of one which another server was faster
+to answer: the budget has paid for it.
 """
 
 import asyncio
@@ -51,7 +52,7 @@ from holdfast.service.tokens import Token
 from holdfast.session import Session
 
 RESERVATION_SECONDS = 120.0  # after which a reservation must belong to a process that died
-FOREVER = 1e12  # seconds since 1970: the reservation of a draw that was called off
+FOREVER = 1e12  # seconds since 1970: the reservation of a draw that nobody sees
 SMALL_WORK = 20_000_000  # steps; a tenth of a second at most
 PATIENCE = 0.5  # seconds to wait for an answer before looking whether it is there, and whether the caller still is
 
@@ -61,6 +62,13 @@ Steps = Generator[Requested, AnyAnswer, Response]
 Outcome = Response | Callable[[], Response] | Unfinished | None
 Asked = Callable[[], AskIn]  # reads the question
 Gone = Callable[[], Awaitable[bool]]  # whether the caller has left
+
+
+class Reserved:
+    """A reservation. `kept`: how many answers stay held after the block: draws that nobody sees, though paid for."""
+
+    def __init__(self) -> None:
+        self.kept = 0
 
 
 class Quotas:
@@ -80,7 +88,7 @@ class Quotas:
         dataset: str,
         quota: int,
         answers: int,
-    ) -> Iterator[None]:
+    ) -> Iterator[Reserved]:
         """Hold this many answers of the quota during the block; refuse if fewer are left.
 
         If the block fails after rows were drawn, the budget has paid, so they stay held: unless the answer is `written`
@@ -94,7 +102,7 @@ class Quotas:
             connection.execute(delete(reservations).where(reservations.c.expires <= now))
             reserved = connection.scalar(_reserved(analyst, dataset))
             connection.execute(insert(reservations).values(reservation | {"expires": now + RESERVATION_SECONDS}))
-        kept, work.begun = False, False  # what an earlier look at the same question drew was held for that one
+        held, work.begun = Reserved(), False  # what an earlier look at the same question drew was held for that one
         try:
             left = max(0, quota - usage.by_analyst()[analyst] - int(reserved or 0))
             if answers > left:
@@ -103,20 +111,21 @@ class Quotas:
                     f" {quota:,} are left. Repeating an earlier question is free; the admin can raise the quota."
                 )
                 raise QuotaExhausted(message, cost=answers, left=left, total=quota, unit="answers")
-            yield
+            yield held
         except BaseException as error:
-            kept = work.begun and not (isinstance(error, LedgerUnavailable) and _is_true(written))
+            paid = work.begun and not (isinstance(error, LedgerUnavailable) and _is_true(written))
+            held.kept = answers if paid else 0
             raise
         finally:
-            if kept:
-                write(self._engine, update(reservations).where(this).values(expires=FOREVER))
+            if held.kept:
+                write(self._engine, update(reservations).where(this).values(answers=held.kept, expires=FOREVER))
             else:
                 write(self._engine, delete(reservations).where(this))
 
     def lost(self, analyst: str, dataset: str) -> int:
-        """Return how many answers went to draws that were called off."""
-        called_off = _reserved(analyst, dataset).where(reservations.c.expires >= FOREVER)
-        return int(read(self._engine, called_off)[0]["answers"])
+        """Return how many answers went to draws that nobody sees."""
+        kept = _reserved(analyst, dataset).where(reservations.c.expires >= FOREVER)
+        return int(read(self._engine, kept)[0]["answers"])
 
 
 def _is_true(written: Callable[[], bool]) -> bool:
@@ -313,15 +322,18 @@ class AskService:
     ) -> Generator[Requested, AnyAnswer, AnyAnswer]:
         price = None if token.quota is None else session.price_of(question)
         answers = 0 if price is None or price.cached else max(LEAST, price.answers)
-        with self.held(served, token, answers, work, partial(_is_written, session, question)):
-            return (yield session, question)
+        with self.held(served, token, answers, work, partial(_is_written, session, question)) as held:
+            answer = yield session, question
+            if answer.cached and work.begun:  # drawn here, and answered first by another process
+                held.kept = answers
+            return answer
 
     def held(
         self, served: ServedDataset, token: Token, answers: int, work: Work, written: Callable[[], bool]
-    ) -> AbstractContextManager[None]:
+    ) -> AbstractContextManager[Reserved]:
         """Hold this many answers of the token's quota, if it has one, during a block; `written` says if it is over."""
         if token.quota is None or answers == 0:
-            return nullcontext()
+            return nullcontext(Reserved())
         held = {"analyst": token.name, "dataset": served.name, "quota": token.quota}
         return self.quotas.reserve(served.usage, work, written, **held, answers=answers)  # type: ignore[arg-type]
 

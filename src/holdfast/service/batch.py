@@ -14,7 +14,7 @@ from holdfast.questions.question import Question
 from holdfast.questions.sql import Selected
 from holdfast.service.ask import AskService, Gone, Response, digest
 from holdfast.service.calls import read_answer
-from holdfast.service.datasets import Datasets, ServedDataset
+from holdfast.service.datasets import LEAST, Datasets, ServedDataset
 from holdfast.service.idempotency import check_key
 from holdfast.service.lanes import Lanes
 from holdfast.service.limits import RateLimiter
@@ -77,14 +77,20 @@ class BatchService:
 
         with served.naming():
             plan, questions = session.plan, build()
-            answers = session.prices_of(questions).answers if token.quota is not None else 0
-            with self._service.held(served, token, answers, work, partial(_are_written, session, questions)):
+            prices = None if token.quota is None else session.prices_of(questions)
+            answers, written = 0 if prices is None else prices.answers, partial(_are_written, session, questions)
+            with self._service.held(served, token, answers, work, written) as held:
                 try:
                     given = session.answer_all(questions)
                 except PlanConflict:
                     if session.plan is plan:
                         raise
-                    given = session.answer_all(build())  # another process began the ledger this moment, under its plan
+                    questions = build()  # another process began the ledger this moment, under its plan
+                    given = session.answer_all(questions)
+                if prices is not None:
+                    each = zip(questions, prices.each, strict=True)
+                    lost = [price for one, price in each if one.identity in work.dropped and not price.cached]
+                    held.kept = sum(max(LEAST, price.answers) for price in lost)
         for one in given:
             self._service.metrics.count_answer(name, cached=one.cached)
         response = {"ok": True, "results": [self._service.response(served, token, one) for one in given]}

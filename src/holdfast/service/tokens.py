@@ -274,16 +274,18 @@ class TokenStore:
 
     def _refresh(self) -> None:
         with suppress(ServiceUnavailable, SQLAlchemyError), self._lookup_lock:  # else the next one who asks waits
-            self._look_up(next(iter(self._used), ""))
+            self._look_up(None)
 
-    def _look_up(self, digest: str) -> Token | None:
-        """Look up a token, and with the same query all others presented lately."""
+    def _look_up(self, digest: str | None) -> Token | None:
+        """Look up a token, and with the same query all others presented lately; with None, those alone."""
         used, self._used = self._used, set()
-        digests, before = [digest, *(used - {digest})][:MAX_LOOKUPS], self._version()
+        first = [] if digest is None else [digest]
+        others = used.difference(first)  # in one step: a thread that read `_used` before may still add to it
+        digests, before = [*first, *others][:MAX_LOOKUPS], self._version()
         rows = read(self._engine, select(tokens).where(tokens.c.digest.in_(digests)))
         found = {row["digest"]: _token(row) for row in rows}
         self._store(before, found)
-        return found.get(digest)
+        return None if digest is None else found.get(digest)
 
 
 def _digest(secret: str) -> str:

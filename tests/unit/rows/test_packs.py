@@ -97,6 +97,31 @@ def test_the_oldest_pack_makes_room(monkeypatch):
     assert objectives[0].packings[0].identity not in kept(source)
 
 
+class Emptied(dict):
+    """What another thread empties right after every look or count."""
+
+    def __contains__(self, name: object) -> bool:
+        found = super().__contains__(name)
+        self.clear()
+        return found
+
+    def __setitem__(self, name: str, value: object) -> None:
+        super().__setitem__(name, value)
+        self.clear()
+
+
+@pytest.mark.parametrize("emptied", ["_kept", "_drawn"])
+def test_another_thread_may_make_room_at_any_moment(query, emptied):
+    """The question is paid for by then: it must be answered, with the pack or without."""
+    source = hf.open(table())
+    before = asked(source, query, times=20)
+    setattr(source._packs, emptied, Emptied(getattr(source._packs, emptied)))
+    if emptied == "_drawn":
+        kept(source).clear()
+    assert (asked(source, query, times=20) == before).all()
+    source._packs._make_room(packs.MOST_BYTES)
+
+
 def test_packs_are_not_pickled(query):
     source = hf.open(table())
     before = asked(source, query, times=20)

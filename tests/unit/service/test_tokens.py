@@ -160,3 +160,23 @@ def test_opening_the_database_once_more_drops_no_lock_of_the_first(tmp_path: Pat
         assert subprocess.run(locked, capture_output=True).returncode != 0
         second.close()
     first.close()
+
+
+class Growing(set[str]):
+    """What another thread adds to as soon as somebody goes through it."""
+
+    def __iter__(self) -> Iterator[str]:
+        going_through = super().__iter__()
+        self.update(map(str, range(100)))
+        return going_through
+
+
+def test_tokens_in_use_are_looked_up_while_others_are_presented(database: TokenDatabase) -> None:
+    store = TokenStore(database)
+    secret, _ = store.create("analyst")
+    assert store.cached(secret) is None
+    store._used = Growing(store._used)
+    store._refresh()  # in a thread of its own, where an error would be printed and nobody looked up
+    found = store.cached(secret)
+    assert found is not None
+    assert found.name == "analyst"
