@@ -96,6 +96,7 @@ class Cards(FolderRows):
     def which(self, cards: range) -> Indices:
         """Return the numbers of the rows, or units, that these cards are copies of. Secret."""
         assert self._which is not None
+        self._require_whole([ROW])
         if self._units is None:
             return self._which[cards.start : cards.stop]
         return self._which.take(self._units.starts[cards.start : cards.stop])
