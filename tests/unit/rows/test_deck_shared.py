@@ -1,6 +1,11 @@
 """One deck for several threads, processes and ledgers: every card once, nobody waits for ever, refusals are free."""
 
+import fcntl
 import os
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +13,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from holdfast.errors import RowSourceError
+from holdfast.errors import PlanConflict, RowSourceError
 from holdfast.rows.deal import deal
-from holdfast.rows.deck import Deck
+from holdfast.rows.deck import Deck, Mark
 
 ROWS = 20_000
 pytestmark = pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.VacuousPlan")  # decks are small here
@@ -38,7 +43,84 @@ def dealt(table: Path, cards: int, file: str = "t", **options: Any) -> Deck:
     return made
 
 
+def at_once(*works: Callable[[], object]) -> None:
+    threads = [threading.Thread(target=work, daemon=True) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert not any(thread.is_alive() for thread in threads)
+
+
+def start_child(work: Callable[[], object]) -> int:
+    child = os.fork()
+    if child == 0:
+        signal.alarm(int(PATIENCE))
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    return child
+
+
+def code_of(child: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
 # -- threads and processes ------------------------------------------------------------------------------------------
+
+
+def test_two_threads_that_use_a_fresh_deck_leave_nothing_locked(deck: Deck, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one opens the file, if it may, between the moments when the first locks and unlocks it."""
+    open_, pread = os.open, os.pread
+    both, locked, second_open = threading.Barrier(2), threading.Event(), threading.Event()
+
+    def opened(path: Any, *args: Any, **options: Any) -> int:
+        if Path(path).name != "used":
+            return open_(path, *args, **options)
+        with suppress(threading.BrokenBarrierError):
+            if both.wait(0.5) == 0:
+                locked.wait(0.5)
+                threading.Timer(0.1, second_open.set).start()
+        return open_(path, *args, **options)
+
+    def read(*args: Any) -> bytes:
+        locked.set()
+        second_open.wait(0.5)
+        return pread(*args)
+
+    monkeypatch.setattr(os, "open", opened)
+    monkeypatch.setattr(os, "pread", read)
+    at_once(lambda: deck.hand("ledger", 0, 10), lambda: deck.hand("ledger", 10, 10))
+    at_once(lambda: deck.hand("ledger", 20, 10))
+    assert deck.used == Mark(30, "ledger")
+    with (deck.location / "used").open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@forks
+def test_a_child_that_is_forked_while_a_thread_uses_the_deck_goes_on(deck: Deck) -> None:
+    deck.hand("ledger", 0, 10)
+    with deck._used.lock:
+        child = start_child(lambda: deck.hand("ledger", 10, 1_990).verify())
+        assert code_of(child) == 0
+    assert deck.used.cards == 2_000
+
+
+@forks
+def test_parent_and_child_write_one_after_the_other(deck: Deck) -> None:
+    deck.hand("ledger", 0, 10)
+    file = deck._used._file
+    assert file is not None
+    fcntl.flock(file, fcntl.LOCK_EX)
+    child = start_child(lambda: deck.hand("ledger", 10, 10))
+    threading.Event().wait(0.3)
+    assert deck.used.cards == 10  # the child waits for its parent
+    fcntl.flock(file, fcntl.LOCK_UN)
+    assert code_of(child) == 0
+    assert deck.used.cards == 20
 
 
 def test_cards_that_were_cut_off_are_refused(table: Path) -> None:
@@ -49,3 +131,14 @@ def test_cards_that_were_cut_off_are_refused(table: Path) -> None:
     os.truncate(file, 128)
     with pytest.raises(RowSourceError, match="is damaged"):
         cards.which(range(2_000))
+
+
+# -- ledgers --------------------------------------------------------------------------------------------------------
+
+
+def test_a_deck_is_used_by_one_ledger(deck: Deck) -> None:
+    deck.hand("one", 0, 10)
+    for other in (deck, Deck(deck.location)):
+        with pytest.raises(PlanConflict, match="used by another ledger"):
+            other.hand("two", 10, 10)
+    assert deck.used == Mark(10, "one")
