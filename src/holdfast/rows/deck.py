@@ -272,12 +272,18 @@ class Deck:
 
     def _join_next(self) -> None:
         """Go on with cards that were dealt since this deck was opened."""
-        for folder in deals_in(self._folder)[len(self._deals) :]:
-            complete = [column.name for column in self.schema if not column.nullable]
-            cards = Cards(folder, name=self.name, complete=complete)
-            if cards.dealt.fingerprint != self.fingerprint or cards.dealt.first != self.cards.stop:
-                return
-            self._deals.append(cards)
+        with self._used.lock:  # two threads would join them twice
+            deals = list(self._deals)
+            known = {each.location for each in deals}  # not how many: old ones may be removed
+            for folder in deals_in(self._folder):
+                if folder in known:
+                    continue
+                complete = [column.name for column in self.schema if not column.nullable]
+                cards = Cards(folder, name=self.name, complete=complete)
+                if cards.dealt.fingerprint != self.fingerprint or cards.dealt.first != deals[-1].numbers.stop:
+                    break
+                deals.append(cards)
+            self._deals = deals  # at once: other threads read it meanwhile
 
     def _require_own(self, mark: Mark, ledger: str) -> None:
         if mark.ledger not in ("", ledger):

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 import signal
 import threading
 from collections.abc import Callable
@@ -121,6 +122,34 @@ def test_parent_and_child_write_one_after_the_other(deck: Deck) -> None:
     fcntl.flock(file, fcntl.LOCK_UN)
     assert code_of(child) == 0
     assert deck.used.cards == 20
+
+
+def test_threads_that_go_on_with_new_cards_join_them_once(
+    table: Path, deck: Deck, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2):
+        deal(table, deck.location, cards=100, next=True)
+    cards, both = Deck.cards, threading.Barrier(2)
+
+    def slowly(self: Deck) -> range:
+        found = cards.fget(self)  # type: ignore[attr-defined]
+        with suppress(threading.BrokenBarrierError):
+            both.wait(0.5)
+        return found  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(Deck, "cards", property(slowly))
+    at_once(lambda: deck.require(2_000, 10), lambda: deck.require(2_010, 10))
+    monkeypatch.undo()
+    assert [each.location.name for each in deck._deals if each.location] == ["0001", "0002", "0003"]
+    assert deck.cards == range(2_200)
+
+
+def test_new_cards_are_joined_though_old_ones_were_removed(table: Path) -> None:
+    dealt(table, 100)
+    deck = dealt(table, 100, next=True)
+    shutil.rmtree(deck.location / "0001")
+    deal(table, deck.location, cards=100, next=True)
+    deck.require(250, 50)
 
 
 def test_cards_that_were_cut_off_are_refused(table: Path) -> None:
