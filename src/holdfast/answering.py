@@ -71,9 +71,6 @@ class Answering:
         self._explored = explored_beside(rows)
         self._joined = False  # whether the plan is the one that the ledger records
         self._resume() if ledger.begun else self._plan(plan_for(rows, request))
-        if isinstance(rows, Deck):
-            require_dealt_for(rows, self.plan.terms.mechanism)
-            rows.join(ledger.first, self.cards_taken)
 
     @property
     def ledger(self) -> Ledger:
@@ -104,6 +101,13 @@ class Answering:
             dealt=isinstance(self._rows, Deck),
         )
         self._drawers: tuple[RowSource, RowSource | None] | None = None  # worked out when rows are read
+        self._join_deck()
+
+    def _join_deck(self) -> None:
+        """Refuse a deck that cannot be drawn from under this plan, or that another ledger has used."""
+        if isinstance(self._rows, Deck):
+            require_dealt_for(self._rows, self.plan.terms.mechanism)
+            self._rows.join(self._ledger.first, lambda: self.cards_taken)
 
     def _resume(self) -> None:
         """Take on the plan that the ledger records; refuse one that contradicts it."""
@@ -140,6 +144,7 @@ class Answering:
         require_affordable(question, self.plan.terms, NOTHING_SPENT)  # a question that is refused begins nothing
         mine = self.plan.terms
         if self._ledger.begin(self.plan.to_dict(), self._randomness.secret()):
+            self._join_deck()  # another ledger may have used it since it was opened
             self._joined = True
             return
         self._resume()

@@ -14,7 +14,7 @@ refused. It is written before cards are read, without waiting for the disk.
 
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -245,14 +245,15 @@ class Deck:
                 unit="cards",
             )
 
-    def join(self, ledger: str, taken: int) -> None:
+    def join(self, ledger: str, taken: Callable[[], int]) -> None:
         """Refuse a ledger with this first entry, of which so much is `taken`, if the deck has been used further."""
         mark = self.used
         self._require_own(mark, ledger)
-        if mark.cards > taken:
+        reached = taken()  # read after the mark: who takes cards meanwhile writes them into the ledger first
+        if mark.cards > reached:
             raise PlanConflict(
                 f"The deck {self._folder} has been used up to card {mark.cards:,}, but its ledger has come to"
-                f" {taken:,}: it is an old copy. Restore the newest one, or deal another deck: a card is used once."
+                f" {reached:,}: it is an old copy. Restore the newest one, or deal another deck: a card is used once."
             )
 
     def hand(self, ledger: str, start: int, count: int) -> Hand:

@@ -14,7 +14,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from holdfast.errors import PlanConflict, RowSourceError
+import holdfast as hf
+from holdfast.errors import InvalidArgument, PlanConflict, RowSourceError
+from holdfast.ledger.opening import forget_all
 from holdfast.rows.deal import deal
 from holdfast.rows.deck import Deck, Mark
 
@@ -171,3 +173,42 @@ def test_a_deck_is_used_by_one_ledger(deck: Deck) -> None:
         with pytest.raises(PlanConflict, match="used by another ledger"):
             other.hand("two", 10, 10)
     assert deck.used == Mark(10, "one")
+
+
+def test_of_two_ledgers_opened_before_either_began_one_is_refused(deck: Deck, tmp_path: Path) -> None:
+    with (
+        hf.Session(deck.location, ledger=tmp_path / "one.ledger", queries=50, rows_per_query=20) as one,
+        hf.Session(deck.location, ledger=tmp_path / "two.ledger", queries=50, rows_per_query=20) as two,
+    ):
+        one.mean("id > 5")
+        for _ in range(2):
+            forget_all()  # as if nobody but the deck remembered the other ledger
+            (tmp_path / "t.deck.witness").unlink(missing_ok=True)
+            with pytest.raises(PlanConflict, match="used by another ledger"):
+                two.mean("id > 5")
+        assert two.ledger.spent.charge == 0
+        one.mean("id > 6")
+
+
+def test_a_ledger_that_somebody_else_began_is_compared_with_the_deck(table: Path, tmp_path: Path) -> None:
+    numbered = dealt(table, 30_000, "a", distinct=True, name="t")
+    plain = dealt(table, 30_000, "b", name="t")
+    ledger = tmp_path / "both.ledger"
+    with (
+        hf.Session(plain, ledger=ledger, queries=6) as early,
+        hf.Session(numbered, ledger=ledger, queries=6, guarantee="dp", mechanism="laplace") as first,
+    ):
+        first.mean("id < 9000")
+        with pytest.raises(InvalidArgument, match="Deal a deck with distinct=True"):
+            early.mean("id < 8000")
+        assert first.ledger.spent.intervals == 1
+
+
+def test_a_session_that_opens_while_another_takes_cards_does_not_take_its_ledger_for_an_old_copy(deck: Deck) -> None:
+    deck.hand("ledger", 0, 10)
+
+    def taken() -> int:
+        deck.hand("ledger", 10, 10)  # somebody else, just now
+        return 10
+
+    deck.join("ledger", taken)
