@@ -18,7 +18,7 @@ from functools import partial
 from typing import NamedTuple
 
 from holdfast.answer import AnyAnswer
-from holdfast.beside import cards_taken, explored_beside, ids_beside, plan_for, require_dealt_for
+from holdfast.beside import cards_taken, explored_beside, ids_beside, plan_for, reach_of, require_dealt_for
 from holdfast.errors import BudgetExhausted, PlanConflict
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import PlanRequest
@@ -108,6 +108,7 @@ class Answering:
         if isinstance(self._rows, Deck):
             require_dealt_for(self._rows, self.plan.terms.mechanism)
             self._rows.join(self._ledger.first, lambda: self.cards_taken)
+            self._ledger.reach = partial(reach_of, self.plan, self._rows)
 
     def _resume(self) -> None:
         """Take on the plan that the ledger records; refuse one that contradicts it."""
@@ -268,10 +269,11 @@ class Answering:
                 found[one.identity] = self._read(entry, cached=True)
         if new:
             self._require_sound()
-            self._require_cards(list(new.values()))
+            self._join_cards(list(new.values()))
             try:
                 places = self._ledger.reserve_all([one.cost for one in new.values()])
             except BudgetExhausted:
+                self._require_cards(list(new.values()))
                 raise too_dear(together_of(list(new.values())), self.plan.terms, self._ledger.spent) from None
             drawn = [self._draw(one, place) for one, place in zip(new.values(), places, strict=True)]
             written = self._ledger.commit_all(drawn)
@@ -306,17 +308,25 @@ class Answering:
         if isinstance(self._rows, LocalRows | Deck):
             self._rows.require_sound()
 
-    def _require_cards(self, questions: Sequence[Question]) -> None:
-        """Refuse, free of charge, if a deck has too few cards left."""
+    def _join_cards(self, questions: Sequence[Question]) -> None:
+        """Go on with the next cards of a deck, if there are any and these questions need them."""
         if isinstance(self._rows, Deck):
-            count = sum(cards_taken(self.plan, one.cost) for one in questions)
-            self._rows.require(cards_taken(self.plan, self._ledger.spent), count)
+            self._rows.reaches(self.cards_taken + self._cards_for(questions))
+
+    def _require_cards(self, questions: Sequence[Question]) -> None:
+        """Say in cards why the ledger has refused, if a deck has too few left."""
+        if isinstance(self._rows, Deck):
+            self._rows.require(self.cards_taken, self._cards_for(questions))
+
+    def _cards_for(self, questions: Sequence[Question]) -> int:
+        return sum(cards_taken(self.plan, one.cost) for one in questions)
 
     def _reserve(self, question: Question) -> Place:
-        self._require_cards([question])
+        self._join_cards([question])
         try:
             return self._ledger.reserve(question.cost)
         except BudgetExhausted:  # says it in the guarantee's own units
+            self._require_cards([question])
             raise too_dear(question, self.plan.terms, self._ledger.spent) from None
 
     def _drawing(self, place: Place, cost: Cost) -> Drawing:

@@ -228,13 +228,15 @@ class Deck:
         """How many cards are left, as far as the folder remembers."""
         return max(0, self.cards.stop - self.used.cards)
 
+    def reaches(self, end: int) -> bool:
+        """Whether there are cards before number `end`, also among those dealt since the deck was opened."""
+        if end > self.cards.stop:
+            self._join_next()
+        return end <= self.cards.stop
+
     def require(self, start: int, count: int) -> None:
         """Refuse a question that would have cards `start` and following, if they are not all there."""
-        cards = self.cards
-        if start + count > cards.stop:
-            self._join_next()
-            cards = self.cards
-        if start < cards.start or start + count > cards.stop:
+        if not self.reaches(start + count) or start < self.cards.start:
             left = max(0, self.cards.stop - start)
             raise BudgetExhausted(
                 f"The deck {self._folder.name} is used up: {left:,} of its {self.cards.stop:,} cards are left, and this"

@@ -15,7 +15,9 @@ import polars as pl
 import pytest
 
 import holdfast as hf
-from holdfast.errors import InvalidArgument, PlanConflict, RowSourceError
+from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict, RowSourceError
+from holdfast.ledger import Cost
+from holdfast.ledger import ledger as ledgers
 from holdfast.ledger.opening import forget_all
 from holdfast.rows.deal import deal
 from holdfast.rows.deck import Deck, Mark
@@ -212,3 +214,56 @@ def test_a_session_that_opens_while_another_takes_cards_does_not_take_its_ledger
         return 10
 
     deck.join("ledger", taken)
+
+
+# -- the last cards -------------------------------------------------------------------------------------------------
+
+
+def test_who_would_get_a_place_behind_the_last_card_is_refused_for_free(
+    deck: Deck, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with hf.Session(deck.location, queries={"mean": 2_000, "flip": 3_000}, rows_per_query=1) as session:
+        for i in range(40):
+            session.mean(f"id > {i}")
+        ahead = session.ledger._held.now.total.charge
+        assert ahead > 3
+        monkeypatch.setattr(ledgers, "_shared", {})  # as another process would have it
+        with hf.Session(deck.location) as other:
+            other.ledger.reserve(Cost(2_000 - 5 - other.ledger.taken.charge, 1))
+        spent = session.ledger.spent
+        with pytest.raises(BudgetExhausted, match="5 of its 2,000 cards are left"):
+            session.flips("id > 100", ahead + 3)  # what is ahead and what is left are apart
+        with pytest.raises(BudgetExhausted, match="5 of its 2,000 cards are left"):
+            session.ask_many([{"kind": "flips", "query": "id > 100", "count": ahead + 3}])
+        assert session.ledger.spent == spent
+        session.flips("id > 100", ahead)
+
+
+@pytest.mark.parametrize("queries", [5_000, None])
+def test_nothing_is_taken_ahead_behind_the_last_card(table: Path, deck: Deck, queries: int | None) -> None:
+    with hf.Session(deck.location, queries=queries, rows_per_query=20) as session:
+        for i in range(100):
+            session.mean(f"id > {i}")
+            assert session.ledger.taken.charge <= 2_000
+        with pytest.raises(BudgetExhausted, match="0 of its 2,000 cards are left"):
+            session.mean("id > 1000")
+        deal(table, deck.location, cards=1_000, next=True)
+        session.mean("id > 1000")
+        session.ask_many([f"id > {i}" for i in range(2_000, 2_030)])
+
+
+def test_a_place_that_was_taken_ahead_for_a_longer_deck_is_not_used(table: Path, tmp_path: Path) -> None:
+    """Two sessions of one process have one stock."""
+    short, long = dealt(table, 500, "short", name="t"), dealt(table, 200_000, "long", name="t")
+    ledger = tmp_path / "both.ledger"
+    with (
+        hf.Session(long, ledger=ledger, queries=50_000, rows_per_query=10) as one,
+        hf.Session(short, ledger=ledger) as other,
+    ):
+        for i in range(60):
+            one.mean(f"id > {i}")
+        spent = one.ledger.spent
+        with pytest.raises(BudgetExhausted, match="0 of its 500 cards are left"):
+            other.mean("id > 1000")
+        assert one.ledger.spent == spent
+        one.mean("id > 1000")
