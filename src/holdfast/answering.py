@@ -18,7 +18,7 @@ from functools import partial
 from typing import NamedTuple
 
 from holdfast.answer import AnyAnswer
-from holdfast.beside import cards_taken, explored_beside, ids_beside, plan_for, require_dealt_for
+from holdfast.beside import cards_taken, explored_beside, ids_beside, plan_for, reach_of, require_dealt_for
 from holdfast.cancel import drop
 from holdfast.errors import BudgetExhausted, PlanConflict
 from holdfast.guarantees.plan import Plan
@@ -72,9 +72,6 @@ class Answering:
         self._explored = explored_beside(rows)
         self._joined = False  # whether the plan is the one that the ledger records
         self._resume() if ledger.begun else self._plan(plan_for(rows, request))
-        if isinstance(rows, Deck):
-            require_dealt_for(rows, self.plan.terms.mechanism)
-            rows.join(ledger.first, self.cards_taken)
 
     @property
     def ledger(self) -> Ledger:
@@ -105,6 +102,14 @@ class Answering:
             dealt=isinstance(self._rows, Deck),
         )
         self._drawers: tuple[RowSource, RowSource | None] | None = None  # worked out when rows are read
+        self._join_deck()
+
+    def _join_deck(self) -> None:
+        """Refuse a deck that cannot be drawn from under this plan, or that another ledger has used."""
+        if isinstance(self._rows, Deck):
+            require_dealt_for(self._rows, self.plan.terms.mechanism)
+            self._rows.join(self._ledger.first, lambda: self.cards_taken)
+            self._ledger.reach = partial(reach_of, self.plan, self._rows)
 
     def _resume(self) -> None:
         """Take on the plan that the ledger records; refuse one that contradicts it."""
@@ -141,6 +146,7 @@ class Answering:
         require_affordable(question, self.plan.terms, NOTHING_SPENT)  # a question that is refused begins nothing
         mine = self.plan.terms
         if self._ledger.begin(self.plan.to_dict(), self._randomness.secret()):
+            self._join_deck()  # another ledger may have used it since it was opened
             self._joined = True
             return
         self._resume()
@@ -264,10 +270,11 @@ class Answering:
                 found[one.identity] = self._read(entry, cached=True)
         if new:
             self._require_sound()
-            self._require_cards(list(new.values()))
+            self._join_cards(list(new.values()))
             try:
                 places = self._ledger.reserve_all([one.cost for one in new.values()])
             except BudgetExhausted:
+                self._require_cards(list(new.values()))
                 raise too_dear(together_of(list(new.values())), self.plan.terms, self._ledger.spent) from None
             drawn = [self._draw(one, place) for one, place in zip(new.values(), places, strict=True)]
             written = self._ledger.commit_all(drawn)
@@ -305,17 +312,25 @@ class Answering:
         if isinstance(self._rows, LocalRows | Deck):
             self._rows.require_sound()
 
-    def _require_cards(self, questions: Sequence[Question]) -> None:
-        """Refuse, free of charge, if a deck has too few cards left."""
+    def _join_cards(self, questions: Sequence[Question]) -> None:
+        """Go on with the next cards of a deck, if there are any and these questions need them."""
         if isinstance(self._rows, Deck):
-            count = sum(cards_taken(self.plan, one.cost) for one in questions)
-            self._rows.require(cards_taken(self.plan, self._ledger.spent), count)
+            self._rows.reaches(self.cards_taken + self._cards_for(questions))
+
+    def _require_cards(self, questions: Sequence[Question]) -> None:
+        """Say in cards why the ledger has refused, if a deck has too few left."""
+        if isinstance(self._rows, Deck):
+            self._rows.require(self.cards_taken, self._cards_for(questions))
+
+    def _cards_for(self, questions: Sequence[Question]) -> int:
+        return sum(cards_taken(self.plan, one.cost) for one in questions)
 
     def _reserve(self, question: Question) -> Place:
-        self._require_cards([question])
+        self._join_cards([question])
         try:
             return self._ledger.reserve(question.cost)
         except BudgetExhausted:  # says it in the guarantee's own units
+            self._require_cards([question])
             raise too_dear(question, self.plan.terms, self._ledger.spent) from None
 
     def _drawing(self, place: Place, cost: Cost) -> Drawing:

@@ -17,6 +17,7 @@ from holdfast.errors import InvalidArgument
 from holdfast.guarantees.compare import BEST, FAST
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import PlanRequest
+from holdfast.guarantees.terms import NO_CAP
 from holdfast.ledger import Cost, FileWitness, Place, Spent, Witness, content_of, file_beside
 from holdfast.queries.declared import Declarations, beside
 from holdfast.queries.synthetic import synthetic_rows
@@ -41,6 +42,14 @@ def cards_taken(plan: Plan, taken: Cost | Place | Spent) -> int:
     if terms.mechanism == DISTINCT:
         return taken.intervals * cards_for_distinct(terms.rows_per_query, terms.rows)
     return taken.intervals * terms.rows_per_query if terms.mechanism == REPEATED else taken.charge
+
+
+def reach_of(plan: Plan, deck: Deck) -> Cost:
+    """Return how far a budget can be taken until the cards of a deck end: the other way round than `cards_taken`."""
+    terms, cards = plan.terms, deck.cards.stop
+    if terms.mechanism in (DISTINCT, REPEATED):
+        return Cost(NO_CAP, cards // cards_taken(plan, Cost(0, 1)))
+    return Cost(cards, NO_CAP)
 
 
 def require_dealt_for(deck: Deck, mechanism: str) -> None:

@@ -1,5 +1,6 @@
 """Dealers and sessions on a deck, killed: no deck that opens is not whole, and no card is read for two questions."""
 
+import os
 import random
 import shutil
 import signal
@@ -16,7 +17,7 @@ from holdfast.errors import BudgetExhausted, RowSourceError
 from holdfast.ledger import ledger as ledger_
 from holdfast.ledger.opening import forget_all
 from holdfast.rows import cards as cards_
-from holdfast.rows import sorting
+from holdfast.rows import dealing, sorting
 from holdfast.rows.deal import deal
 from holdfast.rows.deck import Cards, Deck
 from holdfast.session import Session
@@ -182,6 +183,34 @@ def test_an_interrupt_leaves_what_the_same_call_goes_on_with(
     deal(table, deck, cards=6_000)
     assert left == 100 - 10
     assert [each.name for each in deck.iterdir()] == ["0001"]
+
+
+def test_an_interrupt_while_a_file_of_marks_is_made_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the second of ten chunks has missing values: what comes later does not make the file any longer."""
+    table, deck, ftruncate, left = tmp_path / "t.parquet", tmp_path / "t.deck", os.ftruncate, 2
+    numbers = [None if 10_000 <= i < 20_000 else i for i in range(ROWS)]
+    pl.DataFrame({"x": numbers}).write_parquet(table)
+    monkeypatch.setattr(cards_, "CHUNK", 10_000)
+    monkeypatch.setattr(sorting, "LEAST", 500)
+    monkeypatch.setattr(dealing, "ranges_for", lambda *args: 1)
+    monkeypatch.setattr(sorting, "BLOCK_BYTES", 1)
+
+    def interrupted(file: int, length: int) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:  # the first one is of the values
+            raise KeyboardInterrupt
+        ftruncate(file, length)
+
+    monkeypatch.setattr(os, "ftruncate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        deal(table, deck, cards=5_000)
+    deal(table, deck, cards=5_000)
+    must_be_whole(deck, 1)
+    assert left == -1  # the file was made, and the other one not again: nothing was dealt anew
+    assert {file.suffix for file in (deck / "0001").iterdir()} == {".npy", ".json"}
 
 
 def must_be_whole_inside(deck: Deck) -> None:

@@ -47,6 +47,10 @@ class Place:
     reached: int = field(default=0, compare=False)
     process: int = field(default_factory=os.getpid, compare=False, repr=False)
 
+    def within(self, reach: Cost, cost: Cost) -> bool:
+        """Whether the share of a question of this cost ends no further than `reach`."""
+        return self.charge + cost.charge <= reach.charge and self.intervals + cost.intervals <= reach.intervals
+
 
 @dataclass(frozen=True, slots=True)
 class Spent:

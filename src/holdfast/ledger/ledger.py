@@ -11,8 +11,9 @@ that an answer waits for the disk once, not twice.
 import atexit
 import hmac
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import repeat
 from types import TracebackType
 from typing import Any, Self
 from weakref import WeakSet
@@ -40,6 +41,7 @@ from holdfast.ledger.watched import WatchedStore, is_restore
 from holdfast.ledger.witness import Witness
 
 SECRET_BYTES = 32
+EVERYWHERE = Cost(LARGEST, LARGEST)
 CLOSING = 1.0  # seconds to wait for whoever else writes, when all there is to do is to give places back
 
 
@@ -60,6 +62,9 @@ class Ledger:
         self._tree = tree.Tree()
         self._secret, self._first = b"", ""
         self._held, self.in_flight = Held(), InFlight()
+        # How far the shares of questions may lie: for those beyond, there are no rows yet. They are refused, free of
+        # charge, by those who cannot answer them.
+        self.reach: Callable[[], Cost] = lambda: EVERYWHERE
         _open.add(self)
         self._look()
 
@@ -213,7 +218,7 @@ class Ledger:
         Raises BudgetExhausted, and takes nothing, if it is more than what is left.
         """
         self._refuse_unbegun()
-        place = self._held.take(cost)
+        place = self._held.take(cost, self.reach())
         if place is None:
             return self._reserve([cost], self._held.demand(cost))[0]
         endless = self._caps.charge == LARGEST  # else nothing depends on how far others have come
@@ -226,7 +231,7 @@ class Ledger:
 
     def _reserve(self, costs: Sequence[Cost], demand: Demand | None) -> list[Place]:
         """Reserve in the store."""
-        held = self._held
+        held, reach = self._held, self.reach()
         total = Cost(sum(cost.charge for cost in costs), sum(cost.intervals for cost in costs))
         used: list[Stock] = []  # of the stock, by the last run of `decide`; whoever takes it out may put it back
         places: list[Place] = []  # by the last run, too
@@ -249,8 +254,10 @@ class Ledger:
                 place, stock, after = grant(stock, after, cost)
                 places.append(place)
             outcome = self._refusal(total, places[0], after)
+            if outcome is None and not all(map(Place.within, places, repeat(reach), costs)):
+                outcome = _beyond(total, places[0], reach)
             if outcome is None:
-                ahead, after = (NOTHING, after) if demand is None else take_ahead(after, self._caps, demand)
+                ahead, after = (NOTHING, after) if demand is None else take_ahead(after, self._caps, reach, demand)
                 outcome, end = stock + ahead, after.taken_charge
                 transaction.take(after)
 
@@ -301,7 +308,7 @@ class Ledger:
     def commit_all(self, answers: Sequence[Drawn]) -> list[tuple[Entry, bool]]:
         """Write the answers in one transaction: all of them, or none. Returns, for each, what `commit` does."""
         self._refuse_unbegun()
-        demand = self._held.demand(*(one.cost for one in answers))
+        demand, reach = self._held.demand(*(one.cost for one in answers)), self.reach()
         written: list[tuple[Row, bool]] = []
         ahead = NOTHING
         before = after = 0
@@ -319,7 +326,7 @@ class Ledger:
                 written.append((standing, standing is row))
             if demand is not None and fresh:
                 standing_tip = self._tip(transaction)
-                ahead, tip = take_ahead(standing_tip, self._caps, demand)
+                ahead, tip = take_ahead(standing_tip, self._caps, reach, demand)
                 before, after = standing_tip.taken_charge, tip.taken_charge
                 transaction.take(tip)
 
@@ -465,6 +472,20 @@ class Ledger:
             "terms and fingerprint",
         )
         return chain.row_after(START, body, Cost(0, 0))
+
+
+def _beyond(cost: Cost, place: Place, reach: Cost) -> BudgetExhausted:
+    """Return the refusal of a question that the budget can pay, but for which there are no rows yet."""
+    price, left, total, unit = cost.charge, reach.charge - place.charge, reach.charge, "charge"
+    if reach.charge == LARGEST:
+        price, left, total, unit = cost.intervals, reach.intervals - place.intervals, reach.intervals, "answers"
+    return BudgetExhausted(
+        f"There are not enough rows yet for this question: it takes {price:,} of {max(0, left):,} that are left.",
+        cost=price,
+        left=max(0, left),
+        total=total,
+        unit=unit,
+    )
 
 
 def derive_key(secret: bytes, purpose: str) -> bytes:

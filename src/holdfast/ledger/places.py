@@ -103,12 +103,15 @@ class Demand(NamedTuple):
     there: int
 
 
-def take_ahead(tip: Tip, caps: Cost, demand: Demand) -> tuple[Stock, Tip]:
-    """Take answers ahead; near the end of the budget none."""
+def take_ahead(tip: Tip, caps: Cost, reach: Cost, demand: Demand) -> tuple[Stock, Tip]:
+    """Take answers ahead; near the end of the budget, or of what there are rows for, none."""
     needs, answers = _needs(demand.cost), demand.answers
-    for cap, taken, need in zip((caps.charge, caps.intervals), tip.taken, needs, strict=False):
+    caps_and_reach = ((caps.charge, reach.charge), (caps.intervals, reach.intervals))
+    for (cap, end), taken, need in zip(caps_and_reach, tip.taken, needs, strict=False):
         if need:
-            most = taken // SHARE_OF_TAKEN if cap == LARGEST else (cap - taken) // SHARE_AHEAD
+            most = (min(cap, end) - taken) // SHARE_AHEAD
+            if cap == LARGEST:
+                most = min(most, taken // SHARE_OF_TAKEN)
             answers = min(answers, most // need)
     answers -= demand.there
     if answers <= 0:
@@ -170,8 +173,8 @@ class Held(OfOneProcess):
         self._taken = -1  # where the charge taken by all ended when this process last took some
         self._questions = self._enough = 0  # since places were last taken ahead; before more of them are
 
-    def take(self, cost: Cost) -> Place | None:
-        """Return a place from the stock; None if it does not fit."""
+    def take(self, cost: Cost, reach: Cost) -> Place | None:
+        """Return a place from the stock that ends within `reach`; None if it does not fit."""
         self._check_process()
         now = monotonic()
         if now - self._last > FAST:
@@ -183,6 +186,8 @@ class Held(OfOneProcess):
         with self._lock:  # only so that other threads do not find it empty meanwhile
             stock = self._pop_all()
             cut = stock.cut(cost)
+            if cut is not None and not cut[0].within(reach, cost):  # taken by somebody who has more rows
+                cut = None
             self._stocks.append(stock if cut is None else cut[1])
         return None if cut is None else cut[0]
 

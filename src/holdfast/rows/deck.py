@@ -14,13 +14,9 @@ refused. It is written before cards are read, without waiting for the disk.
 
 import os
 import re
-import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
-from weakref import finalize
 
 import numpy as np
 from numpy.random import Generator
@@ -32,12 +28,12 @@ from holdfast.rows.cards import ROW
 from holdfast.rows.draws import Indices, Selection
 from holdfast.rows.folder import MANIFEST, Dealt, FolderRows, Manifest
 from holdfast.rows.hand import Hand
-from holdfast.rows.posix import fcntl, mmap
+from holdfast.rows.posix import mmap
+from holdfast.rows.used import Mark, UsedFile
 from holdfast.schema import Schema
 
 USED = "used"
 _DEAL = re.compile(r"\d{4,}")
-_SLOT = 256  # bytes; written at once
 _AHEAD = 16  # questions whose pages are asked for at once, while one is answered
 
 
@@ -96,6 +92,7 @@ class Cards(FolderRows):
     def which(self, cards: range) -> Indices:
         """Return the numbers of the rows, or units, that these cards are copies of. Secret."""
         assert self._which is not None
+        self._require_whole([ROW])
         if self._units is None:
             return self._which[cards.start : cards.stop]
         return self._which.take(self._units.starts[cards.start : cards.stop])
@@ -125,13 +122,6 @@ class Cards(FolderRows):
                         mapped.expect(rows.start, ahead)
 
 
-class Mark(NamedTuple):
-    """How far a deck is used: cards before this number, by the ledger with this first entry."""
-
-    cards: int
-    ledger: str
-
-
 class Deck:
     """A table that was dealt. Its `len` is the number of rows of the table, not of cards.
 
@@ -153,9 +143,7 @@ class Deck:
         self._deals = [Cards(each, name=name, complete=complete) for each in deals]
         first = self._deals[0]
         self._dealt, self._folder = first.dealt, folder
-        self._file: int | None = None
-        self._last = (b"", 0)  # what this process has written there
-        self._marking = threading.Lock()
+        self._used_here = UsedFile(folder / USED)
         for cards, before in zip(self._deals[1:], self._deals, strict=False):
             same = cards.dealt.fingerprint == first.dealt.fingerprint and cards.schema == first.schema
             if not same or cards.dealt.first != before.numbers.stop:
@@ -233,23 +221,22 @@ class Deck:
     @property
     def used(self) -> Mark:
         """How far the deck is used, as the folder remembers it."""
-        try:
-            return _read_mark((self._folder / USED).read_bytes())
-        except OSError:
-            return Mark(0, "")
+        return self._used.read()
 
     @property
     def left(self) -> int:
         """How many cards are left, as far as the folder remembers."""
         return max(0, self.cards.stop - self.used.cards)
 
+    def reaches(self, end: int) -> bool:
+        """Whether there are cards before number `end`, also among those dealt since the deck was opened."""
+        if end > self.cards.stop:
+            self._join_next()
+        return end <= self.cards.stop
+
     def require(self, start: int, count: int) -> None:
         """Refuse a question that would have cards `start` and following, if they are not all there."""
-        cards = self.cards
-        if start + count > cards.stop:
-            self._join_next()
-            cards = self.cards
-        if start < cards.start or start + count > cards.stop:
+        if not self.reaches(start + count) or start < self.cards.start:
             left = max(0, self.cards.stop - start)
             raise BudgetExhausted(
                 f"The deck {self._folder.name} is used up: {left:,} of its {self.cards.stop:,} cards are left, and this"
@@ -260,18 +247,15 @@ class Deck:
                 unit="cards",
             )
 
-    def join(self, ledger: str, taken: int) -> None:
+    def join(self, ledger: str, taken: Callable[[], int]) -> None:
         """Refuse a ledger with this first entry, of which so much is `taken`, if the deck has been used further."""
-        cards, owner = self.used
-        if cards and owner != ledger:
+        mark = self.used
+        self._require_own(mark, ledger)
+        reached = taken()  # read after the mark: who takes cards meanwhile writes them into the ledger first
+        if mark.cards > reached:
             raise PlanConflict(
-                f"The cards of {self._folder} are used by another ledger, up to card {cards:,}. Open that ledger, or"
-                " deal another deck: a card is used once."
-            )
-        if cards > taken:
-            raise PlanConflict(
-                f"The deck {self._folder} has been used up to card {cards:,}, but its ledger has come to {taken:,}: it"
-                " is an old copy. Restore the newest one, or deal another deck: a card is used once."
+                f"The deck {self._folder} has been used up to card {mark.cards:,}, but its ledger has come to"
+                f" {reached:,}: it is an old copy. Restore the newest one, or deal another deck: a card is used once."
             )
 
     def hand(self, ledger: str, start: int, count: int) -> Hand:
@@ -285,53 +269,43 @@ class Deck:
             Which ones.
         """
         self.require(start, count)
-        self._mark(Mark(start + count, ledger))
+        self._require_own(self._used.note(Mark(start + count, ledger)), ledger)
         pieces = [(cards, _within(cards.numbers, start, count)) for cards in self._deals]
         return Hand(self, [(cards, rows) for cards, rows in pieces if rows])
 
     def _join_next(self) -> None:
         """Go on with cards that were dealt since this deck was opened."""
-        for folder in deals_in(self._folder)[len(self._deals) :]:
-            complete = [column.name for column in self.schema if not column.nullable]
-            cards = Cards(folder, name=self.name, complete=complete)
-            if cards.dealt.fingerprint != self.fingerprint or cards.dealt.first != self.cards.stop:
-                return
-            self._deals.append(cards)
+        with self._used.lock:  # two threads would join them twice
+            deals = list(self._deals)
+            known = {each.location for each in deals}  # not how many: old ones may be removed
+            for folder in deals_in(self._folder):
+                if folder in known:
+                    continue
+                complete = [column.name for column in self.schema if not column.nullable]
+                cards = Cards(folder, name=self.name, complete=complete)
+                if cards.dealt.fingerprint != self.fingerprint or cards.dealt.first != deals[-1].numbers.stop:
+                    break
+                deals.append(cards)
+            self._deals = deals  # at once: other threads read it meanwhile
 
-    def _mark(self, mark: Mark) -> None:
-        if self._file is None:
-            try:
-                self._file = os.open(self._folder / USED, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            except OSError:
-                return  # in a folder that may only be read, the ledger alone remembers
-            finalize(self, os.close, self._file)
-        with self._marking:  # threads of one process hold the lock of a file together
-            fcntl.flock(self._file, fcntl.LOCK_EX)
-            try:
-                found = os.pread(self._file, _SLOT, 0)
-                # What this process wrote last needs no second look; somebody else may have written since.
-                if (self._last[1] if found == self._last[0] else _read_mark(found).cards) < mark.cards:
-                    self._last = (_written(mark), mark.cards)
-                    os.pwrite(self._file, self._last[0], 0)
-            finally:
-                fcntl.flock(self._file, fcntl.LOCK_UN)
+    def _require_own(self, mark: Mark, ledger: str) -> None:
+        if mark.ledger not in ("", ledger):
+            raise PlanConflict(
+                f"The cards of {self._folder} are used by another ledger, up to card {mark.cards:,}. Open that ledger,"
+                " or deal another deck: a card is used once."
+            )
+
+    @property
+    def _used(self) -> UsedFile:
+        """The file that remembers, as this process has it open; its lock is that of the deck."""
+        used = self._used_here
+        if used.process != os.getpid():
+            used.close()
+            used = self._used_here = UsedFile(self._folder / USED)
+        return used
 
 
 def _within(numbers: range, start: int, count: int) -> range:
     """Return which rows of a folder with these numbers cards `start` and following are."""
     low, high = max(numbers.start, start), min(numbers.stop, start + count)
     return range(low - numbers.start, max(low, high) - numbers.start)
-
-
-def _written(mark: Mark) -> bytes:
-    body = f"{mark.cards} {mark.ledger}".encode()
-    return (sha256(body).hexdigest()[:16].encode() + b" " + body + b"\n").ljust(_SLOT)
-
-
-def _read_mark(slot: bytes) -> Mark:
-    """Read a slot; nothing was used if it is empty or was spoiled by a power failure."""
-    checksum, _, body = slot.rstrip().partition(b" ")
-    if not body or checksum != sha256(body).hexdigest()[:16].encode():
-        return Mark(0, "")
-    cards, _, ledger = body.decode().partition(" ")
-    return Mark(int(cards), ledger)

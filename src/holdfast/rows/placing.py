@@ -135,11 +135,14 @@ class Placing:
         return values
 
     def _make(self, column: int, what: str, which: int, size: int) -> None:
-        file = os.open(self._path(column, what, which), os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        path = self._path(column, what, which)
+        made = path.with_suffix(".new")  # a file of marks that is there is taken to be as long as it will be
+        file = os.open(made, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             os.ftruncate(file, self._length(which, size))
         finally:
             os.close(file)
+        made.replace(path)
 
     def _length(self, which: int, size: int) -> int:
         return HEADER + size * (self._room + int(self._cards[which]))
