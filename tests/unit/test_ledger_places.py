@@ -25,6 +25,7 @@ from holdfast.ledger.places import APART, Held, Stock
 from holdfast.session import Session
 
 ONE = Cost(10, 1)
+FAR = Cost(10**9, 10**9)
 TERMS = {"caps": {"charge": NO_CAP, "intervals": NO_CAP}}
 
 
@@ -177,8 +178,8 @@ def test_a_child_that_is_interrupted_while_it_forgets_has_nothing_of_its_parent(
     with monkeypatch.context() as patched:
         patched.setattr(places_module, "deque", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            held.take(ONE)
-    assert held.take(ONE) is None
+            held.take(ONE, FAR)
+    assert held.take(ONE, FAR) is None
     assert not any(held.now)
     assert held.begun(Place(1, 0, 0), ONE, 0).reached == 10
     with monkeypatch.context() as patched:
