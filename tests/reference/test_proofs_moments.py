@@ -14,7 +14,7 @@ from examples import examples
 from ghost_worlds import Array, World, farthest, sessions, standing
 from holdfast.guarantees.exchange import Exchange
 from holdfast.guarantees.mathematics import exchange, moments, slices
-from holdfast.guarantees.mathematics.moments import Form
+from holdfast.guarantees.mathematics.moments import QuadraticForm
 from holdfast.questions.moments import correlation_of, covariance_of, slope_of, unequal, variance_of
 from holdfast.questions.stages import Found, Stages
 from holdfast.session import Session
@@ -26,8 +26,10 @@ Interval = tuple[float, float]
 # Quadratic functions.
 
 
-def random_form(rng: np.random.Generator) -> Form:
-    return Form(*(rng.normal(size=5) * (rng.random(5) < 0.7)).tolist(), (float(rng.random()), float(rng.random())))
+def random_form(rng: np.random.Generator) -> QuadraticForm:
+    return QuadraticForm(
+        *(rng.normal(size=5) * (rng.random(5) < 0.7)).tolist(), (float(rng.random()), float(rng.random()))
+    )
 
 
 def test_a_quadratic_function_is_extreme_where_the_page_says() -> None:
@@ -47,7 +49,7 @@ def test_a_central_moment_is_that_about_any_point_less_what_the_means_are_off() 
     rng, off = np.random.default_rng(2), 0
     for _ in range(100):
         d, (x, y) = rng.dirichlet(np.ones(5)), rng.random((2, 5))
-        form = Form(xx=rng.normal(), xy=rng.normal(), yy=rng.normal())
+        form = QuadraticForm(xx=rng.normal(), xy=rng.normal(), yy=rng.normal())
         a, b = rng.random(2)
         true = float(d @ form.at(x - d @ x, y - d @ y))
         mean, p, q = float(d @ form.at(x - a, y - b)), float(d @ x - a), float(d @ y - b)
@@ -147,15 +149,15 @@ class Known(Stages):
         self.law, self.points, self.interval = law, points, interval
         self.measures = tuple(points)  # type: ignore[assignment]
 
-    def _values(self, form: Form) -> Array:
+    def _values(self, form: QuadraticForm) -> Array:
         first, second = self.points[0], self.points[1] if len(self.points) > 1 else np.zeros(len(self.points[0]))
         values: Array = form.at(first - form.about[0], second - form.about[1])
         return values
 
-    def rough(self, form: Form) -> float:
+    def rough(self, form: QuadraticForm) -> float:
         return float(self.law @ self._values(form.moved(self.centers)))
 
-    def certain(self, form: Form, draws: int, cuts: Sequence[float] | None = None) -> Found:
+    def certain(self, form: QuadraticForm, draws: int, cuts: Sequence[float] | None = None) -> Found:
         values = self._values(form)
         low, high = form.range
         return float(self.law @ values), self.interval(values, (min(0.0, low), max(0.0, high)))

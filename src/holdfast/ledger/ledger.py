@@ -33,7 +33,7 @@ from holdfast.ledger import chain, tree
 from holdfast.ledger.drawn import Drawn, answered, now
 from holdfast.ledger.entry import LARGEST, Cost, Entry, Head, Place, Spent
 from holdfast.ledger.in_flight import InFlight
-from holdfast.ledger.places import NOTHING, Demand, Held, Stock, give_back, grant, take_ahead
+from holdfast.ledger.places import NOTHING, Held, PlacesAhead, Stock, give_back, grant, take_ahead
 from holdfast.ledger.reading import receipt_under, rows_of, verify_store
 from holdfast.ledger.receipt import Receipt
 from holdfast.ledger.store import START, Row, Store, Tip, Transaction, closed_error
@@ -229,7 +229,7 @@ class Ledger:
         self._refuse_unbegun()
         return self._reserve(costs, None) if costs else []
 
-    def _reserve(self, costs: Sequence[Cost], demand: Demand | None) -> list[Place]:
+    def _reserve(self, costs: Sequence[Cost], demand: PlacesAhead | None) -> list[Place]:
         """Reserve in the store."""
         held, reach = self._held, self.reach()
         total = Cost(sum(cost.charge for cost in costs), sum(cost.intervals for cost in costs))

@@ -95,7 +95,7 @@ def grant(stock: Stock, tip: Tip, cost: Cost) -> Grant:
     return Grant(Place(number + 1, charge, intervals), Stock(*left), tip.taking(*taken))
 
 
-class Demand(NamedTuple):
+class PlacesAhead(NamedTuple):
     """How many answers of this cost a process would like to have ahead, and how many it has."""
 
     cost: Cost
@@ -103,7 +103,7 @@ class Demand(NamedTuple):
     there: int
 
 
-def take_ahead(tip: Tip, caps: Cost, reach: Cost, demand: Demand) -> tuple[Stock, Tip]:
+def take_ahead(tip: Tip, caps: Cost, reach: Cost, demand: PlacesAhead) -> tuple[Stock, Tip]:
     """Take answers ahead; near the end of the budget, or of what there are rows for, none."""
     needs, answers = _needs(demand.cost), demand.answers
     caps_and_reach = ((caps.charge, reach.charge), (caps.intervals, reach.intervals))
@@ -238,7 +238,7 @@ class Held(OfOneProcess):
         if self._check_process():
             self._stocks.append(stock)
 
-    def demand(self, *costs: Cost) -> Demand | None:
+    def demand(self, *costs: Cost) -> PlacesAhead | None:
         """Say how many answers to have ahead now, if more: twice as many each time, while questions come fast.
 
         They should cost what the dearest of these did.
@@ -253,9 +253,9 @@ class Held(OfOneProcess):
             return None
         self._ahead = min(MOST_AHEAD, max(1, 2 * self._ahead))
         self._asking_until = now + FAST  # by then it has been `asked`, or whoever did was interrupted
-        return Demand(cost, self._ahead, there)
+        return PlacesAhead(cost, self._ahead, there)
 
-    def asked(self, demand: Demand) -> None:
+    def asked(self, demand: PlacesAhead) -> None:
         """Let the next one who wants to take places ahead do so, when half of them are used."""
         self._questions, self._enough = 0, self.now.answers(demand.cost) // 2
         self._asking_until = 0.0

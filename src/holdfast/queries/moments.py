@@ -7,7 +7,7 @@ from itertools import islice
 
 import numpy as np
 
-from holdfast.guarantees.mathematics.moments import Form
+from holdfast.guarantees.mathematics.moments import QuadraticForm
 from holdfast.guarantees.statistic import GroupMean, OneMean, Statistic
 from holdfast.queries.measures import Mean, Share, encode_facts
 from holdfast.queries.query import Composed, Function, RowValues, Values
@@ -35,7 +35,7 @@ class Quadratic(Composed):
     """
 
     measures: tuple[Measured, ...]
-    form: Form
+    form: QuadraticForm
     everywhere: bool = False
 
     @cached_property

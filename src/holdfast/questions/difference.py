@@ -6,16 +6,16 @@ from typing import Annotated, Any
 
 from holdfast.answer import Answer, Estimate, Interval, Record
 from holdfast.errors import InvalidArgument
-from holdfast.guarantees.mathematics.moments import Form
+from holdfast.guarantees.mathematics.moments import QuadraticForm
 from holdfast.queries.build import QueryLike, build_difference, build_mean
 from holdfast.queries.measures import Share
 from holdfast.queries.moments import Quadratic, about
 from holdfast.questions import KINDS
 from holdfast.questions.options import About, Query, RowsPerQuery, Text, Where, Within
 from holdfast.questions.question import Context, Drawing, Question, Result, kind_of
-from holdfast.questions.stages import Drawn, Planned
+from holdfast.questions.stages import DrawnStages, PlannedStages
 
-GAP = Form(x=1.0, y=-1.0)
+GAP = QuadraticForm(x=1.0, y=-1.0)
 OF_PAIRS = 2.0  # draws, in ordinary answers
 
 
@@ -157,11 +157,11 @@ def _paired(
     cuts = [0.0] if isinstance(first, Share) and isinstance(second, Share) else None  # all differences are -1, 0 or 1
 
     def run(drawing: Drawing) -> Result:
-        stages = Drawn(pair.measures, draws, covered, drawing=drawing)
+        stages = DrawnStages(pair.measures, draws, covered, drawing=drawing)
         value, gap = stages.certain(GAP, stages.count(OF_PAIRS), cuts)
         return _result(value, gap, span) | {"first": None, "second": None}
 
-    planned = Planned(pair.measures, draws, covered)
+    planned = PlannedStages(pair.measures, draws, covered)
     planned.certain(GAP, planned.count(OF_PAIRS))
     return planned.question(context, DIFFERENCE.name, f"difference of {first.text} less {about(second)}", run)
 

@@ -29,7 +29,7 @@ from holdfast.questions.options import (
     Within,
 )
 from holdfast.questions.question import Context, Drawing, Question, Result, identity_of, kind_of
-from holdfast.questions.stages import FIRST, ROUGH, Drawn, Found, Planned, Stages
+from holdfast.questions.stages import FIRST, ROUGH, DrawnStages, Found, PlannedStages, Stages
 
 COUNTING = 1 / 4  # draws of a mean in slices, in answers, for the share of rows that count, where some may not
 _CUTS = "Where to cut the range of a number with few large values: narrower, at the same price."
@@ -149,11 +149,11 @@ def _in_slices(context: Context, sliced: Sliced, rows_per_query: int | None) -> 
         return center + value, (center + low, center + high)
 
     def run(drawing: Drawing) -> Result:
-        value, (low, high) = work_out(Drawn((measure,), draws, sliced=True, counting=COUNTING, drawing=drawing))
+        value, (low, high) = work_out(DrawnStages((measure,), draws, sliced=True, counting=COUNTING, drawing=drawing))
         found = Estimate.within(measure.bounds, min(1.0, max(0.0, value)), (max(0.0, low), min(1.0, high)))
         return found.to_json() | {"bounds": list(measure.bounds)}
 
-    planned = Planned((measure,), draws, sliced=True, counting=COUNTING)
+    planned = PlannedStages((measure,), draws, sliced=True, counting=COUNTING)
     work_out(planned)
     cost, rows_read, work = planned.price(context)
     identity = identity_of(sliced, None if draws == context.rows_per_query else draws, context.mechanism)

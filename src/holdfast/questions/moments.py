@@ -12,19 +12,19 @@ from typing import Concatenate, ParamSpec
 
 from holdfast.answer import SAYS_NOTHING, Answer, Estimate, Interval, write_end
 from holdfast.errors import InvalidArgument
-from holdfast.guarantees.mathematics.moments import Form, quotient
+from holdfast.guarantees.mathematics.moments import QuadraticForm, quotient
 from holdfast.queries.build import build_mean
 from holdfast.queries.moments import Measured, Quadratic, about
 from holdfast.questions import KINDS
 from holdfast.questions.options import Other, Query, RowsPerQuery, Where, Within, options_of
 from holdfast.questions.question import Context, Drawing, Kind, Question, Result
-from holdfast.questions.stages import FIRST, Drawn, Found, Planned, Stages
+from holdfast.questions.stages import FIRST, DrawnStages, Found, PlannedStages, Stages
 
 STEEPEST = 1e200  # stands for any slope, of two numbers in [0, 1]: a variance that allows it is 0 in double precision
 ROUNDING = 1e-12  # of roots and quotients
 SMALLEST = 1e-8  # a variance that is divided by as if it were seen
 BEYOND = 0.7  # of the doubt of a quotient: so far from it its ends are looked for
-SQUARE, OTHER_SQUARE, PRODUCT = Form(xx=1.0), Form(yy=1.0), Form(xy=1.0)
+SQUARE, OTHER_SQUARE, PRODUCT = QuadraticForm(xx=1.0), QuadraticForm(yy=1.0), QuadraticForm(xy=1.0)
 
 P = ParamSpec("P")
 Ranged = tuple[Found, Interval]  # and the range it has to be in
@@ -93,8 +93,8 @@ def slope_of(stages: Stages) -> Ranged:
 
 def _quotient(
     stages: Stages,
-    above: Form,
-    form: Form,
+    above: QuadraticForm,
+    form: QuadraticForm,
     below: Interval,
     *,
     parts: tuple[float, float],
@@ -135,7 +135,7 @@ def _quotient(
     return sum(value * draws for value, draws in guesses) / sum(draws for _, draws in guesses), quotient(tried, below)
 
 
-def _less(above: Form, times: float, form: Form) -> Form:
+def _less(above: QuadraticForm, times: float, form: QuadraticForm) -> QuadraticForm:
     """Return the form that is `above` less so many times the other."""
     return replace(above, xx=above.xx - times * form.xx, xy=above.xy - times * form.xy, yy=above.yy - times * form.yy)
 
@@ -270,11 +270,11 @@ def moment(
             )
 
         def run(drawing: Drawing) -> Result:
-            found, within = work_out(Drawn(asked.of, asked.draws, covered, drawing=drawing))
+            found, within = work_out(DrawnStages(asked.of, asked.draws, covered, drawing=drawing))
             estimate, bounds = _in_units(found, within, times, rounded=range_follows)
             return estimate.to_json() | {"bounds": list(bounds)}
 
-        planned = Planned(asked.of, asked.draws, covered)
+        planned = PlannedStages(asked.of, asked.draws, covered)
         work_out(planned)
         return planned.question(context, name, reads.format(*map(about, asked.of)), run)
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 from math import inf
 
 from holdfast.answer import Interval
-from holdfast.guarantees.mathematics.moments import Form, central
+from holdfast.guarantees.mathematics.moments import QuadraticForm, central
 from holdfast.ledger import Cost
 from holdfast.queries.moments import Measured, Quadratic
 from holdfast.queries.slices import Sliced
@@ -26,7 +26,7 @@ CUTS = (0.01, 0.1)  # where the range of a function is cut, on either side of 0
 CUTS_OF_SQUARES = (0.04, 0.2)  # where it has one side only
 POWER = 0.75  # draws of a slice grow with its width, less than in proportion: wide ones are nearly always empty
 LEAST = 64  # draws below which nothing is cut
-FIRST, SECOND = Form(x=1.0), Form(y=1.0)
+FIRST, SECOND = QuadraticForm(x=1.0), QuadraticForm(y=1.0)
 
 
 @dataclass
@@ -50,11 +50,11 @@ class Stages(ABC):
         return max(1, int(part * self.draws))
 
     @abstractmethod
-    def rough(self, form: Form) -> float:
+    def rough(self, form: QuadraticForm) -> float:
         """Return the mean of a form as it was seen, from few draws."""
 
     @abstractmethod
-    def certain(self, form: Form, draws: int, cuts: Sequence[float] | None = None) -> Found:
+    def certain(self, form: QuadraticForm, draws: int, cuts: Sequence[float] | None = None) -> Found:
         """Return the mean of a form, and its interval, from so many draws."""
 
     def center(self) -> None:
@@ -70,24 +70,24 @@ class Stages(ABC):
                 self.offsets[place] = low - centers[place], high - centers[place]
         self.centers = centers[0], centers[1]
 
-    def central(self, form: Form, draws: int) -> Found:
+    def central(self, form: QuadraticForm, draws: int) -> Found:
         """Return the mean of a form, without linear terms, of the distances to the true means."""
         seen, interval = self.certain(form.moved(self.centers), draws)
         return seen, central(form, interval, self.offsets[0], self.offsets[1])
 
 
 @dataclass
-class Planned(Stages):
+class PlannedStages(Stages):
     """Counts what stages cost; what they say is made up. As many draws in all, whatever is seen."""
 
     releases: list[tuple[bool, int]] = field(default_factory=list)  # whether certain, and how many draws
 
-    def rough(self, form: Form) -> float:
+    def rough(self, form: QuadraticForm) -> float:
         """Count it."""
         self.releases.append((not self.sliced, self.count(ROUGH)))
         return 0.5
 
-    def certain(self, form: Form, draws: int, cuts: Sequence[float] | None = None) -> Found:
+    def certain(self, form: QuadraticForm, draws: int, cuts: Sequence[float] | None = None) -> Found:
         """Count it."""
         self.releases.append((True, draws))
         return 0.5, (0.25, 0.75)
@@ -115,7 +115,7 @@ class Planned(Stages):
 
 
 @dataclass
-class Drawn(Stages):
+class DrawnStages(Stages):
     """Draws."""
 
     drawing: Drawing = field(kw_only=True)
@@ -127,7 +127,7 @@ class Drawn(Stages):
             (found,) = self.drawing.estimates(counting, self.count(self.counting))
             self._share = max(found.guess, 1e-9), (found.low, found.high)
 
-    def rough(self, form: Form) -> float:
+    def rough(self, form: QuadraticForm) -> float:
         """One release, of the whole range."""
         query = Quadratic(self.measures, form.moved(self.centers), everywhere=self.sliced)
         if not self.sliced:
@@ -136,7 +136,7 @@ class Drawn(Stages):
         low, high = query.bounds
         return (low + (high - low) * value) / self._share[0]
 
-    def certain(self, form: Form, draws: int, cuts: Sequence[float] | None = None) -> Found:
+    def certain(self, form: QuadraticForm, draws: int, cuts: Sequence[float] | None = None) -> Found:
         """A release for every slice, and what they say together, over the share of rows that count."""
         query = Quadratic(self.measures, form, everywhere=self.sliced)
         if not self.sliced:

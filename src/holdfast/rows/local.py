@@ -25,7 +25,7 @@ from holdfast.rows.draws import AllRows, Consecutive, Indices, Selection
 from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of
 from holdfast.rows.packs import KeptElsewhere, Packs
 from holdfast.rows.randomize import accepted, randomized, tallied_parts, tossed
-from holdfast.rows.units import Together, Units, sums
+from holdfast.rows.units import RowsOfUnits, Units, sums
 from holdfast.schema import Column, Schema, Type
 
 _BLOCK = 1 << 17  # rows evaluated at once: enough to forget the overhead, little enough to stay in cache
@@ -469,7 +469,7 @@ def _array_of(function: Function, rows: pl.DataFrame) -> NDArray[Any]:
     return values.to_numpy() if whole else floats(values)
 
 
-def _together(values: NDArray[Any], units: Together) -> NDArray[Any]:
+def _together(values: NDArray[Any], units: RowsOfUnits) -> NDArray[Any]:
     """Return the values of all rows of some units.
 
     A few units at a time, of which the first and the last row are read before all of them: many that are far apart come

@@ -67,13 +67,13 @@ class Units:
         empty = place >= sizes
         return first + np.where(empty, 0, place), empty
 
-    def all_rows(self, units: Indices, size: int) -> Iterator["Together"]:
+    def all_rows(self, units: Indices, size: int) -> Iterator["RowsOfUnits"]:
         """Yield all rows of these units, at most `size` at once, in memory that the next ones are written to."""
         first, sizes = self._lie(units)
         ends = np.cumsum(sizes)
         total = int(ends[-1]) if ends.size else 0
         if 0 < total <= size:
-            yield Together(_consecutive(first, sizes, ends), 0, first, sizes, ends)
+            yield RowsOfUnits(_consecutive(first, sizes, ends), 0, first, sizes, ends)
             return
         shift = first - (ends - sizes)  # from a row's number among these rows to where it lies
         for start in range(0, total, size):
@@ -82,7 +82,7 @@ class Units:
             upto = np.minimum(ends[begin : last + 1], stop) - start
             counts = np.diff(upto, prepend=0)
             lie = shift[begin : last + 1] + start + upto - counts
-            yield Together(_consecutive(lie, counts, upto), begin, lie, counts, upto)
+            yield RowsOfUnits(_consecutive(lie, counts, upto), begin, lie, counts, upto)
 
     def _lie(self, units: Indices) -> tuple[Indices, Indices]:
         """Return where the rows of these units begin, and how many they are."""
@@ -90,7 +90,7 @@ class Units:
         return first, self.starts.take(units + 1, mode="clip") - first
 
 
-class Together(NamedTuple):
+class RowsOfUnits(NamedTuple):
     """Rows of some units, one unit after the other."""
 
     rows: Indices

@@ -9,14 +9,14 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import InvalidArgument
-from holdfast.guarantees.mathematics.moments import Form
+from holdfast.guarantees.mathematics.moments import QuadraticForm
 from holdfast.guarantees.release import Tally
 from holdfast.queries.build import build_mean
 from holdfast.queries.moments import Quadratic
 from holdfast.queries.slices import Sliced
 from holdfast.questions.moments import _in_units, deviation_of, variance_of
 from holdfast.questions.question import Drawing
-from holdfast.questions.stages import Found, Planned, edges_of
+from holdfast.questions.stages import Found, PlannedStages, edges_of
 from holdfast.session import Session
 
 RNG = np.random.default_rng(1)
@@ -64,7 +64,7 @@ def test_a_form_of_rows_without_a_value_is_zero_everywhere_or_left_out() -> None
     with Session(DATA, queries=10, seed=1) as s:
         measure = build_mean("gaps", s.schema, within=(0, 1))
     frame = pl.DataFrame({"gaps": [0.5, None, 1.0]})
-    form = Form(xx=1.0, about=(0.5, 0.0))
+    form = QuadraticForm(xx=1.0, about=(0.5, 0.0))
     assert Quadratic((measure,), form, everywhere=True).evaluate(frame).tolist() == [0.0, 0.0, 1.0]
     left_out = Quadratic((measure,), form).evaluate(frame)
     assert np.isnan(left_out[1])
@@ -111,11 +111,11 @@ def test_coins_that_contradict_each_other_are_no_error(
 
 
 def test_stages_that_contradict_each_other_leave_everything_open() -> None:
-    class Contradicting(Planned):
+    class Contradicting(PlannedStages):
         def center(self) -> None:
             self.centers, self.offsets = (0.0, 0.0), [(0.4, 0.5), (0.0, 0.0)]
 
-        def central(self, form: Form, draws: int) -> Found:
+        def central(self, form: QuadraticForm, draws: int) -> Found:
             return -0.06, (-0.1, -0.06)
 
     for moment in (variance_of, deviation_of):

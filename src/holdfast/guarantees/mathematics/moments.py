@@ -19,7 +19,7 @@ Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Form:
+class QuadraticForm:
     """A quadratic function of two numbers in [0, 1]: of their distances X, Y to a point `about`, without a constant."""
 
     x: float = 0.0
@@ -29,7 +29,7 @@ class Form:
     yy: float = 0.0
     about: Interval = (0.0, 0.0)
 
-    def moved(self, about: Interval) -> "Form":
+    def moved(self, about: Interval) -> "QuadraticForm":
         """Return the same function of the distances to another point."""
         return replace(self, about=about)
 
@@ -48,7 +48,7 @@ class Form:
 
 
 @theorem("here (quadratic functions)", proof=PROOF)
-def extremes_of_quadratic(form: Form, first: Interval, second: Interval) -> Interval:
+def extremes_of_quadratic(form: QuadraticForm, first: Interval, second: Interval) -> Interval:
     """Return the least and the largest value of a quadratic function on a rectangle.
 
     Statement
@@ -57,9 +57,9 @@ def extremes_of_quadratic(form: Form, first: Interval, second: Interval) -> Inte
     Not covered
         Rounding: a few units in the last place.
 
-    >>> extremes_of_quadratic(Form(xy=1.0), (-1.0, 2.0), (-1.0, 1.0))
+    >>> extremes_of_quadratic(QuadraticForm(xy=1.0), (-1.0, 2.0), (-1.0, 1.0))
     (-2.0, 2.0)
-    >>> extremes_of_quadratic(Form(xx=1.0, x=-1.0), (0.0, 1.0), (0.0, 0.0))
+    >>> extremes_of_quadratic(QuadraticForm(xx=1.0, x=-1.0), (0.0, 1.0), (0.0, 0.0))
     (-0.25, 0.0)
     """
     points = list(product(first, second))
@@ -77,7 +77,7 @@ def extremes_of_quadratic(form: Form, first: Interval, second: Interval) -> Inte
 
 
 @theorem("here (central moments)", proof=PROOF)
-def central(form: Form, mean: Interval, first: Interval, second: Interval) -> Interval:
+def central(form: QuadraticForm, mean: Interval, first: Interval, second: Interval) -> Interval:
     """Return the range of a quadratic function's mean about the true means, from that about a point near them.
 
     Statement
@@ -87,7 +87,7 @@ def central(form: Form, mean: Interval, first: Interval, second: Interval) -> In
     Not covered
         Forms with linear terms.
 
-    >>> low, high = central(Form(xx=1.0), (0.1, 0.2), (-0.1, 0.2), (0.0, 0.0))
+    >>> low, high = central(QuadraticForm(xx=1.0), (0.1, 0.2), (-0.1, 0.2), (0.0, 0.0))
     >>> round(low, 9), round(high, 9)
     (0.06, 0.2)
     """
