@@ -39,6 +39,7 @@ import holdfast
 from holdfast.queries.build import build_mean
 from holdfast.randomness import Randomness
 from holdfast.rows.deck import Deck
+from holdfast.rows.used import UsedFile
 
 DRAWS = 12_000
 LINKS = 10
@@ -151,11 +152,16 @@ def answers(found: Found, files: str, deck: Path, n: int, repeats: int, full: bo
     x = np.load(deck / VALUES, mmap_mode="r")
     dealt = Floating(deck)
     query = build_mean("x > 0.5", dealt.schema)
-    with holdfast.Session(dealt, queries=1_000, rows_per_query=DRAWS) as session:
+    with (
+        holdfast.Session(dealt, queries=1_000, rows_per_query=DRAWS) as session,
+        tempfile.TemporaryDirectory() as marks,
+    ):
+        apart = Floating(deck)  # whose mark is elsewhere: of the cards in the deck, those of one ledger are used
+        apart._used_here = UsedFile(Path(marks) / "used")
         numbers, whole = count(), n // DRAWS
         most = min(repeats, whole // 2 - 10)
         # Reserved beforehand, as `tally` finds them; in the second half of the deck, which the session does not reach.
-        hands = iter([dealt.hand("benchmark", (whole // 2 + i) * DRAWS, DRAWS) for i in range(most + 5)])
+        hands = iter([apart.hand("benchmark", (whole // 2 + i) * DRAWS, DRAWS) for i in range(most + 5)])
         x.sum()  # hot
         contenders: dict[str, Callable[[], object]] = {
             "floor: numpy, random rows": lambda: (x.take(rng.integers(0, n, DRAWS)) > 0.5).mean(),

@@ -72,9 +72,8 @@ class OfOneProcess:
         with self._forgetting.setdefault(process, threading.RLock()):
             if process != self._process:
                 self._forget()
-                self._process = (
-                    process  # last: who is interrupted before, or comes meanwhile, takes nothing for its own
-                )
+                # Last: who is interrupted before, or comes meanwhile, takes nothing for its own.
+                self._process = process
         return False
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import polars as pl
+from polars.exceptions import ShapeError
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,11 @@ class Step:
     def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the rows with the new columns."""
         # One after the other: a draw is too small to be worth a hand-over between threads.
-        values = (repeated(each, rows.height) for each in rows.select_seq(self.parts).get_columns())
+        try:
+            found = rows.select_seq(self.parts).get_columns()
+        except ShapeError:  # Polars has folded a part to a constant, which it does not repeat beside others
+            found = [rows.select_seq(part).to_series() for part in self.parts]
+        values = (repeated(each, rows.height) for each in found)
         return rows.hstack([column.of([next(values) for _ in column.parts]) for column in self.columns])
 
 

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from holdfast.queries.sql.parse import from_text
-from holdfast.queries.steps import Steps
+from holdfast.queries.steps import AddedColumn, Step, Steps
 from holdfast.schema import Column
 from query_examples import SCHEMA
 
@@ -59,3 +59,10 @@ def test_an_operation_that_fails_after_all_costs_its_own_row_alone():
         reads=reads,
     )
     assert strict.series(pl.DataFrame({"s": ["1", "x", "3"]})).to_list() == [1, None, 3]
+
+
+def test_a_part_that_polars_folds_to_a_constant_is_repeated() -> None:
+    rows = pl.DataFrame({"0": [1, 2, 3]})
+    folded = pl.lit(0) == pl.coalesce(pl.lit(0), pl.col("0"))
+    step = Step.of([AddedColumn("more", pl.col("0") > 1), AddedColumn("folded", folded)])
+    assert step(rows)["folded"].to_list() == [True] * 3
