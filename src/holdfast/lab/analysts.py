@@ -115,7 +115,7 @@ class _Voter:
 
     def weigh(self, deviations: NDArray[np.float64]) -> NDArray[np.float64]:
         """Turn the answers into weights."""
-        raise NotImplementedError
+        raise NotImplementedError  # every analyst who votes does it in a way of its own
 
 
 @dataclass(frozen=True)

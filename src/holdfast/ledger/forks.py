@@ -61,7 +61,7 @@ class OfOneProcess:
 
     def _forget(self) -> None:
         """Begin with nothing."""
-        raise NotImplementedError
+        raise NotImplementedError  # what that is, only who remembers knows
 
     def _check_process(self) -> bool:
         """Forget everything in a forked child: it is the parent's. False if that was so."""

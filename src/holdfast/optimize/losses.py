@@ -148,11 +148,11 @@ class LinearLoss:
 
     def losses(self, z: Vector, y: Vector) -> Vector:
         """Return the loss for each prediction z and target y."""
-        raise NotImplementedError
+        raise NotImplementedError  # the one thing, with its slopes, that makes a loss
 
     def slopes(self, z: Vector, y: Vector) -> Vector:
         """Return its derivative in z, a new array."""
-        raise NotImplementedError
+        raise NotImplementedError  # as above
 
     def slope_range(self, reach: float) -> Interval:
         """Return the range of the slope for |z| <= reach: it grows with z and falls with y."""

@@ -124,7 +124,7 @@ class OwnObjective:
 
     def right(self, rows: Rows, point: Vector) -> NDArray[np.bool_]:
         """It does not classify."""
-        raise NotImplementedError
+        raise NotImplementedError  # never asked: a loss of one's own has no classes
 
     @silence
     def _try(self, schema: Schema, domain: Domain) -> None:

@@ -72,7 +72,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
     random_state: int | np.random.RandomState | None = None
 
     def _loss(self, features: Mapping[str, Bounds], target: str) -> LinearLoss:
-        raise NotImplementedError
+        raise NotImplementedError  # which loss it is makes the estimator
 
     # -- learning -----------------------------------------------------------------------------------------------
 
