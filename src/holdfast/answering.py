@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from holdfast.answer import AnyAnswer
 from holdfast.beside import cards_taken, explored_beside, ids_beside, plan_for, reach_of, require_dealt_for
-from holdfast.cancel import drop
+from holdfast.cancel import about_to_commit, drop
 from holdfast.errors import BudgetExhausted, PlanConflict
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import PlanRequest
@@ -256,6 +256,7 @@ class Answering:
         drawn = self._find_or_draw(question)
         if not isinstance(drawn, Drawn):
             return drawn
+        about_to_commit()
         entry, fresh = self._ledger.commit(drawn)
         return self._read(entry, cached=not fresh)
 
@@ -277,6 +278,7 @@ class Answering:
                 self._require_cards(list(new.values()))
                 raise too_dear(together_of(list(new.values())), self.plan.terms, self._ledger.spent) from None
             drawn = [self._draw(one, place) for one, place in zip(new.values(), places, strict=True)]
+            about_to_commit()
             written = self._ledger.commit_all(drawn)
             for one, (_, fresh) in zip(new.values(), written, strict=True):
                 if not fresh and one.identity is not None:
