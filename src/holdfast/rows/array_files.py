@@ -125,6 +125,7 @@ class MappedArray:
             if found != dtype or shape != (length,) or path.stat().st_size != start + length * dtype.itemsize:
                 raise RowSourceError(f"{path} does not match its manifest; remove the folder and open again.")
             self._map: mmap.mmap | None = None
+            self._mapped = start + length * dtype.itemsize  # bytes
             self.array: NDArray[Any] = np.empty(0, dtype)
             if length:  # an empty mapping is not allowed
                 self._map = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
@@ -146,7 +147,7 @@ class MappedArray:
     @property
     def cut_off(self) -> bool:
         """Whether the file is shorter now than when it was mapped: reading past its end would kill the process."""
-        return self._map is not None and self._map.size() < len(self._map)
+        return self._map is not None and self._map.size() < self._mapped
 
     @property
     def larger_than_memory(self) -> bool:
