@@ -2,9 +2,9 @@
 
 lm-evaluation-harness 0.4.13, its dummy model, a task of five questions with two metrics, and one with two filters.
 Inspect 0.3.285, six samples, two epochs, three scorers: grades, two numbers each, and one that leaves a sample unscored
-in one epoch; as an archive and, shortened to its samples' scores, as JSON. Every Eval Ever 0.3.0 made its files from logs
-of the same two tools: six questions with two metrics; three samples, two epochs and two scorers. Lines that no tool here
-writes, without a result's id, follow its schema.
+in one epoch; as an archive and, shortened to its samples' scores, as JSON. Every Eval Ever 0.3.0, from logs of the same
+two tools: six questions with two metrics; three samples, two epochs, two scorers. Lines without a result's id, which it
+does not write, follow its schema.
 """
 
 import json
