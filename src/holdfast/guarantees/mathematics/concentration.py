@@ -258,7 +258,12 @@ def _gap(p: float, budget: float) -> float:
         gap = room * (1 - exp(-(budget + entropy) / room))
         if gap >= room:
             return room
-    for _ in range(60):  # Newton on a convex increasing function, from above: never passes the root
+    # One step of Newton's on a convex function ends above the root, wherever it begins: here at the first two terms of
+    # a series, which are nearly right where the budget is small.
+    near = sqrt(2 * p * room * budget) + 2 / 3 * (1 - 2 * p) * budget
+    if 0 < near < gap:
+        gap = min(gap, near - (_divergence(p, near) - budget) * (p + near) * (room - near) / near)
+    for _ in range(60):  # from above: never passes the root
         q = p + gap
         slope = gap / (q * (1 - q)) if q < 1 else inf
         step = (_divergence(p, gap) - budget) / slope
