@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeVar, cast
 
 from holdfast.answer import AnyAnswer
 from holdfast.beside import explored_beside, ids_beside
-from holdfast.cancel import drop
+from holdfast.cancel import about_to_commit, drop
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import PlanRequest
@@ -223,7 +223,9 @@ class Answering:
 
     def _answer_anew(self, question: Question) -> tuple[Entry, bool]:
         """Reserve, draw, certify, commit. False if somebody else has committed an answer meanwhile: theirs stands."""
-        return self._ledger.commit(self._draw(question, self._reserve(question)))
+        drawn = self._draw(question, self._reserve(question))
+        about_to_commit()
+        return self._ledger.commit(drawn)
 
     def answer_all(self, questions: Sequence[Question]) -> list[AnyAnswer]:
         """Answer questions that `prepare` returned, together: what is new is paid for at once, and written at once."""
@@ -306,6 +308,7 @@ class Answering:
                 self._draws.refuse(costs)
                 raise too_dear(together_of(list(new.values())), self.plan.terms, self._ledger.spent) from None
             drawn = [self._draw(one, place) for one, place in zip(new.values(), places, strict=True)]
+            about_to_commit()
             written = self._ledger.commit_all(drawn)
             for one, (_, fresh) in zip(new.values(), written, strict=True):
                 if not fresh and one.identity is not None:
