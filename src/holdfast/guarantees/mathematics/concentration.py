@@ -73,18 +73,46 @@ def clopper_pearson(successes: int, trials: int, beta: float) -> tuple[float, fl
     >>> low, round(high, 4) == round(1 - 0.025 ** (1 / 10), 4)
     (0.0, True)
     """
+    if special.at_hand():
+        return _by_scipy(successes, trials, beta / 2)
     low = _binomial_low(successes, trials, beta / 2) if successes > 0 else 0.0
     return low, 1.0 - _binomial_low(trials - successes, trials, beta / 2) if successes < trials else 1.0
+
+
+def _by_scipy(successes: int, trials: int, level: float) -> tuple[float, float]:
+    """Return both ends, each with a tail of `level`: a tenth of the time that it takes without scipy."""
+    low, high, inner = 0.0, 1.0, successes / trials if trials else 0.5
+    if successes > 0:
+        a, b = successes, trials - successes + 1
+        root = float(special.betaincinv(a, b, level)) * (1 - BETA_SAFE) - ULP
+        low = _proved(root, partial(special.betainc, a, b), level, inner=inner, outer=0.0)
+    if successes < trials:
+        a, b = successes + 1, trials - successes
+        root = float(special.betainccinv(a, b, level)) * (1 + BETA_SAFE) + ULP
+        high = _proved(root, partial(special.betaincc, a, b), level, inner=inner, outer=1.0)
+    return low, high
+
+
+def _proved(root: float, tail: Callable[[float], float], level: float, *, inner: float, outer: float) -> float:
+    """Return the root if its tail is right, else one found by halving.
+
+    The quantiles of the Beta law are wrong by any amount for a few shapes (a = 1000 with b above 10^6); its
+    distribution function is not. So every quantile is put to the test.
+    """
+    if not 0 < root < 1:
+        return outer
+    return root if 0.9 * level <= tail(root) <= level else _halved(tail, level, inner=inner, outer=outer)
 
 
 def _binomial_low(successes: int, trials: int, level: float) -> float:
     """Return the largest p with P(Bin(trials, p) >= successes) <= level, rounded down; `level` is at most a half.
 
-    Of one count, without scipy: importing that takes as long as ten thousand of these. From Wilson's interval, by the
+    Of one count, without scipy: importing that takes as long as a thousand of these. From Wilson's interval, by the
     steps of `_beta_quantiles`.
     """
     if successes == trials:
-        return max(0.0, exp(log(level) / trials) * (1 - BETA_SAFE) - ULP)
+        each = log(level) / trials
+        return max(0.0, exp(each) * (1 + expm1(each) * BETA_SAFE) - ULP)
     tail = _UpperTail(successes, trials)
     z, k, goal = NORMAL.inv_cdf(level), successes - 0.5, log(level)
     start = (k + z * z / 2 + z * sqrt(k * (trials - k) / trials + z * z / 4)) / (trials + z * z)

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import binom
 
 from holdfast.errors import InvalidArgument
-from holdfast.guarantees.mathematics import concentration
+from holdfast.guarantees.mathematics import concentration, special
 from holdfast.guarantees.mathematics.concentration import (
     clopper_pearson,
     clopper_pearson_width,
@@ -125,7 +125,24 @@ def test_a_quantile_that_the_steps_do_not_settle_is_left_to_scipy(steps, monkeyp
     np.testing.assert_allclose(clopper_pearsons(COUNTS, 12_000, 1e-6), settled, rtol=1e-9, atol=1e-15)
 
 
+def test_an_interval_is_the_same_with_scipy_and_without(monkeypatch):
+    by_scipy = [clopper_pearson(int(count), 12_000, 1e-6) for count in COUNTS]
+    monkeypatch.setattr(special, "at_hand", lambda: False)
+    monkeypatch.setattr(special, "betaincinv", None)
+    alone = [clopper_pearson(int(count), 12_000, 1e-6) for count in COUNTS]
+    np.testing.assert_allclose(alone, by_scipy, rtol=1e-9, atol=1e-15)
+
+
+def test_a_quantile_of_scipy_that_is_wrong_is_found_by_halving(monkeypatch):
+    right = [clopper_pearson(int(count), 12_000, 1e-6) for count in COUNTS]
+    monkeypatch.setattr(special, "betaincinv", lambda a, b, level: 0.9 * a / (a + b))
+    monkeypatch.setattr(special, "betainccinv", lambda a, b, level: (1 + a / (a + b)) / 2)
+    halved = [clopper_pearson(int(count), 12_000, 1e-6) for count in COUNTS]
+    np.testing.assert_allclose(halved, right, rtol=1e-8, atol=1e-15)
+
+
 def test_an_end_that_the_steps_do_not_settle_is_found_by_halving(monkeypatch):
+    monkeypatch.setattr(special, "at_hand", lambda: False)
     settled = [clopper_pearson(int(count), 12_000, 1e-6) for count in COUNTS]
     monkeypatch.setattr(concentration, "MOST_STEPS", 0)
     halved = [clopper_pearson(int(count), 12_000, 1e-6) for count in COUNTS]
