@@ -1,7 +1,6 @@
 """How far an average strays from its mean: Hoeffding, Chernoff with Bernoulli divergence, exact binomial."""
 
 from collections.abc import Callable
-from functools import partial
 from math import exp, expm1, inf, isinf, log, log1p, sqrt
 from statistics import NormalDist
 from typing import Any
@@ -14,8 +13,9 @@ from holdfast.guarantees.mathematics.theorem import theorem
 
 SAFE = 1 + 1e-12  # rounding of a root always goes to the safe side
 ULP = 4e-16  # and so does rounding of a sum near 1
-BETA_SAFE = 1e-10  # quantiles of the Beta law, where they are right, are right to 2e-11
-MOST_STEPS, CONVERGED = 8, BETA_SAFE / 10  # to such a quantile, and how far from it, relatively, is near enough
+BETA_SAFE = 1e-10  # ends of exact binomial intervals are moved outwards by as much, relatively, for all rounding
+MOST_STEPS, CONVERGED = 8, 5e-9  # to such an end, and what the last step may give away, relatively
+MANY_TRIALS = 1e8  # above this the density of a Beta law, from differences of large logarithms, has too few digits
 TINY = 1e-290  # below this p, kl(p || q) is kl(0 || q) to the last digit, and gap/p would overflow
 
 
@@ -72,34 +72,73 @@ def clopper_pearson(successes: int, trials: int, beta: float) -> tuple[float, fl
     >>> low, round(high, 4) == round(1 - 0.025 ** (1 / 10), 4)
     (0.0, True)
     """
-    low, high = 0.0, 1.0
-    if successes > 0:
-        a, b = successes, trials - successes + 1
-        root = float(special.betaincinv(a, b, beta / 2)) * (1 - BETA_SAFE) - ULP
-        low = _proved(root, lambda p: float(special.betainc(a, b, p)), beta / 2, inner=successes / trials, outer=0.0)
-    if successes < trials:
-        c, d = successes + 1, trials - successes
-        root = float(special.betainccinv(c, d, beta / 2)) * (1 + BETA_SAFE) + ULP
-        high = _proved(root, lambda p: float(special.betaincc(c, d, p)), beta / 2, inner=successes / trials, outer=1.0)
+    low = binomial_end(successes, trials, beta / 2) if successes > 0 else 0.0
+    high = binomial_end(successes, trials, beta / 2, upper=True) if successes < trials else 1.0
     return low, high
 
 
-def _proved(root: float, tail: Callable[[float], float], level: float, *, inner: float, outer: float) -> float:
-    """Return the root if its tail is right, else one found by halving.
+@theorem("here (ends by tangents)", proof="concentration.md")
+def binomial_end(successes: int, trials: int, tail: float, *, upper: bool = False) -> float:
+    """Return the largest p with P(Bin(trials, p) >= successes) <= tail; if `upper`, the least with P(... <= ...) <= it.
 
-    The quantiles of the Beta law are wrong by any amount for a few shapes (a = 1000 with b above 10^6); its
-    distribution function is not. So every quantile is put to the test.
+    Statement
+        The probability T is the lower tail of the Beta law of a = successes, b = trials - a + 1, or the upper one of
+        that of a + 1, b - 1. log T is concave in u = log p, so it is below its tangents: from every u, Newton's step
+        leads to where T is at most `tail`. Halley's steps lead near it; the last step is Newton's, and short.
+
+    Not covered
+        Rounding in T: the end is moved outwards by BETA_SAFE.
+
+    >>> abs(binomial_end(1, 10, 0.025) - (1 - 0.975 ** (1 / 10))) < 1e-10
+    True
     """
-    if not 0 < root < 1:
-        return outer
-    return root if 0.9 * level <= tail(root) <= level else _halved(tail, level, inner=inner, outer=outer)
+    sign, a = (-1, successes + 1.0) if upper else (1, float(successes))
+    rest, goal = trials - a, log(tail)
+    one, other = (rest + 1, a) if upper else (a, rest + 1)  # the upper tail of p is the lower one of 1 - p
+    scale, outwards = float(special.betaln(one, other)), 1 - sign * BETA_SAFE
+    u = _begin(one, other, goal, scale, -float(special.ndtri(tail)), upper=upper)
+    for _ in range(MOST_STEPS if trials <= MANY_TRIALS else 0):
+        p = exp(u)
+        below = 1 - p
+        reached = float(special.betainc(one, other, below if upper else p)) if below > 0 else 0.0
+        slope = sign * exp(a * u + rest * log(below) - scale) / reached if reached > 0 else 0.0  # of log T
+        if slope == 0:
+            break
+        step = (goal - log(reached)) / slope
+        bend = step * (a - rest * p / below - slope) / 2
+        if abs(step * bend) <= CONVERGED:
+            return min(1.0, max(0.0, exp(u + step) * outwards - sign * ULP))
+        u += step / (1 + max(bend, -0.5))
+    return _halved(successes, trials, tail, upper=upper)
 
 
-def _halved(tail: Callable[[float], Any], level: float, *, inner: float, outer: float) -> float:
-    """Return an end with a tail of at most `level`, by halving between one that is too near and one that is not."""
+def _begin(one: float, other: float, goal: float, scale: float, z: float, *, upper: bool) -> float:
+    """Return a u near which log T is its goal: by Cornish and Fisher, or for small counts as if T were a power."""
+    if 2 * one - 1 <= z * z:
+        power = exp(min(-1e-9, (goal + log(one) + scale) / one))
+        return log1p(-power) if upper else log(power)
+    a, z = (other, -z) if upper else (one, z)
+    return log(_cornish_fisher(a - 0.5, one + other - 1, z, z * z, sqrt))
+
+
+def _cornish_fisher(k: Any, n: Any, z: Any, square: Any, root: Callable[[Any], Any]) -> Any:
+    """Return about the p for which k is the binomial quantile that z, of this square, is of the normal law."""
+    half, skew, span = square / 2, (square - 1) / 6, n + square
+    p = k * (1 + 2 * skew / n) - skew
+    p = (p + half - z * root(p - p * p / n + half / 2)) / span  # by Wilson
+    spread = p - p * p
+    p = k - skew + 2 * skew * p + z * (6 * skew + (2 * square - 14) * spread) / (72 * root(n * spread))
+    return (p + half - z * root(p - p * p / n + half / 2)) / span
+
+
+def _halved(successes: float, trials: float, tail: float, *, upper: bool) -> float:
+    """Return the same end by halving, between one that is too near and one that is not: where steps do not settle."""
+    inner, outer = float(not upper), float(upper)
+    a, b = (successes + 1, trials - successes) if upper else (successes, trials - successes + 1)
     for _ in range(100):
         middle = (inner + outer) / 2
-        if tail(middle) <= level * (1 - 1e-9):  # more than the tail's own rounding
+        reached = special.betaincc(a, b, middle) if upper else special.betainc(a, b, middle)
+        if reached <= tail * (1 - 1e-9):  # more than its own rounding
             outer = middle
         else:
             inner = middle
@@ -110,10 +149,8 @@ def clopper_pearsons(successes: Any, trials: Any, beta: Any) -> tuple[Any, Any]:
     """Return the ends of `clopper_pearson` for arrays of counts; `trials` and `beta` may be arrays, or one for all."""
     successes, trials, tail = np.asarray(successes, dtype=float), _twice(trials), _twice(beta) / 2
     count = len(successes)
-    both = np.concatenate([successes, successes])
-    both[count:] = (trials - both)[count:]
-    ends = binomial_lows(both, trials, tail)
-    return ends[:count], np.minimum(1.0, 1.0 - ends[count:])
+    ends = _binomial_ends(np.concatenate([successes, successes]), trials, tail, count)
+    return ends[:count], ends[count:]
 
 
 def _twice(x: Any) -> Any:
@@ -123,53 +160,60 @@ def _twice(x: Any) -> Any:
 
 def binomial_lows(successes: Any, trials: Any, tail: Any) -> Any:
     """Return, for arrays, the largest p with P(Bin(trials, p) >= successes) <= tail, rounded down; 0 of none."""
-    some = successes > 0
-    a = np.maximum(successes, 1.0)  # of none it does not matter
-    b = np.maximum(trials - a + 1, 1.0)
-    ends = np.where(some, _beta_quantiles(a, b, tail) * (1 - BETA_SAFE) - ULP, 0.0)
-    found = special.betainc(a, b, np.maximum(ends, 0.0))
-    wrong = some & ~(ends <= 0) & ~((found >= 0.9 * tail) & (found <= tail))
-    if wrong.any():
-        a, b, tail = np.broadcast_arrays(a, b, tail)
-        for place in zip(*np.nonzero(wrong), strict=True):
-            cumulative: Callable[[float], Any] = partial(special.betainc, a[place], b[place])
-            inner = a[place] / (a[place] + b[place] - 1)
-            ends[place] = _halved(cumulative, float(tail[place]), inner=inner, outer=0.0) - ULP  # 1 - it may be rounded
-    return np.maximum(ends, 0.0)
-
-
-def _beta_quantiles(a: Any, b: Any, level: Any) -> Any:
-    """Return, for arrays, where the distribution functions of Beta laws are `level`; whoever needs it exact tests it.
-
-    Halley's steps from Wilson's interval, for the logarithm of the function in u = log p: each cubes the distance, so
-    two are enough for most. scipy's own inversion takes several times as long, and is left with what they do not
-    settle.
-    """
-    with np.errstate(all="ignore"):
-        z, goal, scale, rest = special.ndtri(level), np.log(level), special.betaln(a, b), b - 1
-        n, k, half = a + rest, a - 0.5, z * z / 2
-        u = np.log((k + half + z * np.sqrt(k * (n - k) / n + half / 2)) / (n + z * z))
-        for _ in range(MOST_STEPS):
-            p = np.exp(u)
-            reached = special.betainc(a, b, p)
-            slope = np.exp(a * u + rest * np.log1p(-p) - scale) / reached  # of the logarithm, in u
-            step = (goal - np.log(reached)) / slope
-            bend = step * (a - rest * p / (1 - p) - slope) / 2
-            u = u + step / (1 + bend)
-            left = np.abs(step * (step * step + bend * bend))  # of the distance, about
-            if not (left >= CONVERGED).any():  # NaN settles no more
-                break
-        found = np.exp(u)
-    wrong = ~(left < CONVERGED)
-    if wrong.any():
-        a, b, level = np.broadcast_arrays(a, b, level)
-        found[wrong] = special.betaincinv(a[wrong], b[wrong], level[wrong])
-    return found
+    counts = successes + np.zeros(np.shape(tail))
+    return _binomial_ends(counts, trials, tail, len(counts))
 
 
 def binomial_highs(successes: Any, trials: Any, tail: Any) -> Any:
     """Return, for arrays, the smallest p with P(Bin(trials, p) <= successes) <= tail, rounded up; 1 of all."""
-    return np.minimum(1.0, 1.0 - binomial_lows(trials - successes, trials, tail))
+    return _binomial_ends(successes + np.zeros(np.shape(tail)), trials, tail, 0)
+
+
+def _binomial_ends(successes: Any, trials: Any, tail: Any, lows: int) -> Any:
+    """Return what `binomial_end` does for arrays of counts: of the first ones lower ends, of the others upper ones.
+
+    Counts are few and steps are many, so that it is the number of operations that takes time.
+    """
+    up, sign = np.zeros(successes.shape), np.ones(successes.shape)
+    up[lows:], sign[lows:] = 1.0, -1.0
+    with np.errstate(all="ignore"):
+        a = np.maximum(1.0, np.minimum(successes + up, trials))  # of none, and of all, it does not matter
+        rest = np.maximum(0.0, trials - a)
+        b, z, goal = rest + 1, -special.ndtri(tail), np.log(tail)
+        scale, one, other = special.betaln(a, b), a.copy(), b.copy()
+        one[lows:], other[lows:] = b[lows:], a[lows:]  # the upper tail of p is the lower one of 1 - p
+        u = np.log(_cornish_fisher(a - 0.5, trials, z * sign, z * z, np.sqrt))
+        few = 2 * one - 1 <= z * z
+        if few.any():
+            power = np.exp(np.minimum(-1e-9, (goal + np.log(one) + scale) / one))
+            u = np.where(few, np.where(up, np.log1p(-power), np.log(power)), u)
+        settled, ends = np.zeros(u.shape, dtype=bool), u
+        for _ in range(MOST_STEPS):
+            p = np.exp(u)
+            below = 1 - p
+            at = p.copy()
+            at[lows:] = below[lows:]
+            reached = special.betainc(one, other, at)
+            slope = np.exp(a * u + rest * np.log(below) - scale) / reached * sign
+            step = (goal - np.log(reached)) / slope
+            bend = step * (a - rest * p / below - slope) / 2
+            near = np.abs(step * bend) <= CONVERGED  # false for NaN
+            ends = np.where(settled, ends, u + step)
+            settled |= near
+            if settled.all():
+                break
+            u = u + step / (1 + np.maximum(bend, -0.5))
+        ends = np.exp(ends)
+        ends += (BETA_SAFE * ends + ULP) * -sign
+    some = successes != trials * up  # the ends of none and of all are 0 and 1
+    ends = np.where(some, np.minimum(1.0, np.maximum(0.0, ends)), up)
+    wrong = some & (~settled | (trials > MANY_TRIALS))
+    if wrong.any():
+        every = np.broadcast_arrays(successes, trials, tail, up)
+        for place in zip(*np.nonzero(wrong), strict=True):
+            count, of, level, upper = (each[place] for each in every)
+            ends[place] = _halved(count, of, level, upper=bool(upper))
+    return ends
 
 
 def _normal_quantile(level: Any) -> Any:

@@ -10,6 +10,7 @@ from scipy.stats import binom
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics import concentration
 from holdfast.guarantees.mathematics.concentration import (
+    CONVERGED,
     clopper_pearson,
     clopper_pearson_width,
     clopper_pearsons,
@@ -119,19 +120,20 @@ def test_arrays_of_trials_and_levels_too():
 
 
 @pytest.mark.parametrize("steps", [1, 2])
-def test_a_quantile_that_the_steps_do_not_settle_is_left_to_scipy(steps, monkeypatch):
+def test_ends_that_the_steps_do_not_settle_are_found_by_halving(steps, monkeypatch):
     settled = clopper_pearsons(COUNTS, 12_000, 1e-6)
     monkeypatch.setattr(concentration, "MOST_STEPS", steps)
-    np.testing.assert_allclose(clopper_pearsons(COUNTS, 12_000, 1e-6), settled, rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(clopper_pearsons(COUNTS, 12_000, 1e-6), settled, rtol=2 * CONVERGED, atol=1e-15)
+    for low, high, count in zip(*settled, COUNTS, strict=True):
+        assert clopper_pearson(int(count), 12_000, 1e-6) == pytest.approx((low, high), rel=2 * CONVERGED, abs=1e-15)
 
 
-@pytest.mark.parametrize("off", [0.9, 1.001, 1.2])
-def test_a_wrong_quantile_is_noticed_and_replaced(off, monkeypatch):
-    right, quantiles = clopper_pearsons(COUNTS, 12_000, 1e-6), concentration._beta_quantiles
-    monkeypatch.setattr(concentration, "_beta_quantiles", lambda *law: np.minimum(1.0, off * quantiles(*law)))
-    lows, highs = clopper_pearsons(COUNTS, 12_000, 1e-6)
-    assert (binom.sf(COUNTS[1:] - 1, 12_000, lows[1:]) <= 0.5e-6 * (1 + 1e-9)).all()
-    np.testing.assert_allclose((lows, highs), right, rtol=0.05, atol=1e-6)
+@pytest.mark.parametrize("off", [1e-3, 0.5, 0.9, 1.001, 1.2])
+def test_steps_from_a_wrong_start_lead_to_the_same_ends(off, monkeypatch):
+    right, start = clopper_pearsons(COUNTS, 12_000, 1e-6), concentration._cornish_fisher
+    monkeypatch.setattr(concentration, "_cornish_fisher", lambda *law: min(0.999, off * start(*law)))
+    for low, high, count in zip(*right, COUNTS, strict=True):
+        assert clopper_pearson(int(count), 12_000, 1e-6) == pytest.approx((low, high), rel=2 * CONVERGED, abs=1e-15)
 
 
 @pytest.mark.parametrize("trials", [1, 2, 5, 12])
