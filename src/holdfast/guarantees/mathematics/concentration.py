@@ -1,7 +1,8 @@
 """How far an average strays from its mean: Hoeffding, Chernoff with Bernoulli divergence, exact binomial."""
 
 from collections.abc import Callable
-from math import exp, expm1, inf, isinf, log, log1p, sqrt
+from functools import partial
+from math import ceil, exp, expm1, inf, isinf, lgamma, log, log1p, pi, sqrt
 from statistics import NormalDist
 from typing import Any
 
@@ -16,6 +17,7 @@ ULP = 4e-16  # and so does rounding of a sum near 1
 BETA_SAFE = 1e-10  # ends of exact binomial intervals are moved outwards by as much, relatively, for all rounding
 MOST_STEPS, CONVERGED = 8, 5e-9  # to such an end, and what the last step may give away, relatively
 MANY_TRIALS = 1e8  # above this the density of a Beta law, from differences of large logarithms, has too few digits
+NORMAL = NormalDist()
 TINY = 1e-290  # below this p, kl(p || q) is kl(0 || q) to the last digit, and gap/p would overflow
 
 
@@ -72,73 +74,100 @@ def clopper_pearson(successes: int, trials: int, beta: float) -> tuple[float, fl
     >>> low, round(high, 4) == round(1 - 0.025 ** (1 / 10), 4)
     (0.0, True)
     """
-    low = binomial_end(successes, trials, beta / 2) if successes > 0 else 0.0
-    high = binomial_end(successes, trials, beta / 2, upper=True) if successes < trials else 1.0
-    return low, high
+    low = binomial_low(successes, trials, beta / 2) if successes > 0 else 0.0
+    return low, 1.0 - binomial_low(trials - successes, trials, beta / 2) if successes < trials else 1.0
 
 
 @theorem("here (ends by tangents)", proof="concentration.md")
-def binomial_end(successes: int, trials: int, tail: float, *, upper: bool = False) -> float:
-    """Return the largest p with P(Bin(trials, p) >= successes) <= tail; if `upper`, the least with P(... <= ...) <= it.
+def binomial_low(successes: int, trials: int, tail: float) -> float:
+    """Return the largest p with P(Bin(trials, p) >= successes) <= tail, rounded down; there are successes.
+
+    Of one count, without scipy: importing that takes as long as ten thousand of these.
 
     Statement
-        The probability T is the lower tail of the Beta law of a = successes, b = trials - a + 1, or the upper one of
-        that of a + 1, b - 1. log T is concave in u = log p, so it is below its tangents: from every u, Newton's step
-        leads to where T is at most `tail`. Halley's steps lead near it; the last step is Newton's, and short.
+        The probability is F(p), the distribution function of the Beta law of a = successes, b = trials - a + 1. log F
+        is concave in u = log p, so it is below its tangents: from every u, Newton's step leads to where F is at most
+        `tail`. Halley's steps lead near it; the last step is Newton's, and gives away next to nothing.
 
     Not covered
-        Rounding in T: the end is moved outwards by BETA_SAFE.
+        Rounding in F: the end is moved outwards by BETA_SAFE. A tail above 1/2.
 
-    >>> abs(binomial_end(1, 10, 0.025) - (1 - 0.975 ** (1 / 10))) < 1e-10
+    >>> abs(binomial_low(1, 10, 0.025) - (1 - 0.975 ** (1 / 10))) < 1e-10
     True
     """
-    sign, a = (-1, successes + 1.0) if upper else (1, float(successes))
-    rest, goal = trials - a, log(tail)
-    one, other = (rest + 1, a) if upper else (a, rest + 1)  # the upper tail of p is the lower one of 1 - p
-    scale, outwards = float(special.betaln(one, other)), 1 - sign * BETA_SAFE
-    u = _begin(one, other, goal, scale, -float(special.ndtri(tail)), upper=upper)
-    for _ in range(MOST_STEPS if trials <= MANY_TRIALS else 0):
-        p = exp(u)
-        below = 1 - p
-        reached = float(special.betainc(one, other, below if upper else p)) if below > 0 else 0.0
-        slope = sign * exp(a * u + rest * log(below) - scale) / reached if reached > 0 else 0.0  # of log T
-        if slope == 0:
-            break
-        step = (goal - log(reached)) / slope
-        bend = step * (a - rest * p / below - slope) / 2
-        if abs(step * bend) <= CONVERGED:
-            return min(1.0, max(0.0, exp(u + step) * outwards - sign * ULP))
+    if successes == trials:
+        return _outwards(exp(log(tail) / trials))
+    law, goal, z = _UpperTail(successes, trials), log(tail), -NORMAL.inv_cdf(tail)
+    if 2 * successes - 1 <= z * z:  # nearly as many ways, each p^successes
+        ways = lgamma(trials + 1) - lgamma(successes + 1) - lgamma(trials - successes + 1)
+        u = min(-1e-9, (goal - ways) / successes)
+    else:
+        u = log(_cornish_fisher(successes - 0.5, trials, z, sqrt))
+    for _ in range(MOST_STEPS):
+        reached, slope, curve = law.at(exp(u))
+        step = (goal - reached) / slope
+        bend = step * (curve - slope) / 2
+        p = exp(u + step)
+        if abs(step * bend) <= CONVERGED * (1 - p):
+            return _outwards(p)
         u += step / (1 + max(bend, -0.5))
-    return _halved(successes, trials, tail, upper=upper)
+    return max(0.0, _halved(lambda p: exp(law.at(p)[0]), tail, inner=successes / trials, outer=0.0) - ULP)
 
 
-def _begin(one: float, other: float, goal: float, scale: float, z: float, *, upper: bool) -> float:
-    """Return a u near which log T is its goal: by Cornish and Fisher, or for small counts as if T were a power."""
-    if 2 * one - 1 <= z * z:
-        power = exp(min(-1e-9, (goal + log(one) + scale) / one))
-        return log1p(-power) if upper else log(power)
-    a, z = (other, -z) if upper else (one, z)
-    return log(_cornish_fisher(a - 0.5, one + other - 1, z, z * z, sqrt))
+def _outwards(p: float) -> float:
+    return max(0.0, p - p * (1 - p) * BETA_SAFE - ULP)
 
 
-def _cornish_fisher(k: Any, n: Any, z: Any, square: Any, root: Callable[[Any], Any]) -> Any:
-    """Return about the p for which k is the binomial quantile that z, of this square, is of the normal law."""
+def _cornish_fisher(k: Any, n: Any, z: Any, root: Callable[[Any], Any]) -> Any:
+    """Return about the p for which k is the binomial quantile that z is of the normal law: Wilson's, made better."""
+    square = z * z
     half, skew, span = square / 2, (square - 1) / 6, n + square
     p = k * (1 + 2 * skew / n) - skew
-    p = (p + half - z * root(p - p * p / n + half / 2)) / span  # by Wilson
+    p = (p + half - z * root(p - p * p / n + half / 2)) / span
     spread = p - p * p
     p = k - skew + 2 * skew * p + z * (6 * skew + (2 * square - 14) * spread) / (72 * root(n * spread))
     return (p + half - z * root(p - p * p / n + half / 2)) / span
 
 
-def _halved(successes: float, trials: float, tail: float, *, upper: bool) -> float:
-    """Return the same end by halving, between one that is too near and one that is not: where steps do not settle."""
-    inner, outer = float(not upper), float(upper)
-    a, b = (successes + 1, trials - successes) if upper else (successes, trials - successes + 1)
+class _UpperTail:
+    """P(Bin(n, p) >= k) for p below k/n, 0 < k < n: the first term by Loader's formula, times a sum of ratios.
+
+    C. Loader, Fast and accurate computation of binomial probabilities (2000): the term is
+    sqrt(n / (2 pi k (n-k))) exp(d(n) - d(k) - d(n-k) - n kl(k/n || p)), where d is what Stirling's formula leaves out.
+    """
+
+    def __init__(self, k: int, n: int) -> None:
+        self.k, self.n, self.rest = k, n, n - k
+        beyond = _beyond_stirling(n) - _beyond_stirling(k) - _beyond_stirling(self.rest)
+        self.scale = beyond + 0.5 * log(n / (2 * pi * k * self.rest))
+        self.ratios = np.empty(0)  # of each term to the one before, over the odds
+
+    def at(self, p: float) -> tuple[float, float, float]:
+        """Return the logarithm of the tail, its slope in log p, and what its bend is found from."""
+        odds = p / (1 - p)
+        # The ratios fall, from the first one, each by a factor of exp(-1/rest) at least: what is left out is e^-36.
+        first = -log(self.rest / (self.k + 1) * odds)
+        terms = ceil(min(self.rest, 36 / first if first > 0 else inf, 8.5 * sqrt(self.rest) + 1))
+        if len(self.ratios) < terms:
+            j = np.arange(1.2 * terms + 1)  # a little more, for the next p
+            self.ratios = (self.rest - j) / (j + (self.k + 1))
+        total = 1 + float(np.add.reduce(np.multiply.accumulate(self.ratios[:terms] * odds)))
+        reached = self.scale - self.n * _kl(self.k / self.n, p) + log(total)
+        return reached, self.k / total, self.k - self.rest * odds
+
+
+def _beyond_stirling(n: int) -> float:
+    """log(n!) - log(sqrt(2 pi n) (n/e)^n)."""
+    if n < 16:
+        return lgamma(n + 1) - (n + 0.5) * log(n) + n - 0.5 * log(2 * pi)
+    return (1 / 12 - (1 / 360 - (1 / 1260 - (1 / 1680 - 1 / 1188 / n**2) / n**2) / n**2) / n**2) / n
+
+
+def _halved(tail: Callable[[float], Any], level: float, *, inner: float, outer: float) -> float:
+    """Return an end with a tail of at most `level`, by halving between one that is too near and one that is not."""
     for _ in range(100):
         middle = (inner + outer) / 2
-        reached = special.betaincc(a, b, middle) if upper else special.betainc(a, b, middle)
-        if reached <= tail * (1 - 1e-9):  # more than its own rounding
+        if tail(middle) <= level * (1 - 1e-9):  # more than the tail's own rounding
             outer = middle
         else:
             inner = middle
@@ -149,8 +178,10 @@ def clopper_pearsons(successes: Any, trials: Any, beta: Any) -> tuple[Any, Any]:
     """Return the ends of `clopper_pearson` for arrays of counts; `trials` and `beta` may be arrays, or one for all."""
     successes, trials, tail = np.asarray(successes, dtype=float), _twice(trials), _twice(beta) / 2
     count = len(successes)
-    ends = _binomial_ends(np.concatenate([successes, successes]), trials, tail, count)
-    return ends[:count], ends[count:]
+    both = np.concatenate([successes, successes])
+    both[count:] = (trials - both)[count:]
+    ends = binomial_lows(both, trials, tail)
+    return ends[:count], np.minimum(1.0, 1.0 - ends[count:])
 
 
 def _twice(x: Any) -> Any:
@@ -159,66 +190,50 @@ def _twice(x: Any) -> Any:
 
 
 def binomial_lows(successes: Any, trials: Any, tail: Any) -> Any:
-    """Return, for arrays, the largest p with P(Bin(trials, p) >= successes) <= tail, rounded down; 0 of none."""
-    counts = successes + np.zeros(np.shape(tail))
-    return _binomial_ends(counts, trials, tail, len(counts))
+    """Return, for arrays, the largest p with P(Bin(trials, p) >= successes) <= tail, rounded down; 0 of none.
+
+    As `binomial_low` does, but for the law: counts are few, so it is the number of operations that takes time.
+    """
+    some = successes > 0
+    with np.errstate(all="ignore"):
+        a = np.maximum(successes, 1.0)  # of none it does not matter
+        rest, goal, z = trials - a, np.log(tail), -special.ndtri(tail)
+        b = rest + 1
+        scale = special.betaln(a, b)
+        u = np.log(_cornish_fisher(a - 0.5, trials, z, np.sqrt))
+        few = 2 * a - 1 <= z * z
+        if few.any():
+            u = np.where(few, np.minimum(-1e-9, (goal + np.log(a) + scale) / a), u)
+        settled, ends = np.zeros(u.shape, dtype=bool), u
+        for _ in range(MOST_STEPS):
+            p = np.exp(u)
+            reached, odds = special.betainc(a, b, p), p / (1 - p)
+            slope = np.exp(a * u - rest * np.log1p(odds) - scale) / reached
+            step = (goal - np.log(reached)) / slope
+            bend = step * (a - rest * odds - slope) / 2
+            ends = np.where(settled, ends, np.exp(u + step))
+            settled |= np.abs(step * bend) <= CONVERGED * (1 - ends)  # false for NaN
+            if settled.all():
+                break
+            u = u + step / (1 + np.maximum(bend, -0.5))
+        ends = np.where(some, ends - ends * (1 - ends) * BETA_SAFE - ULP, 0.0)
+    wrong = some & (~settled | (trials > MANY_TRIALS))
+    if wrong.any():
+        a, b, tail = np.broadcast_arrays(a, b, tail)
+        for place in zip(*np.nonzero(wrong), strict=True):
+            cumulative: Callable[[float], Any] = partial(special.betainc, a[place], b[place])
+            ends[place] = _halved(cumulative, float(tail[place]), inner=1.0, outer=0.0) - ULP  # 1 - it may be rounded
+    return np.maximum(ends, 0.0)
 
 
 def binomial_highs(successes: Any, trials: Any, tail: Any) -> Any:
     """Return, for arrays, the smallest p with P(Bin(trials, p) <= successes) <= tail, rounded up; 1 of all."""
-    return _binomial_ends(successes + np.zeros(np.shape(tail)), trials, tail, 0)
-
-
-def _binomial_ends(successes: Any, trials: Any, tail: Any, lows: int) -> Any:
-    """Return what `binomial_end` does for arrays of counts: of the first ones lower ends, of the others upper ones.
-
-    Counts are few and steps are many, so that it is the number of operations that takes time.
-    """
-    up, sign = np.zeros(successes.shape), np.ones(successes.shape)
-    up[lows:], sign[lows:] = 1.0, -1.0
-    with np.errstate(all="ignore"):
-        a = np.maximum(1.0, np.minimum(successes + up, trials))  # of none, and of all, it does not matter
-        rest = np.maximum(0.0, trials - a)
-        b, z, goal = rest + 1, -special.ndtri(tail), np.log(tail)
-        scale, one, other = special.betaln(a, b), a.copy(), b.copy()
-        one[lows:], other[lows:] = b[lows:], a[lows:]  # the upper tail of p is the lower one of 1 - p
-        u = np.log(_cornish_fisher(a - 0.5, trials, z * sign, z * z, np.sqrt))
-        few = 2 * one - 1 <= z * z
-        if few.any():
-            power = np.exp(np.minimum(-1e-9, (goal + np.log(one) + scale) / one))
-            u = np.where(few, np.where(up, np.log1p(-power), np.log(power)), u)
-        settled, ends = np.zeros(u.shape, dtype=bool), u
-        for _ in range(MOST_STEPS):
-            p = np.exp(u)
-            below = 1 - p
-            at = p.copy()
-            at[lows:] = below[lows:]
-            reached = special.betainc(one, other, at)
-            slope = np.exp(a * u + rest * np.log(below) - scale) / reached * sign
-            step = (goal - np.log(reached)) / slope
-            bend = step * (a - rest * p / below - slope) / 2
-            near = np.abs(step * bend) <= CONVERGED  # false for NaN
-            ends = np.where(settled, ends, u + step)
-            settled |= near
-            if settled.all():
-                break
-            u = u + step / (1 + np.maximum(bend, -0.5))
-        ends = np.exp(ends)
-        ends += (BETA_SAFE * ends + ULP) * -sign
-    some = successes != trials * up  # the ends of none and of all are 0 and 1
-    ends = np.where(some, np.minimum(1.0, np.maximum(0.0, ends)), up)
-    wrong = some & (~settled | (trials > MANY_TRIALS))
-    if wrong.any():
-        every = np.broadcast_arrays(successes, trials, tail, up)
-        for place in zip(*np.nonzero(wrong), strict=True):
-            count, of, level, upper = (each[place] for each in every)
-            ends[place] = _halved(count, of, level, upper=bool(upper))
-    return ends
+    return np.minimum(1.0, 1.0 - binomial_lows(trials - successes, trials, tail))
 
 
 def _normal_quantile(level: Any) -> Any:
     """Return where the normal distribution function is `level`; of one number without scipy, to the same digits."""
-    return NormalDist().inv_cdf(level) if np.ndim(level) == 0 and level > 0 else special.ndtri(level)
+    return NORMAL.inv_cdf(level) if np.ndim(level) == 0 and level > 0 else special.ndtri(level)
 
 
 @theorem("Zubkov and Serov 2013, Theorem 1, with Pinsker", proof="concentration.md")
@@ -271,6 +286,10 @@ def kl(p: float, q: float) -> float:
     True
     """
     check.share(p=p, q=q)
+    return _kl(p, q)
+
+
+def _kl(p: float, q: float) -> float:
     if 0 < q < 1 and (2 * q < p or 2 * (1 - q) < 1 - p):  # far apart: q - p would round q away
         ones = p * (log(p) - log(q)) if p > 0 else 0.0
         return ones + ((1 - p) * (log1p(-p) - log1p(-q)) if p < 1 else 0.0)
@@ -302,7 +321,12 @@ def _gap(p: float, budget: float) -> float:
         gap = room * (1 - exp(-(budget + entropy) / room))
         if gap >= room:
             return room
-    for _ in range(60):  # Newton on a convex increasing function, from above: never passes the root
+    # One step of Newton's on a convex function ends above the root, wherever it begins: here at the first two terms of
+    # a series, which are nearly right where the budget is small.
+    near = sqrt(2 * p * room * budget) + 2 / 3 * (1 - 2 * p) * budget
+    if 0 < near < gap:
+        gap = min(gap, near - (_divergence(p, near) - budget) * (p + near) * (room - near) / near)
+    for _ in range(60):  # from above: never passes the root
         q = p + gap
         slope = gap / (q * (1 - q)) if q < 1 else inf
         step = (_divergence(p, gap) - budget) / slope
