@@ -4,6 +4,7 @@ No promise rests on it: values are clipped to whatever range a question has. Whe
 not followed, or a column has no bounds, there is no range, and the caller gives one.
 """
 
+from functools import reduce
 from itertools import product
 from math import ceil, floor, inf, isfinite, isnan
 from typing import Any
@@ -69,6 +70,10 @@ def _range(node: Node, schema: Schema) -> Range:
         case "CASE":
             results = (*node.args[1:-1:2], node.args[-1])
             return _either([_range(one, schema) for one in results if not (one.is_literal and one.value is None)])
+        case "+-":
+            first, *others = (_range(arg, schema) for arg in node.args)
+            signed = zip(node.value, others, strict=True)
+            return reduce(lambda total, term: _of_arithmetic(term[0], [total, term[1]]), signed, first)
         case "LEAST":
             return _least(node.args, schema)
         case "GREATEST":
