@@ -29,8 +29,8 @@ LONGEST_TREE = 100_000  # characters of serialized tree
 MOST_NODES = 500
 DEEPEST_TREE = 127  # levels of JSON that Polars reads
 _TOO_DEEP = (
-    "A Polars expression must nest less deeply. There a sum of more than 60 terms is nested, too: write it as text, such"
-    " as 'a + b + c'."
+    "A Polars expression must nest less deeply. There a sum of more than 60 terms is nested, too: write it as text,"
+    " such as 'a + b + c'."
 )
 
 _OPERATORS = frozenset([
