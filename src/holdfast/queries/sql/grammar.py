@@ -27,8 +27,8 @@ _PART_NAMES = {
 def too_deep() -> InvalidQuery:
     """Word the refusal of a text that nests too deeply."""
     return InvalidQuery(
-        f"A query must not nest more than {DEEPEST} operations inside each other. Long sums, ANDs and ORs are not nested;"
-        " a product of many factors is: use parentheses to make it of shorter ones."
+        f"A query must not nest more than {DEEPEST} operations inside each other. Long sums, ANDs and ORs are not"
+        " nested; a product of many factors is: use parentheses to make it of shorter ones."
     )
 
 
