@@ -313,8 +313,9 @@ class Answering:
             self._rows.require_sound()
 
     def _join_cards(self, questions: Sequence[Question]) -> None:
-        """Go on with the next cards of a deck, if there are any and these questions need them."""
+        """Claim a deck for this ledger; go on with its next cards, if there are any and these questions need them."""
         if isinstance(self._rows, Deck):
+            self._rows.claim(self._ledger.first)
             self._rows.reaches(self.cards_taken + self._cards_for(questions))
 
     def _require_cards(self, questions: Sequence[Question]) -> None:
