@@ -37,19 +37,31 @@ HELD, EXPLORE = ".held.holdfast", ".explore.parquet"  # how the names of the two
 
 
 def cards_taken(plan: Plan, taken: Cost | Place | Spent) -> int:
-    """Return how many cards stand for what was taken of a budget: its charge in coins, or so many for a noisy mean."""
-    terms = plan.terms
-    if terms.mechanism == DISTINCT:
-        return taken.intervals * cards_for_distinct(terms.rows_per_query, terms.rows)
-    return taken.intervals * terms.rows_per_query if terms.mechanism == REPEATED else taken.charge
+    """Return how many cards stand for what was taken of a budget: its charge in coins, or so many for a noisy mean.
+
+    Noisy means are counted by the charge, which is the same for each of them. Statements are fewer: a fit makes two,
+    whatever its number of steps.
+    """
+    return taken.charge // _charge_of_mean(plan) * _cards_of_mean(plan)
 
 
 def reach_of(plan: Plan, deck: Deck) -> Cost:
     """Return how far a budget can be taken until the cards of a deck end: the other way round than `cards_taken`."""
-    terms, cards = plan.terms, deck.cards.stop
-    if terms.mechanism in (DISTINCT, REPEATED):
-        return Cost(NO_CAP, cards // cards_taken(plan, Cost(0, 1)))
-    return Cost(cards, NO_CAP)
+    return Cost(deck.cards.stop // _cards_of_mean(plan) * _charge_of_mean(plan), NO_CAP)
+
+
+def _charge_of_mean(plan: Plan) -> int:
+    """Return the charge of one coin, or of one noisy mean."""
+    terms = plan.terms
+    return terms.charge_per_answer if terms.mechanism in (DISTINCT, REPEATED) else 1
+
+
+def _cards_of_mean(plan: Plan) -> int:
+    """Return how many cards one coin, or one noisy mean, has."""
+    terms = plan.terms
+    if terms.mechanism == DISTINCT:
+        return cards_for_distinct(terms.rows_per_query, terms.rows)
+    return terms.rows_per_query if terms.mechanism == REPEATED else 1
 
 
 def require_dealt_for(deck: Deck, mechanism: str) -> None:

@@ -65,7 +65,9 @@ class Hand:
     def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
         """Take the next cards and return what they say. Secret. All rows, or rows in order, are not to be had."""
         if isinstance(selection, WithoutReplacement):
-            parts: list[NDArray[Any]] = [self._distinct(query, selection.count, rng) for _ in range(query.parts)]
+            parts: list[NDArray[Any]] = [
+                self._distinct(query, selection.count, part, rng) for part in range(query.parts)
+            ]
             return parts[0] if query.parts == 1 else np.stack(parts)
         if not isinstance(selection, WithReplacement):
             raise InvalidArgument("A deck holds draws, not the table; plan with mechanism='coins'.", name="mechanism")
@@ -74,20 +76,21 @@ class Hand:
         values: NDArray[Any] = np.concatenate(blocks)
         return values if query.parts == 1 else values.reshape(query.parts, -1, *values.shape[1:])
 
-    def _distinct(self, query: Query, count: int, rng: Generator) -> Values:
-        """Return what `count` distinct rows say: those on the next cards, in order of first appearance."""
+    def _distinct(self, query: Query, count: int, part: int, rng: Generator) -> Values:
+        """Return what `count` distinct rows say to a part: those on the next cards, in order of first appearance."""
         pieces = self._next(cards_for_distinct(count, len(self)))
         which = np.concatenate([cards.which(rows) for cards, rows in pieces])
         first = first_appearances(which)[:count]
         if first.size < count:  # by chance: less than once in 10^22 questions
             raise InvalidArgument("Too few of the cards were distinct rows; ask again.", name="draws")
-        blocks, before = [], 0
+        blocks, before, number = [], 0, part * count
         for cards, rows in pieces:
             mine = first[(first >= before) & (first < before + len(rows))] - before + rows.start
             size, before = cards.block(query), before + len(rows)
             for start in range(0, mine.size, size):
                 some = mine[start : start + size]
-                blocks.append(np.array(cards.values(query, some, start, count, rng)))
+                blocks.append(np.array(cards.values(query, some, number, count, rng)))
+                number += some.size
         values: NDArray[Any] = np.concatenate(blocks)
         return values
 

@@ -248,7 +248,7 @@ def test_the_result_is_sorted_and_cut_as_in_sql(session: hf.Session) -> None:
 
 def test_no_end_of_an_interval_is_covered_by_another_column(session: hf.Session) -> None:
     for text in ("AVG(late) AS x, AVG(distance) AS x_low", "AVG(distance) AS x_high, AVG(late) AS x"):
-        with pytest.raises(hf.InvalidQuery, match="Two columns would be called 'x_(low|high)'"):
+        with pytest.raises(hf.InvalidQuery, match=r"Two columns would be called 'x_(low|high)'"):
             session.select(f"SELECT {text} FROM flights")
     frame = session.sql("SELECT carrier AS x, AVG(distance) AS x_low FROM flights GROUP BY carrier")
     assert frame.columns == ["x", "x_low", "x_low_low", "x_low_high"]
@@ -262,7 +262,7 @@ def test_numbers_of_lines_are_read_before_anything_is_asked(session: hf.Session)
     assert session.sql(f"{text} LIMIT {'9' * 5_000} OFFSET {'9' * 30}").height == 0
     assert session.sql(f"{text} ORDER BY n, n DESC, 2 LIMIT 0002").equals(plain.sort("n").head(2))
     for end in ("LIMIT ²", "ORDER BY ²", "ORDER BY 99999999999999999999"):
-        with pytest.raises(hf.InvalidQuery, match="must be a (whole number|column of the result)"):
+        with pytest.raises(hf.InvalidQuery, match=r"must be a (whole number|column of the result)"):
             session.sql(f"{text} {end}")
     with pytest.raises(hf.HoldfastError):
         session.sql("SELECT carrier, COUNT(*) AS n FROM flights GROUP BY ²")
