@@ -270,6 +270,7 @@ class Answering:
                 found[one.identity] = self._read(entry, cached=True)
         if new:
             self._require_sound()
+            self._require_room(list(new.values()))
             self._join_cards(list(new.values()))
             try:
                 places = self._ledger.reserve_all([one.cost for one in new.values()])
@@ -326,7 +327,17 @@ class Answering:
     def _cards_for(self, questions: Sequence[Question]) -> int:
         return sum(cards_taken(self.plan, one.cost) for one in questions)
 
+    def _require_room(self, questions: Sequence[Question]) -> None:
+        """Refuse, free of charge, what the ledger could not count: each question, and all of them together."""
+        for one in (*questions, *((together_of(questions),) if len(questions) > 1 else ())):
+            self._context.guarantee.require_room(self._taken, one.cost.charge, one.cost.intervals)
+
+    def _taken(self) -> tuple[int, int]:
+        taken = self._ledger.taken
+        return taken.charge, taken.intervals
+
     def _reserve(self, question: Question) -> Place:
+        self._require_room([question])
         self._join_cards([question])
         try:
             return self._ledger.reserve(question.cost)
