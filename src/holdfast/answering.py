@@ -263,7 +263,7 @@ class Answering:
         found: dict[object, AnyAnswer] = {}  # by identity, or by itself if it is new each time
         new: dict[object, Question] = {}
         for one in questions:
-            entry = None if one.identity is None else self._ledger.find(one.identity)
+            entry = self._find(one)
             if entry is None:
                 new.setdefault(one.identity or id(one), one)
             else:
@@ -288,7 +288,7 @@ class Answering:
         return [found[one.identity or id(one)] for one in questions]
 
     def _find_or_draw(self, question: Question) -> AnyAnswer | Drawn:
-        entry = None if question.identity is None else self._ledger.find(question.identity)
+        entry = self._find(question)
         if entry is not None:
             return self._read(entry, cached=True)
         self._require_sound()
@@ -366,7 +366,17 @@ class Answering:
         return answer_from(entry, self._context.guarantee, cached=cached)
 
     def _is_answered(self, question: Question) -> bool:
-        return question.identity is not None and self._ledger.find(question.identity) is not None
+        return self._find(question) is not None
+
+    def _find(self, question: Question) -> Entry | None:
+        """Return the answer that was given: to this question, or to the usual one, if that read as many rows."""
+        if question.identity is None:
+            return None
+        entry = self._ledger.find(question.identity)
+        if entry is not None or question.usual is None:
+            return entry
+        usual = self._ledger.find(question.usual)
+        return usual if usual is not None and usual.rows_read >= question.rows_read else None
 
 
 class Unwritten(NamedTuple):
