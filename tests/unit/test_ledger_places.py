@@ -171,7 +171,7 @@ def test_a_child_that_is_interrupted_while_it_forgets_has_nothing_of_its_parent(
     fork: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held, in_flight = Held(), InFlight()
-    held.put(STOCK)
+    held.put(STOCK, os.getpid())
     held.begun(Place(1, 500, 0), ONE, 0)
     parents_turn = in_flight.begin("key", lambda: None)
     fork()

@@ -19,7 +19,7 @@ from holdfast.queries.build import build_mean
 from holdfast.rows.deal import deal
 from holdfast.rows.deck import Cards, Deck
 from holdfast.rows.draws import WithoutReplacement, first_appearances
-from holdfast.rows.hand import cards_for_distinct
+from holdfast.rows.hand import cards_for_distinct, cards_taken
 
 ROWS = 20_000
 Chosen = Callable[[np.ndarray], np.ndarray]
@@ -218,7 +218,7 @@ def test_questions_of_many_noisy_means_have_cards_for_all_of_them(fitted: Path) 
         means = session.ledger.spent.charge // session.plan.terms.charge_per_answer
         assert fit.record.seq == 1
         assert top.record.seq == 2
-        assert session.cards_taken == means * cards_for_distinct(500, ROWS)
+        assert cards_taken(session.plan, session.ledger.taken) == means * cards_for_distinct(500, ROWS)
         spent = session.ledger.spent
         with pytest.raises(InvalidArgument, match="rows_per_coordinate must be at most the rows that this deck has"):
             session.minimize(LOSS, radius=3, iterations=4, rows_per_coordinate=501)
