@@ -212,13 +212,13 @@ def test_a_ledger_keeps_its_drawers(tmp_path: Path) -> None:
     pl.DataFrame(data()).write_parquet(path)
     with hf.Session(path, checks=0.25) as first:
         answer, check = first.mean("yes"), first.check("yes", 0.3, 0.05)
-        rows = first._drawers_of_the_plan()[1]._drawers.rows(1).tolist()  # type: ignore[union-attr]
+        rows = first._draws._drawers[1]._drawers.rows(1).tolist()  # type: ignore[union-attr]
     with hf.Session(path) as again:
         assert again.plan == first.plan
         assert read(again.plan.to_dict()).terms == first.plan.terms
         assert again.mean("yes").seq == answer.seq
         assert again.check("yes", 0.3, 0.05).seq == check.seq
-        assert again._drawers_of_the_plan()[1]._drawers.rows(1).tolist() == rows  # type: ignore[union-attr]
+        assert again._draws._drawers[1]._drawers.rows(1).tolist() == rows  # type: ignore[union-attr]
     with pytest.raises(PlanConflict, match=r"checks 0\.1, not 0\.25"):
         hf.Session(path, checks=0.1)
     with pytest.raises(PlanConflict, match="guarantee checks, not drawers"):

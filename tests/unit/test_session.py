@@ -296,7 +296,7 @@ def test_who_comes_second_gets_the_first_answer(monkeypatch: pytest.MonkeyPatch)
                 assert not session.mean("b").cached
                 return drawn.tally(*args, **options)
 
-        monkeypatch.setattr(slow, "_rows", Meanwhile())
+        monkeypatch.setattr(slow._draws, "_rows", Meanwhile())
         answer = slow.mean("b")
         assert answer.cached
         assert session.ledger.spent.answers == 1

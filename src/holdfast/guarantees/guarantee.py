@@ -89,6 +89,13 @@ class Guarantee(ABC):
         """
         return self
 
+    def standing(self, charge: int, before: int, statements: int) -> "Guarantee":
+        """Return this guarantee as it certifies a question that makes so many `statements` after those `before`.
+
+        `charge` is as for `at`.
+        """
+        return self.at(charge, before + 1, before + max(1, statements))
+
     def rows_at(self, intervals: int) -> int:
         """Return how many rows an ordinary answer reads after so many `intervals`."""
         return self.terms.rows_per_query

@@ -147,31 +147,36 @@ class Question:
             except UnicodeEncodeError:
                 raise InvalidQuery("A question must be valid text; got half of a surrogate pair.") from None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return what the ledger records of the question."""
-        return {"kind": self.kind, "text": self.text}
-
 
 @dataclass(frozen=True)
-class Context:
-    """What a question is built against: the guarantee that stands and the schema of the data.
+class Beside:
+    """What lies beside the rows, for the few kinds that need it; read when it is needed.
 
-    `explored` returns the exploration part, which anybody may look at, if the data were split. `mechanism` is set where
-    an answer is not given by the plan's own. `ids` returns the column that names the rows of a board, which everybody
-    has to know who submits to it, and `others` those of its other part, if it has two; `starts` says where its units
-    begin, if it has units; `key` is a secret, with which submissions are named; `best` keeps what is submitted, and
-    returns the best so far. `spent` is what all questions so far have taken, where rows and margins depend on it.
-    `dealt`: the rows are cards of a deck, which are draws for the plan's own mechanism and nothing else.
+    `explored` returns the exploration part, which anybody may look at, if the data were split. `ids` returns the column
+    that names the rows of a board, which everybody has to know who submits to it, and `others` those of its other part,
+    if it has two; `starts` says where its units begin, if it has units; `key` is a secret, with which submissions are
+    named; `best` keeps what is submitted, and returns the best so far.
     """
 
-    guarantee: Guarantee
-    schema: Schema
     explored: Callable[[], RowSource | None] = lambda: None
     ids: Callable[[str], pl.Series] = lambda column: pl.Series(column, [], pl.Int64)
     others: Callable[[str], pl.Series | None] = lambda column: None
     starts: Callable[[], NDArray[np.int64] | None] = lambda: None
     key: Callable[[], bytes] = lambda: b""
     best: Callable[[str, pl.DataFrame], "Best | None"] = lambda digest, predictions: None
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a question is built against: the guarantee that stands and the schema of the data.
+
+    `mechanism` is set where an answer is not given by the plan's own. `spent` is what all questions so far have taken,
+    where rows and margins depend on it. `dealt`: the rows are draws for the plan's own mechanism and nothing else.
+    """
+
+    guarantee: Guarantee
+    schema: Schema
+    beside: Beside = Beside()
     mechanism: str | None = None
     spent: Spent = NOTHING_SPENT
     dealt: bool = False
@@ -196,7 +201,7 @@ class Context:
 
     def standing(self, cost: Cost) -> Guarantee:
         """Return the guarantee as it would certify a question of this cost, if it were asked now."""
-        return standing_at(self.guarantee, self.spent.charge + cost.charge, self.spent.intervals, cost)
+        return self.guarantee.standing(self.spent.charge + cost.charge, self.spent.intervals, cost.intervals)
 
     def price(self, query: Query, draws: int) -> tuple[Cost, int]:
         """Return what one release costs and how many rows it reads; refuses what the guarantee does not cover."""
@@ -491,20 +496,3 @@ def identity_of(query: Query, draws: int | str | None, mechanism: str | None = N
         return None
     by = {} if mechanism is None else {"by": mechanism}
     return encode(by | {"draws": draws, "query": query.identity})
-
-
-def standing_at(guarantee: Guarantee, charge: int, intervals: int, cost: Cost) -> Guarantee:
-    """Return the guarantee as it certifies a question of this cost.
-
-    Parameters
-    ----------
-    guarantee
-        The one of the plan.
-    charge
-        What all questions begun so far take, this one included.
-    intervals
-        Statements before its own.
-    cost
-        Its own.
-    """
-    return guarantee.at(charge, intervals + 1, intervals + max(1, cost.intervals))

@@ -23,12 +23,16 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict, RowSourceError
+from holdfast.guarantees.compare import BEST, FAST
+from holdfast.guarantees.plan import Plan
+from holdfast.guarantees.request import PlanRequest
 from holdfast.queries.query import Query, Values
 from holdfast.rows.cards import ROW
 from holdfast.rows.draws import Indices, Selection
 from holdfast.rows.folder import MANIFEST, Dealt, FolderRows, Manifest
-from holdfast.rows.hand import Hand
+from holdfast.rows.hand import COINS, CardDraws, Hand, require_dealt_for
 from holdfast.rows.posix import mmap
+from holdfast.rows.source import Reserved
 from holdfast.rows.used import Mark, UsedFile
 from holdfast.schema import Schema
 
@@ -201,12 +205,39 @@ class Deck:
         for cards in self._deals:
             cards.close()
 
+    # -- a plan ---------------------------------------------------------------------------------------------------
+
+    def plan_for(self, request: PlanRequest) -> Plan:
+        """Return the plan of a new ledger. A deck holds draws with replacement, and so many of them."""
+        if request.checks is not None:
+            raise InvalidArgument(
+                "checks must be left out for a deck: its cards are dealt. Check on rows that were not dealt from.",
+                name="checks",
+            )
+        if request.mechanism != BEST:
+            require_dealt_for(self, request.mechanism)
+            if request.mechanism != COINS:
+                return request.make(len(self))
+        request = replace(request, mechanism=COINS)
+        if isinstance(request.rows_per_query, int) or request.margin is not None:
+            return request.make(len(self))
+        # Every answer reads as many cards, so that they can be counted beforehand.
+        plan = request.make(len(self))
+        if plan.endless:
+            return replace(request, rows_per_query=request.rows_per_query or FAST).make(len(self))
+        each = self.cards.stop // max(1, plan.statements)
+        return replace(request, rows_per_query=max(1, min(plan.rows_per_query, each))).make(len(self))
+
+    def draws_under(self, plan: Plan, ledger: Reserved) -> CardDraws:
+        """Return the cards that questions under a plan have; refuse a plan that they are not for."""
+        return CardDraws(self, plan, ledger)
+
+    # -- cards ----------------------------------------------------------------------------------------------------
+
     def _unreserved(self) -> InvalidArgument:
         return InvalidArgument(
             f"The cards of {self.name} are reserved in a ledger before they are read: ask a Session."
         )
-
-    # -- cards ----------------------------------------------------------------------------------------------------
 
     @property
     def cards(self) -> range:

@@ -1,8 +1,12 @@
-"""A hand: the cards of one question, drawn with replacement as they lie, or distinct rows by first appearance."""
+"""A hand: the cards of one question, drawn with replacement as they lie, or distinct rows by first appearance.
+
+Which cards of a deck a question has follows from its place in the ledger, by the plan: those from the charge on that
+was taken before it, or so many for every noisy mean.
+"""
 
 from collections.abc import Iterator, Sequence
 from math import ceil, log, sqrt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.random import Generator
@@ -10,13 +14,18 @@ from numpy.typing import NDArray
 
 from holdfast import check
 from holdfast.errors import InvalidArgument
+from holdfast.guarantees.plan import Plan
+from holdfast.guarantees.terms import NO_CAP
 from holdfast.queries.query import Query, Values
 from holdfast.queries.silence import silence
 from holdfast.rows.draws import Selection, WithoutReplacement, WithReplacement, first_appearances
+from holdfast.rows.source import Reserved, RowSource, Taken
 
 if TYPE_CHECKING:
     from holdfast.rows.deck import Cards, Deck
 
+COINS = "coins"  # the mechanism that draws with replacement
+DISTINCT, REPEATED = "laplace", "laplace_with_replacement"  # noisy means of rows, drawn once or more often
 _NEVER = log(1e22)
 
 
@@ -37,6 +46,80 @@ def cards_for_distinct(count: int, rows: int) -> int:
         spread = _NEVER / 3 + sqrt(_NEVER**2 / 9 + 2 * _NEVER * cards * q)
         enough = count + ceil(cards * q + spread)
     return cards
+
+
+def cards_taken(plan: Plan, taken: Taken) -> int:
+    """Return how many cards stand for what was taken of a budget: its charge in coins, or so many for a noisy mean."""
+    terms = plan.terms
+    if terms.mechanism == DISTINCT:
+        return taken.intervals * cards_for_distinct(terms.rows_per_query, terms.rows)
+    return taken.intervals * terms.rows_per_query if terms.mechanism == REPEATED else taken.charge
+
+
+def require_dealt_for(deck: "Deck", mechanism: str) -> None:
+    """Refuse what the cards of a deck cannot be drawn for."""
+    if mechanism == DISTINCT and not deck.numbered:
+        raise InvalidArgument(
+            f"mechanism {DISTINCT!r} draws distinct rows, and the cards of {deck.name} do not say which row they are."
+            " Deal a deck with distinct=True.",
+            name="mechanism",
+        )
+    if mechanism not in (COINS, DISTINCT, REPEATED):
+        raise InvalidArgument(
+            f"mechanism must be {COINS!r} for a deck, which holds draws and not the table; got {mechanism!r}.",
+            name="mechanism",
+        )
+
+
+class CardDraws:
+    """The draws of questions to a deck: each takes the cards that are its own by its place."""
+
+    dealt = True
+
+    def __init__(self, deck: "Deck", plan: Plan, ledger: Reserved) -> None:
+        require_dealt_for(deck, plan.terms.mechanism)
+        self._deck, self._plan, self._ledger = deck, plan, ledger
+
+    def join(self) -> None:
+        """Refuse a deck that was used further than the ledger has come, or by another ledger."""
+        self._deck.join(self._ledger.first, lambda: self._taken)
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """The other way round than `cards_taken`."""
+        cards = self._deck.cards.stop
+        if self._plan.terms.mechanism == COINS:
+            return cards, NO_CAP
+        return NO_CAP, cards // cards_taken(self._plan, _ONE_STATEMENT)
+
+    def expect(self, costs: Sequence[Taken]) -> None:
+        """Refuse damaged cards; go on with the next ones, if there are any and these questions need them."""
+        self._deck.require_sound()
+        self._deck.reaches(self._taken + self._cards_for(costs))
+
+    def refuse(self, costs: Sequence[Taken]) -> None:
+        """Say it in cards, if too few are left."""
+        self._deck.require(self._taken, self._cards_for(costs))
+
+    def rows_for(self, place: Taken, cost: Taken) -> "tuple[RowSource, RowSource | None]":
+        """A hand of its own for every question."""
+        start, count = cards_taken(self._plan, place), cards_taken(self._plan, cost)
+        return self._deck.hand(self._ledger.first, start, count), None
+
+    @property
+    def _taken(self) -> int:
+        return cards_taken(self._plan, self._ledger.taken)
+
+    def _cards_for(self, costs: Sequence[Taken]) -> int:
+        return sum(cards_taken(self._plan, cost) for cost in costs)
+
+
+class _OneStatement(NamedTuple):
+    charge: int = 0
+    intervals: int = 1
+
+
+_ONE_STATEMENT = _OneStatement()
 
 
 class Hand:

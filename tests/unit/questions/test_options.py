@@ -17,7 +17,7 @@ from holdfast.ledger import Cost
 from holdfast.optimize.losses import LinearLoss
 from holdfast.questions import KINDS
 from holdfast.questions.options import BoxForm, Categories, LossForm, Query, Real, Reals, Text, Whole, options_of, plain
-from holdfast.questions.question import Context
+from holdfast.questions.question import Beside, Context
 from holdfast.schema import Column, Schema, Type
 
 COLUMNS = (("b", Type.BOOL), ("x", Type.FLOAT), ("g", Type.INT), ("s", Type.STRING), ("d", Type.DATE))
@@ -83,10 +83,9 @@ SEALED = Schema((Column("id", Type.INT, False), Column("label", Type.STRING, Fal
 ANSWERING = Context(
     plan(rows=10**6, queries=100).standing,
     SEALED,
-    ids=lambda column: pl.Series(column, [1, 2]),
-    others=lambda column: pl.Series(column, [3]),
+    Beside(ids=lambda column: pl.Series(column, [1, 2]), others=lambda column: pl.Series(column, [3])),
 )
-BOARD = Context(LADDER, SCHEMA, ids=lambda column: pl.Series(column, [1, 2, 3]))
+BOARD = Context(LADDER, SCHEMA, Beside(ids=lambda column: pl.Series(column, [1, 2, 3])))
 
 
 CONTEXTS = {"check": CHECKING, "submit": BOARD, "units": UNITS, "confusion": ANSWERING}
