@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeVar, cast
 
 from holdfast.answer import AnyAnswer
 from holdfast.beside import explored_beside, ids_beside
-from holdfast.cancel import drop
+from holdfast.cancel import about_to_commit, drop
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import PlanRequest
@@ -280,7 +280,10 @@ class Answering:
 
     def _answer_once(self, question: Question) -> AnyAnswer:
         drawn = self._find_or_draw(question)
-        return self._read(*self._ledger.commit(drawn)) if isinstance(drawn, Drawn) else drawn
+        if not isinstance(drawn, Drawn):
+            return drawn
+        about_to_commit()
+        return self._read(*self._ledger.commit(drawn))
 
     def _answer_all_once(self, questions: Sequence[Question]) -> list[AnyAnswer]:
         found: dict[object, AnyAnswer] = {}  # by identity, or by itself if it is new each time
@@ -300,6 +303,7 @@ class Answering:
                 self._draws.refuse(costs)
                 raise too_dear(together_of(list(new.values())), self.plan.terms, self._ledger.spent) from None
             drawn = [self._draw(one, place) for one, place in zip(new.values(), places, strict=True)]
+            about_to_commit()
             written = self._ledger.commit_all(drawn)
             for one, (_, fresh) in zip(new.values(), written, strict=True):
                 if not fresh and one.identity is not None:

@@ -10,7 +10,7 @@ expression than to evaluate it. What such an operation builds from expressions, 
 arrays where a column is numbers or booleans without a missing one.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
@@ -281,7 +281,10 @@ def on_columns(node: Node) -> OnColumns | None:
         if part is None:
             return None
         parts.append(part)
-    build: Callable[[Node, list[Any]], Any] = operation.build
+    build: Callable[[Node, Sequence[Any]], Any] = operation.build
+    if len(parts) == 2:  # most are comparisons
+        left, right = parts
+        return lambda columns: build(node, (left(columns), right(columns)))
     return lambda columns: build(node, [part(columns) for part in parts])
 
 

@@ -29,7 +29,7 @@ from holdfast.guarantees.request import PlanRequest
 from holdfast.queries.query import Query, Values
 from holdfast.rows.cards import ROW
 from holdfast.rows.draws import Indices, Selection
-from holdfast.rows.folder import MANIFEST, Dealt, FolderRows, Manifest
+from holdfast.rows.folder import FAULTS, MANIFEST, Dealt, FolderRows, Manifest
 from holdfast.rows.hand import COINS, CardDraws, Hand, require_dealt_for
 from holdfast.rows.posix import mmap
 from holdfast.rows.source import Reserved
@@ -80,13 +80,19 @@ class Cards(FolderRows):
         self, query: Query, rows: slice, first: int, draws: int, mass: float, rng: Generator
     ) -> NDArray[np.int64]:
         """Count the outcomes of these cards, which are draws number `first` and so on, randomized."""
-        with self._explained(query.columns):
+        try:
             return self._tallied(query, rows, first, draws, mass, rng)
+        except FAULTS:
+            self._explain(query.columns)
+            raise
 
     def values(self, query: Query, rows: Indices | slice, first: int, count: int, rng: Generator) -> Values:
         """Return what these cards say. Secret."""
-        with self._explained(query.columns):
+        try:
             return self._values(query, rows, first, count, rng)
+        except FAULTS:
+            self._explain(query.columns)
+            raise
 
     @property
     def numbered(self) -> bool:
@@ -100,10 +106,6 @@ class Cards(FolderRows):
         if self._units is None:
             return self._which[cards.start : cards.stop]
         return self._which.take(self._units.starts[cards.start : cards.stop])
-
-    def block(self, query: Query) -> int:
-        """Return how many cards are evaluated at once."""
-        return self._block(query)
 
     def _evaluate_parts(
         self, query: Query, rows: Indices | slice, part: NDArray[np.int64], draw: NDArray[np.int64]

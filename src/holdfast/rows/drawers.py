@@ -19,7 +19,7 @@ from holdfast.guarantees.request import PlanRequest
 from holdfast.guarantees.terms import NO_CAP
 from holdfast.queries.query import Query, Values
 from holdfast.rows.draws import Indices, Selection, WithReplacement, check_key, permuted_block
-from holdfast.rows.randomize import randomized, tossed
+from holdfast.rows.randomize import tallied
 from holdfast.rows.source import Dealt, Draws, Kept, Reserved, RowSource, Taken
 from holdfast.schema import Schema
 
@@ -148,8 +148,8 @@ class Drawer:
         values = self.sample(query, WithReplacement(draws), rng)
         outcomes = query.statistic.outcomes
         if query.parts == 1:
-            return randomized(tossed(values, outcomes, rng), mass, rng)
-        return randomized(np.stack([tossed(part, outcomes, rng) for part in values]), mass, rng)
+            return tallied(values, outcomes, mass, rng)
+        return np.stack([tallied(part, outcomes, mass, rng) for part in values])
 
     def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
         """Return what rows of the drawer say. Secret."""

@@ -4,7 +4,7 @@ Which cards of a deck a question has follows from its place in the ledger, by th
 was taken before it, or so many for every noisy mean.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import ceil, log, sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -138,11 +138,11 @@ class Hand:
         """Take the next cards, evaluate, toss, randomize; return how often each outcome came up."""
         if type(draws) is not int or draws < 1:
             check.whole(draws=draws)
-        outcomes, parts = query.statistic.outcomes, query.parts
-        counts = np.zeros(outcomes if parts == 1 else (parts, outcomes), np.int64)
-        for cards, rows, first in self._take(query, parts * draws):
-            counts += cards.tallied(query, rows, first, draws, mass, rng)
-        return counts
+        tallies = [
+            cards.tallied(query, rows, first, draws, mass, rng)
+            for cards, rows, first in self._take(query, query.parts * draws)
+        ]
+        return tallies[0] if len(tallies) == 1 else np.sum(tallies, axis=0)
 
     @silence
     def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
@@ -178,15 +178,16 @@ class Hand:
         """Verify the deck."""
         self._deck.verify()
 
-    def _take(self, query: Query, count: int) -> Iterator[tuple["Cards", slice, int]]:
-        """Yield cards in blocks, with the number of the first among the draws; they are used, whatever comes of it."""
-        first = 0
+    def _take(self, query: Query, count: int) -> list[tuple["Cards", slice, int]]:
+        """Return cards in blocks, with the number of the first among the draws; they are used, whatever comes of it."""
+        blocks, first = [], 0
         for cards, rows in self._next(count):
             size = cards.block(query)
             for start in range(rows.start, rows.stop, size):
                 stop = min(start + size, rows.stop)
-                yield cards, slice(start, stop), first
+                blocks.append((cards, slice(start, stop), first))
                 first += stop - start
+        return blocks
 
     def _next(self, count: int) -> list[tuple["Cards", range]]:
         """Return the next cards; a kind of question that draws more than it said gets nothing."""

@@ -68,6 +68,15 @@ def tossed(values: Values, outcomes: int, rng: Generator) -> Counts:
     return np.bincount(outcomes_of(values, outcomes, rng), minlength=outcomes)
 
 
+def tallied(values: Values, outcomes: int, mass: float, rng: Generator) -> Counts:
+    """Toss once per row, randomize; return how often each outcome came up."""
+    if outcomes != 2 or values.ndim == 2 or values.dtype.kind not in "bf":
+        return randomized(tossed(values, outcomes, rng), mass, rng)
+    coins = values if values.dtype.kind == "b" else rng.random(values.size) < values  # false for NaN
+    ones = int(np.count_nonzero(coins))
+    return _turned(values.size - ones, ones, _replaced(mass, 2) / 2, rng)
+
+
 def tallied_parts(
     values: Values, outcomes: int, mass: float, rng: Generator, part: NDArray[np.int64], parts: int
 ) -> Counts:
@@ -91,15 +100,19 @@ def randomized(counts: Counts, mass: float, rng: Generator) -> Counts:
     replaced = _replaced(mass, outcomes)
     if outcomes == 2:  # replaced by either outcome alike: turned over with half the probability
         turned = replaced / 2
-        if counts.ndim == 1:  # the usual case: single numbers cost a third of what arrays of two cost
-            zeros, ones = counts.tolist()
-            new_ones = rng.binomial(ones, 1.0 - turned) + rng.binomial(zeros, turned)
-            return np.array([zeros + ones - new_ones, new_ones], dtype=np.int64)
+        if counts.ndim == 1:
+            return _turned(*counts.tolist(), turned, rng)
         new = rng.binomial(counts[..., 1], 1.0 - turned) + rng.binomial(counts[..., 0], turned)
         return np.stack([counts.sum(axis=-1) - new, new], axis=-1)
     kept = rng.binomial(counts, 1.0 - replaced)
     anew = (counts - kept).sum(axis=-1)
     return np.asarray(kept + rng.multinomial(anew, np.full(outcomes, 1.0 / outcomes)), dtype=np.int64)
+
+
+def _turned(zeros: int, ones: int, turned: float, rng: Generator) -> Counts:
+    """Turn coins over; single numbers cost a third of what arrays of two cost."""
+    new = rng.binomial(ones, 1.0 - turned) + rng.binomial(zeros, turned)
+    return np.array([zeros + ones - new, new], dtype=np.int64)
 
 
 def _replaced(mass: float, outcomes: int) -> float:

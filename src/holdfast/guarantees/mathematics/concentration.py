@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from math import exp, expm1, inf, isinf, log, log1p, sqrt
+from math import ceil, exp, expm1, inf, isinf, lgamma, log, log1p, pi, sqrt
 from statistics import NormalDist
 from typing import Any
 
@@ -16,6 +16,7 @@ SAFE = 1 + 1e-12  # rounding of a root always goes to the safe side
 ULP = 4e-16  # and so does rounding of a sum near 1
 BETA_SAFE = 1e-10  # quantiles of the Beta law, where they are right, are right to 2e-11
 MOST_STEPS, CONVERGED = 8, BETA_SAFE / 10  # to such a quantile, and how far from it, relatively, is near enough
+NORMAL = NormalDist()
 TINY = 1e-290  # below this p, kl(p || q) is kl(0 || q) to the last digit, and gap/p would overflow
 
 
@@ -72,27 +73,66 @@ def clopper_pearson(successes: int, trials: int, beta: float) -> tuple[float, fl
     >>> low, round(high, 4) == round(1 - 0.025 ** (1 / 10), 4)
     (0.0, True)
     """
-    low, high = 0.0, 1.0
-    if successes > 0:
-        a, b = successes, trials - successes + 1
-        root = float(special.betaincinv(a, b, beta / 2)) * (1 - BETA_SAFE) - ULP
-        low = _proved(root, lambda p: float(special.betainc(a, b, p)), beta / 2, inner=successes / trials, outer=0.0)
-    if successes < trials:
-        c, d = successes + 1, trials - successes
-        root = float(special.betainccinv(c, d, beta / 2)) * (1 + BETA_SAFE) + ULP
-        high = _proved(root, lambda p: float(special.betaincc(c, d, p)), beta / 2, inner=successes / trials, outer=1.0)
-    return low, high
+    low = _binomial_low(successes, trials, beta / 2) if successes > 0 else 0.0
+    return low, 1.0 - _binomial_low(trials - successes, trials, beta / 2) if successes < trials else 1.0
 
 
-def _proved(root: float, tail: Callable[[float], float], level: float, *, inner: float, outer: float) -> float:
-    """Return the root if its tail is right, else one found by halving.
+def _binomial_low(successes: int, trials: int, level: float) -> float:
+    """Return the largest p with P(Bin(trials, p) >= successes) <= level, rounded down; `level` is at most a half.
 
-    The quantiles of the Beta law are wrong by any amount for a few shapes (a = 1000 with b above 10^6); its
-    distribution function is not. So every quantile is put to the test.
+    Of one count, without scipy: importing that takes as long as ten thousand of these. From Wilson's interval, by the
+    steps of `_beta_quantiles`.
     """
-    if not 0 < root < 1:
-        return outer
-    return root if 0.9 * level <= tail(root) <= level else _halved(tail, level, inner=inner, outer=outer)
+    if successes == trials:
+        return max(0.0, exp(log(level) / trials) * (1 - BETA_SAFE) - ULP)
+    tail = _UpperTail(successes, trials)
+    z, k, goal = NORMAL.inv_cdf(level), successes - 0.5, log(level)
+    start = (k + z * z / 2 + z * sqrt(k * (trials - k) / trials + z * z / 4)) / (trials + z * z)
+    ways = lgamma(trials + 1) - lgamma(successes + 1) - lgamma(trials - successes + 1)
+    u = max(log(max(start, TINY)), (goal - ways) / successes)  # the tail is at most so many ways, each p^successes
+    for _ in range(MOST_STEPS):
+        reached, slope, curve = tail.at(exp(u))
+        step = (goal - reached) / slope
+        bend = step * (curve - slope) / 2
+        u += step / (1 + min(max(bend, -0.5), 0.5))  # from afar, rather Newton's step
+        p = exp(u)
+        if abs(step * (step * step + bend * bend)) < CONVERGED * (1 - p):
+            return max(0.0, p - p * (1 - p) * BETA_SAFE - ULP)
+    return max(0.0, _halved(lambda p: exp(tail.at(p)[0]), level, inner=successes / trials, outer=0.0) - ULP)
+
+
+class _UpperTail:
+    """P(Bin(n, p) >= k) for p below k/n, 0 < k < n: the first term by Loader's formula, times a sum of ratios.
+
+    C. Loader, Fast and accurate computation of binomial probabilities (2000): the term is
+    sqrt(n / (2 pi k (n-k))) exp(d(n) - d(k) - d(n-k) - n kl(k/n || p)), where d is what Stirling's formula leaves out.
+    """
+
+    def __init__(self, k: int, n: int) -> None:
+        self.k, self.n, self.rest = k, n, n - k
+        beyond = _beyond_stirling(n) - _beyond_stirling(k) - _beyond_stirling(self.rest)
+        self.scale = beyond + 0.5 * log(n / (2 * pi * k * self.rest))
+        self.ratios = np.empty(0)  # of each term to the one before, over the odds
+
+    def at(self, p: float) -> tuple[float, float, float]:
+        """Return the logarithm of the tail, its slope in log p, and what its bend is found from."""
+        odds = p / (1 - p)
+        # The ratios fall, from the first one, each by a factor of exp(-1/rest) at least: what is left out is e^-36.
+        first = -log(self.rest / (self.k + 1) * odds)
+        terms = ceil(min(self.rest, 36 / first if first > 0 else inf, 8.5 * sqrt(self.rest) + 1))
+        if len(self.ratios) < terms:
+            j = np.arange(1.2 * terms + 1)  # a little more, for the next p
+            self.ratios = (self.rest - j) / (j + (self.k + 1))
+        total = 1 + float(np.add.reduce(np.multiply.accumulate(self.ratios[:terms] * odds)))
+        reached = self.scale - self.n * _kl(self.k / self.n, p) + log(total)
+        return reached, self.k / total, self.k - self.rest * odds
+
+
+def _beyond_stirling(n: int) -> float:
+    """log(n!) - log(sqrt(2 pi n) (n/e)^n)."""
+    if n < 16:
+        return lgamma(n + 1) - (n + 0.5) * log(n) + n - 0.5 * log(2 * pi)
+    return (1 / 12 - (1 / 360 - (1 / 1260 - (1 / 1680 - 1 / 1188 / n**2) / n**2) / n**2) / n**2) / n
 
 
 def _halved(tail: Callable[[float], Any], level: float, *, inner: float, outer: float) -> float:
@@ -174,7 +214,7 @@ def binomial_highs(successes: Any, trials: Any, tail: Any) -> Any:
 
 def _normal_quantile(level: Any) -> Any:
     """Return where the normal distribution function is `level`; of one number without scipy, to the same digits."""
-    return NormalDist().inv_cdf(level) if np.ndim(level) == 0 and level > 0 else special.ndtri(level)
+    return NORMAL.inv_cdf(level) if np.ndim(level) == 0 and level > 0 else special.ndtri(level)
 
 
 @theorem("Zubkov and Serov 2013, Theorem 1, with Pinsker", proof="concentration.md")
@@ -227,6 +267,10 @@ def kl(p: float, q: float) -> float:
     True
     """
     check.share(p=p, q=q)
+    return _kl(p, q)
+
+
+def _kl(p: float, q: float) -> float:
     if 0 < q < 1 and (2 * q < p or 2 * (1 - q) < 1 - p):  # far apart: q - p would round q away
         ones = p * (log(p) - log(q)) if p > 0 else 0.0
         return ones + ((1 - p) * (log1p(-p) - log1p(-q)) if p < 1 else 0.0)
@@ -258,7 +302,12 @@ def _gap(p: float, budget: float) -> float:
         gap = room * (1 - exp(-(budget + entropy) / room))
         if gap >= room:
             return room
-    for _ in range(60):  # Newton on a convex increasing function, from above: never passes the root
+    # One step of Newton's on a convex function ends above the root, wherever it begins: here at the first two terms of
+    # a series, which are nearly right where the budget is small.
+    near = sqrt(2 * p * room * budget) + 2 / 3 * (1 - 2 * p) * budget
+    if 0 < near < gap:
+        gap = min(gap, near - (_divergence(p, near) - budget) * (p + near) * (room - near) / near)
+    for _ in range(60):  # from above: never passes the root
         q = p + gap
         slope = gap / (q * (1 - q)) if q < 1 else inf
         step = (_divergence(p, gap) - budget) / slope

@@ -71,7 +71,7 @@ class PostgresScan(Scan):
         except self._errors as problem:
             raise self._failed(problem) from None
 
-    def batches(self) -> Iterator[pl.DataFrame]:
+    def batches(self, after: int = 0) -> Iterator[pl.DataFrame]:
         """Copy the rows of the snapshot."""
         try:
             with self._connection.cursor() as cursor:

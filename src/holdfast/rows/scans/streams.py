@@ -42,7 +42,7 @@ class LazyFrameScan(LazyScan):
         """Counting would run it once more."""
         return None
 
-    def batches(self) -> Iterator[pl.DataFrame]:
+    def batches(self, after: int = 0) -> Iterator[pl.DataFrame]:
         """Run the frame; its own errors may quote values, so only their kind is passed on."""
         reading = iter(self.frame.collect_batches(maintain_order=True, chunk_size=BATCH))
         while True:
@@ -84,7 +84,7 @@ class StreamScan(Scan):
         """Nobody can say."""
         return None
 
-    def batches(self) -> Iterator[pl.DataFrame]:
+    def batches(self, after: int = 0) -> Iterator[pl.DataFrame]:
         """Read the stream, whose errors may quote values."""
         while True:
             try:

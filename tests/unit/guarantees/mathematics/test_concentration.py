@@ -125,6 +125,13 @@ def test_a_quantile_that_the_steps_do_not_settle_is_left_to_scipy(steps, monkeyp
     np.testing.assert_allclose(clopper_pearsons(COUNTS, 12_000, 1e-6), settled, rtol=1e-9, atol=1e-15)
 
 
+def test_an_end_that_the_steps_do_not_settle_is_found_by_halving(monkeypatch):
+    settled = [clopper_pearson(int(count), 12_000, 1e-6) for count in COUNTS]
+    monkeypatch.setattr(concentration, "MOST_STEPS", 0)
+    halved = [clopper_pearson(int(count), 12_000, 1e-6) for count in COUNTS]
+    np.testing.assert_allclose(halved, settled, rtol=1e-8, atol=1e-15)
+
+
 @pytest.mark.parametrize("off", [0.9, 1.001, 1.2])
 def test_a_wrong_quantile_is_noticed_and_replaced(off, monkeypatch):
     right, quantiles = clopper_pearsons(COUNTS, 12_000, 1e-6), concentration._beta_quantiles
