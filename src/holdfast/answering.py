@@ -223,6 +223,9 @@ class Answering:
 
     def _answer_anew(self, question: Question) -> tuple[Entry, bool]:
         """Reserve, draw, certify, commit. False if somebody else has committed an answer meanwhile: theirs stands."""
+        usual = self._find_usual(question)
+        if usual is not None:
+            return usual, False
         drawn = self._draw(question, self._reserve(question))
         about_to_commit()
         return self._ledger.commit(drawn)
@@ -258,7 +261,7 @@ class Answering:
             return None
         drawn: Drawn | None = None
         try:
-            entry = None if question.identity is None else self._ledger.find(question.identity)
+            entry = self._find(question)
             if entry is not None:
                 return self._read(entry, False)
             drawn = self._draw(question, self._reserve(question))
@@ -294,13 +297,14 @@ class Answering:
         found: dict[object, AnyAnswer] = {}  # by identity, or by itself if it is new each time
         new: dict[object, Question] = {}
         for one in questions:
-            entry = None if one.identity is None else self._ledger.find(one.identity)
+            entry = self._find(one)
             if entry is None:
                 new.setdefault(one.identity or id(one), one)
             else:
                 found[one.identity] = self._read(entry, False)
         if new:
             costs = [one.cost for one in new.values()]
+            self._require_room(costs)
             self._draws.expect(costs)
             try:
                 places = self._ledger.reserve_all(costs)
@@ -317,6 +321,7 @@ class Answering:
         return [found[one.identity or id(one)] for one in questions]
 
     def _reserve(self, question: Question) -> Place:
+        self._require_room((question.cost,))
         self._draws.expect((question.cost,))
         try:
             return self._ledger.reserve(question.cost)
@@ -338,6 +343,16 @@ class Answering:
             finish=None if question.finish is None else partial(question.finish, place.number),
         )
 
+    def _require_room(self, costs: Sequence[Cost]) -> None:
+        """Refuse, free of charge, what the ledger could not count: each question, and all of them together."""
+        together = Cost(sum(cost.charge for cost in costs), sum(cost.intervals for cost in costs))
+        for cost in (*costs, together):
+            self._context.guarantee.require_room(self._taken, cost.charge, cost.intervals)
+
+    def _taken(self) -> tuple[int, int]:
+        taken = self._ledger.taken
+        return taken.charge, taken.intervals
+
     def _drawing(self, place: Place, cost: Cost) -> Drawing:
         """Return the rows, the guarantee and the chance that a question has at its place."""
         guarantee = self._context.guarantee.standing(place.reached, place.intervals, cost.intervals)
@@ -346,7 +361,17 @@ class Answering:
         return Drawing(rows, self._randomness.generator(place.number), guarantee, order, kept=kept)
 
     def _is_answered(self, question: Question) -> bool:
-        return question.identity is not None and self._ledger.find(question.identity) is not None
+        return self._find(question) is not None
+
+    def _find(self, question: Question) -> Entry | None:
+        """Return the answer that was given: to this question, or to the usual one, if that read as many rows."""
+        entry = None if question.identity is None else self._ledger.find(question.identity)
+        return self._find_usual(question) if entry is None else entry
+
+    def _find_usual(self, question: Question) -> Entry | None:
+        """Return the answer to the same question with as many rows as usual, if these were as many."""
+        usual = None if question.usual is None else self._ledger.find(question.usual)
+        return usual if usual is not None and usual.rows_read >= question.rows_read else None
 
 
 class Unwritten(NamedTuple):

@@ -125,15 +125,12 @@ class Mean(Measure):
     def _values(self, values: Any, inside: NDArray[np.bool_] | None) -> Values:
         """Rescale from the bounds to [0, 1]; NaN where a row does not count."""
         low, high = self.bounds
-        scaled = np.clip(floats(values), low, high)
-        scaled -= low
+        scaled = floats(values) - low
         scaled /= high - low
-        np.minimum(scaled, 1.0, out=scaled)  # rounding may end slightly above 1; NaN stays NaN
+        np.clip(scaled, 0.0, 1.0, out=scaled)  # also what rounding puts slightly above 1; NaN stays NaN
         if self.statistic is _MEAN:
             scaled[np.isnan(scaled)] = 0.0  # no NULL was announced: what is left (infinity minus infinity) counts low
-        elif inside is not None:
-            np.copyto(scaled, np.nan, where=~inside)
-        return scaled
+        return scaled if inside is None else np.where(inside, scaled, np.nan)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ not followed, or a column has no bounds, there is no range, and the caller gives
 """
 
 from collections.abc import Mapping
+from functools import reduce
 from itertools import product
 from math import ceil, floor, inf, isfinite, isnan
 from typing import Any
@@ -71,6 +72,10 @@ def _range(node: Node, columns: Mapping[str, Column]) -> Range:
         case "CASE":
             results = (*node.args[1:-1:2], node.args[-1])
             return _either([_range(one, columns) for one in results if not (one.is_literal and one.value is None)])
+        case "+-":
+            first, *others = (_range(arg, columns) for arg in node.args)
+            signed = zip(node.value, others, strict=True)
+            return reduce(lambda total, term: _of_arithmetic(term[0], [total, term[1]]), signed, first)
         case "LEAST":
             return _least(node.args, columns)
         case "GREATEST":

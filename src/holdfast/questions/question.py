@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 LONGEST_QUESTION = 1_000_000  # characters, with all categories
 NOTHING_SPENT = Spent(0, 0, 0)
+ROWS = "rows_per_query"  # the option of kinds that says how many rows one answer reads
 RELEASE_WORK = 100_000  # steps that a release takes beside those on its rows
 SHOWN_SHARES = (0.01, 0.05, 0.2)  # of the rows in a group, for which a price says how wide its answer will be
 MOST_TIMES = 100  # so often one answer may draw every row, on average, where no budget ends
@@ -134,6 +135,7 @@ class Question:
     widths: Callable[[], Widths] | None = None  # of groups; worked out for a price only
     after: "Callable[[Result, Context], Question | None] | None" = None  # the next look, by what this one said
     otherwise: Mapping[str, Any] | None = None  # of a check: the mean to ask for next if the guess does not hold
+    usual: str | None = None  # its identity with as many rows as usual: an answer from no fewer rows will do
 
     def __post_init__(self) -> None:
         for text in (self.text, self.identity or ""):  # whatever the ledger could not write is refused here
@@ -431,6 +433,9 @@ class Kind(Generic[P, A]):
         except TypeError:
             self.check_options(args, options)
             raise
+        if options.get(ROWS) is not None and not context.guarantee.terms.ends and question.identity is not None:
+            # What is usual falls as questions go by: what was asked as usual may be asked for by its number later on.
+            question = replace(question, usual=self.build(context, *args, **(options | {ROWS: None})).identity)  # type: ignore[arg-type]
         unit = context.schema.unit
         if unit is None or question.whole:
             return question
