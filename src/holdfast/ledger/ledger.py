@@ -185,8 +185,8 @@ class Ledger:
         """What all questions together have taken by now; not what this process has only taken ahead."""
         if not self._has_begun():
             return Spent(0, 0, 0)
-        ahead, tip = self._held.now.total, self._tip()
-        return Spent(tip.taken_charge - ahead.charge, tip.taken_intervals - ahead.intervals, tip.seq)
+        (charge, intervals), tip = self._held.total, self._tip()
+        return Spent(tip.taken_charge - charge, tip.taken_intervals - intervals, tip.seq)
 
     @property
     def answered(self) -> Cost:
