@@ -21,7 +21,7 @@ from holdfast.queries.submission import Submission
 from holdfast.queries.units import WholeUnit
 from holdfast.rows import draws as drawing
 from holdfast.rows.columns import BufferPool, CodedText, PackedText, Storage, StoredColumn, take_into
-from holdfast.rows.draws import AllRows, Consecutive, Indices, Selection
+from holdfast.rows.draws import AllRows, Consecutive, Indices, Selection, WithReplacement
 from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of
 from holdfast.rows.packs import KeptElsewhere, Packs
 from holdfast.rows.randomize import accepted, tallied, tallied_parts
@@ -373,7 +373,8 @@ class LocalRows:
         while part < parts:
             chosen = [selection.indices(n, rng) for _ in range(min(together, parts - part))]
             indices, count = chosen[0] if len(chosen) == 1 else np.concatenate(chosen), chosen[0].size
-            if indices.size and not (indices.min() >= 0 and indices.max() < n):
+            own = isinstance(selection, WithReplacement)  # which draws what is there
+            if not own and indices.size and not (indices.min() >= 0 and indices.max() < n):
                 raise InvalidArgument(f"selection must be of rows 0 to {n - 1}; got others.", name="selection")
             for start in range(0, max(1, indices.size), size):
                 yield indices[start : start + size], part * count + start, count

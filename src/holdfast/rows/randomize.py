@@ -108,8 +108,10 @@ def tallied_parts(
         bias = np.fmax(values, 0.0)  # zero where it is NaN
         bias *= 1.0 - 2.0 * turned
         bias += turned
-        ones = np.bincount(part[coins(bias, rng)], minlength=parts)
-        return np.stack([np.bincount(part, minlength=parts) - ones, ones], axis=-1)
+        counts = np.empty((parts, 2), np.int64)
+        counts[:, 1] = np.bincount(part[coins(bias, rng)], minlength=parts)
+        np.subtract(np.bincount(part, minlength=parts), counts[:, 1], out=counts[:, 0])
+        return counts
     cells = part * outcomes + outcomes_of(values, outcomes, rng)
     return randomized(np.bincount(cells, minlength=parts * outcomes).reshape(parts, outcomes), mass, rng)
 

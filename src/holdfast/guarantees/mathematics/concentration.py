@@ -137,9 +137,9 @@ class _UpperTail:
     """
 
     def __init__(self, k: int, n: int) -> None:
-        self.k, self.n, self.rest = k, n, n - k
-        beyond = _beyond_stirling(n) - _beyond_stirling(k) - _beyond_stirling(self.rest)
-        self.scale = beyond + 0.5 * log(n / (2 * pi * k * self.rest))
+        self.k, self.n, self.rest = float(k), float(n), float(n - k)
+        beyond = _beyond_stirling(self.n) - _beyond_stirling(self.k) - _beyond_stirling(self.rest)
+        self.scale = beyond + 0.5 * log(self.n / (2 * pi * self.k * self.rest))
         self.ratios = np.empty(0)  # of each term to the one before, over the odds
 
     def at(self, p: float) -> tuple[float, float, float]:
@@ -156,7 +156,7 @@ class _UpperTail:
         return reached, self.k / total, self.k - self.rest * odds
 
 
-def _beyond_stirling(n: int) -> float:
+def _beyond_stirling(n: float) -> float:
     """log(n!) - log(sqrt(2 pi n) (n/e)^n)."""
     if n < 16:
         return lgamma(n + 1) - (n + 0.5) * log(n) + n - 0.5 * log(2 * pi)
