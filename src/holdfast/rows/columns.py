@@ -204,8 +204,19 @@ class Numbers:
     @property
     def plain(self) -> NDArray[Any] | None:
         """The values, unless one is missing, they stand for dates or exceed what queries call an integer."""
-        wider = self.values.dtype == np.uint64
-        return None if wider or self.storage.recast or self.missing else self.values
+        return None if self.missing or self._another else self.values
+
+    @property
+    def _another(self) -> bool:
+        """Whether what is stored is not the number itself: dates, and integers that queries cut off."""
+        return self.storage.recast or self.values.dtype == np.uint64
+
+    def floats(self, indices: Indices, pool: BufferPool) -> NDArray[np.float64] | None:
+        """Return these rows as floating-point numbers, NaN where one is missing; None if they stand for others."""
+        if self._another:
+            return None
+        values = take_into(self.values, indices, pool).astype(np.float64)
+        return values if self.valid is None else np.where(take_into(self.valid, indices, pool), values, np.nan)
 
     def take(self, name: str, indices: Indices, pool: BufferPool) -> pl.Series:
         """Return these rows."""
