@@ -249,13 +249,13 @@ class Job:
         if self.unit is not None:
             together = Together(self.unit, UnitFile(partial, len(self.columns)), [])
         try:
+            sorted_ = {name: texts.sorted() for name, texts in runs.coder.texts.items()}
             for i, (name, storage) in enumerate(self.columns.items()):
                 columns.append(
-                    TextFiles(partial, i, name, storage, 2**32 if runs.is_coded(i) else 0)
+                    TextFiles(partial, i, name, storage, 2**32 if runs.is_coded(i) else 0, texts=len(sorted_[name][0]))
                     if storage is TEXT
                     else NumberFiles(partial, i, name, storage, over=runs.placing is not None)
                 )
-            sorted_ = {name: texts.sorted() for name, texts in runs.coder.texts.items()}
             with ThreadPoolExecutor(THREADS) as pool:  # hashing takes as long as sorting
                 for number, block in enumerate(_first_cards(ordered, self.count), 1):
                     list(pool.map(_append, columns, block.columns, repeat(sorted_)))
