@@ -19,7 +19,6 @@ from typing import Any, Self
 from weakref import WeakSet
 
 from holdfast import check
-from holdfast.cancel import about_to_wait
 from holdfast.errors import (
     BudgetExhausted,
     HoldfastError,
@@ -277,7 +276,6 @@ class Ledger:
                 outcome, end = stock + ahead, after.taken_charge
                 transaction.take(after)
 
-        about_to_wait()
         try:
             self._store.write(decide)
         except BaseException:
