@@ -21,7 +21,8 @@ import numpy as np
 import polars as pl
 
 from holdfast.errors import RowSourceError
-from holdfast.rows.column_writer import ColumnFiles, Incomplete, NumberFiles, TextFiles, UnitFile
+from holdfast.rows.array_files import Incomplete
+from holdfast.rows.column_writer import ColumnFiles, NumberFiles, TextFiles, UnitFile
 from holdfast.rows.columns import TEXT, Storage, refuse_contradiction
 from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of, fingerprint_of_files
 from holdfast.rows.folder import MANIFEST, Dealt, FolderRows, Manifest
