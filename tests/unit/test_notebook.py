@@ -83,3 +83,13 @@ def test_a_budget_without_an_end_shows_how_wide_answers_will_be(session: hf.Sess
 
 def test_nothing_is_written_as_minus_zero() -> None:
     assert hf.Answer(0.2, -0.0, 0.7, hf.Session(ROWS, seed=1).mean("late").record).rounded()[1] == "0.00"
+
+
+def test_a_category_that_looks_like_a_drawing_is_written_not_drawn() -> None:
+    evil = "<svg onload=alert(1)>"
+    session = hf.Session({"said": [evil, "no"] * 1_000, "x": [0.0, 1.0] * 1_000}, categories={"said": [evil, "no"]})
+    for answer in (session.histogram("said"), session.mean("x", within=(0, 1), by="said"), session.ask_many(["x > 0"])):
+        html = answer._repr_html_()
+        assert evil not in html
+    assert "&lt;svg onload" in session.histogram("said")._repr_html_()
+    assert "<svg width=" in session.histogram("said")._repr_html_()
