@@ -91,7 +91,7 @@ def deal(
     check.at_most("the most slices", MOST_SLICES, slices=slices)
     check.at_most("the most cards", MOST_CARDS, cards=count * slices)
     paths = _paths(Path(deck), slices)
-    there = next((Manifest.read(each) for each in deals_in(paths[0])), None)  # the first cards, if there are some
+    there = _first_cards(paths[0])
     dataset = name or (there.source.name if there else Path(deck).name.removesuffix(".deck"))
     scan = _scan(source, engine, dialect_of(types, separator, encoding, null_values), version)
     try:
@@ -151,6 +151,11 @@ def _paths(deck: Path, slices: int) -> list[Path]:
     if slices == 1:
         return [deck]
     return [deck.with_name(f"{deck.stem}-{i + 1}-of-{slices}.deck") for i in range(slices)]
+
+
+def _first_cards(deck: Path) -> Manifest | None:
+    """Return what is known of the first cards of a deck; None if it has none yet."""
+    return next((Manifest.read(each) for each in deals_in(deck)), None)
 
 
 def _unit(unit: str | None, there: Manifest | None, engine: str | None, scan: Scan) -> str | None:
