@@ -88,6 +88,7 @@ def make(
             return
         say(f"The board: {folder}", bold=True)
         say(plan.sentence)
+        say(f"Submit: holdfast board submit {folder} FILE --by TEAM; let teams submit: holdfast serve {folder}")
         note(f"ledger {place}; keep {labels} away from whoever submits")
 
 
@@ -199,6 +200,8 @@ def _opened(board: str, ledger: str | None) -> "Iterator[Board | RemoteSession]"
         from holdfast.service.client import connect
 
         url, _, name = board.rstrip("/").rpartition("/")
+        if url.endswith("/"):  # of http://
+            raise InvalidArgument(f"BOARD must end in the board's name: {board.rstrip('/')}/NAME.", name="board")
         token = os.environ.get("HOLDFAST_TOKEN", "").strip()
         if not token:
             raise InvalidArgument("A server needs a token: set HOLDFAST_TOKEN.", name="token")
