@@ -89,6 +89,14 @@ class Estimate:
         return write_estimate(self, self.decimals)
 
 
+def stretched(
+    bounds: Interval, values: Sequence[float], intervals: Sequence[Interval], *, alone: bool = False
+) -> list[Estimate]:
+    """Return every value with its interval, stretched to the bounds as `Estimate.within` does."""
+    within = Estimate.within
+    return [within(bounds, value, interval, alone=alone) for value, interval in zip(values, intervals, strict=False)]
+
+
 @dataclass(frozen=True)
 class Record:
     """Where an answer comes from.
@@ -447,7 +455,7 @@ def pixels(low: float, high: float, decimals: int) -> tuple[str, str]:
     return f"{first / unit:.{decimals}f}", f"{(last - first) / unit:.{decimals}f}"
 
 
-def interval_bar(estimate: Estimate | Answer, bounds: Interval = (0.0, 1.0), width: int = 160) -> str:
+def interval_bar(estimate: Estimate | Answer, bounds: Interval = (0.0, 1.0), width: int = 160) -> notebook.Svg:
     """Draw the interval inside the declared bounds as a small SVG."""
     low, high = bounds
     span = (high - low) or 1.0
@@ -456,7 +464,7 @@ def interval_bar(estimate: Estimate | Answer, bounds: Interval = (0.0, 1.0), wid
     shown = TOO_FEW if estimate.too_few else f"{estimate.value:g}"
     start, length = pixels(a + 1, max(b, a + 1) + 1, 1)
     first, last = write_far(estimate.low, 6, up=False), write_far(estimate.high, 6, up=True)
-    return (
+    return notebook.Svg(
         f'<svg width="{width + 2}" height="12" style="vertical-align:middle" role="img"'
         f' aria-label="{shown}, from {first} to {last}">'
         f'<rect x="1" y="5" width="{width}" height="2" {notebook.TRACK}/>'

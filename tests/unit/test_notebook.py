@@ -116,3 +116,13 @@ def test_a_board_names_the_best_so_far() -> None:
 
 def test_a_registry_lists_its_names() -> None:
     assert repr(hf.KINDS).startswith("holdfast.questions: mean, difference, count")
+
+
+def test_a_category_that_looks_like_a_drawing_is_written_not_drawn() -> None:
+    evil = "<svg onload=alert(1)>"
+    session = hf.Session({"said": [evil, "no"] * 1_000, "x": [0.0, 1.0] * 1_000}, categories={"said": [evil, "no"]})
+    for answer in (session.histogram("said"), session.mean("x", within=(0, 1), by="said"), session.ask_many(["x > 0"])):
+        html = answer._repr_html_()
+        assert evil not in html
+    assert "&lt;svg onload" in session.histogram("said")._repr_html_()
+    assert "<svg width=" in session.histogram("said")._repr_html_()

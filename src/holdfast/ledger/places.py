@@ -15,6 +15,7 @@ process has handed out, or to the end of all that was ever taken if somebody els
 
 import threading
 from collections import deque
+from dataclasses import replace
 from time import monotonic
 from typing import NamedTuple
 
@@ -155,6 +156,17 @@ def _joined(one: Ranges, other: Ranges) -> Ranges:
     return tuple(joined[-MOST_RANGES:])
 
 
+def _pop_all(stocks: deque[Stock]) -> Stock:
+    stock = NOTHING
+    while stocks:
+        try:
+            popped = stocks.pop()
+        except IndexError:  # another thread was faster
+            break
+        stock = popped if stock is NOTHING else stock + popped
+    return stock
+
+
 class Held(OfOneProcess):
     """The stock of a ledger in this process, and how much to take ahead: more while questions come fast.
 
@@ -175,7 +187,8 @@ class Held(OfOneProcess):
 
     def take(self, cost: Cost, reach: Cost) -> Place | None:
         """Return a place from the stock that ends within `reach`; None if it does not fit."""
-        self._check_process()
+        # Of one process, whatever a signal handler forks meanwhile: what a child goes on with stays its parent's.
+        process, stocks = self.process, self._stocks
         now = monotonic()
         if now - self._last > FAST:
             self._ahead = -1  # a lone question: the next one decides whether to take any ahead
@@ -184,12 +197,12 @@ class Held(OfOneProcess):
         self._last = now
         self._questions += 1
         with self._lock:  # only so that other threads do not find it empty meanwhile
-            stock = self._pop_all()
+            stock = _pop_all(stocks)
             cut = stock.cut(cost)
             if cut is not None and not cut[0].within(reach, cost):  # taken by somebody who has more rows
                 cut = None
-            self._stocks.append(stock if cut is None else cut[1])
-        return None if cut is None else cut[0]
+            stocks.append(stock if cut is None else cut[1])
+        return None if cut is None else replace(cut[0], process=process)
 
     def took(self, before: int, after: int) -> None:
         """Remember that this process has taken some, and where the charge taken by all ended before and after it."""
@@ -221,22 +234,20 @@ class Held(OfOneProcess):
     def take_all(self) -> Stock:
         """Return all there is, which is the caller's from now on."""
         self._check_process()
-        return self._pop_all()
+        return _pop_all(self._stocks)
 
-    def _pop_all(self) -> Stock:
-        stock = NOTHING
-        while self._stocks:
-            try:
-                popped = self._stocks.pop()
-            except IndexError:  # another thread was faster
-                break
-            stock = popped if stock is NOTHING else stock + popped
-        return stock
+    def put(self, stock: Stock, process: int) -> None:
+        """Put back, or add, what the caller alone has; `process` is whose it is."""
+        stocks = self._stocks
+        if self.process == process:
+            stocks.append(stock)
 
-    def put(self, stock: Stock) -> None:
-        """Put back, or add, what the caller alone has."""
-        if self._check_process():
-            self._stocks.append(stock)
+    @property
+    def process(self) -> int:
+        """This process, which has forgotten what its parent had."""
+        self._check_process()
+        assert self._process is not None
+        return self._process
 
     def demand(self, *costs: Cost) -> PlacesAhead | None:
         """Say how many answers to have ahead now, if more: twice as many each time, while questions come fast.

@@ -16,8 +16,8 @@ from holdfast.rows.dealing import Job, first_card
 from holdfast.rows.deck import Deck, deals_in
 from holdfast.rows.engines import ENGINES
 from holdfast.rows.folder import Manifest
-from holdfast.rows.ingest import locked_partial
 from holdfast.rows.open import dialect_of, find_scan
+from holdfast.rows.partial import locked_partial
 from holdfast.rows.scans.files import Dialect
 from holdfast.rows.scans.scan import Origin, Scan
 from holdfast.rows.sorting import MOST

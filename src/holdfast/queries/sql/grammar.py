@@ -9,7 +9,7 @@ from holdfast.queries.functions import OPERATIONS, logic, texts, times
 from holdfast.queries.functions.operation import common_type, time_literal, unified, with_article
 from holdfast.queries.node import SUM, Node
 from holdfast.queries.sql.tokens import TYPES, refused_function
-from holdfast.schema import Schema, Type
+from holdfast.schema import Column, Schema, Type
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Parsed
@@ -38,6 +38,7 @@ class Translator:
     def __init__(self, schema: Schema, numbers: Mapping[str, str]) -> None:
         self.schema = schema
         self.numbers = numbers  # the number behind each placeholder
+        self.columns: dict[str, Column] = {}  # those that the text names, by name
         self.nodes = 0
 
     def node(self, parsed: "Parsed", depth: int) -> Node:
@@ -74,6 +75,7 @@ class Translator:
     def column(self, parsed: "Parsed", _: int) -> Node:
         """Read a column."""
         column = self.schema[parsed.name]
+        self.columns[column.name] = column
         return Node("column", value=column.name, type=column.type, nullable=column.nullable)
 
     def literal(self, parsed: "Parsed", _: int) -> Node:
