@@ -17,6 +17,7 @@ from holdfast import check, notebook
 from holdfast.answer import Estimate
 from holdfast.beside import CONFUSION, SEALED, ledger_beside, witnesses_beside
 from holdfast.errors import InvalidArgument, PlanConflict, RowSourceError
+from holdfast.evaluations import is_evaluation, read_cases
 from holdfast.guarantees.ladder import LABELS, Ladder
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.solve import DEFAULT_CONFIDENCE
@@ -45,7 +46,8 @@ class Board:
     ----------
     labels
         A file (CSV, JSON lines, Parquet), a frame or a mapping of columns; or a board that was made of a file, which is
-        then opened, and nothing else needs to be given. A file's board lies beside it, as `<name>.board.holdfast`.
+        then opened, and nothing else needs to be given. A file's board lies beside it, as `<name>.board.holdfast`. Where
+        submissions bring scores, ids are enough, also those of an evaluation's file.
     id, target
         The columns of ids and of labels. Where submissions bring scores, there is no target.
     unit
@@ -111,7 +113,11 @@ class Board:
                 " independent. Make a board of one row a unit, or leave out one of the two.",
                 name="confusion",
             )
-        table = sealed_rows(typed(read_table(labels, "labels"), labels), id, target, unit, scored)
+        if isinstance(labels, str | Path) and not scored.rule.targets and is_evaluation(labels):
+            table = read_cases(labels).rename({"id": id})
+        else:
+            table = typed(read_table(labels, "labels"), labels)
+        table = sealed_rows(table, id, target, unit, scored)
         whole = DEFAULT_CONFIDENCE if confidence is None else confidence
         if confusion is not None:
             check.probability(confidence=whole)

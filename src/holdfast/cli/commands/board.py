@@ -33,7 +33,12 @@ def command() -> None:
 
 
 def make(
-    labels: Annotated[str, typer.Argument(metavar="LABELS", help="A CSV, JSON lines or Parquet file.")],
+    labels: Annotated[
+        str,
+        typer.Argument(
+            metavar="LABELS", help="A CSV, JSON lines or Parquet file; where scores are submitted, also an evaluation's."
+        ),
+    ],
     id: Annotated[str, typer.Option(help="The column of ids.")] = "id",
     target: Annotated[str, typer.Option(help="The column of labels.")] = "label",
     unit: Annotated[
@@ -66,7 +71,7 @@ def make(
     \b
     holdfast board make labels.csv --metric accuracy
     holdfast board make prices.parquet --target price --metric absolute_error --within 0 500
-    holdfast board make ids.csv --metric score --within 0 1 --about population
+    holdfast board make samples_mmlu.jsonl --metric score --within 0 1 --about population
     """
     from holdfast.board import Board
     from holdfast.sealing import board_path
