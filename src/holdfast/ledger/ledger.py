@@ -212,6 +212,21 @@ class Ledger:
         row = self._store.find(chain.digest(key)) if self._has_begun() else None
         return None if row is None else chain.entry_of(row)
 
+    def once(self, key: str | None, work: Callable[[], tuple[Entry, bool]]) -> tuple[Entry, bool]:
+        """Return the answer already given to a question, and False; or do the `work` that commits it.
+
+        No other thread does any with the same key meanwhile: it waits, and finds the answer. Without a key the question
+        is new each time.
+        """
+        if key is None:
+            return work()
+
+        def find_or_work() -> tuple[Entry, bool]:
+            entry = self.find(key)
+            return work() if entry is None else (entry, False)
+
+        return self.in_flight.run(key, find_or_work)
+
     def reserve(self, cost: Cost) -> Place:
         """Take this cost for good, and return the place of the question that pays it: durable when this returns.
 

@@ -119,11 +119,11 @@ class Guess(Folded):
 
     def outcome(self, totals: Totals) -> str:
         """Return the cell that the mean falls into."""
-        counts, sums = totals
-        if counts.min() < self.at_least:
+        counts, sums = totals.tolist()
+        if min(counts) < self.at_least:
             return TOO_FEW
         low, high = self.cell
-        mean = self._value([_ratio(total, count) for count, total in zip(counts.tolist(), sums.tolist(), strict=True)])
+        mean = self._value([_ratio(total, count) for count, total in zip(counts, sums, strict=True)])
         return TOO_HIGH if _below(mean, low) else TOO_LOW if _below(high, mean) else HOLDS  # exactly
 
     def _value(self, means: list[Ratio]) -> Ratio:

@@ -114,6 +114,7 @@ class Query(ABC):
     weighs: bool = False  # whether it gives the probabilities of 0 and 1 for each row, which need not add up to one
     rows_per_unit: int | None = None  # places that a unit has at least, of which a draw takes one; see `rows.units`
     speaks_of_units: bool = False  # whether its text says how much units or their rows count
+    cheaper: str | None = None  # what would make the answer cost less, if the admin or the caller can do something
     packings: tuple[Packing, ...] = ()  # what `evaluate_packed` can be handed instead of rows; none: rows only
 
     @property
@@ -139,11 +140,6 @@ class Query(ABC):
     @property
     def identity(self) -> str | None:
         """Canonical text: equal exactly for equal questions. None: identity cannot be decided (functions)."""
-        return None
-
-    @property
-    def cheaper(self) -> str | None:
-        """What would make the answer cost less, if the admin or the caller can do something about it."""
         return None
 
     @property

@@ -28,8 +28,8 @@ SCHEMA = {
 }
 
 
-def answer_from(entry: Entry, guarantee: Guarantee, *, cached: bool) -> AnyAnswer:
-    """Read an answer back from its ledger entry."""
+def answer_from(guarantee: Guarantee, entry: Entry, fresh: bool = True) -> AnyAnswer:
+    """Read an answer back from its ledger entry; it is free unless it is `fresh`."""
     terms = guarantee.terms
     try:
         kind = KINDS[entry.question["kind"]]
@@ -39,6 +39,7 @@ def answer_from(entry: Entry, guarantee: Guarantee, *, cached: bool) -> AnyAnswe
             " installation does not know. Install the version or the package that wrote it.",
             entry=entry.seq,
         ) from None
+    answer = kind.answer_with(entry.answer)
     record = Record(
         kind=kind.name,
         question=entry.question["text"],
@@ -49,9 +50,9 @@ def answer_from(entry: Entry, guarantee: Guarantee, *, cached: bool) -> AnyAnswe
         cost=cost_in_answers(terms, entry.place.charge, entry.place.intervals, entry.cost),
         seq=entry.seq,
         receipt=f"{entry.seq}:{entry.hash}",
-        cached=cached,
+        cached=not fresh,
     )
-    return kind.read(entry.answer, record)
+    return answer.read(entry.answer, record)
 
 
 def history_frame(entries: Iterable[Entry], guarantee: Guarantee, registered: Registered) -> pl.DataFrame:
@@ -61,7 +62,7 @@ def history_frame(entries: Iterable[Entry], guarantee: Guarantee, registered: Re
     """
     lines = []
     for entry in entries:
-        answer = answer_from(entry, guarantee, cached=False)
+        answer = answer_from(guarantee, entry)
         for label, estimate in answer.rows():
             place = (entry.seq, entry.time, entry.analyst, answer.kind, answer.question, label)
             numbers = (*estimate.to_json().values(), answer.cost, answer.rows_read)

@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -256,19 +257,39 @@ class CodedText:
         No other, whose length would show in the time it takes; unless they are part of a scan, which meets `every` text
         anyway. What is missing is asked, too, if that may be.
         """
-        codes = self.codes[rows] if isinstance(rows, slice) else take_into(self.codes, rows, pool)
-        codes = codes.astype(np.intp)  # what numpy looks up by: others it would convert each time, slowly
-        drawn = np.full(self.dictionary.len(), every)
+        codes = self._codes(rows, pool).astype(np.intp)  # what numpy looks up by: others it would convert, slowly
+        drawn = np.full(self._texts_or_none.len(), every)
         if not every:
             drawn[codes] = True
-        row_values = ask(self.dictionary.filter(drawn).alias(name).to_frame())  # `gather` goes through threads
+        row_values = ask(self._only(name, drawn))
         table = np.empty((drawn.size, *row_values.shape[1:]), row_values.dtype)
         table[drawn] = row_values
         values: NDArray[Any] = table.take(codes, axis=0, mode="clip")
-        if self.valid is not None:
-            valid = self.valid[rows] if isinstance(rows, slice) else take_into(self.valid, rows, pool)
-            values[~valid] = ask(pl.Series(name, [None], dtype=pl.String).to_frame())
         return values
+
+    def counted(
+        self, ask: Asked, name: str, rows: Indices | slice, pool: BufferPool
+    ) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """Return what every text among these rows says, and how many of them have it."""
+        times = np.bincount(self._codes(rows, pool), minlength=self._texts_or_none.len())
+        drawn = times > 0
+        return ask(self._only(name, drawn)), times[drawn]
+
+    def _codes(self, rows: Indices | slice, pool: BufferPool) -> NDArray[np.uint32]:
+        """Return the codes of rows; what is missing has one of its own, the last, if that may be."""
+        codes = self.codes[rows] if isinstance(rows, slice) else take_into(self.codes, rows, pool)
+        if self.valid is None:
+            return codes
+        valid = self.valid[rows] if isinstance(rows, slice) else take_into(self.valid, rows, pool)
+        return np.where(valid, codes, np.uint32(self.dictionary.len()))
+
+    @cached_property
+    def _texts_or_none(self) -> pl.Series:
+        """What codes of rows stand for."""
+        return self.dictionary if self.valid is None else self.dictionary.extend_constant(None, 1)
+
+    def _only(self, name: str, drawn: NDArray[np.bool_]) -> pl.DataFrame:
+        return self._texts_or_none.filter(drawn).alias(name).to_frame()  # `gather` goes through threads
 
     def _texts(self, name: str, codes: pl.Series, valid: NDArray[np.bool_] | None) -> pl.Series:
         return self.dictionary[codes if valid is None else _blank(codes, valid)].alias(name)

@@ -21,7 +21,7 @@ from holdfast.queries.submission import Submission
 from holdfast.queries.units import WholeUnit
 from holdfast.rows import draws as drawing
 from holdfast.rows.columns import BufferPool, CodedText, PackedText, Storage, StoredColumn, take_into
-from holdfast.rows.draws import AllRows, Consecutive, Indices, Selection
+from holdfast.rows.draws import AllRows, Consecutive, Indices, Selection, WithReplacement
 from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of
 from holdfast.rows.packs import KeptElsewhere, Packs
 from holdfast.rows.randomize import accepted, tallied, tallied_parts
@@ -118,7 +118,12 @@ class LocalRows:
         outcomes, parts = query.statistic.outcomes, query.parts
         # What is evaluated is gone when this returns: its memory must be free again when the next block is drawn.
         if parts == 1:
-            return tallied(self._ask(query, chosen, first, rng), outcomes, mass, rng)
+            texts = self._speaking_texts(query, chosen) if self._units is None else None
+            if texts is None:
+                return tallied(self._ask(query, chosen, first, rng), outcomes, mass, rng)
+            self._about_to_read(chosen, query.columns)
+            values, times = texts.counted(query.evaluate, query.columns[0], chosen, _pool)
+            return tallied(values, outcomes, mass, rng, times)
         part, draw = _numbers(first, _height(chosen), draws)
         values = self._evaluate_parts(query, self._speaking(chosen, rng), part, draw)
         return tallied_parts(values, outcomes, mass, rng, part, parts)
@@ -280,8 +285,8 @@ class LocalRows:
         """Evaluate a query of one part on these rows, which are its draws number `first` and so on."""
         if isinstance(query, Composed):
             self._about_to_read(rows, query.columns)
-            texts = self._few_texts(query.columns, rows)
-            if texts is not None and all(function.identity is not None for function in query.functions):
+            texts = self._speaking_texts(query, rows)
+            if texts is not None:
                 return texts.asked(query.evaluate, query.columns[0], rows, _pool)
             return query.combined(self._row_values(query.functions, rows))
         if not query.numbered and not query.packings:
@@ -317,6 +322,13 @@ class LocalRows:
             for place in left:
                 found[place] = functions[place].series(frame)
         return found
+
+    def _speaking_texts(self, query: Query, rows: Indices | slice) -> CodedText | None:
+        """Return the one column that a query reads, if each of its texts can be asked once instead of each row."""
+        if not isinstance(query, Composed) or query.weighs:
+            return None
+        texts = self._few_texts(query.columns, rows)
+        return texts if texts is not None and all(one.identity is not None for one in query.functions) else None
 
     def _few_texts(self, columns: Sequence[str], rows: Indices | slice) -> CodedText | None:
         """Return the one column that is read if it has fewer distinct texts than rows: each of them is asked once.
@@ -361,7 +373,8 @@ class LocalRows:
         while part < parts:
             chosen = [selection.indices(n, rng) for _ in range(min(together, parts - part))]
             indices, count = chosen[0] if len(chosen) == 1 else np.concatenate(chosen), chosen[0].size
-            if indices.size and not (indices.min() >= 0 and indices.max() < n):
+            own = isinstance(selection, WithReplacement)  # which draws what is there
+            if not own and indices.size and not (indices.min() >= 0 and indices.max() < n):
                 raise InvalidArgument(f"selection must be of rows 0 to {n - 1}; got others.", name="selection")
             for start in range(0, max(1, indices.size), size):
                 yield indices[start : start + size], part * count + start, count

@@ -110,7 +110,6 @@ class RowSource(RowVerbs, Protocol):
         ...
 
 
-@runtime_checkable
 class Folds(Protocol):
     """What a row source may do beside: `sample` of all rows for those who need no more than totals, in one pass."""
 

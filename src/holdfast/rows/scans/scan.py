@@ -139,7 +139,7 @@ class LazyScan(Scan):
 
     def batches(self, after: int = 0) -> Iterator[pl.DataFrame]:
         """Yield the rows in order; all of them, or it raises."""
-        missing = (self.rows() or 0) - after
+        rows, read = self.rows(), after
         frame = self.frame.slice(after) if after else self.frame
         reading = iter(frame.collect_batches(maintain_order=True, chunk_size=BATCH))
         while True:
@@ -149,9 +149,9 @@ class LazyScan(Scan):
                 raise self.unfit(problem) or self.damaged() from None
             if batch is None:
                 break
-            missing -= batch.height
+            read += batch.height
             yield from batch.iter_slices(BATCH)
-        if missing:  # on some damage the reader stops without an error
+        if rows not in (None, read):  # on some damage the reader stops without an error
             raise self.damaged()
 
     def unfit(self, problem: BaseException) -> RowSourceError | None:
