@@ -116,7 +116,8 @@ class Scorer:
         return self.session.auc(squeezed, self._positive, within=within, where=known)
 
     def _positive(self, rows: pl.DataFrame) -> pl.Series:
-        return rows.get_column(self.target) == self.positive
+        found: pl.Series = rows.get_column(self.target) == self.positive
+        return found
 
     def _known(self, rows: pl.DataFrame) -> pl.Series:
         return rows.get_column(self.target).is_not_null()
