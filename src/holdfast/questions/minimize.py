@@ -217,6 +217,7 @@ def minimize(
     """
     if isinstance(radius, str):
         _check_auto(radius, box, excess, runs)
+    spent = context.so_far()
 
     def at(size: float | None) -> Fit:
         objective, domain = _bound(loss, context.schema, size, box)
@@ -224,7 +225,7 @@ def minimize(
             context.guarantee,
             objective,
             domain,
-            spent=(context.spent.charge, context.spent.intervals),
+            spent=(spent.charge, spent.intervals),
             answers=1 + objective.classifies + (LOOKS if isinstance(radius, str) else 0),
             excess=excess,
             iterations=iterations,
