@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from math import nan
 from typing import Annotated, Any
 
@@ -64,7 +65,9 @@ class HistogramAnswer(AnyAnswer, Mapping[str, Answer]):
             (label, value, f"[{low}, {high}]", interval_bar(answer))
             for (label, answer), (value, low, high) in zip(self.answers, texts, strict=True)
         ]
-        return notebook.table(("category", "share", "interval", ""), rows) + notebook.small(self.record.small_print)
+        besides = "".join(f"<div>{escape(name)}: {escape(text)}</div>" for name, text in self.details())
+        headings = ("category", "share", "interval", "from 0 to 1")
+        return notebook.table(headings, rows) + besides + notebook.small(self.record.small_print)
 
 
 def bars_of(result: Mapping[str, Any], record: Record) -> tuple[tuple[str, Answer], ...]:

@@ -290,10 +290,9 @@ def _require_dealt(fit: Fit, terms: Terms) -> None:
             " table itself.",
             name="mechanism",
         )
-    if terms.mechanism != "coins" and fit.descent.gradient.ell > terms.rows_per_query:
-        check.at_most(
-            "the rows that this deck has cards for", terms.rows_per_query, rows_per_coordinate=fit.descent.gradient.ell
-        )
+    if not fit.descent.gradient.by_rows:
+        most = "the rows that this deck has cards for"
+        check.at_most(most, terms.rows_per_query, rows_per_coordinate=fit.descent.gradient.ell)
 
 
 def final_queries(fit: Fit, point: Vector) -> list[LossAt | AccuracyAt]:

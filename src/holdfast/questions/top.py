@@ -15,7 +15,7 @@ from holdfast.answer import Estimate, Record, write_end
 from holdfast.errors import InvalidArgument, InvalidQuery
 from holdfast.ledger import Cost
 from holdfast.queries.build import declare_once, declared_categories, rowwise
-from holdfast.queries.evaluate import RowFunction
+from holdfast.queries.evaluate import Expression, RowFunction
 from holdfast.queries.functions.operation import with_article
 from holdfast.queries.measures import Histogram, Share
 from holdfast.queries.position import Unlisted
@@ -189,8 +189,10 @@ def _of_declared(
 ) -> Question:
     """Return the question about declared values: few draws for all of them, then more for those that are listed."""
     everything = Histogram(value, tuple(categories))
-    outside = Share(Unlisted(value, tuple(categories)))
-    draws, at_once = context.draws(outside, rows_per_query), max(2, context.guarantee.most_at_once - 1)
+    outside: list[Share] = []  # a condition, or an expression that names all its values, has no others
+    if value.type is not Type.BOOL and not (isinstance(value, Expression) and value.values is not None):
+        outside.append(Share(Unlisted(value, tuple(categories))))
+    draws, at_once = context.draws(everything, rows_per_query), max(2, context.guarantee.most_at_once - 1)
     fewer = _fewer(context)
     few, most = max(1, draws // fewer), min(most, len(categories))
 
@@ -208,18 +210,19 @@ def _of_declared(
         guarantee = drawing.guarantee
         rough = drawing if fewer == 1 else replace(drawing, guarantee=guarantee.at_level(guarantee.level / fewer))
         found = look(rough, categories, few)
-        (others,) = rough.estimates(outside, few)
+        others = [estimate for asked in outside for estimate in rough.estimates(asked, few)]
         ranked = sorted(found, key=lambda category: found[category].guess, reverse=True)
         listed = [category for category in ranked[:most] if found[category].low > 0]
-        missed = max([others.high, *(one.high for category, one in found.items() if category not in listed)])
+        others += [one for category, one in found.items() if category not in listed]
+        missed = max((one.high for one in others), default=0.0)
         if fewer > 1 and listed:
             found |= {category: _both(found[category], one) for category, one in look(drawing, listed, draws).items()}
         listed.sort(key=lambda category: found[category].guess, reverse=True)
         return {"categories": [{"category": str(one)} | found[one].to_json() for one in listed], "missed": missed}
 
-    first = [context.price(one, few) for one in (*passes(categories), outside)]
+    first = [context.price(one, few) for one in (*passes(categories), *outside)]
     again = [context.price(one, draws) for one in passes(categories[:most])] if fewer > 1 else []
-    prices, statements = first + again, ceil((len(categories) + 1) / fewer) + (most if again else 0)
+    prices, statements = first + again, ceil((len(categories) + len(outside)) / fewer) + (most if again else 0)
     own = identity_of(everything, None if draws == context.rows_per_query else draws)
     question = Question(
         kind=TOP.name,
