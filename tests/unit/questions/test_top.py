@@ -132,7 +132,7 @@ def test_refusals(session: hf.Session, options: dict[str, Any], message: str) ->
 
 
 def test_numbers_have_no_spelling(session: hf.Session) -> None:
-    with pytest.raises(hf.InvalidArgument, match="for texts, which are spelled out; .* is an integer"):
+    with pytest.raises(hf.InvalidArgument, match=r"for texts, which are spelled out; .* is an integer"):
         session.top("LENGTH(carrier)", longest=2)
     with pytest.raises(hf.InvalidQuery, match="only texts can be found without knowing them"):
         session.top("LENGTH(carrier)")
