@@ -131,6 +131,7 @@ class Question:
     work: int = 0  # steps of evaluation, from the question alone: rows times what one row takes
     terms: Terms | None = None  # those it was prepared under, if it was not asked at once
     cheaper: str | None = None  # what would make it cost less
+    hint: Callable[[], str | None] = lambda: None  # what else a price says; worked out for one only
     finish: Callable[[int, Result, Cost], tuple[Result, Cost]] | None = None  # inside the commit: see `Ledger.commit`
     whole: bool = False  # of data of units: whether the text says how much each counts; else every unit counts alike
     widths: Callable[[], Widths] | None = None  # of groups; worked out for a price only

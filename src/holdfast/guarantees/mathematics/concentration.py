@@ -231,20 +231,20 @@ def binomial_lows(successes: Any, trials: Any, tail: Any) -> Any:
         few = 2 * a - 1 <= z * z
         if few.any():
             u = np.where(few, np.minimum(-1e-9, (goal + np.log(a) + scale) / a), u)
-        settled, ends = np.zeros(u.shape, dtype=bool), u
+        done, ends = np.zeros(u.shape, dtype=bool), u
         for _ in range(MOST_STEPS):
             p = np.exp(u)
             reached, odds = special.betainc(a, b, p), p / (1 - p)
             slope = np.exp(a * u - rest * np.log1p(odds) - scale) / reached
             step = (goal - np.log(reached)) / slope
             bend = step * (a - rest * odds - slope) / 2
-            ends = np.where(settled, ends, np.exp(u + step))
-            settled |= np.abs(step * bend) <= CONVERGED * (1 - ends)  # false for NaN
-            if settled.all():
+            ends = np.where(done, ends, np.exp(u + step))
+            done |= np.abs(step * bend) <= CONVERGED * (1 - ends)  # false for NaN
+            if done.all():
                 break
             u = u + step / (1 + np.maximum(bend, -0.5))
         ends = np.where(some, ends - ends * (1 - ends) * BETA_SAFE - ULP, 0.0)
-    wrong = some & (~settled | (trials > MANY_TRIALS))
+    wrong = some & (~done | (trials > MANY_TRIALS))
     if wrong.any():
         a, b, tail = np.broadcast_arrays(a, b, tail)
         for place in zip(*np.nonzero(wrong), strict=True):
