@@ -25,7 +25,6 @@ from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import PlanRequest
 from holdfast.ledger import Cost, Drawn, Entry, Ledger, Place
-from holdfast.queries.silence import silence
 from holdfast.questions.batch import MOST_TOGETHER, together_of
 from holdfast.questions.best import BestKept
 from holdfast.questions.check import CheckAnswer
@@ -93,7 +92,9 @@ class Answering:
     def _plan(self, plan: Plan) -> None:
         self.plan = replace(plan, unit=self._schema.unit)
         self._draws = draws_under(self._rows, plan, self._ledger)
-        self._context = Context(plan.standing, self._schema, self._beside, dealt=self._draws.dealt)
+        self._read = partial(answer_from, plan.standing)
+        rows_per_query = plan.standing.rows_at(0)
+        self._context = Context(plan.standing, self._schema, rows_per_query, self._beside, dealt=self._draws.dealt)
         self._join_draws()
 
     def _join_draws(self) -> None:
@@ -123,9 +124,11 @@ class Answering:
         """Return what questions are built against: the ledger's plan, if somebody else has begun it meanwhile."""
         if not self._joined and self._ledger.begun:
             self._resume()
-        if self._context.guarantee.terms.ends:
-            return self._context
-        return replace(self._context, spent=self._ledger.spent)
+        context = self._context
+        if context.guarantee.terms.ends:
+            return context
+        spent = self._ledger.spent
+        return replace(context, spent=spent, rows_per_query=context.guarantee.rows_at(spent.intervals))
 
     def begin(self) -> None:
         """Begin the ledger now, not with the first answer; if it has begun, its plan stands."""
@@ -216,7 +219,16 @@ class Answering:
     def answer(self, question: Question) -> AnyAnswer:
         """Answer a question that `prepare` returned; of several looks at one question, this one."""
         self._check_terms(question)
-        return self._ledger.in_flight.run(question.identity, partial(self._answer_once, question))
+        return self._read(*self._ledger.once(question.identity, partial(self._answer_anew, question)))
+
+    def _answer_anew(self, question: Question) -> tuple[Entry, bool]:
+        """Reserve, draw, certify, commit. False if somebody else has committed an answer meanwhile: theirs stands."""
+        usual = self._find_usual(question)
+        if usual is not None:
+            return usual, False
+        drawn = self._draw(question, self._reserve(question))
+        about_to_commit()
+        return self._ledger.commit(drawn)
 
     def answer_all(self, questions: Sequence[Question]) -> list[AnyAnswer]:
         """Answer questions that `prepare` returned, together: what is new is paid for at once, and written at once."""
@@ -247,13 +259,16 @@ class Answering:
         end = self._ledger.in_flight.begin(question.identity, when_free)
         if end is None:
             return None
-        drawn: AnyAnswer | Drawn | None = None
+        drawn: Drawn | None = None
         try:
-            drawn = self._find_or_draw(question)
+            entry = self._find(question)
+            if entry is not None:
+                return self._read(entry, False)
+            drawn = self._draw(question, self._reserve(question))
         finally:
-            if not isinstance(drawn, Drawn):
+            if drawn is None:
                 end()
-        return drawn if isinstance(drawn, AnyAnswer) else Unwritten(self, drawn, end)
+        return Unwritten(self, drawn, end)
 
     @staticmethod
     def write_all(answers: Sequence["Unwritten"]) -> list[AnyAnswer]:
@@ -278,24 +293,18 @@ class Answering:
         if question.terms is not None and question.terms != self._context.guarantee.terms:
             raise PlanConflict("The ledger was begun under another plan since this question was prepared; ask again.")
 
-    def _answer_once(self, question: Question) -> AnyAnswer:
-        drawn = self._find_or_draw(question)
-        if not isinstance(drawn, Drawn):
-            return drawn
-        about_to_commit()
-        return self._read(*self._ledger.commit(drawn))
-
     def _answer_all_once(self, questions: Sequence[Question]) -> list[AnyAnswer]:
         found: dict[object, AnyAnswer] = {}  # by identity, or by itself if it is new each time
         new: dict[object, Question] = {}
         for one in questions:
-            entry = None if one.identity is None else self._ledger.find(one.identity)
+            entry = self._find(one)
             if entry is None:
                 new.setdefault(one.identity or id(one), one)
             else:
-                found[one.identity] = self._read(entry, fresh=False)
+                found[one.identity] = self._read(entry, False)
         if new:
             costs = [one.cost for one in new.values()]
+            self._require_room(costs)
             self._draws.expect(costs)
             try:
                 places = self._ledger.reserve_all(costs)
@@ -311,34 +320,39 @@ class Answering:
             found |= {key: self._read(*entry) for key, entry in zip(new, written, strict=True)}
         return [found[one.identity or id(one)] for one in questions]
 
-    def _find_or_draw(self, question: Question) -> AnyAnswer | Drawn:
-        entry = None if question.identity is None else self._ledger.find(question.identity)
-        if entry is not None:
-            return self._read(entry, fresh=False)
+    def _reserve(self, question: Question) -> Place:
+        self._require_room((question.cost,))
         self._draws.expect((question.cost,))
         try:
-            place = self._ledger.reserve(question.cost)
+            return self._ledger.reserve(question.cost)
         except BudgetExhausted:  # says it in the guarantee's own units
             self._draws.refuse((question.cost,))
             raise too_dear(question, self.plan.terms, self._ledger.spent) from None
-        return self._draw(question, place)
 
     def _draw(self, question: Question, place: Place) -> Drawn:
         """Draw and certify, at the place that was reserved."""
-        cost = question.cost
-        drawing = self._drawing(place, cost)
-        with silence:
-            result = question.run(drawing)
+        result = question.result(self._drawing(place, question.cost))
         return Drawn(
             place,
             key=question.identity,
             question={"kind": question.kind, "text": question.text},
             answer=result,
-            cost=cost,
+            cost=question.cost,
             rows_read=question.rows_read,
             analyst=self._analyst,
             finish=None if question.finish is None else partial(question.finish, place.number),
         )
+
+    def _require_room(self, costs: Sequence[Cost]) -> None:
+        """Refuse, free of charge, what the ledger could not count: each question, and all of them together."""
+        if len(costs) > 1:
+            costs = [*costs, Cost(sum(cost.charge for cost in costs), sum(cost.intervals for cost in costs))]
+        for cost in costs:
+            self._context.guarantee.require_room(self._taken, cost.charge, cost.intervals)
+
+    def _taken(self) -> tuple[int, int]:
+        taken = self._ledger.taken
+        return taken.charge, taken.intervals
 
     def _drawing(self, place: Place, cost: Cost) -> Drawing:
         """Return the rows, the guarantee and the chance that a question has at its place."""
@@ -347,11 +361,20 @@ class Answering:
         rows, kept = self._draws.rows_for(place, cost)
         return Drawing(rows, self._randomness.generator(place.number), guarantee, order, kept=kept)
 
-    def _read(self, entry: Entry, fresh: bool) -> AnyAnswer:
-        return answer_from(entry, self._context.guarantee, cached=not fresh)
-
     def _is_answered(self, question: Question) -> bool:
-        return question.identity is not None and self._ledger.find(question.identity) is not None
+        return self._find(question) is not None
+
+    def _find(self, question: Question) -> Entry | None:
+        """Return the answer that was given: to this question, or to the usual one, if that read as many rows."""
+        entry = None if question.identity is None else self._ledger.find(question.identity)
+        return self._find_usual(question) if entry is None else entry
+
+    def _find_usual(self, question: Question) -> Entry | None:
+        """Return the answer to the same question with as many rows as usual, if these were as many."""
+        if question.usual is None or question.usual == question.identity:
+            return None
+        usual = self._ledger.find(question.usual)
+        return usual if usual is not None and usual.rows_read >= question.rows_read else None
 
 
 class Unwritten(NamedTuple):

@@ -14,6 +14,7 @@ from typing import Self
 import polars as pl
 
 from holdfast import check, notebook
+from holdfast.answer import Estimate
 from holdfast.beside import CONFUSION, SEALED, ledger_beside, witnesses_beside
 from holdfast.errors import InvalidArgument, PlanConflict, RowSourceError
 from holdfast.evaluations import is_evaluation, read_cases
@@ -253,7 +254,15 @@ class Board:
     def __repr__(self) -> str:
         given = self.session.ledger.spent.answers
         progress = f"{given:,} submission{'' if given == 1 else 's'} so far; {self.session.budget}."
-        return f"Board on {self.session.dataset}: {self.ladder.terms.metric}.\n{self.session.plan.sentence}\n{progress}"
+        lines = [f"Board on {self.session.dataset}: {self.ladder.terms.metric}.", self.session.plan.sentence]
+        return "\n".join([*lines, *self._leading(), progress])
+
+    def _leading(self) -> list[str]:
+        for best in self.standings().head(1).iter_rows(named=True):
+            if best["rank"] is not None:
+                _, low, high = Estimate(best["low"], best["low"], best["high"]).rounded()
+                return [f"The best so far is that of {best['by'] or 'somebody'}, no. {best['seq']}: [{low}, {high}]."]
+        return []
 
     def _repr_html_(self) -> str:
         title, _, sentences = repr(self).partition("\n")

@@ -123,7 +123,7 @@ def options(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return function(*args, **named)
         except HoldfastError as error:
-            _cut(error)
+            cut(error)
             raise
         except TypeError:
             declared = signature(function).parameters.items()
@@ -157,13 +157,13 @@ def _refusing(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return function(*args, **named)
         except HoldfastError as error:
-            _cut(error)
+            cut(error)
             raise
 
     return refusing
 
 
-def _cut(error: HoldfastError) -> None:
+def cut(error: HoldfastError) -> None:
     """Leave the way to a refusal out. What it was raised in the middle of stays, unless it says `from None` itself.
 
     That may be a bug, and a refusal to let go of something after it.

@@ -26,7 +26,6 @@ from holdfast.guarantees.solve import Queries
 from holdfast.ledger import Cost, Receipt, SharedBudget, check_analyst, open_ledger
 from holdfast.optimize.losses import LinearLoss, Loss
 from holdfast.queries.build import QueryLike
-from holdfast.queries.silence import silence
 from holdfast.questions import KINDS, OTHERWISE_CALLED, kind_named
 from holdfast.questions.batch import Answers, Asked, Prices, Questions, build_all
 from holdfast.questions.budget import Budget
@@ -319,10 +318,9 @@ class Session(Answering, Verbs):
         rng = self._randomness.generator()
         invented = made_up(self._schema, rng)
         guarantee, order = context.standing(question.cost), Order(self._randomness.secret())
-        with silence:
-            result = question.run(Drawing(invented, rng, guarantee, order, most_draws=MADE_UP_ROWS))
-            if question.finish is not None:
-                result, _ = question.finish(1, result, Cost(0, 0))
+        result = question.result(Drawing(invented, rng, guarantee, order, most_draws=MADE_UP_ROWS))
+        if question.finish is not None:
+            result, _ = question.finish(1, result, Cost(0, 0))
         record = Record(question.kind, question.text, guarantee.name, terms.confidence, terms.population)
         return kind_named(question.kind).read(result, record)
 

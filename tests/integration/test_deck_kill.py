@@ -3,11 +3,11 @@
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -347,48 +347,58 @@ def test_no_card_is_read_twice_whatever_kills_the_session(
 
 
 ASKER = """
-import sys
+import os
+from holdfast.ledger import ledger
 from holdfast.rows.deck import Cards
+from holdfast.rows.used import UsedFile
 from holdfast.session import Session
+from killed import count_events
 
 tallied = Cards.tallied
+
 def noted(self, query, rows, *args):
-    print("read", rows.start, rows.stop, flush=True)
+    os.write(shown, f"read {rows.start} {rows.stop}\\n".encode())
     return tallied(self, query, rows, *args)
+
 Cards.tallied = noted
-session = Session(sys.argv[1])
-number = int(sys.argv[2])
-while True:
-    number += 1
-    session.mean(f"x > {number}")
+count_events(
+    (Cards, "tallied"), (UsedFile, "note"), (ledger.Ledger, "reserve"), (ledger.Ledger, "commit"), (os, "fsync")
+)
+
+def act(deck, number, path):
+    global shown
+    shown = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    session = Session(deck)
+    while True:
+        number += 1
+        session.mean(f"x > {number}")
 """
 
 
-@pytest.mark.slow
 def test_no_card_is_read_twice_when_processes_are_killed(table: Path, tmp_path: Path, seed: int) -> None:
-    chance, shown = random.Random(seed), tmp_path / "shown"
-    deck = deal(table, tmp_path / "t.deck", cards=2_000_000)
+    chance, shown, rounds = random.Random(seed), tmp_path / "shown", 6
+    deck = deal(table, tmp_path / "t.deck", cards=500_000)
     assert isinstance(deck, Deck)
     with Session(deck, queries=500, rows_per_query=200) as session:
         session.mean("x > 5")
-    for i in range(4):
-        askers = []
-        for j in range(2):  # two at once, on one deck
-            with shown.open("ab") as output:
-                command = [sys.executable, "-W", "error", "-c", ASKER, str(deck.location), str((2 * i + j) * 10_000)]
-                askers.append(subprocess.Popen(command, stdout=output, env=environment()))
-        size = shown.stat().st_size
-        deadline = time.monotonic() + 60
-        while shown.stat().st_size < size + 500 and time.monotonic() < deadline:
-            time.sleep(0.01)
-        time.sleep(chance.uniform(0, 0.1))
-        for asker in askers:
-            asker.kill()
-            assert asker.wait() == -signal.SIGKILL
-    read = np.zeros(2_000_000, int)
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    askers = [Forks(ASKER, tmp_path / "first"), Forks(ASKER, tmp_path / "second")]  # two at once, on one deck
+    with askers[0], askers[1], ThreadPoolExecutor(2) as pool:
+
+        def killed(which: int) -> list[bool]:
+            numbers = [(2 * i + which) * 10_000 for i in range(rounds)]
+            kills = [chance.randrange(10, 120) for _ in numbers]
+            return [
+                askers[which].run(str(deck.location), number, str(shown), kill_before=kill).killed
+                for number, kill in zip(numbers, kills, strict=True)
+            ]
+
+        assert all(chain.from_iterable(pool.map(killed, [0, 1])))
+    read = np.zeros(500_000, int)
     read[:200] += 1
-    lines = [line.split() for line in shown.read_text().splitlines() if line.count(" ") == 2]
-    for _, start, stop in lines:
+    for line in shown.read_text().splitlines():
+        _, start, stop = line.split()
         read[int(start) : int(stop)] += 1
-    assert read.sum() > 5_000
+    assert read.sum() > 10_000
     assert read.max() == 1

@@ -1,9 +1,11 @@
 """What somebody meets who starts with the wrong option, file or machine: one sentence, at their own line."""
 
+import json
 import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
 from traceback import extract_tb, format_exception
 
@@ -14,7 +16,9 @@ import pytest
 
 import holdfast as hf
 from holdfast.check import FULL_TRACEBACKS
+from holdfast.cli import main
 from holdfast.cli.options import spell
+from holdfast.guarantees import solve
 from holdfast.rows.scans.files import MissingAsText
 
 ROWS = pl.DataFrame({"x": range(1_000)})
@@ -130,6 +134,24 @@ def test_a_plan_counts_the_rows_of_a_file(tmp_path: Path) -> None:
     ROWS.write_csv(path)
     assert hf.plan(path, queries=5) == hf.plan(ROWS, queries=5) == hf.plan(rows=1_000, queries=5)
     assert not path.with_name("rows.csv.ledger").exists()
+
+
+def test_the_command_line_counts_as_python_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "visits.parquet"
+    pl.DataFrame({"who": [i // 4 for i in range(4_000)], "x": range(4_000)}).write_parquet(path)
+    for words, options in (([], {}), (["--unit", "who"], {"unit": "who"})):
+        with pytest.raises(SystemExit):
+            main(["plan", str(path), "--queries", "5", "--json", *words])
+        assert json.loads(capsys.readouterr().out)["plan"] == hf.plan(path, queries=5, **options).to_dict()
+    with pytest.raises(SystemExit):
+        main(["plan", "1000"])
+    assert capsys.readouterr().err.startswith("Write --rows 1000: ")
+
+
+def test_a_plan_of_data_has_the_options_that_a_plan_of_rows_has() -> None:
+    of_data, of_rows = (dict(signature(each).parameters) for each in (hf.plan, solve.plan))
+    assert [of_data.pop(name).default for name in ("data", "unit")] == [None, None]
+    assert of_data == of_rows
 
 
 def test_a_plan_counts_units(tmp_path: Path) -> None:

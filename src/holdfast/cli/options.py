@@ -282,6 +282,7 @@ def spell(message: str, flags: Mapping[str, str]) -> str:
     for argument, flag in _ARGUMENTS.items():
         message = message.replace(argument, flag)
     message = re.sub(r"open the data with (bounds|categories)=\{'(.*?)': .*\}", _in_toml, message)
+    message = re.sub(r"\bWrite rows=(\d+)", r"Write --rows \1", message)
     message = re.sub(r"\bunit='([^']*)'", r"--unit \1", message)
     message = re.sub(r"\bseparator=('.')", r"holdfast open --separator \1", message)
     message = re.sub(r"say so when opening: null_values=\[(.*)\]", _null_values, message)

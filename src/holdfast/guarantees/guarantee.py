@@ -14,7 +14,7 @@ under the guarantee's name and version, and read back from there; nobody certifi
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import ClassVar
 
@@ -115,6 +115,18 @@ class Guarantee(ABC):
     @abstractmethod
     def charge(self, statistic: Statistic, draws: int) -> int:
         """Return what one release of the `statistic` from so many `draws` takes of `terms.charge`."""
+
+    def require_room(self, taken: Callable[[], tuple[int, int]], charge: int, intervals: int) -> None:
+        """Refuse a question that cannot be counted any more, though no cap ends the session; most count on.
+
+        Parameters
+        ----------
+        taken
+            Returns the charge and the intervals that were taken by anybody, ahead or not.
+        charge, intervals
+            What the question takes.
+        """
+        return
 
     @property
     def flexible(self) -> bool:

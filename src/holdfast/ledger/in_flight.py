@@ -58,7 +58,8 @@ class InFlight(OfOneProcess):
                         return work()
                     finally:
                         self._turns.pop(key, None)
-                        turn.call_waiting()
+                        if turn.waiting:
+                            turn.call_waiting()
 
     def run_all(self, keys: Sequence[str], work: Callable[[], T]) -> T:
         """Do the work while no other thread does any with one of these keys.

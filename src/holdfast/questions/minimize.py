@@ -10,6 +10,7 @@ from holdfast.answer import Answer, AnyAnswer, Estimate, Interval, Record, write
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.mathematics.descent import AVERAGES, distance_from_minimizer
+from holdfast.guarantees.terms import Terms
 from holdfast.ledger import Cost
 from holdfast.optimize.boosting import SELECTORS
 from holdfast.optimize.descent import Run
@@ -237,6 +238,8 @@ def minimize(
 
     search = Search(at) if isinstance(radius, str) else None
     fit = at(FIRST if isinstance(radius, str) else radius)
+    if context.dealt:
+        _require_dealt(fit, context.guarantee.terms)
     objective = fit.descent.objective
     promise = fit.promise()
     draws: int = context.guarantee.terms.rows_per_query
@@ -276,6 +279,20 @@ def minimize(
         run=run,
         excess_bound=None if search else (promise.likely if promise.likely is not None else promise.expected),
     )
+
+
+def _require_dealt(fit: Fit, terms: Terms) -> None:
+    """Refuse a fit that the cards of a deck were not dealt for: they are counted as the plan's own answers draw."""
+    by = [fit.mechanism, *(() if fit.choice is None else (fit.choice.mechanism,))]
+    if any(mechanism != terms.mechanism for mechanism in by):
+        raise InvalidArgument(
+            f"mechanism and select must be left out for a deck, which holds draws for {terms.mechanism!r}; fit on the"
+            " table itself.",
+            name="mechanism",
+        )
+    if not fit.descent.gradient.by_rows:
+        most = "the rows that this deck has cards for"
+        check.at_most(most, terms.rows_per_query, rows_per_coordinate=fit.descent.gradient.ell)
 
 
 def final_queries(fit: Fit, point: Vector) -> list[LossAt | AccuracyAt]:

@@ -12,9 +12,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from functools import cache, cached_property, lru_cache, partial
+from functools import cache, cached_property, lru_cache
 from inspect import signature
-from itertools import repeat
 from re import sub
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -24,7 +23,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from holdfast import check
-from holdfast.answer import AnyAnswer, Estimate, Interval, Record, write_end
+from holdfast.answer import AnyAnswer, Estimate, Interval, Record, stretched, write_end
 from holdfast.errors import InvalidArgument, InvalidQuery, PlanInfeasible
 from holdfast.guarantees.guarantee import MOST_DRAWS, Guarantee
 from holdfast.guarantees.release import Release
@@ -34,6 +33,7 @@ from holdfast.ledger import Cost, Spent
 from holdfast.mechanisms import MECHANISMS
 from holdfast.mechanisms.mechanism import Mechanism
 from holdfast.queries.query import Query
+from holdfast.queries.silence import silence
 from holdfast.questions.options import Option, options_of
 from holdfast.rows.draws import Order
 from holdfast.rows.source import RowSource
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 LONGEST_QUESTION = 1_000_000  # characters, with all categories
 NOTHING_SPENT = Spent(0, 0, 0)
+ROWS = "rows_per_query"  # the option of kinds that says how many rows one answer reads
 RELEASE_WORK = 100_000  # steps that a release takes beside those on its rows
 SHOWN_SHARES = (0.01, 0.05, 0.2)  # of the rows in a group, for which a price says how wide its answer will be
 MOST_TIMES = 100  # so often one answer may draw every row, on average, where no budget ends
@@ -96,12 +97,13 @@ class Drawing:
     def certify(self, query: Query, release: Release, bounds: Interval | None = None) -> list[Estimate]:
         """Return every released value with its interval, in the question's units, or stretched to other `bounds`."""
         intervals = query.statistic.certify(release, self.guarantee)
-        stretch = partial(Estimate.within, alone=not self.guarantee.intervals)
-        return list(map(stretch, repeat(bounds or query.bounds), release.values, intervals))
+        return stretched(bounds or query.bounds, release.values, intervals, alone=not self.guarantee.intervals)
 
     def estimates(self, query: Query, draws: int, bounds: Interval | None = None) -> list[Estimate]:
         """Draw once and certify."""
-        return self.certify(query, self.release(query, draws), bounds)
+        release = self.release(query, draws)
+        intervals = query.statistic.certify(release, self.guarantee)
+        return stretched(bounds or query.bounds, release.values, intervals, alone=not self.guarantee.intervals)
 
 
 def mechanism_of(guarantee: Guarantee) -> type[Mechanism]:
@@ -133,6 +135,7 @@ class Question:
     widths: Callable[[], Widths] | None = None  # of groups; worked out for a price only
     after: "Callable[[Result, Context], Question | None] | None" = None  # the next look, by what this one said
     otherwise: Mapping[str, Any] | None = None  # of a check: the mean to ask for next if the guess does not hold
+    usual: str | None = None  # its identity with as many rows as usual: an answer from no fewer rows will do
 
     def __post_init__(self) -> None:
         for text in (self.text, self.identity or ""):  # whatever the ledger could not write is refused here
@@ -146,6 +149,11 @@ class Question:
                 text.encode()
             except UnicodeEncodeError:
                 raise InvalidQuery("A question must be valid text; got half of a surrogate pair.") from None
+
+    @silence
+    def result(self, drawing: Drawing) -> Result:
+        """Return what its steps find. Nothing about the rows raises or warns."""
+        return self.run(drawing)
 
 
 @dataclass(frozen=True)
@@ -170,12 +178,14 @@ class Beside:
 class Context:
     """What a question is built against: the guarantee that stands and the schema of the data.
 
-    `mechanism` is set where an answer is not given by the plan's own. `spent` is what all questions so far have taken,
-    where rows and margins depend on it. `dealt`: the rows are draws for the plan's own mechanism and nothing else.
+    `rows_per_query` are the rows that an ordinary answer reads now. `mechanism` is set where an answer is not given by
+    the plan's own. `spent` is what all questions so far have taken, where rows and margins depend on it. `dealt`: the
+    rows are draws for the plan's own mechanism and nothing else.
     """
 
     guarantee: Guarantee
     schema: Schema
+    rows_per_query: int
     beside: Beside = Beside()
     mechanism: str | None = None
     spent: Spent = NOTHING_SPENT
@@ -192,12 +202,9 @@ class Context:
                 " the table; ask the table itself.",
                 name="mechanism",
             )
-        return replace(self, guarantee=self.guarantee.by(mechanism), mechanism=mechanism)
-
-    @cached_property
-    def rows_per_query(self) -> int:
-        """Rows that an ordinary answer reads now."""
-        return self.guarantee.rows_at(self.spent.intervals)
+        guarantee = self.guarantee.by(mechanism)
+        rows_per_query = guarantee.rows_at(self.spent.intervals)
+        return replace(self, guarantee=guarantee, mechanism=mechanism, rows_per_query=rows_per_query)
 
     def standing(self, cost: Cost) -> Guarantee:
         """Return the guarantee as it would certify a question of this cost, if it were asked now."""
@@ -240,20 +247,22 @@ class Context:
             How the question reads, where it is not what its query asks of a row; it is then part of its identity.
         """
         cost, rows_read = self.price(query, draws)
-        ordinary = requested is None and draws == self.rows_per_query
-        reads = None if ordinary else draws if requested is None else f"margin {requested!r}"
-        identity, work = identity_of(query, reads, self.mechanism), RELEASE_WORK + rows_read * query.work
-        if text is not None and identity is not None:
-            identity = encode({"kind": kind, "of": identity, "text": text})
+
+        def named(reads: int | str | None) -> str | None:
+            own = identity_of(query, reads, self.mechanism)
+            return own if text is None or own is None else encode({"kind": kind, "of": own, "text": text})
+
+        unusual = requested is None and draws != self.rows_per_query
         return Question(
             kind,
             text or query.text,
-            identity,
+            named(draws if unusual else None if requested is None else f"margin {requested!r}"),
             cost,
             rows_read,
             run,
             margin,
-            work=work,
+            usual=named(None) if unusual and not self.guarantee.terms.ends else None,
+            work=RELEASE_WORK + rows_read * query.work,
             cheaper=query.cheaper,
             whole=query.speaks_of_units,
             widths=self.group_widths(query, draws),
@@ -426,6 +435,10 @@ class Kind(Generic[P, A]):
         except TypeError:
             self.check_options(args, options)
             raise
+        asked_for = options.get(ROWS) is not None and not context.guarantee.terms.ends
+        if asked_for and question.usual is None and question.identity is not None:
+            # What is usual falls as questions go by: what was asked as usual may be asked for by its number later on.
+            question = replace(question, usual=self.build(context, *args, **(options | {ROWS: None})).identity)  # type: ignore[arg-type]
         unit = context.schema.unit
         if unit is None or question.whole:
             return question
@@ -460,8 +473,11 @@ class Kind(Generic[P, A]):
 
     def read(self, result: Mapping[str, Any], record: Record) -> AnyAnswer:
         """Rebuild an answer from what its `result` returned, and its `record`."""
-        several = self.grouped is not None and "groups" in result
-        return (self.grouped if several and self.grouped is not None else self.answer).read(result, record)
+        return self.answer_with(result).read(result, record)
+
+    def answer_with(self, result: Mapping[str, Any]) -> type[AnyAnswer]:
+        """Return the class of the answer that has such a `result`."""
+        return self.answer if self.grouped is None or "groups" not in result else self.grouped
 
     def to_json(self, values: Mapping[str, object]) -> dict[str, Any]:
         """Write `values`, subject and options by name, as JSON: None is left out, what does not travel is refused."""

@@ -26,6 +26,7 @@ CUTS = (0.01, 0.1)  # where the range of a function is cut, on either side of 0
 CUTS_OF_SQUARES = (0.04, 0.2)  # where it has one side only
 POWER = 0.75  # draws of a slice grow with its width, less than in proportion: wide ones are nearly always empty
 LEAST = 64  # draws below which nothing is cut
+SLACK = 2.0**-48  # more than the roundings of a form, of its range, and of what is worked out of its mean
 FIRST, SECOND = QuadraticForm(x=1.0), QuadraticForm(y=1.0)
 
 
@@ -155,7 +156,9 @@ class DrawnStages(Stages):
         value, first, last = (low + (high - low) * end for end in (seen, *ends))
         share, (least, most) = self._share
         first, last = (_among(end, (least, most), sign) for end, sign in ((first, -1), (last, 1)))
-        first, last = (min(high, max(low, end)) for end in (first, last))  # the share's coins may contradict the others
+        slack = SLACK * max(abs(low), abs(high))
+        # Within the range: the share's coins may contradict the others.
+        first, last = (min(high, max(low, end)) for end in (first - slack, last + slack))
         return value / share, (first, last)
 
 

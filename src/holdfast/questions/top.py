@@ -13,16 +13,16 @@ from typing import Annotated, Any
 import polars as pl
 
 from holdfast import check
-from holdfast.answer import Answer, Estimate, Record, write_end
+from holdfast.answer import Estimate, Record, write_end
 from holdfast.errors import InvalidArgument, InvalidQuery
 from holdfast.ledger import Cost
 from holdfast.queries.build import build_mean, declare_once, declared_categories, rowwise
-from holdfast.queries.evaluate import RowFunction
+from holdfast.queries.evaluate import Expression, RowFunction
 from holdfast.queries.functions.operation import with_article
-from holdfast.queries.measures import Histogram
+from holdfast.queries.measures import Histogram, Mean, Share
 from holdfast.queries.spelling import Alphabet, Branch, Spelled
 from holdfast.questions import KINDS
-from holdfast.questions.histogram import HistogramAnswer
+from holdfast.questions.histogram import HistogramAnswer, bars_of
 from holdfast.questions.options import About, Query, RowsPerQuery, ShortText, Text, Whole
 from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode, identity_of, kind_of
 from holdfast.schema import Type
@@ -56,9 +56,7 @@ class TopAnswer(HistogramAnswer):
     @classmethod
     def read(cls, result: Mapping[str, Any], record: Record) -> "TopAnswer":
         """Rebuild the answer from what `result` returned, and its `record`."""
-        bars = [(bar["category"], Estimate.from_json(bar)) for bar in result["categories"]]
-        answers = tuple((label, Answer(one.value, one.low, one.high, record)) for label, one in bars)
-        return cls(answers, record, result["missed"])
+        return cls(bars_of(result, record), record, result["missed"])
 
     def details(self) -> list[tuple[str, str]]:
         """What may have been missed."""
@@ -181,8 +179,10 @@ def _of_declared(
 ) -> Question:
     """Return the question about declared texts: few draws for all of them, then more for those that are listed."""
     everything = Histogram(value, tuple(categories))
-    outside = build_mean(~pl.col(value.columns[0]).is_in(list(categories)), context.schema)
-    draws, at_once = context.draws(outside, rows_per_query), max(2, context.guarantee.most_at_once - 1)
+    outside: list[Share | Mean] = []  # an expression that names all its values has no others
+    if not (isinstance(value, Expression) and value.values is not None):
+        outside.append(build_mean(~pl.col(value.columns[0]).is_in(list(categories)), context.schema))
+    draws, at_once = context.draws(everything, rows_per_query), max(2, context.guarantee.most_at_once - 1)
     fewer = _fewer(context)
     few, most = max(1, draws // fewer), min(most, len(categories))
 
@@ -200,18 +200,19 @@ def _of_declared(
         guarantee = drawing.guarantee
         rough = drawing if fewer == 1 else replace(drawing, guarantee=guarantee.at_level(guarantee.level / fewer))
         found = look(rough, categories, few)
-        (others,) = rough.estimates(outside, few)
+        others = [estimate for asked in outside for estimate in rough.estimates(asked, few)]
         ranked = sorted(found, key=lambda category: found[category].guess, reverse=True)
         listed = [category for category in ranked[:most] if found[category].low > 0]
-        missed = max([others.high, *(one.high for category, one in found.items() if category not in listed)])
+        others += [one for category, one in found.items() if category not in listed]
+        missed = max((one.high for one in others), default=0.0)
         if fewer > 1 and listed:
             found |= {category: _both(found[category], one) for category, one in look(drawing, listed, draws).items()}
         listed.sort(key=lambda category: found[category].guess, reverse=True)
         return {"categories": [{"category": one} | found[one].to_json() for one in listed], "missed": missed}
 
-    first = [context.price(one, few) for one in (*passes(categories), outside)]
+    first = [context.price(one, few) for one in (*passes(categories), *outside)]
     again = [context.price(one, draws) for one in passes(categories[:most])] if fewer > 1 else []
-    prices, statements = first + again, ceil((len(categories) + 1) / fewer) + (most if again else 0)
+    prices, statements = first + again, ceil((len(categories) + len(outside)) / fewer) + (most if again else 0)
     own = identity_of(everything, None if draws == context.rows_per_query else draws)
     question = Question(
         kind=TOP.name,

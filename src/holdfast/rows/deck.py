@@ -150,6 +150,7 @@ class Deck:
         first = self._deals[0]
         self._dealt, self._folder = first.dealt, folder
         self._used_here = UsedFile(folder / USED)
+        self._claimed = ""  # by which ledger, as far as this process has made sure
         for cards, before in zip(self._deals[1:], self._deals, strict=False):
             same = cards.dealt.fingerprint == first.dealt.fingerprint and cards.schema == first.schema
             if not same or cards.dealt.first != before.numbers.stop:
@@ -290,6 +291,12 @@ class Deck:
                 f"The deck {self._folder} has been used up to card {mark.cards:,}, but its ledger has come to"
                 f" {reached:,}: it is an old copy. Restore the newest one, or deal another deck: a card is used once."
             )
+
+    def claim(self, ledger: str) -> None:
+        """Mark the deck as used by the ledger with this first entry, or refuse: before a question is paid for."""
+        if self._claimed != ledger:
+            self._require_own(self._used.note(Mark(0, ledger)), ledger)
+            self._claimed = ledger
 
     def hand(self, ledger: str, start: int, count: int) -> Hand:
         """Return cards `start` to `start + count - 1`, for the one question that they are reserved for.

@@ -6,7 +6,7 @@ was taken before it, or so many for every noisy mean.
 
 from collections.abc import Sequence
 from math import ceil, log, sqrt
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.random import Generator
@@ -49,11 +49,25 @@ def cards_for_distinct(count: int, rows: int) -> int:
 
 
 def cards_taken(plan: Plan, taken: Taken) -> int:
-    """Return how many cards stand for what was taken of a budget: its charge in coins, or so many for a noisy mean."""
+    """Return how many cards stand for what was taken of a budget: its charge in coins, or so many for a noisy mean.
+
+    Noisy means are counted by the charge, which is the same for each of them. Statements are fewer: a fit makes two,
+    whatever its number of steps.
+    """
+    return taken.charge // _charge_of_mean(plan) * _cards_of_mean(plan)
+
+
+def _charge_of_mean(plan: Plan) -> int:
+    """Return the charge of one coin, or of one noisy mean."""
+    return 1 if plan.terms.mechanism == COINS else plan.terms.charge_per_answer
+
+
+def _cards_of_mean(plan: Plan) -> int:
+    """Return how many cards one coin, or one noisy mean, has."""
     terms = plan.terms
     if terms.mechanism == DISTINCT:
-        return taken.intervals * cards_for_distinct(terms.rows_per_query, terms.rows)
-    return taken.intervals * terms.rows_per_query if terms.mechanism == REPEATED else taken.charge
+        return cards_for_distinct(terms.rows_per_query, terms.rows)
+    return terms.rows_per_query if terms.mechanism == REPEATED else 1
 
 
 def require_dealt_for(deck: "Deck", mechanism: str) -> None:
@@ -87,14 +101,12 @@ class CardDraws:
     @property
     def reach(self) -> tuple[int, int]:
         """The other way round than `cards_taken`."""
-        cards = self._deck.cards.stop
-        if self._plan.terms.mechanism == COINS:
-            return cards, NO_CAP
-        return NO_CAP, cards // cards_taken(self._plan, _ONE_STATEMENT)
+        return self._deck.cards.stop // _cards_of_mean(self._plan) * _charge_of_mean(self._plan), NO_CAP
 
     def expect(self, costs: Sequence[Taken]) -> None:
-        """Refuse damaged cards; go on with the next ones, if there are any and these questions need them."""
+        """Refuse damaged cards, and those of another ledger; go on with the next ones, if these questions need them."""
         self._deck.require_sound()
+        self._deck.claim(self._ledger.first)
         self._deck.reaches(self._taken + self._cards_for(costs))
 
     def refuse(self, costs: Sequence[Taken]) -> None:
@@ -112,14 +124,6 @@ class CardDraws:
 
     def _cards_for(self, costs: Sequence[Taken]) -> int:
         return sum(cards_taken(self._plan, cost) for cost in costs)
-
-
-class _OneStatement(NamedTuple):
-    charge: int = 0
-    intervals: int = 1
-
-
-_ONE_STATEMENT = _OneStatement()
 
 
 class Hand:
@@ -148,7 +152,9 @@ class Hand:
     def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
         """Take the next cards and return what they say. Secret. All rows, or rows in order, are not to be had."""
         if isinstance(selection, WithoutReplacement):
-            parts: list[NDArray[Any]] = [self._distinct(query, selection.count, rng) for _ in range(query.parts)]
+            parts: list[NDArray[Any]] = [
+                self._distinct(query, selection.count, part, rng) for part in range(query.parts)
+            ]
             return parts[0] if query.parts == 1 else np.stack(parts)
         if not isinstance(selection, WithReplacement):
             raise InvalidArgument("A deck holds draws, not the table; plan with mechanism='coins'.", name="mechanism")
@@ -157,20 +163,21 @@ class Hand:
         values: NDArray[Any] = np.concatenate(blocks)
         return values if query.parts == 1 else values.reshape(query.parts, -1, *values.shape[1:])
 
-    def _distinct(self, query: Query, count: int, rng: Generator) -> Values:
-        """Return what `count` distinct rows say: those on the next cards, in order of first appearance."""
+    def _distinct(self, query: Query, count: int, part: int, rng: Generator) -> Values:
+        """Return what `count` distinct rows say to a part: those on the next cards, in order of first appearance."""
         pieces = self._next(cards_for_distinct(count, len(self)))
         which = np.concatenate([cards.which(rows) for cards, rows in pieces])
         first = first_appearances(which)[:count]
         if first.size < count:  # by chance: less than once in 10^22 questions
             raise InvalidArgument("Too few of the cards were distinct rows; ask again.", name="draws")
-        blocks, before = [], 0
+        blocks, before, number = [], 0, part * count
         for cards, rows in pieces:
             mine = first[(first >= before) & (first < before + len(rows))] - before + rows.start
             size, before = cards.block(query), before + len(rows)
             for start in range(0, mine.size, size):
                 some = mine[start : start + size]
-                blocks.append(np.array(cards.values(query, some, start, count, rng)))
+                blocks.append(np.array(cards.values(query, some, number, count, rng)))
+                number += some.size
         values: NDArray[Any] = np.concatenate(blocks)
         return values
 

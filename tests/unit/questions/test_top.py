@@ -145,3 +145,15 @@ def test_under_a_guarantee_whose_radius_counts_statements_every_branch_is_one() 
             costs[guarantee] = question.cost.intervals
     branches = sum(rounds(Alphabet(CHARACTERS), 2, 3))
     assert costs == {"exchange": ceil(branches / FEWER) + 3, "information": branches}
+
+
+def test_an_expression_that_names_all_its_values_has_no_others() -> None:
+    """Whatever its columns hold, of whichever type they are: nothing else is asked, and nothing was missed."""
+    number = np.arange(20_000)
+    with hf.Session({"x": number % 10, "s": np.array(["a", "b"])[number % 2]}, seed=2) as session:
+        for text in ("CASE WHEN x < 3 THEN 'few' ELSE 'many' END", "CASE WHEN s = 'a' THEN 'few' ELSE 'many' END"):
+            answer = session.top(text)
+            assert answer.missed == 0
+            assert sorted(answer) == ["few", "many"]
+            assert answer["few"].low <= (0.3 if "x" in text else 0.5) <= answer["few"].high
+        assert session.top("CASE WHEN x < 3 THEN 'few' ELSE 'many' END", most=1).missed >= 0.3

@@ -14,8 +14,9 @@ from holdfast.guarantees.mathematics.theorem import theorem
 
 SAFE = 1 + 1e-12  # rounding of a root always goes to the safe side
 ULP = 4e-16  # and so does rounding of a sum near 1
-BETA_SAFE = 1e-10  # quantiles of the Beta law, where they are right, are right to 2e-11
-MOST_STEPS, CONVERGED = 8, BETA_SAFE / 10  # to such a quantile, and how far from it, relatively, is near enough
+BETA_SAFE = 1e-10  # ends of exact binomial intervals are moved outwards by as much, relatively, for all rounding
+MOST_STEPS, CONVERGED = 8, 5e-9  # to such an end, and what the last step may give away, relatively
+MANY_TRIALS = 1e8  # above this the density of a Beta law, from differences of large logarithms, has too few digits
 NORMAL = NormalDist()
 TINY = 1e-290  # below this p, kl(p || q) is kl(0 || q) to the last digit, and gap/p would overflow
 
@@ -73,32 +74,59 @@ def clopper_pearson(successes: int, trials: int, beta: float) -> tuple[float, fl
     >>> low, round(high, 4) == round(1 - 0.025 ** (1 / 10), 4)
     (0.0, True)
     """
-    low = _binomial_low(successes, trials, beta / 2) if successes > 0 else 0.0
-    return low, 1.0 - _binomial_low(trials - successes, trials, beta / 2) if successes < trials else 1.0
+    low = binomial_low(successes, trials, beta / 2) if successes > 0 else 0.0
+    return low, 1.0 - binomial_low(trials - successes, trials, beta / 2) if successes < trials else 1.0
 
 
-def _binomial_low(successes: int, trials: int, level: float) -> float:
-    """Return the largest p with P(Bin(trials, p) >= successes) <= level, rounded down; `level` is at most a half.
+@theorem("here (ends by tangents)", proof="concentration.md")
+def binomial_low(successes: int, trials: int, tail: float) -> float:
+    """Return the largest p with P(Bin(trials, p) >= successes) <= tail, rounded down; there are successes.
 
-    Of one count, without scipy: importing that takes as long as ten thousand of these. From Wilson's interval, by the
-    steps of `_beta_quantiles`.
+    Of one count, without scipy: importing that takes as long as ten thousand of these.
+
+    Statement
+        The probability is F(p), the distribution function of the Beta law of a = successes, b = trials - a + 1. log F
+        is concave in u = log p, so it is below its tangents: from every u, Newton's step leads to where F is at most
+        `tail`. Halley's steps lead near it; the last step is Newton's, and gives away next to nothing.
+
+    Not covered
+        Rounding in F: the end is moved outwards by BETA_SAFE. A tail above 1/2.
+
+    >>> abs(binomial_low(1, 10, 0.025) - (1 - 0.975 ** (1 / 10))) < 1e-10
+    True
     """
     if successes == trials:
-        return max(0.0, exp(log(level) / trials) * (1 - BETA_SAFE) - ULP)
-    tail = _UpperTail(successes, trials)
-    z, k, goal = NORMAL.inv_cdf(level), successes - 0.5, log(level)
-    start = (k + z * z / 2 + z * sqrt(k * (trials - k) / trials + z * z / 4)) / (trials + z * z)
-    ways = lgamma(trials + 1) - lgamma(successes + 1) - lgamma(trials - successes + 1)
-    u = max(log(max(start, TINY)), (goal - ways) / successes)  # the tail is at most so many ways, each p^successes
+        return _outwards(exp(log(tail) / trials))
+    law, goal, z = _UpperTail(successes, trials), log(tail), -NORMAL.inv_cdf(tail)
+    if 2 * successes - 1 <= z * z:  # nearly as many ways, each p^successes
+        ways = lgamma(trials + 1) - lgamma(successes + 1) - lgamma(trials - successes + 1)
+        u = min(-1e-9, (goal - ways) / successes)
+    else:
+        u = log(_cornish_fisher(successes - 0.5, trials, z, sqrt))
     for _ in range(MOST_STEPS):
-        reached, slope, curve = tail.at(exp(u))
+        reached, slope, curve = law.at(exp(u))
         step = (goal - reached) / slope
         bend = step * (curve - slope) / 2
-        u += step / (1 + min(max(bend, -0.5), 0.5))  # from afar, rather Newton's step
-        p = exp(u)
-        if abs(step * (step * step + bend * bend)) < CONVERGED * (1 - p):
-            return max(0.0, p - p * (1 - p) * BETA_SAFE - ULP)
-    return max(0.0, _halved(lambda p: exp(tail.at(p)[0]), level, inner=successes / trials, outer=0.0) - ULP)
+        p = exp(u + step)
+        if abs(step * bend) <= CONVERGED * (1 - p):
+            return _outwards(p)
+        u += step / (1 + max(bend, -0.5))
+    return max(0.0, _halved(lambda p: exp(law.at(p)[0]), tail, inner=successes / trials, outer=0.0) - ULP)
+
+
+def _outwards(p: float) -> float:
+    return max(0.0, p - p * (1 - p) * BETA_SAFE - ULP)
+
+
+def _cornish_fisher(k: Any, n: Any, z: Any, root: Callable[[Any], Any]) -> Any:
+    """Return about the p for which k is the binomial quantile that z is of the normal law: Wilson's, made better."""
+    square = z * z
+    half, skew, span = square / 2, (square - 1) / 6, n + square
+    p = k * (1 + 2 * skew / n) - skew
+    p = (p + half - z * root(p - p * p / n + half / 2)) / span
+    spread = p - p * p
+    p = k - skew + 2 * skew * p + z * (6 * skew + (2 * square - 14) * spread) / (72 * root(n * spread))
+    return (p + half - z * root(p - p * p / n + half / 2)) / span
 
 
 class _UpperTail:
@@ -109,9 +137,9 @@ class _UpperTail:
     """
 
     def __init__(self, k: int, n: int) -> None:
-        self.k, self.n, self.rest = k, n, n - k
-        beyond = _beyond_stirling(n) - _beyond_stirling(k) - _beyond_stirling(self.rest)
-        self.scale = beyond + 0.5 * log(n / (2 * pi * k * self.rest))
+        self.k, self.n, self.rest = float(k), float(n), float(n - k)
+        beyond = _beyond_stirling(self.n) - _beyond_stirling(self.k) - _beyond_stirling(self.rest)
+        self.scale = beyond + 0.5 * log(self.n / (2 * pi * self.k * self.rest))
         self.ratios = np.empty(0)  # of each term to the one before, over the odds
 
     def at(self, p: float) -> tuple[float, float, float]:
@@ -128,7 +156,7 @@ class _UpperTail:
         return reached, self.k / total, self.k - self.rest * odds
 
 
-def _beyond_stirling(n: int) -> float:
+def _beyond_stirling(n: float) -> float:
     """log(n!) - log(sqrt(2 pi n) (n/e)^n)."""
     if n < 16:
         return lgamma(n + 1) - (n + 0.5) * log(n) + n - 0.5 * log(2 * pi)
@@ -162,49 +190,40 @@ def _twice(x: Any) -> Any:
 
 
 def binomial_lows(successes: Any, trials: Any, tail: Any) -> Any:
-    """Return, for arrays, the largest p with P(Bin(trials, p) >= successes) <= tail, rounded down; 0 of none."""
+    """Return, for arrays, the largest p with P(Bin(trials, p) >= successes) <= tail, rounded down; 0 of none.
+
+    As `binomial_low` does, but for the law: counts are few, so it is the number of operations that takes time.
+    """
     some = successes > 0
-    a = np.maximum(successes, 1.0)  # of none it does not matter
-    b = np.maximum(trials - a + 1, 1.0)
-    ends = np.where(some, _beta_quantiles(a, b, tail) * (1 - BETA_SAFE) - ULP, 0.0)
-    found = special.betainc(a, b, np.maximum(ends, 0.0))
-    wrong = some & ~(ends <= 0) & ~((found >= 0.9 * tail) & (found <= tail))
+    with np.errstate(all="ignore"):
+        a = np.maximum(successes, 1.0)  # of none it does not matter
+        rest, goal, z = trials - a, np.log(tail), -special.ndtri(tail)
+        b = rest + 1
+        scale = special.betaln(a, b)
+        u = np.log(_cornish_fisher(a - 0.5, trials, z, np.sqrt))
+        few = 2 * a - 1 <= z * z
+        if few.any():
+            u = np.where(few, np.minimum(-1e-9, (goal + np.log(a) + scale) / a), u)
+        settled, ends = np.zeros(u.shape, dtype=bool), u
+        for _ in range(MOST_STEPS):
+            p = np.exp(u)
+            reached, odds = special.betainc(a, b, p), p / (1 - p)
+            slope = np.exp(a * u - rest * np.log1p(odds) - scale) / reached
+            step = (goal - np.log(reached)) / slope
+            bend = step * (a - rest * odds - slope) / 2
+            ends = np.where(settled, ends, np.exp(u + step))
+            settled |= np.abs(step * bend) <= CONVERGED * (1 - ends)  # false for NaN
+            if settled.all():
+                break
+            u = u + step / (1 + np.maximum(bend, -0.5))
+        ends = np.where(some, ends - ends * (1 - ends) * BETA_SAFE - ULP, 0.0)
+    wrong = some & (~settled | (trials > MANY_TRIALS))
     if wrong.any():
         a, b, tail = np.broadcast_arrays(a, b, tail)
         for place in zip(*np.nonzero(wrong), strict=True):
             cumulative: Callable[[float], Any] = partial(special.betainc, a[place], b[place])
-            inner = a[place] / (a[place] + b[place] - 1)
-            ends[place] = _halved(cumulative, float(tail[place]), inner=inner, outer=0.0) - ULP  # 1 - it may be rounded
+            ends[place] = _halved(cumulative, float(tail[place]), inner=1.0, outer=0.0) - ULP  # 1 - it may be rounded
     return np.maximum(ends, 0.0)
-
-
-def _beta_quantiles(a: Any, b: Any, level: Any) -> Any:
-    """Return, for arrays, where the distribution functions of Beta laws are `level`; whoever needs it exact tests it.
-
-    Halley's steps from Wilson's interval, for the logarithm of the function in u = log p: each cubes the distance, so
-    two are enough for most. scipy's own inversion takes several times as long, and is left with what they do not
-    settle.
-    """
-    with np.errstate(all="ignore"):
-        z, goal, scale, rest = special.ndtri(level), np.log(level), special.betaln(a, b), b - 1
-        n, k, half = a + rest, a - 0.5, z * z / 2
-        u = np.log((k + half + z * np.sqrt(k * (n - k) / n + half / 2)) / (n + z * z))
-        for _ in range(MOST_STEPS):
-            p = np.exp(u)
-            reached = special.betainc(a, b, p)
-            slope = np.exp(a * u + rest * np.log1p(-p) - scale) / reached  # of the logarithm, in u
-            step = (goal - np.log(reached)) / slope
-            bend = step * (a - rest * p / (1 - p) - slope) / 2
-            u = u + step / (1 + bend)
-            left = np.abs(step * (step * step + bend * bend))  # of the distance, about
-            if not (left >= CONVERGED).any():  # NaN settles no more
-                break
-        found = np.exp(u)
-    wrong = ~(left < CONVERGED)
-    if wrong.any():
-        a, b, level = np.broadcast_arrays(a, b, level)
-        found[wrong] = special.betaincinv(a[wrong], b[wrong], level[wrong])
-    return found
 
 
 def binomial_highs(successes: Any, trials: Any, tail: Any) -> Any:

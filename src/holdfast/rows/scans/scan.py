@@ -28,11 +28,6 @@ class Origin:
     state: str
     how: str = ""
 
-    @classmethod
-    def of_files(cls, name: str, files: Mapping[str, Path], how: str) -> "Origin":
-        """Look at files: unchanged if names, sizes and times of change are."""
-        return cls(name, state_of(files, "st_size", "st_mtime_ns"), how)
-
 
 def state_of(files: Mapping[str, Path], *what: str) -> str:
     """Return a hash of what the system says of files: of these fields of `os.stat_result`."""
@@ -139,7 +134,7 @@ class LazyScan(Scan):
 
     def batches(self, after: int = 0) -> Iterator[pl.DataFrame]:
         """Yield the rows in order; all of them, or it raises."""
-        missing = (self.rows() or 0) - after
+        rows, read = self.rows(), after
         frame = self.frame.slice(after) if after else self.frame
         reading = iter(frame.collect_batches(maintain_order=True, chunk_size=BATCH))
         while True:
@@ -149,9 +144,9 @@ class LazyScan(Scan):
                 raise self.unfit(problem) or self.damaged() from None
             if batch is None:
                 break
-            missing -= batch.height
+            read += batch.height
             yield from batch.iter_slices(BATCH)
-        if missing:  # on some damage the reader stops without an error
+        if rows not in (None, read):  # on some damage the reader stops without an error
             raise self.damaged()
 
     def unfit(self, problem: BaseException) -> RowSourceError | None:

@@ -118,27 +118,27 @@ def test_arrays_of_trials_and_levels_too():
         check_ends(lows[place], highs[place], clopper_pearson(count, int(trials[place]), float(betas[place])))
 
 
-@pytest.mark.parametrize("steps", [1, 2])
-def test_a_quantile_that_the_steps_do_not_settle_is_left_to_scipy(steps, monkeypatch):
-    settled = clopper_pearsons(COUNTS, 12_000, 1e-6)
+@pytest.mark.parametrize("steps", [0, 1, 2])
+def test_ends_that_the_steps_do_not_settle_are_found_by_halving(steps, monkeypatch):
+    settled, near = clopper_pearsons(COUNTS, 12_000, 1e-6), {"rtol": 2 * concentration.CONVERGED, "atol": 1e-15}
     monkeypatch.setattr(concentration, "MOST_STEPS", steps)
-    np.testing.assert_allclose(clopper_pearsons(COUNTS, 12_000, 1e-6), settled, rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(clopper_pearsons(COUNTS, 12_000, 1e-6), settled, **near)
+    alone = [clopper_pearson(int(count), 12_000, 1e-6) for count in COUNTS]
+    np.testing.assert_allclose(np.transpose(alone), settled, **near)
 
 
-def test_an_end_that_the_steps_do_not_settle_is_found_by_halving(monkeypatch):
-    settled = [clopper_pearson(int(count), 12_000, 1e-6) for count in COUNTS]
-    monkeypatch.setattr(concentration, "MOST_STEPS", 0)
-    halved = [clopper_pearson(int(count), 12_000, 1e-6) for count in COUNTS]
-    np.testing.assert_allclose(halved, settled, rtol=1e-8, atol=1e-15)
+@pytest.mark.parametrize("off", [1e-3, 0.5, 0.9, 1.001, 1.2])
+def test_steps_from_a_wrong_start_lead_to_the_same_ends(off, monkeypatch):
+    right, start = clopper_pearsons(COUNTS, 12_000, 1e-6), concentration._cornish_fisher
+    near = {"rtol": 2 * concentration.CONVERGED, "atol": 1e-15}
 
+    def wrong(k, n, z, root):
+        return np.minimum(0.9999 * k / n, off * start(k, n, z, root))
 
-@pytest.mark.parametrize("off", [0.9, 1.001, 1.2])
-def test_a_wrong_quantile_is_noticed_and_replaced(off, monkeypatch):
-    right, quantiles = clopper_pearsons(COUNTS, 12_000, 1e-6), concentration._beta_quantiles
-    monkeypatch.setattr(concentration, "_beta_quantiles", lambda *law: np.minimum(1.0, off * quantiles(*law)))
-    lows, highs = clopper_pearsons(COUNTS, 12_000, 1e-6)
-    assert (binom.sf(COUNTS[1:] - 1, 12_000, lows[1:]) <= 0.5e-6 * (1 + 1e-9)).all()
-    np.testing.assert_allclose((lows, highs), right, rtol=0.05, atol=1e-6)
+    monkeypatch.setattr(concentration, "_cornish_fisher", wrong)
+    np.testing.assert_allclose(clopper_pearsons(COUNTS, 12_000, 1e-6), right, **near)
+    alone = [clopper_pearson(int(count), 12_000, 1e-6) for count in COUNTS]
+    np.testing.assert_allclose(np.transpose(alone), right, **near)
 
 
 @pytest.mark.parametrize("trials", [1, 2, 5, 12])
