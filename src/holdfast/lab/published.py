@@ -125,8 +125,9 @@ def ladder(n: int, k: int, beta: float) -> float:
     """Return the error of the Ladder by Theorem 3.1 of Blum and Hardt, with the best step eta.
 
     P(error > epsilon + eta) <= exp(-2 epsilon^2 n + (1/eta + 2) log(4k/eta) + 1): by its Claim 3.2 a transcript takes
-    (1/eta + 2) log2(4k/eta) bits, and each is paid for by Hoeffding's two tails (e for 2, which is theirs). The variant without parameters of its Section 4, which asks for one standard error of
-    the paired difference, has no theorem; their code shows scores to log10(n) digits, not in steps of eta.
+    (1/eta + 2) log2(4k/eta) bits, and each is paid for by Hoeffding's two tails (e for 2, which is theirs). The variant
+    without parameters of its Section 4, which asks for one standard error of the paired difference, has no theorem;
+    their code shows scores to log10(n) digits, not in steps of eta.
     """
 
     def width(log_eta: float) -> float:
