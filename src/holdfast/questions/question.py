@@ -34,6 +34,7 @@ from holdfast.mechanisms import MECHANISMS
 from holdfast.mechanisms.mechanism import Mechanism
 from holdfast.queries.query import Query
 from holdfast.queries.silence import silence
+from holdfast.questions import OPTIONS_OTHERWISE_CALLED
 from holdfast.questions.options import Option, options_of
 from holdfast.rows.draws import Order
 from holdfast.rows.source import RowSource
@@ -465,7 +466,8 @@ class Kind(Generic[P, A]):
         known, quote = [option.name for option in self.options], spell or repr
         for name in options:
             if name not in known:
-                near = get_close_matches(name, known, n=1)
+                near = [meant] if (meant := OPTIONS_OTHERWISE_CALLED.get(name)) in known else None
+                near = near or get_close_matches(name, known, n=1)
                 listed = ", ".join(map(spell or str, known))
                 hint = f" Did you mean {quote(near[0])}?" if near else f" It has: {listed}."
                 raise InvalidArgument(f"{self.name} has no option {quote(name)}.{hint}", name=name) from None
