@@ -7,16 +7,17 @@ inside `tally` at most 0.1; from a cold disk a deck is at least 100 times faster
 PostgreSQL at a million rows a second.
 
 Refuted if a printed ratio misses its goal at full size. At the small size everything fits the caches, and goals are not
-set. Contenders take turns in one process. The table is ten links to one file, which is scanned and dealt ten times:
-writing ten of them would take longer than what is measured. Random rows are read from a column of the deck itself,
-which is as long as the table's. Scans and deals are the better of two: memory that a virtual machine has not used for a
-while is made by its host first, ten times slower than it is filled, and a second attempt finds it made. Cold: the system is asked to forget the file before every
-repetition, which then maps it anew; disks that cache by themselves flatter random rows. The first answer from a cold
-deck waits for the disk like any read; what is compared with the goal is the mean of twenty answers in a row, as a
-session asks them, and the first one is shown beside it. Memory is the largest resident set of a process that does
-nothing but deal, in which files that are mapped count as well. A sample by DuckDB or Polars reads the files, and
-Lance's `take` its own format; none is what the guarantee needs (draws with replacement, fresh for every question). They
-are here for comparison.
+set. Contenders take turns in one process, ten answers in a row each, as a session asks them: the first one after a
+reader of random rows finds the caches emptied. The table is ten links to one file, which is scanned and dealt ten
+times: writing ten of them would take longer than what is measured. Random rows are read from a column of the deck
+itself, which is as long as the table's. Scans and deals are the better of two: memory that a virtual machine has not
+used for a while is made by its host first, ten times slower than it is filled, and a second attempt finds it made.
+Cold: the system is asked to forget the file before every repetition, which then maps it anew; disks that cache by
+themselves flatter random rows. The first answer from a cold deck waits for the disk like any read; what is compared
+with the goal is the mean of twenty answers in a row, as a session asks them, and the first one is shown beside it.
+Memory is the largest resident set of a process that does nothing but deal, in which files that are mapped count as
+well. A sample by DuckDB or Polars reads the files, and Lance's `take` its own format; none is what the guarantee needs
+(draws with replacement, fresh for every question). They are here for comparison.
 """
 
 import json
@@ -45,6 +46,7 @@ from holdfast.rows.used import UsedFile
 
 DRAWS = 12_000
 LINKS = 10
+TURN = 10  # answers in a row
 DEALER = """
 import json, sys, time
 from pathlib import Path
@@ -175,7 +177,8 @@ def answers(found: Found, files: str, deck: Path, n: int, repeats: int, full: bo
             "tally, a deck": lambda: next(hands).tally(query, draws=DRAWS, mass=0.005, rng=rng),
             "a session on a deck": lambda: session.mean(f"x > {next(numbers)}e-6", rows_per_query=DRAWS),
         }
-        times = alternate(contenders, most, warm=5)
+        turn = TURN if full else 1
+        times = alternate(contenders, most // turn, warm=5, block=turn)
     slow: dict[str, Callable[[], object]] = {
         "DuckDB, USING SAMPLE of the files": lambda: duckdb.sql(
             f"SELECT avg((x > 0.5)::int) FROM (SELECT x FROM '{files}' USING SAMPLE {DRAWS} ROWS)"

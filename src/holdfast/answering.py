@@ -345,8 +345,9 @@ class Answering:
 
     def _require_room(self, costs: Sequence[Cost]) -> None:
         """Refuse, free of charge, what the ledger could not count: each question, and all of them together."""
-        together = Cost(sum(cost.charge for cost in costs), sum(cost.intervals for cost in costs))
-        for cost in (*costs, together):
+        if len(costs) > 1:
+            costs = [*costs, Cost(sum(cost.charge for cost in costs), sum(cost.intervals for cost in costs))]
+        for cost in costs:
             self._context.guarantee.require_room(self._taken, cost.charge, cost.intervals)
 
     def _taken(self) -> tuple[int, int]:
@@ -370,7 +371,9 @@ class Answering:
 
     def _find_usual(self, question: Question) -> Entry | None:
         """Return the answer to the same question with as many rows as usual, if these were as many."""
-        usual = None if question.usual is None else self._ledger.find(question.usual)
+        if question.usual is None or question.usual == question.identity:
+            return None
+        usual = self._ledger.find(question.usual)
         return usual if usual is not None and usual.rows_read >= question.rows_read else None
 
 

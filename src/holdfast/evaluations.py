@@ -70,10 +70,25 @@ def read_evaluation(path: str | Path, *, metric: str | None = None, part: str | 
         value = _number(each.value, metric, path)
         if value is not None:
             scores.setdefault(each.id, []).append(value)
-    if any(isinstance(id, str) for id in scores):
-        scores = {str(id): values for id, values in scores.items()}
     means = [sum(values) / len(values) for values in scores.values()]
-    return pl.DataFrame({"id": list(scores), "score": pl.Series(means, dtype=pl.Float64)})
+    return pl.DataFrame({"id": _alike(scores), "score": pl.Series(means, dtype=pl.Float64)})
+
+
+def read_cases(path: str | Path) -> pl.DataFrame:
+    """Return the ids of all cases in such a file, scored or not, as the column "id": what a board of scores is made of.
+
+    Parameters
+    ----------
+    path
+        As for `read_evaluation`.
+    """
+    return pl.DataFrame({"id": _alike(dict.fromkeys(each.id for each in _records(Path(path))))})
+
+
+def _alike(ids: Iterable[object]) -> list[object]:
+    """Return ids of one type: text, if one of them is."""
+    listed = list(ids)
+    return [str(id) for id in listed] if any(isinstance(id, str) for id in listed) else listed
 
 
 def is_evaluation(path: str | Path) -> bool:

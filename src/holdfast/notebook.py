@@ -7,6 +7,7 @@ BLUE, ORANGE = "#2b8cc4", "#d55e00"  # seen on white and on black
 TRACK = 'fill="currentColor" fill-opacity=".22"'
 FAINT = "opacity:.75"
 WIDTH = 160
+SHORT = 32  # characters of a cell that stay in one line
 _CELL = "padding:.25em .7em;text-align:"
 
 
@@ -25,12 +26,17 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, left: Colle
 
     def cells(row: Sequence[str], tag: str) -> str:
         sides = ("left" if place in left else "right" for place in range(len(row)))
-        shown = (cell if isinstance(cell, Svg) else escape(cell) for cell in row)
-        return "".join(f'<{tag} style="{_CELL}{side}">{cell}</{tag}>' for side, cell in zip(sides, shown, strict=True))
+        drawn = [isinstance(cell, Svg) for cell in row]
+        shown = (cell if svg else escape(cell) for cell, svg in zip(row, drawn, strict=True))
+        short = (svg or len(cell) <= SHORT for cell, svg in zip(row, drawn, strict=True))
+        width = ("white-space:nowrap" if fits else f"min-width:{SHORT // 2}em" for fits in short)
+        styled = zip(sides, width, shown, strict=True)
+        return "".join(f'<{tag} style="{_CELL}{side};{wide}">{cell}</{tag}>' for side, wide, cell in styled)
 
     head = f"<thead><tr>{cells(headings, 'th')}</tr></thead>" if any(headings) else ""
     body = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in rows)
-    return f'<table style="font-variant-numeric:tabular-nums">{head}<tbody>{body}</tbody></table>'
+    inside = f'<table style="font-variant-numeric:tabular-nums">{head}<tbody>{body}</tbody></table>'
+    return f'<div style="overflow-x:auto">{inside}</div>'
 
 
 def meter(part: float, label: str, width: int = WIDTH) -> Svg:

@@ -120,6 +120,17 @@ def test_a_harness_file_is_submitted_to_a_board_of_scores() -> None:
         assert answer.about == "population"
 
 
+@pytest.mark.parametrize("id", ["id", "doc_id"])
+def test_a_board_of_scores_is_made_of_a_harness_file(tmp_path: Path, id: str) -> None:
+    path = Path(shutil.copy(FILES / "samples_demo_gen.jsonl", tmp_path))  # every case twice: two filters
+    with hf.Board(path, id=id, metric="score", within=(0, 1), step=0.2) as board:
+        assert board.session.plan.rows == 5
+        answer = board.submit(read_evaluation(path, part="strict"))
+    assert answer.cell == (0.0, 0.2)
+    with pytest.raises(hf.InvalidArgument, match="labels must have a column 'label'"):
+        hf.Board(path, id="doc_id", metric="accuracy")
+
+
 def test_epochs_are_averaged_by_case_and_cases_by_unit() -> None:
     """Two epochs of six questions about three documents of unlike length: documents count alike."""
     found = read_evaluation(FILES / "inspect.eval", metric="match")

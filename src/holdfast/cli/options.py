@@ -249,6 +249,9 @@ _ARGUMENTS = {
     "by unit=.": "by --unit.",
     "into it with next=True": "into it with --next",
     "leave next out": "leave --next out",
+    "with id=, target= and unit=": "with --id, --target and --unit",
+    "with checks=0.2": "with --checks 0.2",
+    "holdfast.hold_back(data)": "holdfast hold-back DATA",
 }
 
 

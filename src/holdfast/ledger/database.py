@@ -13,6 +13,7 @@ from math import inf
 from typing import Any, Protocol
 from weakref import finalize
 
+from holdfast.cancel import about_to_wait
 from holdfast.errors import HoldfastError, LedgerDamaged, LedgerUnavailable
 from holdfast.ledger.forks import at_fork, release_fully
 from holdfast.ledger.group_commit import GroupCommitter, PendingWrite, duplicate
@@ -180,6 +181,7 @@ class Database(ABC):
 
         Interrupted, the caller learns nothing; at worst the answer was paid for in vain, and asking again finds it.
         """
+        about_to_wait()
         self._submit(PendingWrite(decide))
 
     def probe(self) -> None:
@@ -251,6 +253,7 @@ class Database(ABC):
     def commit(self, connection: Any) -> None:
         """Commit, or raise."""
         self._check_transaction(connection)
+        about_to_wait()
         connection.execute("COMMIT")
 
     def _check_transaction(self, connection: Any) -> None:

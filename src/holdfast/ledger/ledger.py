@@ -19,7 +19,6 @@ from typing import Any, Self
 from weakref import WeakSet
 
 from holdfast import check
-from holdfast.cancel import about_to_wait
 from holdfast.errors import (
     BudgetExhausted,
     HoldfastError,
@@ -185,8 +184,8 @@ class Ledger:
         """What all questions together have taken by now; not what this process has only taken ahead."""
         if not self._has_begun():
             return Spent(0, 0, 0)
-        ahead, tip = self._held.now.total, self._tip()
-        return Spent(tip.taken_charge - ahead.charge, tip.taken_intervals - ahead.intervals, tip.seq)
+        (charge, intervals), tip = self._held.total, self._tip()
+        return Spent(tip.taken_charge - charge, tip.taken_intervals - intervals, tip.seq)
 
     @property
     def answered(self) -> Cost:
@@ -277,7 +276,6 @@ class Ledger:
                 outcome, end = stock + ahead, after.taken_charge
                 transaction.take(after)
 
-        about_to_wait()
         try:
             self._store.write(decide)
         except BaseException:

@@ -16,6 +16,7 @@ process has handed out, or to the end of all that was ever taken if somebody els
 import threading
 from collections import deque
 from dataclasses import replace
+from operator import attrgetter
 from time import monotonic
 from typing import NamedTuple
 
@@ -57,11 +58,6 @@ class Stock(NamedTuple):
             sum([len(each) // need for each in ranges]) for ranges, need in zip(self, _needs(cost), strict=True) if need
         ]
         return min(counts)
-
-    @property
-    def total(self) -> Cost:
-        """How much of the two caps this is."""
-        return Cost(sum(map(len, self.charge)), sum(map(len, self.intervals)))
 
 
 NOTHING = Stock()
@@ -148,7 +144,7 @@ def _joined(one: Ranges, other: Ranges) -> Ranges:
     if not one or not other:
         return one or other
     joined: list[range] = []
-    for each in sorted(one + other, key=lambda each: each.start):
+    for each in sorted(one + other, key=attrgetter("start")):
         if joined and joined[-1].stop == each.start:
             joined[-1] = range(joined[-1].start, each.stop)
         else:
@@ -270,6 +266,17 @@ class Held(OfOneProcess):
         """Let the next one who wants to take places ahead do so, when half of them are used."""
         self._questions, self._enough = 0, self.now.answers(demand.cost) // 2
         self._asking_until = 0.0
+
+    @property
+    def total(self) -> tuple[int, int]:
+        """How much charge and how many intervals there are at this moment."""
+        self._check_process()
+        charge = intervals = 0
+        with self._lock:
+            for stock in tuple(self._stocks):
+                charge += sum(map(len, stock.charge))
+                intervals += sum(map(len, stock.intervals))
+        return charge, intervals
 
     @property
     def now(self) -> Stock:

@@ -371,7 +371,9 @@ def _listed(name: str, values: Any) -> list[Any]:
 
 def categories_of(categories: Any, type_: Type, name: str = "categories") -> tuple[Any, ...]:
     """Return a list of categories as distinct values of a type, or refuse it under its `name`."""
-    listed = [_category(f"{name}[{place}]", value, type_) for place, value in enumerate(_listed(name, categories))]
+    listed = _listed(name, categories)
+    if type_ is not Type.STRING or not all(type(one) is str for one in listed):  # as most are
+        listed = [_category(f"{name}[{place}]", value, type_) for place, value in enumerate(listed)]
     return _distinct(name, listed)
 
 

@@ -215,9 +215,12 @@ def work(node: Node, weight: Callable[[Node], int] = lambda _: 1) -> int:
     """
     if not node.args:
         return weight(node)
-    operation = OPERATIONS[node.op]
-    steps = 1 + len(operation.before) + sum(operation.mentions(place) - 1 for place in range(len(node.args)))
-    return weight(node) * steps + sum(work(arg, weight) for arg in node.args)
+    operation, of_arguments = OPERATIONS[node.op], 0
+    steps = 1 + len(operation.before)
+    for place, arg in enumerate(node.args):
+        steps += operation.mentions(place) - 1
+        of_arguments += work(arg, weight)
+    return weight(node) * steps + of_arguments
 
 
 def text_weight(node: Node) -> int:

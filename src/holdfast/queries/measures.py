@@ -208,7 +208,7 @@ class Histogram(Measure):
         """What each outcome is called."""
         return _labels(str(category) for category in self.categories)
 
-    @property
+    @cached_property
     def text(self) -> str:
         """How it reads."""
         shown = ", ".join(literal_text(category) for category in self.categories[:8])
@@ -245,7 +245,7 @@ class Bins(Measure):
         pairs = zip(self.edges, self.edges[1:], strict=False)
         return _labels(f"[{_edge(low)}, {_edge(high)})" for low, high in pairs)
 
-    @property
+    @cached_property
     def text(self) -> str:
         """How it reads."""
         low, high = self.edges[0], self.edges[-1]

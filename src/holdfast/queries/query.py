@@ -27,6 +27,8 @@ its `packings`. A row source may compute them once for all rows and hand over li
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
+from operator import attrgetter
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -179,12 +181,12 @@ class Composed(Query):
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """The columns they read."""
-        return tuple(dict.fromkeys(name for function in self.functions for name in function.columns))
+        return tuple(dict.fromkeys(chain.from_iterable(map(attrgetter("columns"), self.functions))))
 
     @cached_property
     def work(self) -> int:  # type: ignore[override]
         """Steps that one row takes."""
-        return sum(function.work for function in self.functions)
+        return sum(map(attrgetter("work"), self.functions))
 
 
 class Folded(Composed):

@@ -14,14 +14,14 @@ from holdfast.questions.register import Registered
 
 SCHEMA = {
     "seq": pl.Int64,
-    "time": pl.String,
-    "analyst": pl.String,
-    "kind": pl.String,
     "question": pl.String,
     "category": pl.String,
     "value": pl.Float64,
     "low": pl.Float64,
     "high": pl.Float64,
+    "kind": pl.String,
+    "analyst": pl.String,
+    "time": pl.String,
     "cost": pl.Int64,
     "rows_read": pl.Int64,
     "registered": pl.Int64,
@@ -64,7 +64,7 @@ def history_frame(entries: Iterable[Entry], guarantee: Guarantee, registered: Re
     for entry in entries:
         answer = answer_from(guarantee, entry)
         for label, estimate in answer.rows():
-            place = (entry.seq, entry.time, entry.analyst, answer.kind, answer.question, label)
-            numbers = (*estimate.to_json().values(), answer.cost, answer.rows_read)
-            lines.append((*place, *numbers, registered.of(entry)))
+            answered = (entry.seq, answer.question, label, *estimate.to_json().values())
+            record = (answer.kind, entry.analyst, entry.time, answer.cost, answer.rows_read, registered.of(entry))
+            lines.append((*answered, *record))
     return pl.DataFrame(lines, schema=SCHEMA, orient="row")

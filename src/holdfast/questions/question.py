@@ -247,20 +247,22 @@ class Context:
             How the question reads, where it is not what its query asks of a row; it is then part of its identity.
         """
         cost, rows_read = self.price(query, draws)
-        ordinary = requested is None and draws == self.rows_per_query
-        reads = None if ordinary else draws if requested is None else f"margin {requested!r}"
-        identity, work = identity_of(query, reads, self.mechanism), RELEASE_WORK + rows_read * query.work
-        if text is not None and identity is not None:
-            identity = encode({"kind": kind, "of": identity, "text": text})
+
+        def named(reads: int | str | None) -> str | None:
+            own = identity_of(query, reads, self.mechanism)
+            return own if text is None or own is None else encode({"kind": kind, "of": own, "text": text})
+
+        unusual = requested is None and draws != self.rows_per_query
         return Question(
             kind,
             text or query.text,
-            identity,
+            named(draws if unusual else None if requested is None else f"margin {requested!r}"),
             cost,
             rows_read,
             run,
             margin,
-            work=work,
+            usual=named(None) if unusual and not self.guarantee.terms.ends else None,
+            work=RELEASE_WORK + rows_read * query.work,
             cheaper=query.cheaper,
             whole=query.speaks_of_units,
             widths=self.group_widths(query, draws),
@@ -433,7 +435,8 @@ class Kind(Generic[P, A]):
         except TypeError:
             self.check_options(args, options)
             raise
-        if options.get(ROWS) is not None and not context.guarantee.terms.ends and question.identity is not None:
+        asked_for = options.get(ROWS) is not None and not context.guarantee.terms.ends
+        if asked_for and question.usual is None and question.identity is not None:
             # What is usual falls as questions go by: what was asked as usual may be asked for by its number later on.
             question = replace(question, usual=self.build(context, *args, **(options | {ROWS: None})).identity)  # type: ignore[arg-type]
         unit = context.schema.unit

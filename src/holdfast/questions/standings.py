@@ -15,10 +15,10 @@ from holdfast.questions.submit import SUBMIT, SubmitAnswer
 SCHEMA = {
     "rank": pl.Int64,
     "by": pl.String,
-    "name": pl.String,
-    "outcome": pl.String,
     "low": pl.Float64,
     "high": pl.Float64,
+    "outcome": pl.String,
+    "name": pl.String,
     "cell_low": pl.Float64,
     "cell_high": pl.Float64,
     "seq": pl.Int64,

@@ -124,7 +124,7 @@ class SubmitAnswer(AnyAnswer):
         shown = [("on the sealed rows", where)]
         if self.ahead is not None:
             _, low, high = Estimate(self.ahead[0], *self.ahead).rounded()
-            shown.append((f"better than no. {self.of}", f"by {low} to {high}, compared row by row"))
+            shown.append((f"ahead of no. {self.of}", f"by {low} to {high}, compared row by row"))
         elif self.improved and self.about == POPULATION and self.record.seq != 1:
             shown.append(("better than the best before", NOT_COMPARED))
         return [*shown, ("the interval is about", ABOUT[self.about])]

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import polars as pl
 
 from holdfast import check
-from holdfast.answer import Answer, Estimate, Record, write_end
+from holdfast.answer import Estimate, Record, write_end
 from holdfast.errors import InvalidArgument, InvalidQuery
 from holdfast.ledger import Cost
 from holdfast.queries.build import build_mean, declare_once, declared_categories, rowwise
@@ -22,7 +22,7 @@ from holdfast.queries.functions.operation import with_article
 from holdfast.queries.measures import Histogram, Mean, Share
 from holdfast.queries.spelling import Alphabet, Branch, Spelled
 from holdfast.questions import KINDS
-from holdfast.questions.histogram import HistogramAnswer
+from holdfast.questions.histogram import HistogramAnswer, bars_of
 from holdfast.questions.options import About, Query, RowsPerQuery, ShortText, Text, Whole
 from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode, identity_of, kind_of
 from holdfast.schema import Type
@@ -56,9 +56,7 @@ class TopAnswer(HistogramAnswer):
     @classmethod
     def read(cls, result: Mapping[str, Any], record: Record) -> "TopAnswer":
         """Rebuild the answer from what `result` returned, and its `record`."""
-        bars = [(bar["category"], Estimate.from_json(bar)) for bar in result["categories"]]
-        answers = tuple((label, Answer(one.value, one.low, one.high, record)) for label, one in bars)
-        return cls(answers, record, result["missed"])
+        return cls(bars_of(result, record), record, result["missed"])
 
     def details(self) -> list[tuple[str, str]]:
         """What may have been missed."""

@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from holdfast.rows.array_files import ArrayFile, Incomplete
 from holdfast.rows.blocks import BlockHashes, FileEntry
-from holdfast.rows.columns import PackedText, Storage
+from holdfast.rows.columns import PackedText, Storage, code_type
 from holdfast.rows.fingerprint import ColumnDigest, physical, validity
 from holdfast.rows.folder import ColumnEntry, file_name
 from holdfast.schema import Type
@@ -136,7 +136,10 @@ class NumberFiles(ColumnFiles):
 
 
 class TextFiles(ColumnFiles):
-    """Text: codes into a dictionary while it stays small, else packed end to end."""
+    """Text: codes into a dictionary while it stays small, else packed end to end.
+
+    Of a dictionary that the caller keeps (`add_codes`), `texts` is the size.
+    """
 
     def __init__(
         self,
@@ -146,12 +149,13 @@ class TextFiles(ColumnFiles):
         storage: Storage,
         most_distinct: int,
         *,
+        texts: int = 0,
         over: bool = False,
         hashed: bool = True,
     ) -> None:
         super().__init__(folder, position, name, storage, over=over)
         self._most_distinct, self._hashed = most_distinct, hashed
-        self._codes: ArrayFile | None = self._array("codes", np.uint32)
+        self._codes: ArrayFile | None = self._array("codes", code_type(texts))
         self._dictionary = pl.DataFrame(schema={"text": pl.String, "code": pl.UInt32})
         self._texts: ArrayFile | None = None  # those of the dictionary, or all of them
         self._starts: ArrayFile | None = None
@@ -196,11 +200,17 @@ class TextFiles(ColumnFiles):
             self._learn(pl.Series([""]))
         super().close()
 
+    def so_far(self) -> dict[str, Any]:
+        """Hand everything over to the system; see `ColumnFiles`."""
+        return super().so_far() | {"codes": None if self._codes is None else self._codes.dtype.str}
+
     def go_on(self, state: dict[str, Any]) -> None:
         """Go on with files that are there; see `ColumnFiles`."""
-        if self._codes is not None and self._codes.path.name not in state:
+        if self._codes is not None and state["codes"] is None:
             self._drop(self._codes)
             self._codes = None
+        elif self._codes is not None:
+            self._codes.dtype = np.dtype(state["codes"])
         if self._name(f"{self._prefix}texts") in state:
             self._open_texts()
         super().go_on(state)
@@ -247,8 +257,24 @@ class TextFiles(ColumnFiles):
             self._learn(new)
             if self._dictionary["text"].str.len_bytes().sum() > _DICTIONARY_BYTES:
                 return None
+            self._widen(code_type(self._dictionary.height))
             codes = self._look_up(series)
         return codes.fill_null(0).to_numpy()
+
+    def _widen(self, dtype: np.dtype[Any]) -> None:
+        """Rewrite the codes so far, if there are more texts now than their type can number."""
+        narrow = self._codes
+        assert narrow is not None
+        if narrow.dtype == dtype:
+            return
+        narrow.flush()
+        self._codes = self._array("wider", dtype)
+        done = 0
+        for size in _pieces(narrow.count):
+            self._codes.append(narrow.read(done, size))
+            done += size
+        self._drop(narrow)
+        self._codes.path = self._codes.path.rename(narrow.path)
 
     def _learn(self, new: pl.Series) -> None:
         """Add texts to the dictionary, and to its file."""

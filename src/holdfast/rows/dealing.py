@@ -95,13 +95,14 @@ class Job:
     def run(self, next: bool, engine: str | None, scratch: str | None) -> None:
         """Deal, sort, write; or go on where that was left."""
         before = self.scan.moment()
-        note = Note(self.work, self.scan, ["cards", _FORMAT, self.count, len(self.paths), self.unit, self.distinct])
+        note = Note(
+            self.work, self.scan, before, ["cards", _FORMAT, self.count, len(self.paths), self.unit, self.distinct]
+        )
         found = note.read() if engine is None else None
         begun = None if found is None else Begun(**found)
-        message = ""
+        message, known = "", note.known and engine is None
         if begun is None:
             if any(self.work.iterdir()):
-                known = note.known and engine is None
                 why = "it is not the same deal" if known else "nobody can say whether the rows are still the same"
                 message = f"What was begun before could not be gone on with, since {why}: everything was dealt anew."
             clear(self.work)
@@ -117,7 +118,7 @@ class Job:
         rate = len(self.paths) * rate_for(self.count, supply.drawn)
         with ExitStack() as stack:
             with reported(
-                f"Dealing {self.origin.name}", "rows", lambda: supply.rows, self.progress, message
+                f"Dealing {self.origin.name}", "rows", lambda: supply.rows, self.progress, message, known
             ) as advance:
                 if engine is None:
                     begun, runs = self._deal_here(begun, note, supply, rate, advance, stack)
@@ -127,7 +128,9 @@ class Job:
                 raise self._changed()
             self._refuse_changed(runs)
             secret, per = bytes.fromhex(begun.secret), begun.ranges // len(self.paths)
-            with reported(f"Sorting {self.origin.name}", "cards", lambda: runs.cards, self.progress) as advance:
+            with reported(
+                f"Sorting {self.origin.name}", "cards", lambda: runs.cards, self.progress, kept=known
+            ) as advance:
                 for i, path in enumerate(self.paths):
                     if path in firsts:
                         which = f"{i + 1} of {len(self.paths)}"
@@ -249,13 +252,13 @@ class Job:
         if self.unit is not None:
             together = Together(self.unit, UnitFile(partial, len(self.columns)), [])
         try:
+            sorted_ = {name: texts.sorted() for name, texts in runs.coder.texts.items()}
             for i, (name, storage) in enumerate(self.columns.items()):
                 columns.append(
-                    TextFiles(partial, i, name, storage, 2**32 if runs.is_coded(i) else 0)
+                    TextFiles(partial, i, name, storage, 2**32 if runs.is_coded(i) else 0, texts=len(sorted_[name][0]))
                     if storage is TEXT
                     else NumberFiles(partial, i, name, storage, over=runs.placing is not None)
                 )
-            sorted_ = {name: texts.sorted() for name, texts in runs.coder.texts.items()}
             with ThreadPoolExecutor(THREADS) as pool:  # hashing takes as long as sorting
                 for number, block in enumerate(_first_cards(ordered, self.count), 1):
                     list(pool.map(_append, columns, block.columns, repeat(sorted_)))

@@ -23,7 +23,7 @@ from holdfast.errors import RowSourceError
 from holdfast.queries.query import Folded, Query, Values
 from holdfast.rows.array_files import MappedArray, populate_in_background, spare_memory
 from holdfast.rows.blocks import AT_ONCE, DataCheck, FileEntry
-from holdfast.rows.columns import CodedText, Numbers, PackedText, StoredColumn, refuse_missing, storage_named
+from holdfast.rows.columns import CodedText, Numbers, PackedText, StoredColumn, code_type, refuse_missing, storage_named
 from holdfast.rows.draws import Indices, Selection
 from holdfast.rows.local import LocalRows
 from holdfast.rows.pack_files import PackFiles
@@ -35,7 +35,7 @@ from holdfast.schema import Column, Schema
 MANIFEST = "manifest.json"
 FAULTS = (PolarsError, PanicException, IndexError)  # what no evaluation raises on rows that are as they were written
 _FORMAT = "holdfast column folder"
-_VERSION = 6
+_VERSION = 7
 
 
 def file_name(position: int, what: str) -> str:
@@ -326,7 +326,7 @@ class FolderRows(LocalRows):
         if entry.layout == "numbers" and storage.numpy is not None:
             stored = Numbers(storage, array("values", storage.numpy, rows), valid, entry.missing)
         elif entry.layout == "coded":
-            codes = array("codes", np.uint32, rows)
+            codes = array("codes", code_type(entry.distinct), rows)
             texts = array("dictionary.texts", np.uint8, entry.bytes)
             starts = array("dictionary.starts", np.int64, entry.distinct + 1)
             stored = CodedText(codes, PackedText(starts, texts).part("", 0, entry.distinct), valid)

@@ -21,7 +21,8 @@ import numpy as np
 import polars as pl
 
 from holdfast.errors import RowSourceError
-from holdfast.rows.column_writer import ColumnFiles, Incomplete, NumberFiles, TextFiles, UnitFile
+from holdfast.rows.array_files import Incomplete
+from holdfast.rows.column_writer import ColumnFiles, NumberFiles, TextFiles, UnitFile
 from holdfast.rows.columns import TEXT, Storage, refuse_contradiction
 from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of, fingerprint_of_files
 from holdfast.rows.folder import MANIFEST, Dealt, FolderRows, Manifest
@@ -115,17 +116,17 @@ def _write(
 ) -> None:
     before = scan.moment()
     if unit is None:
-        columns, together = _fill(scan, partial, progress), None
+        columns, together = _fill(scan, before, partial, progress), None
     else:
         columns, together = _fill_by_unit(scan, partial, progress, unit, origin.name)
-    if scan.moment() != before:
+    if (scan.moment(), scan.origin()) != (before, origin):
         raise RowSourceError(f"{scan.where} changed while it was read; open it again.")
     vouch(scan, origin, columns, partial, complete, together=together)
 
 
-def _fill(scan: Scan, partial: Path, progress: bool | None) -> list[ColumnFiles]:
+def _fill(scan: Scan, moment: str, partial: Path, progress: bool | None) -> list[ColumnFiles]:
     """Write columns, or go on with those that were begun."""
-    note = Note(partial, scan, ["columns"])
+    note = Note(partial, scan, moment, ["columns"])
     columns, done, message = _begun(scan, partial, note), 0, scan.note
     if columns:
         done = columns[0].digest.rows
@@ -134,7 +135,10 @@ def _fill(scan: Scan, partial: Path, progress: bool | None) -> list[ColumnFiles]
             message = f"What was begun before could not be gone on with: all rows were read anew. {message}".strip()
         clear(partial)
         columns = _columns(scan.columns, partial)
-    with reported(f"Preparing {scan.name}", "rows", scan.rows, progress, message) as advance, _closing(columns):
+    with (
+        reported(f"Preparing {scan.name}", "rows", scan.rows, progress, message, note.known) as advance,
+        _closing(columns),
+    ):
         advance(done)
         for batch in scan.batches(done):
             _append(columns, batch)
@@ -253,7 +257,7 @@ def _closing(columns: Collection[ColumnFiles]) -> Iterator[None]:
 
 @contextmanager
 def reported(
-    what: str, unit: str, total: Callable[[], int | None], progress: bool | None, note: str = ""
+    what: str, unit: str, total: Callable[[], int | None], progress: bool | None, note: str = "", kept: bool = False
 ) -> Iterator[Callable[[int], None]]:
     """Show progress if asked to, or on a terminal if not told otherwise; yields what is to be told of every step.
 
@@ -267,6 +271,8 @@ def reported(
         Whether to show a bar; None: only on a terminal.
     note
         A line to print afterwards.
+    kept
+        Whether somebody who interrupts it can go on later: then this is said.
     """
     if not (sys.stderr.isatty() if progress is None else progress):
         yield lambda rows: None
@@ -284,8 +290,13 @@ def reported(
         console=console,
         transient=console.is_terminal,
     )
-    with bar:
-        task = bar.add_task(what, total=total())
-        yield lambda rows: bar.advance(task, rows)
+    try:
+        with bar:
+            task = bar.add_task(what, total=total())
+            yield lambda rows: bar.advance(task, rows)
+    except KeyboardInterrupt:
+        if kept:
+            console.print("Interrupted. The same call goes on from here, if the table is still the same.", markup=False)
+        raise
     if note:
         console.print(note, markup=False)

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from holdfast import check
 from holdfast.cancel import checkpoint
 from holdfast.errors import InvalidArgument, RowSourceError
-from holdfast.queries.evaluate import booleans, floats
+from holdfast.queries.evaluate import Expression, booleans, floats
 from holdfast.queries.query import Composed, Folded, Function, Packed, Packing, Query, RowValues, Values
 from holdfast.queries.silence import silence
 from holdfast.queries.submission import Submission
 from holdfast.queries.units import WholeUnit
 from holdfast.rows import draws as drawing
-from holdfast.rows.columns import BufferPool, CodedText, PackedText, Storage, StoredColumn, take_into
+from holdfast.rows.columns import BufferPool, CodedText, Numbers, PackedText, Storage, StoredColumn, take_into
 from holdfast.rows.draws import AllRows, Consecutive, Indices, Selection, WithReplacement
 from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of
 from holdfast.rows.packs import KeptElsewhere, Packs
@@ -312,8 +312,11 @@ class LocalRows:
                 found.append(direct(_in_bits(arrays, columns) if many else arrays))
                 continue
             texts = self._few_texts(columns, rows) if _is_number(function) and function.identity is not None else None
+            numbers = self._numbers_of(function, rows)
             if texts is not None:
                 found.append(texts.asked(partial(_array_of, function), columns[0], rows, _pool, every=scan))
+            elif numbers is not None:
+                found.append(numbers)
             else:
                 found.append(None)
                 left.append(place)
@@ -322,6 +325,14 @@ class LocalRows:
             for place in left:
                 found[place] = functions[place].series(frame)
         return found
+
+    def _numbers_of(self, function: Function, rows: Indices | slice) -> NDArray[np.float64] | None:
+        """Return the numbers of a column that is asked as it is, drawn row by row, NaN where one is missing."""
+        # Of what is evaluated on columns at once, a column alone is a number; all else is true or false.
+        if isinstance(rows, slice) or not isinstance(function, Expression) or not function.type.is_number:
+            return None
+        stored = self._stored[function.columns[0]]
+        return None if function.direct is None or not isinstance(stored, Numbers) else stored.floats(rows, _pool)
 
     def _speaking_texts(self, query: Query, rows: Indices | slice) -> CodedText | None:
         """Return the one column that a query reads, if each of its texts can be asked once instead of each row."""

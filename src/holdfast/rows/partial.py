@@ -114,17 +114,17 @@ class Note:
     ----------
     folder
         The partial folder.
-    scan
-        The table that is read. Only one whose state can be told is gone on with.
+    scan, moment
+        The table that is read, and the state that it is in; only where that can be told, somebody may go on.
     how
         What else must be the same.
     """
 
-    def __init__(self, folder: Path, scan: Scan, how: list[Any]) -> None:
+    def __init__(self, folder: Path, scan: Scan, moment: str, how: list[Any]) -> None:
         self._path = folder / _NOTE
-        self.known = bool(scan.moment())
+        self.known = bool(moment)
         labels = [[name, storage.label] for name, storage in scan.columns.items()]
-        about = [scan.moment(), scan.origin().how, labels, *how, np.__version__, pl.__version__, _boot()]
+        about = [moment, scan.origin().how, labels, *how, np.__version__, pl.__version__, _boot()]
         self._about = json.loads(json.dumps(about))
 
     def read(self) -> Any:

@@ -123,7 +123,8 @@ def randomized(counts: Counts, mass: float, rng: Generator) -> Counts:
     if outcomes == 2:  # replaced by either outcome alike: turned over with half the probability
         turned = replaced / 2
         if counts.ndim == 1:
-            return _turned(*counts.tolist(), turned, rng)
+            zeros, ones = counts.tolist()
+            return _turned(zeros, ones, turned, rng)
         new = rng.binomial(counts[..., 1], 1.0 - turned) + rng.binomial(counts[..., 0], turned)
         return np.stack([counts.sum(axis=-1) - new, new], axis=-1)
     if counts.ndim == 1 and outcomes <= FEW:

@@ -213,6 +213,7 @@ def connections(settings: Settings) -> Connections:
     return Connections(
         most=settings.max_connections,
         each=settings.connections_per_address if settings.public_url is None else None,
+        shared=settings.workers > 1,
         header_bytes=settings.max_header_bytes,
         header_seconds=settings.header_timeout,
     )

@@ -18,8 +18,8 @@ to answer: the budget has paid for it.
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from hashlib import sha256
 from typing import Any
@@ -166,22 +166,23 @@ class AskService:
         """Answer one question; with a key, once."""
         work = Work(self._tick)
         steps = partial(self._steps, name, token, asked, key, work)
-        async with _for_caller(work, key):
+
+        async def answered() -> Outcome:
             outcome = await self._done(self._lanes.asks, token, work, partial(_begin, steps, work), steps, gone)
             if callable(outcome):
                 outcome = await self._done(self._lanes.heavy, token, work, outcome, steps, gone)
-        assert isinstance(outcome, dict)
-        return outcome
+            return outcome
+
+        return await _for_caller(work, key, answered())
 
     async def answer_list(
         self, token: Token, act: Callable[[Work], Response], key: str | None, gone: Gone | None
     ) -> Response:
         """Return what `act` answers, in the lane for what may take long."""
         work = Work(self._tick)
-        async with _for_caller(work, key):
-            outcome = await self._done(self._lanes.heavy, token, work, partial(act, work), None, gone)
-        assert isinstance(outcome, dict)
-        return outcome
+        return await _for_caller(
+            work, key, self._done(self._lanes.heavy, token, work, partial(act, work), None, gone)
+        )
 
     async def _done(
         self,
@@ -192,7 +193,7 @@ class AskService:
         steps: Callable[[int], Steps] | None,
         gone: Gone | None,
     ) -> Outcome:
-        """Return what `act` does in the lane; while that waits for a thread, look for the answer and the caller."""
+        """Return what `act` does in the lane; if that takes long, look for the answer and for the caller meanwhile."""
         begun = False
 
         def run(*again: Callable[[], None]) -> Outcome:
@@ -200,22 +201,30 @@ class AskService:
             begun = True
             return work.run(partial(act, *again))
 
-        result = lane.submit(token.name, run)
-        looked = False
-        try:
-            while not (await asyncio.wait({result}, timeout=PATIENCE))[0]:
-                if gone is not None and await gone():
-                    raise ProtocolError(499)
-                if steps is not None and not begun and not looked:
-                    looked = True
+        async def watch() -> None:
+            try:
+                if not begun and steps is not None:
                     with suppress(HoldfastError):  # what is refused here is refused there
                         stored = await self._lanes.reads.run(token.name, partial(_look_up, steps))
-                        if stored is not None and not begun:
-                            return stored
-            return result.result()
+                        if not (stored is None or begun or result.done()):
+                            result.set_result(stored)
+                while gone is not None and not result.done():
+                    if await gone():
+                        raise ProtocolError(499)
+                    await asyncio.sleep(PATIENCE)
+            except Exception as error:  # noqa: BLE001  raised where the result is waited for
+                if not result.done():
+                    result.set_exception(error)
+
+        watching: list[asyncio.Task[None]] = []
+        loop, result = asyncio.get_running_loop(), lane.submit(token.name, run)
+        timer = loop.call_later(PATIENCE, lambda: watching.append(loop.create_task(watch())))
+        try:
+            return await result  # type: ignore[no-any-return]
         finally:
-            if not result.cancel() and not result.cancelled():
-                result.exception()  # nobody else looks at it
+            timer.cancel()
+            for task in watching:
+                task.cancel()
 
     # -- in a thread ----------------------------------------------------------------------------------------------
 
@@ -264,7 +273,7 @@ class AskService:
             if before is not None:
                 return before
         ledger_key = None if key is None else digest(token.id, key, request)
-        session = served.session.for_analyst(token.name)
+        session = served.session_of(token.name)
         question = self.prepare(session, ask, ledger_key)
         large = question.work > most_work and not session.price_of(question).cached
         if large or question.after is not None:
@@ -335,11 +344,10 @@ class AskService:
         return question
 
 
-@asynccontextmanager
-async def _for_caller(work: Work, key: str | None) -> AsyncIterator[None]:
+async def _for_caller(work: Work, key: str | None, answering: Awaitable[Outcome]) -> Response:
     """Call the work off if its caller leaves; if it fails after rows were drawn, say so on the clock, too."""
     try:
-        yield
+        outcome = await answering
     except (asyncio.CancelledError, ProtocolError):
         if key is None:  # with a key the caller may come back for the answers
             work.cancel()
@@ -348,6 +356,8 @@ async def _for_caller(work: Work, key: str | None) -> AsyncIterator[None]:
         if work.begun:
             await asyncio.sleep(work.due - time.monotonic())
         raise
+    assert isinstance(outcome, dict)
+    return outcome
 
 
 def _is_written(session: Session, question: Question) -> bool:

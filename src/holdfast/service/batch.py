@@ -64,7 +64,7 @@ class BatchService:
         before = None if key is None else keys.find(token.id, key, request)
         if before is not None:
             return before
-        session = served.session.for_analyst(token.name)
+        session = served.session_of(token.name)
 
         def build() -> list[Question]:
             found = []

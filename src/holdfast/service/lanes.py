@@ -123,7 +123,8 @@ class WritingLane:
 
     One of them works at a time: under the interpreter lock a second one would only be in its way. It goes from one
     piece of work to the next, writes what has come together, and hands all results to the event loop at once. If it has
-    been at one piece for long (cold data, a slow disk, a locked ledger), the next thread goes on with the rest.
+    been at one piece for long (cold data, a slow disk), or says that it waits (for the disk, for a locked ledger), the
+    next thread goes on with the rest; when it comes back, it leaves the rest to that one.
     """
 
     def __init__(
@@ -210,14 +211,16 @@ class WritingLane:
 
     def _serve(self) -> None:
         me = threading.get_ident()
+        before_waiting.set(self._let_others_go_on)
         while True:
             with self._lock:
                 self._woken, now = -inf, time.monotonic()
-                step = self._next(now)
+                self._since.pop(me, None)
+                alone = self._nobody_works()
+                step = self._next(now) if alone else None
                 if step is None:
-                    self._since.pop(me, None)
                     self._idle += 1
-                    due = min((one.due for one in self._to_write()), default=inf)
+                    due = min((one.due for one in self._to_write()), default=inf) if alone else inf
                 else:
                     self._since[me] = now
             if step is None:

@@ -52,9 +52,9 @@ class Translator:
             if name == "Anonymous":
                 raise refused_function(str(parsed.name))
             raise InvalidQuery(f"{_spelled(name)} is not allowed in a query.")
-        extra = {key for key, value in parsed.args.items() if value} - production.parts
-        if extra:
-            raise InvalidQuery(f"{_spelled(name)} is not allowed with {_spelled(min(extra))}.")
+        for part, value in parsed.args.items():
+            if value and part not in production.parts:
+                raise InvalidQuery(f"{_spelled(name)} is not allowed with {_spelled(part)}.")
         return production.read(self, parsed, depth + 1)
 
     def count(self) -> None:

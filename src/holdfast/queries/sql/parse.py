@@ -46,8 +46,7 @@ def canonical(text: str, schema: Schema) -> str:
 
 @lru_cache(maxsize=4096)
 def _from_text(text: str, key: SchemaKey) -> Expression:
-    node, named = _checked(text, key.schema)
-    columns = {name: named[name] for name in _columns(node)}
+    node, columns = _checked(text, key.schema)
     if not columns:
         raise InvalidQuery(f"A query must mention at least one column; got {node}.")
     if node.type is None:
@@ -69,18 +68,12 @@ def _from_text(text: str, key: SchemaKey) -> Expression:
     )
 
 
-def _columns(node: Node) -> list[str]:
-    if node.op == "column":
-        return [node.value]
-    return [name for arg in node.args for name in _columns(arg)]
-
-
 def tree(text: str, schema: Schema) -> Node:
     """Return the checked tree of a text, or refuse it. Reads nothing but the schema."""
     return _checked(text, schema)[0]
 
 
-def _checked(text: str, schema: Schema) -> tuple[Node, Mapping[str, Column]]:
+def _checked(text: str, schema: Schema) -> tuple[Node, dict[str, Column]]:
     """Return the checked tree of a text, and the columns that the text names."""
     shape = shape_of(text)
     if shape is not None:
@@ -134,7 +127,7 @@ def _parsed(text: str, schema: Schema) -> "Parsed":
     return statements[0]
 
 
-def _translated(parsed: "Parsed", schema: Schema, numbers: Mapping[str, str]) -> tuple[Node, Mapping[str, Column]]:
+def _translated(parsed: "Parsed", schema: Schema, numbers: Mapping[str, str]) -> tuple[Node, dict[str, Column]]:
     translator = Translator(schema, numbers)
     try:
         return translator.node(parsed, 1), translator.columns

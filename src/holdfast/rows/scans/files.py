@@ -109,7 +109,7 @@ class FileScan(LazyScan):
 
     def origin(self) -> Origin:
         """Look at names, sizes and times."""
-        return Origin.of_files(Path(self.where).name, self._named(), self._dialect.how)
+        return Origin(Path(self.where).name, state_of(self._named(), "st_size", "st_mtime_ns"), self._dialect.how)
 
     def moment(self) -> str:
         """Look also which files they are, and when anything about them changed: that stays behind when they move."""

@@ -28,11 +28,6 @@ class Origin:
     state: str
     how: str = ""
 
-    @classmethod
-    def of_files(cls, name: str, files: Mapping[str, Path], how: str) -> "Origin":
-        """Look at files: unchanged if names, sizes and times of change are."""
-        return cls(name, state_of(files, "st_size", "st_mtime_ns"), how)
-
 
 def state_of(files: Mapping[str, Path], *what: str) -> str:
     """Return a hash of what the system says of files: of these fields of `os.stat_result`."""
