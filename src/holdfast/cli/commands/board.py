@@ -74,7 +74,7 @@ def make(
     holdfast board make samples_mmlu.jsonl --metric score --within 0 1 --about population
     """
     from holdfast.board import Board
-    from holdfast.sealing import board_path
+    from holdfast.board.sealing import board_path
 
     options = {
         "unit": unit,
