@@ -92,7 +92,12 @@ class Guarantee(ABC):
     def standing(self, charge: int, before: int, statements: int) -> "Guarantee":
         """Return this guarantee as it certifies a question that makes so many `statements` after those `before`.
 
-        `charge` is as for `at`.
+        Parameters
+        ----------
+        charge
+            As for `at`.
+        before, statements
+            How many statements were made before it, and how many it makes itself.
         """
         return self.at(charge, before + 1, before + max(1, statements))
 
