@@ -185,6 +185,10 @@ class Guarantee(ABC):
         """Return the intervals for the mean and the share of each of the first `count` groups of the `release`."""
         return [(self.group(release, part), self.member(release, part)) for part in range(count)]
 
+    def groups_of_all(self, releases: Sequence[tuple[Release, int]]) -> list[tuple[Interval, Interval]]:
+        """Return the same of several `releases`, each with the number of its groups, from as many draws each."""
+        return [found for release, count in releases for found in self.groups(release, count)]
+
     def difference(self, release: Release) -> tuple[Interval, Interval, Interval]:
         """Return the intervals of the two groups of a `release`, and of the first mean less the second, in [-1, 1].
 
