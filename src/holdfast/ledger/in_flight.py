@@ -46,7 +46,7 @@ class InFlight(OfOneProcess):
         """Do the work while no other thread does any with the same key; what has no key need not wait."""
         if key is None:
             return work()
-        self._check_process()
+        self.check_process()
         while True:
             turn = self._turns.setdefault(key, _Turn())
             if turn.owner == threading.get_ident():
@@ -77,7 +77,7 @@ class InFlight(OfOneProcess):
         """
         if key is None:
             return _nothing
-        self._check_process()
+        self.check_process()
         while True:
             turn = self._turns.setdefault(key, _Turn())
             if turn.lock.acquire(blocking=False):

@@ -175,7 +175,7 @@ class Held(OfOneProcess):
 
     def take(self, cost: Cost, reach: Cost) -> Place | None:
         """Return a place from the stock that ends within `reach`; None if it does not fit."""
-        self._check_process()
+        self.check_process()
         now = monotonic()
         if now - self._last > FAST:
             self._ahead = -1  # a lone question: the next one decides whether to take any ahead
@@ -220,7 +220,7 @@ class Held(OfOneProcess):
 
     def take_all(self) -> Stock:
         """Return all there is, which is the caller's from now on."""
-        self._check_process()
+        self.check_process()
         return self._pop_all()
 
     def _pop_all(self) -> Stock:
@@ -235,7 +235,7 @@ class Held(OfOneProcess):
 
     def put(self, stock: Stock) -> None:
         """Put back, or add, what the caller alone has."""
-        if self._check_process():
+        if self.check_process():
             self._stocks.append(stock)
 
     def demand(self, *costs: Cost) -> PlacesAhead | None:
@@ -243,7 +243,7 @@ class Held(OfOneProcess):
 
         They should cost what the dearest of these did.
         """
-        if self._ahead < 0 or self._questions < self._enough or not self._check_process():
+        if self._ahead < 0 or self._questions < self._enough or not self.check_process():
             return None
         cost = max(costs, key=lambda cost: (cost.charge, cost.intervals))
         if cost.intervals >= APART:
@@ -263,7 +263,7 @@ class Held(OfOneProcess):
     @property
     def now(self) -> Stock:
         """What is there at this moment."""
-        self._check_process()
+        self.check_process()
         with self._lock:
             stocks = tuple(self._stocks)
         return stocks[0] if len(stocks) == 1 else sum(stocks, NOTHING)
