@@ -599,7 +599,7 @@ def test_two_threads_that_serve_one_committer_do_everything_once():
         with lock:
             for pending in committer.take():
                 pending.run(None)
-                pending.settle()
+                pending.finish()
 
     def submit(number):
         for step in range(200):

@@ -20,7 +20,6 @@ from holdfast.ledger.group_commit import GroupCommitter, PendingWrite, duplicate
 from holdfast.ledger.store import START, Row, Tip, Transaction, closed_error, nested_error, second_ledger
 from holdfast.ledger.tables import Statements
 
-
 _LOOK = 0.01  # seconds between two looks whether a connection is still open when a fork waits
 
 
@@ -59,9 +58,18 @@ class DatabaseTransaction:
         found = connection.execute(sql.lock, (dataset,)).fetchone()
         self._start = self._tip = None if found is None else Tip._make(found)
 
+    def start(self) -> Tip | None:
+        """Return the tip as locked."""
+        return self._start
+
     def tip(self) -> Tip | None:
         """Return the tip as locked, and as moved since."""
         return self._tip
+
+    def hash_at(self, seq: int) -> str | None:
+        """Return the hash of a row."""
+        found = self._connection.execute(self._sql.hash_at, (self._dataset, seq)).fetchone()
+        return None if found is None else found[0]
 
     def append(self, row: Row) -> Row:
         """Add the row, unless its key is there; `finish` moves the tip."""
@@ -158,6 +166,11 @@ class Database(ABC, OfOneProcess):
         """Return up to `limit` rows from `start` on."""
         return [Row._make(row) for row in self._look_up(self.sql.read, start, limit)]
 
+    def hash_at(self, seq: int) -> str | None:
+        """Return the hash of a row."""
+        found = self._look_up(self.sql.hash_at, seq)
+        return found[0][0] if found else None
+
     def secret(self) -> bytes | None:
         """Return the secret."""
         found = self._look_up(self.sql.private)
@@ -231,9 +244,8 @@ class Database(ABC, OfOneProcess):
             with self.turn(), self._writing():
                 pending.run(None)
         except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
-            pending.settle(error)
-        else:
-            pending.settle()
+            pending.error = error
+        pending.finish()
 
     def _write_batch(self) -> None:
         """Wait for the turn, then write what is pending by then, in one transaction."""
@@ -241,12 +253,14 @@ class Database(ABC, OfOneProcess):
             return
         try:
             with self.turn(), self._writing():
-                self._write_together(self._committer.take)
+                batch = self._write_together(self._committer.take)
         except BaseException as error:  # noqa: BLE001 - raised in each of the threads that wait
-            for pending in self._committer.take():
-                pending.settle(duplicate(error))
+            batch = _failed(self._committer.take(), error)
+        for pending in batch:  # only now: who goes on finds the turn free
+            pending.finish()
 
-    def _write_together(self, take: Callable[[], list[PendingWrite]]) -> None:
+    def _write_together(self, take: Callable[[], list[PendingWrite]]) -> list[PendingWrite]:
+        """Write what `take` returns once nobody else writes, and return it, with what went wrong with each."""
         batch, deciding = list[PendingWrite](), False
         try:
             with self._transaction() as connection:
@@ -260,15 +274,11 @@ class Database(ABC, OfOneProcess):
         except BaseException as error:
             if not batch:
                 raise
-            if deciding and len(batch) > 1:  # one of them is the reason: nobody else's work shall fail with it
-                for pending in batch:
-                    self._write_together(partial(list, [pending]))
-            else:
-                for pending in batch:
-                    pending.settle(duplicate(error))
-        else:
-            for pending in batch:
-                pending.settle()
+            if not deciding or len(batch) == 1:
+                return _failed(batch, error)
+            for pending in batch:  # one of them is the reason: nobody else's work shall fail with it
+                self._write_together(partial(list, [pending]))
+        return batch
 
     def commit(self, connection: Any) -> None:
         """Commit, or raise."""
@@ -407,6 +417,12 @@ class Database(ABC, OfOneProcess):
                 slot.connection = None
                 self._forked_while_open = True
         self._close_all()
+
+
+def _failed(batch: list[PendingWrite], error: BaseException) -> list[PendingWrite]:
+    for pending in batch:
+        pending.error = duplicate(error)
+    return batch
 
 
 def _release(committer: GroupCommitter, resources: list[Closeable]) -> None:

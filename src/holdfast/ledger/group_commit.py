@@ -27,25 +27,24 @@ _LOOK = 0.05  # seconds between two looks whether it is time to give up waiting
 class PendingWrite:
     """What one thread wants written, and what came of it."""
 
-    __slots__ = ("_done", "_error", "abandoned", "run")
+    __slots__ = ("_done", "abandoned", "error", "run")
 
     def __init__(self, run: Callable[[Any], None]) -> None:
         self.run = run
         self.abandoned = False  # interrupted: nobody waits for it any more
-        self._error: BaseException | None = None
+        self.error: BaseException | None = None
         self._done = threading.Lock()
         self._done.acquire()
 
-    def settle(self, error: BaseException | None = None) -> None:
-        """Let the waiting thread go on, or raise this."""
-        self._error = error
+    def finish(self) -> None:
+        """Let the waiting thread go on, once `error` says what went wrong, if anything."""
         self._done.release()
 
     def wait(self, look: Callable[[], None]) -> None:
         """Wait for the outcome, and raise what went wrong; `look` raises once it is no use to wait any longer."""
         while not self._done.acquire(timeout=_LOOK):
             look()
-        error, self._error = self._error, None
+        error, self.error = self.error, None
         if error is not None:
             try:
                 raise error
@@ -73,7 +72,7 @@ class GroupCommitter:
     def submit(
         self, pending: PendingWrite, work: Callable[[], None], look: Callable[[], None], alone: bool = False
     ) -> None:
-        """Have the work done, and return when it has settled this write; unless `alone`, it `take`s all that wait."""
+        """Have the work done, and return when it has finished this write; unless `alone`, it `take`s all that wait."""
         if sys.is_finalizing():  # asked by a destructor: threads no longer run
             raise self._unavailable("while the interpreter shuts down")
         try:
