@@ -22,6 +22,7 @@ from holdfast.cli import command_names, subcommands
 from holdfast.guarantees.plan import write_margin
 from holdfast.queries.functions import FUNCTION_NAMES, OPERATIONS
 from holdfast.queries.functions.operation import Operation
+from holdfast.queries.node import SUM
 from holdfast.questions import KINDS
 from holdfast.questions.question import Kind
 
@@ -58,6 +59,8 @@ def functions() -> str:
             others.setdefault(name, []).append(written)
     lines = ["| operation | takes | gives | NULL if | also written |", "|---|---|---|---|---|"]
     for name, operation in sorted(OPERATIONS.items()):
+        if name == SUM:  # + and - are there
+            continue
         also = ", ".join(f"`{_cell(each)}`" for each in sorted(others.get(name, [])))
         lines.append(
             f"| `{_cell(name)}` | {_takes(operation)} | {_gives(operation)} | {_NULL[operation.null]} | {also} |"

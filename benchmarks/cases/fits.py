@@ -119,7 +119,7 @@ def beside(n: int, coins: int, *, small: bool) -> Table:
 def floor(n: int, draws: int) -> float:
     """Return the seconds that gathering as many lines takes, in pieces that fit into the cache."""
     rng, piece = Randomness().generator(), 4_000
-    packed = np.zeros((n, PIXELS + 1), np.float32)
+    packed = np.ones((n, PIXELS + 1), np.float32)  # zeros would be one page of memory, again and again
     lines, point = np.empty((piece, PIXELS + 1), np.float32), np.zeros(PIXELS + 1)
     begin = time.perf_counter()
     for _ in range(draws // piece):

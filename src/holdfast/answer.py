@@ -12,6 +12,7 @@ from math import ceil, floor, isnan, log10, nan
 from typing import TYPE_CHECKING, Any, Self
 
 from holdfast import notebook
+from holdfast.errors import InvalidArgument
 from holdfast.pictures import Line, Panel, Picture
 
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 Interval = tuple[float, float]
 ROUNDING = 2.0**-53
+SEPARATED = 10_000  # numbers from here on have their thousands separated
+FEWEST = 12  # digits that may be rounded away
+LONGEST = 160  # characters of a question that are shown beside its answer
 LONG = 1e15  # numbers that are written as powers of ten
 ANYTHING = 1e100  # an end as far away as this stands for any number
 SAYS_NOTHING = 0.9  # of the declared range: an interval that leaves no less open has no value beside it
@@ -75,15 +79,23 @@ class Estimate:
 
     @property
     def decimals(self) -> int:
-        """As many decimals as the interval deserves."""
+        """As many decimals as the interval deserves; below 0, that many of the last digits are zeros."""
         width, digits = self.high - self.low, 4
-        while digits > 0 and width > 10.0 ** (2 - digits) * 5:
+        while digits > -FEWEST and width > 10.0 ** (2 - digits) * 5:
             digits -= 1
         return digits
 
     def rounded(self) -> tuple[str, str, str]:
         """Return value, low and high as text, with as many decimals as the interval deserves, ends outwards."""
         return write_estimate(self, self.decimals)
+
+
+def stretched(
+    bounds: Interval, values: Sequence[float], intervals: Sequence[Interval], *, alone: bool = False
+) -> list[Estimate]:
+    """Return every value with its interval, stretched to the bounds as `Estimate.within` does."""
+    within = Estimate.within
+    return [within(bounds, value, interval, alone=alone) for value, interval in zip(values, intervals, strict=False)]
 
 
 @dataclass(frozen=True)
@@ -127,7 +139,7 @@ class Record:
     @property
     def small_print(self) -> str:
         """The record in a line."""
-        return f"{self.origin}; {self.question}"
+        return f"{self.origin}; {brief(self.question)}"
 
     @property
     def origin(self) -> str:
@@ -302,6 +314,14 @@ class Answer(AnyAnswer):
     def __float__(self) -> float:
         return self.value
 
+    def __lt__(self, other: object) -> bool:
+        raise InvalidArgument(
+            "An answer is an interval, so it is not above or below a number: compare its end that says most, such as"
+            " answer.low > 0.2."
+        )
+
+    __le__ = __gt__ = __ge__ = __lt__
+
     def __format__(self, spec: str) -> str:
         if spec and self.too_few:
             return TOO_FEW
@@ -339,16 +359,16 @@ class Answer(AnyAnswer):
 
     def _repr_html_(self) -> str:
         if self._alone:
-            return notebook.paragraphs(f"{self.value:.4g}, no interval", self.question, self.record.origin)
+            return notebook.paragraphs(f"{self.value:.4g}, no interval", brief(self.question), self.record.origin)
         return estimate_html(self.question, self.rounded()[0], self, self.bounds, self.record.origin)
 
 
 def estimate_html(question: str, shown: str, estimate: "Estimate | Answer", bounds: Interval, small_print: str) -> str:
     """Return what a notebook shows of one interval: the question, what is said of it, numbers, a bar with its ends."""
     _, low, high = estimate.rounded()
-    first, last = (f"{end:.6g}" for end in bounds)
+    first, last = map(write_bound, bounds)
     return (
-        f'<div style="font-variant-numeric:tabular-nums"><div>{escape(question)}</div>'
+        f'<div style="font-variant-numeric:tabular-nums"><div>{escape(brief(question))}</div>'
         f"<div><strong>{escape(shown)}</strong> [{low}, {high}]</div>"
         f"<div>{notebook.small(first)} {interval_bar(estimate, bounds)} {notebook.small(last)}</div>"
         f"{notebook.small(small_print)}</div>"
@@ -357,16 +377,41 @@ def estimate_html(question: str, shown: str, estimate: "Estimate | Answer", boun
 
 def write_estimate(estimate: Estimate | Answer, digits: int) -> tuple[str, str, str]:
     """Write value, low and high; the ends outwards, because a promise is never rounded in its own favor."""
-    value, low, high = (f"{x + 0.0:.{digits}f}" for x in (estimate.value, estimate.low, estimate.high))  # no -0.00
-    if estimate.too_few:
-        value = TOO_FEW
+    value = TOO_FEW if estimate.too_few else _written(estimate.value, digits)
     if max(-estimate.low, estimate.high) >= LONG:
         return value, write_far(estimate.low, 3, up=False), write_far(estimate.high, 3, up=True)
-    if float(low) > estimate.low:
-        low = f"{estimate.low - 10.0**-digits:.{digits}f}"
-    if float(high) < estimate.high:
-        high = f"{estimate.high + 10.0**-digits:.{digits}f}"
-    return value, low, high
+    low, high = round(estimate.low, digits), round(estimate.high, digits)
+    if low > estimate.low:
+        low = estimate.low - 10.0**-digits
+    if high < estimate.high:
+        high = estimate.high + 10.0**-digits
+    return value, _written(low, digits), _written(high, digits)
+
+
+def _written(x: float, digits: int) -> str:
+    if abs(x) >= LONG:
+        return f"{x:.4g}"
+    text = f"{round(x, digits) + 0.0:,.{max(digits, 0)}f}"  # no -0.00
+    return text if abs(x) >= SEPARATED else text.replace(",", "")
+
+
+def write_bound(x: float) -> str:
+    """Write an end of a scale.
+
+    >>> write_bound(0.0), write_bound(-0.5), write_bound(1.5e9), write_bound(1e200)
+    ('0', '-0.5', '1,500,000,000', '1e+200')
+    """
+    return _written(x, 0) if float(x).is_integer() else f"{x:.6g}"
+
+
+def brief(question: str) -> str:
+    """Return a question as it is shown beside its answer: of a long one, how it begins and how it ends.
+
+    >>> brief("share of late"), len(brief("x + " * 100))
+    ('share of late', 160)
+    """
+    half = (LONGEST - 3) // 2
+    return question if len(question) <= LONGEST else f"{question[: half + 1]} … {question[-half:]}"
 
 
 def rounded_alike(estimates: Sequence[Estimate]) -> list[tuple[str, str, str]]:
@@ -419,7 +464,7 @@ def pixels(low: float, high: float, decimals: int) -> tuple[str, str]:
     return f"{first / unit:.{decimals}f}", f"{(last - first) / unit:.{decimals}f}"
 
 
-def interval_bar(estimate: Estimate | Answer, bounds: Interval = (0.0, 1.0), width: int = 160) -> str:
+def interval_bar(estimate: Estimate | Answer, bounds: Interval = (0.0, 1.0), width: int = 160) -> notebook.Svg:
     """Draw the interval inside the declared bounds as a small SVG."""
     low, high = bounds
     span = (high - low) or 1.0
@@ -428,7 +473,7 @@ def interval_bar(estimate: Estimate | Answer, bounds: Interval = (0.0, 1.0), wid
     shown = TOO_FEW if estimate.too_few else f"{estimate.value:g}"
     start, length = pixels(a + 1, max(b, a + 1) + 1, 1)
     first, last = write_far(estimate.low, 6, up=False), write_far(estimate.high, 6, up=True)
-    return (
+    return notebook.Svg(
         f'<svg width="{width + 2}" height="12" style="vertical-align:middle" role="img"'
         f' aria-label="{shown}, from {first} to {last}">'
         f'<rect x="1" y="5" width="{width}" height="2" {notebook.TRACK}/>'

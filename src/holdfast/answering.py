@@ -8,37 +8,39 @@
     6 certify    what was released becomes an interval for the population           guarantees
     7 commit     the answer, durably; then it is shown                              ledger
 
-`Session` takes the first two steps when somebody asks; the others are here. What was drawn is paid for, shown or not. A
-question that is being answered is not drawn for a second time: whoever else asks it waits for the answer.
+What was drawn is paid for, shown or not. A question that is being answered is not drawn for a second time: whoever
+else asks it waits for the answer.
 """
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar, cast
 
 from holdfast.answer import AnyAnswer
-from holdfast.beside import cards_taken, explored_beside, ids_beside, plan_for, reach_of, require_dealt_for
-from holdfast.cancel import drop
-from holdfast.errors import BudgetExhausted, PlanConflict
+from holdfast.beside import explored_beside, ids_beside
+from holdfast.cancel import about_to_commit, drop
+from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.request import PlanRequest
 from holdfast.ledger import Cost, Drawn, Entry, Ledger, Place
-from holdfast.queries.silence import silence
 from holdfast.questions.batch import MOST_TOGETHER, together_of
 from holdfast.questions.best import BestKept
+from holdfast.questions.check import CheckAnswer
 from holdfast.questions.history import answer_from
+from holdfast.questions.mean import MEAN
 from holdfast.questions.price import require_affordable, too_dear
-from holdfast.questions.question import NOTHING_SPENT, Context, Drawing, Question, standing_at
+from holdfast.questions.question import NOTHING_SPENT, Beside, Context, Drawing, Kind, Question
 from holdfast.randomness import Randomness
-from holdfast.rows.deck import Deck
-from holdfast.rows.drawers import DividedRows
+from holdfast.rows.drawers import draws_under, plan_for
 from holdfast.rows.draws import Order
-from holdfast.rows.local import LocalRows, ids_of, unit_starts_of
+from holdfast.rows.local import ids_of, unit_starts_of
 from holdfast.rows.source import RowSource
 from holdfast.schema import Schema
 
-ORDER, DRAWERS, NAMES = "order of rows", "drawers", "names of submissions"  # what the ledger's keys for them are called
+ORDER, NAMES = "order of rows", "names of submissions"  # what the ledger's keys for them are called
+A = TypeVar("A", bound=AnyAnswer)
 
 
 class Answering:
@@ -69,7 +71,14 @@ class Answering:
     ) -> None:
         self._rows, self._schema, self._ledger = rows, schema, ledger
         self._request, self._randomness, self._analyst = request, randomness, analyst
-        self._explored = explored_beside(rows)
+        self._beside = Beside(
+            explored=explored_beside(rows),
+            ids=partial(ids_of, rows),
+            others=ids_beside(rows),
+            starts=partial(unit_starts_of, rows),
+            key=partial(ledger.key, NAMES),
+            best=BestKept(ledger, rows.location).exchange,
+        )
         self._joined = False  # whether the plan is the one that the ledger records
         self._resume() if ledger.begun else self._plan(plan_for(rows, request))
 
@@ -78,38 +87,28 @@ class Answering:
         """The ledger: entries, head, verify."""
         return self._ledger
 
-    @property
-    def cards_taken(self) -> int:
-        """How many cards of a deck have been taken by anybody, ahead or not."""
-        return cards_taken(self.plan, self._ledger.taken)
-
     # -- the plan -----------------------------------------------------------------------------------------------
 
     def _plan(self, plan: Plan) -> None:
         self.plan = replace(plan, unit=self._schema.unit)
-        ids, kept = partial(ids_of, self._rows), BestKept(self._ledger, self._rows.location)
-        others, starts = ids_beside(self._rows), partial(unit_starts_of, self._rows)
-        key = partial(self._ledger.key, NAMES)
+        self._draws = draws_under(self._rows, plan, self._ledger)
+        self._read = partial(answer_from, plan.standing)
         self._context = Context(
             plan.standing,
             self._schema,
-            self._explored,
-            ids,
-            others,
-            starts,
-            key,
-            kept.exchange,
-            dealt=isinstance(self._rows, Deck),
+            plan.standing.rows_at(0),
+            self._beside,
+            so_far=lambda: NOTHING_SPENT if plan.terms.ends else self._ledger.spent,
+            dealt=self._draws.dealt,
         )
-        self._drawers: tuple[RowSource, RowSource | None] | None = None  # worked out when rows are read
-        self._join_deck()
+        self._join_draws()
 
-    def _join_deck(self) -> None:
-        """Refuse a deck that cannot be drawn from under this plan, or that another ledger has used."""
-        if isinstance(self._rows, Deck):
-            require_dealt_for(self._rows, self.plan.terms.mechanism)
-            self._rows.join(self._ledger.first, lambda: self.cards_taken)
-            self._ledger.reach = partial(reach_of, self.plan, self._rows)
+    def _join_draws(self) -> None:
+        """Refuse draws that another ledger has used; the ledger refuses what lies beyond their end."""
+        draws = self._draws
+        draws.join()
+        if draws.dealt:
+            self._ledger.reach = lambda: Cost(*draws.reach)
 
     def _resume(self) -> None:
         """Take on the plan that the ledger records; refuse one that contradicts it."""
@@ -131,9 +130,11 @@ class Answering:
         """Return what questions are built against: the ledger's plan, if somebody else has begun it meanwhile."""
         if not self._joined and self._ledger.begun:
             self._resume()
-        if self._context.guarantee.terms.ends:
-            return self._context
-        return replace(self._context, spent=self._ledger.spent)
+        context = self._context
+        if context.guarantee.terms.ends:
+            return context
+        rows_per_query = context.guarantee.rows_at(self._ledger.spent.intervals)
+        return context if rows_per_query == context.rows_per_query else replace(context, rows_per_query=rows_per_query)
 
     def begin(self) -> None:
         """Begin the ledger now, not with the first answer; if it has begun, its plan stands."""
@@ -146,7 +147,7 @@ class Answering:
         require_affordable(question, self.plan.terms, NOTHING_SPENT)  # a question that is refused begins nothing
         mine = self.plan.terms
         if self._ledger.begin(self.plan.to_dict(), self._randomness.secret()):
-            self._join_deck()  # another ledger may have used it since it was opened
+            self._join_draws()  # another ledger may have used them since they were opened
             self._joined = True
             return
         self._resume()
@@ -157,17 +158,46 @@ class Answering:
                 standing=self.plan.to_dict(),
             )
 
-    # -- answering ----------------------------------------------------------------------------------------------
+    # -- asking -------------------------------------------------------------------------------------------------
 
-    def answer(self, question: Question) -> AnyAnswer:
-        """Answer a question that `prepare` returned; of several looks at one question, this one."""
-        self._check_terms(question)
-        return self._ledger.in_flight.run(question.identity, partial(self._answer_once, question))
+    def _ask_kind(
+        self, kind: Kind[..., A], args: tuple[object, ...], options: Mapping[str, object], key: str | None = None
+    ) -> A:
+        """Check, price and answer a question of this kind."""
+        context = self._current()
+        try:
+            answer = self._answer(kind.question(context, *args, **options), key)
+        except PlanConflict:
+            if self._context.guarantee is context.guarantee:
+                raise
+            # Somebody began the ledger this moment: their plan stands.
+            answer = self._answer(kind.question(self._current(), *args, **options), key)
+        return cast(A, answer)  # of its kind
 
-    def _last_look(self, question: Question) -> AnyAnswer:
-        """Answer, and look again as long as the question says so."""
+    def _answer(self, question: Question, key: str | None) -> AnyAnswer:
+        """Answer a question, and whatever follows from its answer."""
+        if key is not None:
+            question = self._keyed(question, key)
         answer = self.answer(question)
-        while question.after is not None and (following := self.next_look(question)) is not None:
+        if question.after is not None:
+            answer = self._last_look(question, answer)
+        if question.otherwise is not None and isinstance(answer, CheckAnswer) and not answer.holds:
+            # A guess does not hold, and other rows answer beside those that check: they are asked for the value.
+            return replace(answer, value=self._ask_kind(MEAN, (), question.otherwise))
+        return answer
+
+    def _keyed(self, question: Question, key: str) -> Question:
+        """Give a question that is new each time the identity of its idempotency key."""
+        if question.identity is not None:
+            return question
+        if not isinstance(key, str):
+            raise InvalidArgument(f"idempotency_key must be text; got {type(key).__name__}.", name="idempotency_key")
+        retried = [key, self._analyst, question.kind, question.text, question.cost.charge]
+        return replace(question, identity=json.dumps({"idempotency": retried}))  # in ASCII: a key may be any text
+
+    def _last_look(self, question: Question, answer: AnyAnswer) -> AnyAnswer:
+        """Look again as long as the question says so; return the last answer."""
+        while (following := self.next_look(question)) is not None:
             question = following
             try:
                 answer = self.answer(question)
@@ -189,6 +219,22 @@ class Answering:
         while (following := self.next_look(question)) is not None:
             question = following
         return question
+
+    # -- answering ----------------------------------------------------------------------------------------------
+
+    def answer(self, question: Question) -> AnyAnswer:
+        """Answer a question that `prepare` returned; of several looks at one question, this one."""
+        self._check_terms(question)
+        return self._read(*self._ledger.once(question.identity, partial(self._answer_anew, question)))
+
+    def _answer_anew(self, question: Question) -> tuple[Entry, bool]:
+        """Reserve, draw, certify, commit. False if somebody else has committed an answer meanwhile: theirs stands."""
+        usual = self._find_usual(question)
+        if usual is not None:
+            return usual, False
+        drawn = self._draw(question, self._reserve(question))
+        about_to_commit()
+        return self._ledger.commit(drawn)
 
     def answer_all(self, questions: Sequence[Question]) -> list[AnyAnswer]:
         """Answer questions that `prepare` returned, together: what is new is paid for at once, and written at once."""
@@ -219,13 +265,16 @@ class Answering:
         end = self._ledger.in_flight.begin(question.identity, when_free)
         if end is None:
             return None
-        drawn: AnyAnswer | Drawn | None = None
+        drawn: Drawn | None = None
         try:
-            drawn = self._find_or_draw(question)
+            entry = self._find(question)
+            if entry is not None:
+                return self._read(entry, False)
+            drawn = self._draw(question, self._reserve(question))
         finally:
-            if not isinstance(drawn, Drawn):
+            if drawn is None:
                 end()
-        return drawn if isinstance(drawn, AnyAnswer) else Unwritten(self, drawn, end)
+        return Unwritten(self, drawn, end)
 
     @staticmethod
     def write_all(answers: Sequence["Unwritten"]) -> list[AnyAnswer]:
@@ -241,65 +290,58 @@ class Answering:
         finally:
             for one in answers:
                 one.end()
-        return [
-            one.answering._read(entry, cached=not fresh) for one, (entry, fresh) in zip(answers, written, strict=True)
-        ]
+        return [one.answering._read(*entry) for one, entry in zip(answers, written, strict=True)]
 
     def _check_terms(self, question: Question) -> None:
         if not self._joined:
-            self._require_sound()
+            self._draws.expect(())
             self._begin(question)
         if question.terms is not None and question.terms != self._context.guarantee.terms:
             raise PlanConflict("The ledger was begun under another plan since this question was prepared; ask again.")
-
-    def _answer_once(self, question: Question) -> AnyAnswer:
-        drawn = self._find_or_draw(question)
-        if not isinstance(drawn, Drawn):
-            return drawn
-        entry, fresh = self._ledger.commit(drawn)
-        return self._read(entry, cached=not fresh)
 
     def _answer_all_once(self, questions: Sequence[Question]) -> list[AnyAnswer]:
         found: dict[object, AnyAnswer] = {}  # by identity, or by itself if it is new each time
         new: dict[object, Question] = {}
         for one in questions:
-            entry = None if one.identity is None else self._ledger.find(one.identity)
+            entry = self._find(one)
             if entry is None:
                 new.setdefault(one.identity or id(one), one)
             else:
-                found[one.identity] = self._read(entry, cached=True)
+                found[one.identity] = self._read(entry, False)
         if new:
-            self._require_sound()
-            self._join_cards(list(new.values()))
+            costs = [one.cost for one in new.values()]
+            self._require_room(costs)
+            self._draws.expect(costs)
             try:
-                places = self._ledger.reserve_all([one.cost for one in new.values()])
+                places = self._ledger.reserve_all(costs)
             except BudgetExhausted:
-                self._require_cards(list(new.values()))
+                self._draws.refuse(costs)
                 raise too_dear(together_of(list(new.values())), self.plan.terms, self._ledger.spent) from None
             drawn = [self._draw(one, place) for one, place in zip(new.values(), places, strict=True)]
+            about_to_commit()
             written = self._ledger.commit_all(drawn)
             for one, (_, fresh) in zip(new.values(), written, strict=True):
                 if not fresh and one.identity is not None:
                     drop(one.identity)
-            found |= {
-                key: self._read(entry, cached=not fresh) for key, (entry, fresh) in zip(new, written, strict=True)
-            }
+            found |= {key: self._read(*entry) for key, entry in zip(new, written, strict=True)}
         return [found[one.identity or id(one)] for one in questions]
 
-    def _find_or_draw(self, question: Question) -> AnyAnswer | Drawn:
-        entry = None if question.identity is None else self._ledger.find(question.identity)
-        if entry is not None:
-            return self._read(entry, cached=True)
-        self._require_sound()
-        return self._draw(question, self._reserve(question))
+    def _reserve(self, question: Question) -> Place:
+        self._require_room((question.cost,))
+        self._draws.expect((question.cost,))
+        try:
+            return self._ledger.reserve(question.cost)
+        except BudgetExhausted:  # says it in the guarantee's own units
+            self._draws.refuse((question.cost,))
+            raise too_dear(question, self.plan.terms, self._ledger.spent) from None
 
     def _draw(self, question: Question, place: Place) -> Drawn:
-        with silence:
-            result = question.run(self._drawing(place, question.cost))
+        """Draw and certify, at the place that was reserved."""
+        result = question.result(self._drawing(place, question.cost))
         return Drawn(
             place,
             key=question.identity,
-            question=question.to_json(),
+            question={"kind": question.kind, "text": question.text},
             answer=result,
             cost=question.cost,
             rows_read=question.rows_read,
@@ -307,54 +349,38 @@ class Answering:
             finish=None if question.finish is None else partial(question.finish, place.number),
         )
 
-    def _require_sound(self) -> None:
-        """Refuse, free of charge, if the data are known to be damaged; reading them would refuse as well."""
-        if isinstance(self._rows, LocalRows | Deck):
-            self._rows.require_sound()
+    def _require_room(self, costs: Sequence[Cost]) -> None:
+        """Refuse, free of charge, what the ledger could not count: each question, and all of them together."""
+        if len(costs) > 1:
+            costs = [*costs, Cost(sum(cost.charge for cost in costs), sum(cost.intervals for cost in costs))]
+        for cost in costs:
+            self._context.guarantee.require_room(self._taken, cost.charge, cost.intervals)
 
-    def _join_cards(self, questions: Sequence[Question]) -> None:
-        """Go on with the next cards of a deck, if there are any and these questions need them."""
-        if isinstance(self._rows, Deck):
-            self._rows.reaches(self.cards_taken + self._cards_for(questions))
-
-    def _require_cards(self, questions: Sequence[Question]) -> None:
-        """Say in cards why the ledger has refused, if a deck has too few left."""
-        if isinstance(self._rows, Deck):
-            self._rows.require(self.cards_taken, self._cards_for(questions))
-
-    def _cards_for(self, questions: Sequence[Question]) -> int:
-        return sum(cards_taken(self.plan, one.cost) for one in questions)
-
-    def _reserve(self, question: Question) -> Place:
-        self._join_cards([question])
-        try:
-            return self._ledger.reserve(question.cost)
-        except BudgetExhausted:  # says it in the guarantee's own units
-            self._require_cards([question])
-            raise too_dear(question, self.plan.terms, self._ledger.spent) from None
+    def _taken(self) -> tuple[int, int]:
+        taken = self._ledger.taken
+        return taken.charge, taken.intervals
 
     def _drawing(self, place: Place, cost: Cost) -> Drawing:
-        guarantee = standing_at(self._context.guarantee, place.reached, place.intervals, cost)
+        """Return the rows, the guarantee and the chance that a question has at its place."""
+        guarantee = self._context.guarantee.standing(place.reached, place.intervals, cost.intervals)
         order = Order(self._ledger.key(ORDER), place.charge) if guarantee.in_order else None
-        rows, kept = self._drawers_of_the_plan()
-        if isinstance(rows, Deck):
-            rows = rows.hand(self._ledger.first, cards_taken(self.plan, place), cards_taken(self.plan, cost))
+        rows, kept = self._draws.rows_for(place, cost)
         return Drawing(rows, self._randomness.generator(place.number), guarantee, order, kept=kept)
 
-    def _drawers_of_the_plan(self) -> tuple[RowSource, RowSource | None]:
-        """Return the rows that answer, and those that only check guesses, if the plan has such."""
-        if self._drawers is None:
-            terms = self.plan.terms
-            held = terms.all_rows - terms.rows
-            parts = DividedRows(self._rows, self._ledger.key(DRAWERS), held) if held else None
-            self._drawers = (self._rows, None) if parts is None else (parts.asked, parts.kept)
-        return self._drawers
-
-    def _read(self, entry: Entry, *, cached: bool) -> AnyAnswer:
-        return answer_from(entry, self._context.guarantee, cached=cached)
-
     def _is_answered(self, question: Question) -> bool:
-        return question.identity is not None and self._ledger.find(question.identity) is not None
+        return self._find(question) is not None
+
+    def _find(self, question: Question) -> Entry | None:
+        """Return the answer that was given: to this question, or to the usual one, if that read as many rows."""
+        entry = None if question.identity is None else self._ledger.find(question.identity)
+        return self._find_usual(question) if entry is None else entry
+
+    def _find_usual(self, question: Question) -> Entry | None:
+        """Return the answer to the same question with as many rows as usual, if these were as many."""
+        if question.usual is None or question.usual == question.identity:
+            return None
+        usual = self._ledger.find(question.usual)
+        return usual if usual is not None and usual.rows_read >= question.rows_read else None
 
 
 class Unwritten(NamedTuple):

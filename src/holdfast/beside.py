@@ -1,11 +1,6 @@
-"""What a session starts from: the plan of rows that have none yet, and what lies beside them.
-
-Beside rows on disk lie their ledger, what remembers how far it had come, a file of declarations, and the exploration
-part of held rows.
-"""
+"""What lies beside rows on disk: their ledger, what remembers how far it had come, declarations, another part."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -14,81 +9,18 @@ import polars as pl
 from numpy.random import Generator
 
 from holdfast.errors import InvalidArgument
-from holdfast.guarantees.compare import BEST, FAST
-from holdfast.guarantees.plan import Plan
-from holdfast.guarantees.request import PlanRequest
-from holdfast.guarantees.terms import NO_CAP
-from holdfast.ledger import Cost, FileWitness, Place, Spent, Witness, content_of, file_beside
+from holdfast.ledger import FileWitness, Witness, content_of, file_beside
 from holdfast.queries.declared import Declarations, beside
 from holdfast.queries.synthetic import synthetic_rows
-from holdfast.rows.deck import Deck
 from holdfast.rows.folder import FolderRows
-from holdfast.rows.hand import cards_for_distinct
 from holdfast.rows.local import LocalRows
 from holdfast.rows.memory import memory_rows
 from holdfast.rows.source import RowSource
 from holdfast.schema import Schema
 
 MADE_UP_ROWS = 1_000
-COINS = "coins"  # the mechanism that draws with replacement
-DISTINCT, REPEATED = "laplace", "laplace_with_replacement"  # noisy means of rows, drawn once or more often
 SEALED, CONFUSION = ".board.holdfast", ".confusion.holdfast"  # the rows of a board that score, and those that answer
 HELD, EXPLORE = ".held.holdfast", ".explore.parquet"  # how the names of the two parts of a file end
-
-
-def cards_taken(plan: Plan, taken: Cost | Place | Spent) -> int:
-    """Return how many cards stand for what was taken of a budget: its charge in coins, or so many for a noisy mean."""
-    terms = plan.terms
-    if terms.mechanism == DISTINCT:
-        return taken.intervals * cards_for_distinct(terms.rows_per_query, terms.rows)
-    return taken.intervals * terms.rows_per_query if terms.mechanism == REPEATED else taken.charge
-
-
-def reach_of(plan: Plan, deck: Deck) -> Cost:
-    """Return how far a budget can be taken until the cards of a deck end: the other way round than `cards_taken`."""
-    terms, cards = plan.terms, deck.cards.stop
-    if terms.mechanism in (DISTINCT, REPEATED):
-        return Cost(NO_CAP, cards // cards_taken(plan, Cost(0, 1)))
-    return Cost(cards, NO_CAP)
-
-
-def require_dealt_for(deck: Deck, mechanism: str) -> None:
-    """Refuse what the cards of a deck cannot be drawn for."""
-    if mechanism == DISTINCT and not deck.numbered:
-        raise InvalidArgument(
-            f"mechanism {DISTINCT!r} draws distinct rows, and the cards of {deck.name} do not say which row they are."
-            " Deal a deck with distinct=True.",
-            name="mechanism",
-        )
-    if mechanism not in (COINS, DISTINCT, REPEATED):
-        raise InvalidArgument(
-            f"mechanism must be {COINS!r} for a deck, which holds draws and not the table; got {mechanism!r}.",
-            name="mechanism",
-        )
-
-
-def plan_for(rows: RowSource, request: PlanRequest) -> Plan:
-    """Return the plan of a new ledger. A deck holds draws with replacement, and so many of them."""
-    if not isinstance(rows, Deck):
-        return request.make(len(rows))
-    if request.checks is not None:
-        raise InvalidArgument(
-            "checks must be left out for a deck: its cards are dealt. Check on rows that were not dealt from.",
-            name="checks",
-        )
-    if request.mechanism != BEST:
-        require_dealt_for(rows, request.mechanism)
-        if request.mechanism != COINS:
-            return request.make(len(rows))
-    request = replace(request, mechanism=COINS)
-    if isinstance(request.rows_per_query, int) or request.margin is not None:
-        return request.make(len(rows))
-    # Every answer reads as many cards, so that they can be counted beforehand.
-    plan = request.make(len(rows))
-    if plan.endless:
-        return replace(request, rows_per_query=request.rows_per_query or FAST).make(len(rows))
-    each = rows.cards.stop // max(1, plan.statements)
-    return replace(request, rows_per_query=max(1, min(plan.rows_per_query, each))).make(len(rows))
 
 
 def made_up(schema: Schema, rng: Generator) -> LocalRows:

@@ -14,8 +14,10 @@ from typing import Self
 import polars as pl
 
 from holdfast import check, notebook
+from holdfast.answer import Estimate
 from holdfast.beside import CONFUSION, SEALED, ledger_beside, witnesses_beside
 from holdfast.errors import InvalidArgument, PlanConflict, RowSourceError
+from holdfast.evaluations import is_evaluation, read_cases
 from holdfast.guarantees.ladder import LABELS, Ladder
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.solve import DEFAULT_CONFIDENCE
@@ -44,7 +46,8 @@ class Board:
     ----------
     labels
         A file (CSV, JSON lines, Parquet), a frame or a mapping of columns; or a board that was made of a file, which is
-        then opened, and nothing else needs to be given. A file's board lies beside it, as `<name>.board.holdfast`.
+        then opened, and nothing else needs to be given. A file's board lies beside it, as `<name>.board.holdfast`. Where
+        submissions bring scores, ids are enough, also those of an evaluation's file.
     id, target
         The columns of ids and of labels. Where submissions bring scores, there is no target.
     unit
@@ -110,7 +113,11 @@ class Board:
                 " independent. Make a board of one row a unit, or leave out one of the two.",
                 name="confusion",
             )
-        table = sealed_rows(typed(read_table(labels, "labels"), labels), id, target, unit, scored)
+        if isinstance(labels, str | Path) and not scored.rule.targets and is_evaluation(labels):
+            table = read_cases(labels).rename({"id": id})
+        else:
+            table = typed(read_table(labels, "labels"), labels)
+        table = sealed_rows(table, id, target, unit, scored)
         whole = DEFAULT_CONFIDENCE if confidence is None else confidence
         if confusion is not None:
             check.probability(confidence=whole)
@@ -247,7 +254,15 @@ class Board:
     def __repr__(self) -> str:
         given = self.session.ledger.spent.answers
         progress = f"{given:,} submission{'' if given == 1 else 's'} so far; {self.session.budget}."
-        return f"Board on {self.session.dataset}: {self.ladder.terms.metric}.\n{self.session.plan.sentence}\n{progress}"
+        lines = [f"Board on {self.session.dataset}: {self.ladder.terms.metric}.", self.session.plan.sentence]
+        return "\n".join([*lines, *self._leading(), progress])
+
+    def _leading(self) -> list[str]:
+        for best in self.standings().head(1).iter_rows(named=True):
+            if best["rank"] is not None:
+                _, low, high = Estimate(best["low"], best["low"], best["high"]).rounded()
+                return [f"The best so far is that of {best['by'] or 'somebody'}, no. {best['seq']}: [{low}, {high}]."]
+        return []
 
     def _repr_html_(self) -> str:
         title, _, sentences = repr(self).partition("\n")

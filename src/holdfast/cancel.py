@@ -1,8 +1,12 @@
 """Work that can be called off from another thread: it ends before the next block of rows.
 
 Whatever was taken from the budget for it stays taken, as for every draw that nobody gets to see.
+
+Work for somebody else also has a coarse clock, by which its answers are written: the time of an entry, and the moment
+from which anybody can find it, would else tell how long the evaluation took, which may depend on the rows.
 """
 
+import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TypeVar
@@ -16,13 +20,21 @@ class Work:
     """The evaluation of one question, or of a list of them.
 
     `begun`: whether it has come to the rows; by then the budget has paid. `dropped`: of a list, the keys of questions
-    that were drawn for in vain, since another process had answered them before.
+    that were drawn for in vain, since another process had answered them before. `tick`: seconds from one moment at
+    which an answer may be written to the next, counted from now; 0 for any moment.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tick: float = 0.0) -> None:
         self.begun = False
         self.dropped: set[str] = set()
         self._cancelled = False
+        self._start, self._tick = time.monotonic(), tick
+
+    @property
+    def due(self) -> float:
+        """When what is drawn by now may be written: at the next tick, by the monotonic clock."""
+        now = time.monotonic()
+        return now + (self._start - now) % self._tick if self._tick > 0 else now
 
     def cancel(self) -> None:
         """Call it off."""
@@ -52,6 +64,13 @@ def about_to_wait() -> None:
     act = before_waiting.get()
     if act is not None:
         act()
+
+
+def about_to_commit() -> None:
+    """Wait until what this thread has drawn may be written."""
+    work = _current.get()
+    if work is not None:
+        time.sleep(max(0.0, work.due - time.monotonic()))
 
 
 def drop(key: str) -> None:

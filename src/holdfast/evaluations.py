@@ -2,7 +2,7 @@
 
     lm-evaluation-harness    samples_*.jsonl    one line for each document and filter; `doc_id`, a key for each metric
     Inspect                  *.eval, *.json     a ZIP archive, or JSON; scores by scorer: C, P, I, N or numbers
-    Every Eval Ever          *.jsonl            one line for each sample; `sample_id`, `evaluation`
+    Every Eval Ever          *_samples.jsonl    one line for each sample and result; `sample_id`, `evaluation`
 
 The unit is the case: several lines about one (epochs, repeats) are averaged. What was not scored is left out, and a
 board then misses its id.
@@ -27,12 +27,13 @@ _TEXTS = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
 
 
 class Scored(NamedTuple):
-    """One score of one case: by which metric, in which part of the file."""
+    """One score of one case: by which metric, in which part of the file; and in which run, where lines say so."""
 
     id: object
     metric: str
     part: str
     value: Any
+    run: str = ""
 
 
 def read_evaluation(path: str | Path, *, metric: str | None = None, part: str | None = None) -> pl.DataFrame:
@@ -44,7 +45,8 @@ def read_evaluation(path: str | Path, *, metric: str | None = None, part: str | 
         `samples_*.jsonl` of lm-evaluation-harness, a log of Inspect (`.eval` or `.json`), or an instance file of
         Every Eval Ever.
     metric
-        Which one to take, if the file has several: a metric, or a scorer of Inspect (`scorer/key` if it gives several).
+        Which one to take, if the file has several: a metric, a scorer of Inspect (`scorer/key` if it gives several), or
+        a result of Every Eval Ever.
     part
         The filter of lm-evaluation-harness, or the name of an evaluation, if the file has several.
 
@@ -60,15 +62,33 @@ def read_evaluation(path: str | Path, *, metric: str | None = None, part: str | 
     metric = _one("metric", metric, (each.metric for each in found), path)
     found = [each for each in found if each.metric == metric]
     part = _one("part", part, (each.part for each in found), path)
+    found = [each for each in found if each.part == part]
+    if len(runs := {each.run for each in found}) > 1:
+        raise InvalidArgument(f"{path.name} has {len(runs)} runs; a submission is one. Take them apart.", name="path")
     scores: dict[object, list[float]] = {}
     for each in found:
-        value = _number(each.value, metric, path) if each.part == part else None
+        value = _number(each.value, metric, path)
         if value is not None:
             scores.setdefault(each.id, []).append(value)
-    if any(isinstance(id, str) for id in scores):
-        scores = {str(id): values for id, values in scores.items()}
     means = [sum(values) / len(values) for values in scores.values()]
-    return pl.DataFrame({"id": list(scores), "score": pl.Series(means, dtype=pl.Float64)})
+    return pl.DataFrame({"id": _alike(scores), "score": pl.Series(means, dtype=pl.Float64)})
+
+
+def read_cases(path: str | Path) -> pl.DataFrame:
+    """Return the ids of all cases in such a file, scored or not, as the column "id": what a board of scores is made of.
+
+    Parameters
+    ----------
+    path
+        As for `read_evaluation`.
+    """
+    return pl.DataFrame({"id": _alike(dict.fromkeys(each.id for each in _records(Path(path))))})
+
+
+def _alike(ids: Iterable[object]) -> list[object]:
+    """Return ids of one type: text, if one of them is."""
+    listed = list(ids)
+    return [str(id) for id in listed] if any(isinstance(id, str) for id in listed) else listed
 
 
 def is_evaluation(path: str | Path) -> bool:
@@ -159,8 +179,13 @@ def _lm_eval(values: dict[str, Any]) -> Iterator[Scored]:
 
 
 def _every_eval_ever(values: dict[str, Any]) -> Iterator[Scored]:
+    """Read one sample under one result: a sample with several metrics has a line for each."""
+    part, run, judged = str(values["evaluation_name"]), str(values["evaluation_id"]), values["evaluation"]
+    if (result := values.get("evaluation_result_id")) is not None:
+        yield Scored(values["sample_id"], str(result), part, judged["score"], run)
+        return
     for name in ("score", "is_correct"):
-        yield Scored(values["sample_id"], name, str(values.get("evaluation_name", "")), values["evaluation"][name])
+        yield Scored(values["sample_id"], name, part, judged[name], run)
 
 
 def _inspect(samples: list[dict[str, Any]]) -> Iterator[Scored]:

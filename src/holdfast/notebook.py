@@ -7,29 +7,41 @@ BLUE, ORANGE = "#2b8cc4", "#d55e00"  # seen on white and on black
 TRACK = 'fill="currentColor" fill-opacity=".22"'
 FAINT = "opacity:.75"
 WIDTH = 160
+SHORT = 32  # characters of a cell that stay in one line
 _CELL = "padding:.25em .7em;text-align:"
 
 
-def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, left: Collection[int] = (0,)) -> str:
-    """Return a table; cells that begin with an SVG are drawn, others are written as they are.
+class Svg(str):
+    """A drawing made here. A text that only looks like one, such as a category of the data, is written as it is."""
 
-    >>> table(["a"], [["<"]]).count("&lt;")
+    __slots__ = ()
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, left: Collection[int] = (0,)) -> str:
+    """Return a table; cells that are an `Svg` are drawn, others are written as they are.
+
+    >>> table(["a"], [["<svg>"]]).count("&lt;")
     1
     """
 
     def cells(row: Sequence[str], tag: str) -> str:
         sides = ("left" if place in left else "right" for place in range(len(row)))
-        shown = (cell if cell.startswith("<svg") else escape(cell) for cell in row)
-        return "".join(f'<{tag} style="{_CELL}{side}">{cell}</{tag}>' for side, cell in zip(sides, shown, strict=True))
+        drawn = [isinstance(cell, Svg) for cell in row]
+        shown = (cell if svg else escape(cell) for cell, svg in zip(row, drawn, strict=True))
+        short = (svg or len(cell) <= SHORT for cell, svg in zip(row, drawn, strict=True))
+        width = ("white-space:nowrap" if fits else f"min-width:{SHORT // 2}em" for fits in short)
+        styled = zip(sides, width, shown, strict=True)
+        return "".join(f'<{tag} style="{_CELL}{side};{wide}">{cell}</{tag}>' for side, wide, cell in styled)
 
     head = f"<thead><tr>{cells(headings, 'th')}</tr></thead>" if any(headings) else ""
     body = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in rows)
-    return f'<table style="font-variant-numeric:tabular-nums">{head}<tbody>{body}</tbody></table>'
+    inside = f'<table style="font-variant-numeric:tabular-nums">{head}<tbody>{body}</tbody></table>'
+    return f'<div style="overflow-x:auto">{inside}</div>'
 
 
-def meter(part: float, label: str, width: int = WIDTH) -> str:
+def meter(part: float, label: str, width: int = WIDTH) -> Svg:
     """Draw a part of a whole, between 0 and 1; `label` is for those who do not see it."""
-    return (
+    return Svg(
         f'<svg width="{width}" height="10" role="img" aria-label="{escape(label)}">'
         f'<rect width="{width}" height="10" rx="3" {TRACK}/>'
         f'<rect width="{min(max(part, 0.0), 1.0) * width:.1f}" height="10" rx="3" fill="{BLUE}"/></svg>'

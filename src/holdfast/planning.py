@@ -100,13 +100,12 @@ def plan(
 
 def _counted(data: "Table", unit: str | None) -> tuple[int, str | None]:
     """Return how many rows or units data have, and the column that names units."""
-    from holdfast.rows.deck import Deck
-    from holdfast.rows.local import LocalRows
     from holdfast.rows.open import open_rows
+    from holdfast.rows.source import Kept
 
     source = open_rows(data, unit=unit)
     try:
         return len(source), source.schema.unit
     finally:
-        if source is not data and isinstance(source, LocalRows | Deck):
+        if source is not data and isinstance(source, Kept):
             source.close()

@@ -28,6 +28,9 @@ class Registry(dict[str, Thing]):
         self._complete = self._loading = False
         self._lock = RLock()
 
+    def __repr__(self) -> str:
+        return f"{self._group}: {', '.join(self.names())}"
+
     def register(self, name: str, thing: Thing) -> Thing:
         """Add a `thing` under its `name`; a second one of the same name replaces the first."""
         self[name] = thing

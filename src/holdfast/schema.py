@@ -28,10 +28,8 @@ class Type(StrEnum):
     DATE = "date"
     DATETIME = "timestamp"
 
-    @property
-    def is_number(self) -> bool:
-        """Whether arithmetic applies."""
-        return self in (Type.INT, Type.FLOAT)
+    def __init__(self, name: str) -> None:
+        self.is_number = name in ("integer", "number")  # whether arithmetic applies
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,13 @@ Whoever asks, from Python, the command line, over HTTP or as an agent, asks thro
 question is told in `answering.py`.
 """
 
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self
 
 import polars as pl
 
@@ -27,31 +26,28 @@ from holdfast.guarantees.solve import Queries
 from holdfast.ledger import Cost, Receipt, SharedBudget, check_analyst, open_ledger
 from holdfast.optimize.losses import LinearLoss, Loss
 from holdfast.queries.build import QueryLike
-from holdfast.queries.silence import silence
 from holdfast.questions import KINDS, OTHERWISE_CALLED, kind_named
 from holdfast.questions.batch import Answers, Asked, Prices, Questions, build_all
 from holdfast.questions.budget import Budget
-from holdfast.questions.check import CheckAnswer
 from holdfast.questions.history import history_frame
 from holdfast.questions.mean import MEAN
 from holdfast.questions.price import Price, require_affordable
-from holdfast.questions.question import NOTHING_SPENT, Drawing, Kind, Question
+from holdfast.questions.question import NOTHING_SPENT, Drawing, Question
 from holdfast.questions.register import Registered
 from holdfast.questions.sql import Selected, select
 from holdfast.questions.standings import Standings
 from holdfast.questions.verbs import Verbs
 from holdfast.randomness import Randomness
-from holdfast.rows.deck import Deck
 from holdfast.rows.draws import Order
-from holdfast.rows.local import LocalRows
 from holdfast.rows.open import open_rows
-from holdfast.rows.source import RowVerbs, Table
+from holdfast.rows.source import Kept, RowVerbs, Table
 from holdfast.rows.units import warn_of_units
 from holdfast.schema import Schema
 
 SHARES = "All sessions of this process on these rows share one budget:"
+COLUMNS = ("columns", "dtypes", "info", "names", "shape")  # what frames call it
+SHOWN = ("collect", "describe", "head", "iloc", "loc", "rows", "sample", "tail", "to_pandas", "to_polars")
 AND_ITS_VALUE = "if the guess does not hold, its value is asked next, for the price of a mean"
-A = TypeVar("A", bound=AnyAnswer)
 
 
 @check.public
@@ -127,7 +123,7 @@ class Session(Answering, Verbs):
         source = open_rows(data, complete=complete, unit=unit)
         schema = declare(source, bounds=bounds, categories=categories, labels=labels)
         # What was opened here is closed here; rows that the caller opened may serve other sessions.
-        self._opened = source if isinstance(source, LocalRows | Deck) and source is not data else None
+        self._opened = source if isinstance(source, Kept) and source is not data else None
         place = ledger_beside(source) if ledger is None else ledger
         opened = open_ledger(
             place,
@@ -184,7 +180,8 @@ class Session(Answering, Verbs):
         AnyAnswer
             The answer of that kind.
         """
-        return self._answer(kind_named(kind), (query,), options, idempotency_key)
+        answer: AnyAnswer = self._ask_kind(kind_named(kind), (query,), options, idempotency_key)
+        return answer
 
     def ask_many(self, questions: Iterable[Asked]) -> Answers:
         """Ask several questions: one reservation, one transaction, all of them or none.
@@ -241,28 +238,6 @@ class Session(Answering, Verbs):
                 raise
         return self.answer_all(build_all(listed, self._current(), names))
 
-    def _ask_kind(self, kind: Kind[..., A], args: tuple[object, ...], options: Mapping[str, object]) -> A:
-        return cast(A, self._answer(kind, args, options, None))  # of its kind
-
-    def _answer(
-        self, kind: Kind[..., Any], args: tuple[object, ...], options: Mapping[str, object], key: str | None
-    ) -> AnyAnswer:
-        context = self._current()
-        try:
-            return self._or_else(self._keyed(kind.question(context, *args, **options), key))
-        except PlanConflict:
-            if self._context.guarantee is context.guarantee:
-                raise
-        # Somebody began the ledger this moment: their plan stands.
-        return self._or_else(self._keyed(kind.question(self._current(), *args, **options), key))
-
-    def _or_else(self, question: Question) -> AnyAnswer:
-        """Answer; if a guess does not hold, and other rows answer beside those that check, ask them for the value."""
-        answer = self._last_look(question)
-        if question.otherwise is None or not isinstance(answer, CheckAnswer) or answer.holds:
-            return answer
-        return replace(answer, value=self._answer(MEAN, (), question.otherwise, None))
-
     def prepare(
         self,
         query: QueryLike | Loss | LinearLoss,
@@ -279,17 +254,10 @@ class Session(Answering, Verbs):
             As for `ask`.
         """
         context = self._current()
-        question = self._keyed(kind_named(kind).question(context, query, **options), idempotency_key)
+        question = kind_named(kind).question(context, query, **options)
+        if idempotency_key is not None:
+            question = self._keyed(question, idempotency_key)
         return replace(question, terms=context.guarantee.terms)
-
-    def _keyed(self, question: Question, key: str | None) -> Question:
-        """Give a question that is new each time the identity of its idempotency key."""
-        if key is None or question.identity is not None:
-            return question
-        if not isinstance(key, str):
-            raise InvalidArgument(f"idempotency_key must be text; got {type(key).__name__}.", name="idempotency_key")
-        retried = [key, self._analyst, question.kind, question.text, question.cost.charge]
-        return replace(question, identity=json.dumps({"idempotency": retried}))  # in ASCII: a key may be any text
 
     # -- looking before paying ----------------------------------------------------------------------------------
 
@@ -352,10 +320,9 @@ class Session(Answering, Verbs):
         rng = self._randomness.generator()
         invented = made_up(self._schema, rng)
         guarantee, order = context.standing(question.cost), Order(self._randomness.secret())
-        with silence:
-            result = question.run(Drawing(invented, rng, guarantee, order, most_draws=MADE_UP_ROWS))
-            if question.finish is not None:
-                result, _ = question.finish(1, result, Cost(0, 0))
+        result = question.result(Drawing(invented, rng, guarantee, order, most_draws=MADE_UP_ROWS))
+        if question.finish is not None:
+            result, _ = question.finish(1, result, Cost(0, 0))
         record = Record(question.kind, question.text, guarantee.name, terms.confidence, terms.population)
         return kind_named(question.kind).read(result, record)
 
@@ -429,8 +396,9 @@ class Session(Answering, Verbs):
     def __getattr__(self, name: str) -> Any:
         kind = None if name.startswith("_") else KINDS.find(name)  # kinds that another package registered
         if kind is None:
-            meant = f". Did you mean: {OTHERWISE_CALLED[name]!r}?" if name in OTHERWISE_CALLED else ""
-            raise AttributeError(f"'Session' object has no attribute {name!r}{meant}")
+            meant = OTHERWISE_CALLED.get(name) or ("schema" if name in COLUMNS else None)
+            hint = f". Did you mean: {meant!r}?" if meant else ": rows are never shown" if name in SHOWN else ""
+            raise AttributeError(f"'Session' object has no attribute {name!r}{hint}")
         return partial(self.ask, kind=kind.name)
 
     def __repr__(self) -> str:
@@ -446,5 +414,5 @@ class Session(Answering, Verbs):
     def explore(self, data: Table) -> None:
         """Take the guesses that checks leave out from these `data`, which anybody may look at."""
         rows = open_rows(data, unit=None if isinstance(data, RowVerbs) else self.schema.unit)
-        self._explored = lambda: rows
-        self._context = replace(self._context, explored=self._explored)
+        self._beside = replace(self._beside, explored=lambda: rows)
+        self._context = replace(self._context, beside=self._beside)

@@ -1,7 +1,8 @@
-"""attack, selftest and reproduce, run as their users run them."""
+"""attack, monitor, selftest and reproduce, run as their users run them."""
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from holdfast.cli import main
 from holdfast.lab import flights
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
@@ -49,6 +51,37 @@ def test_attack_as_json_repeats_with_its_seed(tmp_path):
 def test_attack_refuses_in_one_sentence(tmp_path):
     done = run(tmp_path, "attack", "magic", "--json", code=2)
     assert json.loads(done.stdout)["error"].startswith("mechanism must be one of")
+
+
+def monitor(capsys, *words: object, code: int = 0) -> str:
+    with pytest.raises(SystemExit) as ended:
+        main(["monitor", *map(str, words)])
+    said = capsys.readouterr()
+    assert ended.value.code == code, said.err
+    return said.out if code == 0 else said.err
+
+
+def test_the_monitors_of_the_page_about_the_paper_run(capsys):
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "paper.md").read_text(encoding="utf-8")
+    released, resumed = re.findall(r"^holdfast monitor (.*)$", page, re.MULTILINE)
+    first = monitor(capsys, *released.split(), "--seed", 2)
+    gap, largest = re.findall(r"are (\S+) apart; the largest gap is (\S+)\.", first)[0]
+    assert first.startswith("naive against weighted: released ")
+    assert 0.2 < float(gap) <= float(largest)
+    assert "coins against weighted, resumed 10 times: " in monitor(capsys, *resumed.split(), "--seed", 2)
+
+
+def test_monitors_as_json_repeat_with_their_seed(capsys):
+    words = ("coins", "--rows", 200, "--queries", 31, "--seed", 3)
+    first, again = (json.loads(monitor(capsys, *words, "--json")) for _ in range(2))
+    assert first == again
+    assert 0 <= first["gap"] <= first["largest"]
+    assert first["expected"] >= first["largest"] - first["allowed"]
+    resumed = json.loads(monitor(capsys, *words, "--after", 20, "--samples", 4, "--json"))
+    assert len(resumed["gaps"]) == 4
+    assert max(map(abs, resumed["gaps"])) == resumed["largest"]
+    late = monitor(capsys, *words, "--after", 31, code=2)
+    assert late.strip() == "--after must be at most queries - 1 (30); got 31."
 
 
 def test_selftest_of_a_plan_in_numbers(tmp_path):

@@ -3,6 +3,9 @@
 import json
 import os
 import pty
+import select
+import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +16,7 @@ import polars as pl
 import pytest
 
 from holdfast.cli import command_names, main, subcommands
+from holdfast.cli.options import COMPLETE_VARIABLE
 from holdfast.lab import flights
 
 SMALL = ["--rows", "200", "--queries", "11", "--worlds", "1", "--seed", "1"]
@@ -110,14 +114,6 @@ def test_colors_are_for_terminals_only(folder: Path) -> None:
     assert b"\x1b[" in seen  # the same command has them there
 
 
-COMPLETE = """
-eval "$(holdfast completion bash)"
-COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
-_holdfast_completion holdfast
-echo "${{COMPREPLY[*]}}"
-"""
-
-
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -128,11 +124,62 @@ echo "${{COMPREPLY[*]}}"
         ("holdfast completion z", {"zsh"}),
     ],
 )
-def test_bash_completes(words: str, expected: set[str]) -> None:
-    found = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    script = COMPLETE.format(words=words)
-    done = subprocess.run(["bash", "-c", script], env=found, capture_output=True, text=True, check=True)
-    assert set(done.stdout.split()) == expected, done.stderr
+def test_words_are_completed(
+    words: str, expected: set[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(COMPLETE_VARIABLE, "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+    with pytest.raises(SystemExit):
+        main([])
+    assert set(capsys.readouterr().out.split()) == expected
+
+
+SHELLS = {  # how each is started without anybody's settings, and told to complete
+    "bash": ("bash --norc --noprofile -i", 'eval "$(holdfast completion bash)"'),
+    "zsh": ("zsh -f -i", 'autoload -Uz compinit; compinit -u -D; eval "$(holdfast completion zsh)"'),
+    "fish": ("fish --no-config -i", "holdfast completion fish | source"),
+}
+
+
+class Typing:
+    """Somebody at a shell: what is typed, and what is seen."""
+
+    def __init__(self, command: str, home: Path) -> None:
+        found = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "TERM": "dumb", "HOME": str(home)}
+        self.process, self.terminal = pty.fork()
+        if self.process == 0:
+            os.execvpe(command.split()[0], command.split(), os.environ | found | {"PS1": "> ", "HISTFILE": os.devnull})
+        self.seen = b""
+
+    def type(self, text: str, *, sees: str) -> None:
+        """Type, and wait until something more is seen."""
+        before = len(self.seen)
+        os.write(self.terminal, text.encode())
+        while sees.encode() not in self.seen[before:]:
+            ready, _, _ = select.select([self.terminal], [], [], 60)
+            assert ready, self.seen.decode(errors="replace")
+            self.seen += os.read(self.terminal, 1 << 16)
+
+    def leave(self) -> None:
+        """End the shell."""
+        os.kill(self.process, signal.SIGKILL)
+        os.waitpid(self.process, 0)
+        os.close(self.terminal)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_shell_completes_what_is_typed_in_it(shell: str, tmp_path: Path) -> None:
+    command, setting = SHELLS[shell]
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    somebody = Typing(command, tmp_path)
+    try:
+        somebody.type(f"{setting}\recho beg''un\r", sees="begun")
+        somebody.type("holdfast bud\t", sees="holdfast budget ")
+        somebody.type("\x15holdfast ask flights.parquet late --ki\t", sees="late --kind ")
+    finally:
+        somebody.leave()
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -3,11 +3,13 @@
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
-import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -21,52 +23,64 @@ from holdfast.rows import dealing, sorting
 from holdfast.rows.deal import deal
 from holdfast.rows.deck import Cards, Deck
 from holdfast.session import Session
+from killed import NEVER, Ended, Forks
 from ledger_writer import environment
 
 ROWS = 100_000
 
-# Kills itself, with the signal nobody can catch, just before the given event.
 DEALER = """
-import os, secrets, signal, sys
+import os, secrets
 from pathlib import Path
+from killed import count_events
 from holdfast.rows import array_files, cards, content, folder, sorting
 from holdfast.rows.deal import deal
 
 cards.CHUNK = 10_000
 content._MOST_DISTINCT = 70  # of the texts of one column more come up, halfway
 sorting.MOST = sorting.LEAST = 1_000
-left = int(sys.argv[3])
-if os.environ.get("SECRET"):
-    secrets.token_bytes = lambda count: os.environ["SECRET"].encode().ljust(count)
-
-def counted(owner, name):
-    act = getattr(owner, name)
-    def event(*args, **options):
-        global left
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        left -= 1
-        return act(*args, **options)
-    setattr(owner, name, event)
-
-for owner, name in [
+count_events(
     (array_files.ArrayFile, "append"), (array_files.ArrayFile, "close"), (folder.Manifest, "write"),
     (sorting.Runs, "write"), (sorting.Runs, "collect"), (os, "fsync"), (Path, "rename"), (Path, "mkdir"),
-]:
-    counted(owner, name)
-slices = int(os.environ.get("SLICES", "1"))
-unit = os.environ.get("UNIT") or None
-deal(sys.argv[1], sys.argv[2], cards=5_000 if unit is None else 50, next=len(sys.argv) > 4, slices=slices, unit=unit)
-print("events", 10**9 - left)
+)
+
+def act(table, deck, secret, next, slices, unit):
+    secrets.token_bytes = lambda count: secret.encode().ljust(count)
+    deal(table, deck, cards=5_000 if unit is None else 50, next=next, slices=slices, unit=unit)
 """
 
 
-def run_dealer(
-    table: Path, deck: Path, kill_before: int = 10**9, *more: str, secret: str = "", slices: int = 1, unit: str = ""
-) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-c", DEALER, str(table), str(deck), str(kill_before), *more]
-    env = environment() | {"SECRET": secret, "SLICES": str(slices), "UNIT": unit}
-    return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+class Dealers(Forks):
+    """Deal in processes of their own."""
+
+    def deal(
+        self,
+        table: Path,
+        deck: Path,
+        *,
+        secret: str = "other",
+        next: bool = False,
+        slices: int = 1,
+        unit: str | None = None,
+        kill_before: int = NEVER,
+    ) -> Ended:
+        return self.run(str(table), str(deck), secret, next, slices, unit, kill_before=kill_before)
+
+    def whole(self, table: Path, deck: Path, **how: Any) -> int:
+        """Deal it all; return how many events that took."""
+        done = self.deal(table, deck, **how)
+        assert done.code == 0, done.error
+        return done.events
+
+    def killed(self, table: Path, deck: Path, kill_before: int, **how: Any) -> Path:
+        """Be killed; return what is left."""
+        assert self.deal(table, deck, kill_before=kill_before, **how).killed
+        return deck / ".deal.partial"
+
+
+@pytest.fixture(scope="module")
+def dealers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dealers]:
+    with Dealers(DEALER, tmp_path_factory.mktemp("said")) as forks:
+        yield forks
 
 
 @pytest.fixture
@@ -87,24 +101,22 @@ def must_be_whole(deck: Path, deals: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("next", [False, True])
-def test_a_killed_dealer_leaves_no_deck_that_is_not_whole(table: Path, tmp_path: Path, next: bool) -> None:
+def test_a_killed_dealer_leaves_no_deck_that_is_not_whole(
+    dealers: Dealers, table: Path, tmp_path: Path, next: bool
+) -> None:
     deck = tmp_path / "t.deck"
     before = int(next)
-    more = ("next",) if next else ()
     first = tmp_path / "first.deck"
     if next:
         deal(table, first, cards=5_000)
         shutil.copytree(first, tmp_path / "count.deck")
-    counted = run_dealer(table, tmp_path / "count.deck", 10**9, *more, secret="first")
-    assert counted.returncode == 0, counted.stderr
-    events = int(counted.stdout.split()[1])
+    events = dealers.whole(table, tmp_path / "count.deck", secret="first", next=next)
     # those at the end are the delicate ones: manifest, durability, renaming
-    for number in sorted({*range(0, events, max(1, events // 3)), *range(events - 3, events)}):
+    for number in sorted({*range(0, events, events // 5), *range(events - 5, events)}):
         shutil.rmtree(deck, ignore_errors=True)
         if next:
             shutil.copytree(first, deck)
-        died = run_dealer(table, deck, number, *more, secret="first")
-        assert died.returncode == -signal.SIGKILL
+        dealers.killed(table, deck, number, secret="first", next=next)
         try:
             opened = Deck(deck)
         except RowSourceError:
@@ -115,10 +127,8 @@ def test_a_killed_dealer_leaves_no_deck_that_is_not_whole(table: Path, tmp_path:
                 must_be_whole_inside(opened)
                 continue
         # whoever goes on deals the same cards, or new ones if nothing was begun
-        again = run_dealer(table, deck, 10**9, *more, secret="other")
-        assert again.returncode == 0, again.stderr
+        kept = dealers.whole(table, deck, next=next) < events
         must_be_whole(deck, before + 1)
-        kept = int(again.stdout.split()[1]) < events
         same = bytes_of(deck, before + 1) == bytes_of(tmp_path / "count.deck", before + 1)
         assert same == kept, number
 
@@ -129,20 +139,15 @@ def bytes_of(deck: Path, number: int = 1) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-def test_whoever_goes_on_deals_the_same_cards(table: Path, tmp_path: Path) -> None:
+def test_whoever_goes_on_deals_the_same_cards(dealers: Dealers, table: Path, tmp_path: Path) -> None:
     """Killed three times at different stages, with two slices; who goes on does not know the secret."""
     whole = [tmp_path / f"whole-{i}-of-2.deck" for i in (1, 2)]
-    counted = run_dealer(table, tmp_path / "whole.deck", secret="first", slices=2)
-    assert counted.returncode == 0, counted.stderr
-    events = int(counted.stdout.split()[1])
+    events = dealers.whole(table, tmp_path / "whole.deck", secret="first", slices=2)
     decks = [tmp_path / f"t-{i}-of-2.deck" for i in (1, 2)]
     for i, at in enumerate((events // 4, events // 4, events // 2)):
-        died = run_dealer(table, tmp_path / "t.deck", at, secret="first" if i == 0 else "other", slices=2)
-        assert died.returncode == -signal.SIGKILL
-        assert (decks[0] / ".deal.partial" / "deal.json").exists()
-    done = run_dealer(table, tmp_path / "t.deck", secret="other", slices=2)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout.split()[1]) < events  # some had been done
+        dealers.killed(table, tmp_path / "t.deck", at, secret="first" if i == 0 else "other", slices=2)
+        assert (decks[0] / ".deal.partial" / "begun.json").exists()
+    assert dealers.whole(table, tmp_path / "t.deck", slices=2) < events  # some had been done
     for deck, expected in zip(decks, whole, strict=True):
         assert bytes_of(deck) == bytes_of(expected)
         assert [each.name for each in deck.iterdir()] == ["0001"]
@@ -221,25 +226,19 @@ def must_be_whole_inside(deck: Deck) -> None:
 # -- what somebody else did meanwhile -------------------------------------------------------------------------------
 
 
-def interrupted_at(table: Path, deck: Path, share: float, events: int, unit: str = "") -> Path:
-    """Kill a dealer; return what it left."""
-    died = run_dealer(table, deck, int(share * events), secret="first", unit=unit)
-    assert died.returncode == -signal.SIGKILL
-    return deck / ".deal.partial"
-
-
 @pytest.mark.slow
-def test_what_was_left_and_changed_is_noticed(table: Path, tmp_path: Path) -> None:
+def test_what_was_left_and_changed_is_noticed(dealers: Dealers, table: Path, tmp_path: Path) -> None:
     """Files cut off, emptied or removed between two attempts: said in words, or the same cards; never other ones."""
-    counted = run_dealer(table, tmp_path / "whole.deck", secret="first")
-    events, whole = int(counted.stdout.split()[1]), bytes_of(tmp_path / "whole.deck")
-    left = {share: interrupted_at(table, tmp_path / str(share) / "t.deck", share, events) for share in (0.3, 0.8)}
+    events = dealers.whole(table, tmp_path / "whole.deck", secret="first")
+    whole, left = bytes_of(tmp_path / "whole.deck"), {}
+    for share in (0.3, 0.8):
+        left[share] = dealers.killed(table, tmp_path / str(share) / "t.deck", int(share * events), secret="first")
     said = 0
     for share, name, change in [
         (0.3, "runs/runs", "cut"),
         (0.3, "runs/000000.json", "empty"),
         (0.3, "runs/000001.json", "remove"),
-        (0.3, "deal.json", "empty"),
+        (0.3, "begun.json", "empty"),
         (0.3, "t.deck/00000.values.npy", "cut"),
         (0.3, "t.deck/00000.values.npy", "remove"),
         (0.8, "t.deck/00000.values.npy", "cut"),
@@ -255,48 +254,48 @@ def test_what_was_left_and_changed_is_noticed(table: Path, tmp_path: Path) -> No
         else:
             with file.open("r+b") as opened:
                 opened.truncate(file.stat().st_size // 2 if change == "cut" else 0)
-        again = run_dealer(table, deck, secret="other")
-        if again.returncode:
-            assert "Remove .deal.partial" in again.stderr, (name, change, again.stderr)
+        again = dealers.deal(table, deck)
+        if again.code:
+            assert "Remove .deal.partial" in again.error, (name, change, again.error)
             said += 1
         else:
             must_be_whole(deck, 1)
-            assert bytes_of(deck) == whole or name == "deal.json", (name, change)
+            assert bytes_of(deck) == whole or name == "begun.json", (name, change)
         shutil.rmtree(deck, ignore_errors=True)
     assert said >= 3
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("unit", ["", "text"])
-def test_a_table_that_changed_between_two_attempts_is_dealt_anew(table: Path, tmp_path: Path, unit: str) -> None:
-    counted = run_dealer(table, tmp_path / "whole.deck", secret="first", unit=unit)
-    events, deck = int(counted.stdout.split()[1]), tmp_path / "t.deck"
-    interrupted_at(table, deck, 0.4, events, unit)
+@pytest.mark.parametrize("unit", [None, "text"])
+def test_a_table_that_changed_between_two_attempts_is_dealt_anew(
+    dealers: Dealers, table: Path, tmp_path: Path, unit: str | None
+) -> None:
+    deck = tmp_path / "t.deck"
+    events = dealers.whole(table, tmp_path / "whole.deck", secret="first", unit=unit)
+    dealers.killed(table, deck, int(0.4 * events), secret="first", unit=unit)
     pl.read_parquet(table).with_columns(pl.col("x") + ROWS).write_parquet(table)
-    again = run_dealer(table, deck, secret="other", unit=unit)
-    assert again.returncode == 0, again.stderr
+    dealers.whole(table, deck, unit=unit)
     values = np.load(deck / "0001" / "00000.values.npy")
     assert values.min() >= ROWS  # not one card is of the old table
 
 
 @pytest.mark.slow
-def test_units_are_dealt_alike_whoever_goes_on(table: Path, tmp_path: Path) -> None:
-    counted = run_dealer(table, tmp_path / "whole.deck", secret="first", unit="text")
-    events, whole = int(counted.stdout.split()[1]), bytes_of(tmp_path / "whole.deck")
+def test_units_are_dealt_alike_whoever_goes_on(dealers: Dealers, table: Path, tmp_path: Path) -> None:
+    events = dealers.whole(table, tmp_path / "whole.deck", secret="first", unit="text")
+    whole = bytes_of(tmp_path / "whole.deck")
     for share in (0.3, 0.8):
         deck = tmp_path / "t.deck"
-        interrupted_at(table, deck, share, events, "text")
-        again = run_dealer(table, deck, secret="other", unit="text")
-        assert again.returncode == 0, again.stderr
+        dealers.killed(table, deck, int(share * events), secret="first", unit="text")
+        dealers.whole(table, deck, unit="text")
         assert bytes_of(deck) == whole
         shutil.rmtree(deck)
 
 
 @pytest.mark.slow
 def test_two_dealers_at_once_deal_one_deck(table: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-c", DEALER, str(table), str(tmp_path / "t.deck"), str(10**9)]
-    env = environment() | {"SECRET": "", "SLICES": "1", "UNIT": ""}
-    both = [subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, env=env) for _ in range(2)]
+    script = "import sys, holdfast; holdfast.deal(sys.argv[1], sys.argv[2], cards=5_000)"
+    command = [sys.executable, "-c", script, str(table), str(tmp_path / "t.deck")]
+    both = [subprocess.Popen(command, stderr=subprocess.PIPE, env=environment()) for _ in range(2)]
     said = [each.communicate()[1].decode() for each in both]
     assert sorted(each.returncode for each in both) == [0, 1]
     assert "is there already" in "".join(said)
@@ -348,48 +347,58 @@ def test_no_card_is_read_twice_whatever_kills_the_session(
 
 
 ASKER = """
-import sys
+import os
+from holdfast.ledger import ledger
 from holdfast.rows.deck import Cards
+from holdfast.rows.used import UsedFile
 from holdfast.session import Session
+from killed import count_events
 
 tallied = Cards.tallied
+
 def noted(self, query, rows, *args):
-    print("read", rows.start, rows.stop, flush=True)
+    os.write(shown, f"read {rows.start} {rows.stop}\\n".encode())
     return tallied(self, query, rows, *args)
+
 Cards.tallied = noted
-session = Session(sys.argv[1])
-number = int(sys.argv[2])
-while True:
-    number += 1
-    session.mean(f"x > {number}")
+count_events(
+    (Cards, "tallied"), (UsedFile, "note"), (ledger.Ledger, "reserve"), (ledger.Ledger, "commit"), (os, "fsync")
+)
+
+def act(deck, number, path):
+    global shown
+    shown = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    session = Session(deck)
+    while True:
+        number += 1
+        session.mean(f"x > {number}")
 """
 
 
-@pytest.mark.slow
 def test_no_card_is_read_twice_when_processes_are_killed(table: Path, tmp_path: Path, seed: int) -> None:
-    chance, shown = random.Random(seed), tmp_path / "shown"
-    deck = deal(table, tmp_path / "t.deck", cards=2_000_000)
+    chance, shown, rounds = random.Random(seed), tmp_path / "shown", 6
+    deck = deal(table, tmp_path / "t.deck", cards=500_000)
     assert isinstance(deck, Deck)
     with Session(deck, queries=500, rows_per_query=200) as session:
         session.mean("x > 5")
-    for i in range(4):
-        askers = []
-        for j in range(2):  # two at once, on one deck
-            with shown.open("ab") as output:
-                command = [sys.executable, "-W", "error", "-c", ASKER, str(deck.location), str((2 * i + j) * 10_000)]
-                askers.append(subprocess.Popen(command, stdout=output, env=environment()))
-        size = shown.stat().st_size
-        deadline = time.monotonic() + 60
-        while shown.stat().st_size < size + 500 and time.monotonic() < deadline:
-            time.sleep(0.01)
-        time.sleep(chance.uniform(0, 0.1))
-        for asker in askers:
-            asker.kill()
-            assert asker.wait() == -signal.SIGKILL
-    read = np.zeros(2_000_000, int)
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    askers = [Forks(ASKER, tmp_path / "first"), Forks(ASKER, tmp_path / "second")]  # two at once, on one deck
+    with askers[0], askers[1], ThreadPoolExecutor(2) as pool:
+
+        def killed(which: int) -> list[bool]:
+            numbers = [(2 * i + which) * 10_000 for i in range(rounds)]
+            kills = [chance.randrange(10, 120) for _ in numbers]
+            return [
+                askers[which].run(str(deck.location), number, str(shown), kill_before=kill).killed
+                for number, kill in zip(numbers, kills, strict=True)
+            ]
+
+        assert all(chain.from_iterable(pool.map(killed, [0, 1])))
+    read = np.zeros(500_000, int)
     read[:200] += 1
-    lines = [line.split() for line in shown.read_text().splitlines() if line.count(" ") == 2]
-    for _, start, stop in lines:
+    for line in shown.read_text().splitlines():
+        _, start, stop = line.split()
         read[int(start) : int(stop)] += 1
-    assert read.sum() > 5_000
+    assert read.sum() > 10_000
     assert read.max() == 1

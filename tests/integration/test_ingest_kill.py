@@ -2,11 +2,10 @@
 
 import os
 import random
-import signal
 import subprocess
 import sys
 import threading
-import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,51 +15,57 @@ import pytest
 from holdfast.errors import RowSourceError
 from holdfast.rows.folder import FolderRows
 from holdfast.rows.open import open_rows
+from killed import NEVER, Forks
 
 ROWS = 40_000
 
-# Kills itself, with the signal nobody can catch, just before the given event.
-CHILD = """
-import os, signal, sys
+READER = """
+import os
 from pathlib import Path
-from holdfast.rows import column_writer, folder
+from killed import count_events
+from holdfast.rows import column_writer, folder, ingest
 from holdfast.rows.scans import scan
 from holdfast.rows.open import open_rows
 
 scan.BATCH = 10_000
-left = int(sys.argv[2])
+ingest._MOST_DISTINCT = 25_000  # of the texts of one column more come up, halfway
+batches = scan.LazyScan.batches
 
-def counted(owner, name):
-    act = getattr(owner, name)
-    def event(*args, **options):
-        global left
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        left -= 1
-        return act(*args, **options)
-    setattr(owner, name, event)
+def noted(self, after=0):
+    with open(f"{self.files[0]}.read", "a") as file:
+        for batch in batches(self, after):
+            file.write(f"{batch.height}\\n")
+            file.flush()
+            yield batch
 
-for owner, name in [
+scan.LazyScan.batches = noted
+count_events(
     (column_writer.ArrayFile, "append"), (column_writer.ArrayFile, "close"), (column_writer.ArrayFile, "abandon"),
-    (folder.Manifest, "write"), (os, "fsync"), (Path, "rename"),
-]:
-    counted(owner, name)
-print("ready", flush=True)
-open_rows(sys.argv[1])
-print("events", 10**9 - left)
+    (folder.Manifest, "write"), (os, "fsync"), (Path, "rename"), (Path, "replace"),
+)
+
+def act(path):
+    open_rows(path)
 """
 
 
-def start(path: Path, kill_before: int = 10**9) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(path), str(kill_before)], stdout=subprocess.PIPE, text=True
-    )
+@pytest.fixture(scope="module")
+def readers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    with Forks(READER, tmp_path_factory.mktemp("said")) as forks:
+        yield forks
 
 
 def write_table(path: Path) -> str:
     texts = [f"text number {i}" for i in range(ROWS)]
-    frame = pl.DataFrame({"x": np.arange(ROWS) / 7, "s": texts, "c": [text[-1] for text in texts]})
-    frame.write_parquet(path)
+    frame = pl.DataFrame(
+        {
+            "x": np.arange(ROWS) / 7,
+            "s": texts,
+            "c": [None if i % 1_000 == 15 else texts[i][-1] for i in range(ROWS)],
+            "i": [None if 15_000 <= i < 16_000 else i for i in range(ROWS)],
+        }
+    )
+    frame.write_parquet(path, compression="uncompressed", statistics=False)  # so that others have the same size
     return open_rows(frame).fingerprint
 
 
@@ -102,40 +107,107 @@ def assert_recovers(path: Path, fingerprint: str) -> None:
 
 
 @pytest.mark.parametrize("renewal", [False, True], ids=["first time", "over an outdated folder"])
-def test_killed_just_before_an_event(tmp_path: Path, renewal: bool) -> None:
+def test_killed_just_before_an_event(readers: Forks, tmp_path: Path, renewal: bool) -> None:
     path, fingerprint, allowed = prepare(tmp_path / "rehearsal", renewal)
-    output, _ = start(path).communicate()
-    events = int(output.split()[-1])
+    whole = readers.run(str(path))
+    assert whole.code == 0, whole.error
+    last = whole.events
     # the last ones are the delicate ones: headers, manifest, durability, renaming
-    for moment in (0, events // 2, *range(events - 6, events)):
+    for moment in (0, last // 4, last // 2, *range(last - 6, last)):
         path, fingerprint, allowed = prepare(tmp_path / str(moment), renewal)
-        child = start(path, moment)
-        child.communicate()
-        assert child.returncode == -signal.SIGKILL
-        assert partial_of(path).exists() or moment == events - 1
+        assert readers.run(str(path), kill_before=moment).killed
+        assert partial_of(path).exists() or moment == last - 1
         whole_or_nothing(path, allowed)
+        read_by(path).unlink(missing_ok=True)
         assert_recovers(path, fingerprint)
 
 
-def test_killed_at_random_moments(tmp_path: Path, seed: int) -> None:
+def read_by(path: Path) -> Path:
+    return path.with_name(f"{path.name}.read")
+
+
+def rows_read(path: Path) -> int:
+    """How many rows the readers took from the file since this was last asked."""
+    noted = read_by(path)
+    found = sum(map(int, noted.read_text().split())) if noted.exists() else 0
+    noted.unlink(missing_ok=True)
+    return found
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in sorted(folder.glob("*.npy"))}
+
+
+def test_whoever_comes_next_goes_on_and_writes_the_same_files(readers: Forks, tmp_path: Path) -> None:
+    """Codes that become packed texts halfway, marks that begin halfway; killed everywhere, and more than once."""
+    path, fingerprint, _ = prepare(tmp_path / "whole", renewal=False)
+    last = readers.run(str(path)).events
+    whole, read = files_in(folder_of(path)), []
+    assert rows_read(path) == ROWS
+    for moment in range(2, last, 5):
+        path, fingerprint, _ = prepare(tmp_path / str(moment), renewal=False)
+        assert readers.run(str(path), kill_before=moment).killed
+        readers.run(str(path), kill_before=moment // 2)
+        rows_read(path)
+        again = readers.run(str(path))
+        assert again.code == 0, again.error
+        read.append(rows_read(path))
+        assert files_in(folder_of(path)) == whole, moment
+        assert_recovers(path, fingerprint)
+    # from the beginning only while nothing is noted, and in the one batch after which codes are packed
+    assert read[0] == ROWS
+    assert read.count(ROWS) <= len(read) / 2
+    assert min(read) == 0
+
+
+@pytest.mark.parametrize("change", ["other rows", "other rows, same size and time", "cut", "turned", "removed", "note"])
+def test_what_changed_meanwhile_is_read_from_the_beginning(readers: Forks, tmp_path: Path, change: str) -> None:
+    path, fingerprint, _ = prepare(tmp_path / "rows", renewal=False)
+    last = readers.run(str(path), kill_before=NEVER).events
+    path, fingerprint, _ = prepare(tmp_path / "again", renewal=False)
+    assert readers.run(str(path), kill_before=last // 2).killed
+    rows_read(path)
+    file = partial_of(path) / "00000.values.npy"
+    if change.startswith("other rows"):
+        before = path.stat()
+        frame = pl.read_parquet(path).with_columns(pl.col("x").reverse())
+        frame.write_parquet(path, compression="uncompressed", statistics=False)
+        fingerprint = open_rows(frame).fingerprint
+        if "same" in change:
+            os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+            assert path.stat().st_size == before.st_size
+    elif change == "cut":
+        os.truncate(file, 1_000)
+    elif change == "turned":
+        with file.open("r+b") as opened:
+            opened.seek(5_000)
+            opened.write(b"!")
+    elif change == "removed":
+        file.unlink()
+    else:
+        (partial_of(path) / "begun.json").write_text("{")
+    again = readers.run(str(path))
+    assert again.code == 0, again.error
+    assert rows_read(path) == ROWS
+    assert_recovers(path, fingerprint)
+
+
+def test_killed_at_random_moments(readers: Forks, tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     path, fingerprint, allowed = prepare(tmp_path / "rows", renewal=True)
-    for _ in range(6):
-        child = start(path)
-        assert child.stdout is not None
-        child.stdout.readline()  # everything is imported
-        time.sleep(chance.random() * 0.15)
-        child.kill()
-        child.communicate()
+    for _ in range(8):
+        readers.run(str(path), kill_after=chance.random() * 0.15)
         whole_or_nothing(path, allowed)
         os.utime(path)  # whoever finished is out of date again
+    read_by(path).unlink(missing_ok=True)
     assert_recovers(path, fingerprint)
 
 
 def test_many_at_once_agree(tmp_path: Path) -> None:
     path, fingerprint, _ = prepare(tmp_path / "rows", renewal=True)
     found: list[str] = []
-    children = [start(path) for _ in range(2)]
+    command = [sys.executable, "-c", "import sys, holdfast; holdfast.open(sys.argv[1])", str(path)]
+    children = [subprocess.Popen(command) for _ in range(2)]
     threads = [threading.Thread(target=lambda: found.append(open_rows(path).fingerprint)) for _ in range(4)]
     for thread in threads:
         thread.start()

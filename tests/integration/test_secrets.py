@@ -157,7 +157,8 @@ def test_nothing_that_is_served_tells_which_rows_come_next(
     caplog.set_level(logging.DEBUG)
     texts = everything_served(server, name="eve", admin=admin)
     session = server.state.datasets.get("sorted", server.state.admin).session
-    rows = session._rows = Listening(session._rows)
+    rows = Listening(session._rows)
+    session._draws._drawers = rows, None
     start = session.ledger.spent.charge
     session.mean("x > 77")
     texts.append(caplog.text)

@@ -192,8 +192,8 @@ def works(monkeypatch: pytest.MonkeyPatch) -> list[Work]:
     found: list[Work] = []
 
     class Recorded(Work):
-        def __init__(self) -> None:
-            super().__init__()
+        def __init__(self, tick: float) -> None:
+            super().__init__(tick)
             found.append(self)
 
     monkeypatch.setattr(asking, "Work", Recorded)

@@ -251,6 +251,50 @@ def test_rows_without_a_label_are_in_no_cell(table):
         assert cells.accuracy.low <= exact <= cells.accuracy.high
 
 
+class Knows:
+    """Predicts by the first feature alone."""
+
+    classes_ = (False, True)
+
+    def predict(self, cases):
+        return np.asarray(cases)[:, 0] > 0.5
+
+    def predict_proba(self, cases):
+        return np.column_stack([1 - np.asarray(cases)[:, 0], np.asarray(cases)[:, 0]])
+
+
+@pytest.mark.parametrize("metric", ["brier", "log_loss", "precision", "recall", "f1", "roc_auc"])
+def test_rows_without_a_label_are_left_out_of_scores(metric):
+    """Of the others the scores are known exactly; rows without a label would move all but recall."""
+    x = np.linspace(0.1, 0.9, 4_000).repeat(5)
+    known = np.arange(x.size) % 5 < 3
+    label = pl.Series(x > 0.5).zip_with(pl.Series(known | (x <= 0.3)), pl.Series([None], dtype=pl.Boolean))
+    session = hf.Session({"x": x, "label": label}, seed=8, queries=40)
+    score = scorer(session, metric, features=["x"], target="label")
+    score(Knows())
+    real, some = label.drop_nulls().to_numpy(), x[label.is_not_null().to_numpy()]
+    given = np.where(real, some, 1 - some)
+    exact = {"brier": np.mean((some - real) ** 2), "log_loss": np.mean(-np.log(given))}.get(metric, 1.0)
+    (answer,) = score.answers
+    assert answer.low <= exact <= answer.high
+    if metric in ("precision", "f1"):
+        assert answer.low > 0.6
+
+
+def test_labels_that_are_texts_or_missing_are_checked():
+    explore, held = hf.hold_back(
+        pl.DataFrame({"x": np.linspace(0, 1, 20_000), "label": ["no", "yes", None, "yes"] * 5_000}), explore=0.5
+    )
+    model = Knows()
+    model.predict = lambda cases: np.full(len(cases), "yes")
+    score = scorer(held, "accuracy", features=["x"], target="label")
+    for count in (1, explore.height):
+        cases, labels = explore.select("x").to_numpy()[:count], explore["label"].to_list()[:count]
+        value = score(model, cases, np.array(labels, dtype=object))
+        assert score.answers[-1].margin <= 1
+    assert abs(value - 0.5) < 0.05
+
+
 def test_a_probability_is_compared_with_how_often_it_comes_true(table):
     model = Reference().fit(matrix(table), table["late"])
     chance = model.predict_proba(matrix(table))[:, 1]

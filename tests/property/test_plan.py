@@ -5,7 +5,7 @@ from functools import partial
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 
 from examples import examples
 from holdfast.errors import PlanInfeasible
@@ -54,6 +54,7 @@ def test_solved_queries_reach_the_margin(rows, margin, confidence, guarantee):
 
 
 @FEW
+@example(18, 0.516, 0.5)  # the fewest rows have a margin above one half
 @given(query_counts, st.floats(0.05, 0.9), confidences)
 def test_a_large_margin_can_always_be_reached_and_not_with_far_fewer_rows(queries, margin, confidence):
     found = plan(queries=queries, margin=margin, confidence=confidence)

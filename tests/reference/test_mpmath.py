@@ -11,7 +11,7 @@ import pytest
 from mpmath import mp, mpf
 
 from holdfast.guarantees import information, posterior
-from holdfast.guarantees.mathematics import amplification, composition
+from holdfast.guarantees.mathematics import amplification, composition, concentration, special
 from holdfast.guarantees.mathematics.concentration import clopper_pearson, kl, kl_lower, kl_upper
 
 ROWS = [10, 10**3, 10**6, 10**9, 10**12]
@@ -164,8 +164,10 @@ TOSSES += [(10**9, [1, 2, 999, 1000, 10**9 - 1]), (10**12, [1, 999, 1000, 10**12
 
 @pytest.mark.parametrize(("trials", "counts"), TOSSES)
 @pytest.mark.parametrize("beta", [0.05, 1e-6, 1e-12, 1e-20])
-def test_exact_binomial_intervals_are_rounded_outwards(trials, counts, beta):
+@pytest.mark.parametrize("scipy", [True, False])
+def test_exact_binomial_intervals_are_rounded_outwards(trials, counts, beta, scipy, monkeypatch):
     """At each end the tail is at most beta/2; a relative step of 1e-8 inwards it is above."""
+    monkeypatch.setattr(special, "at_hand", lambda: scipy)
     for count in counts:
         low, high = clopper_pearson(count, trials, beta)
         if low > 0:
@@ -176,6 +178,22 @@ def test_exact_binomial_intervals_are_rounded_outwards(trials, counts, beta):
             assert upper_tail(trials - count, trials, 1 - mpf(high)) <= mpf(beta) / 2
             inside = max(mpf(high) * (1 - mpf(10) ** -8) - mpf(10) ** -15, mpf(count) / trials)
             assert upper_tail(trials - count, trials, 1 - inside) > mpf(beta) / 2
+
+
+@pytest.mark.parametrize("sigmas", [0.1, 1, 5, 30])
+@pytest.mark.parametrize("trials", [2, 15, 16, 100, 12_000, 10**6])
+def test_a_tail_of_one_count_is_right_to_twelve_digits(trials, sigmas):
+    """Or as if p were off by less than ULP, by which an end is moved outwards."""
+    for count in {1, trials // 100, trials // 3, trials // 2, trials - 1} - {0}:
+        share = count / trials
+        p = share - min(sigmas * (share * (1 - share) / trials) ** 0.5, 0.9999 * share)
+        log_tail, slope, _ = concentration._UpperTail(count, trials).at(p)
+        exact = upper_tail(count, trials, p)
+        off = 1e-12 * max(1, -log_tail) + concentration.ULP * slope / p
+        assert log_tail == pytest.approx(float(mpmath.log(exact)), abs=off)
+        step = mpf(10) ** -15
+        rise = mpmath.log(upper_tail(count, trials, p * (1 + step)) / exact) / step
+        assert slope == pytest.approx(float(rise), rel=1e-9)
 
 
 def test_fifty_digits_are_what_is_used():

@@ -1,6 +1,8 @@
 """Hoeffding, Chernoff with Bernoulli divergence and Clopper-Pearson against exact binomial laws."""
 
 import math
+from collections.abc import Callable
+from itertools import product
 
 import numpy as np
 import pytest
@@ -88,6 +90,34 @@ def test_hoeffding_without_replacement() -> None:
 def test_binomial_tails_are_beta_laws() -> None:
     for ell, x, p in ((5, 2, 0.3), (40, 1, 0.01), (40, 40, 0.99)):
         assert binom.sf(x - 1, ell, p) == pytest.approx(beta_law.cdf(p, x, ell - x + 1), rel=1e-10)
+
+
+def distribution(a: int, b: int, u: mpf) -> mpf:
+    return mp.betainc(a, b, 0, mp.exp(u), regularized=True)
+
+
+def farthest_over(last_step: Callable[[mpf, mpf], mpf]) -> mpf:
+    """Return how far, at most, a step leads above the tail it aims at, as a ratio; from every start of a grid."""
+    most = mpf(0)
+    for (a, b), level in product(((1, 1), (1, 6), (3, 4), (5, 1), (30, 9), (9, 30)), (0.3, 1e-3, 1e-9)):
+        for start in (0.02, 0.2, 0.5, 0.9):
+            u = mp.log(mpf(start))
+            p, reached = mp.exp(u), distribution(a, b, u)
+            slope = p**a * (1 - p) ** (b - 1) / mp.beta(a, b) / reached
+            step = (mp.log(mpf(level)) - mp.log(reached)) / slope
+            bend = step * (a - (b - 1) * p / (1 - p) - slope) / 2
+            most = max(most, distribution(a, b, min(mpf(0), u + last_step(step, bend))) / mpf(level))
+    return most
+
+
+def test_newtons_step_leads_to_a_tail_that_is_small_enough() -> None:
+    mp.dps = 50
+    assert farthest_over(lambda step, bend: step) <= 1 + mpf(10) ** -40
+
+
+def test_halleys_as_the_last_step_is_caught() -> None:
+    mp.dps = 50
+    assert farthest_over(lambda step, bend: step / (1 + max(bend, mpf(-1) / 2))) > 1.01
 
 
 def slack_of(t: float) -> float:

@@ -106,8 +106,8 @@ def drawers_missed(rng: Generator, *, shared: bool) -> bool:
     rows, asked = 10_000, 1_000
     with Session(Sampled(fair_coins(rng, rows, asked)), queries=asked, checks=0.5, seed=1) as session:
         session.begin()
-        answering, checking = session._drawers_of_the_plan()
-        session._drawers_of_the_plan = lambda: (answering, answering if shared else checking)  # type: ignore[method-assign]
+        answering, checking = session._draws._drawers
+        session._draws._drawers = answering, answering if shared else checking
         told = np.array([session.mean(feature(number)).value for number in range(asked)])
         assert np.isfinite(told).all()
         vote = majority(told - TRUTH + 1e-9 * rng.random(asked))

@@ -83,7 +83,7 @@ def test_less_is_better_in_an_error() -> None:
         answer = board.submit({"id": IDS, "prediction": truth + 0.6})
         low, high = answer.ahead or (0, 0)
         assert 0.25 < low < 0.367 < high < 0.369  # values are clipped to the range
-        assert ("better than no. 1", "by 0.268 to 0.368, compared row by row") in answer.details()
+        assert ("ahead of no. 1", "by 0.268 to 0.368, compared row by row") in answer.details()
         assert hf.SubmitAnswer.read(answer.result(), answer.record) == answer
 
 

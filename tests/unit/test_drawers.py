@@ -10,13 +10,15 @@ import polars as pl
 import pytest
 
 import holdfast as hf
-from holdfast.errors import InvalidArgument, PlanConflict
+from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict
+from holdfast.guarantees import drawers as guarantee_of_drawers
 from holdfast.guarantees import read
 from holdfast.guarantees.checks import CODED, Checks, ChecksSoFar
 from holdfast.guarantees.drawers import COINS, STATEMENTS, Drawers
 from holdfast.guarantees.mathematics.checks import full_range, guess_nats, time_share, two_groups_length
 from holdfast.guarantees.solve import plan
 from holdfast.guarantees.terms import Goal
+from holdfast.ledger import Cost
 from holdfast.queries.build import build_mean
 from holdfast.queries.guess import Guess
 from holdfast.rows import drawers
@@ -188,6 +190,41 @@ def test_the_budget_says_how_wide_both_are(session: hf.Session) -> None:
 # -- what is refused ------------------------------------------------------------
 
 
+def test_coins_never_count_into_the_account_of_checks(session: hf.Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However an answer is made, of however many releases, and whoever asks at once: else many would count as few."""
+    session.mean("yes")
+    spent = session.ledger.spent
+    one = session.prepare("x > 0.5")
+    for cost, what in ((Cost(2**34 + 1, 1), "draws"), (Cost(1, 2**20 + 1), "statements")):
+        with pytest.raises(InvalidArgument, match=f"{what} must be at most what one question can"):
+            session.answer(replace(one, cost=cost))
+    with pytest.raises(InvalidArgument, match="draws must be at most"):
+        session.answer_all([replace(session.prepare(f"x > {i}"), cost=Cost(2**33 + 1, 1)) for i in range(2)])
+    monkeypatch.setattr(guarantee_of_drawers, "MOST_AT_ONCE", 1_000)
+    asked: list[dict[str, Any]] = [
+        {"query": "x > 0.4", "rows_per_query": 1_001},
+        {"query": "x > 0.4", "mechanism": "gaussian"},
+        {"query": "yes", "by": "g", "groups": [0, 1, 2, 3], "rows_per_query": 200},
+        {"query": "x", "kind": "variance", "within": (0, 1), "rows_per_query": 900},
+    ]
+    for question in asked:
+        with pytest.raises(InvalidArgument, match="draws must be at most"):
+            session.ask(**question)
+    assert session.ledger.spent == spent
+
+
+@pytest.mark.parametrize("taken", [Cost(COINS // 2 + 1, 1), Cost(1, STATEMENTS // 2 + 1)])
+def test_what_cannot_be_counted_is_refused_before_it_is_taken(session: hf.Session, taken: Cost) -> None:
+    session.begin()
+    session.ledger.reserve(taken)
+    spent = session.ledger.spent
+    for _ in range(3):
+        with pytest.raises(BudgetExhausted, match="counted all the draws"):
+            session.mean("yes")
+    assert session.ledger.spent == spent
+    session.check("yes", 0.3, 0.05)
+
+
 def test_a_session_without_the_drawer_does_not_check() -> None:
     with (
         hf.Session(data(), seed=1) as session,
@@ -212,13 +249,13 @@ def test_a_ledger_keeps_its_drawers(tmp_path: Path) -> None:
     pl.DataFrame(data()).write_parquet(path)
     with hf.Session(path, checks=0.25) as first:
         answer, check = first.mean("yes"), first.check("yes", 0.3, 0.05)
-        rows = first._drawers_of_the_plan()[1]._drawers.rows(1).tolist()  # type: ignore[union-attr]
+        rows = first._draws._drawers[1]._drawers.rows(1).tolist()  # type: ignore[union-attr]
     with hf.Session(path) as again:
         assert again.plan == first.plan
         assert read(again.plan.to_dict()).terms == first.plan.terms
         assert again.mean("yes").seq == answer.seq
         assert again.check("yes", 0.3, 0.05).seq == check.seq
-        assert again._drawers_of_the_plan()[1]._drawers.rows(1).tolist() == rows  # type: ignore[union-attr]
+        assert again._draws._drawers[1]._drawers.rows(1).tolist() == rows  # type: ignore[union-attr]
     with pytest.raises(PlanConflict, match=r"checks 0\.1, not 0\.25"):
         hf.Session(path, checks=0.1)
     with pytest.raises(PlanConflict, match="guarantee checks, not drawers"):

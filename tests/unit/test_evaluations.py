@@ -2,7 +2,9 @@
 
 lm-evaluation-harness 0.4.13, its dummy model, a task of five questions with two metrics, and one with two filters.
 Inspect 0.3.285, six samples, two epochs, three scorers: grades, two numbers each, and one that leaves a sample unscored
-in one epoch; as an archive and, shortened to its samples' scores, as JSON. Lines of Every Eval Ever follow its schema.
+in one epoch; as an archive and, shortened to its samples' scores, as JSON. Every Eval Ever 0.3.0, from logs of the same
+two tools: six questions with two metrics; three samples, two epochs, two scorers. Lines without a result's id, which it
+does not write, follow its schema.
 """
 
 import json
@@ -57,14 +59,27 @@ def test_inspect(name: str) -> None:
         read_evaluation(path)
 
 
+def test_every_eval_ever() -> None:
+    """A sample has a line for each result: they are metrics, and not repeats that could be averaged."""
+    path = FILES / "every_eval_ever_lm_eval.jsonl"
+    assert is_evaluation(path)
+    assert scores(path, metric="acc") == {"0": 1.0, "1": 0.0, "2": 0.0, "3": 0.0, "4": 0.0, "5": 1.0}
+    assert set(scores(path, metric="acc_norm").values()) == {0.0}
+    with pytest.raises(hf.InvalidArgument, match=r"metric must be one of acc, acc_norm, which"):
+        read_evaluation(path)
+    path = FILES / "every_eval_ever_inspect.jsonl"
+    assert scores(path, metric="match:accuracy") == {"q0": 1.0, "q1": 1.0, "q2": 0.0}  # of two epochs
+    assert scores(path, metric="graded:mean")["q2"] == pytest.approx(0.87, abs=0.01)
+
+
 def line(sample: str, score: float, **more: Any) -> str:
-    known = {"schema_version": "instance_level_eval_0.2.1", "evaluation_id": "e", "model_id": "m", "sample_id": sample}
+    known = {"schema_version": "0.3.0", "evaluation_id": "e", "model_id": "m", "sample_id": sample}
     asked = {"interaction_type": "single_turn", "input": {"raw": "?", "reference": ["!"]}, "output": {"raw": ["!"]}}
     judged = {"answer_attribution": [], "evaluation": {"score": score, "is_correct": score > 0.5}}
     return json.dumps(known | {"evaluation_name": "GSM8K"} | asked | judged | more)
 
 
-def test_every_eval_ever(tmp_path: Path) -> None:
+def test_every_eval_ever_without_ids_of_results(tmp_path: Path) -> None:
     path = tmp_path / "instances.jsonl"
     path.write_text("\n".join([line("a", 0.25), line("b", 1.0), line("a", 0.75)]) + "\n")
     assert scores(path, metric="score") == {"a": 0.5, "b": 1.0}
@@ -72,6 +87,9 @@ def test_every_eval_ever(tmp_path: Path) -> None:
     path.write_text("\n".join([line("a", 0.25), line("a", 1.0, evaluation_name="MMLU")]))
     assert scores(path, metric="score", part="MMLU") == {"a": 1.0}
     with pytest.raises(hf.InvalidArgument, match="part must be one of GSM8K, MMLU"):
+        read_evaluation(path, metric="score")
+    path.write_text("\n".join([line("a", 0.25), line("a", 1.0, evaluation_id="another model's")]))
+    with pytest.raises(hf.InvalidArgument, match=r"instances\.jsonl has 2 runs; a submission is one"):
         read_evaluation(path, metric="score")
 
 
@@ -100,6 +118,17 @@ def test_a_harness_file_is_submitted_to_a_board_of_scores() -> None:
         answer = board.submit(read_evaluation(FILES / "inspect.eval", metric="match"), by="ci")
         assert answer.cell == (0.75, 1.0)
         assert answer.about == "population"
+
+
+@pytest.mark.parametrize("id", ["id", "doc_id"])
+def test_a_board_of_scores_is_made_of_a_harness_file(tmp_path: Path, id: str) -> None:
+    path = Path(shutil.copy(FILES / "samples_demo_gen.jsonl", tmp_path))  # every case twice: two filters
+    with hf.Board(path, id=id, metric="score", within=(0, 1), step=0.2) as board:
+        assert board.session.plan.rows == 5
+        answer = board.submit(read_evaluation(path, part="strict"))
+    assert answer.cell == (0.0, 0.2)
+    with pytest.raises(hf.InvalidArgument, match="labels must have a column 'label'"):
+        hf.Board(path, id="doc_id", metric="accuracy")
 
 
 def test_epochs_are_averaged_by_case_and_cases_by_unit() -> None:

@@ -1,9 +1,11 @@
 """What somebody meets who starts with the wrong option, file or machine: one sentence, at their own line."""
 
+import json
 import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
 from traceback import extract_tb, format_exception
 
@@ -14,7 +16,9 @@ import pytest
 
 import holdfast as hf
 from holdfast.check import FULL_TRACEBACKS
+from holdfast.cli import main
 from holdfast.cli.options import spell
+from holdfast.guarantees import solve
 from holdfast.rows.scans.files import MissingAsText
 
 ROWS = pl.DataFrame({"x": range(1_000)})
@@ -122,6 +126,35 @@ def test_other_texts_are_texts(tmp_path: Path, texts: str) -> None:
         hf.open(path)
 
 
+@pytest.mark.parametrize(
+    ("mistake", "sentence"),
+    [
+        (lambda session: session.mean(pd.Series([True])), "Write the condition itself, as text"),
+        (lambda session: session.mean("x > 3", filter="x > 1"), "Did you mean 'where'?"),
+        (lambda session: session.histogram("x", bins=10), "bins must be a list, such as [0, 15, 60]"),
+        (lambda session: session.mean("x > 3", by="x", groups="3"), "groups must be a list, such as ['3']"),
+        (lambda session: session.mean("x > 3") > 0.2, "such as answer.low > 0.2"),
+        (lambda session: session.quantile("x", 90, within=(0, 1_000)), "For 90 % write 0.9."),
+        (lambda session: hf.open("sheet.xlsx"), "Read it with pandas or Polars"),
+        (lambda session: session.head(), "rows are never shown"),
+        (lambda session: session.columns, "Did you mean: 'schema'?"),
+    ],
+)
+def test_what_people_try_first_is_told_the_way(
+    session: hf.Session, mistake: Callable[[hf.Session], object], sentence: str
+) -> None:
+    with pytest.raises((hf.HoldfastError, AttributeError)) as refused:
+        mistake(session)
+    assert sentence in str(refused.value)
+
+
+def test_a_loss_is_a_formula_here_as_on_the_command_line() -> None:
+    data = {"late": [True, False] * 10_000, "distance": [100.0, 900.0] * 10_000}
+    written = hf.Session(data, queries=30, seed=1).minimize("logistic: late ~ distance [0, 1000]", radius=3)
+    loss = hf.losses.Logistic(target="late", features={"distance": (0, 1_000)})
+    assert written.question == hf.Session(data, queries=30, seed=1).minimize(loss, radius=3).question
+
+
 # -- a plan for data --------------------------------------------------------------------------------------------------
 
 
@@ -130,6 +163,24 @@ def test_a_plan_counts_the_rows_of_a_file(tmp_path: Path) -> None:
     ROWS.write_csv(path)
     assert hf.plan(path, queries=5) == hf.plan(ROWS, queries=5) == hf.plan(rows=1_000, queries=5)
     assert not path.with_name("rows.csv.ledger").exists()
+
+
+def test_the_command_line_counts_as_python_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "visits.parquet"
+    pl.DataFrame({"who": [i // 4 for i in range(4_000)], "x": range(4_000)}).write_parquet(path)
+    for words, options in (([], {}), (["--unit", "who"], {"unit": "who"})):
+        with pytest.raises(SystemExit):
+            main(["plan", str(path), "--queries", "5", "--json", *words])
+        assert json.loads(capsys.readouterr().out)["plan"] == hf.plan(path, queries=5, **options).to_dict()
+    with pytest.raises(SystemExit):
+        main(["plan", "1000"])
+    assert capsys.readouterr().err.startswith("Write --rows 1000: ")
+
+
+def test_a_plan_of_data_has_the_options_that_a_plan_of_rows_has() -> None:
+    of_data, of_rows = (dict(signature(each).parameters) for each in (hf.plan, solve.plan))
+    assert [of_data.pop(name).default for name in ("data", "unit")] == [None, None]
+    assert of_data == of_rows
 
 
 def test_a_plan_counts_units(tmp_path: Path) -> None:

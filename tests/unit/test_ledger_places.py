@@ -171,7 +171,7 @@ def test_a_child_that_is_interrupted_while_it_forgets_has_nothing_of_its_parent(
     fork: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held, in_flight = Held(), InFlight()
-    held.put(STOCK)
+    held.put(STOCK, os.getpid())
     held.begun(Place(1, 500, 0), ONE, 0)
     parents_turn = in_flight.begin("key", lambda: None)
     fork()
@@ -188,6 +188,33 @@ def test_a_child_that_is_interrupted_while_it_forgets_has_nothing_of_its_parent(
             in_flight.begin("key", lambda: None)
     assert parents_turn is not None
     assert in_flight.begin("key", lambda: None) is not None
+
+
+def test_a_child_that_goes_on_where_its_parent_was_taking_a_place_has_none(
+    fork: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal handler forks between any two steps, and the child returns from it; it may have used the ledger."""
+    parent = os.getpid()
+    for uses_it in (False, True):
+        held = Held()
+        held.put(STOCK, parent)
+        cut = Stock.cut
+
+        def forks(stock: Stock, cost: Cost) -> tuple[Place, Stock] | None:
+            monkeypatch.setattr(Stock, "cut", cut)  # noqa: B023
+            fork()
+            if uses_it:  # noqa: B023
+                assert held.take(cost, FAR) is None  # noqa: B023
+            return cut(stock, cost)  # noqa: B023
+
+        monkeypatch.setattr(Stock, "cut", forks)
+        place = held.take(ONE, FAR)
+        assert place is not None
+        assert Drawn(place, key=None, question={}, answer={}, cost=ONE, rows_read=1).is_forked
+        assert held.take(ONE, FAR) is None  # nor what its parent put back
+        held.put(STOCK, parent)
+        assert held.take(ONE, FAR) is None
+        monkeypatch.setattr(os, "getpid", lambda: parent)
 
 
 def interrupt(*args: object, **named: object) -> None:
@@ -210,7 +237,7 @@ def test_threads_of_a_child_forget_once(
 
     def use() -> None:
         ready.wait(30)
-        shared.check_process()
+        shared._check_process()
         forgotten.append(0)
 
     monkeypatch.setattr(kind, "_forget", slowly)

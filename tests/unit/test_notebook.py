@@ -83,3 +83,46 @@ def test_a_budget_without_an_end_shows_how_wide_answers_will_be(session: hf.Sess
 
 def test_nothing_is_written_as_minus_zero() -> None:
     assert hf.Answer(0.2, -0.0, 0.7, hf.Session(ROWS, seed=1).mean("late").record).rounded()[1] == "0.00"
+
+
+def test_large_numbers_have_as_many_digits_as_they_deserve() -> None:
+    record = hf.Session(ROWS, seed=1).mean("late").record
+    shown = hf.Answer(467_887_503.0, 443_313_037.0, 492_837_337.0, record, (0.0, 1.5e9))
+    assert repr(shown).startswith("467,900,000  [443,300,000, 492,900,000]")
+    assert ">1,500,000,000<" in shown._repr_html_()
+
+
+def test_a_long_question_is_shown_by_its_beginning_and_its_end() -> None:
+    question = " + ".join(f"{place} * x" for place in range(100)) + " > 7"
+    answer = hf.Session({"x": range(1_000)}, seed=1).mean(question)
+    assert len(repr(answer)) < 300
+    assert repr(answer).endswith("+ 99 * x > 7")
+    assert answer.question.endswith(question)  # all of it is there
+
+
+def test_tables_say_what_else_was_learned_and_on_which_scale() -> None:
+    top = hf.Session({"c": ["a", "b"] * 5_000}, seed=1).top("c", longest=1)
+    assert "any other text: at most" in top._repr_html_()
+    assert "from 0 to 1" in top._repr_html_()
+
+
+def test_a_board_names_the_best_so_far() -> None:
+    ids = range(2_000)
+    board = hf.Board({"id": ids, "label": [place % 2 for place in ids]}, id="id", target="label", about="labels")
+    assert "best so far" not in repr(board)
+    board.submit({"id": ids, "prediction": [place % 2 for place in ids]}, by="team 7")
+    assert "The best so far is that of team 7, no. 1: [" in repr(board)
+
+
+def test_a_registry_lists_its_names() -> None:
+    assert repr(hf.KINDS).startswith("holdfast.questions: mean, difference, count")
+
+
+def test_a_category_that_looks_like_a_drawing_is_written_not_drawn() -> None:
+    evil = "<svg onload=alert(1)>"
+    session = hf.Session({"said": [evil, "no"] * 1_000, "x": [0.0, 1.0] * 1_000}, categories={"said": [evil, "no"]})
+    for answer in (session.histogram("said"), session.mean("x", within=(0, 1), by="said"), session.ask_many(["x > 0"])):
+        html = answer._repr_html_()
+        assert evil not in html
+    assert "&lt;svg onload" in session.histogram("said")._repr_html_()
+    assert "<svg width=" in session.histogram("said")._repr_html_()

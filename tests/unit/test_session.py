@@ -243,6 +243,27 @@ def test_other_questions_are_not_free() -> None:
         assert session.mean("x > 0.5", rows_per_query=ell).cached  # the plan's own number, said aloud
 
 
+def test_rows_that_were_usual_are_not_paid_for_again_when_fewer_are() -> None:
+    """In a session without an end the usual number falls; an answer from as many rows is still the answer."""
+    rows = {"x": [i % 10 < 3 for i in range(2_000)], "y": [i / 2_000 for i in range(2_000)]}
+    with Session(rows, seed=3) as session:
+        usual = session.prepare("x").rows_read
+        first = session.mean("x", rows_per_query=usual)
+        assert session.mean("x").cached
+        session.ask_many([f"y > {i / 40}" for i in range(40)])
+        assert session.prepare("x").rows_read < usual
+        spent = session.ledger.spent
+        for again in (session.mean("x", rows_per_query=usual), session.mean("x", rows_per_query=usual - 1)):
+            assert again.cached
+            assert (again.low, again.high) == (first.low, first.high)
+        assert session.ask_many([{"query": "x", "rows_per_query": usual}])[0].cached
+        assert session.price("x", rows_per_query=usual).cached
+        assert session.ledger.spent == spent
+        session.mean("y > 0.91")  # as usual by now: from fewer rows
+        assert not session.mean("y > 0.91", rows_per_query=usual).cached
+        assert not session.mean("x", rows_per_query=usual + 1).cached
+
+
 def test_functions_and_flips_are_new_each_time() -> None:
     with Session(table(5_000), seed=1, queries={"mean": 20, "flip": 50}) as session:
         assert not session.mean(lambda rows: rows["b"]).cached
@@ -296,7 +317,7 @@ def test_who_comes_second_gets_the_first_answer(monkeypatch: pytest.MonkeyPatch)
                 assert not session.mean("b").cached
                 return drawn.tally(*args, **options)
 
-        monkeypatch.setattr(slow, "_rows", Meanwhile())
+        monkeypatch.setattr(slow._draws, "_rows", Meanwhile())
         answer = slow.mean("b")
         assert answer.cached
         assert session.ledger.spent.answers == 1

@@ -6,6 +6,7 @@ A command whose options depend on what is registered has a function `build`, cal
 with `COMMANDS`, functions by name, has those as commands of its own: `holdfast board make`.
 """
 
+import gc
 import json
 import os
 import sys
@@ -26,6 +27,9 @@ from holdfast.errors import HoldfastError, InvalidArgument, error_json
 _USAGE = cast("type[Exception]", typer.BadParameter.__base__)
 _FIRST = ("demo", "open", "plan", "ask", "sql", "batch", "check", "budget", "history", "receipt", "verify")
 INTERRUPTED = 130
+SELDOM = (
+    100_000  # new objects between two looks for garbage: while modules are imported, a tenth of the time goes there
+)
 
 
 def command_names() -> list[str]:
@@ -125,6 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     write_on_any_terminal()
+    gc.set_threshold(SELDOM)
     if COMPLETE_VARIABLE in os.environ:
         from typer.completion import completion_init  # type: ignore[attr-defined]
 

@@ -249,6 +249,9 @@ _ARGUMENTS = {
     "by unit=.": "by --unit.",
     "into it with next=True": "into it with --next",
     "leave next out": "leave --next out",
+    "with id=, target= and unit=": "with --id, --target and --unit",
+    "with checks=0.2": "with --checks 0.2",
+    "holdfast.hold_back(data)": "holdfast hold-back DATA",
 }
 
 
@@ -279,6 +282,7 @@ def spell(message: str, flags: Mapping[str, str]) -> str:
     for argument, flag in _ARGUMENTS.items():
         message = message.replace(argument, flag)
     message = re.sub(r"open the data with (bounds|categories)=\{'(.*?)': .*\}", _in_toml, message)
+    message = re.sub(r"\bWrite rows=(\d+)", r"Write --rows \1", message)
     message = re.sub(r"\bunit='([^']*)'", r"--unit \1", message)
     message = re.sub(r"\bseparator=('.')", r"holdfast open --separator \1", message)
     message = re.sub(r"say so when opening: null_values=\[(.*)\]", _null_values, message)

@@ -100,7 +100,7 @@ class Checks(Guarantee):
         """Only checks."""
         raise PlanConflict(
             "This session checks guesses: it says whether one holds, and gives an interval, but no values. Ask with"
-            " check, or ask a session on other rows.",
+            " the kind check, or ask a session on other rows.",
             guarantee=self.name,
         )
 

@@ -93,9 +93,9 @@ class CoinGuarantee(Guarantee):
         """The same, for all outcomes at once."""
         tally, mass = self.tally(release), self.terms.mass
         counts = [tally.count(part) for part in range(count)]
-        means = np.stack(clopper_pearsons(counts, tally.draws, self.level), axis=1)
-        means = np.clip((means - mass) / (1 - len(tally.counts) * mass), 0.0, 1.0)
-        return [self.widen((low, high)) for low, high in means.tolist()]
+        ends = np.array(clopper_pearsons(counts, tally.draws, self.level))
+        lows, highs = np.clip((ends - mass) / (1 - len(tally.counts) * mass), 0.0, 1.0).tolist()
+        return list(map(self.widen, zip(lows, highs, strict=True)))
 
     def shares_within(self, release: Release, count: int) -> list[Interval]:
         """Posterior shares within the group, each widened as a group's mean."""

@@ -9,22 +9,24 @@ checks. The ledger gives a check a place of its own, from which none for coins i
 two places for coins could have the same lower bits. It takes a session that goes on, in which nothing depends on a cap.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from math import ceil
 
+from holdfast import check
 from holdfast.errors import BudgetExhausted, InvalidArgument
 from holdfast.guarantees import GUARANTEES
 from holdfast.guarantees.checks import Checks, ChecksSoFar, CheckTerms
 from holdfast.guarantees.exchange import Exchange, ExchangeTerms
 from holdfast.guarantees.guarantee import Guarantee
-from holdfast.guarantees.statistic import Statistic
 from holdfast.guarantees.terms import Goal
 
 PART = 0.1  # of the failure probability, for the checks: it costs them 2.3 nats
 COINS, STATEMENTS = 2**42, 2**31  # charges and statements of coins are below; a million checks fit above
+MOST_COINS, MOST_STATEMENTS = COINS // 2, STATEMENTS // 2  # no more are begun: the rest is for what is under way
 MOST_WRONG = 2**20 - 2**10  # guesses: the room of the other account, less what may be under way
-MOST_AT_ONCE = 2**34  # draws of one question
+MOST_AT_ONCE, MOST_STATEMENTS_AT_ONCE = 2**34, 2**20  # of one question
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,10 +72,7 @@ class Drawers(Exchange):
 
     def at(self, charge: int, first: int, last: int) -> "Exchange":
         """As for coins alone."""
-        spent = charge % COINS
-        if spent > COINS - 64 * MOST_AT_ONCE:
-            raise BudgetExhausted("This ledger has counted all the draws that it can count; begin one for new rows.")
-        return super().at(spent, (first - 1) % STATEMENTS + 1, (last - 1) % STATEMENTS + 1)
+        return super().at(charge % COINS, (first - 1) % STATEMENTS + 1, (last - 1) % STATEMENTS + 1)
 
     def rows_at(self, intervals: int) -> int:
         """As for coins alone."""
@@ -83,12 +82,16 @@ class Drawers(Exchange):
         """As for coins alone."""
         return super().margin_after(more, charge % COINS, intervals % STATEMENTS)
 
-    def charge(self, statistic: Statistic, draws: int) -> int:
-        """As for coins alone."""
-        charge = super().charge(statistic, draws)
-        if charge > MOST_AT_ONCE:
-            raise InvalidArgument(f"One answer must take at most {MOST_AT_ONCE:,} draws here; got {charge:,}.")
-        return charge
+    def require_room(self, taken: Callable[[], tuple[int, int]], charge: int, intervals: int) -> None:
+        """Refuse what would count into the account of checks, so that many coins would be taken for few."""
+        draws, statements = charge % COINS, intervals % STATEMENTS
+        if not draws and not statements:
+            return  # a check
+        check.at_most("what one question can take here", MOST_AT_ONCE, draws=draws)
+        check.at_most("what one question can make here", MOST_STATEMENTS_AT_ONCE, statements=statements)
+        drawn, stated = taken()
+        if drawn % COINS > MOST_COINS or stated % STATEMENTS > MOST_STATEMENTS:
+            raise BudgetExhausted("This ledger has counted all the draws that it can count; begin one for new rows.")
 
     @property
     def sentence(self) -> str | None:

@@ -177,9 +177,7 @@ class Exchange(CoinGuarantee):
 
     def widen_group(self, mean: Interval, share: float) -> Interval:
         """By `group_lower` and `group_upper`."""
-        (low, high), J, identical = mean, self._j, self.terms.identical
-        lower = exchange.group_lower(low, share, J, identical=identical)
-        return lower, exchange.group_upper(high, share, J, identical=identical)
+        return exchange.group_range(mean, share, self._j, identical=self.terms.identical)
 
     @property
     def _drawn(self) -> int:

@@ -148,9 +148,7 @@ class GaussianScans(Scans):
 
     def widen_group(self, mean: Interval, share: float) -> Interval:
         """By `group_lower` and `group_upper`."""
-        J, identical = self._j, self.terms.identical
-        lower = exchange.group_lower(mean[0], share, J, identical=identical)
-        return lower, exchange.group_upper(mean[1], share, J, identical=identical)
+        return exchange.group_range(mean, share, self._j, identical=self.terms.identical)
 
     def charge(self, statistic: Statistic, draws: int) -> int:
         """The same for every noisy mean."""

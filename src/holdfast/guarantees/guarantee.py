@@ -14,7 +14,7 @@ under the guarantee's name and version, and read back from there; nobody certifi
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import ClassVar
 
@@ -89,6 +89,13 @@ class Guarantee(ABC):
         """
         return self
 
+    def standing(self, charge: int, before: int, statements: int) -> "Guarantee":
+        """Return this guarantee as it certifies a question that makes so many `statements` after those `before`.
+
+        `charge` is as for `at`.
+        """
+        return self.at(charge, before + 1, before + max(1, statements))
+
     def rows_at(self, intervals: int) -> int:
         """Return how many rows an ordinary answer reads after so many `intervals`."""
         return self.terms.rows_per_query
@@ -108,6 +115,18 @@ class Guarantee(ABC):
     @abstractmethod
     def charge(self, statistic: Statistic, draws: int) -> int:
         """Return what one release of the `statistic` from so many `draws` takes of `terms.charge`."""
+
+    def require_room(self, taken: Callable[[], tuple[int, int]], charge: int, intervals: int) -> None:
+        """Refuse a question that cannot be counted any more, though no cap ends the session; most count on.
+
+        Parameters
+        ----------
+        taken
+            Returns the charge and the intervals that were taken by anybody, ahead or not.
+        charge, intervals
+            What the question takes.
+        """
+        return
 
     @property
     def flexible(self) -> bool:

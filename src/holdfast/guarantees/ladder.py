@@ -165,7 +165,7 @@ class Ladder(Guarantee):
         """Only submissions."""
         raise PlanConflict(
             "This is a board: it says whether a submission is better than the best so far, with an interval, and"
-            " nothing else. Ask with submit, or ask a session on other rows.",
+            " nothing else. Ask with the kind submit, or ask a session on other rows.",
             guarantee=self.name,
         )
 

@@ -196,8 +196,10 @@ def _solve(pair: tuple[str, str], request: _Request) -> Terms | None:
 
 def _choose(solved: Mapping[tuple[str, str], Terms], request: _Request) -> tuple[str, str]:
     allowed = {pair: terms for pair, terms in solved.items() if request.allows(pair)}
-    # What assumes less, and what goes on, come first, however narrow others are; unless they say nothing.
-    says = {pair: terms for pair, terms in allowed.items() if terms.margin < SAYS_NOTHING}
+    # What assumes less, and what goes on, come first, however narrow others are; unless they say nothing. Where a
+    # margin was asked for, whatever reaches it says enough.
+    least = SAYS_NOTHING if request.margin is None else 1.0
+    says = {pair: terms for pair, terms in allowed.items() if terms.margin < least}
     if request.identical is None:
         says = {pair: terms for pair, terms in says.items() if not terms.identical} or says
     if not request.end:

@@ -14,6 +14,7 @@ from math import inf
 from typing import Any, Protocol
 from weakref import finalize
 
+from holdfast.cancel import about_to_wait
 from holdfast.errors import HoldfastError, LedgerDamaged, LedgerUnavailable
 from holdfast.ledger.forks import OfOneProcess, close_before_forks, opening
 from holdfast.ledger.group_commit import GroupCommitter, PendingWrite, duplicate
@@ -202,6 +203,7 @@ class Database(ABC, OfOneProcess):
 
         Interrupted, the caller learns nothing; at worst the answer was paid for in vain, and asking again finds it.
         """
+        about_to_wait()
         self._submit(PendingWrite(decide), self._write_batch)
 
     def probe(self) -> None:
@@ -217,7 +219,7 @@ class Database(ABC, OfOneProcess):
         """
         self._closed = True
         if not sys.is_finalizing() and self._writer != threading.get_ident():
-            self.check_process()
+            self._check_process()
             with self._writes.lock, self._reads.lock:
                 self._close_all()
 
@@ -226,7 +228,7 @@ class Database(ABC, OfOneProcess):
     def _submit(self, pending: PendingWrite, work: Callable[[], None], alone: bool = False) -> None:
         if self._writer == threading.get_ident():  # a destructor or a signal handler, in mid-write
             raise nested_error(self.location)
-        self.check_process()
+        self._check_process()
         self._committer.submit(pending, work, self.look, alone)
 
     @contextmanager
@@ -283,6 +285,7 @@ class Database(ABC, OfOneProcess):
     def commit(self, connection: Any) -> None:
         """Commit, or raise."""
         self._check_transaction(connection)
+        about_to_wait()
         connection.execute("COMMIT")
 
     def _check_transaction(self, connection: Any) -> None:
@@ -353,7 +356,7 @@ class Database(ABC, OfOneProcess):
 
     def _query(self, sql: str, parameters: tuple[object, ...]) -> list[Any]:
         """Run one reading statement; once more if the connection has died since it was last used."""
-        self.check_process()
+        self._check_process()
         with self._reads.lock:  # no `return` of a call in here: an interrupt right after the call would leave it locked
             kept = self._reads.connection is not None
             try:

@@ -24,13 +24,13 @@ class OfOneProcess:
     def __init__(self) -> None:
         self._process: int | None = None
         self._forgetting: dict[int, threading.RLock] = {}  # by process: a thread that is not here may hold another's
-        self.check_process()
+        self._check_process()
 
     def _forget(self) -> None:
         """Begin with nothing."""
         raise NotImplementedError  # what that is, only who remembers knows
 
-    def check_process(self) -> bool:
+    def _check_process(self) -> bool:
         """Forget everything in a forked child: it is the parent's. False if that was so."""
         process = os.getpid()
         if process == self._process:

@@ -46,7 +46,7 @@ class InFlight(OfOneProcess):
         """Do the work while no other thread does any with the same key; what has no key need not wait."""
         if key is None:
             return work()
-        self.check_process()
+        self._check_process()
         while True:
             turn = self._turns.setdefault(key, _Turn())
             if turn.owner == threading.get_ident():
@@ -58,7 +58,8 @@ class InFlight(OfOneProcess):
                         return work()
                     finally:
                         self._turns.pop(key, None)
-                        turn.call_waiting()
+                        if turn.waiting:
+                            turn.call_waiting()
 
     def run_all(self, keys: Sequence[str], work: Callable[[], T]) -> T:
         """Do the work while no other thread does any with one of these keys.
@@ -77,7 +78,7 @@ class InFlight(OfOneProcess):
         """
         if key is None:
             return _nothing
-        self.check_process()
+        self._check_process()
         while True:
             turn = self._turns.setdefault(key, _Turn())
             if turn.lock.acquire(blocking=False):

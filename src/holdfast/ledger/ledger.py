@@ -19,7 +19,6 @@ from typing import Any, Self
 from weakref import WeakSet
 
 from holdfast import check
-from holdfast.cancel import about_to_wait
 from holdfast.errors import (
     BudgetExhausted,
     HoldfastError,
@@ -185,8 +184,8 @@ class Ledger:
         """What all questions together have taken by now; not what this process has only taken ahead."""
         if not self._has_begun():
             return Spent(0, 0, 0)
-        ahead, tip = self._held.now.total, self._tip()
-        return Spent(tip.taken_charge - ahead.charge, tip.taken_intervals - ahead.intervals, tip.seq)
+        (charge, intervals), tip = self._held.total, self._tip()
+        return Spent(tip.taken_charge - charge, tip.taken_intervals - intervals, tip.seq)
 
     @property
     def answered(self) -> Cost:
@@ -212,6 +211,21 @@ class Ledger:
         row = self._store.find(chain.digest(key)) if self._has_begun() else None
         return None if row is None else chain.entry_of(row)
 
+    def once(self, key: str | None, work: Callable[[], tuple[Entry, bool]]) -> tuple[Entry, bool]:
+        """Return the answer already given to a question, and False; or do the `work` that commits it.
+
+        No other thread does any with the same key meanwhile: it waits, and finds the answer. Without a key the question
+        is new each time.
+        """
+        if key is None:
+            return work()
+
+        def find_or_work() -> tuple[Entry, bool]:
+            entry = self.find(key)
+            return work() if entry is None else (entry, False)
+
+        return self.in_flight.run(key, find_or_work)
+
     def reserve(self, cost: Cost) -> Place:
         """Take this cost for good, and return the place of the question that pays it: durable when this returns.
 
@@ -232,6 +246,7 @@ class Ledger:
     def _reserve(self, costs: Sequence[Cost], demand: PlacesAhead | None) -> list[Place]:
         """Reserve in the store."""
         held, reach = self._held, self.reach()
+        process = held.process
         total = Cost(sum(cost.charge for cost in costs), sum(cost.intervals for cost in costs))
         used: list[Stock] = []  # of the stock, by the last run of `decide`; whoever takes it out may put it back
         places: list[Place] = []  # by the last run, too
@@ -240,7 +255,7 @@ class Ledger:
 
         def restore() -> None:
             with suppress(IndexError):
-                held.put(used.pop())
+                held.put(used.pop(), process)
 
         def decide(transaction: Transaction) -> None:
             nonlocal outcome, before, end
@@ -261,7 +276,6 @@ class Ledger:
                 outcome, end = stock + ahead, after.taken_charge
                 transaction.take(after)
 
-        about_to_wait()
         try:
             self._store.write(decide)
         except BaseException:
@@ -272,7 +286,7 @@ class Ledger:
             assert outcome is not None
             raise outcome
         held.took(before, end)
-        held.put(outcome)
+        held.put(outcome, process)
         if demand is not None:
             held.asked(demand)
         return [held.begun(place, cost, end) for place, cost in zip(places, costs, strict=True)]
@@ -309,6 +323,7 @@ class Ledger:
         """Write the answers in one transaction: all of them, or none. Returns, for each, what `commit` does."""
         self._refuse_unbegun()
         demand, reach = self._held.demand(*(one.cost for one in answers)), self.reach()
+        process = self._held.process
         written: list[tuple[Row, bool]] = []
         ahead = NOTHING
         before = after = 0
@@ -334,7 +349,7 @@ class Ledger:
         if ahead is not NOTHING:
             self._held.took(before, after)
         if demand is not None:
-            self._held.put(ahead)
+            self._held.put(ahead, process)
             self._held.asked(demand)
         return [(chain.entry_of(row), fresh) for row, fresh in written]
 

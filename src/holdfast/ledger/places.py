@@ -15,6 +15,8 @@ process has handed out, or to the end of all that was ever taken if somebody els
 
 import threading
 from collections import deque
+from dataclasses import replace
+from operator import attrgetter
 from time import monotonic
 from typing import NamedTuple
 
@@ -56,11 +58,6 @@ class Stock(NamedTuple):
             sum([len(each) // need for each in ranges]) for ranges, need in zip(self, _needs(cost), strict=True) if need
         ]
         return min(counts)
-
-    @property
-    def total(self) -> Cost:
-        """How much of the two caps this is."""
-        return Cost(sum(map(len, self.charge)), sum(map(len, self.intervals)))
 
 
 NOTHING = Stock()
@@ -147,12 +144,23 @@ def _joined(one: Ranges, other: Ranges) -> Ranges:
     if not one or not other:
         return one or other
     joined: list[range] = []
-    for each in sorted(one + other, key=lambda each: each.start):
+    for each in sorted(one + other, key=attrgetter("start")):
         if joined and joined[-1].stop == each.start:
             joined[-1] = range(joined[-1].start, each.stop)
         else:
             joined.append(each)
     return tuple(joined[-MOST_RANGES:])
+
+
+def _pop_all(stocks: deque[Stock]) -> Stock:
+    stock = NOTHING
+    while stocks:
+        try:
+            popped = stocks.pop()
+        except IndexError:  # another thread was faster
+            break
+        stock = popped if stock is NOTHING else stock + popped
+    return stock
 
 
 class Held(OfOneProcess):
@@ -175,7 +183,8 @@ class Held(OfOneProcess):
 
     def take(self, cost: Cost, reach: Cost) -> Place | None:
         """Return a place from the stock that ends within `reach`; None if it does not fit."""
-        self.check_process()
+        # Of one process, whatever a signal handler forks meanwhile: what a child goes on with stays its parent's.
+        process, stocks = self.process, self._stocks
         now = monotonic()
         if now - self._last > FAST:
             self._ahead = -1  # a lone question: the next one decides whether to take any ahead
@@ -184,12 +193,12 @@ class Held(OfOneProcess):
         self._last = now
         self._questions += 1
         with self._lock:  # only so that other threads do not find it empty meanwhile
-            stock = self._pop_all()
+            stock = _pop_all(stocks)
             cut = stock.cut(cost)
             if cut is not None and not cut[0].within(reach, cost):  # taken by somebody who has more rows
                 cut = None
-            self._stocks.append(stock if cut is None else cut[1])
-        return None if cut is None else cut[0]
+            stocks.append(stock if cut is None else cut[1])
+        return None if cut is None else replace(cut[0], process=process)
 
     def took(self, before: int, after: int) -> None:
         """Remember that this process has taken some, and where the charge taken by all ended before and after it."""
@@ -220,30 +229,28 @@ class Held(OfOneProcess):
 
     def take_all(self) -> Stock:
         """Return all there is, which is the caller's from now on."""
-        self.check_process()
-        return self._pop_all()
+        self._check_process()
+        return _pop_all(self._stocks)
 
-    def _pop_all(self) -> Stock:
-        stock = NOTHING
-        while self._stocks:
-            try:
-                popped = self._stocks.pop()
-            except IndexError:  # another thread was faster
-                break
-            stock = popped if stock is NOTHING else stock + popped
-        return stock
+    def put(self, stock: Stock, process: int) -> None:
+        """Put back, or add, what the caller alone has; `process` is whose it is."""
+        stocks = self._stocks
+        if self.process == process:
+            stocks.append(stock)
 
-    def put(self, stock: Stock) -> None:
-        """Put back, or add, what the caller alone has."""
-        if self.check_process():
-            self._stocks.append(stock)
+    @property
+    def process(self) -> int:
+        """This process, which has forgotten what its parent had."""
+        self._check_process()
+        assert self._process is not None
+        return self._process
 
     def demand(self, *costs: Cost) -> PlacesAhead | None:
         """Say how many answers to have ahead now, if more: twice as many each time, while questions come fast.
 
         They should cost what the dearest of these did.
         """
-        if self._ahead < 0 or self._questions < self._enough or not self.check_process():
+        if self._ahead < 0 or self._questions < self._enough or not self._check_process():
             return None
         cost = max(costs, key=lambda cost: (cost.charge, cost.intervals))
         if cost.intervals >= APART:
@@ -261,9 +268,20 @@ class Held(OfOneProcess):
         self._asking_until = 0.0
 
     @property
+    def total(self) -> tuple[int, int]:
+        """How much charge and how many intervals there are at this moment."""
+        self._check_process()
+        charge = intervals = 0
+        with self._lock:
+            for stock in tuple(self._stocks):
+                charge += sum(map(len, stock.charge))
+                intervals += sum(map(len, stock.intervals))
+        return charge, intervals
+
+    @property
     def now(self) -> Stock:
         """What is there at this moment."""
-        self.check_process()
+        self._check_process()
         with self._lock:
             stocks = tuple(self._stocks)
         return stocks[0] if len(stocks) == 1 else sum(stocks, NOTHING)

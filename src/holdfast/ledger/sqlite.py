@@ -94,7 +94,7 @@ class SqliteStore(Database):
 
     def write(self, decide: Callable[[Transaction], None]) -> None:
         """Write directly if one thread is the only writer, else hand over: several are faster together."""
-        self.check_process()
+        self._check_process()
         thread, last, self._last_thread = threading.get_ident(), self._last_thread, threading.get_ident()
         alone = thread == last and self._writer is None and not self._committer
         if not (alone and self._write_directly(decide)):

@@ -14,7 +14,7 @@ exact one, by which the guarantee widens the cell.
 """
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, cast
 
 import numpy as np
 from numpy.random import Generator
@@ -60,8 +60,8 @@ class Cells:
         n = len(source)
         if self.draws < n:
             totals = query.totals(source.sample(query, WithReplacement(self.draws), rng))
-        elif isinstance(source, Folds):
-            totals = source.fold(query, rng)
+        elif hasattr(source, "fold"):
+            totals = cast(Folds, source).fold(query, rng)
         else:
             pieces = [Consecutive(start, min(start + PIECE, n)) for start in range(0, n, PIECE)]
             totals = np.sum([query.totals(source.sample(query, piece, rng)) for piece in pieces], axis=0)

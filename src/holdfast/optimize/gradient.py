@@ -39,6 +39,7 @@ class NoisyGradient(Protocol):
     """Where gradients come from: one of the mechanisms."""
 
     selector: ClassVar[str]  # how runs are compared where the caller leaves it open
+    by_rows: ClassVar[bool]  # whether it is charged by the rows it reads
 
     @classmethod
     def under(cls, guarantee: Guarantee, objective: Objective, ell: int | None) -> Self:
@@ -142,6 +143,7 @@ class CoinGradient:
     """`ell` coins a coordinate, turned over with probability `mass`."""
 
     selector: ClassVar[str] = "coins"
+    by_rows: ClassVar[bool] = True
     objective: Objective
     ell: int
     mass: float
@@ -211,6 +213,7 @@ class LaplaceGradient:
     """`ell` rows a coordinate and Laplace noise, each coordinate `epsilon`-DP on all n rows."""
 
     selector: ClassVar[str] = "exponential"
+    by_rows: ClassVar[bool] = False
     objective: Objective
     ell: int
     epsilon: float
@@ -219,6 +222,7 @@ class LaplaceGradient:
     @classmethod
     def under(cls, guarantee: Guarantee, objective: Objective, ell: int | None) -> Self:
         """By default as many rows a coordinate as an ordinary answer reads."""
+        noise.require("laplace")
         rows: int = guarantee.terms.rows
         ell = guarantee.terms.rows_per_query if ell is None else ell
         check.at_most("rows", rows, rows_per_coordinate=ell)

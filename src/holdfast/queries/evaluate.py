@@ -10,9 +10,8 @@ expression than to evaluate it. What such an operation builds from expressions, 
 arrays where a column is numbers or booleans without a missing one.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -72,16 +71,12 @@ class Expression:
     work: int = 1
     range: tuple[float, float] | None = None
     values: tuple[Any, ...] | None = None  # all it can have, but for NULL, where its text says which
+    columns: tuple[str, ...] = field(init=False)  # those it reads, in order of first mention
+    direct: Direct | None = field(init=False)  # how to evaluate without a frame, where that is possible
 
-    @cached_property
-    def columns(self) -> tuple[str, ...]:
-        """The columns it reads, in order of first mention."""
-        return tuple(self.reads)
-
-    @cached_property
-    def direct(self) -> Direct | None:
-        """How to evaluate without a frame, where that is possible."""
-        return None if isinstance(self.compiled, Steps) else self.compiled
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", tuple(self.reads))
+        object.__setattr__(self, "direct", None if isinstance(self.compiled, Steps) else self.compiled)
 
     def series(self, rows: pl.DataFrame) -> pl.Series:
         """Return one value per row."""
@@ -220,9 +215,12 @@ def work(node: Node, weight: Callable[[Node], int] = lambda _: 1) -> int:
     """
     if not node.args:
         return weight(node)
-    operation = OPERATIONS[node.op]
-    steps = 1 + len(operation.before) + sum(operation.mentions(place) - 1 for place in range(len(node.args)))
-    return weight(node) * steps + sum(work(arg, weight) for arg in node.args)
+    operation, of_arguments = OPERATIONS[node.op], 0
+    steps = 1 + len(operation.before)
+    for place, arg in enumerate(node.args):
+        steps += operation.mentions(place) - 1
+        of_arguments += work(arg, weight)
+    return weight(node) * steps + of_arguments
 
 
 def text_weight(node: Node) -> int:
@@ -281,7 +279,10 @@ def on_columns(node: Node) -> OnColumns | None:
         if part is None:
             return None
         parts.append(part)
-    build: Callable[[Node, list[Any]], Any] = operation.build
+    build: Callable[[Node, Sequence[Any]], Any] = operation.build
+    if len(parts) == 2:  # most are comparisons
+        left, right = parts
+        return lambda columns: build(node, (left(columns), right(columns)))
     return lambda columns: build(node, [part(columns) for part in parts])
 
 

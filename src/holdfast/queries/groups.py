@@ -15,6 +15,7 @@ from holdfast.queries.node import literal_text
 from holdfast.queries.position import Category, Numbers, Position, places
 from holdfast.queries.query import Composed, Function, RowValues, Values
 
+OUTSIDE = 0  # the outcome of rows that are in no group; that of group g is 2g + 1, or 2g + 2 for a one
 SHOWN = 8  # groups that a text names
 
 
@@ -24,8 +25,8 @@ class InGroups(Composed):
     inner: Share | Mean
 
     @abstractmethod
-    def _numbers(self, row_values: Sequence[RowValues]) -> Numbers:
-        """Return the number of every row's group, -1 if it is in none, from what each of `_deciding` says."""
+    def _zeros(self, row_values: Sequence[RowValues]) -> Numbers:
+        """Return the outcome that is 0 in every row's group, "outside" if it is in none, by what `_deciding` says."""
 
     @property
     @abstractmethod
@@ -55,16 +56,17 @@ class InGroups(Composed):
     def combined(self, row_values: Sequence[RowValues]) -> Values:
         """Return each row's outcome, or its group and value."""
         own = len(self.inner.functions)
-        numbers, values = self._numbers(row_values[own:]), self.inner.combined(row_values[:own])
+        zeros, values = self._zeros(row_values[own:]), self.inner.combined(row_values[:own])
+        inside = zeros > OUTSIDE
         if isinstance(self.inner, Share):
             if values.dtype.kind == "f":  # NaN outside `where`
-                numbers = np.where(np.isnan(values), -1, numbers)
+                zeros = np.where(np.isnan(values), OUTSIDE, zeros)
                 values = values == 1
-            return np.where(numbers < 0, 0, 2 * numbers + 1 + values)
+            return zeros + (values & inside)
         if self.statistic.outcomes == 3:  # one group, as `Mean` says it
-            return np.where(numbers < 0, np.nan, values)
-        group = np.where((numbers < 0) | np.isnan(values), np.nan, numbers)
-        return np.stack([group, values], axis=1).astype(np.float64, copy=False)
+            return np.where(inside, values, np.nan)
+        group = np.where(inside & ~np.isnan(values), zeros // 2, np.nan)
+        return np.stack([group, values], axis=1)
 
 
 @dataclass(frozen=True)
@@ -121,13 +123,16 @@ class Grouped(InGroups):
 
     @cached_property
     def _table(self) -> Numbers:
-        """From the positions of a row's values in `_listed`, the last being "none of them", to its group's number."""
-        table = np.full([len(listed) + 1 for listed in self._listed], -1, dtype=np.int64)
+        """From the positions of a row's values in `_listed`, the last being "none of them", to its group's zero."""
+        table = np.full([len(listed) + 1 for listed in self._listed], OUTSIDE, dtype=np.int64)
         for number, group in enumerate(self.groups):
-            table[tuple(listed.index(value) for listed, value in zip(self._listed, group, strict=True))] = number
+            place = tuple(listed.index(value) for listed, value in zip(self._listed, group, strict=True))
+            table[place] = 2 * number + 1
         return table
 
-    def _numbers(self, row_values: Sequence[RowValues]) -> Numbers:
+    def _zeros(self, row_values: Sequence[RowValues]) -> Numbers:
+        if len(row_values) == 1:
+            return self._table.take(places(row_values[0]), mode="clip")  # checking places takes as long as looking up
         return self._table[tuple(map(places, row_values))]
 
 
@@ -157,12 +162,12 @@ class Between(InGroups):
     def _facts(self) -> dict[str, Any]:
         return {"kind": "difference", "rest": self.second is None}
 
-    def _numbers(self, row_values: Sequence[RowValues]) -> Numbers:
+    def _zeros(self, row_values: Sequence[RowValues]) -> Numbers:
         first = booleans(row_values[0])
         if self.second is None:
-            return np.where(first, 0, 1)
+            return np.where(first, 1, 3)
         second = booleans(row_values[1])
-        return np.where(first & ~second, 0, np.where(second & ~first, 1, -1))
+        return np.where(first & ~second, 1, np.where(second & ~first, 3, OUTSIDE))
 
 
 def _group_text(group: tuple[Category, ...]) -> str:

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from math import inf, log
 from typing import Any
 
@@ -21,6 +20,7 @@ from holdfast.schema import Schema, Type
 
 Interval = tuple[float, float]
 Conditions = Any  # of all rows: booleans in a series or in an array
+Ratio = tuple[int, int]  # of whole numbers, the second above zero; not in lowest terms
 Totals = NDArray[np.float64]  # counts, which are exact up to 2^53, and sums
 CHUNK = 1 << 16  # numbers averaged at once, which stay in the cache
 
@@ -119,14 +119,14 @@ class Guess(Folded):
 
     def outcome(self, totals: Totals) -> str:
         """Return the cell that the mean falls into."""
-        counts, sums = totals
-        if counts.min() < self.at_least:
+        counts, sums = totals.tolist()
+        if min(counts) < self.at_least:
             return TOO_FEW
         low, high = self.cell
-        mean = self._value([Fraction(total) / int(count) for count, total in zip(counts, sums, strict=True)])
-        return TOO_HIGH if mean < low else TOO_LOW if mean > high else HOLDS  # exactly
+        mean = self._value([_ratio(total, count) for count, total in zip(counts, sums, strict=True)])
+        return TOO_HIGH if _below(mean, low) else TOO_LOW if _below(high, mean) else HOLDS  # exactly
 
-    def _value(self, means: list[Fraction]) -> Fraction:
+    def _value(self, means: list[Ratio]) -> Ratio:
         (mean,) = means
         return mean
 
@@ -171,9 +171,21 @@ class DifferenceGuess(Guess):
         """The value, which is the same, and both groups."""
         return (*self.measure.functions, *self.other.functions[1:])
 
-    def _value(self, means: list[Fraction]) -> Fraction:
-        own, other = means
-        return (1 + own - other) / 2
+    def _value(self, means: list[Ratio]) -> Ratio:
+        (own, of_own), (other, of_other) = means
+        return of_own * of_other + own * of_other - other * of_own, 2 * of_own * of_other
+
+
+def _ratio(total: float, count: float) -> Ratio:
+    """Return total/count as whole numbers; counts are whole, and above zero."""
+    above, below = total.as_integer_ratio()
+    return above, below * int(count)
+
+
+def _below(first: Ratio | float, second: Ratio | float) -> bool:
+    """Whether one number is less than another, exactly."""
+    (a, b), (c, d) = (each.as_integer_ratio() if isinstance(each, float) else each for each in (first, second))
+    return a * d < c * b
 
 
 def _apart(groups: list[Conditions]) -> list[Conditions]:

@@ -103,8 +103,8 @@ class Mean(Measure):
     bounds: tuple[float, float] = (0.0, 1.0)
     where: RowFunction | None = None
 
-    @property
-    def cheaper(self) -> str | None:
+    @cached_property
+    def cheaper(self) -> str | None:  # type: ignore[override]
         """Nothing is missing from a column that is complete."""
         return self._if_complete()
 
@@ -125,24 +125,19 @@ class Mean(Measure):
     def _values(self, values: Any, inside: NDArray[np.bool_] | None) -> Values:
         """Rescale from the bounds to [0, 1]; NaN where a row does not count."""
         low, high = self.bounds
-        scaled = np.clip(floats(values), low, high)
-        scaled -= low
+        scaled = floats(values) - low
         scaled /= high - low
-        np.minimum(scaled, 1.0, out=scaled)  # rounding may end slightly above 1; NaN stays NaN
+        np.clip(scaled, 0.0, 1.0, out=scaled)  # also what rounding puts slightly above 1; NaN stays NaN
         if self.statistic is _MEAN:
             scaled[np.isnan(scaled)] = 0.0  # no NULL was announced: what is left (infinity minus infinity) counts low
-        elif inside is not None:
-            np.copyto(scaled, np.nan, where=~inside)
-        return scaled
+        return scaled if inside is None else np.where(inside, scaled, np.nan)
 
 
 @dataclass(frozen=True)
 class Total(Mean):
     """What a number adds to a sum: nothing for rows without a value, or outside `where`. Bounds include nothing."""
 
-    @property
-    def cheaper(self) -> None:
-        """Missing values cost nothing here."""
+    cheaper = None  # missing values cost nothing here
 
     @cached_property
     def statistic(self) -> Statistic:
@@ -169,8 +164,8 @@ class AtMost(Measure):
     threshold: float
     where: RowFunction | None = None
 
-    @property
-    def cheaper(self) -> str | None:
+    @cached_property
+    def cheaper(self) -> str | None:  # type: ignore[override]
         """Nothing is missing from a column that is complete."""
         return self._if_complete()
 
@@ -213,7 +208,7 @@ class Histogram(Measure):
         """What each outcome is called."""
         return _labels(str(category) for category in self.categories)
 
-    @property
+    @cached_property
     def text(self) -> str:
         """How it reads."""
         shown = ", ".join(literal_text(category) for category in self.categories[:8])
@@ -250,7 +245,7 @@ class Bins(Measure):
         pairs = zip(self.edges, self.edges[1:], strict=False)
         return _labels(f"[{_edge(low)}, {_edge(high)})" for low, high in pairs)
 
-    @property
+    @cached_property
     def text(self) -> str:
         """How it reads."""
         low, high = self.edges[0], self.edges[-1]

@@ -73,11 +73,14 @@ class Quadratic(Composed):
     def combined(self, row_values: Sequence[RowValues]) -> Values:
         """Return the form of every row, rescaled to [0, 1]; of one that has not all values, NaN or that of 0."""
         rest = iter(row_values)
-        values = [one.combined(list(islice(rest, len(one.functions)))).astype(np.float64) for one in self.measures]
-        first, second = values[0], values[1] if len(values) > 1 else np.zeros(len(values[0]))
-        (a, b), (low, high) = self.form.about, self.bounds
-        found = self.form.at(first - a, second - b)
+        first, *others = (
+            np.subtract(one.combined(list(islice(rest, len(one.functions)))), center, dtype=np.float64)
+            for one, center in zip(self.measures, self.form.about, strict=False)
+        )
+        low, high = self.bounds
+        found: Values = self.form.at(first, others[0] if others else -self.form.about[1])
         if self.everywhere:
-            found = np.nan_to_num(found, nan=0.0)
-        rescaled: Values = np.clip((found - low) / (high - low), 0.0, 1.0)
-        return rescaled
+            found[np.isnan(found)] = 0.0
+        found -= low
+        found /= high - low
+        return np.clip(found, 0.0, 1.0, out=found)

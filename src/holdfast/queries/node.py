@@ -18,7 +18,7 @@ class Node:
 
     op: str
     args: tuple["Node", ...] = ()
-    value: Any = None  # a column's name, a literal's value, a cast's target, a pattern, a part of a date
+    value: Any = None  # a column's name, a literal's value, a cast's target, a pattern, a part of a date, signs
     type: Type | None = None  # None: the bare NULL, which fits anywhere
     nullable: bool = False
 
@@ -44,12 +44,13 @@ SQL_NAMES = {
     Type.DATE: "DATE",
     Type.DATETIME: "TIMESTAMP",
 }
+SUM = "+-"  # of more than two terms, from left to right; its value is the signs of all but the first
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 
 _ATOM = 9
 _PRECEDENCE = {
     "OR": 1, "AND": 2, "NOT": 3, "BETWEEN": 4, "IN": 4, "LIKE": 4, "ILIKE": 4, "IS": 4, **dict.fromkeys(COMPARISONS, 4),
-    "||": 5, "+": 6, "-": 6, "DATE_ADD": 6, "DATE_SUB": 6, "*": 7, "/": 7, "%": 7, "NEG": 8,
+    "||": 5, SUM: 6, "+": 6, "-": 6, "DATE_ADD": 6, "DATE_SUB": 6, "*": 7, "/": 7, "%": 7, "NEG": 8,
 }  # fmt: skip
 _SIMPLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Words that would read as something else without quotes.
@@ -101,6 +102,9 @@ def _render(node: Node) -> str:
         return literal_text(node.value)
     if op in ("AND", "OR", "||"):
         return f" {op} ".join(_grouped(arg, precedence + 1) for arg in args)
+    if op == SUM:
+        signed = (f" {sign} {_grouped(arg, precedence + 1)}" for sign, arg in zip(node.value, args[1:], strict=True))
+        return _grouped(args[0], precedence) + "".join(signed)
     if op == "NOT":
         return f"NOT {_grouped(args[0], 5)}"
     if op == "NEG":

@@ -27,6 +27,11 @@ from holdfast.schema import Column, Schema, Type
 
 LONGEST_TREE = 100_000  # characters of serialized tree
 MOST_NODES = 500
+DEEPEST_TREE = 127  # levels of JSON that Polars reads
+_TOO_DEEP = (
+    "A Polars expression must nest less deeply. There a sum of more than 60 terms is nested, too: write it as text,"
+    " such as 'a + b + c'."
+)
 
 _OPERATORS = frozenset([
     "Eq", "EqValidity", "NotEq", "NotEqValidity", "Lt", "LtEq", "Gt", "GtEq", "Plus", "Minus", "Multiply",
@@ -76,13 +81,15 @@ def _checked(serialized: str, key: SchemaKey) -> Expression:
         tree = json.loads(serialized)
         checker.check(tree)
     except RecursionError:
-        raise InvalidQuery("A Polars expression must nest less deeply.") from None
+        raise InvalidQuery(_TOO_DEEP) from None
     if not checker.reads:
         raise InvalidQuery("A query must mention at least one column.")
     written = json.dumps(tree, sort_keys=True, separators=(",", ":"))
     try:
         text, steps = str(_expression(tree)), _in_steps(tree, checker.reads)
     except (PolarsError, PanicException):  # an infinite constant does not survive being written down
+        if _nesting(tree) > DEEPEST_TREE:
+            raise InvalidQuery(_TOO_DEEP) from None
         raise InvalidQuery("A constant in a Polars expression must be finite.") from None
     type_ = _tried(steps, Schema(tuple(checker.reads.values()), key.schema.dataset))
     return Expression(
@@ -98,6 +105,18 @@ def _checked(serialized: str, key: SchemaKey) -> Expression:
 
 def _expression(tree: Any) -> pl.Expr:
     return pl.Expr.deserialize(StringIO(json.dumps(tree)), format="json")
+
+
+def _nesting(tree: Any) -> int:
+    """Return how many levels a tree has."""
+    levels, row = 0, [tree]
+    while row := [part for each in row if isinstance(each, dict | list) for part in _parts(each)]:
+        levels += 1
+    return levels
+
+
+def _parts(node: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return node.values() if isinstance(node, dict) else node
 
 
 def _in_steps(tree: Any, columns: Iterable[str]) -> Steps:

@@ -27,6 +27,8 @@ its `packings`. A row source may compute them once for all rows and hand over li
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
+from operator import attrgetter
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -114,6 +116,7 @@ class Query(ABC):
     weighs: bool = False  # whether it gives the probabilities of 0 and 1 for each row, which need not add up to one
     rows_per_unit: int | None = None  # places that a unit has at least, of which a draw takes one; see `rows.units`
     speaks_of_units: bool = False  # whether its text says how much units or their rows count
+    cheaper: str | None = None  # what would make the answer cost less, if the admin or the caller can do something
     packings: tuple[Packing, ...] = ()  # what `evaluate_packed` can be handed instead of rows; none: rows only
 
     @property
@@ -139,11 +142,6 @@ class Query(ABC):
     @property
     def identity(self) -> str | None:
         """Canonical text: equal exactly for equal questions. None: identity cannot be decided (functions)."""
-        return None
-
-    @property
-    def cheaper(self) -> str | None:
-        """What would make the answer cost less, if the admin or the caller can do something about it."""
         return None
 
     @property
@@ -183,12 +181,12 @@ class Composed(Query):
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """The columns they read."""
-        return tuple(dict.fromkeys(name for function in self.functions for name in function.columns))
+        return tuple(dict.fromkeys(chain.from_iterable(map(attrgetter("columns"), self.functions))))
 
     @cached_property
     def work(self) -> int:  # type: ignore[override]
         """Steps that one row takes."""
-        return sum(function.work for function in self.functions)
+        return sum(map(attrgetter("work"), self.functions))
 
 
 class Folded(Composed):

@@ -4,12 +4,14 @@ No promise rests on it: values are clipped to whatever range a question has. Whe
 not followed, or a column has no bounds, there is no range, and the caller gives one.
 """
 
+from collections.abc import Mapping
+from functools import reduce
 from itertools import product
 from math import ceil, floor, inf, isfinite, isnan
 from typing import Any
 
 from holdfast.queries.node import Node
-from holdfast.schema import Schema, Type
+from holdfast.schema import Column, Type
 
 Range = tuple[float, float]
 
@@ -20,17 +22,18 @@ _PARTS = {
 }  # fmt: skip
 
 
-def range_of(node: Node, schema: Schema) -> Range | None:
+def range_of(node: Node, columns: Mapping[str, Column]) -> Range | None:
     """Return the range of a checked tree whose value is a number; None if none is declared.
 
     >>> from holdfast.queries.sql.parse import tree
-    >>> from holdfast.schema import Column
+    >>> from holdfast.schema import Schema
     >>> flights = Schema((Column("delay", Type.FLOAT, True, (-60, 600)), Column("miles", Type.FLOAT, False)))
-    >>> range_of(tree("delay / 60", flights), flights), range_of(tree("LEAST(ABS(miles), 500)", flights), flights)
+    >>> named = {column.name: column for column in flights}
+    >>> range_of(tree("delay / 60", flights), named), range_of(tree("LEAST(ABS(miles), 500)", flights), named)
     ((-1.0, 10.0), (0.0, 500.0))
-    >>> range_of(tree("miles", flights), flights)
+    >>> range_of(tree("miles", flights), named)
     """
-    low, high = _range(node, schema)
+    low, high = _range(node, columns)
     return (low, high) if low < high and isfinite(high - low) else None
 
 
@@ -38,7 +41,7 @@ def values_of(node: Node) -> tuple[Any, ...] | None:
     """Return the values that an expression can have, but for NULL, where the text itself says which; else None.
 
     >>> from holdfast.queries.sql.parse import tree
-    >>> from holdfast.schema import Column
+    >>> from holdfast.schema import Schema
     >>> flights = Schema((Column("hour", Type.INT, True), Column("day", Type.DATE, True)))
     >>> values_of(tree("CASE WHEN hour < 12 THEN 'am' ELSE 'pm' END", flights))
     ('am', 'pm')
@@ -56,27 +59,31 @@ def values_of(node: Node) -> tuple[Any, ...] | None:
     return None
 
 
-def _range(node: Node, schema: Schema) -> Range:
+def _range(node: Node, columns: Mapping[str, Column]) -> Range:
     if node.type is Type.BOOL:
         return 0.0, 1.0
     match node.op:
         case "column":
-            return schema[node.value].bounds or _ANY
+            return columns[node.value].bounds or _ANY
         case "literal":
             return (float(node.value), float(node.value)) if isinstance(node.value, int | float) else _ANY
         case "EXTRACT":
             return _PARTS.get(node.value, _ANY)
         case "CASE":
             results = (*node.args[1:-1:2], node.args[-1])
-            return _either([_range(one, schema) for one in results if not (one.is_literal and one.value is None)])
+            return _either([_range(one, columns) for one in results if not (one.is_literal and one.value is None)])
+        case "+-":
+            first, *others = (_range(arg, columns) for arg in node.args)
+            signed = zip(node.value, others, strict=True)
+            return reduce(lambda total, term: _of_arithmetic(term[0], [total, term[1]]), signed, first)
         case "LEAST":
-            return _least(node.args, schema)
+            return _least(node.args, columns)
         case "GREATEST":
             low, high = _least(
-                tuple(Node("NEG", (arg,), type=arg.type, nullable=arg.nullable) for arg in node.args), schema
+                tuple(Node("NEG", (arg,), type=arg.type, nullable=arg.nullable) for arg in node.args), columns
             )
             return -high, -low
-    return _of_arithmetic(node.op, [_range(arg, schema) for arg in node.args])
+    return _of_arithmetic(node.op, [_range(arg, columns) for arg in node.args])
 
 
 def _of_arithmetic(op: str, ranges: list[Range]) -> Range:
@@ -102,9 +109,9 @@ def _of_arithmetic(op: str, ranges: list[Range]) -> Range:
     return _ANY
 
 
-def _least(args: tuple[Node, ...], schema: Schema) -> Range:
+def _least(args: tuple[Node, ...], columns: Mapping[str, Column]) -> Range:
     """Missing values are left out of LEAST, so it is at most what can never be missing, or else any of the others."""
-    ranges = [_range(arg, schema) for arg in args]
+    ranges = [_range(arg, columns) for arg in args]
     always = [high for arg, (_, high) in zip(args, ranges, strict=True) if not arg.nullable]
     low, high = _either(ranges)
     return low, min(always, default=high)

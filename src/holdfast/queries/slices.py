@@ -57,8 +57,11 @@ class Sliced(Composed):
 
     def combined(self, row_values: Sequence[RowValues]) -> Values:
         """Return the part of the slice that is below the number."""
-        values = self.measure.combined(row_values).astype(np.float64)
+        values = self.measure.combined(row_values)
         if self.place < 0:
             return 1.0 - np.isnan(values)
         first, last = self.edges[self.place], self.edges[self.place + 1]
-        return np.nan_to_num(np.clip((values - first) / (last - first), 0.0, 1.0), nan=0.0)
+        part = np.subtract(values, first, dtype=np.float64)
+        part /= last - first
+        np.fmax(part, 0.0, out=part)  # also where it is NaN
+        return np.minimum(part, 1.0, out=part)

@@ -16,7 +16,7 @@ from typing import Any, Self
 import polars as pl
 
 from holdfast import notebook
-from holdfast.answer import AnyAnswer, Estimate, picture_lines, write_end
+from holdfast.answer import AnyAnswer, Estimate, brief, picture_lines, write_end
 from holdfast.errors import HoldfastError, InvalidArgument, MissingExtra
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.ledger import Cost, Spent
@@ -250,9 +250,8 @@ class Prices:
         rows = []
         for price in self.each:
             margin = "" if price.margin is None else f"±{write_end(price.margin, 3, up=True)}"
-            rows.append(
-                (price.question, "free" if price.cached else f"{price.answers:,}", f"{price.rows_read:,}", margin)
-            )
+            answers = "free" if price.cached else f"{price.answers:,}"
+            rows.append((brief(price.question), answers, f"{price.rows_read:,}", margin))
         total = "all of them" if self.affordable else "all of them: more than is left"
         rows.append((total, f"{self.answers:,}", f"{self.rows_read:,}", ""))
         return notebook.table(("question", "answers", "rows read", "margin"), rows)
@@ -306,7 +305,8 @@ class Answers(Sequence[AnyAnswer]):
         for answer in self:
             for label, estimate in answer.rows():
                 value, interval = _written(estimate)
-                found.append((answer.question if label is None else f"{answer.question}: {label}", value, interval))
+                question = brief(answer.question)
+                found.append((question if label is None else f"{question}: {label}", value, interval))
         return found
 
     def __repr__(self) -> str:

@@ -173,8 +173,8 @@ def check(
             guarantee=context.guarantee.name,
         )
     asked = _asked(query, context, within, where, versus)
-    guessed = _guessed(asked, context, guarantee.terms.rows, guess, margin, at_least)
-    draws = _draws(guarantee, guessed, rows_per_query)
+    draws = _draws(guarantee, asked, rows_per_query)
+    guessed = _guessed(asked, context, guarantee.terms.rows, draws, guess, margin, at_least)
     code = guessed.code_nats(context.schema) if draws >= guarantee.terms.rows else inf  # for all rows alone
     if guessed.group and not guarantee.terms.identical:
         code += log(guarantee.terms.rows)  # the least number of rows has to be named, too
@@ -202,10 +202,12 @@ def check(
     cost = Cost(*guarantee.cost(wrong=True, group=guessed.group))
     facts = {"check": guessed.identity, "guess": guessed.guess, "margin": guessed.margin}
     facts |= {"at_least": guessed.at_least, "draws": draws}
+    identity = None if guessed.identity is None else encode(facts)
     return Question(
         kind=CHECK.name,
         text=guessed.text,
-        identity=None if guessed.identity is None else encode(facts),
+        identity=identity,
+        usual=identity,  # all rows stay usual; with fewer, a margin that is left out is another
         cost=cost,
         rows_read=draws,
         work=RELEASE_WORK + draws * guessed.work,
@@ -237,15 +239,15 @@ def _asked(
     return DifferenceGuess(measure, 0.0, 0.0, 0, other)
 
 
-def _draws(guarantee: Checks, guessed: Guess, rows_per_query: int | None) -> int:
+def _draws(guarantee: Checks, asked: Guess, rows_per_query: int | None) -> int:
     """Return how many rows the check reads: all, or fewer that are sampled."""
     rows = guarantee.terms.rows
-    if rows_per_query is None and guessed.group:
+    if rows_per_query is None and asked.group:
         return rows
     if rows_per_query is not None:
         valid.whole(rows_per_query=rows_per_query)
     draws = min(rows, int(rows_per_query or guarantee.terms.rows_per_query))
-    if guessed.group and draws < rows:
+    if asked.group and draws < rows:
         raise InvalidArgument(
             "rows_per_query must be left out for a group (also of the rows where a value is not missing): a check of a"
             " group reads all rows.",
@@ -268,16 +270,22 @@ class _Found:
 
 
 def _guessed(
-    asked: Guess, context: Context, rows: int, guess: float | None, margin: float | None, at_least: int | None
+    asked: Guess,
+    context: Context,
+    rows: int,
+    draws: int,
+    guess: float | None,
+    margin: float | None,
+    at_least: int | None,
 ) -> Guess:
     """Return the guess with all that was left out: from the exploration part, never from the held rows.
 
-    Of those, so many `rows` are kept aside.
+    Of those, so many `rows` are kept aside, and `draws` are read.
     """
     (low, high), group = asked.bounds, asked.group
     found = None
     if guess is None or margin is None or (group and at_least is None):
-        explored = context.explored()
+        explored = context.beside.explored()
         found = None if explored is None else _explored(asked, explored)
     if at_least is not None:
         valid.whole(at_least=at_least)
@@ -307,11 +315,13 @@ def _guessed(
         widest = sqrt((guess - low) * (high - guess))
         deviation = widest if found is None else min(widest, found.deviation)
         speak = replace(asked, at_least=int(at_least or 0)).speaking(rows)
-        least = (high - low) / speak  # one row
-        spread = ERRORS / sqrt(speak)
+        least = (high - low) / min(speak, draws)  # one row
+        # The held rows stray from the population, and the rows that are sampled from the held ones.
+        error = sqrt(1 / speak + (1 / draws if draws < rows else 0.0))
+        spread = ERRORS * error
         if found is not None and guess == found.mean:
             seen = replace(asked, at_least=round(found.share * found.rows) if group else 0).speaking(found.rows)
-            spread = max(spread, APART * sqrt(1 / speak + 1 / seen))
+            spread = max(spread, APART * sqrt(error**2 + 1 / seen))
         margin = _rounded(max(least, spread * deviation))
         if found is not None and guess == found.mean:
             guess = min(high, max(low, round(guess, 2 - floor(log10(margin)))))  # in digits that matter

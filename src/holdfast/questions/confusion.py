@@ -155,7 +155,7 @@ def confusion(
         The share of each of the four cells, and accuracy, precision, recall, specificity and F1.
     """
     id, target = (column.name for column in context.schema.columns[:2]) if len(context.schema) > 1 else ("", "")
-    others = context.others(id)
+    others = context.beside.others(id)
     if others is None or not context.guarantee.answers:
         raise PlanConflict(
             "These are not the rows of a board that answer, so they tell no precision or recall. Make a board with"
@@ -164,10 +164,15 @@ def confusion(
         )
     type_ = context.schema[target].type
     label = read_label(positive_label, type_)
-    matched = match(read_table(predictions), context.ids(id), target=target, type_=type_, others=others)
+    matched = match(read_table(predictions), context.beside.ids(id), target=target, type_=type_, others=others)
     values = matched.values.to_series()
     cells = PredictedCells(
-        context.ids(id), (values == label).to_numpy(), label, id=id, target=target, digest=matched.digest(context.key())
+        context.beside.ids(id),
+        (values == label).to_numpy(),
+        label,
+        id=id,
+        target=target,
+        digest=matched.digest(context.beside.key()),
     )
     draws = context.draws(cells, rows_per_query)
 

@@ -12,7 +12,17 @@ from typing import Any
 import polars as pl
 
 from holdfast import notebook
-from holdfast.answer import Answer, AnyAnswer, Estimate, Interval, Record, interval_bar, rounded_alike, write_estimate
+from holdfast.answer import (
+    Answer,
+    AnyAnswer,
+    Estimate,
+    Interval,
+    Record,
+    interval_bar,
+    rounded_alike,
+    write_bound,
+    write_estimate,
+)
 from holdfast.ledger import Cost
 from holdfast.queries.groups import Grouped
 from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, identity_of
@@ -108,7 +118,8 @@ class GroupsAnswer(AnyAnswer, Mapping[Any, Answer]):
         return "\n".join([*lines, self.record.small_print])
 
     def _repr_html_(self) -> str:
-        headings = (", ".join(self.by), "value", "interval", "", "share of rows")
+        scale = "from {} to {}".format(*map(write_bound, self.bounds))
+        headings = (", ".join(self.by), "value", "interval", scale, "share of rows")
         rows = []
         texts = rounded_alike([estimate for _, estimate in self.rows()])
         for (label, one), share, (value, low, high) in zip(self.rows(), self.shares, texts, strict=True):

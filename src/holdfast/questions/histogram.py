@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
+from math import nan
 from typing import Annotated, Any
 
 from holdfast import notebook
@@ -42,8 +44,7 @@ class HistogramAnswer(AnyAnswer, Mapping[str, Answer]):
     @classmethod
     def read(cls, result: Mapping[str, Any], record: Record) -> "HistogramAnswer":
         """Rebuild the answer from what `result` returned, and its `record`."""
-        bars = [(bar["category"], Estimate.from_json(bar)) for bar in result["categories"]]
-        return cls(tuple((label, Answer(one.value, one.low, one.high, record)) for label, one in bars), record)
+        return cls(bars_of(result, record), record)
 
     def rows(self) -> list[tuple[str | None, Estimate]]:
         """One interval for each category."""
@@ -64,7 +65,18 @@ class HistogramAnswer(AnyAnswer, Mapping[str, Answer]):
             (label, value, f"[{low}, {high}]", interval_bar(answer))
             for (label, answer), (value, low, high) in zip(self.answers, texts, strict=True)
         ]
-        return notebook.table(("category", "share", "interval", ""), rows) + notebook.small(self.record.small_print)
+        besides = "".join(f"<div>{escape(name)}: {escape(text)}</div>" for name, text in self.details())
+        headings = ("category", "share", "interval", "from 0 to 1")
+        return notebook.table(headings, rows) + besides + notebook.small(self.record.small_print)
+
+
+def bars_of(result: Mapping[str, Any], record: Record) -> tuple[tuple[str, Answer], ...]:
+    """Return the pairs of label and answer, from what `result` returned."""
+    found = []
+    for bar in result["categories"]:
+        value = bar["value"]
+        found.append((bar["category"], Answer(nan if value is None else value, bar["low"], bar["high"], record)))
+    return tuple(found)
 
 
 def histogram(

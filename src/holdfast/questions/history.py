@@ -14,22 +14,22 @@ from holdfast.questions.register import Registered
 
 SCHEMA = {
     "seq": pl.Int64,
-    "time": pl.String,
-    "analyst": pl.String,
-    "kind": pl.String,
     "question": pl.String,
     "category": pl.String,
     "value": pl.Float64,
     "low": pl.Float64,
     "high": pl.Float64,
+    "kind": pl.String,
+    "analyst": pl.String,
+    "time": pl.String,
     "cost": pl.Int64,
     "rows_read": pl.Int64,
     "registered": pl.Int64,
 }
 
 
-def answer_from(entry: Entry, guarantee: Guarantee, *, cached: bool) -> AnyAnswer:
-    """Read an answer back from its ledger entry."""
+def answer_from(guarantee: Guarantee, entry: Entry, fresh: bool = True) -> AnyAnswer:
+    """Read an answer back from its ledger entry; it is free unless it is `fresh`."""
     terms = guarantee.terms
     try:
         kind = KINDS[entry.question["kind"]]
@@ -39,6 +39,7 @@ def answer_from(entry: Entry, guarantee: Guarantee, *, cached: bool) -> AnyAnswe
             " installation does not know. Install the version or the package that wrote it.",
             entry=entry.seq,
         ) from None
+    answer = kind.answer_with(entry.answer)
     record = Record(
         kind=kind.name,
         question=entry.question["text"],
@@ -49,9 +50,9 @@ def answer_from(entry: Entry, guarantee: Guarantee, *, cached: bool) -> AnyAnswe
         cost=cost_in_answers(terms, entry.place.charge, entry.place.intervals, entry.cost),
         seq=entry.seq,
         receipt=f"{entry.seq}:{entry.hash}",
-        cached=cached,
+        cached=not fresh,
     )
-    return kind.read(entry.answer, record)
+    return answer.read(entry.answer, record)
 
 
 def history_frame(entries: Iterable[Entry], guarantee: Guarantee, registered: Registered) -> pl.DataFrame:
@@ -61,9 +62,9 @@ def history_frame(entries: Iterable[Entry], guarantee: Guarantee, registered: Re
     """
     lines = []
     for entry in entries:
-        answer = answer_from(entry, guarantee, cached=False)
+        answer = answer_from(guarantee, entry)
         for label, estimate in answer.rows():
-            place = (entry.seq, entry.time, entry.analyst, answer.kind, answer.question, label)
-            numbers = (*estimate.to_json().values(), answer.cost, answer.rows_read)
-            lines.append((*place, *numbers, registered.of(entry)))
+            answered = (entry.seq, answer.question, label, *estimate.to_json().values())
+            record = (answer.kind, entry.analyst, entry.time, answer.cost, answer.rows_read, registered.of(entry))
+            lines.append((*answered, *record))
     return pl.DataFrame(lines, schema=SCHEMA, orient="row")

@@ -10,13 +10,14 @@ from holdfast.answer import Answer, AnyAnswer, Estimate, Interval, Record, write
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.mathematics.descent import AVERAGES, distance_from_minimizer
+from holdfast.guarantees.terms import Terms
 from holdfast.ledger import Cost
 from holdfast.optimize.boosting import SELECTORS
 from holdfast.optimize.descent import Run
 from holdfast.optimize.domain import Domain, domain_of
 from holdfast.optimize.fit import Fit
 from holdfast.optimize.gradient import GRADIENTS
-from holdfast.optimize.losses import LinearLoss, Loss
+from holdfast.optimize.losses import LinearLoss, Loss, read_loss
 from holdfast.optimize.objective import AccuracyAt, LossAt, Objective, Vector
 from holdfast.optimize.own import OwnObjective
 from holdfast.optimize.radius import AUTO, FIRST, LOOKS, Search
@@ -197,7 +198,7 @@ def minimize(
     Parameters
     ----------
     loss
-        One of `holdfast.losses`, or your own.
+        One of `holdfast.losses`, a formula such as "logistic: late ~ distance [0, 5000]", or your own.
     radius, box
         Where to look: a ball around zero, or a box. With radius="auto" some of the steps find out how large the ball
         must be.
@@ -216,6 +217,7 @@ def minimize(
     """
     if isinstance(radius, str):
         _check_auto(radius, box, excess, runs)
+    spent = context.so_far()
 
     def at(size: float | None) -> Fit:
         objective, domain = _bound(loss, context.schema, size, box)
@@ -223,7 +225,7 @@ def minimize(
             context.guarantee,
             objective,
             domain,
-            spent=(context.spent.charge, context.spent.intervals),
+            spent=(spent.charge, spent.intervals),
             answers=1 + objective.classifies + (LOOKS if isinstance(radius, str) else 0),
             excess=excess,
             iterations=iterations,
@@ -237,6 +239,8 @@ def minimize(
 
     search = Search(at) if isinstance(radius, str) else None
     fit = at(FIRST if isinstance(radius, str) else radius)
+    if context.dealt:
+        _require_dealt(fit, context.guarantee.terms)
     objective = fit.descent.objective
     promise = fit.promise()
     draws: int = context.guarantee.terms.rows_per_query
@@ -276,6 +280,20 @@ def minimize(
         run=run,
         excess_bound=None if search else (promise.likely if promise.likely is not None else promise.expected),
     )
+
+
+def _require_dealt(fit: Fit, terms: Terms) -> None:
+    """Refuse a fit that the cards of a deck were not dealt for: they are counted as the plan's own answers draw."""
+    by = [fit.mechanism, *(() if fit.choice is None else (fit.choice.mechanism,))]
+    if any(mechanism != terms.mechanism for mechanism in by):
+        raise InvalidArgument(
+            f"mechanism and select must be left out for a deck, which holds draws for {terms.mechanism!r}; fit on the"
+            " table itself.",
+            name="mechanism",
+        )
+    if not fit.descent.gradient.by_rows:
+        most = "the rows that this deck has cards for"
+        check.at_most(most, terms.rows_per_query, rows_per_coordinate=fit.descent.gradient.ell)
 
 
 def final_queries(fit: Fit, point: Vector) -> list[LossAt | AccuracyAt]:
@@ -323,6 +341,8 @@ def _check_auto(radius: str, box: object, excess: float | None, runs: int) -> No
 
 
 def _bound(loss: LossLike, schema: Schema, radius: float | None, box: Any) -> tuple[Objective, Domain]:
+    if isinstance(loss, str):
+        loss = read_loss(loss)
     if isinstance(loss, LinearLoss):
         domain = domain_of(loss.dimension, radius, box)
         return loss.bind(schema, domain), domain

@@ -25,6 +25,7 @@ from holdfast.schema import Type
 
 PredictionsLike = str | Path | FrameLike | Mapping[str, ColumnLike]
 SHOWN, LONGEST_SHOWN = 10, 50  # columns that a refusal names, and letters of each
+ID = "id"  # what the column of ids may always be called
 PREDICTION = "prediction"  # what the column is called, if the table has several beside the ids
 _UNREADABLE = (
     csv.Error,
@@ -211,6 +212,8 @@ def match(
         every = pl.concat([ids, others.alias(ids.name)]).sort()
         whole = match(table, every, target=target, type_=type_, classes=classes)
         return Matched(whole.values.filter(every.is_in(ids.implode())), whole.values)
+    if ids.name not in table.columns and ID in table.columns:  # as files of evaluations call it
+        table = table.rename({ID: ids.name})
     if ids.name not in table.columns:
         raise _wrong(f"must have a column {ids.name!r} of ids; it has: {_named(table.columns)}")
     columns = _class_columns(table, classes) if classes else [_prediction_column(table, ids.name, target)]

@@ -12,9 +12,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from functools import cache, cached_property, lru_cache, partial
+from functools import cache, cached_property, lru_cache
 from inspect import signature
-from itertools import repeat
 from re import sub
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -24,7 +23,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from holdfast import check
-from holdfast.answer import AnyAnswer, Estimate, Interval, Record, write_end
+from holdfast.answer import AnyAnswer, Estimate, Interval, Record, stretched, write_end
 from holdfast.errors import InvalidArgument, InvalidQuery, PlanInfeasible
 from holdfast.guarantees.guarantee import MOST_DRAWS, Guarantee
 from holdfast.guarantees.release import Release
@@ -34,6 +33,8 @@ from holdfast.ledger import Cost, Spent
 from holdfast.mechanisms import MECHANISMS
 from holdfast.mechanisms.mechanism import Mechanism
 from holdfast.queries.query import Query
+from holdfast.queries.silence import silence
+from holdfast.questions import OPTIONS_OTHERWISE_CALLED
 from holdfast.questions.options import Option, options_of
 from holdfast.rows.draws import Order
 from holdfast.rows.source import RowSource
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 LONGEST_QUESTION = 1_000_000  # characters, with all categories
 NOTHING_SPENT = Spent(0, 0, 0)
+ROWS = "rows_per_query"  # the option of kinds that says how many rows one answer reads
 RELEASE_WORK = 100_000  # steps that a release takes beside those on its rows
 SHOWN_SHARES = (0.01, 0.05, 0.2)  # of the rows in a group, for which a price says how wide its answer will be
 MOST_TIMES = 100  # so often one answer may draw every row, on average, where no budget ends
@@ -55,6 +57,7 @@ Widths = tuple[tuple[float, float], ...]  # pairs of a group's share of the rows
 Result = dict[str, Any]  # plain JSON: what `AnyAnswer.result` returns
 
 encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False).encode
+_quoted = json.encoder.encode_basestring  # a text in JSON: a question's identity has no need of an encoder
 _signature = cache(signature)  # every question over HTTP is checked against it
 
 
@@ -96,12 +99,13 @@ class Drawing:
     def certify(self, query: Query, release: Release, bounds: Interval | None = None) -> list[Estimate]:
         """Return every released value with its interval, in the question's units, or stretched to other `bounds`."""
         intervals = query.statistic.certify(release, self.guarantee)
-        stretch = partial(Estimate.within, alone=not self.guarantee.intervals)
-        return list(map(stretch, repeat(bounds or query.bounds), release.values, intervals))
+        return stretched(bounds or query.bounds, release.values, intervals, alone=not self.guarantee.intervals)
 
     def estimates(self, query: Query, draws: int, bounds: Interval | None = None) -> list[Estimate]:
         """Draw once and certify."""
-        return self.certify(query, self.release(query, draws), bounds)
+        release = self.release(query, draws)
+        intervals = query.statistic.certify(release, self.guarantee)
+        return stretched(bounds or query.bounds, release.values, intervals, alone=not self.guarantee.intervals)
 
 
 def mechanism_of(guarantee: Guarantee) -> type[Mechanism]:
@@ -128,11 +132,13 @@ class Question:
     work: int = 0  # steps of evaluation, from the question alone: rows times what one row takes
     terms: Terms | None = None  # those it was prepared under, if it was not asked at once
     cheaper: str | None = None  # what would make it cost less
+    hint: Callable[[], str | None] = lambda: None  # what else a price says; worked out for one only
     finish: Callable[[int, Result, Cost], tuple[Result, Cost]] | None = None  # inside the commit: see `Ledger.commit`
     whole: bool = False  # of data of units: whether the text says how much each counts; else every unit counts alike
     widths: Callable[[], Widths] | None = None  # of groups; worked out for a price only
     after: "Callable[[Result, Context], Question | None] | None" = None  # the next look, by what this one said
     otherwise: Mapping[str, Any] | None = None  # of a check: the mean to ask for next if the guess does not hold
+    usual: str | None = None  # its identity with as many rows as usual: an answer from no fewer rows will do
 
     def __post_init__(self) -> None:
         for text in (self.text, self.identity or ""):  # whatever the ledger could not write is refused here
@@ -147,33 +153,45 @@ class Question:
             except UnicodeEncodeError:
                 raise InvalidQuery("A question must be valid text; got half of a surrogate pair.") from None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return what the ledger records of the question."""
-        return {"kind": self.kind, "text": self.text}
+    @silence
+    def result(self, drawing: Drawing) -> Result:
+        """Return what its steps find. Nothing about the rows raises or warns."""
+        return self.run(drawing)
 
 
 @dataclass(frozen=True)
-class Context:
-    """What a question is built against: the guarantee that stands and the schema of the data.
+class Beside:
+    """What lies beside the rows, for the few kinds that need it; read when it is needed.
 
-    `explored` returns the exploration part, which anybody may look at, if the data were split. `mechanism` is set where
-    an answer is not given by the plan's own. `ids` returns the column that names the rows of a board, which everybody
-    has to know who submits to it, and `others` those of its other part, if it has two; `starts` says where its units
-    begin, if it has units; `key` is a secret, with which submissions are named; `best` keeps what is submitted, and
-    returns the best so far. `spent` is what all questions so far have taken, where rows and margins depend on it.
-    `dealt`: the rows are cards of a deck, which are draws for the plan's own mechanism and nothing else.
+    `explored` returns the exploration part, which anybody may look at, if the data were split. `ids` returns the column
+    that names the rows of a board, which everybody has to know who submits to it, and `others` those of its other part,
+    if it has two; `starts` says where its units begin, if it has units; `key` is a secret, with which submissions are
+    named; `best` keeps what is submitted, and returns the best so far.
     """
 
-    guarantee: Guarantee
-    schema: Schema
     explored: Callable[[], RowSource | None] = lambda: None
     ids: Callable[[str], pl.Series] = lambda column: pl.Series(column, [], pl.Int64)
     others: Callable[[str], pl.Series | None] = lambda column: None
     starts: Callable[[], NDArray[np.int64] | None] = lambda: None
     key: Callable[[], bytes] = lambda: b""
     best: Callable[[str, pl.DataFrame], "Best | None"] = lambda digest, predictions: None
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a question is built against: the guarantee that stands and the schema of the data.
+
+    `rows_per_query` are the rows that an ordinary answer reads now. `mechanism` is set where an answer is not given by
+    the plan's own. `so_far` returns what all questions have taken, where rows and margins depend on it. `dealt`: the
+    rows are draws for the plan's own mechanism and nothing else.
+    """
+
+    guarantee: Guarantee
+    schema: Schema
+    rows_per_query: int
+    beside: Beside = Beside()
     mechanism: str | None = None
-    spent: Spent = NOTHING_SPENT
+    so_far: Callable[[], Spent] = lambda: NOTHING_SPENT
     dealt: bool = False
 
     def by(self, mechanism: str | None) -> "Context":
@@ -187,16 +205,14 @@ class Context:
                 " the table; ask the table itself.",
                 name="mechanism",
             )
-        return replace(self, guarantee=self.guarantee.by(mechanism), mechanism=mechanism)
-
-    @cached_property
-    def rows_per_query(self) -> int:
-        """Rows that an ordinary answer reads now."""
-        return self.guarantee.rows_at(self.spent.intervals)
+        guarantee = self.guarantee.by(mechanism)
+        rows_per_query = guarantee.rows_at(self.so_far().intervals)
+        return replace(self, guarantee=guarantee, mechanism=mechanism, rows_per_query=rows_per_query)
 
     def standing(self, cost: Cost) -> Guarantee:
         """Return the guarantee as it would certify a question of this cost, if it were asked now."""
-        return standing_at(self.guarantee, self.spent.charge + cost.charge, self.spent.intervals, cost)
+        spent = self.so_far()
+        return self.guarantee.standing(spent.charge + cost.charge, spent.intervals, cost.intervals)
 
     def price(self, query: Query, draws: int) -> tuple[Cost, int]:
         """Return what one release costs and how many rows it reads; refuses what the guarantee does not cover."""
@@ -235,20 +251,22 @@ class Context:
             How the question reads, where it is not what its query asks of a row; it is then part of its identity.
         """
         cost, rows_read = self.price(query, draws)
-        ordinary = requested is None and draws == self.rows_per_query
-        reads = None if ordinary else draws if requested is None else f"margin {requested!r}"
-        identity, work = identity_of(query, reads, self.mechanism), RELEASE_WORK + rows_read * query.work
-        if text is not None and identity is not None:
-            identity = encode({"kind": kind, "of": identity, "text": text})
+
+        def named(reads: int | str | None) -> str | None:
+            own = identity_of(query, reads, self.mechanism)
+            return own if text is None or own is None else encode({"kind": kind, "of": own, "text": text})
+
+        unusual = requested is None and draws != self.rows_per_query
         return Question(
             kind,
             text or query.text,
-            identity,
+            named(draws if unusual else None if requested is None else f"margin {requested!r}"),
             cost,
             rows_read,
             run,
             margin,
-            work=work,
+            usual=named(None) if unusual and not self.guarantee.terms.ends else None,
+            work=RELEASE_WORK + rows_read * query.work,
             cheaper=query.cheaper,
             whole=query.speaks_of_units,
             widths=self.group_widths(query, draws),
@@ -339,10 +357,11 @@ class Context:
             )
         check.positive(margin=margin)
         low, high = query.bounds
-        spent = self.spent.charge, self.spent.intervals
-        draws = self.guarantee.draws_for(min(1.0, float(margin or 0) / (high - low)), *spent)
+        spent = self.so_far()
+        share = min(1.0, float(margin or 0) / (high - low))
+        draws = self.guarantee.draws_for(share, spent.charge, spent.intervals)
         if draws is None:
-            best = (high - low) * self.guarantee.best_margin(*spent)
+            best = (high - low) * self.guarantee.best_margin(spent.charge, spent.intervals)
             raise PlanInfeasible(
                 f"No number of rows gives one answer a margin of {margin:g} in this session; its limit now is"
                 f" {write_end(best, 4, up=True)}. A session planned for fewer questions comes closer.",
@@ -421,6 +440,10 @@ class Kind(Generic[P, A]):
         except TypeError:
             self.check_options(args, options)
             raise
+        asked_for = options.get(ROWS) is not None and not context.guarantee.terms.ends
+        if asked_for and question.usual is None and question.identity is not None:
+            # What is usual falls as questions go by: what was asked as usual may be asked for by its number later on.
+            question = replace(question, usual=self.build(context, *args, **(options | {ROWS: None})).identity)  # type: ignore[arg-type]
         unit = context.schema.unit
         if unit is None or question.whole:
             return question
@@ -443,7 +466,8 @@ class Kind(Generic[P, A]):
         known, quote = [option.name for option in self.options], spell or repr
         for name in options:
             if name not in known:
-                near = get_close_matches(name, known, n=1)
+                near = [meant] if (meant := OPTIONS_OTHERWISE_CALLED.get(name)) in known else None
+                near = near or get_close_matches(name, known, n=1)
                 listed = ", ".join(map(spell or str, known))
                 hint = f" Did you mean {quote(near[0])}?" if near else f" It has: {listed}."
                 raise InvalidArgument(f"{self.name} has no option {quote(name)}.{hint}", name=name) from None
@@ -455,8 +479,11 @@ class Kind(Generic[P, A]):
 
     def read(self, result: Mapping[str, Any], record: Record) -> AnyAnswer:
         """Rebuild an answer from what its `result` returned, and its `record`."""
-        several = self.grouped is not None and "groups" in result
-        return (self.grouped if several and self.grouped is not None else self.answer).read(result, record)
+        return self.answer_with(result).read(result, record)
+
+    def answer_with(self, result: Mapping[str, Any]) -> type[AnyAnswer]:
+        """Return the class of the answer that has such a `result`."""
+        return self.answer if self.grouped is None or "groups" not in result else self.grouped
 
     def to_json(self, values: Mapping[str, object]) -> dict[str, Any]:
         """Write `values`, subject and options by name, as JSON: None is left out, what does not travel is refused."""
@@ -489,22 +516,6 @@ def identity_of(query: Query, draws: int | str | None, mechanism: str | None = N
     """
     if query.identity is None:
         return None
-    by = {} if mechanism is None else {"by": mechanism}
-    return encode(by | {"draws": draws, "query": query.identity})
-
-
-def standing_at(guarantee: Guarantee, charge: int, intervals: int, cost: Cost) -> Guarantee:
-    """Return the guarantee as it certifies a question of this cost.
-
-    Parameters
-    ----------
-    guarantee
-        The one of the plan.
-    charge
-        What all questions begun so far take, this one included.
-    intervals
-        Statements before its own.
-    cost
-        Its own.
-    """
-    return guarantee.at(charge, intervals + 1, intervals + max(1, cost.intervals))
+    by = "" if mechanism is None else f'"by": {_quoted(mechanism)}, '
+    reads = "null" if draws is None else _quoted(draws) if isinstance(draws, str) else draws
+    return f'{{{by}"draws": {reads}, "query": {_quoted(query.identity)}}}'

@@ -22,7 +22,7 @@ from holdfast.queries.build import declare_once, declared_categories, undeclared
 from holdfast.queries.evaluate import Expression
 from holdfast.queries.node import identifier, literal_text
 from holdfast.queries.sql.parse import from_text
-from holdfast.queries.sql.select import Item, Key, Select, read_select
+from holdfast.queries.sql.select import Item, Key, Select, read_select, whole_number
 from holdfast.questions import KINDS
 from holdfast.questions.options import Real
 from holdfast.schema import Schema, Type
@@ -42,6 +42,11 @@ class _Column:
     answers: tuple[tuple[int, int] | None, ...] = ()  # which interval of which question; None: every row is counted
     scale: int = 1  # of a count or a sum: how many rows a share or a mean is multiplied by
     counts: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Those of its columns in the frame: an aggregate has the ends of its interval beside it."""
+        return (self.name,) if self.values is not None else (self.name, f"{self.name}_low", f"{self.name}_high")
 
 
 @dataclass(frozen=True)
@@ -67,9 +72,9 @@ class Selected:
                 every if place is None else _scaled(answers[place[0]].rows()[place[1]][1], column)
                 for place in column.answers
             ]
-            made[column.name] = [None if one.too_few else one.value for one in found]
-            made[f"{column.name}_low"] = [one.low for one in found]
-            made[f"{column.name}_high"] = [one.high for one in found]
+            values = [None if one.too_few else one.value for one in found]
+            ends = [one.low for one in found], [one.high for one in found]
+            made |= zip(column.names, (values, *ends), strict=True)
         frame = pl.DataFrame(made)
         if self._order:
             names, keys = zip(*self._order, strict=True)
@@ -96,14 +101,16 @@ def written_table(frame: pl.DataFrame) -> tuple[list[str], list[list[str]], list
     An interval stands beside its value, its ends rounded outwards.
     """
     names, headings, columns, numbers = frame.columns, [], [], []
+    ends = {name: (f"{name}_low", f"{name}_high") for name in names}
+    aggregates = {name: both for name, both in ends.items() if set(both) <= ends.keys()}
     for name in names:
-        if any(name == f"{other}{end}" for other in names for end in ("_low", "_high")):
+        if any(name in both for both in aggregates.values()):
             continue
-        if f"{name}_low" not in names:
+        if name not in aggregates:
             headings.append(name)
             columns.append([str(value) for value in frame[name]])
             continue
-        lines = frame.select(name, f"{name}_low", f"{name}_high").rows()
+        lines = frame.select(name, *aggregates[name]).rows()
         texts = rounded_alike([Estimate(nan if value is None else value, low, high) for value, low, high in lines])
         numbers.append(len(headings))
         headings += [name, ""]
@@ -141,7 +148,7 @@ class _Compiler:
     def selected(self) -> Selected:
         """Return the questions and the columns of the result."""
         columns = [self._column(item) for item in self.statement.items]
-        names = [column.name for column in columns]
+        names = [name for column in columns for name in column.names]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise InvalidQuery(f"Two columns would be called {twice!r}; name one of them with AS.")
@@ -153,12 +160,14 @@ class _Compiler:
 
     def _sorted_by(self, key: Key, columns: Sequence[_Column]) -> str:
         """Return the name of the column that ORDER BY means."""
-        if key.text.isdigit() and 1 <= int(key.text) <= len(columns):
-            return columns[int(key.text) - 1].name
-        requested = "".join(key.text.strip('"').lower().split())
-        for item, column in zip(self.statement.items, columns, strict=True):
-            if requested in ("".join(text.lower().split()) for text in (item.name, item.text)):
-                return column.name
+        number = whole_number(key.text)
+        if number is not None and 1 <= number <= len(columns):
+            return columns[number - 1].name
+        texts = [(item.name, item.text) for item in self.statement.items]
+        for same in (str, _loosely):  # as it is written; else whatever its case and its blanks are
+            for written, column in zip(texts, columns, strict=True):
+                if same(key.text) in map(same, written):
+                    return column.name
         raise InvalidQuery(
             f"ORDER BY {key.text} must be a column of the result, by its name or its number: "
             f"{', '.join(column.name for column in columns)}."
@@ -334,6 +343,10 @@ def _texts(item: Item, count: int) -> tuple[str, ...]:
         noun = "argument" if count == 1 else "arguments"
         raise InvalidQuery(f"{called} takes {count} {noun}; got {len(item.arguments)} in {item.text}.")
     return item.arguments
+
+
+def _loosely(text: str) -> str:
+    return "".join(text.strip('"').lower().split())
 
 
 def _listed(condition: str | None) -> list[str]:

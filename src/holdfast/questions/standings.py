@@ -15,10 +15,10 @@ from holdfast.questions.submit import SUBMIT, SubmitAnswer
 SCHEMA = {
     "rank": pl.Int64,
     "by": pl.String,
-    "name": pl.String,
-    "outcome": pl.String,
     "low": pl.Float64,
     "high": pl.Float64,
+    "outcome": pl.String,
+    "name": pl.String,
     "cell_low": pl.Float64,
     "cell_high": pl.Float64,
     "seq": pl.Int64,
@@ -50,7 +50,7 @@ class Standings:
             raise PlanConflict(f"{self._ledger.dataset} is no board, so it has no standings.", guarantee=guarantee.name)
         with self._lock:
             for entry in self._ledger.entries(self._next):
-                answer = answer_from(entry, guarantee, cached=False)
+                answer = answer_from(guarantee, entry)
                 assert isinstance(answer, SubmitAnswer)
                 (self._improved if answer.improved else self._others).append((entry, answer))
                 self._next = entry.seq + 1

@@ -124,7 +124,7 @@ class SubmitAnswer(AnyAnswer):
         shown = [("on the sealed rows", where)]
         if self.ahead is not None:
             _, low, high = Estimate(self.ahead[0], *self.ahead).rounded()
-            shown.append((f"better than no. {self.of}", f"by {low} to {high}, compared row by row"))
+            shown.append((f"ahead of no. {self.of}", f"by {low} to {high}, compared row by row"))
         elif self.improved and self.about == POPULATION and self.record.seq != 1:
             shown.append(("better than the best before", NOT_COMPARED))
         return [*shown, ("the interval is about", ABOUT[self.about])]
@@ -167,14 +167,14 @@ def submit(
     terms, metric = ladder.terms, metric_of(ladder)
     type_ = metric.rule.predicts or context.schema[terms.target or ""].type
     table = read_table(predictions)
-    ids, others, starts = context.ids(terms.id), context.others(terms.id), context.starts()
+    ids, others, starts = context.beside.ids(terms.id), context.beside.others(terms.id), context.beside.starts()
     order = None if starts is None else ids.arg_sort()  # rows lie by unit
     sorted_ids = ids if order is None else ids[order]
     matched = match(table, sorted_ids, target=terms.target, type_=type_, classes=metric.classes, others=others)
     _check_range(metric, matched.values)
     values = matched.values if order is None else matched.values[order.arg_sort()]
     submission = Submission(metric, values, terms.target or terms.id)
-    digest = matched.digest(context.key())
+    digest = matched.digest(context.beside.key())
 
     def run(drawing: Drawing) -> Result:
         if drawing.most_draws is not None:
@@ -182,7 +182,7 @@ def submit(
         released = drawing.release(submission, terms.rows)
         assert isinstance(released, GridCell)
         # In memory only: whether any of it may be told is decided when it is committed.
-        best = context.best(digest, values) if ladder.compares else None
+        best = context.beside.best(digest, values) if ladder.compares else None
         if best is None:
             return {"cell": released.cell}
         apart = metric.apart(values, best.predictions)

@@ -6,6 +6,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, get_typ
 
 from holdfast import check
 from holdfast.answer import Answer, AnyAnswer
+from holdfast.errors import HoldfastError
 from holdfast.questions.auc import AUC
 from holdfast.questions.check import CHECK
 from holdfast.questions.confusion import CONFUSION
@@ -46,7 +47,12 @@ def verb(kind: Kind[P, A]) -> Callable[Concatenate[Any, P], A]:
     """Return the method that asks questions of this kind."""
 
     def ask(self: Asks, /, *args: P.args, **options: P.kwargs) -> A:
-        return self._ask_kind(kind, args, options)
+        __tracebackhide__ = True  # as `check.public` does, a step less on the way of every question
+        try:
+            return self._ask_kind(kind, args, options)
+        except HoldfastError as error:
+            check.cut(error)
+            raise
 
     return _dressed(ask, kind)
 
@@ -80,7 +86,6 @@ def _dressed(method: Method, kind: Kind[..., Any]) -> Method:
     return method
 
 
-@check.public
 class Verbs:
     """A method for every kind of question there is here; `Session` and the client have them."""
 

@@ -25,7 +25,12 @@ from holdfast.rows.posix import mmap
 
 _POPULATE_READ = 22  # MADV_POPULATE_READ, Linux 5.14; Python has no name for it
 _STEP = 4 << 20  # a few milliseconds each: the interpreter is held during the call
+_AT_ONCE = 1 << 18  # values that are read again at once
 _FITS = 0.5  # of the memory available: other programs want some too
+
+
+class Incomplete(Exception):
+    """What was begun is not there any more as it was left."""
 
 
 class ArrayFile:
@@ -44,7 +49,7 @@ class ArrayFile:
     def __init__(self, path: Path, dtype: DTypeLike, hashed: BlockHashes | None = None, *, over: bool = False) -> None:
         self.path, self.dtype, self.count = path, np.dtype(dtype), 0
         self._hashes, self._hashing = hashed or BlockHashes(), hashed is None
-        self._file = path.open("r+b" if over else "wb", buffering=1 << 20)
+        self._file = path.open("r+b" if over else "w+b", buffering=1 << 20)
         self._file.write(bytes(HEADER))  # written at the end, when the length is known
 
     def append(self, values: NDArray[Any]) -> None:
@@ -54,6 +59,29 @@ class ArrayFile:
         if self._hashing:
             self._hashes.update(data)
         self.count += values.size
+
+    def so_far(self) -> tuple[int, str]:
+        """Hand everything over to the system; return how many values there are, and their hash."""
+        self._file.flush()
+        return self.count, self._hashes.hexdigest()
+
+    def go_on(self, count: int, digest: str) -> None:
+        """Go on after values that are there, of which `so_far` said this."""
+        while self.count < count:
+            piece = self.read(self.count, min(_AT_ONCE, count - self.count))
+            if not piece.size:
+                break
+            self._hashes.update(piece.data)
+            self.count += piece.size
+        if (self.count, self._hashes.hexdigest()) != (count, digest):
+            raise Incomplete
+        self._file.seek(HEADER + count * self.dtype.itemsize)
+
+    def read(self, start: int, count: int) -> NDArray[Any]:
+        """Return values that were handed over to the system, from number `start` on, as far as they are there."""
+        size = self.dtype.itemsize
+        found = os.pread(self._file.fileno(), count * size, HEADER + start * size)
+        return np.frombuffer(found, self.dtype, len(found) // size)
 
     def entry(self) -> FileEntry:
         """Return what the manifest says about the file."""
@@ -97,6 +125,7 @@ class MappedArray:
             if found != dtype or shape != (length,) or path.stat().st_size != start + length * dtype.itemsize:
                 raise RowSourceError(f"{path} does not match its manifest; remove the folder and open again.")
             self._map: mmap.mmap | None = None
+            self._mapped = start + length * dtype.itemsize  # bytes
             self.array: NDArray[Any] = np.empty(0, dtype)
             if length:  # an empty mapping is not allowed
                 self._map = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
@@ -118,7 +147,7 @@ class MappedArray:
     @property
     def cut_off(self) -> bool:
         """Whether the file is shorter now than when it was mapped: reading past its end would kill the process."""
-        return self._map is not None and self._map.size() < len(self._map)
+        return self._map is not None and self._map.size() < self._mapped
 
     @property
     def larger_than_memory(self) -> bool:

@@ -4,14 +4,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import DTypeLike, NDArray
 
-from holdfast.rows.array_files import ArrayFile
-from holdfast.rows.blocks import HEADER, BlockHashes, FileEntry
-from holdfast.rows.columns import Storage
+from holdfast.rows.array_files import ArrayFile, Incomplete
+from holdfast.rows.blocks import BlockHashes, FileEntry
+from holdfast.rows.columns import PackedText, Storage, code_type
 from holdfast.rows.fingerprint import ColumnDigest, physical, validity
 from holdfast.rows.folder import ColumnEntry, file_name
 from holdfast.schema import Type
@@ -41,6 +42,29 @@ class ColumnFiles(ABC):
         for file in self._open:
             file.flush()
 
+    def so_far(self) -> dict[str, Any]:
+        """Hand everything over to the system; return what `go_on` needs to know."""
+        return {"rows": self.digest.rows, "missing": self.missing} | {
+            file.path.name: file.so_far() for file in self._open
+        }
+
+    def go_on(self, state: dict[str, Any]) -> None:
+        """Go on with files that are there, of which `so_far` said this; raise `Incomplete` if they are not as then."""
+        if self._name("valid") in state:
+            self._valid = self._array("valid", np.bool_)
+        for file in self._open:
+            if file.path.name not in state:
+                raise Incomplete
+            file.go_on(*state[file.path.name])
+        self.missing = state["missing"]
+        for size in _pieces(state["rows"]):
+            valid = None if self._valid is None else self._valid.read(self.digest.rows, size)
+            self._hash_again(size, valid)
+
+    @abstractmethod
+    def _hash_again(self, count: int, valid: NDArray[np.bool_] | None) -> None:
+        """Add the next rows to the digest, from the files that they are in."""
+
     def close(self) -> None:
         """Make every file durable."""
         for file in self._open:
@@ -61,15 +85,19 @@ class ColumnFiles(ABC):
         return {file.path.name: file.entry() for file in self._open}
 
     def _array(self, what: str, dtype: DTypeLike, hashed: BlockHashes | None = None) -> ArrayFile:
-        path = self._folder / file_name(self._position, what)
+        path = self._folder / self._name(what)
         file = ArrayFile(path, dtype, hashed, over=self._over and path.exists())
         self._open.append(file)
         return file
 
-    def _drop(self, file: ArrayFile) -> None:
-        self._open.remove(file)
-        file.abandon()
-        file.path.unlink()
+    def _name(self, what: str) -> str:
+        return file_name(self._position, what)
+
+    def _drop(self, *files: ArrayFile) -> None:
+        for file in files:
+            self._open.remove(file)
+            file.abandon()
+            file.path.unlink()
 
     def _mark(self, valid: NDArray[np.bool_] | None, count: int) -> None:
         if self._valid is None:
@@ -103,18 +131,33 @@ class NumberFiles(ColumnFiles):
         self._values.append(values)
         self._mark(valid, values.size)
 
+    def _hash_again(self, count: int, valid: NDArray[np.bool_] | None) -> None:
+        self.digest.mark(valid, count)  # the hash of the file is that of the values
+
 
 class TextFiles(ColumnFiles):
-    """Text: codes into a dictionary while it stays small, else packed end to end."""
+    """Text: codes into a dictionary while it stays small, else packed end to end.
+
+    Of a dictionary that the caller keeps (`add_codes`), `texts` is the size.
+    """
 
     def __init__(
-        self, folder: Path, position: int, name: str, storage: Storage, most_distinct: int, *, hashed: bool = True
+        self,
+        folder: Path,
+        position: int,
+        name: str,
+        storage: Storage,
+        most_distinct: int,
+        *,
+        texts: int = 0,
+        over: bool = False,
+        hashed: bool = True,
     ) -> None:
-        super().__init__(folder, position, name, storage)
+        super().__init__(folder, position, name, storage, over=over)
         self._most_distinct, self._hashed = most_distinct, hashed
-        self._codes: ArrayFile | None = self._array("codes", np.uint32)
+        self._codes: ArrayFile | None = self._array("codes", code_type(texts))
         self._dictionary = pl.DataFrame(schema={"text": pl.String, "code": pl.UInt32})
-        self._texts: ArrayFile | None = None
+        self._texts: ArrayFile | None = None  # those of the dictionary, or all of them
         self._starts: ArrayFile | None = None
 
     @property
@@ -149,20 +192,44 @@ class TextFiles(ColumnFiles):
 
     def take_dictionary(self, texts: pl.Series) -> None:
         """Take over the dictionary of codes that were added."""
-        self._dictionary = pl.DataFrame({"text": texts}).with_row_index("code").select("text", "code")
+        self._learn(texts)
 
     def close(self) -> None:
-        """Write the dictionary, if there is one, and make every file durable."""
-        if self._codes is not None:
-            texts = self._dictionary["text"]
-            self._begin_packing("dictionary.")
-            self._pack(texts if texts.len() else pl.Series([""]))
+        """Make every file durable."""
+        if self._codes is not None and self._texts is None:  # all are missing: code 0 stands for a text all the same
+            self._learn(pl.Series([""]))
         super().close()
+
+    def so_far(self) -> dict[str, Any]:
+        """Hand everything over to the system; see `ColumnFiles`."""
+        return super().so_far() | {"codes": None if self._codes is None else self._codes.dtype.str}
+
+    def go_on(self, state: dict[str, Any]) -> None:
+        """Go on with files that are there; see `ColumnFiles`."""
+        if self._codes is not None and state["codes"] is None:
+            self._drop(self._codes)
+            self._codes = None
+        elif self._codes is not None:
+            self._codes.dtype = np.dtype(state["codes"])
+        if self._name(f"{self._prefix}texts") in state:
+            self._open_texts()
+        super().go_on(state)
+
+    def _hash_again(self, count: int, valid: NDArray[np.bool_] | None) -> None:
+        if self._codes is None:
+            texts = self._unpacked(self.digest.rows, count)
+        else:
+            if self._starts is not None and not self._dictionary.height:
+                self._dictionary = _numbered(self._unpacked(0, self._starts.count - 1))
+            texts = self._decoded(self._codes.read(self.digest.rows, count))
+        if valid is not None:
+            texts = texts.zip_with(pl.Series(valid), pl.Series([None], dtype=pl.String))
+        self.digest.texts(texts, valid)
 
     def entry(self, *, nullable: bool) -> ColumnEntry:
         """Return this column's part of the manifest."""
         packed = self._texts.count if self._texts is not None else 0
-        distinct = 0 if self._codes is None else max(1, self._dictionary.height)
+        distinct = 0 if self._codes is None else self._dictionary.height
         return replace(super().entry(nullable=nullable), bytes=packed, distinct=distinct)
 
     def _coded_categories(self, series: pl.Series) -> NDArray[np.uint32] | None:
@@ -187,13 +254,39 @@ class TextFiles(ColumnFiles):
             first = self._dictionary.height
             if first + new.len() > self._most_distinct:
                 return None
-            number = pl.int_range(first, first + new.len(), dtype=pl.UInt32, eager=True)
-            added = pl.DataFrame([new.alias("text"), number.alias("code")])
-            self._dictionary = self._dictionary.vstack(added).rechunk()
+            self._learn(new)
             if self._dictionary["text"].str.len_bytes().sum() > _DICTIONARY_BYTES:
                 return None
+            self._widen(code_type(self._dictionary.height))
             codes = self._look_up(series)
         return codes.fill_null(0).to_numpy()
+
+    def _widen(self, dtype: np.dtype[Any]) -> None:
+        """Rewrite the codes so far, if there are more texts now than their type can number."""
+        narrow = self._codes
+        assert narrow is not None
+        if narrow.dtype == dtype:
+            return
+        narrow.flush()
+        self._codes = self._array("wider", dtype)
+        done = 0
+        for size in _pieces(narrow.count):
+            self._codes.append(narrow.read(done, size))
+            done += size
+        self._drop(narrow)
+        self._codes.path = self._codes.path.rename(narrow.path)
+
+    def _learn(self, new: pl.Series) -> None:
+        """Add texts to the dictionary, and to its file."""
+        self._dictionary = self._dictionary.vstack(_numbered(new, self._dictionary.height)).rechunk()
+        if self._texts is None:
+            self._begin_packing()
+        self._pack(new)
+
+    def _decoded(self, codes: NDArray[np.uint32]) -> pl.Series:
+        """Return texts; a missing value has code 0, like the first of them."""
+        texts = self._dictionary["text"]
+        return texts.gather(codes) if texts.len() else pl.Series([""]).new_from_index(0, codes.size)
 
     def _look_up(self, series: pl.Series) -> pl.Series:
         frame = series.alias("text").to_frame()
@@ -201,23 +294,30 @@ class TextFiles(ColumnFiles):
 
     def _unpack_codes(self) -> None:
         """Change over to packed texts: rewrite what was coded so far."""
-        codes, texts = self._codes, self._dictionary["text"]
+        codes = self._codes
         assert codes is not None
         codes.flush()
-        self._begin_packing("")
-        with codes.path.open("rb") as written:
-            written.seek(HEADER)
-            for size in _pieces(codes.count):
-                part = np.frombuffer(written.read(size * 4), np.uint32)
-                # A missing value has code 0, like the first text; its bytes lie there unused.
-                self._pack(texts.gather(part) if texts.len() else pl.Series([""]).new_from_index(0, size))
-        self._drop(codes)
+        self._drop(*(file for file in (self._texts, self._starts) if file is not None))
         self._codes = None
+        self._begin_packing()
+        done = 0
+        for size in _pieces(codes.count):
+            self._pack(self._decoded(codes.read(done, size)))
+            done += size
+        self._drop(codes)
 
-    def _begin_packing(self, prefix: str) -> None:
-        self._texts = self._array(f"{prefix}texts", np.uint8)
-        self._starts = self._array(f"{prefix}starts", np.int64)
+    @property
+    def _prefix(self) -> str:
+        return "" if self._codes is None else "dictionary."
+
+    def _begin_packing(self) -> None:
+        self._open_texts()
+        assert self._starts is not None
         self._starts.append(np.zeros(1, np.int64))
+
+    def _open_texts(self) -> None:
+        self._texts = self._array(f"{self._prefix}texts", np.uint8)
+        self._starts = self._array(f"{self._prefix}starts", np.int64)
 
     def _pack(self, series: pl.Series) -> None:
         assert self._texts is not None
@@ -226,6 +326,14 @@ class TextFiles(ColumnFiles):
         ends = self._texts.count + np.cumsum(filled.str.len_bytes().to_numpy(), dtype=np.int64)
         self._texts.append(np.frombuffer(filled.str.join("").item().encode(), np.uint8))
         self._starts.append(ends)
+
+    def _unpacked(self, first: int, count: int) -> pl.Series:
+        """Return texts that were packed, from the files."""
+        assert self._texts is not None
+        assert self._starts is not None
+        starts = self._starts.read(first, count + 1)
+        packed = self._texts.read(int(starts[0]), int(starts[-1] - starts[0]))
+        return PackedText(starts - starts[0], packed).part("", 0, count)
 
 
 class UnitFile:
@@ -259,6 +367,12 @@ class UnitFile:
     def files(self) -> dict[str, FileEntry]:
         """Return the manifest's part about it."""
         return {self._file.path.name: self._file.entry()}
+
+
+def _numbered(texts: pl.Series, first: int = 0) -> pl.DataFrame:
+    """Return texts with their codes, from `first` on."""
+    codes = pl.int_range(first, first + texts.len(), dtype=pl.UInt32, eager=True)
+    return pl.DataFrame([texts.alias("text"), codes.alias("code")])
 
 
 def _pieces(total: int) -> Iterator[int]:

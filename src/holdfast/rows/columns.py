@@ -1,7 +1,7 @@
 """A column at rest: how values of each type are stored, in which layout, and how some of its rows are taken.
 
     Numbers       one array; also booleans, dates (days) and timestamps
-    CodedText     32-bit codes into a dictionary of the distinct texts
+    CodedText     codes into a dictionary of the distinct texts, as narrow as these allow
     PackedText    all texts end to end and where each one starts: for columns with too many distinct texts
     SeriesText    a Polars series, for text that is in memory anyway
 
@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -203,8 +204,19 @@ class Numbers:
     @property
     def plain(self) -> NDArray[Any] | None:
         """The values, unless one is missing, they stand for dates or exceed what queries call an integer."""
-        wider = self.values.dtype == np.uint64
-        return None if wider or self.storage.recast or self.missing else self.values
+        return None if self.missing or self._another else self.values
+
+    @property
+    def _another(self) -> bool:
+        """Whether what is stored is not the number itself: dates, and integers that queries cut off."""
+        return self.storage.recast or self.values.dtype == np.uint64
+
+    def floats(self, indices: Indices, pool: BufferPool) -> NDArray[np.float64] | None:
+        """Return these rows as floating-point numbers, NaN where one is missing; None if they stand for others."""
+        if self._another:
+            return None
+        values = take_into(self.values, indices, pool).astype(np.float64)
+        return values if self.valid is None else np.where(take_into(self.valid, indices, pool), values, np.nan)
 
     def take(self, name: str, indices: Indices, pool: BufferPool) -> pl.Series:
         """Return these rows."""
@@ -227,7 +239,7 @@ class Numbers:
 class CodedText:
     """Text with few distinct values."""
 
-    codes: NDArray[np.uint32]
+    codes: NDArray[np.unsignedinteger[Any]]
     dictionary: pl.Series  # never empty, so that code 0 exists for missing values
     valid: NDArray[np.bool_] | None = None
 
@@ -256,19 +268,39 @@ class CodedText:
         No other, whose length would show in the time it takes; unless they are part of a scan, which meets `every` text
         anyway. What is missing is asked, too, if that may be.
         """
-        codes = self.codes[rows] if isinstance(rows, slice) else take_into(self.codes, rows, pool)
-        codes = codes.astype(np.intp)  # what numpy looks up by: others it would convert each time, slowly
-        drawn = np.full(self.dictionary.len(), every)
+        codes = self._codes(rows, pool).astype(np.intp)  # what numpy looks up by: others it would convert, slowly
+        drawn = np.full(self._texts_or_none.len(), every)
         if not every:
             drawn[codes] = True
-        row_values = ask(self.dictionary.filter(drawn).alias(name).to_frame())  # `gather` goes through threads
+        row_values = ask(self._only(name, drawn))
         table = np.empty((drawn.size, *row_values.shape[1:]), row_values.dtype)
         table[drawn] = row_values
         values: NDArray[Any] = table.take(codes, axis=0, mode="clip")
-        if self.valid is not None:
-            valid = self.valid[rows] if isinstance(rows, slice) else take_into(self.valid, rows, pool)
-            values[~valid] = ask(pl.Series(name, [None], dtype=pl.String).to_frame())
         return values
+
+    def counted(
+        self, ask: Asked, name: str, rows: Indices | slice, pool: BufferPool
+    ) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """Return what every text among these rows says, and how many of them have it."""
+        times = np.bincount(self._codes(rows, pool), minlength=self._texts_or_none.len())
+        drawn = times > 0
+        return ask(self._only(name, drawn)), times[drawn]
+
+    def _codes(self, rows: Indices | slice, pool: BufferPool) -> NDArray[np.unsignedinteger[Any]]:
+        """Return the codes of rows; what is missing has one of its own, the last, if that may be."""
+        codes = self.codes[rows] if isinstance(rows, slice) else take_into(self.codes, rows, pool)
+        if self.valid is None:
+            return codes
+        valid = self.valid[rows] if isinstance(rows, slice) else take_into(self.valid, rows, pool)
+        return np.where(valid, codes, np.uint32(self.dictionary.len()))
+
+    @cached_property
+    def _texts_or_none(self) -> pl.Series:
+        """What codes of rows stand for."""
+        return self.dictionary if self.valid is None else self.dictionary.extend_constant(None, 1)
+
+    def _only(self, name: str, drawn: NDArray[np.bool_]) -> pl.DataFrame:
+        return self._texts_or_none.filter(drawn).alias(name).to_frame()  # `gather` goes through threads
 
     def _texts(self, name: str, codes: pl.Series, valid: NDArray[np.bool_] | None) -> pl.Series:
         return self.dictionary[codes if valid is None else _blank(codes, valid)].alias(name)
@@ -328,6 +360,11 @@ class SeriesText:
     def part(self, name: str, start: int, stop: int) -> pl.Series:
         """Return consecutive rows."""
         return self.series.slice(start, stop - start).alias(name)
+
+
+def code_type(texts: int) -> np.dtype[np.unsignedinteger[Any]]:
+    """Return the narrowest type of codes for so many texts: of a byte each, four times as many are in a cache."""
+    return np.min_scalar_type(max(0, texts - 1))
 
 
 def _blank(series: pl.Series, valid: NDArray[np.bool_]) -> pl.Series:

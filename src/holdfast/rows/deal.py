@@ -16,8 +16,8 @@ from holdfast.rows.dealing import Job, first_card
 from holdfast.rows.deck import Deck, deals_in
 from holdfast.rows.engines import ENGINES
 from holdfast.rows.folder import Manifest
-from holdfast.rows.ingest import locked_partial
 from holdfast.rows.open import dialect_of, find_scan
+from holdfast.rows.partial import locked_partial
 from holdfast.rows.scans.files import Dialect
 from holdfast.rows.scans.scan import Origin, Scan
 from holdfast.rows.sorting import MOST
@@ -91,13 +91,14 @@ def deal(
     check.at_most("the most slices", MOST_SLICES, slices=slices)
     check.at_most("the most cards", MOST_CARDS, cards=count * slices)
     paths = _paths(Path(deck), slices)
-    dataset = name or _name(paths[0]) or Path(deck).name.removesuffix(".deck")
+    there = _first_cards(paths[0])
+    dataset = name or (there.source.name if there else Path(deck).name.removesuffix(".deck"))
     scan = _scan(source, engine, dialect_of(types, separator, encoding, null_values), version)
     try:
         scan.open()
-        unit = _unit(unit, paths[0], engine, scan)
-        distinct = _distinct(distinct, paths[0], engine)
-        reserved = next_reserved(scan.columns)
+        unit = _unit(unit, there, engine, scan)
+        distinct = _distinct(distinct, there, engine)
+        reserved = _reserved(scan.columns)
         if reserved is not None:
             raise RowSourceError(f"Column {reserved!r} has a name that decks use themselves; rename it.")
         begun = (paths[0] / ".deal.partial").exists()
@@ -109,7 +110,7 @@ def deal(
                 work = locks.enter_context(locked_partial(paths[0] / "deal", kept=True))
                 for path in paths[1:]:
                     locks.enter_context(locked_partial(path / "deal"))
-                declared = {*complete, *_complete(paths[0])}
+                declared = {*complete, *(each.name for each in (there.columns if there else ()) if not each.nullable)}
                 job = Job(scan, work, paths, count, Origin(dataset, ""), declared, progress, unit, distinct)
                 job.run(next, engine, scratch)
         finally:
@@ -152,13 +153,18 @@ def _paths(deck: Path, slices: int) -> list[Path]:
     return [deck.with_name(f"{deck.stem}-{i + 1}-of-{slices}.deck") for i in range(slices)]
 
 
-def _unit(unit: str | None, path: Path, engine: str | None, scan: Scan) -> str | None:
+def _first_cards(deck: Path) -> Manifest | None:
+    """Return what is known of the first cards of a deck; None if it has none yet."""
+    return next((Manifest.read(each) for each in deals_in(deck)), None)
+
+
+def _unit(unit: str | None, there: Manifest | None, engine: str | None, scan: Scan) -> str | None:
     """Return what is dealt: as was said, or as the first cards of a deck were dealt."""
-    there = [Manifest.read(each).unit for each in deals_in(path)[:1]]
-    if there and unit not in (None, there[0]):
-        dealt = "rows" if there[0] is None else f"units by {there[0]!r}"
-        raise InvalidArgument(f"unit must be left out to deal into {path.name}, whose cards are {dealt}.", name="unit")
-    unit = there[0] if there else unit
+    if there is not None:
+        if unit not in (None, there.unit):
+            dealt = "rows" if there.unit is None else f"units by {there.unit!r}"
+            raise InvalidArgument(f"unit must be left out: the first cards of this deck are {dealt}.", name="unit")
+        unit = there.unit
     if unit is None:
         return None
     if engine is not None:
@@ -172,13 +178,12 @@ def _unit(unit: str | None, path: Path, engine: str | None, scan: Scan) -> str |
     return unit
 
 
-def _distinct(distinct: bool, path: Path, engine: str | None) -> bool:
+def _distinct(distinct: bool, there: Manifest | None, engine: str | None) -> bool:
     """Return whether cards say which row they are: as was said, or as the first ones do."""
-    there = [any(entry.name == ROW for entry in Manifest.read(each).columns) for each in deals_in(path)[:1]]
-    if there and distinct and not there[0]:
+    numbered = distinct if there is None else any(entry.name == ROW for entry in there.columns)
+    if distinct and not numbered:
         raise InvalidArgument(
-            f"distinct must be left out to deal into {path.name}, whose first cards do not say which row they are.",
-            name="distinct",
+            "distinct must be left out: the first cards of this deck do not say which row they are.", name="distinct"
         )
     if distinct and engine is not None:
         raise InvalidArgument(
@@ -186,19 +191,9 @@ def _distinct(distinct: bool, path: Path, engine: str | None) -> bool:
             " out.",
             name="distinct",
         )
-    return there[0] if there else distinct
+    return numbered
 
 
-def _name(path: Path) -> str | None:
-    """Return what the dataset of a deck is called, if it is there."""
-    return next((Manifest.read(each).source.name for each in deals_in(path)), None)
-
-
-def _complete(path: Path) -> list[str]:
-    """Return what was declared complete when the first cards of a deck were dealt, or since."""
-    return [entry.name for each in deals_in(path)[:1] for entry in Manifest.read(each).columns if not entry.nullable]
-
-
-def next_reserved(columns: Collection[str]) -> str | None:
+def _reserved(columns: Collection[str]) -> str | None:
     """Return a column whose name is reserved."""
     return next((name for name in columns if name.startswith(RESERVED)), None)

@@ -4,7 +4,6 @@ The secret that places come from is made anew for every deal, and forgotten when
 beside the runs, so that the same call goes on where one was interrupted or killed, and deals the same cards.
 """
 
-import json
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +11,6 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from itertools import chain, repeat
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -27,38 +25,24 @@ from holdfast.rows.content import Coder, Part
 from holdfast.rows.deck import deals_in
 from holdfast.rows.engines import ENGINES, Task, split_summaries
 from holdfast.rows.folder import Dealt, Manifest
-from holdfast.rows.ingest import Together, clear, reported, swap_in, vouch
+from holdfast.rows.ingest import Together, reported, vouch
+from holdfast.rows.partial import Note, clear, swap_in
 from holdfast.rows.placing import Placing, incomplete
 from holdfast.rows.scans.scan import Origin, Scan
 from holdfast.rows.sorting import Block, Piece, Runs, block_for, ranges_for
 from holdfast.rows.supply import Chunk, Supply, by_unit, counted
 
-_HERE = (3, np.__version__, pl.__version__)  # how this program deals: another one would deal other cards
+_FORMAT = 4  # how this program deals: another one would deal other cards
 
 
 @dataclass(frozen=True)
 class Begun:
-    """What whoever goes on must know of a deal that was begun: `about` says of what, `deck` names it, in public."""
+    """What whoever goes on must know of a deal that was begun; `deck` names it, in public."""
 
-    about: list[Any]
     deck: str
     secret: str = field(repr=False)
     ranges: int
     block: int
-
-    @classmethod
-    def found(cls, work: Path, about: list[Any]) -> "Begun | None":
-        """Return what was begun of the same deal, since this machine was started: runs are not made durable."""
-        try:
-            begun = cls(**json.loads((work / "deal.json").read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
-            return None
-        return begun if begun.about == about else None
-
-    def write(self, work: Path) -> None:
-        """Remember it."""
-        (work / "deal.new").write_text(json.dumps(asdict(self)), encoding="utf-8")
-        (work / "deal.new").replace(work / "deal.json")
 
 
 class InOrder:
@@ -110,16 +94,17 @@ class Job:
 
     def run(self, next: bool, engine: str | None, scratch: str | None) -> None:
         """Deal, sort, write; or go on where that was left."""
-        before = self.scan.origin()
-        what = [self.count, len(self.paths), self.unit, self.distinct, engine, _labels(self.scan)]
-        about = [*asdict(before).values(), *what, *_HERE, _boot()]
-        begun = Begun.found(self.work, about) if before.state and engine is None else None
-        note = ""
+        before = self.scan.moment()
+        note = Note(
+            self.work, self.scan, before, ["cards", _FORMAT, self.count, len(self.paths), self.unit, self.distinct]
+        )
+        found = note.read() if engine is None else None
+        begun = None if found is None else Begun(**found)
+        message, known = "", note.known and engine is None
         if begun is None:
             if any(self.work.iterdir()):
-                known = before.state and engine is None
                 why = "it is not the same deal" if known else "nobody can say whether the rows are still the same"
-                note = f"What was begun before could not be gone on with, since {why}: everything was dealt anew."
+                message = f"What was begun before could not be gone on with, since {why}: everything was dealt anew."
             clear(self.work)
         firsts = {
             path: first_card(path, next)
@@ -132,16 +117,20 @@ class Job:
             raise RowSourceError(f"{self.scan.where or 'The table'} has no rows; holdfast needs at least one.")
         rate = len(self.paths) * rate_for(self.count, supply.drawn)
         with ExitStack() as stack:
-            with reported(f"Dealing {self.origin.name}", "rows", lambda: supply.rows, self.progress, note) as advance:
+            with reported(
+                f"Dealing {self.origin.name}", "rows", lambda: supply.rows, self.progress, message, known
+            ) as advance:
                 if engine is None:
-                    begun, runs = self._deal_here(begun, about, supply, rate, advance, stack)
+                    begun, runs = self._deal_here(begun, note, supply, rate, advance, stack)
                 else:
-                    begun, runs = self._deal_there(engine, about, scratch, rate, supply.rows, advance, stack)
-            if self.scan.origin() != before or runs.content.rows != supply.rows:
+                    begun, runs = self._deal_there(engine, note, scratch, rate, supply.rows, advance, stack)
+            if self.scan.moment() != before or runs.content.rows != supply.rows:
                 raise self._changed()
             self._refuse_changed(runs)
             secret, per = bytes.fromhex(begun.secret), begun.ranges // len(self.paths)
-            with reported(f"Sorting {self.origin.name}", "cards", lambda: runs.cards, self.progress) as advance:
+            with reported(
+                f"Sorting {self.origin.name}", "cards", lambda: runs.cards, self.progress, kept=known
+            ) as advance:
                 for i, path in enumerate(self.paths):
                     if path in firsts:
                         which = f"{i + 1} of {len(self.paths)}"
@@ -153,16 +142,17 @@ class Job:
     def _deal_here(
         self,
         begun: Begun | None,
-        about: list[Any],
+        note: Note,
         supply: Supply,
         rate: float,
         advance: Callable[[int], None],
         stack: ExitStack,
     ) -> tuple[Begun, Runs]:
-        reading = supply.read()
+        reading: Iterator[pl.DataFrame] | None = None
         if begun is None:
+            reading = supply.read(0)
             first = next(reading)
-            begun, reading = self._begin(about, first, supply, rate), chain([first], reading)
+            begun, reading = self._begin(note, first, supply, rate), chain([first], reading)
         runs, ranges = self._runs(begun, stack), begun.ranges
         chance = Task(bytes.fromhex(begun.secret), begun.deck, rate, self.scan.columns).chance("0")
         done = runs.content.rows
@@ -178,7 +168,7 @@ class Job:
             drawn = chance.ranged(number, chunk.height if lengths is None else lengths.size, ranges)
             return runs.prepare(runs.coder.parts(chunk), chunk.height, drawn, lengths)
 
-        for piece in ahead(prepared, supply.chunks(reading, chance.chunk, done)):
+        for piece in ahead(prepared, supply.chunks(chance.chunk, done, reading)):
             runs.collect(piece)
             advance(piece.rows)
         runs.finish()
@@ -187,7 +177,7 @@ class Job:
     def _deal_there(
         self,
         engine: str,
-        about: list[Any],
+        note: Note,
         scratch: str | None,
         rate: float,
         rows: int,
@@ -201,7 +191,7 @@ class Job:
         runs = begun = None
         for cards, summary in split_summaries(written, columns):
             if begun is None or runs is None:
-                begun = self._begin(about, cards, Supply(rows, rows, self.scan.batches), rate, secret, deck)
+                begun = self._begin(note, cards, Supply(rows, rows, self.scan.batches), rate, secret, deck)
                 runs = self._runs(begun, stack)
             places = cards[PLACE].to_numpy().view(np.uint64)
             runs.collect(runs.sort_in(runs.coder.parts(cards), places, *summary))
@@ -243,13 +233,13 @@ class Job:
         return RowSourceError(f"{self.scan.where or 'The table'} changed while it was dealt; deal it again.")
 
     def _begin(
-        self, about: list[Any], sample: pl.DataFrame, supply: Supply, rate: float, secret: bytes = b"", deck: str = ""
+        self, note: Note, sample: pl.DataFrame, supply: Supply, rate: float, secret: bytes = b"", deck: str = ""
     ) -> Begun:
         block = max(1, block_for(sample) * supply.drawn // supply.rows)  # cards: units have several rows
         ranges = ranges_for(rate * supply.drawn, len(self.paths), block)
         deck, secret = deck or secrets.token_hex(16), secret or secrets.token_bytes(32)
-        begun = Begun(about, deck, secret.hex(), ranges, block)
-        begun.write(self.work)
+        begun = Begun(deck, secret.hex(), ranges, block)
+        note.write(asdict(begun))
         return begun
 
     def _write(self, runs: Runs, ordered: Iterator[Block], path: Path, dealt: Dealt, done: int) -> None:
@@ -262,13 +252,13 @@ class Job:
         if self.unit is not None:
             together = Together(self.unit, UnitFile(partial, len(self.columns)), [])
         try:
+            sorted_ = {name: texts.sorted() for name, texts in runs.coder.texts.items()}
             for i, (name, storage) in enumerate(self.columns.items()):
                 columns.append(
-                    TextFiles(partial, i, name, storage, 2**32 if runs.is_coded(i) else 0)
+                    TextFiles(partial, i, name, storage, 2**32 if runs.is_coded(i) else 0, texts=len(sorted_[name][0]))
                     if storage is TEXT
                     else NumberFiles(partial, i, name, storage, over=runs.placing is not None)
                 )
-            sorted_ = {name: texts.sorted() for name, texts in runs.coder.texts.items()}
             with ThreadPoolExecutor(THREADS) as pool:  # hashing takes as long as sorting
                 for number, block in enumerate(_first_cards(ordered, self.count), 1):
                     list(pool.map(_append, columns, block.columns, repeat(sorted_)))
@@ -324,18 +314,6 @@ def _first_cards(ordered: Iterator[Block], count: int) -> Iterator[Block]:
         yield block
     # by chance: less than once in 10^22 decks
     raise RowSourceError("Fewer cards came up than were asked for; deal again.")
-
-
-def _labels(scan: Scan) -> list[list[str]]:
-    return [[name, storage.label] for name, storage in scan.columns.items()]
-
-
-def _boot() -> str:
-    """Return what names the time since this machine was started."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return secrets.token_hex(16)  # nobody can say: nothing is gone on with
 
 
 def first_card(path: Path, next: bool) -> int:

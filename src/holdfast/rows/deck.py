@@ -23,12 +23,16 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from holdfast.errors import BudgetExhausted, InvalidArgument, PlanConflict, RowSourceError
+from holdfast.guarantees.compare import BEST, FAST
+from holdfast.guarantees.plan import Plan
+from holdfast.guarantees.request import PlanRequest
 from holdfast.queries.query import Query, Values
 from holdfast.rows.cards import ROW
 from holdfast.rows.draws import Indices, Selection
-from holdfast.rows.folder import MANIFEST, Dealt, FolderRows, Manifest
-from holdfast.rows.hand import Hand
+from holdfast.rows.folder import FAULTS, MANIFEST, Dealt, FolderRows, Manifest
+from holdfast.rows.hand import COINS, CardDraws, Hand, require_dealt_for
 from holdfast.rows.posix import mmap
+from holdfast.rows.source import Reserved
 from holdfast.rows.used import Mark, UsedFile
 from holdfast.schema import Schema
 
@@ -76,13 +80,19 @@ class Cards(FolderRows):
         self, query: Query, rows: slice, first: int, draws: int, mass: float, rng: Generator
     ) -> NDArray[np.int64]:
         """Count the outcomes of these cards, which are draws number `first` and so on, randomized."""
-        with self._explained(query.columns):
+        try:
             return self._tallied(query, rows, first, draws, mass, rng)
+        except FAULTS:
+            self._explain(query.columns)
+            raise
 
     def values(self, query: Query, rows: Indices | slice, first: int, count: int, rng: Generator) -> Values:
         """Return what these cards say. Secret."""
-        with self._explained(query.columns):
+        try:
             return self._values(query, rows, first, count, rng)
+        except FAULTS:
+            self._explain(query.columns)
+            raise
 
     @property
     def numbered(self) -> bool:
@@ -96,10 +106,6 @@ class Cards(FolderRows):
         if self._units is None:
             return self._which[cards.start : cards.stop]
         return self._which.take(self._units.starts[cards.start : cards.stop])
-
-    def block(self, query: Query) -> int:
-        """Return how many cards are evaluated at once."""
-        return self._block(query)
 
     def _evaluate_parts(
         self, query: Query, rows: Indices | slice, part: NDArray[np.int64], draw: NDArray[np.int64]
@@ -144,6 +150,7 @@ class Deck:
         first = self._deals[0]
         self._dealt, self._folder = first.dealt, folder
         self._used_here = UsedFile(folder / USED)
+        self._claimed = ""  # by which ledger, as far as this process has made sure
         for cards, before in zip(self._deals[1:], self._deals, strict=False):
             same = cards.dealt.fingerprint == first.dealt.fingerprint and cards.schema == first.schema
             if not same or cards.dealt.first != before.numbers.stop:
@@ -201,12 +208,39 @@ class Deck:
         for cards in self._deals:
             cards.close()
 
+    # -- a plan ---------------------------------------------------------------------------------------------------
+
+    def plan_for(self, request: PlanRequest) -> Plan:
+        """Return the plan of a new ledger. A deck holds draws with replacement, and so many of them."""
+        if request.checks is not None:
+            raise InvalidArgument(
+                "checks must be left out for a deck: its cards are dealt. Check on rows that were not dealt from.",
+                name="checks",
+            )
+        if request.mechanism != BEST:
+            require_dealt_for(self, request.mechanism)
+            if request.mechanism != COINS:
+                return request.make(len(self))
+        request = replace(request, mechanism=COINS)
+        if isinstance(request.rows_per_query, int) or request.margin is not None:
+            return request.make(len(self))
+        # Every answer reads as many cards, so that they can be counted beforehand.
+        plan = request.make(len(self))
+        if plan.endless:
+            return replace(request, rows_per_query=request.rows_per_query or FAST).make(len(self))
+        each = self.cards.stop // max(1, plan.statements)
+        return replace(request, rows_per_query=max(1, min(plan.rows_per_query, each))).make(len(self))
+
+    def draws_under(self, plan: Plan, ledger: Reserved) -> CardDraws:
+        """Return the cards that questions under a plan have; refuse a plan that they are not for."""
+        return CardDraws(self, plan, ledger)
+
+    # -- cards ----------------------------------------------------------------------------------------------------
+
     def _unreserved(self) -> InvalidArgument:
         return InvalidArgument(
             f"The cards of {self.name} are reserved in a ledger before they are read: ask a Session."
         )
-
-    # -- cards ----------------------------------------------------------------------------------------------------
 
     @property
     def cards(self) -> range:
@@ -257,6 +291,12 @@ class Deck:
                 f"The deck {self._folder} has been used up to card {mark.cards:,}, but its ledger has come to"
                 f" {reached:,}: it is an old copy. Restore the newest one, or deal another deck: a card is used once."
             )
+
+    def claim(self, ledger: str) -> None:
+        """Mark the deck as used by the ledger with this first entry, or refuse: before a question is paid for."""
+        if self._claimed != ledger:
+            self._require_own(self._used.note(Mark(0, ledger)), ledger)
+            self._claimed = ledger
 
     def hand(self, ledger: str, start: int, count: int) -> Hand:
         """Return cards `start` to `start + count - 1`, for the one question that they are reserved for.

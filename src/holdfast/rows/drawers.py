@@ -1,5 +1,11 @@
-"""Two drawers of one table: rows that are drawn from, and rows kept for checks, told apart by a secret key alone."""
+"""Where the rows of a question come from.
 
+A table is drawn from anew for each question. If the plan keeps some rows for checks, there are two drawers of one
+table: rows that are drawn from, and rows kept for checks, told apart by a secret key alone. Rows that were dealt
+beforehand say themselves which draws a question has.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -8,13 +14,61 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from holdfast.guarantees.plan import Plan
+from holdfast.guarantees.request import PlanRequest
+from holdfast.guarantees.terms import NO_CAP
 from holdfast.queries.query import Query, Values
 from holdfast.rows.draws import Indices, Selection, WithReplacement, check_key, permuted_block
-from holdfast.rows.randomize import randomized, tossed
-from holdfast.rows.source import RowSource
+from holdfast.rows.randomize import tallied
+from holdfast.rows.source import Dealt, Draws, Kept, Reserved, RowSource, Taken
 from holdfast.schema import Schema
 
+DRAWERS = "drawers"  # what the ledger's key for them is called
 _PIECE = 1 << 20  # positions of the shuffle looked up at once
+
+
+def plan_for(rows: RowSource, request: PlanRequest) -> Plan:
+    """Return the plan of a new ledger of these rows."""
+    return rows.plan_for(request) if isinstance(rows, Dealt) else request.make(len(rows))
+
+
+def draws_under(rows: RowSource, plan: Plan, ledger: Reserved) -> Draws:
+    """Return where the draws of questions come from, under this plan."""
+    return rows.draws_under(plan, ledger) if isinstance(rows, Dealt) else TableDraws(rows, plan, ledger)
+
+
+class TableDraws:
+    """The draws of questions to a table: every one is drawn anew, from the drawer that answers."""
+
+    dealt = False
+    reach = NO_CAP, NO_CAP
+
+    def __init__(self, rows: RowSource, plan: Plan, ledger: Reserved) -> None:
+        self._rows, self._ledger = rows, ledger
+        self._held = plan.terms.all_rows - plan.terms.rows
+        self._kept = rows if isinstance(rows, Kept) else None
+
+    def join(self) -> None:
+        """Any number of ledgers may draw from a table, as far as it is concerned."""
+
+    def expect(self, costs: Sequence[Taken]) -> None:
+        """Refuse if the data are known to be damaged; reading them would refuse as well, but not for free."""
+        if self._kept is not None:
+            self._kept.require_sound()
+
+    def refuse(self, costs: Sequence[Taken]) -> None:
+        """Rows that are drawn anew do not run out."""
+
+    def rows_for(self, place: Taken, cost: Taken) -> tuple[RowSource, RowSource | None]:
+        """The same for all questions."""
+        return self._drawers
+
+    @cached_property
+    def _drawers(self) -> tuple[RowSource, RowSource | None]:
+        if not self._held:
+            return self._rows, None
+        parts = DividedRows(self._rows, self._ledger.key(DRAWERS), self._held)
+        return parts.asked, parts.kept
 
 
 class DividedRows:
@@ -94,8 +148,8 @@ class Drawer:
         values = self.sample(query, WithReplacement(draws), rng)
         outcomes = query.statistic.outcomes
         if query.parts == 1:
-            return randomized(tossed(values, outcomes, rng), mass, rng)
-        return randomized(np.stack([tossed(part, outcomes, rng) for part in values]), mass, rng)
+            return tallied(values, outcomes, mass, rng)
+        return np.stack([tallied(part, outcomes, mass, rng) for part in values])
 
     def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
         """Return what rows of the drawer say. Secret."""

@@ -27,14 +27,14 @@ class ColumnDigest:
     def numbers(self, values: NDArray[np.generic], valid: NDArray[np.bool_] | None) -> None:
         """Add fixed-width values; those not valid must be zero."""
         self.values.update(np.ascontiguousarray(values).data)
-        self._mark(valid, values.size)
+        self.mark(valid, values.size)
 
     def texts(self, series: pl.Series, valid: NDArray[np.bool_] | None) -> None:
         """Add texts."""
         filled = series.fill_null("")
         self.values.update(filled.str.join("").item().encode())
         self._lengths.update(np.ascontiguousarray(filled.str.len_bytes().to_numpy()).data)
-        self._mark(valid, series.len())
+        self.mark(valid, series.len())
 
     def add(self, series: pl.Series) -> None:
         """Add a batch of any type."""
@@ -44,7 +44,8 @@ class ColumnDigest:
         else:
             self.numbers(*physical(series, self.storage))
 
-    def _mark(self, valid: NDArray[np.bool_] | None, count: int) -> None:
+    def mark(self, valid: NDArray[np.bool_] | None, count: int) -> None:
+        """Add which values are there, of so many; the values themselves are hashed by the caller."""
         if valid is not None:
             self._missing.update((np.flatnonzero(~valid) + self.rows).astype(np.int64).tobytes())
         self.rows += count

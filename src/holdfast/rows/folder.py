@@ -7,8 +7,8 @@ everything else; it ends with a hash of itself. `pack_files` keeps what fits mad
 import json
 import os
 import weakref
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -23,7 +23,7 @@ from holdfast.errors import RowSourceError
 from holdfast.queries.query import Folded, Query, Values
 from holdfast.rows.array_files import MappedArray, populate_in_background, spare_memory
 from holdfast.rows.blocks import AT_ONCE, DataCheck, FileEntry
-from holdfast.rows.columns import CodedText, Numbers, PackedText, StoredColumn, refuse_missing, storage_named
+from holdfast.rows.columns import CodedText, Numbers, PackedText, StoredColumn, code_type, refuse_missing, storage_named
 from holdfast.rows.draws import Indices, Selection
 from holdfast.rows.local import LocalRows
 from holdfast.rows.pack_files import PackFiles
@@ -33,8 +33,9 @@ from holdfast.rows.units import Units
 from holdfast.schema import Column, Schema
 
 MANIFEST = "manifest.json"
+FAULTS = (PolarsError, PanicException, IndexError)  # what no evaluation raises on rows that are as they were written
 _FORMAT = "holdfast column folder"
-_VERSION = 6
+_VERSION = 7
 
 
 def file_name(position: int, what: str) -> str:
@@ -235,18 +236,27 @@ class FolderRows(LocalRows):
 
     def tally(self, query: Query, *, draws: int, mass: float, rng: Generator) -> NDArray[np.int64]:
         """Draw, evaluate, toss, randomize; return how often each outcome came up."""
-        with self._explained(query.columns):
+        try:
             return super().tally(query, draws=draws, mass=mass, rng=rng)
+        except FAULTS:
+            self._explain(query.columns)
+            raise
 
     def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
         """Return what selected rows say, in order. Secret."""
-        with self._explained(query.columns):
+        try:
             return super().sample(query, selection, rng)
+        except FAULTS:
+            self._explain(query.columns)
+            raise
 
     def fold(self, query: Folded, rng: Generator) -> NDArray[np.float64]:
         """Return the totals of all rows. Secret."""
-        with self._explained(query.columns):
+        try:
             return super().fold(query, rng)
+        except FAULTS:
+            self._explain(query.columns)
+            raise
 
     def verify(self) -> None:
         """Compare every file with its hashes, then hash everything again; raise if it is not the data opened."""
@@ -263,18 +273,13 @@ class FolderRows(LocalRows):
         """End the check in the background."""
         self._check.stop()
 
-    @contextmanager
-    def _explained(self, columns: Sequence[str]) -> Iterator[None]:
-        """Look for damage when something fails that cannot fail on the rows that were written."""
-        try:
-            yield
-        except (PolarsError, PanicException, IndexError):
-            self._check.now([mapped.name for name in columns for mapped in self._mapped[name]])
-            raise
+    def _explain(self, columns: Sequence[str]) -> None:
+        """Look for damage when something has failed that cannot fail on the rows that were written."""
+        self._check.now([mapped.name for name in columns for mapped in self._mapped[name]])
 
     def _require_whole(self, columns: Sequence[str]) -> None:
-        for name in (None, *columns):
-            for mapped in self._mapped.get(name, ()):
+        for name in columns if self._units is None else (None, *columns):
+            for mapped in self._mapped[name]:
                 if mapped.cut_off:
                     self._check.report(mapped.name)
         self._check.require_sound()
@@ -321,7 +326,7 @@ class FolderRows(LocalRows):
         if entry.layout == "numbers" and storage.numpy is not None:
             stored = Numbers(storage, array("values", storage.numpy, rows), valid, entry.missing)
         elif entry.layout == "coded":
-            codes = array("codes", np.uint32, rows)
+            codes = array("codes", code_type(entry.distinct), rows)
             texts = array("dictionary.texts", np.uint8, entry.bytes)
             starts = array("dictionary.starts", np.int64, entry.distinct + 1)
             stored = CodedText(codes, PackedText(starts, texts).part("", 0, entry.distinct), valid)

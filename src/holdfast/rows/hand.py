@@ -1,6 +1,10 @@
-"""A hand: the cards of one question, drawn with replacement as they lie, or distinct rows by first appearance."""
+"""A hand: the cards of one question, drawn with replacement as they lie, or distinct rows by first appearance.
 
-from collections.abc import Iterator, Sequence
+Which cards of a deck a question has follows from its place in the ledger, by the plan: those from the charge on that
+was taken before it, or so many for every noisy mean.
+"""
+
+from collections.abc import Sequence
 from math import ceil, log, sqrt
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +14,18 @@ from numpy.typing import NDArray
 
 from holdfast import check
 from holdfast.errors import InvalidArgument
+from holdfast.guarantees.plan import Plan
+from holdfast.guarantees.terms import NO_CAP
 from holdfast.queries.query import Query, Values
 from holdfast.queries.silence import silence
 from holdfast.rows.draws import Selection, WithoutReplacement, WithReplacement, first_appearances
+from holdfast.rows.source import Reserved, RowSource, Taken
 
 if TYPE_CHECKING:
     from holdfast.rows.deck import Cards, Deck
 
+COINS = "coins"  # the mechanism that draws with replacement
+DISTINCT, REPEATED = "laplace", "laplace_with_replacement"  # noisy means of rows, drawn once or more often
 _NEVER = log(1e22)
 
 
@@ -39,6 +48,84 @@ def cards_for_distinct(count: int, rows: int) -> int:
     return cards
 
 
+def cards_taken(plan: Plan, taken: Taken) -> int:
+    """Return how many cards stand for what was taken of a budget: its charge in coins, or so many for a noisy mean.
+
+    Noisy means are counted by the charge, which is the same for each of them. Statements are fewer: a fit makes two,
+    whatever its number of steps.
+    """
+    return taken.charge // _charge_of_mean(plan) * _cards_of_mean(plan)
+
+
+def _charge_of_mean(plan: Plan) -> int:
+    """Return the charge of one coin, or of one noisy mean."""
+    return 1 if plan.terms.mechanism == COINS else plan.terms.charge_per_answer
+
+
+def _cards_of_mean(plan: Plan) -> int:
+    """Return how many cards one coin, or one noisy mean, has."""
+    terms = plan.terms
+    if terms.mechanism == DISTINCT:
+        return cards_for_distinct(terms.rows_per_query, terms.rows)
+    return terms.rows_per_query if terms.mechanism == REPEATED else 1
+
+
+def require_dealt_for(deck: "Deck", mechanism: str) -> None:
+    """Refuse what the cards of a deck cannot be drawn for."""
+    if mechanism == DISTINCT and not deck.numbered:
+        raise InvalidArgument(
+            f"mechanism {DISTINCT!r} draws distinct rows, and the cards of {deck.name} do not say which row they are."
+            " Deal a deck with distinct=True.",
+            name="mechanism",
+        )
+    if mechanism not in (COINS, DISTINCT, REPEATED):
+        raise InvalidArgument(
+            f"mechanism must be {COINS!r} for a deck, which holds draws and not the table; got {mechanism!r}.",
+            name="mechanism",
+        )
+
+
+class CardDraws:
+    """The draws of questions to a deck: each takes the cards that are its own by its place."""
+
+    dealt = True
+
+    def __init__(self, deck: "Deck", plan: Plan, ledger: Reserved) -> None:
+        require_dealt_for(deck, plan.terms.mechanism)
+        self._deck, self._plan, self._ledger = deck, plan, ledger
+
+    def join(self) -> None:
+        """Refuse a deck that was used further than the ledger has come, or by another ledger."""
+        self._deck.join(self._ledger.first, lambda: self._taken)
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """The other way round than `cards_taken`."""
+        return self._deck.cards.stop // _cards_of_mean(self._plan) * _charge_of_mean(self._plan), NO_CAP
+
+    def expect(self, costs: Sequence[Taken]) -> None:
+        """Refuse damaged cards, and those of another ledger; go on with the next ones, if these questions need them."""
+        self._deck.require_sound()
+        if self._deck.reaches(self._taken + self._cards_for(costs)):  # else the ledger refuses, and nothing is used
+            self._deck.claim(self._ledger.first)
+
+    def refuse(self, costs: Sequence[Taken]) -> None:
+        """Say it in cards, if too few are left."""
+        self._deck.require(self._taken, self._cards_for(costs))
+
+    def rows_for(self, place: Taken, cost: Taken) -> "tuple[RowSource, RowSource | None]":
+        """A hand of its own for every question."""
+        start, count = cards_taken(self._plan, place), cards_taken(self._plan, cost)
+        return self._deck.hand(self._ledger.first, start, count), None
+
+    @property
+    def _taken(self) -> int:
+        return cards_taken(self._plan, self._ledger.taken)
+
+    def _cards_for(self, costs: Sequence[Taken]) -> int:
+        return sum(cards_taken(self._plan, cost) for cost in costs)
+
+
 class Hand:
     """The cards of one question: a row source whose every draw takes the next ones."""
 
@@ -55,17 +142,19 @@ class Hand:
         """Take the next cards, evaluate, toss, randomize; return how often each outcome came up."""
         if type(draws) is not int or draws < 1:
             check.whole(draws=draws)
-        outcomes, parts = query.statistic.outcomes, query.parts
-        counts = np.zeros(outcomes if parts == 1 else (parts, outcomes), np.int64)
-        for cards, rows, first in self._take(query, parts * draws):
-            counts += cards.tallied(query, rows, first, draws, mass, rng)
-        return counts
+        tallies = [
+            cards.tallied(query, rows, first, draws, mass, rng)
+            for cards, rows, first in self._take(query, query.parts * draws)
+        ]
+        return tallies[0] if len(tallies) == 1 else np.sum(tallies, axis=0)
 
     @silence
     def sample(self, query: Query, selection: Selection, rng: Generator) -> Values:
         """Take the next cards and return what they say. Secret. All rows, or rows in order, are not to be had."""
         if isinstance(selection, WithoutReplacement):
-            parts: list[NDArray[Any]] = [self._distinct(query, selection.count, rng) for _ in range(query.parts)]
+            parts: list[NDArray[Any]] = [
+                self._distinct(query, selection.count, part, rng) for part in range(query.parts)
+            ]
             return parts[0] if query.parts == 1 else np.stack(parts)
         if not isinstance(selection, WithReplacement):
             raise InvalidArgument("A deck holds draws, not the table; plan with mechanism='coins'.", name="mechanism")
@@ -74,20 +163,21 @@ class Hand:
         values: NDArray[Any] = np.concatenate(blocks)
         return values if query.parts == 1 else values.reshape(query.parts, -1, *values.shape[1:])
 
-    def _distinct(self, query: Query, count: int, rng: Generator) -> Values:
-        """Return what `count` distinct rows say: those on the next cards, in order of first appearance."""
+    def _distinct(self, query: Query, count: int, part: int, rng: Generator) -> Values:
+        """Return what `count` distinct rows say to a part: those on the next cards, in order of first appearance."""
         pieces = self._next(cards_for_distinct(count, len(self)))
         which = np.concatenate([cards.which(rows) for cards, rows in pieces])
         first = first_appearances(which)[:count]
         if first.size < count:  # by chance: less than once in 10^22 questions
             raise InvalidArgument("Too few of the cards were distinct rows; ask again.", name="draws")
-        blocks, before = [], 0
+        blocks, before, number = [], 0, part * count
         for cards, rows in pieces:
             mine = first[(first >= before) & (first < before + len(rows))] - before + rows.start
             size, before = cards.block(query), before + len(rows)
             for start in range(0, mine.size, size):
                 some = mine[start : start + size]
-                blocks.append(np.array(cards.values(query, some, start, count, rng)))
+                blocks.append(np.array(cards.values(query, some, number, count, rng)))
+                number += some.size
         values: NDArray[Any] = np.concatenate(blocks)
         return values
 
@@ -95,15 +185,16 @@ class Hand:
         """Verify the deck."""
         self._deck.verify()
 
-    def _take(self, query: Query, count: int) -> Iterator[tuple["Cards", slice, int]]:
-        """Yield cards in blocks, with the number of the first among the draws; they are used, whatever comes of it."""
-        first = 0
+    def _take(self, query: Query, count: int) -> list[tuple["Cards", slice, int]]:
+        """Return cards in blocks, with the number of the first among the draws; they are used, whatever comes of it."""
+        blocks, first = [], 0
         for cards, rows in self._next(count):
             size = cards.block(query)
             for start in range(rows.start, rows.stop, size):
                 stop = min(start + size, rows.stop)
-                yield cards, slice(start, stop), first
+                blocks.append((cards, slice(start, stop), first))
                 first += stop - start
+        return blocks
 
     def _next(self, count: int) -> list[tuple["Cards", range]]:
         """Return the next cards; a kind of question that draws more than it said gets nothing."""

@@ -1,22 +1,19 @@
 """Turn a table into a column folder, once.
 
     scan       the table batch by batch (`scans`)
-    lock       a sibling `.<folder>.partial`: whoever holds its lock is the only one who writes
-    write      batch after batch into it; hash on the way; the manifest last; everything durable
-    rename     over to the folder's name: it appears whole or not at all
+    write      batch after batch into a partial folder (`partial`); hash on the way; note how far it has come
+    vouch      the manifest last; everything durable; then the folder gets its name
 
-The lock belongs to the process, so it ends with it, however it ends: a partial folder nobody holds is a
-leftover, cleared away by the next one who comes. Who finds the lock taken waits, and then usually finds the
-work done.
+Whoever is interrupted or killed leaves what was written, and the next one who comes goes on after it, if the table is
+still in the same state: what is there is compared with its hashes, and read no second time from the source. Streams,
+queries of a database and rows that are put together by unit begin again.
 """
 
-import os
 import re
 import shutil
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from functools import partial as partial_
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,11 +21,12 @@ import numpy as np
 import polars as pl
 
 from holdfast.errors import RowSourceError
+from holdfast.rows.array_files import Incomplete
 from holdfast.rows.column_writer import ColumnFiles, NumberFiles, TextFiles, UnitFile
 from holdfast.rows.columns import TEXT, Storage, refuse_contradiction
 from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of, fingerprint_of_files
 from holdfast.rows.folder import MANIFEST, Dealt, FolderRows, Manifest
-from holdfast.rows.posix import fcntl
+from holdfast.rows.partial import Note, clear, locked_partial, outdated_beside, swap_in
 from holdfast.rows.scans.scan import Origin, Scan
 from holdfast.rows.units import Grouping
 
@@ -56,11 +54,11 @@ def ingest(
     unit = unit or _remembered_unit(folder)
     rows = _up_to_date(folder, scan, name, complete, unit)
     if rows is not None:
-        shutil.rmtree(_outdated(folder), ignore_errors=True)  # of somebody who died just after renaming
+        shutil.rmtree(outdated_beside(folder), ignore_errors=True)  # of somebody who died just after renaming
         return rows
     refuse_foreign(folder)
     try:
-        with locked_partial(folder) as partial:
+        with locked_partial(folder, kept=unit is None and bool(scan.origin().state)) as partial:
             rows = _up_to_date(folder, scan, name, complete, unit)  # by whoever held the lock before
             if rows is None:
                 origin = scan.origin()
@@ -108,86 +106,6 @@ def refuse_foreign(folder: Path) -> None:
         raise RowSourceError(f"{folder} exists and is not a holdfast folder; move it away or give folder=...")
 
 
-@contextmanager
-def locked_partial(folder: Path, *, kept: bool = False) -> Iterator[Path]:
-    """Yield a folder that nobody else writes, beside the one that is to be made; what is left of it is removed.
-
-    If it is `kept`, whoever dies or is interrupted leaves it to the next one who comes, as it is.
-    """
-    partial = folder.with_name(f".{folder.name}.partial")
-    while True:
-        partial.parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileExistsError):
-            partial.mkdir(mode=0o700)
-        try:
-            handle = os.open(partial, os.O_RDONLY | os.O_DIRECTORY)
-        except FileNotFoundError:
-            continue  # just renamed by its owner
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        if _is_at(partial, handle):
-            break
-        os.close(handle)  # what we waited for is finished and has moved on
-    interrupted = False
-    try:
-        if not kept:
-            clear(partial)
-        yield partial
-    except BaseException as problem:
-        interrupted = not isinstance(problem, Exception)
-        raise
-    finally:
-        # If it is elsewhere it was renamed, and what is there now is another's.
-        if not (kept and interrupted) and _is_at(partial, handle):
-            shutil.rmtree(partial, ignore_errors=True)
-        os.close(handle)
-
-
-def _is_at(path: Path, handle: int) -> bool:
-    try:
-        return os.path.samestat(path.stat(), os.fstat(handle))
-    except FileNotFoundError:
-        return False
-
-
-def clear(partial: Path) -> None:
-    """Remove what somebody left."""
-    for leftover in partial.iterdir():
-        shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
-
-
-def swap_in(path: Path | None, partial: Path, folder: Path) -> None:
-    """Rename what is complete over to its folder; who may read the file at `path` may read it."""
-    _sync(partial)
-    partial.chmod(_permissions(path))
-    outdated = _outdated(folder)
-    shutil.rmtree(outdated, ignore_errors=True)
-    if folder.exists():
-        folder.rename(outdated)
-    partial.rename(folder)
-    _sync(folder.parent)
-    shutil.rmtree(outdated, ignore_errors=True)
-
-
-def _permissions(path: Path | None) -> int:
-    """Who may read the file may enter the folder, and nobody else."""
-    if path is None:
-        return 0o700
-    readers = path.stat().st_mode & 0o444
-    return 0o700 | readers | readers >> 2
-
-
-def _outdated(folder: Path) -> Path:
-    return folder.with_name(f".{folder.name}.outdated")
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def _write(
     scan: Scan,
     origin: Origin,
@@ -196,24 +114,75 @@ def _write(
     complete: Collection[str],
     unit: str | None,
 ) -> None:
-    batches, grouping = scan.batches, None
-    if unit is not None:
-        grouping = Grouping(unit, partial, scan.columns, origin.name)
-        batches = partial_(grouping.batches, scan.batches(), scan.rows())
-    with reported(f"Preparing {scan.name}", "rows", scan.rows, progress, scan.note) as advance:
-        columns = _fill(scan.columns, batches(), partial, advance, hashed=grouping is None)
-    if scan.origin() != origin:
+    before = scan.moment()
+    if unit is None:
+        columns, together = _fill(scan, before, partial, progress), None
+    else:
+        columns, together = _fill_by_unit(scan, partial, progress, unit, origin.name)
+    if (scan.moment(), scan.origin()) != (before, origin):
         raise RowSourceError(f"{scan.where} changed while it was read; open it again.")
-    together = None
-    if grouping is not None:
-        starts = UnitFile(partial, len(columns))
-        try:
-            starts.append(np.diff(grouping.starts))
-            starts.close()
-        finally:
-            starts.abandon()
-        together = Together(grouping.unit, starts, grouping.digests)
     vouch(scan, origin, columns, partial, complete, together=together)
+
+
+def _fill(scan: Scan, moment: str, partial: Path, progress: bool | None) -> list[ColumnFiles]:
+    """Write columns, or go on with those that were begun."""
+    note = Note(partial, scan, moment, ["columns"])
+    columns, done, message = _begun(scan, partial, note), 0, scan.note
+    if columns:
+        done = columns[0].digest.rows
+    else:
+        if any(partial.iterdir()):
+            message = f"What was begun before could not be gone on with: all rows were read anew. {message}".strip()
+        clear(partial)
+        columns = _columns(scan.columns, partial)
+    with (
+        reported(f"Preparing {scan.name}", "rows", scan.rows, progress, message, note.known) as advance,
+        _closing(columns),
+    ):
+        advance(done)
+        for batch in scan.batches(done):
+            _append(columns, batch)
+            advance(batch.height)
+            if note.known:
+                note.write([column.so_far() for column in columns])
+    note.remove()
+    return columns
+
+
+def _begun(scan: Scan, partial: Path, note: Note) -> list[ColumnFiles]:
+    """Return columns that somebody else began, open behind what was noted; none if they are not all there."""
+    states = note.read()
+    if states is None:
+        return []
+    columns = _columns(scan.columns, partial, over=True)
+    try:
+        for column, state in zip(columns, states, strict=True):
+            column.go_on(state)
+    except Incomplete:
+        for column in columns:
+            column.abandon()
+        return []
+    return columns
+
+
+def _fill_by_unit(
+    scan: Scan, partial: Path, progress: bool | None, unit: str, name: str
+) -> tuple[list[ColumnFiles], "Together"]:
+    """Write columns whose rows lie by unit, and where units begin."""
+    clear(partial)
+    grouping = Grouping(unit, partial, scan.columns, name)
+    columns = _columns(scan.columns, partial, hashed=False)
+    with reported(f"Preparing {scan.name}", "rows", scan.rows, progress, scan.note) as advance, _closing(columns):
+        for batch in grouping.batches(scan.batches(), scan.rows()):
+            _append(columns, batch)
+            advance(batch.height)
+    starts = UnitFile(partial, len(columns))
+    try:
+        starts.append(np.diff(grouping.starts))
+        starts.close()
+    finally:
+        starts.abandon()
+    return columns, Together(grouping.unit, starts, grouping.digests)
 
 
 class Together(NamedTuple):
@@ -252,40 +221,43 @@ def vouch(
     ).declared(complete).write(partial)
 
 
-def _fill(
-    storages: Mapping[str, Storage],
-    batches: Iterable[pl.DataFrame],
-    partial: Path,
-    advance: Callable[[int], None] = lambda rows: None,
-    *,
-    hashed: bool = True,
+def _columns(
+    storages: Mapping[str, Storage], partial: Path, *, over: bool = False, hashed: bool = True
 ) -> list[ColumnFiles]:
-    """Write columns; `hashed`: whether their texts in this order are what the fingerprint is about."""
+    """Open the files of columns, `over` those that are there.
+
+    `hashed`: whether texts in this order are what the fingerprint is about.
+    """
     texts = sum(storage is TEXT for storage in storages.values())
     distinct = min(_MOST_DISTINCT, _MOST_DISTINCT_IN_ALL // max(1, texts))
-    columns: list[ColumnFiles] = []
+    return [
+        TextFiles(partial, position, name, storage, distinct, over=over, hashed=hashed)
+        if storage is TEXT
+        else NumberFiles(partial, position, name, storage, over=over)
+        for position, (name, storage) in enumerate(storages.items())
+    ]
+
+
+def _append(columns: Iterable[ColumnFiles], batch: pl.DataFrame) -> None:
+    for column in columns:
+        column.append(batch[column.digest.name])
+
+
+@contextmanager
+def _closing(columns: Collection[ColumnFiles]) -> Iterator[None]:
+    """Make columns durable at the end, and let go of their files in any case."""
     try:
-        for position, (name, storage) in enumerate(storages.items()):
-            columns.append(
-                TextFiles(partial, position, name, storage, distinct, hashed=hashed)
-                if storage is TEXT
-                else NumberFiles(partial, position, name, storage)
-            )
-        for batch in batches:
-            for column in columns:
-                column.append(batch[column.digest.name])
-            advance(batch.height)
+        yield
         for column in columns:
             column.close()
     finally:
         for column in columns:
             column.abandon()
-    return columns
 
 
 @contextmanager
 def reported(
-    what: str, unit: str, total: Callable[[], int | None], progress: bool | None, note: str = ""
+    what: str, unit: str, total: Callable[[], int | None], progress: bool | None, note: str = "", kept: bool = False
 ) -> Iterator[Callable[[int], None]]:
     """Show progress if asked to, or on a terminal if not told otherwise; yields what is to be told of every step.
 
@@ -299,6 +271,8 @@ def reported(
         Whether to show a bar; None: only on a terminal.
     note
         A line to print afterwards.
+    kept
+        Whether somebody who interrupts it can go on later: then this is said.
     """
     if not (sys.stderr.isatty() if progress is None else progress):
         yield lambda rows: None
@@ -316,8 +290,13 @@ def reported(
         console=console,
         transient=console.is_terminal,
     )
-    with bar:
-        task = bar.add_task(what, total=total())
-        yield lambda rows: bar.advance(task, rows)
+    try:
+        with bar:
+            task = bar.add_task(what, total=total())
+            yield lambda rows: bar.advance(task, rows)
+    except KeyboardInterrupt:
+        if kept:
+            console.print("Interrupted. The same call goes on from here, if the table is still the same.", markup=False)
+        raise
     if note:
         console.print(note, markup=False)

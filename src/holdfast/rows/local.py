@@ -14,17 +14,17 @@ from numpy.typing import NDArray
 from holdfast import check
 from holdfast.cancel import checkpoint
 from holdfast.errors import InvalidArgument, RowSourceError
-from holdfast.queries.evaluate import booleans, floats
+from holdfast.queries.evaluate import Expression, booleans, floats
 from holdfast.queries.query import Composed, Folded, Function, Packed, Packing, Query, RowValues, Values
 from holdfast.queries.silence import silence
 from holdfast.queries.submission import Submission
 from holdfast.queries.units import WholeUnit
 from holdfast.rows import draws as drawing
-from holdfast.rows.columns import BufferPool, CodedText, PackedText, Storage, StoredColumn, take_into
-from holdfast.rows.draws import AllRows, Consecutive, Indices, Selection
+from holdfast.rows.columns import BufferPool, CodedText, Numbers, PackedText, Storage, StoredColumn, take_into
+from holdfast.rows.draws import AllRows, Consecutive, Indices, Selection, WithReplacement
 from holdfast.rows.fingerprint import ColumnDigest, fingerprint_of
 from holdfast.rows.packs import KeptElsewhere, Packs
-from holdfast.rows.randomize import accepted, randomized, tallied_parts, tossed
+from holdfast.rows.randomize import accepted, tallied, tallied_parts
 from holdfast.rows.units import RowsOfUnits, Units, sums
 from holdfast.schema import Column, Schema, Type
 
@@ -68,6 +68,7 @@ class LocalRows:
         self._location = location
         self._packs = Packs(rows, self._compute_lines, packs)
         self._ids: dict[str, pl.Series] = {}
+        self._blocks: dict[tuple[str, ...], int] = {}  # how many rows are evaluated at once, by the columns they are of
 
     @property
     def name(self) -> str:
@@ -101,7 +102,7 @@ class LocalRows:
         if type(draws) is not int or draws < 1:
             check.whole(draws=draws)
         outcomes, parts = query.statistic.outcomes, query.parts
-        size, total = self._block(query), parts * draws
+        size, total = self.block(query), parts * draws
         counts = np.zeros(outcomes if parts == 1 else (parts, outcomes), np.int64)
         for first in range(0, total, size):
             chosen = drawing.with_replacement(rng, self._count, min(size, total - first))
@@ -117,7 +118,12 @@ class LocalRows:
         outcomes, parts = query.statistic.outcomes, query.parts
         # What is evaluated is gone when this returns: its memory must be free again when the next block is drawn.
         if parts == 1:
-            return randomized(tossed(self._ask(query, chosen, first, rng), outcomes, rng), mass, rng)
+            texts = self._speaking_texts(query, chosen) if self._units is None else None
+            if texts is None:
+                return tallied(self._ask(query, chosen, first, rng), outcomes, mass, rng)
+            self._about_to_read(chosen, query.columns)
+            values, times = texts.counted(query.evaluate, query.columns[0], chosen, _pool)
+            return tallied(values, outcomes, mass, rng, times)
         part, draw = _numbers(first, _height(chosen), draws)
         values = self._evaluate_parts(query, self._speaking(chosen, rng), part, draw)
         return tallied_parts(values, outcomes, mass, rng, part, parts)
@@ -140,7 +146,7 @@ class LocalRows:
         self._about_to_read(slice(0, self._rows), query.columns)
         total = np.zeros(())
         # One block after another: on several threads the blocks wait for the same memory and for the interpreter.
-        for rows in _slices(self._rows, _SCAN * self._block(query)):
+        for rows in _slices(self._rows, _SCAN * self.block(query)):
             checkpoint()
             self._about_to_read(rows, query.columns)
             total = total + query.fold(self._row_values(query.functions, rows, scan=True))
@@ -224,17 +230,18 @@ class LocalRows:
 
     def _ask(self, query: Query, chosen: Indices | slice, first: int, rng: Generator) -> Values:
         """Return what is chosen, rows or units, says to a query of one part."""
-        values = self._evaluate_chosen(query, chosen, first, rng)
+        if self._units is None:
+            values = self._evaluate(query, chosen, first)
+        else:
+            values = self._ask_units(query, self._units, chosen, first, rng)
         return accepted(values, rng) if query.weighs else values
 
-    def _evaluate_chosen(self, query: Query, chosen: Indices | slice, first: int, rng: Generator) -> Values:
-        if self._units is None:
-            return self._evaluate(query, chosen, first)
+    def _ask_units(self, query: Query, units: Units, chosen: Indices | slice, first: int, rng: Generator) -> Values:
         if isinstance(query, WholeUnit):
-            return self._fold(query, self._units, _indices(chosen))
+            return self._fold(query, units, _indices(chosen))
         if isinstance(query, Submission):
-            return self._scored(query, self._units, chosen)
-        rows, empty = self._units.one_row(_indices(chosen), rng, query.rows_per_unit)
+            return self._scored(query, units, chosen)
+        rows, empty = units.one_row(_indices(chosen), rng, query.rows_per_unit)
         values = self._evaluate(query, rows, first)
         if empty is not None:
             values[empty] = 0.0 if query.weighs else np.nan
@@ -260,7 +267,7 @@ class LocalRows:
         direct = query.contributions_directly
         if not all(name in self._plain for name in query.columns):
             direct = None
-        for together in units.all_rows(chosen, self._block(query)):
+        for together in units.all_rows(chosen, self.block(query)):
             checkpoint()
             _pool.reset()
             if direct is None:
@@ -278,8 +285,8 @@ class LocalRows:
         """Evaluate a query of one part on these rows, which are its draws number `first` and so on."""
         if isinstance(query, Composed):
             self._about_to_read(rows, query.columns)
-            texts = self._few_texts(query.columns, rows)
-            if texts is not None and all(function.identity is not None for function in query.functions):
+            texts = self._speaking_texts(query, rows)
+            if texts is not None:
                 return texts.asked(query.evaluate, query.columns[0], rows, _pool)
             return query.combined(self._row_values(query.functions, rows))
         if not query.numbered and not query.packings:
@@ -296,16 +303,20 @@ class LocalRows:
         left: list[int] = []
         for place, function in enumerate(functions):
             columns, direct = function.columns, function.direct
-            if direct is not None and self._plain.keys() >= set(columns):
+            if direct is not None and all(name in self._plain for name in columns):
                 for name in columns:
                     if name not in arrays:
-                        arrays[name] = _values_at(self._plain[name], rows)
-                many = isinstance(rows, slice) and _height(rows) >= _MANY and function.type is Type.BOOL
+                        values = self._plain[name]
+                        arrays[name] = values[rows] if isinstance(rows, slice) else take_into(values, rows, _pool)
+                many = isinstance(rows, slice) and rows.stop - rows.start >= _MANY and function.type is Type.BOOL
                 found.append(direct(_in_bits(arrays, columns) if many else arrays))
                 continue
             texts = self._few_texts(columns, rows) if _is_number(function) and function.identity is not None else None
+            numbers = self._numbers_of(function, rows)
             if texts is not None:
                 found.append(texts.asked(partial(_array_of, function), columns[0], rows, _pool, every=scan))
+            elif numbers is not None:
+                found.append(numbers)
             else:
                 found.append(None)
                 left.append(place)
@@ -314,6 +325,21 @@ class LocalRows:
             for place in left:
                 found[place] = functions[place].series(frame)
         return found
+
+    def _numbers_of(self, function: Function, rows: Indices | slice) -> NDArray[np.float64] | None:
+        """Return the numbers of a column that is asked as it is, drawn row by row, NaN where one is missing."""
+        # Of what is evaluated on columns at once, a column alone is a number; all else is true or false.
+        if isinstance(rows, slice) or not isinstance(function, Expression) or not function.type.is_number:
+            return None
+        stored = self._stored[function.columns[0]]
+        return None if function.direct is None or not isinstance(stored, Numbers) else stored.floats(rows, _pool)
+
+    def _speaking_texts(self, query: Query, rows: Indices | slice) -> CodedText | None:
+        """Return the one column that a query reads, if each of its texts can be asked once instead of each row."""
+        if not isinstance(query, Composed) or query.weighs:
+            return None
+        texts = self._few_texts(query.columns, rows)
+        return texts if texts is not None and all(one.identity is not None for one in query.functions) else None
 
     def _few_texts(self, columns: Sequence[str], rows: Indices | slice) -> CodedText | None:
         """Return the one column that is read if it has fewer distinct texts than rows: each of them is asked once.
@@ -343,7 +369,7 @@ class LocalRows:
 
         Numbers go on from one part to the next; small parts share a block.
         """
-        size, parts, n = self._block(query), query.parts, self._count
+        size, parts, n = self.block(query), query.parts, self._count
         if isinstance(selection, AllRows):  # sliced: a list of all their numbers can be longer than the columns
             for part in range(parts):
                 for start in range(0, n, size):
@@ -358,7 +384,8 @@ class LocalRows:
         while part < parts:
             chosen = [selection.indices(n, rng) for _ in range(min(together, parts - part))]
             indices, count = chosen[0] if len(chosen) == 1 else np.concatenate(chosen), chosen[0].size
-            if indices.size and not (indices.min() >= 0 and indices.max() < n):
+            own = isinstance(selection, WithReplacement)  # which draws what is there
+            if not own and indices.size and not (indices.min() >= 0 and indices.max() < n):
                 raise InvalidArgument(f"selection must be of rows 0 to {n - 1}; got others.", name="selection")
             for start in range(0, max(1, indices.size), size):
                 yield indices[start : start + size], part * count + start, count
@@ -387,13 +414,16 @@ class LocalRows:
     def _about_to_read_lines(self) -> None:
         """Hear that packed lines are about to be read: a chance to refuse."""
 
-    def _block(self, query: Query) -> int:
+    def block(self, query: Query) -> int:
         """Return how many rows are evaluated at once."""
         if query.packings:
             width = sum(packing.width for packing in query.packings)
             return max(1, _LINES_BYTES // (width * np.dtype(np.float32).itemsize))
-        row_bytes = sum(self._column(name).row_bytes for name in query.columns)
-        return int(max(1, min(_BLOCK, _BLOCK_BYTES // max(1.0, row_bytes))))
+        size = self._blocks.get(query.columns)
+        if size is None:
+            row_bytes = sum(self._column(name).row_bytes for name in query.columns)
+            size = self._blocks[query.columns] = int(max(1, min(_BLOCK, _BLOCK_BYTES // max(1.0, row_bytes))))
+        return size
 
     def _hash_content(self) -> str:
         digests = []
@@ -485,7 +515,3 @@ def _together(values: NDArray[Any], units: RowsOfUnits) -> NDArray[Any]:
         values.take(units.rows[low:high], out=found[low:high], mode="clip")
         low = high
     return found
-
-
-def _values_at(values: NDArray[Any], rows: Indices | slice) -> NDArray[Any]:
-    return values[rows] if isinstance(rows, slice) else take_into(values, rows, _pool)

@@ -11,6 +11,8 @@ which has the law of randomizing every outcome by itself, at the price of one dr
 is turned over with probability `mass`, and two draws are enough. Where many parts have few coins each (the coordinates
 of a gradient) the coins are turned over before they are tossed: a coin of bias b that is turned over with probability m
 after it fell is a coin of bias m + (1 - 2m) b.
+
+A coin takes 16 random bits, and more only where these fall on the very step that its bias is in: its law is exact.
 """
 
 import numpy as np
@@ -22,6 +24,9 @@ from holdfast.errors import InvalidArgument
 from holdfast.queries.query import Values
 
 Counts = NDArray[np.int64]
+
+STEPS = 1 << 16  # that 16 random bits tell apart
+FEW = 64  # outcomes that are randomized faster one by one
 
 
 def outcomes_of(values: Values, outcomes: int, rng: Generator) -> NDArray[np.int64]:
@@ -39,12 +44,23 @@ def outcomes_of(values: Values, outcomes: int, rng: Generator) -> NDArray[np.int
     if values.ndim == 2:  # a group's number and a bias
         group, bias = values[:, 0], values[:, 1]
         inside = ~np.isnan(group)
-        chosen = 1 + 2 * np.where(inside, group, 0.0).astype(np.int64) + (rng.random(len(values)) < bias)
+        chosen = 1 + 2 * np.where(inside, group, 0.0).astype(np.int64) + coins(bias, rng)
         return np.where(inside, chosen, 0)
-    ones = rng.random(values.size) < values  # false for NaN
+    ones = coins(values, rng)
     if outcomes == 2:
         return ones.astype(np.int64)
     return np.where(np.isnan(values), 0, 1 + ones)
+
+
+def coins(bias: NDArray[np.float64], rng: Generator) -> NDArray[np.bool_]:
+    """Toss once for each bias; false for NaN."""
+    bits = rng.integers(0, 1 << 64, -(-bias.size // 4), dtype=np.uint64).view(np.uint16)[: bias.size]
+    above = bias * STEPS  # by how many steps the bias is above the bits
+    above -= bits
+    heads, some = above >= 1.0, above > 0.0
+    undecided = np.flatnonzero(heads ^ some)
+    heads[undecided] = rng.random(undecided.size) < above[undecided]
+    return heads
 
 
 def accepted(law: Values, rng: Generator) -> Values:
@@ -59,13 +75,28 @@ def tossed(values: Values, outcomes: int, rng: Generator) -> Counts:
     if values.ndim == 2:
         return np.bincount(outcomes_of(values, outcomes, rng), minlength=outcomes)
     if values.dtype.kind == "b" or (values.dtype.kind == "f" and outcomes == 2):
-        coins = values if values.dtype.kind == "b" else rng.random(size) < values  # false for NaN
-        ones = int(np.count_nonzero(coins))
+        ones = int(np.count_nonzero(values if values.dtype.kind == "b" else coins(values, rng)))
         return np.array([size - ones, ones], dtype=np.int64)
     if values.dtype.kind == "f":  # three outcomes, counted without writing out each row's
-        ones, excluded = int(np.count_nonzero(rng.random(size) < values)), int(np.count_nonzero(np.isnan(values)))
+        ones, excluded = int(np.count_nonzero(coins(values, rng))), int(np.count_nonzero(np.isnan(values)))
         return np.array([excluded, size - excluded - ones, ones], dtype=np.int64)
-    return np.bincount(outcomes_of(values, outcomes, rng), minlength=outcomes)
+    return np.bincount(values, minlength=outcomes)
+
+
+def tallied(
+    values: Values, outcomes: int, mass: float, rng: Generator, times: NDArray[np.int64] | None = None
+) -> Counts:
+    """Toss once per row, randomize; return how often each outcome came up. `times`: how many rows say each value."""
+    if times is not None:
+        if values.dtype.kind == "f":
+            values = np.repeat(values, times, axis=0)
+        else:  # counted, not tossed; sums of whole numbers below 2^53 are exact
+            counts = np.bincount(values, weights=times, minlength=outcomes).astype(np.int64)
+            return randomized(counts, mass, rng)
+    if outcomes != 2 or values.ndim == 2 or values.dtype.kind not in "bf":
+        return randomized(tossed(values, outcomes, rng), mass, rng)
+    ones = int(np.count_nonzero(values if values.dtype.kind == "b" else coins(values, rng)))
+    return _turned(values.size - ones, ones, _replaced(mass, 2) / 2, rng)
 
 
 def tallied_parts(
@@ -77,8 +108,10 @@ def tallied_parts(
         bias = np.fmax(values, 0.0)  # zero where it is NaN
         bias *= 1.0 - 2.0 * turned
         bias += turned
-        ones = np.bincount(part[rng.random(bias.size) < bias], minlength=parts)
-        return np.stack([np.bincount(part, minlength=parts) - ones, ones], axis=-1)
+        counts = np.empty((parts, 2), np.int64)
+        counts[:, 1] = np.bincount(part[coins(bias, rng)], minlength=parts)
+        np.subtract(np.bincount(part, minlength=parts), counts[:, 1], out=counts[:, 0])
+        return counts
     cells = part * outcomes + outcomes_of(values, outcomes, rng)
     return randomized(np.bincount(cells, minlength=parts * outcomes).reshape(parts, outcomes), mass, rng)
 
@@ -89,15 +122,23 @@ def randomized(counts: Counts, mass: float, rng: Generator) -> Counts:
     replaced = _replaced(mass, outcomes)
     if outcomes == 2:  # replaced by either outcome alike: turned over with half the probability
         turned = replaced / 2
-        if counts.ndim == 1:  # the usual case: single numbers cost a third of what arrays of two cost
+        if counts.ndim == 1:
             zeros, ones = counts.tolist()
-            new_ones = rng.binomial(ones, 1.0 - turned) + rng.binomial(zeros, turned)
-            return np.array([zeros + ones - new_ones, new_ones], dtype=np.int64)
+            return _turned(zeros, ones, turned, rng)
         new = rng.binomial(counts[..., 1], 1.0 - turned) + rng.binomial(counts[..., 0], turned)
         return np.stack([counts.sum(axis=-1) - new, new], axis=-1)
-    kept = rng.binomial(counts, 1.0 - replaced)
+    if counts.ndim == 1 and outcomes <= FEW:
+        kept = np.array([rng.binomial(count, 1.0 - replaced) for count in counts.tolist()], dtype=np.int64)
+    else:
+        kept = rng.binomial(counts, 1.0 - replaced)
     anew = (counts - kept).sum(axis=-1)
     return np.asarray(kept + rng.multinomial(anew, np.full(outcomes, 1.0 / outcomes)), dtype=np.int64)
+
+
+def _turned(zeros: int, ones: int, turned: float, rng: Generator) -> Counts:
+    """Turn coins over; single numbers cost a third of what arrays of two cost."""
+    new = rng.binomial(ones, 1.0 - turned) + rng.binomial(zeros, turned)
+    return np.array([zeros + ones - new, new], dtype=np.int64)
 
 
 def _replaced(mass: float, outcomes: int) -> float:

@@ -15,7 +15,7 @@ Whoever writes a source of their own needs `Selection.indices` (`rows.draws`) an
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import polars as pl
@@ -25,6 +25,10 @@ from numpy.typing import NDArray
 from holdfast.queries.query import Folded, Query, Values
 from holdfast.rows.draws import Selection
 from holdfast.schema import Schema
+
+if TYPE_CHECKING:
+    from holdfast.guarantees.plan import Plan
+    from holdfast.guarantees.request import PlanRequest
 
 
 @runtime_checkable
@@ -106,12 +110,104 @@ class RowSource(RowVerbs, Protocol):
         ...
 
 
-@runtime_checkable
 class Folds(Protocol):
     """What a row source may do beside: `sample` of all rows for those who need no more than totals, in one pass."""
 
     def fold(self, query: Folded, rng: Generator) -> NDArray[np.float64]:
         """Return the totals of all rows; `rng` is for units, of which a random row speaks. Secret."""
+        ...
+
+
+@runtime_checkable
+class Kept(Protocol):
+    """What a row source may do beside: say that its files are damaged, and let go of them."""
+
+    def require_sound(self) -> None:
+        """Refuse if the data are known to be damaged: before anything is charged."""
+        ...
+
+    def close(self) -> None:
+        """Stop whatever goes on in the background."""
+        ...
+
+
+class Taken(Protocol):
+    """What a question takes of the budget, or all of them together, or those before it."""
+
+    @property
+    def charge(self) -> int:
+        """In the guarantee's own units."""
+        ...
+
+    @property
+    def intervals(self) -> int:
+        """In statements."""
+        ...
+
+
+class Reserved(Protocol):
+    """The ledger, as rows see it: what was reserved in it, and its secrets."""
+
+    @property
+    def first(self) -> str:
+        """The hash of its first entry, which tells it from every other; "" before."""
+        ...
+
+    @property
+    def taken(self) -> Taken:
+        """How much has been taken by anybody, ahead or not."""
+        ...
+
+    def key(self, purpose: str) -> bytes:
+        """Return the key for a purpose. Secret."""
+        ...
+
+
+class Draws(Protocol):
+    """Where the draws of questions come from, under one plan: drawn anew for each, or dealt beforehand."""
+
+    dealt: bool  # beforehand, for the mechanism of the plan and no other; then they end
+
+    def join(self) -> None:
+        """Refuse draws that were used beyond what the ledger has taken, or by another ledger."""
+        ...
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """How far charge and statements can be taken until the draws end, of those that are dealt."""
+        ...
+
+    def expect(self, costs: Sequence[Taken]) -> None:
+        """Hear what questions are about to reserve: a chance to refuse damaged rows, or to find more draws."""
+        ...
+
+    def refuse(self, costs: Sequence[Taken]) -> None:
+        """Say why the ledger has refused questions of these costs, if it is for want of draws."""
+        ...
+
+    def rows_for(self, place: Taken, cost: Taken) -> tuple["RowSource", "RowSource | None"]:
+        """Return the rows that answer a question, and those that only check its guess, if the plan has such.
+
+        Parameters
+        ----------
+        place
+            What was taken before it.
+        cost
+            What it takes itself.
+        """
+        ...
+
+
+@runtime_checkable
+class Dealt(Protocol):
+    """A row source that was dealt beforehand, and so says which plan it suits and which draws a question has."""
+
+    def plan_for(self, request: "PlanRequest") -> "Plan":
+        """Return the plan of a new ledger."""
+        ...
+
+    def draws_under(self, plan: "Plan", ledger: Reserved) -> Draws:
+        """Return its draws under a plan; refuse a plan that they are not for."""
         ...
 
 

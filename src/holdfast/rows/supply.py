@@ -52,25 +52,37 @@ class Supply:
     rows, drawn
         How many rows it has, and how many of what is drawn: rows, or units.
     read
-        Yields all rows in batches, from the beginning.
+        Yields rows in batches, after so many of them.
     unit
         The column that names units; then no unit straddles two batches.
     """
 
     rows: int
     drawn: int
-    read: Callable[[], Iterator[pl.DataFrame]]
+    read: Callable[[int], Iterator[pl.DataFrame]]
     unit: str | None = None
 
-    def chunks(self, batches: Iterator[pl.DataFrame], size: int, done: int) -> Iterator[tuple[int, Chunk]]:
-        """Yield chunks of about `size` rows with their numbers, after so many rows; cut alike whoever asks."""
+    def chunks(
+        self, size: int, done: int, reading: Iterator[pl.DataFrame] | None = None
+    ) -> Iterator[tuple[int, Chunk]]:
+        """Yield chunks of about `size` rows with their numbers; cut alike whoever asks.
+
+        Parameters
+        ----------
+        size
+            Of a chunk.
+        done
+            How many rows were dealt before.
+        reading
+            All rows, if somebody has begun to read them.
+        """
         if self.unit is None:
-            left = _after(batches, done) if done < self.rows else ()
+            left = (reading or self.read(done)) if done < self.rows else ()
             for number, rows in enumerate(chunks(left, size), done // size):
                 yield number, Chunk(rows, None, number * size)
             return
         number = seen = units = 0
-        for batch in batches:
+        for batch in reading or self.read(0):
             for rows, lengths in whole_units(batch, self.unit, size):
                 if seen >= done:
                     yield number, Chunk(rows, lengths, units)
@@ -128,10 +140,12 @@ class Spool:
             batch.write_ipc(self._path(self.files), compression="lz4")
             self.files, self.rows = self.files + 1, self.rows + batch.height
 
-    def read(self) -> Iterator[pl.DataFrame]:
-        """Yield them."""
+    def read(self, after: int) -> Iterator[pl.DataFrame]:
+        """Yield what comes after so many rows."""
         for number in range(self.files):
-            yield pl.read_ipc(self._path(number))
+            batch = pl.read_ipc(self._path(number))
+            yield batch.slice(after)
+            after -= min(after, batch.height)
 
     def _path(self, number: int) -> Path:
         return self._folder / f"{number:06d}.rows"
@@ -155,10 +169,3 @@ def whole_units(batch: pl.DataFrame, unit: str, size: int) -> Iterator[tuple[pl.
         last = max(first + 1, int(np.searchsorted(ends, start + size, side="right")))
         yield batch[start : int(ends[last - 1])], lengths[first:last]
         first, start = last, int(ends[last - 1])
-
-
-def _after(batches: Iterator[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
-    """Yield what comes after so many rows."""
-    for batch in batches:
-        yield batch.slice(rows)
-        rows -= min(rows, batch.height)

@@ -44,7 +44,10 @@ class UsedFile:
             return UNUSED
 
     def note(self, mark: Mark) -> Mark:
-        """Write this mark, unless the deck was used further or by another ledger; return what was there before."""
+        """Write this mark, unless the deck was used further or by another ledger; return what was there before.
+
+        Whose deck it is can be marked before any card is used.
+        """
         with self.lock:  # threads of one process hold the lock of a file together
             file = self._open()
             if file is None:  # in a folder that may only be read, the ledger alone remembers
@@ -54,7 +57,7 @@ class UsedFile:
                 slot = os.pread(file, _SLOT, 0)
                 # What this process wrote last needs no second look; somebody else may have written since.
                 found = self._last[1] if slot == self._last[0] else _read(slot)
-                if found.ledger in ("", mark.ledger) and found.cards < mark.cards:
+                if found == UNUSED or (found.ledger == mark.ledger and found.cards < mark.cards):
                     self._last = (_written(mark), mark)
                     os.pwrite(file, self._last[0], 0)
             finally:

@@ -4,7 +4,8 @@ A question is begun in the lane for small work. What was asked before is answere
 goes on in the lane for it. Whoever has to wait for a thread is looked up meanwhile in the lane for reads, so that
 neither slow evaluations nor a ledger that is locked elsewhere hold up an answer that is there.
 
-Answers leave on a coarse clock: the time that an evaluation took, which may depend on the rows, is rounded up.
+Answers are written on a coarse clock, and leave when they are: the time that an evaluation took, which may depend on
+the rows, is rounded up, for whoever asked and for whoever watches the ledger, or waits for the same answer.
 
 A quota is one analyst's part of a dataset's budget, counted where the budget is, in the ledger, and in its currency:
 answers. The price of a question is reserved before anything is drawn, and the reservation ends after the answer is
@@ -17,7 +18,7 @@ to answer: the budget has paid for it.
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from hashlib import sha256
@@ -163,36 +164,25 @@ class AskService:
         self, name: str, token: Token, asked: Asked, key: str | None = None, *, gone: Gone | None = None
     ) -> Response:
         """Answer one question; with a key, once."""
-        return await self.on_the_clock(self.answer(name, token, asked, key, gone))
-
-    async def answer(self, name: str, token: Token, asked: Asked, key: str | None, gone: Gone | None) -> Response:
-        """Answer one question of several that leave together, on the clock."""
-        work = Work()
+        work = Work(self._tick)
         steps = partial(self._steps, name, token, asked, key, work)
-        try:
-            outcome = await self._done(self._lanes.asks, token, work, partial(_begin, steps), steps, gone)
+
+        async def answered() -> Outcome:
+            outcome = await self._done(self._lanes.asks, token, work, partial(_begin, steps, work), steps, gone)
             if callable(outcome):
                 outcome = await self._done(self._lanes.heavy, token, work, outcome, steps, gone)
-        except (asyncio.CancelledError, ProtocolError):
-            if key is None:  # with a key the caller may come back for the answer
-                work.cancel()
-            raise
-        assert isinstance(outcome, dict)
-        return outcome
+            return outcome
+
+        return await _for_caller(work, key, answered())
 
     async def answer_list(
         self, token: Token, act: Callable[[Work], Response], key: str | None, gone: Gone | None
     ) -> Response:
         """Return what `act` answers, in the lane for what may take long."""
-        work = Work()
-        try:
-            outcome = await self._done(self._lanes.heavy, token, work, partial(act, work), None, gone)
-        except (asyncio.CancelledError, ProtocolError):
-            if key is None:  # with a key the caller may come back for the answers
-                work.cancel()
-            raise
-        assert isinstance(outcome, dict)
-        return outcome
+        work = Work(self._tick)
+        return await _for_caller(
+            work, key, self._done(self._lanes.heavy, token, work, partial(act, work), None, gone)
+        )
 
     async def _done(
         self,
@@ -203,7 +193,7 @@ class AskService:
         steps: Callable[[int], Steps] | None,
         gone: Gone | None,
     ) -> Outcome:
-        """Return what `act` does in the lane; while that waits for a thread, look for the answer and the caller."""
+        """Return what `act` does in the lane; if that takes long, look for the answer and for the caller meanwhile."""
         begun = False
 
         def run(*again: Callable[[], None]) -> Outcome:
@@ -211,38 +201,30 @@ class AskService:
             begun = True
             return work.run(partial(act, *again))
 
-        result = lane.submit(token.name, run)
-        looked = False
-        try:
-            while not (await asyncio.wait({result}, timeout=PATIENCE))[0]:
-                if gone is not None and await gone():
-                    raise ProtocolError(499)
-                if steps is not None and not begun and not looked:
-                    looked = True
+        async def watch() -> None:
+            try:
+                if not begun and steps is not None:
                     with suppress(HoldfastError):  # what is refused here is refused there
                         stored = await self._lanes.reads.run(token.name, partial(_look_up, steps))
-                        if stored is not None and not begun:
-                            return stored
-            return result.result()
-        finally:
-            if not result.cancel() and not result.cancelled():
-                result.exception()  # nobody else looks at it
+                        if not (stored is None or begun or result.done()):
+                            result.set_result(stored)
+                while gone is not None and not result.done():
+                    if await gone():
+                        raise ProtocolError(499)
+                    await asyncio.sleep(PATIENCE)
+            except Exception as error:  # noqa: BLE001  raised where the result is waited for
+                if not result.done():
+                    result.set_exception(error)
 
-    async def on_the_clock(self, answering: Coroutine[Any, Any, Response]) -> Response:
-        """Return the answer at the next tick after its arrival; what was stored says nothing by its time."""
-        start = time.monotonic()
+        watching: list[asyncio.Task[None]] = []
+        loop, result = asyncio.get_running_loop(), lane.submit(token.name, run)
+        timer = loop.call_later(PATIENCE, lambda: watching.append(loop.create_task(watch())))
         try:
-            response = await answering
-        except HoldfastError:
-            await self._next_tick(start)
-            raise
-        if not _stored(response):
-            await self._next_tick(start)
-        return response
-
-    async def _next_tick(self, start: float) -> None:
-        if self._tick > 0:
-            await asyncio.sleep((start - time.monotonic()) % self._tick)
+            return await result  # type: ignore[no-any-return]
+        finally:
+            timer.cancel()
+            for task in watching:
+                task.cancel()
 
     # -- in a thread ----------------------------------------------------------------------------------------------
 
@@ -291,7 +273,7 @@ class AskService:
             if before is not None:
                 return before
         ledger_key = None if key is None else digest(token.id, key, request)
-        session = served.session.for_analyst(token.name)
+        session = served.session_of(token.name)
         question = self.prepare(session, ask, ledger_key)
         large = question.work > most_work and not session.price_of(question).cached
         if large or question.after is not None:
@@ -362,6 +344,22 @@ class AskService:
         return question
 
 
+async def _for_caller(work: Work, key: str | None, answering: Awaitable[Outcome]) -> Response:
+    """Call the work off if its caller leaves; if it fails after rows were drawn, say so on the clock, too."""
+    try:
+        outcome = await answering
+    except (asyncio.CancelledError, ProtocolError):
+        if key is None:  # with a key the caller may come back for the answers
+            work.cancel()
+        raise
+    except HoldfastError:
+        if work.begun:
+            await asyncio.sleep(work.due - time.monotonic())
+        raise
+    assert isinstance(outcome, dict)
+    return outcome
+
+
 def _is_written(session: Session, question: Question) -> bool:
     return session.price_of(question).cached
 
@@ -369,11 +367,11 @@ def _is_written(session: Session, question: Question) -> bool:
 class _Answering(Unfinished):
     """A request whose answer is drawn and not written yet."""
 
-    def __init__(self, steps: Steps, answer: Unwritten) -> None:
-        self.steps, self.answer, self.beside = steps, answer, answer.answering.ledger
+    def __init__(self, steps: Steps, answer: Unwritten, due: float) -> None:
+        self.steps, self.answer, self.beside, self.due = steps, answer, answer.answering.ledger, due
 
 
-def _begin(new_steps: Callable[[int], Steps], again: Callable[[], None]) -> Outcome:
+def _begin(new_steps: Callable[[int], Steps], work: Work, again: Callable[[], None]) -> Outcome:
     """Take the steps up to the commit; return what is left to do if that is much, None if somebody else is at it."""
     steps = new_steps(SMALL_WORK)
     try:
@@ -389,7 +387,7 @@ def _begin(new_steps: Callable[[int], Steps], again: Callable[[], None]) -> Outc
                 steps.close()
                 return None
             if isinstance(answer, Unwritten):
-                return _Answering(steps, answer)
+                return _Answering(steps, answer, work.due)
             requested = steps.send(answer)
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]
@@ -450,12 +448,6 @@ def _respond(steps: Steps, outcome: AnyAnswer | Exception) -> object:
     except Exception as error:  # noqa: BLE001  its own caller is told; the others of the batch are not affected
         return error
     raise AssertionError("one answer is enough")
-
-
-def _stored(response: Response) -> bool:
-    """Whether everything in a response was answered before."""
-    results = response.get("results", [response])
-    return all(one["ok"] and one["answer"]["cached"] for one in results)
 
 
 def digest(*parts: str) -> str:

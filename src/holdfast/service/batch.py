@@ -37,15 +37,14 @@ class BatchService:
         check_key(key)
         self._limits.take(token.id, len(asks) - 1)
         await self._lanes.reads.run(token.name, partial(self._check, name, token, asks))
-        return await self._service.on_the_clock(self._answered(name, token, asks, key, gone))
+        return await self._answered(name, token, asks, key, gone)
 
     async def sql(self, name: str, token: Token, text: str, key: str | None, *, gone: Gone | None = None) -> Response:
         """Answer a SELECT. One that the budget or the quota cannot pay for is refused as a whole."""
         check_key(key)
         selected, asks = await self._lanes.reads.run(token.name, partial(self._affordable, name, token, text))
         self._limits.take(token.id, max(0, len(asks) - 1))
-        answering = self._answered(name, token, asks, key, gone)
-        results = (await self._service.on_the_clock(answering))["results"]
+        results = (await self._answered(name, token, asks, key, gone))["results"]
         frame = selected.frame([read_answer(one["answer"]) for one in results])
         table = {"columns": frame.columns, "rows": [plain(list(row)) for row in frame.rows()]}
         left = await self._lanes.reads.run(token.name, partial(self._left, name, token))
@@ -65,7 +64,7 @@ class BatchService:
         before = None if key is None else keys.find(token.id, key, request)
         if before is not None:
             return before
-        session = served.session.for_analyst(token.name)
+        session = served.session_of(token.name)
 
         def build() -> list[Question]:
             found = []

@@ -124,17 +124,24 @@ def _shown(line: Mapping[str, Any]) -> list[float]:
 
 
 def interval_bar(line: Mapping[str, Any], scale: Scale) -> Markup:
-    """Draw an interval with a dot at its value, on an axis that it shares with others."""
-    label = f"{number(line['value'])}, between {low_end(line['low'])} and {high_end(line['high'])}"
+    """Draw an interval with a dot at its value, on an axis that it shares with others.
+
+    Where only a part of the range is known, its middle has a dot; an edge of it, or a guess beyond, is nobody's value.
+    """
+    value, known = line["value"], line.get("known")
+    is_value = not known or value is None or known[0] < value < known[1]
+    label = f"between {low_end(line['low'])} and {high_end(line['high'])}"
+    if is_value:
+        label = f"{number(value)}, {label}"
     answered = Markup("")
-    if line.get("known"):
-        first, last = (min(100.0, max(0.0, scale.at(edge))) for edge in line["known"])
+    if known:
+        first, last = (min(100.0, max(0.0, scale.at(edge))) for edge in known)
         answered = Markup('<rect class="known" x="{}%" width="{}%" y="0" height="100%"/>').format(
             *pixels(first, last, DECIMALS)
         )
     dot = Markup("")
-    if line["value"] is not None:
-        dot = Markup('<circle class="value" cx="{:.2f}%" cy="50%" r="5"/>').format(scale.at(line["value"]))
+    if is_value and value is not None:
+        dot = Markup('<circle class="value" cx="{:.2f}%" cy="50%" r="5"/>').format(scale.at(value))
     length = pixels(scale.at(line["low"]), scale.at(line["high"]), DECIMALS)
     return Markup(
         '<svg class="bar" role="img" aria-label="{}">{}{}'

@@ -4,10 +4,15 @@ A connection without a request in progress is idle. When there is no room for a 
 longest makes room, among those of the same address first; if none is idle, the one that has waited longest for the rest
 of its request. So neither idle connections nor half-sent requests lock anybody out. Only if all are busy is the
 new one refused. The first line and the headers of a request are limited in bytes, in number and in time.
+
+Several processes take connections from one socket, and the system gives each to whichever is awake: of fifty that come
+at once, one process of two may get forty, and who is there waits twice as long. So a process that has many connections
+pauses a little after each new one, and the others come first.
 """
 
 import asyncio
 import json
+import time
 from collections import OrderedDict
 from functools import partial
 from http import HTTPStatus
@@ -19,23 +24,30 @@ from holdfast.errors import ServiceUnavailable, TooManyRequests
 from holdfast.service.errors import ProtocolError, error_headers, error_payload
 
 RETRY_SECONDS = 1.0
+PAUSE, LONGEST_PAUSE = 2e-5, 1e-3  # seconds: for each connection that a process has, and at most
+PAUSES, PAUSED = 0.05, 0.05  # seconds at once, and the part of the time: who connects all the time stops nobody
 AT_ONCE = "holdfast.at_once"  # what a request's state calls the way to send a whole response in one write
 _CLOSE = (b"connection", b"close")
 
 
 class Connections:
-    """All connections of a server process, those that did nothing longest first. `each`: the most of one address."""
+    """All connections of a server process, those that did nothing longest first.
+
+    `each`: the most of one address. `shared`: whether other processes take connections from the same socket.
+    """
 
     def __init__(
         self,
         *,
         most: int = 1_000,
         each: int | None = 256,
+        shared: bool = False,
         header_bytes: int = 32_768,
         headers: int = 100,
         header_seconds: float = 10.0,
     ) -> None:
-        self._most, self._each = most, each
+        self._most, self._each, self._shared = most, each, shared
+        self._pauses, self._paused_at = PAUSES, time.monotonic()
         self.header_bytes, self.headers, self.header_seconds = header_bytes, headers, header_seconds
         self._open: OrderedDict[GuardedProtocol, None] = OrderedDict()
         self._by_address: dict[str, OrderedDict[GuardedProtocol, None]] = {}
@@ -50,7 +62,17 @@ class Connections:
             return ServiceUnavailable("All connections of the server are busy. Try again in a moment.")
         self._by_address.setdefault(connection.address, mine)[connection] = None
         self._open[connection] = None
+        if self._shared:
+            self._let_others_come_first()
         return None
+
+    def _let_others_come_first(self) -> None:
+        """Pause: nothing else keeps the event loop from taking the next connection, too."""
+        now = time.monotonic()
+        self._pauses, self._paused_at = min(PAUSES, self._pauses + PAUSED * (now - self._paused_at)), now
+        pause = min(PAUSE * len(self._open), LONGEST_PAUSE, self._pauses)
+        self._pauses -= pause
+        time.sleep(pause)
 
     def active(self, connection: "GuardedProtocol") -> None:
         """Move a connection that does something to the end."""

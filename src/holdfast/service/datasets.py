@@ -5,7 +5,7 @@ import threading
 import warnings
 from collections import Counter
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from holdfast.service.witness import DatabaseWitness
 from holdfast.session import Session
 
 MOST_STANDINGS = 1_000  # improvements, and others, that are shown
+MOST_SESSIONS = 1_000  # analysts whose sessions are kept at hand
 LEAST = 1  # answers of a quota that a question takes, also if it takes less than one of the budget
 NOT_BEGUN = "No question has been answered yet; the ledger begins with the first answer."
 PLAN = (
@@ -79,6 +80,16 @@ class ServedDataset:
     usage: Usage
     submissions: Standings
     places: tuple[str, ...] = ()  # where its data and its ledger are: not for analysts
+    _sessions: dict[str, Session] = field(default_factory=dict, repr=False)  # by analyst
+
+    def session_of(self, analyst: str) -> Session:
+        """Return the session with this analyst's name on the answers."""
+        found = self._sessions.get(analyst)
+        if found is None:
+            if len(self._sessions) >= MOST_SESSIONS:
+                self._sessions.clear()
+            found = self._sessions[analyst] = self.session.for_analyst(analyst)
+        return found
 
     def naming(self) -> AbstractContextManager[None]:
         """Have errors name the dataset, not where it is."""

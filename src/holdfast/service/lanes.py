@@ -11,13 +11,15 @@ too many waiting is refused. Free threads go to the persons in turn.
 import asyncio
 import threading
 import time
+from bisect import insort
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import partial
-from queue import SimpleQueue
+from math import inf
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.cancel import before_waiting
@@ -26,7 +28,7 @@ from holdfast.errors import TooManyRequests
 T = TypeVar("T")
 RETRY_SECONDS = 1.0
 STALL = 0.02  # seconds at one piece of work after which another thread goes on with the rest
-MOST_TOGETHER, LONGEST_TOGETHER = 32, 0.02  # answers, and seconds since the first, that one write waits for
+MOST_TOGETHER, LONGEST_TOGETHER = 32, 0.02  # answers, and seconds since the first was due, that one write waits for
 
 
 class _Waiting(NamedTuple):
@@ -107,9 +109,13 @@ class Lane:
 
 
 class Unfinished:
-    """What a piece of work returns whose result is there when it has been written, together with others `beside` it."""
+    """What a piece of work returns whose result is there when it has been written, together with others `beside` it.
+
+    It is written when it is `due`, by the monotonic clock, or later.
+    """
 
     beside: object = None
+    due: float = -inf
 
 
 class WritingLane:
@@ -117,7 +123,8 @@ class WritingLane:
 
     One of them works at a time: under the interpreter lock a second one would only be in its way. It goes from one
     piece of work to the next, writes what has come together, and hands all results to the event loop at once. If it has
-    been at one piece for long (cold data, a slow disk, a locked ledger), the next thread goes on with the rest.
+    been at one piece for long (cold data, a slow disk), or says that it waits (for the disk, for a locked ledger), the
+    next thread goes on with the rest; when it comes back, it leaves the rest to that one.
     """
 
     def __init__(
@@ -133,11 +140,11 @@ class WritingLane:
         self._lock = threading.Lock()  # for everything below
         self._waiting: OrderedDict[str, deque[_Asked]] = OrderedDict()  # persons in turn
         self._running: Counter[str] = Counter()
-        self._unwritten: dict[object, _Together] = {}  # by ledger, those that wait longest first
+        self._unwritten: dict[object, _Unwritten] = {}  # by ledger
         self._writing: set[object] = set()  # ledgers: one that is locked elsewhere does not hold up the others
         self._closed = self._watched = False
         self._since: dict[int, float] = {}  # when each thread that works began its present piece
-        self._woken = float("-inf")  # when a thread was woken that has not begun yet
+        self._woken = -inf  # when a thread was woken that has not begun yet
         self._started = self._idle = 0
         self._wakeups: SimpleQueue[None] = SimpleQueue()
 
@@ -204,17 +211,20 @@ class WritingLane:
 
     def _serve(self) -> None:
         me = threading.get_ident()
+        before_waiting.set(self._let_others_go_on)
         while True:
             with self._lock:
-                self._woken = float("-inf")
-                step = self._next()
+                self._woken, now = -inf, time.monotonic()
+                self._since.pop(me, None)
+                alone = self._nobody_works()
+                step = self._next(now) if alone else None
                 if step is None:
-                    self._since.pop(me, None)
                     self._idle += 1
+                    due = min((one.due for one in self._to_write()), default=inf) if alone else inf
                 else:
-                    self._since[me] = time.monotonic()
+                    self._since[me] = now
             if step is None:
-                self._wakeups.get()
+                self._wait(due - now)
                 if self._closed:
                     return
             elif isinstance(step, _Asked):
@@ -222,17 +232,33 @@ class WritingLane:
             else:
                 self._write_together(step)
 
-    def _next(self) -> "_Asked | _Together | None":
-        """Return the next in turn, or all that is to be written to one ledger."""
-        ready = [one for one in self._unwritten.values() if one.ledger not in self._writing]
-        lately = time.monotonic() - LONGEST_TOGETHER
-        urgent = any(one.since < lately or len(one.answers) >= MOST_TOGETHER for one in ready)
+    def _wait(self, seconds: float) -> None:
+        """Wait until somebody wakes this thread, or for so long."""
+        try:
+            self._wakeups.get(timeout=min(seconds, threading.TIMEOUT_MAX))
+        except Empty:
+            with self._lock:
+                woken = self._idle == 0  # all threads that were idle have been woken: this one, too
+                self._idle -= not woken
+            if woken:
+                self._wakeups.get()
+
+    def _to_write(self) -> "list[_Unwritten]":
+        """Return what somebody may begin to write: to each ledger one thread at a time."""
+        return [one for one in self._unwritten.values() if one.ledger not in self._writing]
+
+    def _next(self, now: float) -> "_Asked | _Together | None":
+        """Return the next in turn, or what is to be written to one ledger together."""
+        ready = [one for one in self._to_write() if one.due <= now]
+        urgent = any(one.due < now - LONGEST_TOGETHER or one.fills_a_write(now) for one in ready)
         asked = None if urgent or self._closed else self._take()
         if asked is not None or not ready:
             return asked
-        together = max(ready, key=lambda one: (len(one.answers) >= MOST_TOGETHER, -one.since))
-        del self._unwritten[together.ledger]
-        self._writing.add(together.ledger)
+        chosen = max(ready, key=lambda one: (one.fills_a_write(now), -one.due))
+        together = chosen.take(now)
+        if not chosen.answers:
+            del self._unwritten[chosen.ledger]
+        self._writing.add(chosen.ledger)
         return together
 
     def _take(self) -> "_Asked | None":
@@ -265,10 +291,10 @@ class WritingLane:
             result = error
         if isinstance(result, Unfinished):
             with self._lock:
-                together = self._unwritten.get(result.beside)
-                if together is None:
-                    together = self._unwritten[result.beside] = _Together(result.beside, time.monotonic(), [])
-                together.answers.append((asked, result))
+                unwritten = self._unwritten.get(result.beside)
+                if unwritten is None:
+                    unwritten = self._unwritten[result.beside] = _Unwritten(result.beside)
+                unwritten.add(asked, result)
             return
         self._end([asked])
         if result is not None:
@@ -277,7 +303,7 @@ class WritingLane:
     def _let_others_go_on(self) -> None:
         """Have another thread take over, as if this one had been at its piece for long."""
         with self._lock:
-            self._since[threading.get_ident()] = float("-inf")
+            self._since[threading.get_ident()] = -inf
             if self._waiting and self._nobody_works():
                 self._wake()
 
@@ -310,8 +336,35 @@ class _Asked(NamedTuple):
 
 class _Together(NamedTuple):
     ledger: object
-    since: float  # when the first of these came
     answers: list[tuple[_Asked, Unfinished]]
+
+
+class _Unwritten:
+    """What is to be written to one ledger, that which is due first in front. Never empty while it is kept."""
+
+    def __init__(self, ledger: object) -> None:
+        self.ledger = ledger
+        self.answers: list[tuple[_Asked, Unfinished]] = []
+
+    def add(self, asked: _Asked, unfinished: Unfinished) -> None:
+        insort(self.answers, (asked, unfinished), key=_due)
+
+    @property
+    def due(self) -> float:
+        return self.answers[0][1].due
+
+    def fills_a_write(self, now: float) -> bool:
+        return len(self.answers) >= MOST_TOGETHER and _due(self.answers[MOST_TOGETHER - 1]) <= now
+
+    def take(self, now: float) -> _Together:
+        """Take what is due out of it, as much as one write holds."""
+        taken = [one for one in self.answers[:MOST_TOGETHER] if _due(one) <= now]
+        del self.answers[: len(taken)]
+        return _Together(self.ledger, taken)
+
+
+def _due(answer: tuple[_Asked, Unfinished]) -> float:
+    return answer[1].due
 
 
 def _hand_over(results: list[tuple[_Asked, object]]) -> None:

@@ -8,7 +8,6 @@ structured: the answer, its cost and what is left; errors have the one shape of 
 
 import hmac
 import json
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
@@ -30,6 +29,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.answer import AnyAnswer
+from holdfast.cancel import Work
 from holdfast.errors import InvalidArgument, NotSignedIn, UnknownName
 from holdfast.guarantees.plan import Plan
 from holdfast.guarantees.solve import DEFAULT_CONFIDENCE
@@ -265,22 +265,14 @@ class Threads:
         return await run_sync(act)
 
     async def ask(self, session: "Askable", ask: AskIn, key: str | None) -> AnyAnswer:
-        """Ask, and return at the next tick: how long an evaluation took may depend on the rows."""
+        """Ask, on a coarse clock: how long an evaluation took may depend on the rows."""
         assert not isinstance(session, TokenSession)
-        start = time.monotonic()
-        try:
-            return await run_sync(partial(ask.call, session.ask, idempotency_key=key))
-        finally:
-            await anyio.sleep((start - time.monotonic()) % TICK)
+        return await run_sync(Work(TICK).run, partial(ask.call, session.ask, idempotency_key=key))
 
     async def sql(self, session: "Askable", text: str) -> pl.DataFrame:
-        """Answer a SELECT, and return at the next tick."""
+        """Answer a SELECT, on a coarse clock."""
         assert not isinstance(session, TokenSession)
-        start = time.monotonic()
-        try:
-            return await run_sync(session.sql, text)
-        finally:
-            await anyio.sleep((start - time.monotonic()) % TICK)
+        return await run_sync(Work(TICK).run, partial(session.sql, text))
 
 
 def _check_repeatable(question: Question) -> None:

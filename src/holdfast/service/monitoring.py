@@ -32,6 +32,8 @@ _Labels = tuple[tuple[str, str], ...]
 _log = logging.getLogger("holdfast.service")
 _BLANK = vars(logging.LogRecord(_log.name, logging.INFO, __file__, 0, "", None, None))
 
+_encode = json.JSONEncoder(default=str).encode  # `json.dumps` would make a new one for every line
+
 
 class _JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
@@ -40,7 +42,7 @@ class _JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "event": record.getMessage(),
         }
-        return json.dumps(line | getattr(record, "facts", {}), default=str)
+        return _encode(line | getattr(record, "facts", {}))
 
 
 class _BatchingHandler(logging.StreamHandler[Any]):

@@ -336,7 +336,7 @@ def by_kind(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _row(served: ServedDataset, entry: Entry) -> dict[str, Any]:
     """Return an entry as a table shows it: one line for each interval."""
-    answer = answer_from(entry, served.plan.standing, cached=False)
+    answer = answer_from(served.plan.standing, entry)
     where = {"seq": entry.seq, "time": entry.time, "analyst": entry.analyst, "lines": lines(answer)}
     where["bounds"] = list(answer.bounds)
     where["registered"] = served.session.registered.of(entry)

@@ -10,13 +10,25 @@ from typing import Any
 
 
 @cache
-def _tracer() -> Any:
-    """Return what makes spans, or None without the extra."""
+def _telemetry() -> Any:
+    """Return OpenTelemetry's spans, or None without the extra."""
     try:
         from opentelemetry import trace
     except ModuleNotFoundError:
         return None
-    return trace.get_tracer("holdfast")
+    return trace
+
+
+@cache
+def _tracer_of(provider: Any) -> Any:
+    return provider.get_tracer("holdfast")
+
+
+def _tracer() -> Any:
+    """Return what makes spans; None without the extra, or if there is nowhere for them to go."""
+    trace = _telemetry()
+    provider = None if trace is None else trace.get_tracer_provider()
+    return None if provider is None or isinstance(provider, trace.ProxyTracerProvider) else _tracer_of(provider)
 
 
 def trace_request(method: str, route: str, status: int, milliseconds: float) -> None:

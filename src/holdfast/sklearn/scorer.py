@@ -68,12 +68,14 @@ class Scorer:
         if hasattr(X, "columns"):
             columns = {name: np.asarray(X[name]) for name in self.features}
         score = self._complete(_ROW_SCORES[self.metric](self, estimator))
-        row_values = np.asarray(score(pl.DataFrame(columns | {self.target: np.asarray(y)})), dtype=np.float64)
+        labels = np.asarray(y)
+        target = pl.Series(labels.tolist() if labels.dtype.kind == "O" else labels)  # objects: texts, or some missing
+        row_values = np.asarray(score(pl.DataFrame(columns | {self.target: target})), dtype=np.float64)
         held, within = self.session.plan.terms.rows, None if self.metric in SHARES else (0.0, self.most)
         spread = max(
             float(row_values.std()), self.most / sqrt(row_values.size)
         )  # nothing is known to less than one row
-        margin = ERRORS * spread * sqrt(1 / row_values.size + 1 / held)
+        margin = min(self.most, ERRORS * spread * sqrt(1 / row_values.size + 1 / held))
         least = None if within is None else held  # every row says something
         answer = self.session.check(score, float(row_values.mean()), margin, within=within, at_least=least)
         self.answers.append(answer)
@@ -91,7 +93,8 @@ class Scorer:
         """Precision and recall are shares in a group of rows. F1 is 2J/(1 + J), which grows with such a share J."""
 
         def both(rows: pl.DataFrame) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-            return self.positives(rows) == 1, self.predicted(estimator, rows)
+            real = self.positives(rows)
+            return real == 1, self.predicted(estimator, rows) & ~np.isnan(real)
 
         share, group = _GROUPS[self.metric]
         found = self.session.mean(lambda rows: share(*both(rows)), where=lambda rows: group(*both(rows)))
@@ -101,17 +104,23 @@ class Scorer:
 
     def _area(self, estimator: Any) -> Answer:
         """Rank by the probability of the positive label, or, for want of one, by the decision on the scale of one."""
+        within, known = (0.0, 1.0), self._known
         if hasattr(estimator, "predict_proba"):
-            return self.session.auc(lambda rows: self.probability(estimator, rows), self._positive, within=(0.0, 1.0))
+            chance = lambda rows: self.probability(estimator, rows)  # noqa: E731  # reads as "a function"
+            return self.session.auc(chance, self._positive, within=within, where=known)
 
         def squeezed(rows: pl.DataFrame) -> Array:
             decisions = np.asarray(estimator.decision_function(self.inputs(estimator, rows)), dtype=np.float64)
             return np.asarray(expit(decisions if self.positive == estimator.classes_[-1] else -decisions))
 
-        return self.session.auc(squeezed, self._positive, within=(0.0, 1.0))
+        return self.session.auc(squeezed, self._positive, within=within, where=known)
 
-    def _positive(self, rows: pl.DataFrame) -> Any:
-        return self.positives(rows) == 1
+    def _positive(self, rows: pl.DataFrame) -> pl.Series:
+        found: pl.Series = rows.get_column(self.target) == self.positive
+        return found
+
+    def _known(self, rows: pl.DataFrame) -> pl.Series:
+        return rows.get_column(self.target).is_not_null()
 
     def predicted(self, estimator: Any, rows: pl.DataFrame) -> NDArray[np.bool_]:
         """Return whether the estimator predicts the positive label."""
@@ -132,9 +141,8 @@ class Scorer:
         return numbers
 
     def positives(self, rows: pl.DataFrame) -> Array:
-        """Return 1 where the target is the positive label."""
-        values = rows.get_column(self.target)
-        numbers: Array = (values == self.positive).fill_null(False).to_numpy().astype(np.float64)
+        """Return 1 where the target is the positive label, 0 where it is another; NaN where it is missing."""
+        numbers: Array = self._positive(rows).cast(pl.Float64).to_numpy()
         return numbers
 
     def probability(self, estimator: Any, rows: pl.DataFrame) -> Array:
@@ -167,7 +175,7 @@ def _brier(score: Scorer, estimator: Any) -> RowScore:
 def _log_loss(score: Scorer, estimator: Any) -> RowScore:
     def loss(rows: pl.DataFrame) -> Any:
         chance, yes = score.probability(estimator, rows), score.positives(rows)
-        given = np.where(yes == 1, chance, 1 - chance)
+        given = np.where(yes == 1, chance, 1 - chance) + 0 * yes  # nothing of a label that is missing
         return np.minimum(-np.log(np.maximum(given, np.exp(-score.most))), score.most)
 
     return loss
@@ -213,6 +221,8 @@ def scorer(
 
     A session that only checks guesses checks the score that cross-validation's own rows give; it has no precision,
     recall, F1 or ROC AUC.
+
+    A row without a target is wrong for accuracy, and the worst there is where guesses are checked; else it is left out.
 
     ROC AUC takes 17: it is worked out of the shares of positives and of negatives in eight steps of the probability.
 

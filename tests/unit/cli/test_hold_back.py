@@ -45,9 +45,39 @@ def test_a_file_is_split_and_its_parts_are_used(
         assert "were split into t.explore.parquet and t.held.holdfast" in refused["error"]
 
 
+def shown(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    forget_all()
+    with pytest.raises(SystemExit):
+        main(list(words))
+    said = capsys.readouterr()
+    return said.out + said.err
+
+
+def test_what_is_shown_says_each_thing_once_and_what_to_do_next(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pl.DataFrame({"n": np.arange(ROWS), "even": np.arange(ROWS) % 2 == 0}).write_parquet("t.parquet")
+    split = shown(capsys, "hold-back", "t.parquet", "--id", "n")
+    assert 'Check what you find: holdfast ask t.held.holdfast "a condition" --kind check' in split
+    assert "t.parquet and t.parquet.holdfast hold both parts: keep them away" in split
+    held = shown(capsys, "ask", "t.held.holdfast", "even", "--kind", "check", "--guess", "0.9", "--margin", "0.05")
+    assert "the guess is too high  [0.0" in held
+    assert held.count("share of even") == held.count("2,000 rows read") == held.count("no. 1") == 1
+    assert "Ask with the kind check" in shown(capsys, "ask", "t.held.holdfast", "even")
+    lost = shown(capsys, "check", "t.held.holdfast", "even")
+    assert 'To check one guess on rows that are kept aside: holdfast ask t.held.holdfast "even" --kind check' in lost
+    pl.DataFrame({"even": np.arange(ROWS) % 2 == 1}).write_parquet("u.parquet")
+    here = ("ask", "u.parquet", "even", "--kind", "check", "--guess", "0.9")
+    assert "Begin a session with --checks 0.2" in shown(capsys, *here)
+    assert "keep rows aside with holdfast hold-back DATA" in shown(capsys, *here)
+    with_value = shown(capsys, *here, "--checks", "0.2")
+    assert with_value.index("the guess is too high") < with_value.index("no. 1 in") < with_value.index("no. 2 in")
+
+
 def test_help_names_the_command_as_it_is_typed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["hold-back", "--help"])
-    shown = capsys.readouterr().out
-    assert "Usage: holdfast hold-back" in shown
-    assert "--explore" in shown
+    told = capsys.readouterr().out
+    assert "Usage: holdfast hold-back" in told
+    assert "--explore" in told

@@ -140,6 +140,8 @@ def test_the_limits_are_where_they_are_said_to_be():
     with pytest.raises(InvalidQuery, match="characters"):
         from_text("b" + " " * LONGEST_TEXT, SCHEMA)
     assert from_text("b or " * 200 + "c", SCHEMA).columns == ("b", "c")  # long chains are flat, not deep
+    terms = " + ".join(f"{place} * x - x" for place in range(62))
+    assert from_text(terms, SCHEMA).text == terms  # and so are sums
 
 
 def test_names_that_differ_in_capitals_alone():

@@ -93,7 +93,7 @@ def test_the_ledger_and_the_wire_have_one_json(kind: str, tmp_path: Path) -> Non
         assert entry.question == {"kind": kind, "text": given.question}
         sent = json.loads(json.dumps(given.to_dict(), allow_nan=False))
         assert KINDS[kind].read(sent, record_of(sent)) == given
-        assert answer_from(entry, session.plan.standing, cached=False) == given
+        assert answer_from(session.plan.standing, entry) == given
 
 
 def test_every_kind_is_asked_here() -> None:
@@ -106,4 +106,4 @@ def test_an_entry_of_a_kind_that_is_not_installed_is_not_guessed() -> None:
         (entry,) = session.ledger.entries()
         entry.question["kind"] = "median"
         with pytest.raises(LedgerDamaged, match="of the kind 'median', which this installation does not know"):
-            answer_from(entry, session.plan.standing, cached=False)
+            answer_from(session.plan.standing, entry)

@@ -11,13 +11,14 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import InvalidArgument
+from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.ladder import Ladder
 from holdfast.guarantees.solve import plan
 from holdfast.ledger import Cost
 from holdfast.optimize.losses import LinearLoss
 from holdfast.questions import KINDS
 from holdfast.questions.options import BoxForm, Categories, LossForm, Query, Real, Reals, Text, Whole, options_of, plain
-from holdfast.questions.question import Context
+from holdfast.questions.question import Beside, Context
 from holdfast.schema import Column, Schema, Type
 
 COLUMNS = (("b", Type.BOOL), ("x", Type.FLOAT), ("g", Type.INT), ("s", Type.STRING), ("d", Type.DATE))
@@ -25,9 +26,13 @@ SCHEMA = Schema(tuple(Column(name, kind, False) for name, kind in COLUMNS))
 LOSS = hf.losses.Logistic({"x": (0, 1)}, "b")
 
 
+def context_of(guarantee: Guarantee, schema: Schema, **beside: Any) -> Context:
+    return Context(guarantee, schema, guarantee.rows_at(0), Beside(**beside))
+
+
 @pytest.fixture(scope="module")
 def context() -> Context:
-    return Context(plan(rows=10**6, queries={"mean": 100, "flip": 100}).standing, SCHEMA)
+    return context_of(plan(rows=10**6, queries={"mean": 100, "flip": 100}).standing, SCHEMA)
 
 
 ASKED: list[tuple[str, dict[str, Any]]] = [
@@ -67,7 +72,7 @@ ASKED: list[tuple[str, dict[str, Any]]] = [
     ("submit", {"predictions": pl.DataFrame({"id": ["3", "2", "1"], "b": ["true", "false", "true"]})}),
     ("confusion", {"predictions": {"id": [2, 1, 3], "prediction": ["a", "b", "a"]}, "positive_label": "a"}),
 ]
-CHECKING = Context(plan(rows=10**6, queries=1, guarantee="checks").standing, SCHEMA)
+CHECKING = context_of(plan(rows=10**6, queries=1, guarantee="checks").standing, SCHEMA)
 SCORED: dict[str, Any] = {
     "metric": "accuracy",
     "id": "id",
@@ -78,15 +83,15 @@ SCORED: dict[str, Any] = {
     "classes": "[]",
 }
 LADDER = Ladder.grid(3, confidence=0.95, step=None, scale=1.0, about="labels", **SCORED)
-UNITS = Context(plan(rows=10**6, queries=100).standing, replace(SCHEMA, unit="g"))
+UNITS = context_of(plan(rows=10**6, queries=100).standing, replace(SCHEMA, unit="g"))
 SEALED = Schema((Column("id", Type.INT, False), Column("label", Type.STRING, False)), "sealed")
-ANSWERING = Context(
+ANSWERING = context_of(
     plan(rows=10**6, queries=100).standing,
     SEALED,
     ids=lambda column: pl.Series(column, [1, 2]),
     others=lambda column: pl.Series(column, [3]),
 )
-BOARD = Context(LADDER, SCHEMA, ids=lambda column: pl.Series(column, [1, 2, 3]))
+BOARD = context_of(LADDER, SCHEMA, ids=lambda column: pl.Series(column, [1, 2, 3]))
 
 
 CONTEXTS = {"check": CHECKING, "submit": BOARD, "units": UNITS, "confusion": ANSWERING}

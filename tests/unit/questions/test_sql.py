@@ -36,6 +36,8 @@ ROWS = table()
 DECLARED = Declarations({"delay": (-60, 600), "distance": (0, 5_000)}, {"carrier": CARRIERS})
 SCHEMA = DECLARED.on(memory_rows(ROWS, name="flights", complete=["distance", "late", "month"]).schema)
 
+MONTHS = Declarations(categories={"month": [1, 2]}).on(SCHEMA)
+
 
 @pytest.fixture
 def session() -> Any:
@@ -242,6 +244,34 @@ def test_the_result_is_sorted_and_cut_as_in_sql(session: hf.Session) -> None:
     assert halves["half"].to_list() == ["first", "second"]
     assert halves["n_low"].min() >= 0
     assert halves["n_high"].max() <= ROWS.height
+
+
+def test_no_end_of_an_interval_is_covered_by_another_column(session: hf.Session) -> None:
+    for text in ("AVG(late) AS x, AVG(distance) AS x_low", "AVG(distance) AS x_high, AVG(late) AS x"):
+        with pytest.raises(hf.InvalidQuery, match=r"Two columns would be called 'x_(low|high)'"):
+            session.select(f"SELECT {text} FROM flights")
+    frame = session.sql("SELECT carrier AS x, AVG(distance) AS x_low FROM flights GROUP BY carrier")
+    assert frame.columns == ["x", "x_low", "x_low_low", "x_low_high"]
+    assert written_table(frame)[0] == ["x", "x_low", ""]
+
+
+def test_numbers_of_lines_are_read_before_anything_is_asked(session: hf.Session) -> None:
+    text = "SELECT carrier, COUNT(*) AS n FROM flights GROUP BY 1"
+    plain = session.sql(text)
+    assert session.sql(f"{text} LIMIT {'9' * 30}").equals(plain)
+    assert session.sql(f"{text} LIMIT {'9' * 5_000} OFFSET {'9' * 30}").height == 0
+    assert session.sql(f"{text} ORDER BY n, n DESC, 2 LIMIT 0002").equals(plain.sort("n").head(2))
+    for end in ("LIMIT ²", "ORDER BY ²", "ORDER BY 99999999999999999999"):
+        with pytest.raises(hf.InvalidQuery, match=r"must be a (whole number|column of the result)"):
+            session.sql(f"{text} {end}")
+    with pytest.raises(hf.HoldfastError):
+        session.sql("SELECT carrier, COUNT(*) AS n FROM flights GROUP BY ²")
+
+
+def test_order_by_tells_apart_what_differs_in_its_texts() -> None:
+    one, other = "COUNT_IF(carrier = 'UA')", "COUNT_IF(carrier = 'ua')"
+    made = select(f"SELECT month, {one}, {other} FROM flights GROUP BY month ORDER BY {other}", MONTHS, ROWS.height)
+    assert [name for name, _ in made._order] == [other]
 
 
 def test_a_column_comes_before_an_alias_in_group_by() -> None:

@@ -12,7 +12,7 @@ from holdfast.queries.build import build_groups, build_histogram, build_mean
 from holdfast.queries.evaluate import Expression
 from holdfast.rows import local
 from holdfast.rows.column_writer import TextFiles
-from holdfast.rows.columns import TEXT
+from holdfast.rows.columns import TEXT, PackedText
 from holdfast.rows.draws import AllRows
 
 TEXTS = ["a", "b", "b", "c"] * 50
@@ -136,6 +136,26 @@ def test_categories_are_written_as_their_texts_would_be(tmp_path: Path, named: A
         written[dtype] = column.entry(nullable=True), {path.name: path.read_bytes() for path in folder.iterdir()}
     assert written[pl.String] == written[named]
     assert written[named][0].distinct == (3 if most_distinct == 9 else 0)
+
+
+@pytest.mark.parametrize(("texts", "width"), [(1, 1), (256, 1), (257, 2), (65_537, 4)])
+def test_codes_are_as_narrow_as_their_number_allows(texts: int, width: int, tmp_path: Path) -> None:
+    """Also where a killed reading goes on between two batches."""
+    batches = [[str(number * part // 4) for number in range(1, texts)] + ["0"] for part in (0, 1, 4)]
+    column = TextFiles(tmp_path, 0, "s", TEXT, 10**6)
+    for batch in batches:
+        state = column.so_far()
+        column.abandon()
+        column = TextFiles(tmp_path, 0, "s", TEXT, 10**6, over=True)
+        column.go_on(state)
+        column.append(pl.Series("s", batch))
+    column.close()
+    codes = np.load(tmp_path / "00000.codes.npy")
+    assert codes.itemsize == width
+    texts_of, starts = (np.load(tmp_path / f"00000.dictionary.{what}.npy") for what in ("texts", "starts"))
+    dictionary = PackedText(starts, texts_of).part("", 0, column.entry(nullable=False).distinct)
+    assert dictionary.gather(codes).to_list() == [text for batch in batches for text in batch]
+    assert not list(tmp_path.glob("*wider*"))
 
 
 def test_no_text_is_asked_that_is_not_among_consecutive_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,11 +13,13 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import BudgetExhausted, InvalidArgument
+from holdfast.optimize.domain import domain_of
+from holdfast.optimize.gradient import GradientAt, Scales
 from holdfast.queries.build import build_mean
 from holdfast.rows.deal import deal
 from holdfast.rows.deck import Cards, Deck
 from holdfast.rows.draws import WithoutReplacement, first_appearances
-from holdfast.rows.hand import cards_for_distinct
+from holdfast.rows.hand import cards_for_distinct, cards_taken
 
 ROWS = 20_000
 Chosen = Callable[[np.ndarray], np.ndarray]
@@ -177,3 +179,57 @@ def test_a_ledger_of_distinct_rows_wants_cards_that_say_which_row_they_are(table
         session.mean("x")
     with pytest.raises(InvalidArgument, match="Deal a deck with distinct=True"):
         hf.Session(plain, ledger=ledger)
+
+
+# -- questions of many noisy means ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder, rng = tmp_path_factory.mktemp("fits"), np.random.default_rng(5)
+    a, b = rng.random((2, ROWS))
+    frame = pl.DataFrame({"a": a, "b": b, "y": 3 * b - 2 * a > 0.5, "word": np.where(a < 0.7, "x", "yy")})
+    frame.write_parquet(folder / "f.parquet")
+    for name, distinct in (("f", True), ("hand", True), ("plain", False)):
+        deal(folder / "f.parquet", folder / f"{name}.deck", cards=600_000, distinct=distinct, name="f")
+    return folder
+
+
+LOSS = hf.losses.Logistic({"a": (0, 1), "b": (0, 1)}, target="y")
+
+
+def test_a_hand_asks_every_part_of_rows_of_its_own(fitted: Path) -> None:
+    """A gradient from distinct cards is nearly that of all rows, in every coordinate."""
+    deck, rows, rng = Deck(fitted / "hand.deck"), hf.open(fitted / "f.parquet"), np.random.default_rng(2)
+    objective = LOSS.bind(deck.schema, domain_of(3, radius=1.0))
+    query = GradientAt(objective, np.array([0.3, -0.2, 0.1]), Scales(objective.ranges))
+    hand = deck.hand("ledger", 0, 3 * cards_for_distinct(4_000, ROWS))
+    found = hand.sample(query, WithoutReplacement(4_000), rng).mean(axis=1)
+    exact = rows.sample(query, WithoutReplacement(ROWS), rng).mean(axis=1)
+    assert np.abs(exact[0] - exact[1:]).max() > 0.05
+    assert np.abs(found - exact).max() < 5 / np.sqrt(4_000) / 2
+
+
+@pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.VacuousPlan")
+def test_questions_of_many_noisy_means_have_cards_for_all_of_them(fitted: Path) -> None:
+    with hf.Session(fitted / "f.deck", queries=300, guarantee="dp", mechanism="laplace", rows_per_query=500) as session:
+        fit = session.minimize(LOSS, radius=3, iterations=4, runs=2)
+        top = session.top("word", longest=2, most=2, alphabet="xy")
+        means = session.ledger.spent.charge // session.plan.terms.charge_per_answer
+        assert fit.record.seq == 1
+        assert top.record.seq == 2
+        assert cards_taken(session.plan, session.ledger.taken) == means * cards_for_distinct(500, ROWS)
+        spent = session.ledger.spent
+        with pytest.raises(InvalidArgument, match="rows_per_coordinate must be at most the rows that this deck has"):
+            session.minimize(LOSS, radius=3, iterations=4, rows_per_coordinate=501)
+        assert session.ledger.spent == spent
+
+
+@pytest.mark.filterwarnings("ignore::holdfast.guarantees.plan.VacuousPlan")
+def test_a_fit_that_cards_were_not_dealt_for_is_refused_for_free(fitted: Path) -> None:
+    with hf.Session(fitted / "plain.deck", queries=50, guarantee="information", rows_per_query=500) as session:
+        for options in ({"mechanism": "laplace"}, {"runs": 2, "select": "exponential"}):
+            with pytest.raises(InvalidArgument, match="mechanism and select must be left out for a deck"):
+                session.minimize(LOSS, radius=3, iterations=2, **options)  # type: ignore[arg-type]
+        assert session.ledger.spent.charge == 0
+        session.minimize(LOSS, radius=3, iterations=2)

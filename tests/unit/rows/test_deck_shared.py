@@ -192,6 +192,49 @@ def test_of_two_ledgers_opened_before_either_began_one_is_refused(deck: Deck, tm
         one.mean("id > 6")
 
 
+def test_of_two_ledgers_that_began_in_one_instant_the_second_is_refused_before_it_pays(
+    deck: Deck, tmp_path: Path
+) -> None:
+    with (
+        hf.Session(deck.location, ledger=tmp_path / "one.ledger", queries=50, rows_per_query=20) as one,
+        hf.Session(deck.location, ledger=tmp_path / "two.ledger", queries=50, rows_per_query=20) as two,
+    ):
+
+        def alone(step: Callable[[], object]) -> None:
+            forget_all()  # as if nobody but the deck remembered the other ledger
+            (tmp_path / "t.deck.witness").unlink(missing_ok=True)
+            step()
+
+        alone(one.begin)
+        alone(two.begin)
+        alone(lambda: one.mean("id > 5"))
+        for ask in (lambda: two.mean("id > 5"), lambda: two.ask_many(["id > 5", "id > 6"])):
+            with pytest.raises(PlanConflict, match="used by another ledger"):
+                alone(ask)
+        assert two.ledger.spent.charge == 0
+        assert deck.used.ledger == one.ledger.first
+
+
+def test_a_deck_that_is_too_small_is_not_claimed(deck: Deck) -> None:
+    with hf.Session(deck.location, queries=50, rows_per_query=2_001) as session:
+        with pytest.raises(BudgetExhausted, match="2,000 of its 2,000 cards are left"):
+            session.mean("id > 5")
+        assert deck.used == Mark(0, "")
+        session.mean("id > 5", rows_per_query=20)
+        assert deck.used == Mark(20, session.ledger.first)
+
+
+def test_a_deck_is_claimed_once_and_by_one_ledger(deck: Deck) -> None:
+    deck.claim("one")
+    assert deck.used == Mark(0, "one")
+    deck.hand("one", 0, 10)
+    for other in (Deck(deck.location), deck):
+        other.claim("one")
+        with pytest.raises(PlanConflict, match="used by another ledger, up to card 10"):
+            other.claim("two")
+    assert deck.used == Mark(10, "one")
+
+
 def test_a_ledger_that_somebody_else_began_is_compared_with_the_deck(table: Path, tmp_path: Path) -> None:
     numbered = dealt(table, 30_000, "a", distinct=True, name="t")
     plain = dealt(table, 30_000, "b", name="t")
@@ -225,7 +268,7 @@ def test_who_would_get_a_place_behind_the_last_card_is_refused_for_free(
     with hf.Session(deck.location, queries={"mean": 2_000, "flip": 3_000}, rows_per_query=1) as session:
         for i in range(40):
             session.mean(f"id > {i}")
-        ahead = session.ledger._held.now.total.charge
+        ahead = session.ledger._held.total[0]
         assert ahead > 3
         monkeypatch.setattr(ledgers, "_shared", {})  # as another process would have it
         with hf.Session(deck.location) as other:

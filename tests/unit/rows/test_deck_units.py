@@ -95,7 +95,7 @@ def test_more_cards_are_dealt_by_the_same_unit(table: Path) -> None:
     more = deal(table, path, cards=50, next=True)
     assert isinstance(more, Deck)
     assert (more.cards, more.schema.unit) == (range(150), "patient")
-    with pytest.raises(InvalidArgument, match="whose cards are units by 'patient'"):
+    with pytest.raises(InvalidArgument, match="cards of this deck are units by 'patient'"):
         deal(table, path, cards=50, next=True, unit="ward")
     with pytest.raises(InvalidArgument, match="whose cards are units by 'patient'; deal another deck"):
         hf.open(path, unit="ward")

@@ -170,7 +170,7 @@ def test_a_folder_of_another_version_is_refused_and_written_anew_from_its_file(p
         with pytest.raises(RowSourceError, match="another version of holdfast; delete it and open the original file"):
             open_rows(folder_of(path))
         assert_frame_equal(everything(open_rows(path)), FRAME)
-        assert json.loads(manifest.read_text())["version"] == 6
+        assert json.loads(manifest.read_text())["version"] == 7
 
 
 def test_changed_bytes_are_found_by_verifying(path: Path) -> None:

@@ -12,10 +12,11 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from holdfast.errors import InvalidArgument, MissingExtra, RowSourceError
+from holdfast.rows import ingest
 from holdfast.rows.deal import deal
 from holdfast.rows.deck import Deck
 from holdfast.rows.folder import FolderRows
-from holdfast.rows.open import open_rows
+from holdfast.rows.open import find_scan, open_rows
 from holdfast.rows.scans import scan
 from holdfast.rows.source import RowSource
 from holdfast.schema import Type
@@ -70,6 +71,48 @@ def test_files_that_changed_are_read_again(parts: Path, monkeypatch: pytest.Monk
     FRAME.write_csv(parts / "more.csv")
     with pytest.raises(RowSourceError, match="has files of several kinds"):
         open_rows(str(parts / "*"))
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "jsonl", "arrow"])
+def test_whoever_has_read_some_rows_is_given_the_others(tmp_path: Path, ending: str) -> None:
+    write = {"csv": "write_csv", "jsonl": "write_ndjson", "arrow": "write_ipc"}.get(ending, "write_parquet")
+    for i, part in enumerate(FRAME.iter_slices(300)):
+        getattr(part, write)(tmp_path / f"part-{i}.{ending}")
+    found = find_scan(str(tmp_path / f"*.{ending}"))
+    assert found is not None
+    found.open()
+    for after in (0, 1, 299, 300, 750, 999, 1_000):
+        rest = [batch for batch in found.batches(after) if batch.height]
+        assert sum(batch.height for batch in rest) == 1_000 - after
+        if rest:
+            assert_frame_equal(pl.concat(rest), FRAME[after:], check_exact=True)
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["files", "a stream"])
+def test_an_interrupt_leaves_what_the_same_call_goes_on_with(
+    parts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], known: bool
+) -> None:
+    monkeypatch.setattr(scan, "BATCH", 100)
+    folder, left, append = tmp_path / "rows.holdfast", 4, ingest._append
+
+    def interrupted(columns: Any, batch: pl.DataFrame) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise KeyboardInterrupt
+        append(columns, batch)
+
+    monkeypatch.setattr(ingest, "_append", interrupted)
+    source: Any = parts if known else pl.scan_parquet(parts)
+    with pytest.raises(KeyboardInterrupt):
+        open_rows(source, folder=folder, progress=True)
+    assert ("The same call goes on" in " ".join(capsys.readouterr().err.split())) == known
+    assert not folder.exists()
+    assert (tmp_path / ".rows.holdfast.partial").exists() == known
+    left = 100
+    same(open_rows(source, folder=folder))
+    assert left == (100 - 7 if known else 100 - 10)  # of ten batches, three were there
+    assert not (tmp_path / ".rows.holdfast.partial").exists()
 
 
 def test_partitions_are_columns(tmp_path: Path) -> None:

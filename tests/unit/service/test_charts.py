@@ -45,9 +45,17 @@ def test_the_cell_that_was_told_is_drawn_and_what_reaches_to_a_bound_ends_at_the
     held = answer(0.19, 0.2, 0.22) | {"known": [0.195, 0.205]}
     (line,) = charts.panel([held])["lines"]
     assert 'class="known"' in line["bar"]
+    assert 'class="value"' in line["bar"]
     below = answer(0.1, 0.38, 0.41) | {"known": [0.0, 0.39]}
     (line,) = charts.panel([below])["lines"]
     assert re.findall(r'class="known" x="([\d.]+)%"', line["bar"]) == ["0.000"]
+
+
+@pytest.mark.parametrize("value", [0.8, 0.9])  # the best so far; a guess that is too high
+def test_an_edge_of_what_was_told_is_not_drawn_as_a_value(value: float) -> None:
+    (line,) = charts.panel([answer(0.0, value, 0.95) | {"known": [0.0, 0.8]}])["lines"]
+    assert 'class="value"' not in line["bar"]
+    assert re.findall(r'aria-label="(.*?)"', line["bar"])[0].startswith("between 0")
 
 
 def test_an_empty_budget_and_nothing_can_be_drawn() -> None:

@@ -1,58 +1,148 @@
-"""New answers leave on a coarse clock; what was stored leaves at once."""
+"""New answers are written on a coarse clock, and whatever shows an answer shows it after that; stored ones leave at once.
 
-import asyncio
-from contextlib import nullcontext
-from types import SimpleNamespace
+Every assertion is a lower bound: a busy machine makes things later, never earlier.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
+import anyio
+import httpx2
 import pytest
+from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
 
 import holdfast as hf
+from holdfast import cancel
 from holdfast.service import ask as asking
+from serving import Running, settings, table
 
-TICK = 0.01
-
-
-def slept(monkeypatch: pytest.MonkeyPatch, took: float, outcome: Any) -> list[float]:
-    """Return what is slept after an answer that took so many seconds."""
-    now, sleeps = [100.0], []
-
-    async def sleep(seconds: float) -> None:
-        sleeps.append(seconds)
-
-    async def answering() -> Any:
-        now[0] += took
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
-
-    monkeypatch.setattr(asking.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(asking, "asyncio", SimpleNamespace(sleep=sleep))
-    service = asking.AskService.__new__(asking.AskService)
-    service._tick = TICK
-    with pytest.raises(type(outcome)) if isinstance(outcome, Exception) else nullcontext():
-        asyncio.run(service.on_the_clock(answering()))
-    return sleeps
-
-
-def answer(*, cached: bool) -> dict[str, Any]:
-    return {"ok": True, "answer": {"cached": cached}}
+API = "/api/v1/datasets/flights"
+TICK = 0.5
+QUERY = "dep_delay > 15"
 
 
 @pytest.mark.parametrize("took", [0.0002, 0.0013, 0.0099, 0.0101, 0.0437])
 def test_time_is_rounded_up_to_the_next_tick(monkeypatch: pytest.MonkeyPatch, took: float) -> None:
-    for outcome in (
-        answer(cached=False),
-        {"ok": True, "results": [answer(cached=True), answer(cached=False)]},
-        {"ok": True, "results": [answer(cached=True), {"ok": False}]},
-        hf.ServiceUnavailable("called off"),
-    ):
-        (seconds,) = slept(monkeypatch, took, outcome)
-        ticks = (took + seconds) / TICK
-        assert ticks == pytest.approx(round(ticks), abs=1e-6)
-        assert 0 <= seconds <= TICK
+    now = [100.0]
+    monkeypatch.setattr(cancel.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(cancel.time, "sleep", lambda seconds: now.append(seconds))
+    work, free = cancel.Work(0.01), cancel.Work()
+    now[0] += took
+    ticks = (work.due - 100.0) / 0.01
+    assert ticks == pytest.approx(round(ticks), abs=1e-6)
+    assert now[0] <= work.due <= now[0] + 0.01
+    assert free.due == now[0]
+    work.run(cancel.about_to_commit)
+    assert now.pop() == work.due - now[0]
 
 
-def test_what_was_stored_leaves_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    for outcome in (answer(cached=True), {"ok": True, "results": [answer(cached=True)] * 2}):
-        assert slept(monkeypatch, 0.0013, outcome) == []
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with Running(settings(table(tmp_path_factory.mktemp("clock")), tick=TICK)) as running, running.client() as client:
+        client.headers["Authorization"] = f"Bearer {running.token('first')}"
+        assert client.post(f"{API}/ask", json={"query": "weekend"}).status_code == 200
+        yield running
+
+
+def by_agent(server: Running, token: str, question: dict[str, Any]) -> None:
+    async def ask() -> None:
+        line = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=60)
+        async with line, Client(streamable_http_client(f"{server.url}/mcp", http_client=line)) as client:
+            await client.call_tool("ask", question)
+
+    anyio.run(ask)
+
+
+def posted(path: str, body: Callable[[dict[str, Any]], Any]) -> Callable[[Running, str, dict[str, Any]], None]:
+    def ask(server: Running, token: str, question: dict[str, Any]) -> None:
+        with server.client(token) as client:
+            response = client.post(f"{API}/{path}", json=body(question))
+            assert response.status_code == 200, response.text
+
+    return ask
+
+
+WAYS = {
+    "ask": posted("ask", lambda question: question),
+    "batch": posted("batch", lambda question: {"asks": [question, question | {"query": f"NOT ({question['query']})"}]}),
+    "sql": posted("sql", lambda question: {"sql": f"SELECT AVG({question['query']}) FROM flights"}),
+    "agent": by_agent,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("work", ["small", "large"])
+def test_nobody_sees_an_answer_before_its_tick(
+    server: Running, monkeypatch: pytest.MonkeyPatch, way: str, work: str
+) -> None:
+    """Whoever asks, waits for the same answer, watches the ledger, or reads the time of its entry, learns the tick."""
+    if work == "large":
+        monkeypatch.setattr(asking, "SMALL_WORK", 0)
+    question = {"query": f"dep_delay > {list(WAYS).index(way)}.{1 + (work == 'large')}"}
+    seen: dict[str, float] = {}
+    begin, clock = time.monotonic(), time.time()
+
+    def first() -> None:
+        WAYS[way](server, server.token("first"), question)
+        seen["who asks"] = time.monotonic() - begin
+
+    def same() -> None:
+        with server.client(server.token("other")) as client:
+            client.post(f"{API}/ask", json=question)
+            seen["who asks the same"] = time.monotonic() - begin
+
+    with server.client(server.token("watcher")) as client:
+        head = client.get(f"{API}/head").json()["head"]["seq"]
+        askers = [threading.Thread(target=first), threading.Thread(target=same)]
+        for thread in askers:
+            thread.start()
+        while client.get(f"{API}/head").json()["head"]["seq"] == head and any(one.is_alive() for one in askers):
+            time.sleep(0.01)
+        seen["who watches"] = time.monotonic() - begin
+        for thread in askers:
+            thread.join()
+        rows = client.get(f"{API}/history", params={"start": head + 1}).json()["rows"]
+    seen["who reads the time"] = datetime.fromisoformat(rows[0]["time"]).timestamp() - clock + 0.001  # it is cut off
+    assert min(seen.values()) >= TICK, seen
+
+
+def test_what_was_stored_leaves_at_once(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    with server.client(server.token("first")) as client:
+        assert client.post(f"{API}/ask", json={"query": QUERY}).status_code == 200
+        monkeypatch.setattr(cancel.Work, "due", property(lambda self: pytest.fail("nobody waits")))
+        assert client.post(f"{API}/ask", json={"query": QUERY}).json()["answer"]["cached"]
+        assert client.post(f"{API}/batch", json={"asks": [{"query": QUERY}]}).json()["results"][0]["answer"]["cached"]
+        refused = client.post(f"{API}/ask", json={"query": "no_such_column > 1"})  # before any row was read
+        assert refused.status_code == 404
+
+
+def test_a_draw_that_fails_is_reported_on_the_clock(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = server.state.datasets.get("flights", server.state.admin).session
+
+    def tally(*_: object, **__: object) -> None:
+        cancel.checkpoint()
+        raise hf.RowSourceError("These rows are damaged.")
+
+    monkeypatch.setattr(type(session._rows), "tally", tally)
+    begin = time.monotonic()
+    with server.client(server.token("first")) as client:
+        assert client.post(f"{API}/ask", json={"query": "distance > 77"}).status_code == 503
+    assert time.monotonic() - begin >= TICK
+
+
+def test_an_agent_on_the_machine_has_the_same_clock(tmp_path: Path) -> None:
+    from holdfast.service.mcp import TICK as ticks
+    from holdfast.service.mcp import Tools
+
+    with hf.Session(table(tmp_path), queries=100) as session:
+        tools = Tools({"flights": session})
+        for tool, arguments in (("ask", {"query": QUERY}), ("sql", {"sql": "SELECT AVG(weekend) FROM flights"})):
+            clock = time.time()
+            anyio.run(tools.call, tool, arguments)
+            entry = list(session.ledger.entries())[-1]
+            assert datetime.fromisoformat(entry.time).timestamp() - clock + 0.001 >= ticks

@@ -264,3 +264,28 @@ def test_results_for_a_loop_that_has_ended_are_dropped() -> None:
         threading.Event().wait(0.01)
     assert writer.batches == [["too late"]]  # it was paid for: it is there when it is asked again
     lane.close()
+
+
+def test_who_has_waited_leaves_the_rest_to_who_went_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise every wait would add a thread for as long as there is something to do, each in the way of the others."""
+    monkeypatch.setattr(lanes, "STALL", 60.0)
+
+    async def test(lane: WritingLane, writer: Writer) -> None:
+        waited, worked = threading.Event(), threading.Event()
+
+        def waits(again: object) -> object:
+            about_to_wait()
+            return waited.wait(30) and "waited"
+
+        slow = lane.submit("eve", waits)
+        busy = lane.submit("bob", lambda again: worked.wait(30) and "worked")
+        await until(lambda: lane._running["bob"] == 1)
+        rest = lane.submit("carol", lambda again: "the rest")
+        waited.set()
+        assert await slow == "waited"
+        await until(lambda: lane._idle == 1)
+        assert not rest.done()
+        worked.set()
+        assert [await busy, await rest] == ["worked", "the rest"]
+
+    run(test)

@@ -121,11 +121,16 @@ def _heading(answer: "AnyAnswer") -> str:
 
 def _show(answer: "AnyAnswer") -> None:
     from holdfast.answer import Answer, rounded_alike
+    from holdfast.questions.check import SAYS, CheckAnswer
 
     say(answer.question, bold=True)
     if isinstance(answer, Answer):
         say("  ".join(written(answer)), bold=True)
         say(bar(answer, answer.bounds))
+    elif isinstance(answer, CheckAnswer):
+        ((_, estimate),) = answer.rows()
+        say("  ".join((SAYS[answer.outcome], written(estimate)[1])), bold=True)
+        say(bar(estimate, answer.bounds))
     elif isinstance(answer, Mapping):
         texts = rounded_alike([estimate for _, estimate in answer.rows()])
         lines = [
@@ -149,6 +154,8 @@ def _show(answer: "AnyAnswer") -> None:
     read = "asked before: free" if answer.cached else f"{answer.rows_read:,} rows read"
     percent = f"{100 * answer.confidence:.12g} %"
     say(f"{read}, {answer.guarantee} guarantee, {percent} for all answers at once, no. {answer.seq} in the ledger")
+    if isinstance(answer, CheckAnswer) and answer.value is not None:
+        _show(answer.value)
 
 
 # -- options from kinds -----------------------------------------------------------------------------------------

@@ -33,7 +33,12 @@ def command() -> None:
 
 
 def make(
-    labels: Annotated[str, typer.Argument(metavar="LABELS", help="A CSV, JSON lines or Parquet file.")],
+    labels: Annotated[
+        str,
+        typer.Argument(
+            metavar="LABELS", help="A CSV, JSON lines or Parquet file; where scores are submitted, also an evaluation's."
+        ),
+    ],
     id: Annotated[str, typer.Option(help="The column of ids.")] = "id",
     target: Annotated[str, typer.Option(help="The column of labels.")] = "label",
     unit: Annotated[
@@ -66,7 +71,7 @@ def make(
     \b
     holdfast board make labels.csv --metric accuracy
     holdfast board make prices.parquet --target price --metric absolute_error --within 0 500
-    holdfast board make ids.csv --metric score --within 0 1 --about population
+    holdfast board make samples_mmlu.jsonl --metric score --within 0 1 --about population
     """
     from holdfast.board import Board
     from holdfast.sealing import board_path
@@ -88,6 +93,7 @@ def make(
             return
         say(f"The board: {folder}", bold=True)
         say(plan.sentence)
+        say(f"Submit: holdfast board submit {folder} FILE --by TEAM; let teams submit: holdfast serve {folder}")
         note(f"ledger {place}; keep {labels} away from whoever submits")
 
 
@@ -199,6 +205,8 @@ def _opened(board: str, ledger: str | None) -> "Iterator[Board | RemoteSession]"
         from holdfast.service.client import connect
 
         url, _, name = board.rstrip("/").rpartition("/")
+        if url.endswith("/"):  # of http://
+            raise InvalidArgument(f"BOARD must end in the board's name: {board.rstrip('/')}/NAME.", name="board")
         token = os.environ.get("HOLDFAST_TOKEN", "").strip()
         if not token:
             raise InvalidArgument("A server needs a token: set HOLDFAST_TOKEN.", name="token")

@@ -39,8 +39,17 @@ def command(
     \b
     holdfast check flights.parquet expectations.yml
     """
+    from pathlib import Path
+
+    from holdfast.errors import InvalidArgument
     from holdfast.questions.expectations import BROKEN, OPEN, judge, read_expectations
 
+    if not Path(expectations).is_file():
+        raise InvalidArgument(
+            f"There is no file {expectations!r} with expectations. To check one guess on rows that are kept aside:"
+            f' holdfast ask {data} "{expectations}" --kind check',
+            name="expectations",
+        )
     requested = read_expectations(expectations)
     with noting_warnings() as notes:
         session = open_session(data, plan, ledger=ledger, analyst=analyst)

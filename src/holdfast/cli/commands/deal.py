@@ -47,11 +47,7 @@ def command(
             name="source",
         )
     named = tuple(complete.split(",")) if complete else ()
-    try:
-        made = deal(source, deck, cards=cards, next=next, slices=slices, complete=named, unit=unit, distinct=distinct)
-    except KeyboardInterrupt:
-        note("Interrupted. The same command goes on from here, if the table is files that have not changed.")
-        raise
+    made = deal(source, deck, cards=cards, next=next, slices=slices, complete=named, unit=unit, distinct=distinct)
     decks = made if isinstance(made, list) else [made]
     if json:
         found = [{"deck": each.location, "cards": each.cards.stop, "left": each.left} for each in decks]

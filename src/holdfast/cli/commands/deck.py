@@ -24,10 +24,11 @@ def command(
     """
     from pathlib import Path
 
-    from holdfast.beside import cards_taken, ledger_beside
+    from holdfast.beside import ledger_beside
     from holdfast.errors import InvalidArgument
     from holdfast.ledger import Cost, exists
     from holdfast.rows.deck import Deck, is_deck
+    from holdfast.rows.hand import cards_taken
     from holdfast.session import Session
 
     if not is_deck(Path(deck)):

@@ -49,4 +49,7 @@ def command(
         say(f"{frame.height:,} rows to look at: {shown}", bold=True)
         say(f"{session.plan.rows:,} rows kept aside: {held}", bold=True)
         say(f"The plan: {session.plan.sentence}")
-        note(f"ledger {place}; the original file now holds both parts: keep it away from whoever checks")
+        say(f'Check what you find: holdfast ask {held} "a condition" --kind check')
+        both = [str(path) for path in (Path(data), Path(f"{data}.holdfast")) if path.exists()]
+        keep = "holds both parts: keep it" if len(both) == 1 else "hold both parts: keep them"
+        note(f"ledger {place}; {' and '.join(both)} {keep} away from whoever checks")

@@ -16,13 +16,13 @@ from holdfast.cli.options import (
     Mechanism,
     Queries,
     RowsEach,
-    looking,
+    Unit,
     plan_option,
     planned,
     rows_each,
+    spell,
 )
 from holdfast.cli.output import say, show_json, table
-from holdfast.errors import InvalidArgument
 
 NO_ARGS_IS_HELP = True
 
@@ -31,6 +31,7 @@ def command(
     data: Annotated[
         str | None, typer.Argument(metavar="DATA", help="A file whose rows are counted, in place of --rows.")
     ] = None,
+    unit: Unit = None,
     rows: Annotated[int | None, plan_option("How many rows the table has.")] = None,
     queries: Queries = None,
     flips: Flips = None,
@@ -50,6 +51,7 @@ def command(
 
     \b
     holdfast plan flights.parquet                      as many rows as the file has
+    holdfast plan visits.parquet --unit patient        as many patients as there are in it
     holdfast plan --rows 1000000                       no number of questions
     holdfast plan --rows 1000000 --queries 10000       what margin?
     holdfast plan --rows 1000000 --margin 0.02         how many questions?
@@ -57,14 +59,11 @@ def command(
     holdfast plan --rows 100000 --flips 5000           single flips
     """
     from holdfast.guarantees import plan as plans
-    from holdfast.guarantees.solve import plan as solve
+    from holdfast.planning import plan
 
-    if data is not None:
-        if rows is not None:
-            raise InvalidArgument("rows must be left out where a file is given: its rows are counted.", name="rows")
-        with looking(data, None) as session:
-            rows = session.plan.rows
-    made = solve(
+    made = plan(
+        int(data) if data is not None and data.isdecimal() else data,  # which is refused, with a hint at --rows
+        unit=unit,
         rows=rows,
         queries=planned(queries, flips),
         margin=margin,
@@ -80,7 +79,7 @@ def command(
         facts = {"vacuous": made.vacuous, "sentence": made.sentence, "alternatives": others, "readings": readings}
         show_json(plan=made.to_dict(), **facts)
         return
-    say(f"{made.sentence}\n")
+    say(f"{spell(made.sentence, {})}\n")
     rows_shown = [plans.alternative_cells(each) for each in made.alternatives]
     table(plans.HEADINGS, rows_shown, right=range(2, len(plans.HEADINGS) - 1))
     if made.readings:

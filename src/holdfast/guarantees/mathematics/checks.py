@@ -7,10 +7,8 @@ string is paid for by its weight: strings in which nearly every guess held are f
 
 from math import ceil, exp, lgamma, log, log1p, pi, sqrt
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from holdfast import check
 from holdfast.guarantees.mathematics.concentration import SAFE, kl_range, kl_upper
@@ -26,7 +24,6 @@ KL_ROUNDING = 1e-15  # how far kl of two doubles may be from its value, for each
 NORMAL = NormalDist()
 
 Interval = tuple[float, float]
-Numbers = NDArray[np.float64]
 _FRACTIONS = np.arange(1, PIECES + 1) / PIECES
 
 
@@ -185,10 +182,7 @@ def sampled_range(cell: Interval, *, n: int, draws: int, level: float, sample_le
         Draws shared with another check; a number of draws that depends on them.
     """
     x, length = log(2 / sample_level), log(2 / level) + nats
-    sizes: dict[str, Any] = {"n": n, "draws": draws, "x": x, "length": length}
-    lower, upper = (_sample_alone(b, **sizes) for b in (1 - cell[0], cell[1]))
-    found = iter(_peeled_uppers([b for b, end in ((1 - cell[0], lower), (cell[1], upper)) if end is None], **sizes))
-    lower, upper = (next(found) if end is None else end for end in (lower, upper))
+    lower, upper = (_sampled_upper(b, n=n, draws=draws, x=x, length=length) for b in (1 - cell[0], cell[1]))
     return 1 - lower, upper
 
 
@@ -213,65 +207,63 @@ def paired_range(known_range: Interval, *, n: int, most: float, squares: float, 
     return max(-reach, known_range[0] - width), min(reach, known_range[1] + width)
 
 
-def _sample_alone(b: float, *, n: int, draws: int, x: float, length: float) -> float | None:
-    """Return d = klU(b, x/draws) where it is proved without the integral, as it is while guesses hold; else None.
+def _sampled_upper(b: float, *, n: int, draws: int, x: float, length: float) -> float:
+    """Return the upper end for a cell whose upper end is b: proved, and near the smallest that is."""
+    least = kl_upper(b, x / draws)
+    if b >= 1 or least >= 1:
+        return 1.0
+    if _is_sample_alone(b, least, n=n, draws=draws, x=x, length=length):
+        return least
+    return _peeled_upper(b, least, n=n, draws=draws, x=x, length=length)
+
+
+def _is_sample_alone(b: float, d: float, *, n: int, draws: int, x: float, length: float) -> bool:
+    """Whether d = klU(b, x/draws) is proved without the integral, as it is while guesses hold.
 
     There kl(s || d) is at least (d-s)^2/2v, and d - s(z) at least s'(x)(x-z), as s is concave: what is left under the
     integral is a normal density.
     """
-    d = kl_upper(b, x / draws)
-    if b >= 1 or d >= 1:
-        return 1.0
     widest = 0.25 if b <= 0.5 <= d else max(b * (1 - b), d * (1 - d))
     spread = sqrt(widest / n) * draws * (d - b) / (d * (1 - d))
     density = spread * sqrt(2 * pi) * NORMAL.cdf(spread)
-    return d if spread**2 / 2 + log(density) + length + 1e-9 <= x else None
+    return spread**2 / 2 + log(density) + length + 1e-9 <= x
 
 
-def _peeled_uppers(cells: list[float], *, n: int, draws: int, x: float, length: float) -> list[float]:
-    """Return the upper ends for cells whose upper ends are given: proved, and near the smallest that are."""
-    least = [kl_upper(b, x / draws) for b in cells]
+def _peeled_upper(b: float, least: float, *, n: int, draws: int, x: float, length: float) -> float:
+    most = kl_upper(least, length / n)  # two steps, of which each is proved
+    if least >= most:
+        return most
     # The integral is cut where klU takes even steps from b to its largest value, so that nothing has to be inverted:
     # it is at most `ones` up to z. The last piece ends with the integral.
-    b = np.array(cells)[:, None]
-    shares, own = np.array([b, 1 - b]), [_entropy(each) for each in cells]  # of ones and of zeros
-    ones = b + (np.array(least)[:, None] - b) * _FRACTIONS
-    both = np.array([ones, 1 - ones])
-    logs = np.log(np.maximum(both, TINY))
-    entropy = (both * logs).sum(axis=0)
-    z = draws * (np.array(own)[:, None] - (shares * logs).sum(axis=0) - KL_ROUNDING * (2 - logs[1]))
-    z[:, -1] = x
-    z = np.minimum.accumulate(np.maximum(z[:, ::-1], 0.0), axis=1)[:, ::-1]  # in order, should it be rounded out of it
+    ones = b + (least - b) * _FRACTIONS
+    zeros = np.maximum(1 - ones, TINY)
+    log_ones, log_zeros = np.log(ones), np.log(zeros)
+    # z = draws (kl(b || ones) less what it may be rounded by, KL_ROUNDING (2 - log zeros))
+    z = draws * (_entropy(b) - 2 * KL_ROUNDING) - draws * b * log_ones - draws * (1 - b - KL_ROUNDING) * log_zeros
+    z[-1] = x
+    z = np.minimum.accumulate(np.maximum(z[::-1], 0.0))[::-1]  # in order, should it be rounded out of it
     tail = np.exp(-z)
-    weight = np.concatenate([1 - tail[:, :1], tail[:, :-1] - tail[:, 1:]], axis=1)
-    every = zip(cells, least, ones, entropy, weight, strict=True)
-    # Where to begin: at the end that normal laws have, of rows and of draws together or of rows after the worst draws.
-    more = (n + draws) / n
-    apart = sqrt(length * more / draws) if length <= x * more else sqrt(x / draws) + sqrt((length - x) / n)
-    return [_peeled_upper(*each, apart=apart, n=n, length=length) for each in every]
-
-
-def _peeled_upper(
-    b: float, least: float, ones: Numbers, entropy: Numbers, weight: Numbers, *, apart: float, n: int, length: float
-) -> float:
-    most = kl_upper(least, length / n)  # two steps, of which each is proved
-    base, weighted = -n * entropy, weight * ones
+    weight = -tail
+    weight[0] += 1
+    weight[1:] += tail[:-1]
+    base, weighted = -n * (ones * log_ones + zeros * log_zeros), weight * ones
 
     def beyond(d: float) -> tuple[float, float]:
         """Return the logarithm of the integral over what it may be, which falls in d, and its slope."""
         # On each piece the first factor is integrated exactly, the second is largest at its end: an upper sum. Every
         # product in kl is within four roundings of its value, and together they are less than 2 + log 1/(1-d).
-        log_ones, log_zeros = log(d), log(max(1 - d, TINY))  # d = 1: what is infinite counts as less
-        exponents = base + ones * (n * (log_ones - log_zeros))
+        log_d, log_rest = log(d), log(max(1 - d, TINY))  # d = 1: what is infinite counts as less
+        exponents = base + ones * (n * (log_d - log_rest))
         largest = float(exponents[-1])  # that of the piece next to d
         parts = np.exp(exponents - largest)
         total = float(parts @ weight) * SUMMED + TINY
         mean = float(parts @ weighted) / total
-        kl = -n * log_zeros - largest - n * KL_ROUNDING * (2 - log_zeros)
+        kl = -n * log_rest - largest - n * KL_ROUNDING * (2 - log_rest)
         return log(total) - kl + length, n * (mean / d - (1 - mean) / max(1 - d, TINY))
 
-    if least >= most:
-        return most
+    # Where to begin: at the end that normal laws have, of rows and of draws together or of rows after the worst draws.
+    more = (n + draws) / n
+    apart = sqrt(length * more / draws) if length <= x * more else sqrt(x / draws) + sqrt((length - x) / n)
     low, high = least, most
     d = min(max(least, b + apart * sqrt(2 * least * (1 - least))), most)
     found, slope = beyond(d)

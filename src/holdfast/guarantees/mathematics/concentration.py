@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from math import exp, expm1, inf, isinf, log, log1p, sqrt
+from math import ceil, exp, expm1, inf, isinf, lgamma, log, log1p, pi, sqrt
 from statistics import NormalDist
 from typing import Any
 
@@ -14,8 +14,10 @@ from holdfast.guarantees.mathematics.theorem import theorem
 
 SAFE = 1 + 1e-12  # rounding of a root always goes to the safe side
 ULP = 4e-16  # and so does rounding of a sum near 1
-BETA_SAFE = 1e-10  # quantiles of the Beta law, where they are right, are right to 2e-11
-MOST_STEPS, CONVERGED = 8, BETA_SAFE / 10  # to such a quantile, and how far from it, relatively, is near enough
+BETA_SAFE = 1e-10  # ends of exact binomial intervals are moved outwards by as much, relatively, for all rounding
+MOST_STEPS, CONVERGED = 8, 5e-9  # to such an end, and what the last step may give away, relatively
+MANY_TRIALS = 1e8  # above this the density of a Beta law, from differences of large logarithms, has too few digits
+NORMAL = NormalDist()
 TINY = 1e-290  # below this p, kl(p || q) is kl(0 || q) to the last digit, and gap/p would overflow
 
 
@@ -72,15 +74,23 @@ def clopper_pearson(successes: int, trials: int, beta: float) -> tuple[float, fl
     >>> low, round(high, 4) == round(1 - 0.025 ** (1 / 10), 4)
     (0.0, True)
     """
-    low, high = 0.0, 1.0
+    if special.at_hand() and trials:
+        return _by_scipy(successes, trials, beta / 2)
+    low = binomial_low(successes, trials, beta / 2) if successes > 0 else 0.0
+    return low, 1.0 - binomial_low(trials - successes, trials, beta / 2) if successes < trials else 1.0
+
+
+def _by_scipy(successes: int, trials: int, level: float) -> tuple[float, float]:
+    """Return both ends, each with a tail of `level`: a third of the time that it takes without scipy."""
+    low, high, inner = 0.0, 1.0, successes / trials
     if successes > 0:
         a, b = successes, trials - successes + 1
-        root = float(special.betaincinv(a, b, beta / 2)) * (1 - BETA_SAFE) - ULP
-        low = _proved(root, lambda p: float(special.betainc(a, b, p)), beta / 2, inner=successes / trials, outer=0.0)
+        root = float(special.betaincinv(a, b, level)) * (1 - BETA_SAFE) - ULP
+        low = _proved(root, partial(special.betainc, a, b), level, inner=inner, outer=0.0)
     if successes < trials:
-        c, d = successes + 1, trials - successes
-        root = float(special.betainccinv(c, d, beta / 2)) * (1 + BETA_SAFE) + ULP
-        high = _proved(root, lambda p: float(special.betaincc(c, d, p)), beta / 2, inner=successes / trials, outer=1.0)
+        a, b = successes + 1, trials - successes
+        root = float(special.betainccinv(a, b, level)) * (1 + BETA_SAFE) + ULP
+        high = _proved(root, partial(special.betaincc, a, b), level, inner=inner, outer=1.0)
     return low, high
 
 
@@ -93,6 +103,91 @@ def _proved(root: float, tail: Callable[[float], float], level: float, *, inner:
     if not 0 < root < 1:
         return outer
     return root if 0.9 * level <= tail(root) <= level else _halved(tail, level, inner=inner, outer=outer)
+
+
+@theorem("here (ends by tangents)", proof="concentration.md")
+def binomial_low(successes: int, trials: int, tail: float) -> float:
+    """Return the largest p with P(Bin(trials, p) >= successes) <= tail, rounded down; there are successes.
+
+    Of one count, without scipy: importing that takes as long as ten thousand of these.
+
+    Statement
+        The probability is F(p), the distribution function of the Beta law of a = successes, b = trials - a + 1. log F
+        is concave in u = log p, so it is below its tangents: from every u, Newton's step leads to where F is at most
+        `tail`. Halley's steps lead near it; the last step is Newton's, and gives away next to nothing.
+
+    Not covered
+        Rounding in F: the end is moved outwards by BETA_SAFE. A tail above 1/2.
+
+    >>> abs(binomial_low(1, 10, 0.025) - (1 - 0.975 ** (1 / 10))) < 1e-10
+    True
+    """
+    if successes == trials:
+        return _outwards(exp(log(tail) / trials))
+    law, goal, z = _UpperTail(successes, trials), log(tail), -NORMAL.inv_cdf(tail)
+    if 2 * successes - 1 <= z * z:  # nearly as many ways, each p^successes
+        ways = lgamma(trials + 1) - lgamma(successes + 1) - lgamma(trials - successes + 1)
+        u = min(-1e-9, (goal - ways) / successes)
+    else:
+        u = log(_cornish_fisher(successes - 0.5, trials, z, sqrt))
+    for _ in range(MOST_STEPS):
+        reached, slope, curve = law.at(exp(u))
+        step = (goal - reached) / slope
+        bend = step * (curve - slope) / 2
+        p = exp(u + step)
+        if abs(step * bend) <= CONVERGED * (1 - p):
+            return _outwards(p)
+        u += step / (1 + max(bend, -0.5))
+    return max(0.0, _halved(lambda p: exp(law.at(p)[0]), tail, inner=successes / trials, outer=0.0) - ULP)
+
+
+def _outwards(p: float) -> float:
+    return max(0.0, p - p * (1 - p) * BETA_SAFE - ULP)
+
+
+def _cornish_fisher(k: Any, n: Any, z: Any, root: Callable[[Any], Any]) -> Any:
+    """Return about the p for which k is the binomial quantile that z is of the normal law: Wilson's, made better."""
+    square = z * z
+    half, skew, span = square / 2, (square - 1) / 6, n + square
+    p = k * (1 + 2 * skew / n) - skew
+    p = (p + half - z * root(p - p * p / n + half / 2)) / span
+    spread = p - p * p
+    p = k - skew + 2 * skew * p + z * (6 * skew + (2 * square - 14) * spread) / (72 * root(n * spread))
+    return (p + half - z * root(p - p * p / n + half / 2)) / span
+
+
+class _UpperTail:
+    """P(Bin(n, p) >= k) for p below k/n, 0 < k < n: the first term by Loader's formula, times a sum of ratios.
+
+    C. Loader, Fast and accurate computation of binomial probabilities (2000): the term is
+    sqrt(n / (2 pi k (n-k))) exp(d(n) - d(k) - d(n-k) - n kl(k/n || p)), where d is what Stirling's formula leaves out.
+    """
+
+    def __init__(self, k: int, n: int) -> None:
+        self.k, self.n, self.rest = float(k), float(n), float(n - k)
+        beyond = _beyond_stirling(self.n) - _beyond_stirling(self.k) - _beyond_stirling(self.rest)
+        self.scale = beyond + 0.5 * log(self.n / (2 * pi * self.k * self.rest))
+        self.ratios = np.empty(0)  # of each term to the one before, over the odds
+
+    def at(self, p: float) -> tuple[float, float, float]:
+        """Return the logarithm of the tail, its slope in log p, and what its bend is found from."""
+        odds = p / (1 - p)
+        # The ratios fall, from the first one, each by a factor of exp(-1/rest) at least: what is left out is e^-36.
+        first = -log(self.rest / (self.k + 1) * odds)
+        terms = ceil(min(self.rest, 36 / first if first > 0 else inf, 8.5 * sqrt(self.rest) + 1))
+        if len(self.ratios) < terms:
+            j = np.arange(1.2 * terms + 1)  # a little more, for the next p
+            self.ratios = (self.rest - j) / (j + (self.k + 1))
+        total = 1 + float(np.add.reduce(np.multiply.accumulate(self.ratios[:terms] * odds)))
+        reached = self.scale - self.n * _kl(self.k / self.n, p) + log(total)
+        return reached, self.k / total, self.k - self.rest * odds
+
+
+def _beyond_stirling(n: float) -> float:
+    """log(n!) - log(sqrt(2 pi n) (n/e)^n)."""
+    if n < 16:
+        return lgamma(n + 1) - (n + 0.5) * log(n) + n - 0.5 * log(2 * pi)
+    return (1 / 12 - (1 / 360 - (1 / 1260 - (1 / 1680 - 1 / 1188 / n**2) / n**2) / n**2) / n**2) / n
 
 
 def _halved(tail: Callable[[float], Any], level: float, *, inner: float, outer: float) -> float:
@@ -122,49 +217,40 @@ def _twice(x: Any) -> Any:
 
 
 def binomial_lows(successes: Any, trials: Any, tail: Any) -> Any:
-    """Return, for arrays, the largest p with P(Bin(trials, p) >= successes) <= tail, rounded down; 0 of none."""
+    """Return, for arrays, the largest p with P(Bin(trials, p) >= successes) <= tail, rounded down; 0 of none.
+
+    As `binomial_low` does, but for the law: counts are few, so it is the number of operations that takes time.
+    """
     some = successes > 0
-    a = np.maximum(successes, 1.0)  # of none it does not matter
-    b = np.maximum(trials - a + 1, 1.0)
-    ends = np.where(some, _beta_quantiles(a, b, tail) * (1 - BETA_SAFE) - ULP, 0.0)
-    found = special.betainc(a, b, np.maximum(ends, 0.0))
-    wrong = some & ~(ends <= 0) & ~((found >= 0.9 * tail) & (found <= tail))
+    with np.errstate(all="ignore"):
+        a = np.maximum(successes, 1.0)  # of none it does not matter
+        rest, goal, z = trials - a, np.log(tail), -special.ndtri(tail)
+        b = rest + 1
+        scale = special.betaln(a, b)
+        u = np.log(_cornish_fisher(a - 0.5, trials, z, np.sqrt))
+        few = 2 * a - 1 <= z * z
+        if few.any():
+            u = np.where(few, np.minimum(-1e-9, (goal + np.log(a) + scale) / a), u)
+        done, ends = np.zeros(u.shape, dtype=bool), u
+        for _ in range(MOST_STEPS):
+            p = np.exp(u)
+            reached, odds = special.betainc(a, b, p), p / (1 - p)
+            slope = np.exp(a * u - rest * np.log1p(odds) - scale) / reached
+            step = (goal - np.log(reached)) / slope
+            bend = step * (a - rest * odds - slope) / 2
+            ends = np.where(done, ends, np.exp(u + step))
+            done |= np.abs(step * bend) <= CONVERGED * (1 - ends)  # false for NaN
+            if done.all():
+                break
+            u = u + step / (1 + np.maximum(bend, -0.5))
+        ends = np.where(some, ends - ends * (1 - ends) * BETA_SAFE - ULP, 0.0)
+    wrong = some & (~done | (trials > MANY_TRIALS))
     if wrong.any():
         a, b, tail = np.broadcast_arrays(a, b, tail)
         for place in zip(*np.nonzero(wrong), strict=True):
             cumulative: Callable[[float], Any] = partial(special.betainc, a[place], b[place])
-            inner = a[place] / (a[place] + b[place] - 1)
-            ends[place] = _halved(cumulative, float(tail[place]), inner=inner, outer=0.0) - ULP  # 1 - it may be rounded
+            ends[place] = _halved(cumulative, float(tail[place]), inner=1.0, outer=0.0) - ULP  # 1 - it may be rounded
     return np.maximum(ends, 0.0)
-
-
-def _beta_quantiles(a: Any, b: Any, level: Any) -> Any:
-    """Return, for arrays, where the distribution functions of Beta laws are `level`; whoever needs it exact tests it.
-
-    Halley's steps from Wilson's interval, for the logarithm of the function in u = log p: each cubes the distance, so
-    two are enough for most. scipy's own inversion takes several times as long, and is left with what they do not
-    settle.
-    """
-    with np.errstate(all="ignore"):
-        z, goal, scale, rest = special.ndtri(level), np.log(level), special.betaln(a, b), b - 1
-        n, k, half = a + rest, a - 0.5, z * z / 2
-        u = np.log((k + half + z * np.sqrt(k * (n - k) / n + half / 2)) / (n + z * z))
-        for _ in range(MOST_STEPS):
-            p = np.exp(u)
-            reached = special.betainc(a, b, p)
-            slope = np.exp(a * u + rest * np.log1p(-p) - scale) / reached  # of the logarithm, in u
-            step = (goal - np.log(reached)) / slope
-            bend = step * (a - rest * p / (1 - p) - slope) / 2
-            u = u + step / (1 + bend)
-            left = np.abs(step * (step * step + bend * bend))  # of the distance, about
-            if not (left >= CONVERGED).any():  # NaN settles no more
-                break
-        found = np.exp(u)
-    wrong = ~(left < CONVERGED)
-    if wrong.any():
-        a, b, level = np.broadcast_arrays(a, b, level)
-        found[wrong] = special.betaincinv(a[wrong], b[wrong], level[wrong])
-    return found
 
 
 def binomial_highs(successes: Any, trials: Any, tail: Any) -> Any:
@@ -174,7 +260,7 @@ def binomial_highs(successes: Any, trials: Any, tail: Any) -> Any:
 
 def _normal_quantile(level: Any) -> Any:
     """Return where the normal distribution function is `level`; of one number without scipy, to the same digits."""
-    return NormalDist().inv_cdf(level) if np.ndim(level) == 0 and level > 0 else special.ndtri(level)
+    return NORMAL.inv_cdf(level) if np.ndim(level) == 0 and level > 0 else special.ndtri(level)
 
 
 @theorem("Zubkov and Serov 2013, Theorem 1, with Pinsker", proof="concentration.md")
@@ -227,6 +313,10 @@ def kl(p: float, q: float) -> float:
     True
     """
     check.share(p=p, q=q)
+    return _kl(p, q)
+
+
+def _kl(p: float, q: float) -> float:
     if 0 < q < 1 and (2 * q < p or 2 * (1 - q) < 1 - p):  # far apart: q - p would round q away
         ones = p * (log(p) - log(q)) if p > 0 else 0.0
         return ones + ((1 - p) * (log1p(-p) - log1p(-q)) if p < 1 else 0.0)
@@ -258,7 +348,12 @@ def _gap(p: float, budget: float) -> float:
         gap = room * (1 - exp(-(budget + entropy) / room))
         if gap >= room:
             return room
-    for _ in range(60):  # Newton on a convex increasing function, from above: never passes the root
+    # One step of Newton's on a convex function ends above the root, wherever it begins: here at the first two terms of
+    # a series, which are nearly right where the budget is small.
+    near = sqrt(2 * p * room * budget) + 2 / 3 * (1 - 2 * p) * budget
+    if 0 < near < gap:
+        gap = min(gap, near - (_divergence(p, near) - budget) * (p + near) * (room - near) / near)
+    for _ in range(60):  # from above: never passes the root
         q = p + gap
         slope = gap / (q * (1 - q)) if q < 1 else inf
         step = (_divergence(p, gap) - budget) / slope

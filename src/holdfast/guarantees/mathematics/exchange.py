@@ -195,9 +195,7 @@ def group_upper(mu: float, g: float, J: float, *, identical: bool = True) -> flo
     >>> group_upper(0.3, 1.0, 0.01) == hi(0.3, 0.01)
     True
     """
-    if not g > J:
-        return 1.0
-    return _upper(mu, J / g, most_over(g, J, identical=identical), identical)
+    return group_range((mu, mu), g, J, identical=identical)[1]
 
 
 @theorem("here (Theorem K, any bounded function)", proof=PROOF)
@@ -213,9 +211,15 @@ def group_lower(mu: float, g: float, J: float, *, identical: bool = True) -> flo
     >>> group_lower(0.5, 0.001, 0.01)
     0.0
     """
+    return group_range((mu, mu), g, J, identical=identical)[0]
+
+
+def group_range(mean: tuple[float, float], g: float, J: float, *, identical: bool = True) -> tuple[float, float]:
+    """Return `group_lower` of the lower and `group_upper` of the upper end of an interval for the posterior mean."""
     if not g > J:
-        return 0.0
-    return _lower(mu, J / g, most_over(g, J, identical=identical), identical)
+        return 0.0, 1.0
+    k, r = J / g, most_over(g, J, identical=identical)
+    return _lower(mean[0], k, r, identical), _upper(mean[1], k, r, identical)
 
 
 @theorem("here (Theorem K, the worst case)", proof=PROOF)

@@ -17,7 +17,8 @@ PROOF = "moments.md"
 Interval = tuple[float, float]
 CELLS = 48  # of the exponent, for its division between the coins
 AHEAD = (0.9, 1.0, 1.1, 1.2, 1.35, 1.5, 1.8)  # how far the exponent is above where its excess is counted from
-SLOPES = np.geomspace(1e-6, 1.0, 241)  # prices of the exponent that are tried, relative to the largest sum
+SLOPES = np.geomspace(1e-6, 1.0, 33)  # prices of the exponent that are tried, relative to the largest sum
+BETWEEN = np.linspace(-1.0, 1.0, 33)  # and then, as logarithms, between the neighbors of the best one
 
 
 @theorem("here (slices)", proof=PROOF)
@@ -78,7 +79,8 @@ def largest_sum(ends: Any, grid: Any) -> float:
 
     Statement
         Term j is at most ends[j, i] at exponents up to grid[i+1], which grows with i. For every price p >= 0 of the
-        exponent the sum is at most p x + sum_j max_i (ends[j, i] - p grid[i]); the best of several prices is taken.
+        exponent the sum is at most p x + sum_j max_i (ends[j, i] - p grid[i]); the best of several prices is taken. It
+        is convex in p, so the best of all is between the neighbors of the best of some.
 
     Not covered
         Terms whose sign depends on the counts: their p-values are one-sided.
@@ -88,6 +90,11 @@ def largest_sum(ends: Any, grid: Any) -> float:
     """
     ends, grid = np.asarray(ends, dtype=float), np.asarray(grid, dtype=float)
     x = grid[-1]
-    prices = SLOPES * (float(np.ptp(ends, axis=1).sum()) / x)
-    most = (ends[None, :, :] - prices[:, None, None] * grid[None, None, :-1]).max(axis=2).sum(axis=1)
-    return float((most + prices * x).min())
+
+    def at(prices: Any) -> Any:
+        return (ends - np.multiply.outer(prices, grid[:-1])[:, None, :]).max(axis=2).sum(axis=1) + prices * x
+
+    prices = SLOPES * (float((ends.max(axis=1) - ends.min(axis=1)).sum()) / x)
+    found = at(prices)
+    near = prices[int(found.argmin())] * (SLOPES[1] / SLOPES[0]) ** BETWEEN
+    return float(min(found.min(), at(near).min()))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import polars as pl
 
 from holdfast.queries.functions.operation import PHYSICAL, Build, Operation
-from holdfast.queries.node import Node
+from holdfast.queries.node import SUM, Node
 from holdfast.queries.steps import Case
 from holdfast.schema import Type
 
@@ -121,6 +121,14 @@ def _arithmetic(function: Callable[[pl.Expr, pl.Expr], pl.Expr], *, null: bool =
     )
 
 
+def _summed(node: Node, args: Sequence[pl.Expr]) -> pl.Expr:
+    """Add and subtract from left to right."""
+    total, *others = as_floats(node, args)
+    for sign, term in zip(node.value, others, strict=True):
+        total = total + term if sign == "+" else total - term
+    return total
+
+
 def _smooth(function: Callable[[pl.Expr], pl.Expr], *, null: bool = False) -> Operation:
     return Operation(
         ("number",), Type.FLOAT, _of_floats(function), null="may" if null else "any", may_be_nan=True, passes_nan=True
@@ -130,6 +138,7 @@ def _smooth(function: Callable[[pl.Expr], pl.Expr], *, null: bool = False) -> Op
 OPERATIONS: dict[str, Operation] = {
     "+": _arithmetic(lambda a, b: a + b),
     "-": _arithmetic(lambda a, b: a - b),
+    SUM: Operation(("number",), Type.FLOAT, _summed, more=True, may_be_nan=True, passes_nan=True),
     "*": _arithmetic(lambda a, b: a * b),
     "/": Operation(
         ("number", "number"),

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from operator import attrgetter
 from typing import Literal
 
 import polars as pl
@@ -32,6 +33,7 @@ ARGUMENT_TYPES: dict[str, tuple[Type, ...]] = {
     "date or timestamp": (Type.DATE, Type.DATETIME),
     "value": tuple(Type),
 }
+_nullable = attrgetter("nullable")
 _PLURALS = {Type.BOOL: "booleans", Type.STRING: "text", Type.DATE: "dates", Type.DATETIME: "timestamps"}
 
 
@@ -72,9 +74,9 @@ class Operation:
         """Return whether the result may be NULL, from the arguments alone."""
         match self.null:
             case "any":
-                return any(arg.nullable for arg in args)
+                return any(map(_nullable, args))
             case "all":
-                return all(arg.nullable for arg in args)
+                return all(map(_nullable, args))
             case "may":
                 return True
             case "never":

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from holdfast.errors import InvalidQuery
 from holdfast.queries.functions import OPERATIONS, logic, texts, times
 from holdfast.queries.functions.operation import common_type, time_literal, unified, with_article
-from holdfast.queries.node import Node
+from holdfast.queries.node import SUM, Node
 from holdfast.queries.sql.tokens import TYPES, refused_function
-from holdfast.schema import Schema, Type
+from holdfast.schema import Column, Schema, Type
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Parsed
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 MOST_NODES = 500
 DEEPEST = 60
 _COMPARISONS = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
+_SIGNS = {"Add": "+", "Sub": "-"}
 _CHAINS = {"And": "AND", "Or": "OR", "DPipe": "||"}
 _PART_NAMES = {
     "DAYOFWEEK": "DOW", "DAYOFWEEKISO": "ISODOW", "DAYOFYEAR": "DOY", "DAYOFMONTH": "DAY", "WEEKOFYEAR": "WEEK",
@@ -26,8 +27,8 @@ _PART_NAMES = {
 def too_deep() -> InvalidQuery:
     """Word the refusal of a text that nests too deeply."""
     return InvalidQuery(
-        f"A query must not chain or nest more than {DEEPEST} operations; use parentheses to make a long sum of shorter"
-        " ones."
+        f"A query must not nest more than {DEEPEST} operations inside each other. Long sums, ANDs and ORs are not"
+        " nested; a product of many factors is: use parentheses to make it of shorter ones."
     )
 
 
@@ -37,13 +38,12 @@ class Translator:
     def __init__(self, schema: Schema, numbers: Mapping[str, str]) -> None:
         self.schema = schema
         self.numbers = numbers  # the number behind each placeholder
+        self.columns: dict[str, Column] = {}  # those that the text names, by name
         self.nodes = 0
 
     def node(self, parsed: "Parsed", depth: int) -> Node:
         """Return the checked node of any parsed node, or refuse it."""
-        self.nodes += 1
-        if self.nodes > MOST_NODES:
-            raise InvalidQuery(f"A query must have at most {MOST_NODES} parts; this one has more.")
+        self.count()
         if depth > DEEPEST:
             raise too_deep()
         name = type(parsed).__name__
@@ -52,10 +52,16 @@ class Translator:
             if name == "Anonymous":
                 raise refused_function(str(parsed.name))
             raise InvalidQuery(f"{_spelled(name)} is not allowed in a query.")
-        extra = {key for key, value in parsed.args.items() if value} - production.parts
-        if extra:
-            raise InvalidQuery(f"{_spelled(name)} is not allowed with {_spelled(min(extra))}.")
+        for part, value in parsed.args.items():
+            if value and part not in production.parts:
+                raise InvalidQuery(f"{_spelled(name)} is not allowed with {_spelled(part)}.")
         return production.read(self, parsed, depth + 1)
+
+    def count(self) -> None:
+        """Count one more part of the text."""
+        self.nodes += 1
+        if self.nodes > MOST_NODES:
+            raise InvalidQuery(f"A query must have at most {MOST_NODES} parts; this one has more.")
 
     def children(self, parsed: "Parsed", depth: int, *names: str) -> list[Node]:
         """Return the checked nodes of some parts of a node, in order."""
@@ -69,6 +75,7 @@ class Translator:
     def column(self, parsed: "Parsed", _: int) -> Node:
         """Read a column."""
         column = self.schema[parsed.name]
+        self.columns[column.name] = column
         return Node("column", value=column.name, type=column.type, nullable=column.nullable)
 
     def literal(self, parsed: "Parsed", _: int) -> Node:
@@ -204,20 +211,16 @@ class Translator:
         return Node("CAST", (value,), value=target, type=target, nullable=value.nullable or may_fail)
 
     def add(self, parsed: "Parsed", depth: int) -> Node:
-        """Read + and -, which also move and compare dates."""
-        op = {"Add": "+", "Sub": "-"}[type(parsed).__name__]
-        left, right = self.children(parsed, depth, "this", "expression")
-        if Type.DATE in (left.type, right.type):
-            if op == "-" and right.type in (Type.DATE, Type.STRING):
-                start, end = unified(op, [right, left])
-                return replace(_applied("DATE_DIFF", [start, end]), value="DAY")
-            if op == "+" and right.type is Type.DATE:
-                left, right = right, left
-            made = {"+": "DATE_ADD", "-": "DATE_SUB"}[op]
-            return _applied(made, [left, right])
-        if op == "-" and Type.DATETIME in (left.type, right.type):
-            raise InvalidQuery("- takes numbers or dates; for timestamps use DATE_DIFF('second', start, end).")
-        return _applied(op, [left, right])
+        """Read + and -. They lean to the left, one level per term: read from there, they are one list."""
+        terms: list[tuple[str, Parsed]] = []
+        while (inner := _unwrapped(parsed)) is not None:
+            self.count()
+            terms.append((_SIGNS[type(inner).__name__], inner.expression))
+            parsed = inner.this
+        total = self.node(parsed, depth)
+        for sign, term in reversed(terms):
+            total = _added(sign, total, self.node(term, depth))
+        return total
 
     def extract(self, parsed: "Parsed", depth: int) -> Node:
         """Read EXTRACT and its short forms."""
@@ -271,6 +274,30 @@ class Translator:
             raise InvalidQuery(f"ROUND takes 0 to 15 decimals, as a constant; got {digits[0]}.")
         made = _applied("ROUND", [value])
         return replace(made, args=(value, *digits)) if digits and digits[0].value else made
+
+
+def _unwrapped(parsed: "Parsed") -> "Parsed | None":
+    """Return the + or - that this is, without its brackets; None if it is neither."""
+    while type(parsed).__name__ == "Paren":
+        parsed = parsed.this
+    return parsed if type(parsed).__name__ in _SIGNS else None
+
+
+def _added(sign: str, left: Node, right: Node) -> Node:
+    """Return left + right or left - right, which also move and compare dates; more than two numbers are one sum."""
+    if Type.DATE in (left.type, right.type):
+        if sign == "-" and right.type in (Type.DATE, Type.STRING):
+            start, end = unified(sign, [right, left])
+            return replace(_applied("DATE_DIFF", [start, end]), value="DAY")
+        if sign == "+" and right.type is Type.DATE:
+            left, right = right, left
+        return _applied({"+": "DATE_ADD", "-": "DATE_SUB"}[sign], [left, right])
+    if sign == "-" and Type.DATETIME in (left.type, right.type):
+        raise InvalidQuery("- takes numbers or dates; for timestamps use DATE_DIFF('second', start, end).")
+    two = _applied(sign, [left, right])
+    if left.op not in (*_SIGNS.values(), SUM):
+        return two
+    return Node(SUM, (*left.args, two.args[1]), (left.value or left.op) + sign, two.type, two.nullable)
 
 
 def _applied(op: str, args: list[Node]) -> Node:

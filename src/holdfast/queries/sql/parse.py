@@ -18,7 +18,7 @@ from holdfast.queries.node import Node, SchemaKey
 from holdfast.queries.ranges import range_of, values_of
 from holdfast.queries.sql.grammar import Translator, too_deep
 from holdfast.queries.sql.tokens import checked_tokens, dialect
-from holdfast.schema import Schema
+from holdfast.schema import Column, Schema
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Parsed
@@ -35,7 +35,8 @@ _FIRST = 8_140_173_920  # placeholders count up from here; the parser puts no su
 def from_text(text: str, schema: Schema) -> Expression:
     """Return the checked expression of a text, or refuse it; a text seen before costs a lookup."""
     if not isinstance(text, str):
-        raise InvalidQuery(f"A query must be text, a Polars expression or a function; got {type(text).__name__}.")
+        hint = " Write the condition itself, as text: 'dep_delay > 15'." if hasattr(text, "__array__") else ""
+        raise InvalidQuery(f"A query must be text, a Polars expression or a function; got {type(text).__name__}.{hint}")
     return _from_text(text, SchemaKey(schema))
 
 
@@ -46,14 +47,13 @@ def canonical(text: str, schema: Schema) -> str:
 
 @lru_cache(maxsize=4096)
 def _from_text(text: str, key: SchemaKey) -> Expression:
-    node = tree(text, key.schema)
-    columns = dict.fromkeys(_columns(node))
+    node, columns = _checked(text, key.schema)
     if not columns:
         raise InvalidQuery(f"A query must mention at least one column; got {node}.")
     if node.type is None:
         raise InvalidQuery("A query must have a value; NULL has none.")
-    steps = work(node)
-    if steps > MOST_WORK:
+    weighed = work(node, text_weight)
+    if weighed > MOST_WORK and (steps := work(node)) > MOST_WORK:
         raise InvalidQuery(f"A query must take at most {MOST_WORK} steps to evaluate; this one takes {steps}.")
     written = str(node)
     return Expression(
@@ -61,22 +61,21 @@ def _from_text(text: str, key: SchemaKey) -> Expression:
         nullable=node.nullable,
         text=written,
         identity=written,
-        reads={name: key.schema[name] for name in columns},
+        reads=columns,
         compiled=on_columns(node) or compiled(node, columns),
-        work=work(node, text_weight),
-        range=range_of(node, key.schema) if node.type.is_number else None,
+        work=weighed,
+        range=range_of(node, columns) if node.type.is_number else None,
         values=values_of(node),
     )
 
 
-def _columns(node: Node) -> list[str]:
-    if node.op == "column":
-        return [node.value]
-    return [name for arg in node.args for name in _columns(arg)]
-
-
 def tree(text: str, schema: Schema) -> Node:
     """Return the checked tree of a text, or refuse it. Reads nothing but the schema."""
+    return _checked(text, schema)[0]
+
+
+def _checked(text: str, schema: Schema) -> tuple[Node, dict[str, Column]]:
+    """Return the checked tree of a text, and the columns that the text names."""
     shape = shape_of(text)
     if shape is not None:
         with suppress(InvalidQuery, UnknownName):  # refused below, in terms of the text itself
@@ -129,8 +128,9 @@ def _parsed(text: str, schema: Schema) -> "Parsed":
     return statements[0]
 
 
-def _translated(parsed: "Parsed", schema: Schema, numbers: Mapping[str, str]) -> Node:
+def _translated(parsed: "Parsed", schema: Schema, numbers: Mapping[str, str]) -> tuple[Node, dict[str, Column]]:
+    translator = Translator(schema, numbers)
     try:
-        return Translator(schema, numbers).node(parsed, 1)
+        return translator.node(parsed, 1), translator.columns
     except RecursionError:
         raise too_deep() from None

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sqlglot.tokens import Token  # type: ignore[attr-defined]
 
 LONGEST_SELECT = 20_000  # characters
+MOST_LINES = 2**31  # that LIMIT and OFFSET speak of
 
 # What aggregates are called, and the word for each here.
 AGGREGATES = {
@@ -179,10 +180,11 @@ def _groups(part: _Part, items: tuple[Item, ...]) -> tuple[str, ...]:
         return tuple(item.text for item in plain)
     found = []
     for one in part.split():
-        if not one.text.isdigit():
+        number = whole_number(one.text)
+        if number is None:
             found.append(one.text)
             continue
-        named = items[int(one.text) - 1 :][:1] if int(one.text) else ()
+        named = items[number - 1 :][:1] if number else ()
         if not named or named[0].aggregate is not None:
             raise InvalidQuery(f"GROUP BY {one.text} must be the number of a column of the SELECT, no aggregate.")
         found.append(named[0].text)
@@ -204,9 +206,22 @@ def _key(part: _Part) -> Key:
 
 
 def _whole(part: _Part, name: str) -> int:
-    if len(part.tokens) != 1 or not part.text.isdigit():
+    number = whole_number(part.text) if len(part.tokens) == 1 else None
+    if number is None:
         raise InvalidQuery(f"{name} must be a whole number; got {part.text}.")
-    return int(part.text)
+    return number
+
+
+def whole_number(text: str) -> int | None:
+    """Return the number that a text writes in digits; None if it is no such text. More than any table has are as many.
+
+    >>> whole_number("12"), whole_number("9" * 5_000) == MOST_LINES, whole_number("²"), whole_number("x")
+    (12, True, None, None)
+    """
+    if not (text.isascii() and text.isdigit()):
+        return None
+    digits = text.lstrip("0") or "0"
+    return min(MOST_LINES, int(digits)) if len(digits) < 20 else MOST_LINES  # int() refuses very long texts
 
 
 def _tokens(text: str) -> "list[Token]":

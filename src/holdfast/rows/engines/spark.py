@@ -37,7 +37,7 @@ class SparkScan(Scan):
         """Let Spark count them."""
         return int(self.table.count())
 
-    def batches(self) -> Iterator[pl.DataFrame]:
+    def batches(self, after: int = 0) -> Iterator[pl.DataFrame]:
         """Refuse: the rows stay where they are."""
         raise InvalidArgument("A data frame of Spark is dealt by Spark; name that engine.", name="engine")
 

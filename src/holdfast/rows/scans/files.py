@@ -22,9 +22,10 @@ from holdfast.errors import InvalidArgument, RowSourceError, UnknownName
 from holdfast.rows.columns import keeps
 from holdfast.rows.header import required_columns
 from holdfast.rows.scans.objects import REMOTE, listed
-from holdfast.rows.scans.scan import UNREADABLE, LazyScan, Origin
+from holdfast.rows.scans.scan import UNREADABLE, LazyScan, Origin, state_of
 from holdfast.schema import Type
 
+SHEETS = (".xlsx", ".xls", ".ods")  # which others read
 FORMATS = {
     ".parquet": "Parquet",
     ".csv": "CSV",
@@ -109,9 +110,15 @@ class FileScan(LazyScan):
 
     def origin(self) -> Origin:
         """Look at names, sizes and times."""
+        return Origin(Path(self.where).name, state_of(self._named(), "st_size", "st_mtime_ns"), self._dialect.how)
+
+    def moment(self) -> str:
+        """Look also which files they are, and when anything about them changed: that stays behind when they move."""
+        return state_of(self._named(), "st_size", "st_mtime_ns", "st_ctime_ns", "st_dev", "st_ino")
+
+    def _named(self) -> dict[str, Path]:
         base = self._root or self.files[0].parent
-        named = {str(path.relative_to(base) if path.is_relative_to(base) else path): path for path in self.files}
-        return Origin.of_files(Path(self.where).name, named, self._dialect.how)
+        return {str(path.relative_to(base) if path.is_relative_to(base) else path): path for path in self.files}
 
     def open(self) -> None:
         """Read the schema, and say which types were guessed."""
@@ -295,6 +302,10 @@ class ObjectScan(FileScan):
     def origin(self) -> Origin:
         """Look at names, sizes, times, tags and versions."""
         return Origin(self.where, listed(self.where).state, self._dialect.how)
+
+    def moment(self) -> str:
+        """That is all a store says."""
+        return self.origin().state
 
     @property
     def _partitioned(self) -> bool:

@@ -10,6 +10,7 @@ from holdfast.errors import InvalidArgument, MissingExtra, RowSourceError
 from holdfast.rows.scans.scan import BATCH, UNREADABLE, Origin, Scan
 
 POSTGRES = ("postgresql://", "postgres://")
+_BATCH_BYTES = 2 << 20  # little, so that the server goes on while rows are worked on here
 
 
 def scan_postgres(url: str) -> "PostgresScan":
@@ -71,10 +72,11 @@ class PostgresScan(Scan):
         except self._errors as problem:
             raise self._failed(problem) from None
 
-    def batches(self) -> Iterator[pl.DataFrame]:
+    def batches(self, after: int = 0) -> Iterator[pl.DataFrame]:
         """Copy the rows of the snapshot."""
         try:
             with self._connection.cursor() as cursor:
+                cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(_BATCH_BYTES)})
                 cursor.execute(self._query)
                 for batch in cursor.fetch_record_batch():
                     yield from pl.DataFrame(batch).iter_slices(BATCH)

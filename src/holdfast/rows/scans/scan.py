@@ -28,17 +28,17 @@ class Origin:
     state: str
     how: str = ""
 
-    @classmethod
-    def of_files(cls, name: str, files: Mapping[str, Path], how: str) -> "Origin":
-        """Look at files: unchanged if names, sizes and times of change are."""
-        lines = []
-        for label, path in sorted(files.items()):
-            try:
-                found = path.stat()
-            except OSError as problem:
-                raise RowSourceError(f"Cannot read {path}: {problem.strerror}.") from None
-            lines.append(f"{label} {found.st_size} {found.st_mtime_ns}")
-        return cls(name, sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest(), how)
+
+def state_of(files: Mapping[str, Path], *what: str) -> str:
+    """Return a hash of what the system says of files: of these fields of `os.stat_result`."""
+    lines = []
+    for label, path in sorted(files.items()):
+        try:
+            found = path.stat()
+        except OSError as problem:
+            raise RowSourceError(f"Cannot read {path}: {problem.strerror}.") from None
+        lines.append(" ".join([label, *(str(getattr(found, each)) for each in what)]))
+    return sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 class Scan(ABC):
@@ -71,9 +71,16 @@ class Scan(ABC):
     def rows(self) -> int | None:
         """Count the rows without looking at them; None if that is not possible."""
 
+    def moment(self) -> str:
+        """Look closer than `origin` does: what stays as it is while nobody touches the table, on this machine."""
+        return self.origin().state
+
     @abstractmethod
-    def batches(self) -> Iterator[pl.DataFrame]:
-        """Yield the rows in order, in batches of bounded size; all of them, or it raises."""
+    def batches(self, after: int = 0) -> Iterator[pl.DataFrame]:
+        """Yield the rows in order, in batches of bounded size; all of them, or it raises.
+
+        Whoever has read so many of them before, of a table whose state can be told, is given those `after` them.
+        """
 
     def close(self) -> None:  # noqa: B027  # most scans hold nothing
         """Let go of connections."""
@@ -125,10 +132,11 @@ class LazyScan(Scan):
         except UNREADABLE:
             raise self.damaged() from None
 
-    def batches(self) -> Iterator[pl.DataFrame]:
+    def batches(self, after: int = 0) -> Iterator[pl.DataFrame]:
         """Yield the rows in order; all of them, or it raises."""
-        missing = self.rows() or 0
-        reading = iter(self.frame.collect_batches(maintain_order=True, chunk_size=BATCH))
+        rows, read = self.rows(), after
+        frame = self.frame.slice(after) if after else self.frame
+        reading = iter(frame.collect_batches(maintain_order=True, chunk_size=BATCH))
         while True:
             try:
                 batch = next(reading, None)
@@ -136,9 +144,9 @@ class LazyScan(Scan):
                 raise self.unfit(problem) or self.damaged() from None
             if batch is None:
                 break
-            missing -= batch.height
+            read += batch.height
             yield from batch.iter_slices(BATCH)
-        if missing:  # on some damage the reader stops without an error
+        if rows not in (None, read):  # on some damage the reader stops without an error
             raise self.damaged()
 
     def unfit(self, problem: BaseException) -> RowSourceError | None:

@@ -42,17 +42,9 @@ class LazyFrameScan(LazyScan):
         """Counting would run it once more."""
         return None
 
-    def batches(self) -> Iterator[pl.DataFrame]:
-        """Run the frame; its own errors may quote values, so only their kind is passed on."""
-        reading = iter(self.frame.collect_batches(maintain_order=True, chunk_size=BATCH))
-        while True:
-            try:
-                batch = next(reading, None)
-            except UNREADABLE as problem:
-                raise RowSourceError(f"The lazy frame failed while it ran: {type(problem).__name__}.") from None
-            if batch is None:
-                return
-            yield from batch.iter_slices(BATCH)
+    def unfit(self, problem: BaseException) -> RowSourceError:
+        """Say that it failed; its own errors may quote values, so only their kind is passed on."""
+        return RowSourceError(f"The lazy frame failed while it ran: {type(problem).__name__}.")
 
 
 class StreamScan(Scan):
@@ -84,7 +76,7 @@ class StreamScan(Scan):
         """Nobody can say."""
         return None
 
-    def batches(self) -> Iterator[pl.DataFrame]:
+    def batches(self, after: int = 0) -> Iterator[pl.DataFrame]:
         """Read the stream, whose errors may quote values."""
         while True:
             try:
