@@ -13,6 +13,7 @@ group_commit.py  one thread that writes for all that wait
 places.py        places that a process has taken ahead
 in_flight.py     one thread at a time answers a question
 drawn.py         an answer between its draw and the ledger
+genesis.py       the first entry, and the keys that the ledger's secret gives
 reading.py       a ledger read back and re-checked
 ledger.py        the rules: begin, find, reserve, commit
 witness.py       who remembers how far a ledger had come; watched.py: comparing a ledger with what they saw
