@@ -220,7 +220,7 @@ class AskService:
         loop, result = asyncio.get_running_loop(), lane.submit(token.name, run)
         timer = loop.call_later(PATIENCE, lambda: watching.append(loop.create_task(watch())))
         try:
-            return await result  # type: ignore[no-any-return]
+            return await result
         finally:
             timer.cancel()
             for task in watching:
