@@ -180,9 +180,7 @@ class AskService:
     ) -> Response:
         """Return what `act` answers, in the lane for what may take long."""
         work = Work(self._tick)
-        return await _for_caller(
-            work, key, self._done(self._lanes.heavy, token, work, partial(act, work), None, gone)
-        )
+        return await _for_caller(work, key, self._done(self._lanes.heavy, token, work, partial(act, work), None, gone))
 
     async def _done(
         self,
