@@ -12,6 +12,7 @@ from math import ceil, floor, isnan, log10, nan
 from typing import TYPE_CHECKING, Any, Self
 
 from holdfast import notebook
+from holdfast.errors import InvalidArgument
 from holdfast.pictures import Line, Panel, Picture
 
 if TYPE_CHECKING:
@@ -312,6 +313,14 @@ class Answer(AnyAnswer):
 
     def __float__(self) -> float:
         return self.value
+
+    def __lt__(self, other: object) -> bool:
+        raise InvalidArgument(
+            "An answer is an interval, so it is not above or below a number: compare its end that says most, such as"
+            " answer.low > 0.2."
+        )
+
+    __le__ = __gt__ = __ge__ = __lt__
 
     def __format__(self, spec: str) -> str:
         if spec and self.too_few:

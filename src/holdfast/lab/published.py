@@ -31,8 +31,10 @@ def gaussian_by_jung(n: int, k: int, beta: float) -> float:
     """Return the half-width of all rows plus Gaussian noise by Theorem 3.1 of Jung et al., in the form of Section 4.
 
     (epsilon, delta)-privacy and error a with probability 1 - b on the rows give a + e^epsilon - 1 + c + 2d with
-    probability 1 - b/c - delta/d. Privacy of k Gaussian answers is taken exactly, as that of one with 1/sqrt(k) of the
-    noise; sigma, epsilon, c and d are the best.
+    probability 1 - b/c - delta/d: a transcript after which rows drawn again would be off by more than a with a chance
+    above c has probability b/c (Markov), and privacy leaves delta/2d to those on which the rows given it are more than
+    e^epsilon - 1 + 2d above the population, and as much to those below. Privacy of k Gaussian answers is taken exactly,
+    as that of one with 1/sqrt(k) of the noise; sigma, epsilon, c and d are the best.
     """
 
     def width(logs: NDArray[np.float64]) -> float:
@@ -123,8 +125,9 @@ def ladder(n: int, k: int, beta: float) -> float:
     """Return the error of the Ladder by Theorem 3.1 of Blum and Hardt, with the best step eta.
 
     P(error > epsilon + eta) <= exp(-2 epsilon^2 n + (1/eta + 2) log(4k/eta) + 1): by its Claim 3.2 a transcript takes
-    (1/eta + 2) log2(4k/eta) bits. The variant without parameters of its Section 4, which asks for one standard error of
-    the paired difference, has no theorem; their code shows scores to log10(n) digits, not in steps of eta.
+    (1/eta + 2) log2(4k/eta) bits, and each is paid for by Hoeffding's two tails (e for 2, which is theirs). The variant
+    without parameters of its Section 4, which asks for one standard error of the paired difference, has no theorem;
+    their code shows scores to log10(n) digits, not in steps of eta.
     """
 
     def width(log_eta: float) -> float:

@@ -202,10 +202,12 @@ def check(
     cost = Cost(*guarantee.cost(wrong=True, group=guessed.group))
     facts = {"check": guessed.identity, "guess": guessed.guess, "margin": guessed.margin}
     facts |= {"at_least": guessed.at_least, "draws": draws}
+    identity = None if guessed.identity is None else encode(facts)
     return Question(
         kind=CHECK.name,
         text=guessed.text,
-        identity=None if guessed.identity is None else encode(facts),
+        identity=identity,
+        usual=identity,  # all rows stay usual; with fewer, a margin that is left out is another
         cost=cost,
         rows_read=draws,
         work=RELEASE_WORK + draws * guessed.work,

@@ -128,8 +128,8 @@ def _show(answer: "AnyAnswer") -> None:
         say("  ".join(written(answer)), bold=True)
         say(bar(answer, answer.bounds))
     elif isinstance(answer, CheckAnswer):
-        ((outcome, estimate),) = answer.rows()
-        say("  ".join((SAYS[outcome], written(estimate)[1])), bold=True)
+        ((_, estimate),) = answer.rows()
+        say("  ".join((SAYS[answer.outcome], written(estimate)[1])), bold=True)
         say(bar(estimate, answer.bounds))
     elif isinstance(answer, Mapping):
         texts = rounded_alike([estimate for _, estimate in answer.rows()])

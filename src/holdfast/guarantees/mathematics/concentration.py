@@ -74,8 +74,35 @@ def clopper_pearson(successes: int, trials: int, beta: float) -> tuple[float, fl
     >>> low, round(high, 4) == round(1 - 0.025 ** (1 / 10), 4)
     (0.0, True)
     """
+    if special.at_hand() and trials:
+        return _by_scipy(successes, trials, beta / 2)
     low = binomial_low(successes, trials, beta / 2) if successes > 0 else 0.0
     return low, 1.0 - binomial_low(trials - successes, trials, beta / 2) if successes < trials else 1.0
+
+
+def _by_scipy(successes: int, trials: int, level: float) -> tuple[float, float]:
+    """Return both ends, each with a tail of `level`: a third of the time that it takes without scipy."""
+    low, high, inner = 0.0, 1.0, successes / trials
+    if successes > 0:
+        a, b = successes, trials - successes + 1
+        root = float(special.betaincinv(a, b, level)) * (1 - BETA_SAFE) - ULP
+        low = _proved(root, partial(special.betainc, a, b), level, inner=inner, outer=0.0)
+    if successes < trials:
+        a, b = successes + 1, trials - successes
+        root = float(special.betainccinv(a, b, level)) * (1 + BETA_SAFE) + ULP
+        high = _proved(root, partial(special.betaincc, a, b), level, inner=inner, outer=1.0)
+    return low, high
+
+
+def _proved(root: float, tail: Callable[[float], float], level: float, *, inner: float, outer: float) -> float:
+    """Return the root if its tail is right, else one found by halving.
+
+    The quantiles of the Beta law are wrong by any amount for a few shapes (a = 1000 with b above 10^6); its
+    distribution function is not. So every quantile is put to the test.
+    """
+    if not 0 < root < 1:
+        return outer
+    return root if 0.9 * level <= tail(root) <= level else _halved(tail, level, inner=inner, outer=outer)
 
 
 @theorem("here (ends by tangents)", proof="concentration.md")
@@ -204,20 +231,20 @@ def binomial_lows(successes: Any, trials: Any, tail: Any) -> Any:
         few = 2 * a - 1 <= z * z
         if few.any():
             u = np.where(few, np.minimum(-1e-9, (goal + np.log(a) + scale) / a), u)
-        settled, ends = np.zeros(u.shape, dtype=bool), u
+        done, ends = np.zeros(u.shape, dtype=bool), u
         for _ in range(MOST_STEPS):
             p = np.exp(u)
             reached, odds = special.betainc(a, b, p), p / (1 - p)
             slope = np.exp(a * u - rest * np.log1p(odds) - scale) / reached
             step = (goal - np.log(reached)) / slope
             bend = step * (a - rest * odds - slope) / 2
-            ends = np.where(settled, ends, np.exp(u + step))
-            settled |= np.abs(step * bend) <= CONVERGED * (1 - ends)  # false for NaN
-            if settled.all():
+            ends = np.where(done, ends, np.exp(u + step))
+            done |= np.abs(step * bend) <= CONVERGED * (1 - ends)  # false for NaN
+            if done.all():
                 break
             u = u + step / (1 + np.maximum(bend, -0.5))
         ends = np.where(some, ends - ends * (1 - ends) * BETA_SAFE - ULP, 0.0)
-    wrong = some & (~settled | (trials > MANY_TRIALS))
+    wrong = some & (~done | (trials > MANY_TRIALS))
     if wrong.any():
         a, b, tail = np.broadcast_arrays(a, b, tail)
         for place in zip(*np.nonzero(wrong), strict=True):
