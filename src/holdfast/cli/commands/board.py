@@ -36,7 +36,8 @@ def make(
     labels: Annotated[
         str,
         typer.Argument(
-            metavar="LABELS", help="A CSV, JSON lines or Parquet file; where scores are submitted, also an evaluation's."
+            metavar="LABELS",
+            help="A CSV, JSON lines or Parquet file; where scores are submitted, also an evaluation's.",
         ),
     ],
     id: Annotated[str, typer.Option(help="The column of ids.")] = "id",
