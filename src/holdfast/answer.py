@@ -12,6 +12,7 @@ from math import ceil, floor, isnan, log10, nan
 from typing import TYPE_CHECKING, Any, Self
 
 from holdfast import notebook
+from holdfast.errors import InvalidArgument
 from holdfast.pictures import Line, Panel, Picture
 
 if TYPE_CHECKING:
@@ -313,6 +314,14 @@ class Answer(AnyAnswer):
     def __float__(self) -> float:
         return self.value
 
+    def __lt__(self, other: object) -> bool:
+        raise InvalidArgument(
+            "An answer is an interval, so it is not above or below a number: compare its end that says most, such as"
+            " answer.low > 0.2."
+        )
+
+    __le__ = __gt__ = __ge__ = __lt__
+
     def __format__(self, spec: str) -> str:
         if spec and self.too_few:
             return TOO_FEW
@@ -326,8 +335,8 @@ class Answer(AnyAnswer):
     def read(cls, result: Mapping[str, Any], record: Record) -> "Answer":
         """Rebuild the answer from what `result` returned, and its `record`."""
         low, high = result["bounds"]
-        found = Estimate.from_json(result)
-        return cls(found.value, found.low, found.high, record, (low, high))
+        value = result["value"]
+        return cls(nan if value is None else value, result["low"], result["high"], record, (low, high))
 
     def rows(self) -> list[tuple[str | None, Estimate]]:
         """One interval, without a label."""

@@ -93,8 +93,14 @@ class Answering:
         self.plan = replace(plan, unit=self._schema.unit)
         self._draws = draws_under(self._rows, plan, self._ledger)
         self._read = partial(answer_from, plan.standing)
-        rows_per_query = plan.standing.rows_at(0)
-        self._context = Context(plan.standing, self._schema, rows_per_query, self._beside, dealt=self._draws.dealt)
+        self._context = Context(
+            plan.standing,
+            self._schema,
+            plan.standing.rows_at(0),
+            self._beside,
+            so_far=lambda: NOTHING_SPENT if plan.terms.ends else self._ledger.spent,
+            dealt=self._draws.dealt,
+        )
         self._join_draws()
 
     def _join_draws(self) -> None:
@@ -127,8 +133,8 @@ class Answering:
         context = self._context
         if context.guarantee.terms.ends:
             return context
-        spent = self._ledger.spent
-        return replace(context, spent=spent, rows_per_query=context.guarantee.rows_at(spent.intervals))
+        rows_per_query = context.guarantee.rows_at(self._ledger.spent.intervals)
+        return context if rows_per_query == context.rows_per_query else replace(context, rows_per_query=rows_per_query)
 
     def begin(self) -> None:
         """Begin the ledger now, not with the first answer; if it has begun, its plan stands."""

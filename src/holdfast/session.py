@@ -45,6 +45,8 @@ from holdfast.rows.units import warn_of_units
 from holdfast.schema import Schema
 
 SHARES = "All sessions of this process on these rows share one budget:"
+COLUMNS = ("columns", "dtypes", "info", "names", "shape")  # what frames call it
+SHOWN = ("collect", "describe", "head", "iloc", "loc", "rows", "sample", "tail", "to_pandas", "to_polars")
 AND_ITS_VALUE = "if the guess does not hold, its value is asked next, for the price of a mean"
 
 
@@ -394,8 +396,9 @@ class Session(Answering, Verbs):
     def __getattr__(self, name: str) -> Any:
         kind = None if name.startswith("_") else KINDS.find(name)  # kinds that another package registered
         if kind is None:
-            meant = f". Did you mean: {OTHERWISE_CALLED[name]!r}?" if name in OTHERWISE_CALLED else ""
-            raise AttributeError(f"'Session' object has no attribute {name!r}{meant}")
+            meant = OTHERWISE_CALLED.get(name) or ("schema" if name in COLUMNS else None)
+            hint = f". Did you mean: {meant!r}?" if meant else ": rows are never shown" if name in SHOWN else ""
+            raise AttributeError(f"'Session' object has no attribute {name!r}{hint}")
         return partial(self.ask, kind=kind.name)
 
     def __repr__(self) -> str:

@@ -1,6 +1,7 @@
 """The server as a process: started, stopped, killed under load, and two of them on one PostgreSQL."""
 
 import asyncio
+import gc
 import json
 import os
 import re
@@ -13,9 +14,12 @@ from typing import Any
 
 import httpx
 import pytest
+import uvicorn
 
 import holdfast as hf
+from holdfast import cli
 from holdfast.ledger.places import SHARE_AHEAD
+from holdfast.service import app
 from holdfast.service.client import connect_async
 from holdfast.service.settings import Settings, load
 from serving import Running, process, settings, table
@@ -261,3 +265,23 @@ def test_wrong_settings_are_refused_by_name(tmp_path: Path, toml: str, words: st
     (tmp_path / "server.toml").write_text(toml)
     with pytest.raises(hf.InvalidArgument, match=words):
         load({}, config=tmp_path / "server.toml", environment={})
+
+
+def test_a_server_looks_for_garbage_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command line does so seldom, for its imports; in a server that is a pause that everybody waits for."""
+    seen, before = [], gc.get_threshold()
+
+    def run(server: Any, sockets: list[socket.socket]) -> None:
+        seen.append(gc.get_threshold())
+        server.config.app.state.server.close()
+        sockets[0].close()
+
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    monkeypatch.setattr(uvicorn.Server, "run", run)
+    monkeypatch.setattr("holdfast.service.app.start_logging", lambda: None)
+    gc.set_threshold(cli.SELDOM)
+    try:
+        app.serve(settings(table(tmp_path)), lambda address, link: None)
+    finally:
+        gc.set_threshold(*before)
+    assert seen[0][0] * 10 <= cli.SELDOM

@@ -11,7 +11,7 @@ import pytest
 from mpmath import mp, mpf
 
 from holdfast.guarantees import information, posterior
-from holdfast.guarantees.mathematics import amplification, composition, concentration
+from holdfast.guarantees.mathematics import amplification, composition, concentration, special
 from holdfast.guarantees.mathematics.concentration import clopper_pearson, kl, kl_lower, kl_upper
 
 ROWS = [10, 10**3, 10**6, 10**9, 10**12]
@@ -164,8 +164,10 @@ TOSSES += [(10**9, [1, 2, 999, 1000, 10**9 - 1]), (10**12, [1, 999, 1000, 10**12
 
 @pytest.mark.parametrize(("trials", "counts"), TOSSES)
 @pytest.mark.parametrize("beta", [0.05, 1e-6, 1e-12, 1e-20])
-def test_exact_binomial_intervals_are_rounded_outwards(trials, counts, beta):
+@pytest.mark.parametrize("scipy", [True, False])
+def test_exact_binomial_intervals_are_rounded_outwards(trials, counts, beta, scipy, monkeypatch):
     """At each end the tail is at most beta/2; a relative step of 1e-8 inwards it is above."""
+    monkeypatch.setattr(special, "at_hand", lambda: scipy)
     for count in counts:
         low, high = clopper_pearson(count, trials, beta)
         if low > 0:

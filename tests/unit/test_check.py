@@ -47,6 +47,12 @@ def test_each_rule_has_its_boundary(rule, good, bad, says):
         assert str(caught.value) == f"x must be {says}; got {value!r}."
 
 
+@pytest.mark.parametrize("rule", [check.probability, check.share])
+def test_what_must_be_a_percentage_is_told_how_it_is_written(rule):
+    with pytest.raises(InvalidArgument, match=r"got 95\. For 95 % write 0\.95\.$"):
+        rule(confidence=95)
+
+
 def test_whole_takes_a_minimum():
     check.whole(0, seed=0)
     with pytest.raises(InvalidArgument, match=r"^n must be a whole number of at least 2; got 1\.$"):

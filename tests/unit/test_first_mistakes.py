@@ -126,6 +126,35 @@ def test_other_texts_are_texts(tmp_path: Path, texts: str) -> None:
         hf.open(path)
 
 
+@pytest.mark.parametrize(
+    ("mistake", "sentence"),
+    [
+        (lambda session: session.mean(pd.Series([True])), "Write the condition itself, as text"),
+        (lambda session: session.mean("x > 3", filter="x > 1"), "Did you mean 'where'?"),
+        (lambda session: session.histogram("x", bins=10), "bins must be a list, such as [0, 15, 60]"),
+        (lambda session: session.mean("x > 3", by="x", groups="3"), "groups must be a list, such as ['3']"),
+        (lambda session: session.mean("x > 3") > 0.2, "such as answer.low > 0.2"),
+        (lambda session: session.quantile("x", 90, within=(0, 1_000)), "For 90 % write 0.9."),
+        (lambda session: hf.open("sheet.xlsx"), "Read it with pandas or Polars"),
+        (lambda session: session.head(), "rows are never shown"),
+        (lambda session: session.columns, "Did you mean: 'schema'?"),
+    ],
+)
+def test_what_people_try_first_is_told_the_way(
+    session: hf.Session, mistake: Callable[[hf.Session], object], sentence: str
+) -> None:
+    with pytest.raises((hf.HoldfastError, AttributeError)) as refused:
+        mistake(session)
+    assert sentence in str(refused.value)
+
+
+def test_a_loss_is_a_formula_here_as_on_the_command_line() -> None:
+    data = {"late": [True, False] * 10_000, "distance": [100.0, 900.0] * 10_000}
+    written = hf.Session(data, queries=30, seed=1).minimize("logistic: late ~ distance [0, 1000]", radius=3)
+    loss = hf.losses.Logistic(target="late", features={"distance": (0, 1_000)})
+    assert written.question == hf.Session(data, queries=30, seed=1).minimize(loss, radius=3).question
+
+
 # -- a plan for data --------------------------------------------------------------------------------------------------
 
 

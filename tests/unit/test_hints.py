@@ -25,7 +25,8 @@ ROWS = {"carrier": ["UA", "AA"] * 500, "my col": [0.5] * 1_000, "d": list(range(
         ),
         ("strftime(t, '%Y') = '2013'", "DATE_TRUNC('month', x)", "DATE_TRUNC('month', t) > DATE '2013-01-31'"),
         ("DATE(t) > 3", "write a date as DATE '2013-01-31'", "t > DATE '2013-01-31'"),
-        (" + ".join(["d"] * 120) + " > 4", "chain or nest more than 60", "(" + " + ".join(["d"] * 50) + ") > 4"),
+        (" * ".join(["d"] * 120) + " > 4", "a product of many factors is", " + ".join(["d"] * 120) + " > 4"),
+        ("carrier.startswith('U')", "write STARTS_WITH(carrier, ...)", "STARTS_WITH(carrier, 'U')"),
     ],
 )
 def test_a_hint_is_given_and_works(query: str, hint: str, better: str) -> None:

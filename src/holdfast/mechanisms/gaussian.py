@@ -43,11 +43,11 @@ class Gaussian:
     @staticmethod
     def rows_read(statistic: Statistic, draws: int, rows: int) -> int:
         """One pass over all rows."""
+        noise.require("gaussian")
         return rows
 
     def release(self, query: Query, source: RowSource, rng: Generator) -> NoisyMeans:
         """Scan, average, add noise."""
-        noise.require("gaussian")
         n = len(source)
         columns = query.statistic.columns(source.sample(query, AllRows(), rng))
         means = tuple(noise.gaussian_mean(column, self.sigma) for column in columns)

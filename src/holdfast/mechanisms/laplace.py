@@ -57,6 +57,7 @@ class Laplace:
     @staticmethod
     def rows_read(statistic: Statistic, draws: int, rows: int) -> int:
         """The rows of every statistical query."""
+        noise.require("laplace")
         return statistic.intervals * draws
 
     def release(self, query: Query, source: RowSource, rng: Generator) -> NoisyMeans:

@@ -38,7 +38,7 @@ class Mechanism(Protocol):
 
     @staticmethod
     def rows_read(statistic: Statistic, draws: int, rows: int) -> int:
-        """Return how many rows one release reads.
+        """Return how many rows one release reads; refuse, before anything is paid for, if it lacks a package.
 
         Parameters
         ----------

@@ -1,6 +1,7 @@
 """Noise that floating-point arithmetic cannot undo: values on an integer grid, integer noise from opendp."""
 
 from functools import lru_cache
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -38,23 +39,26 @@ def _on_grid(values: NDArray[np.float64]) -> tuple[int, float]:
 
 @lru_cache(maxsize=256)
 def _integer_laplace(scale: float) -> Any:
-    dp = require("laplace")
+    dp = _opendp()
     return dp.m.make_laplace(dp.atom_domain(T=dp.i64), dp.absolute_distance(T=dp.i64), scale=scale)
 
 
 @lru_cache(maxsize=256)
 def _integer_gaussian(scale: float) -> Any:
-    dp = require("gaussian")
+    dp = _opendp()
     return dp.m.make_gaussian(dp.atom_domain(T=dp.i64), dp.absolute_distance(T=dp.i64), scale=scale)
 
 
-def require(extra: str) -> Any:
-    """Return opendp; without it the refusal names the `extra` to install."""
-    try:
-        import opendp.prelude as dp
-    except ImportError as missing:
+def require(extra: str) -> None:
+    """Refuse if opendp is not there, by the name of the `extra` to install: before anything is paid for."""
+    if find_spec("opendp") is None:
         raise MissingExtra(
             f"{extra.capitalize()} noise needs the package opendp; install it with: pip install 'holdfast[{extra}]'."
-        ) from missing
+        )
+
+
+def _opendp() -> Any:
+    import opendp.prelude as dp
+
     dp.enable_features("contrib")
     return dp

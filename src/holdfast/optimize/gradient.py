@@ -222,6 +222,7 @@ class LaplaceGradient:
     @classmethod
     def under(cls, guarantee: Guarantee, objective: Objective, ell: int | None) -> Self:
         """By default as many rows a coordinate as an ordinary answer reads."""
+        noise.require("laplace")
         rows: int = guarantee.terms.rows
         ell = guarantee.terms.rows_per_query if ell is None else ell
         check.at_most("rows", rows, rows_per_coordinate=ell)

@@ -106,10 +106,10 @@ def _mean(
         return Share(value, group).complete()
     if not value.type.is_number:
         raise InvalidQuery(f"A mean needs numbers or yes-or-no values; '{value.text}' is {with_article(value.type)}.")
-    return Mean(value, range_within(value, bounds, "mean"), group).complete()
+    return Mean(value, range_within(value, bounds), group).complete()
 
 
-def range_within(value: RowFunction, within: tuple[float, float] | None, what: str) -> tuple[float, float]:
+def range_within(value: RowFunction, within: tuple[float, float] | None) -> tuple[float, float]:
     """Return the range of a number: the one given, or the one that follows from what is declared.
 
     Parameters
@@ -118,15 +118,13 @@ def range_within(value: RowFunction, within: tuple[float, float] | None, what: s
         A number of one row.
     within
         What the caller gave, or None.
-    what
-        What is asked for, such as "mean"; a refusal says it.
     """
     if within is not None:
         return check.interval("within", within)
     if value.range is not None:
         return value.range
     raise InvalidArgument(
-        f"within must say the range of '{value.text}', low and high, for its {what}. {undeclared(value)}",
+        f"within must say the range of '{value.text}', low and high. {undeclared(value)}",
         name="within",
     )
 
@@ -362,7 +360,8 @@ def _edges(bins: Sequence[float]) -> tuple[float, ...]:
 
 def _listed(name: str, values: Any) -> list[Any]:
     if isinstance(values, str | bytes | dict) or not hasattr(values, "__iter__"):
-        raise InvalidArgument(f"{name} must be a list; got {type(values).__name__}.", name=name)
+        example = f", such as [{values!r}]" if isinstance(values, str) else ", such as [0, 15, 60]" * (name == "bins")
+        raise InvalidArgument(f"{name} must be a list{example}; got {type(values).__name__}.", name=name)
     listed = list(values)
     if not 1 <= len(listed) <= MOST_CATEGORIES + 1:
         raise InvalidArgument(f"{name} must be a list of 1 to {MOST_CATEGORIES} values; got {len(listed)}.", name=name)

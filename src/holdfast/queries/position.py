@@ -11,8 +11,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from holdfast.queries.evaluate import RowFunction
+from holdfast.queries.node import literal_text
 from holdfast.queries.query import Direct, RowValues
-from holdfast.schema import Type
+from holdfast.schema import Column, Type
 
 Category = bool | int | float | str | date
 Numbers = NDArray[np.int64]
@@ -49,11 +50,19 @@ class Position:
     def direct(self) -> Direct | None:
         """How to evaluate on arrays, without a frame."""
         value = self.of.direct
-        return None if value is None else lambda columns: _in_array(value(columns), self._ordered)
+        return None if value is None else lambda columns: self._in_array(value(columns))
+
+    def _in_array(self, values: NDArray[Any]) -> Numbers:
+        if values.dtype == object:  # texts
+            return np.array([self._known.get(text, len(self.listed)) for text in values], dtype=np.int64)
+        return _in_array(values, self._ordered)
 
     def series(self, rows: pl.DataFrame) -> pl.Series:
         """Return one place per row."""
-        values = self.of.series(rows)
+        return self.places_of(self.of.series(rows))
+
+    def places_of(self, values: pl.Series) -> pl.Series:
+        """Return the place of each of these values."""
         if values.dtype == pl.String and values.len() <= FEW_TEXTS:
             other = len(self.listed)
             return pl.Series([self._known.get(text, other) for text in values.to_list()], dtype=pl.Int64)
@@ -69,6 +78,49 @@ class Position:
         listed = np.asarray(self.listed)
         order = np.argsort(listed)
         return listed[order], order
+
+
+@dataclass(frozen=True)
+class Unlisted:
+    """Whether a function has a value that is not in a list; false where it has none."""
+
+    of: RowFunction
+    listed: tuple[Category, ...]
+    type = Type.BOOL
+    nullable = False
+    direct = None
+    range = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns it reads."""
+        return self.of.columns
+
+    @property
+    def reads(self) -> dict[str, Column]:
+        """The same, with what is known of them."""
+        return self.of.reads
+
+    @property
+    def work(self) -> int:
+        """Steps that one row takes."""
+        return self.of.work
+
+    @property
+    def text(self) -> str:
+        """How it reads, for people."""
+        return f"{self.of.text} not in ({', '.join(map(literal_text, self.listed))})"
+
+    @property
+    def identity(self) -> str | None:
+        """Canonical text; None where that of the function cannot be decided."""
+        return None if self.of.identity is None else f"{self.of.identity} not in {self.listed!r}"
+
+    def series(self, rows: pl.DataFrame) -> pl.Series:
+        """Return true or false per row."""
+        values = self.of.series(rows)
+        found = Position(self.of, self.listed).places_of(values)
+        return values.is_not_null() & (found == len(self.listed))
 
 
 def places(row_values: RowValues) -> Numbers:

@@ -56,6 +56,13 @@ OTHERWISE_CALLED = {  # elsewhere
     **dict.fromkeys(("compare", "ab", "lift"), "difference"),
     **{"sum": "total", "var": "variance", "corr": "correlation", "cov": "covariance", "guess": "check"},
 }
+OPTIONS_OTHERWISE_CALLED = {
+    **dict.fromkeys(("condition", "filter", "filters", "having"), "where"),
+    **dict.fromkeys(("bounds", "limits", "range"), "within"),
+    **dict.fromkeys(("group", "group_by", "groupby"), "by"),
+    **dict.fromkeys(("n", "n_rows", "sample_size"), "rows_per_query"),
+    **{"values": "categories", "edges": "bins", "quantile": "q", "level": "q", "k": "most"},
+}
 KINDS: "Registry[Kind[..., Any]]" = Registry("holdfast.questions", OWN)
 
 

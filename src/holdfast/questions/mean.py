@@ -29,7 +29,7 @@ from holdfast.questions.options import (
     Within,
 )
 from holdfast.questions.question import Context, Drawing, Question, Result, identity_of, kind_of
-from holdfast.questions.stages import FIRST, ROUGH, DrawnStages, Found, PlannedStages, Stages
+from holdfast.questions.stages import FIRST, LEAST, ROUGH, DrawnStages, Found, PlannedStages, Stages
 
 COUNTING = 1 / 4  # draws of a mean in slices, in answers, for the share of rows that count, where some may not
 _CUTS = "Where to cut the range of a number with few large values: narrower, at the same price."
@@ -138,6 +138,12 @@ def _in_slices(context: Context, sliced: Sliced, rows_per_query: int | None) -> 
     context.guarantee.supports_slices()
     draws, measure = context.draws(sliced, rows_per_query), sliced.measure
     assert isinstance(measure, Mean)
+    if draws < LEAST:
+        raise InvalidArgument(
+            f"slices need at least {LEAST} rows for one answer, to share among them; this one reads {draws}. Leave"
+            " slices out, or give more rows_per_query.",
+            name="slices",
+        )
 
     def work_out(stages: Stages) -> Found:
         center, cuts, part = 0.0, list(sliced.edges[1:-1]), 1.0

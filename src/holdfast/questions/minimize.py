@@ -17,7 +17,7 @@ from holdfast.optimize.descent import Run
 from holdfast.optimize.domain import Domain, domain_of
 from holdfast.optimize.fit import Fit
 from holdfast.optimize.gradient import GRADIENTS
-from holdfast.optimize.losses import LinearLoss, Loss
+from holdfast.optimize.losses import LinearLoss, Loss, read_loss
 from holdfast.optimize.objective import AccuracyAt, LossAt, Objective, Vector
 from holdfast.optimize.own import OwnObjective
 from holdfast.optimize.radius import AUTO, FIRST, LOOKS, Search
@@ -198,7 +198,7 @@ def minimize(
     Parameters
     ----------
     loss
-        One of `holdfast.losses`, or your own.
+        One of `holdfast.losses`, a formula such as "logistic: late ~ distance [0, 5000]", or your own.
     radius, box
         Where to look: a ball around zero, or a box. With radius="auto" some of the steps find out how large the ball
         must be.
@@ -217,6 +217,7 @@ def minimize(
     """
     if isinstance(radius, str):
         _check_auto(radius, box, excess, runs)
+    spent = context.so_far()
 
     def at(size: float | None) -> Fit:
         objective, domain = _bound(loss, context.schema, size, box)
@@ -224,7 +225,7 @@ def minimize(
             context.guarantee,
             objective,
             domain,
-            spent=(context.spent.charge, context.spent.intervals),
+            spent=(spent.charge, spent.intervals),
             answers=1 + objective.classifies + (LOOKS if isinstance(radius, str) else 0),
             excess=excess,
             iterations=iterations,
@@ -340,6 +341,8 @@ def _check_auto(radius: str, box: object, excess: float | None, runs: int) -> No
 
 
 def _bound(loss: LossLike, schema: Schema, radius: float | None, box: Any) -> tuple[Objective, Domain]:
+    if isinstance(loss, str):
+        loss = read_loss(loss)
     if isinstance(loss, LinearLoss):
         domain = domain_of(loss.dimension, radius, box)
         return loss.bind(schema, domain), domain

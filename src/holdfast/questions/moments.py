@@ -13,16 +13,19 @@ from typing import Concatenate, ParamSpec
 from holdfast.answer import SAYS_NOTHING, Answer, Estimate, Interval, write_end
 from holdfast.errors import InvalidArgument
 from holdfast.guarantees.mathematics.moments import QuadraticForm, quotient
+from holdfast.ledger import Cost
 from holdfast.queries.build import build_mean
+from holdfast.queries.measures import Share
 from holdfast.queries.moments import Measured, Quadratic, about
 from holdfast.questions import KINDS
 from holdfast.questions.options import Other, Query, RowsPerQuery, Where, Within, options_of
 from holdfast.questions.question import Context, Drawing, Kind, Question, Result
-from holdfast.questions.stages import FIRST, DrawnStages, Found, PlannedStages, Stages
+from holdfast.questions.stages import FIRST, DrawnStages, Found, Imagined, PlannedStages, Stages
 
 STEEPEST = 1e200  # stands for any slope, of two numbers in [0, 1]: a variance that allows it is 0 in double precision
 ROUNDING = 1e-12  # of roots and quotients
 SMALLEST = 1e-8  # a variance that is divided by as if it were seen
+DEVIATIONS = (0.02, 0.1, 0.25)  # of numbers, in parts of their ranges, for which a price says what to expect
 BEYOND = 0.7  # of the doubt of a quotient: so far from it its ends are looked for
 SQUARE, OTHER_SQUARE, PRODUCT = QuadraticForm(xx=1.0), QuadraticForm(yy=1.0), QuadraticForm(xy=1.0)
 
@@ -274,9 +277,21 @@ def moment(
             estimate, bounds = _in_units(found, within, times, rounded=range_follows)
             return estimate.to_json() | {"bounds": list(bounds)}
 
+        def hint(cost: Cost) -> str | None:
+            if not covered or any(isinstance(one, Share) for one in asked.of):
+                return None
+            standing, parts = context.standing(cost), []
+            for deviation in DEVIATIONS:
+                drawing = Imagined.spread(asked.of, standing, deviation)
+                found, within = work_out(DrawnStages(asked.of, asked.draws, covered, drawing=drawing))
+                estimate, _ = _in_units(found, within, times, rounded=range_follows)
+                margin = float(write_end((estimate.high - estimate.low) / 2, 2, up=True))
+                parts.append(f"{deviation:.0%}: {'it will say nothing' if estimate.too_few else f'about ±{margin:,g}'}")
+            return f"by the deviation, in parts of the declared range, {', '.join(parts)}; declare close ranges"
+
         planned = PlannedStages(asked.of, asked.draws, covered)
         work_out(planned)
-        return planned.question(context, name, reads.format(*map(about, asked.of)), run)
+        return planned.question(context, name, reads.format(*map(about, asked.of)), run, hint)
 
     build.__name__, build.__doc__ = name, (signature.__doc__ or "").format(gives=gives)
     kind = Kind(name, build, Answer, options_of(signature))

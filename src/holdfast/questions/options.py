@@ -219,7 +219,7 @@ class LossForm(Form):
 
     def to_json(self, name: str, value: Any) -> Any:
         """Only built-in losses travel."""
-        return plain(write_loss(value))
+        return value if isinstance(value, str) else plain(write_loss(value))
 
 
 @dataclass(frozen=True)
@@ -304,7 +304,7 @@ ByMechanism = Annotated[
 Population = Annotated[
     int | None, About(Whole(1, "1000000"), "How many the population has; left out, as many as there are rows.")
 ]
-LossLike = Annotated[Loss | LinearLoss, About(LossForm(), "The loss to minimize.")]
+LossLike = Annotated[Loss | LinearLoss | str, About(LossForm(), "The loss to minimize.")]
 
 
 def options_of(build: Callable[..., object]) -> tuple[Option, ...]:

@@ -77,7 +77,7 @@ class Price:
     cached, affordable
         Whether it was asked before, and so is free; whether the budget can pay for it.
     cheaper
-        What would make it cost less, where something can be done about it.
+        What would make it cost less, or its answer narrower, where something can be done about it.
     later
         Where there is no end: the margin of an ordinary answer after 100 more of them, without this question and with
         it.
@@ -125,7 +125,7 @@ class Price:
             excess_bound=question.excess_bound,
             cached=cached,
             affordable=cached or _fits(cost, terms, spent),
-            cheaper=None if cached else question.cheaper,
+            cheaper=None if cached else question.cheaper or question.hint(),
             later=later,
             widths=() if cached or question.widths is None else question.widths(),
         )

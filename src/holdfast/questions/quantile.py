@@ -55,7 +55,7 @@ def quantile(
     check.whole(steps=steps)
     check.at_most("the most that help", MOST_STEPS, steps=steps)
     at_most = build_at_most(query, 0.0, context.schema, where=where)
-    low, high = range_within(at_most.value, within, "quantile")
+    low, high = range_within(at_most.value, within)
     draws = context.draws(at_most, None)
     each, rows_read = context.price(at_most, draws)
     steps = int(steps)

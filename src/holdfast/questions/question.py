@@ -34,6 +34,7 @@ from holdfast.mechanisms import MECHANISMS
 from holdfast.mechanisms.mechanism import Mechanism
 from holdfast.queries.query import Query
 from holdfast.queries.silence import silence
+from holdfast.questions import OPTIONS_OTHERWISE_CALLED
 from holdfast.questions.options import Option, options_of
 from holdfast.rows.draws import Order
 from holdfast.rows.source import RowSource
@@ -56,6 +57,7 @@ Widths = tuple[tuple[float, float], ...]  # pairs of a group's share of the rows
 Result = dict[str, Any]  # plain JSON: what `AnyAnswer.result` returns
 
 encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False).encode
+_quoted = json.encoder.encode_basestring  # a text in JSON: a question's identity has no need of an encoder
 _signature = cache(signature)  # every question over HTTP is checked against it
 
 
@@ -130,6 +132,7 @@ class Question:
     work: int = 0  # steps of evaluation, from the question alone: rows times what one row takes
     terms: Terms | None = None  # those it was prepared under, if it was not asked at once
     cheaper: str | None = None  # what would make it cost less
+    hint: Callable[[], str | None] = lambda: None  # what else a price says; worked out for one only
     finish: Callable[[int, Result, Cost], tuple[Result, Cost]] | None = None  # inside the commit: see `Ledger.commit`
     whole: bool = False  # of data of units: whether the text says how much each counts; else every unit counts alike
     widths: Callable[[], Widths] | None = None  # of groups; worked out for a price only
@@ -179,7 +182,7 @@ class Context:
     """What a question is built against: the guarantee that stands and the schema of the data.
 
     `rows_per_query` are the rows that an ordinary answer reads now. `mechanism` is set where an answer is not given by
-    the plan's own. `spent` is what all questions so far have taken, where rows and margins depend on it. `dealt`: the
+    the plan's own. `so_far` returns what all questions have taken, where rows and margins depend on it. `dealt`: the
     rows are draws for the plan's own mechanism and nothing else.
     """
 
@@ -188,7 +191,7 @@ class Context:
     rows_per_query: int
     beside: Beside = Beside()
     mechanism: str | None = None
-    spent: Spent = NOTHING_SPENT
+    so_far: Callable[[], Spent] = lambda: NOTHING_SPENT
     dealt: bool = False
 
     def by(self, mechanism: str | None) -> "Context":
@@ -203,12 +206,18 @@ class Context:
                 name="mechanism",
             )
         guarantee = self.guarantee.by(mechanism)
-        rows_per_query = guarantee.rows_at(self.spent.intervals)
+        rows_per_query = guarantee.rows_at(self.so_far().intervals)
         return replace(self, guarantee=guarantee, mechanism=mechanism, rows_per_query=rows_per_query)
 
     def standing(self, cost: Cost) -> Guarantee:
         """Return the guarantee as it would certify a question of this cost, if it were asked now."""
-        return self.guarantee.standing(self.spent.charge + cost.charge, self.spent.intervals, cost.intervals)
+        spent = self.so_far()
+        return self.guarantee.standing(spent.charge + cost.charge, spent.intervals, cost.intervals)
+
+    @property
+    def reads_fewer(self) -> bool:
+        """Whether an ordinary answer reads fewer rows by now than the first one did."""
+        return self.rows_per_query < self.guarantee.rows_at(0)
 
     def price(self, query: Query, draws: int) -> tuple[Cost, int]:
         """Return what one release costs and how many rows it reads; refuses what the guarantee does not cover."""
@@ -261,7 +270,7 @@ class Context:
             rows_read,
             run,
             margin,
-            usual=named(None) if unusual and not self.guarantee.terms.ends else None,
+            usual=named(None) if unusual and self.reads_fewer else None,
             work=RELEASE_WORK + rows_read * query.work,
             cheaper=query.cheaper,
             whole=query.speaks_of_units,
@@ -353,10 +362,11 @@ class Context:
             )
         check.positive(margin=margin)
         low, high = query.bounds
-        spent = self.spent.charge, self.spent.intervals
-        draws = self.guarantee.draws_for(min(1.0, float(margin or 0) / (high - low)), *spent)
+        spent = self.so_far()
+        share = min(1.0, float(margin or 0) / (high - low))
+        draws = self.guarantee.draws_for(share, spent.charge, spent.intervals)
         if draws is None:
-            best = (high - low) * self.guarantee.best_margin(*spent)
+            best = (high - low) * self.guarantee.best_margin(spent.charge, spent.intervals)
             raise PlanInfeasible(
                 f"No number of rows gives one answer a margin of {margin:g} in this session; its limit now is"
                 f" {write_end(best, 4, up=True)}. A session planned for fewer questions comes closer.",
@@ -435,10 +445,10 @@ class Kind(Generic[P, A]):
         except TypeError:
             self.check_options(args, options)
             raise
-        asked_for = options.get(ROWS) is not None and not context.guarantee.terms.ends
-        if asked_for and question.usual is None and question.identity is not None:
-            # What is usual falls as questions go by: what was asked as usual may be asked for by its number later on.
-            question = replace(question, usual=self.build(context, *args, **(options | {ROWS: None})).identity)  # type: ignore[arg-type]
+        if options.get(ROWS) is not None and question.usual is None and context.reads_fewer and question.finish is None:
+            # What was asked as usual may be asked for by its number now; not a check, which reads all rows or others.
+            usual = self.build(context, *args, **(options | {ROWS: None}))  # type: ignore[arg-type]
+            question = replace(question, usual=usual.identity)
         unit = context.schema.unit
         if unit is None or question.whole:
             return question
@@ -461,7 +471,8 @@ class Kind(Generic[P, A]):
         known, quote = [option.name for option in self.options], spell or repr
         for name in options:
             if name not in known:
-                near = get_close_matches(name, known, n=1)
+                near = [meant] if (meant := OPTIONS_OTHERWISE_CALLED.get(name)) in known else None
+                near = near or get_close_matches(name, known, n=1)
                 listed = ", ".join(map(spell or str, known))
                 hint = f" Did you mean {quote(near[0])}?" if near else f" It has: {listed}."
                 raise InvalidArgument(f"{self.name} has no option {quote(name)}.{hint}", name=name) from None
@@ -510,5 +521,6 @@ def identity_of(query: Query, draws: int | str | None, mechanism: str | None = N
     """
     if query.identity is None:
         return None
-    by = {} if mechanism is None else {"by": mechanism}
-    return encode(by | {"draws": draws, "query": query.identity})
+    by = "" if mechanism is None else f'"by": {_quoted(mechanism)}, '
+    reads = "null" if draws is None else _quoted(draws) if isinstance(draws, str) else draws
+    return f'{{{by}"draws": {reads}, "query": {_quoted(query.identity)}}}'

@@ -11,11 +11,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import inf
+from statistics import NormalDist
+
+import numpy as np
 
 from holdfast.answer import Interval
+from holdfast.guarantees.guarantee import Guarantee
 from holdfast.guarantees.mathematics.moments import QuadraticForm, central
+from holdfast.guarantees.release import Tally
 from holdfast.ledger import Cost
 from holdfast.queries.moments import Measured, Quadratic
+from holdfast.queries.query import Composed, Query, RowValues
 from holdfast.queries.slices import Sliced
 from holdfast.questions.question import RELEASE_WORK, Context, Drawing, Question, Result, encode, identity_of
 
@@ -25,8 +31,9 @@ ROUGH, OFFSET = 1 / 8, 1 / 2  # draws, in ordinary answers: of a rough stage; of
 CUTS = (0.01, 0.1)  # where the range of a function is cut, on either side of 0
 CUTS_OF_SQUARES = (0.04, 0.2)  # where it has one side only
 POWER = 0.75  # draws of a slice grow with its width, less than in proportion: wide ones are nearly always empty
-LEAST = 64  # draws below which nothing is cut
+LEAST = 64  # draws below which nothing is cut: slices would have too few each to be narrower together
 SLACK = 2.0**-48  # more than the roundings of a form, of its range, and of what is worked out of its mean
+IMAGINED = 15  # numbers of each kind, for a price
 FIRST, SECOND = QuadraticForm(x=1.0), QuadraticForm(y=1.0)
 
 
@@ -107,12 +114,45 @@ class PlannedStages(Stages):
         statements = sum(certain for certain, _ in self.releases) + self.some_left_out
         return Cost(cost.charge, statements), rows, len(self.releases) * 4 * RELEASE_WORK + rows * one.work
 
-    def question(self, context: Context, kind: str, text: str, run: Callable[[Drawing], Result]) -> Question:
-        """Return the question that these stages answer."""
+    def question(
+        self,
+        context: Context,
+        kind: str,
+        text: str,
+        run: Callable[[Drawing], Result],
+        hint: Callable[[Cost], str | None] = lambda _: None,
+    ) -> Question:
+        """Return the question that these stages answer; `hint` says for its cost what a price says of the answer."""
         cost, rows_read, work = self.price(context)
         own = identity_of(Quadratic(self.measures, FIRST), None if self.draws == context.rows_per_query else self.draws)
         identity = None if own is None else encode({"kind": kind, "of": own, "text": text})
-        return Question(kind, text, identity, cost, rows_read, run, work=work)
+        return Question(kind, text, identity, cost, rows_read, run, work=work, hint=lambda: hint(cost))
+
+
+@dataclass
+class Imagined(Drawing):
+    """Rows that are imagined, for a price: what comes up is what is expected, and nothing is read."""
+
+    values: tuple[RowValues, ...] = ()  # what each function says of every row
+
+    @classmethod
+    def spread(cls, measures: tuple[Measured, ...], guarantee: Guarantee, deviation: float) -> "Imagined":
+        """Return normal numbers in the middle of their ranges, independent, with this `deviation` in parts of them."""
+        quantiles = [NormalDist(0.5, deviation).inv_cdf((place + 0.5) / IMAGINED) for place in range(IMAGINED)]
+        values: list[RowValues] = []
+        for one, numbers in zip(measures, np.meshgrid(quantiles, quantiles), strict=False):
+            low, high = one.bounds
+            values.append(low + (high - low) * np.clip(numbers.ravel(), 0.0, 1.0))
+            values += [np.ones(IMAGINED**2, dtype=bool)] * (len(one.functions) - 1)  # all of them count
+        return cls(None, None, guarantee, values=tuple(values))  # type: ignore[arg-type]  # neither rows nor chance
+
+    def release(self, query: Query, draws: int) -> Tally:
+        """Return the counts that are expected, of two outcomes."""
+        assert isinstance(query, Composed)
+        mass = self.guarantee.coin_mass
+        ones = round(draws * (mass + (1 - 2 * mass) * float(np.mean(query.combined(self.values)))))
+        counts = draws - ones, ones
+        return Tally(query.statistic.from_counts(counts, draws, mass=mass), draws, counts, query.statistic.reported)
 
 
 @dataclass

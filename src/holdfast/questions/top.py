@@ -1,4 +1,4 @@
-"""The most frequent texts of a column: of those that were declared, or, where none were, spelled out letter by letter.
+"""The most frequent values of a column: of those that were declared, or texts, spelled out letter by letter.
 
 Every round of spelling is one histogram over branches of a tree; the most frequent ones are followed. A text that is
 not listed was, at some round, on a branch that was not followed, so no more frequent than that branch. The largest
@@ -10,16 +10,15 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Annotated, Any
 
-import polars as pl
-
 from holdfast import check
 from holdfast.answer import Estimate, Record, write_end
 from holdfast.errors import InvalidArgument, InvalidQuery
 from holdfast.ledger import Cost
-from holdfast.queries.build import build_mean, declare_once, declared_categories, rowwise
+from holdfast.queries.build import declare_once, declared_categories, rowwise
 from holdfast.queries.evaluate import Expression, RowFunction
 from holdfast.queries.functions.operation import with_article
-from holdfast.queries.measures import Histogram, Mean, Share
+from holdfast.queries.measures import Histogram, Share
+from holdfast.queries.position import Unlisted
 from holdfast.queries.spelling import Alphabet, Branch, Spelled
 from holdfast.questions import KINDS
 from holdfast.questions.histogram import HistogramAnswer, bars_of
@@ -37,14 +36,14 @@ Round = list[tuple[Branch, Estimate]]
 
 @dataclass(frozen=True, repr=False)
 class TopAnswer(HistogramAnswer):
-    """The most frequent texts, the most frequent first: a mapping from a text to its share. All intervals hold at once.
+    """The most frequent values, the most frequent first: a mapping from each to its share. All intervals hold at once.
 
     Parameters
     ----------
     answers, record
-        The pairs of text and answer, and where they come from.
+        The pairs of value and answer, and where they come from.
     missed
-        No other text has a larger share than this.
+        No other value has a larger share than this.
     """
 
     missed: float = 1.0
@@ -60,17 +59,17 @@ class TopAnswer(HistogramAnswer):
 
     def details(self) -> list[tuple[str, str]]:
         """What may have been missed."""
-        return [("any other text", f"at most {write_end(self.missed, 3, up=True)} of the rows")]
+        return [("any other", f"at most {write_end(self.missed, 3, up=True)} of the rows")]
 
     def __repr__(self) -> str:
         ((name, detail),) = self.details()
-        table, _, print_ = super().__repr__().rpartition("\n") if self.answers else ("no text stands out", "", "")
+        table, _, print_ = super().__repr__().rpartition("\n") if self.answers else ("none stands out", "", "")
         return "\n".join([table, f"{name}: {detail}", print_ or self.record.small_print])
 
 
 def top(
     context: Context,
-    query: Annotated[Query, About(Text("carrier"), "A text about one row, such as a column.")],
+    query: Annotated[Query, About(Text("carrier"), "A value of one row, such as a column.")],
     *,
     longest: Annotated[
         int | None,
@@ -82,15 +81,15 @@ def top(
     ] = None,
     rows_per_query: RowsPerQuery = None,
 ) -> Question:
-    """Return the most frequent texts of a column, known beforehand or not, and what may have been missed.
+    """Return the most frequent values of a column, known beforehand or not, and what may have been missed.
 
     Parameters
     ----------
     query
-        A text: a column, or an expression in SQL or Polars.
+        A text, known beforehand or not, or a value of declared categories: a column, or an expression in SQL or Polars.
     longest
         The most characters that are spelled out; longer texts are not found. Left out: the categories that were
-        declared, or published, are asked about, and any other text is bounded.
+        declared, or published, are asked about, and any other value is bounded.
     most
         How many are looked for. All of them are followed at once, letter by letter: more of them cost more answers.
     alphabet
@@ -102,15 +101,26 @@ def top(
     Returns
     -------
     TopAnswer
-        The texts that occur, with their shares, and the largest share that any other text can have.
+        The values that occur, with their shares, and the largest share that any other can have.
     """
     check.whole(most=most)
     check.at_most("the most texts", MOST, most=most)
     value = rowwise(query, context.schema)
-    if value.type is not Type.STRING:
-        raise InvalidQuery(f"top spells out texts; '{value.text}' is {with_article(value.type)}. Use histogram.")
+    spelled = value.type is Type.STRING
+    if not spelled and (longest, alphabet) != (None, None):
+        raise InvalidArgument(
+            f"longest and alphabet are for texts, which are spelled out; '{value.text}' is {with_article(value.type)}."
+            " Leave them out where its values are declared, or ask for a histogram with bins.",
+            name="longest",
+        )
     if longest is None:
         categories = declared_categories(value, context.schema)
+        if categories is None and not spelled:
+            raise InvalidQuery(
+                f"'{value.text}' is {with_article(value.type)}: only texts can be found without knowing them, letter by"
+                " letter. Declare the values that it may have, and top asks about those; or ask for a histogram with"
+                f" bins. {declare_once(value.columns, 'categories')}"
+            )
         if categories is None or alphabet is not None:
             raise InvalidArgument(
                 f"longest must be given, the most characters that are spelled out, where no categories of {value.text}"
@@ -177,11 +187,11 @@ def _fewer(context: Context) -> int:
 def _of_declared(
     context: Context, value: RowFunction, categories: Sequence[Any], most: int, rows_per_query: int | None
 ) -> Question:
-    """Return the question about declared texts: few draws for all of them, then more for those that are listed."""
+    """Return the question about declared values: few draws for all of them, then more for those that are listed."""
     everything = Histogram(value, tuple(categories))
-    outside: list[Share | Mean] = []  # an expression that names all its values has no others
-    if not (isinstance(value, Expression) and value.values is not None):
-        outside.append(build_mean(~pl.col(value.columns[0]).is_in(list(categories)), context.schema))
+    outside: list[Share] = []  # a condition, or an expression that names all its values, has no others
+    if value.type is not Type.BOOL and not (isinstance(value, Expression) and value.values is not None):
+        outside.append(Share(Unlisted(value, tuple(categories))))
     draws, at_once = context.draws(everything, rows_per_query), max(2, context.guarantee.most_at_once - 1)
     fewer = _fewer(context)
     few, most = max(1, draws // fewer), min(most, len(categories))
@@ -208,7 +218,7 @@ def _of_declared(
         if fewer > 1 and listed:
             found |= {category: _both(found[category], one) for category, one in look(drawing, listed, draws).items()}
         listed.sort(key=lambda category: found[category].guess, reverse=True)
-        return {"categories": [{"category": one} | found[one].to_json() for one in listed], "missed": missed}
+        return {"categories": [{"category": str(one)} | found[one].to_json() for one in listed], "missed": missed}
 
     first = [context.price(one, few) for one in (*passes(categories), *outside)]
     again = [context.price(one, draws) for one in passes(categories[:most])] if fewer > 1 else []

@@ -106,8 +106,8 @@ class CardDraws:
     def expect(self, costs: Sequence[Taken]) -> None:
         """Refuse damaged cards, and those of another ledger; go on with the next ones, if these questions need them."""
         self._deck.require_sound()
-        self._deck.claim(self._ledger.first)
-        self._deck.reaches(self._taken + self._cards_for(costs))
+        if self._deck.reaches(self._taken + self._cards_for(costs)):  # else the ledger refuses, and nothing is used
+            self._deck.claim(self._ledger.first)
 
     def refuse(self, costs: Sequence[Taken]) -> None:
         """Say it in cards, if too few are left."""

@@ -18,7 +18,7 @@ from holdfast.rows.deck import Deck, is_deck
 from holdfast.rows.folder import MANIFEST, FolderRows
 from holdfast.rows.ingest import ingest
 from holdfast.rows.memory import memory_rows
-from holdfast.rows.scans.files import FORMATS, Dialect, scan_path, scan_paths
+from holdfast.rows.scans.files import FORMATS, SHEETS, Dialect, scan_path, scan_paths
 from holdfast.rows.scans.lakes import scan_lake
 from holdfast.rows.scans.postgres import POSTGRES, scan_postgres
 from holdfast.rows.scans.scan import Scan
@@ -115,7 +115,8 @@ def open_rows(
         if Path(data).is_dir():
             raise RowSourceError(f"{data} is not a holdfast folder, a deck, or a folder of Parquet files.")
         known = ", ".join(FORMATS)
-        raise RowSourceError(f"{data} has no known ending; it must be one of {known}, or a holdfast folder.")
+        hint = " Read it with pandas or Polars, and give the frame." if Path(data).suffix.lower() in SHEETS else ""
+        raise RowSourceError(f"{data} has no known ending; it must be one of {known}, or a holdfast folder.{hint}")
     raise InvalidArgument(
         "data must be a path, a Polars, pandas or PyArrow frame, a dict of arrays, an Arrow stream, or a row source;"
         f" got {type(data).__name__}.",

@@ -35,6 +35,7 @@ from holdfast.service.state import ServerState, in_thread, state_of
 
 WORKER_SETTINGS = "HOLDFAST_SETTINGS_JSON"  # passes the settings on to worker processes
 STATIC = Path(__file__).parent / "static"
+OFTEN = (1_000, 10, 1_000)  # new objects, looks at them, and at those that stayed once, until garbage is looked for
 FINISHING = 0.7  # of the grace, for requests in progress when the server is stopped
 routes = Routes()
 
@@ -258,9 +259,14 @@ def _allow_connections(count: int) -> None:
 
 
 def _freeze_garbage() -> None:
-    """Exempt what exists by now from garbage collection, which would pause all requests for a tenth of a second."""
+    """Exempt what exists by now from garbage collection, which pauses all requests, and collect what is new often.
+
+    The command line has it collect seldom, for the sake of its imports: here, a tenth of a second every few thousand
+    answers. What has stayed for long is mostly there to stay, and takes as long to look at.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*OFTEN)
 
 
 def _bind(settings: Settings) -> socket.socket:

@@ -1,18 +1,18 @@
 """Noise on a grid: what is added to, exactly; how fine the grid is; what is missing without opendp."""
 
-import builtins
+import sys
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from counting_rows import CountingRows
+import holdfast as hf
 from holdfast.errors import MissingExtra
+from holdfast.guarantees.plan import VacuousPlan
 from holdfast.mechanisms import noise
-from holdfast.mechanisms.gaussian import Gaussian
-from holdfast.rows.memory import memory_rows
-from toy_queries import Mean
+from holdfast.questions.question import _price
 
 
 @pytest.fixture
@@ -77,19 +77,28 @@ def test_gaussian_noise_is_the_discrete_gaussian():
     assert statistic < chi2.isf(1e-9, len(numbers))
 
 
-def test_a_missing_package_is_named(monkeypatch):
-    real = builtins.__import__
-
-    def without(name: str, *rest: Any, **named: Any) -> Any:
-        if name.startswith("opendp"):
-            raise ImportError(name)
-        return real(name, *rest, **named)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    noise._integer_laplace.cache_clear()
-    with pytest.raises(MissingExtra, match=r"pip install 'holdfast\[laplace\]'"):
-        noise.laplace_mean(np.array([0.5]), 0.1)
-    rows = CountingRows(memory_rows({"x": np.array([0.5, 0.7])}))
-    with pytest.raises(MissingExtra, match=r"^Gaussian noise needs .* 'holdfast\[gaussian\]'"):
-        Gaussian(sigma=0.1).release(Mean(), rows, np.random.default_rng(1))
-    assert rows.rows_read == 0
+@pytest.mark.parametrize(
+    ("plan", "options", "extra"),
+    [
+        ({"queries": 50}, {"mechanism": "gaussian"}, "gaussian"),
+        ({"queries": 5, "guarantee": "dp"}, {}, "laplace"),
+        (
+            {"queries": 50, "guarantee": "information"},
+            {"kind": "minimize", "radius": 1, "mechanism": "laplace"},
+            "laplace",
+        ),
+    ],
+)
+def test_without_opendp_the_refusal_names_the_extra_and_is_free(
+    plan: dict[str, Any], options: dict[str, Any], extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "opendp", None)
+    _price.cache_clear()
+    rows = {"b": [True, False] * 10_000, "x": np.linspace(0, 1, 20_000)}
+    subject = hf.losses.Logistic({"x": (0, 1)}, target="b") if "kind" in options else "b"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", VacuousPlan)
+        session = hf.Session(rows, seed=1, **plan)
+    with session, pytest.raises(MissingExtra, match=rf"^{extra.capitalize()} noise needs .* 'holdfast\[{extra}\]'"):
+        session.ask(subject, **options)
+    assert not session.ledger.begun

@@ -1,5 +1,6 @@
 """Stages of moments and pairs: they draw what they are charged for, and no more, whatever they show."""
 
+import re
 import warnings
 from typing import Any
 
@@ -122,6 +123,27 @@ def test_stages_that_contradict_each_other_leave_everything_open() -> None:
         found, within = moment(Contradicting((), 1_000, True))
         estimate, bounds = _in_units(found, within, 1.0, rounded=False)
         assert (estimate.low, estimate.high) == bounds
+
+
+@pytest.mark.parametrize(("kind", "others"), [("correlation", ["y"]), ("slope", ["y"]), ("std", [])])
+def test_a_price_says_how_wide_a_moment_will_be(kind: str, others: list[str]) -> None:
+    rng = np.random.default_rng(3)
+    frame = pl.DataFrame({name: rng.normal(size=200_000).clip(-5, 5) for name in ("x", "y")})
+    options = {"within": (-5, 5)} | ({"other": "y", "other_within": (-5, 5)} if others else {})
+    session = hf.Session(frame, queries=300, complete=["x", "y"], seed=4)
+    price = str(session.price("x", kind, **options))
+    said = float(re.search(r"10%: about ±([0-9.]+)", price)[1])  # type: ignore[index]
+    answer = session.ask("x", kind, **options)
+    assert (answer.high - answer.low) / 2 == pytest.approx(said, rel=0.5)
+    wide = {name: (-500, 500) if "within" in name else value for name, value in options.items()}
+    assert ("2%: it will say nothing" in str(session.price("x", kind, **wide))) == (kind != "std")
+
+
+def test_slices_that_would_not_be_cut_are_refused() -> None:
+    session = hf.Session({"x": np.arange(1_000.0)}, queries=5, complete=["x"])
+    with pytest.raises(hf.InvalidArgument, match=r"slices need at least 64 rows for one answer.* this one reads 63"):
+        session.price("x", within=(0, 1_000), slices=[10, 100], rows_per_query=63)
+    assert session.price("x", within=(0, 1_000), slices=[10, 100], rows_per_query=64).rows_read == 64
 
 
 def test_a_slope_whose_range_is_no_number_is_refused_before_anything_is_paid() -> None:

@@ -105,7 +105,7 @@ def test_the_most_frequent_carriers_are_found(session: hf.Session) -> None:
     assert list(answer) == ["UA", "B6", "EV"]
     assert answer["UA"].low <= 0.35 <= answer["UA"].high
     assert 0.1 <= answer.missed < 0.3
-    assert re.search(r"any other text: at most 0\.\d+ of the rows", repr(answer))
+    assert re.search(r"any other: at most 0\.\d+ of the rows", repr(answer))
     assert session.top("carrier", longest=2, most=3).cached
     assert answer.frame["category"].to_list() == ["UA", "B6", "EV"]
 
@@ -132,8 +132,29 @@ def test_refusals(session: hf.Session, options: dict[str, Any], message: str) ->
 
 
 def test_numbers_have_no_spelling(session: hf.Session) -> None:
-    with pytest.raises(hf.InvalidQuery, match="is an integer"):
+    with pytest.raises(hf.InvalidArgument, match=r"for texts, which are spelled out; .* is an integer"):
         session.top("LENGTH(carrier)", longest=2)
+    with pytest.raises(hf.InvalidQuery, match="only texts can be found without knowing them"):
+        session.top("LENGTH(carrier)")
+
+
+@pytest.mark.parametrize(
+    ("query", "first", "least", "most"),
+    [
+        ("month", "3", 0.2, 0.35),  # the others are a fourth each
+        (pl.col("month"), "3", 0.2, 0.35),
+        ("CASE WHEN month = 3 THEN 'march' ELSE 'another' END", None, 0.0, 0.0),  # there are no others
+        ("month = 3", None, 0.0, 0.0),
+        ("maybe", "yes", 0.2, 0.35),  # a fourth is "perhaps", a fourth is missing, which is no value
+    ],
+)
+def test_declared_values_of_any_type_are_ranked(query: Any, first: str | None, least: float, most: float) -> None:
+    frame = pl.DataFrame({"month": [1, 3, 2, 3] * 25_000, "maybe": ["yes", "yes", "perhaps", None] * 25_000})
+    declared = {"month": [1, 2, 3, 4], "maybe": ["no", "yes"]}
+    session = hf.Session(frame, queries=50, seed=5, categories=declared)
+    answer = session.top(query, most=1 if first else 2)
+    assert first is None or list(answer) == [first]
+    assert least <= answer.missed <= most
 
 
 def test_under_a_guarantee_whose_radius_counts_statements_every_branch_is_one() -> None:

@@ -215,6 +215,15 @@ def test_of_two_ledgers_that_began_in_one_instant_the_second_is_refused_before_i
         assert deck.used.ledger == one.ledger.first
 
 
+def test_a_deck_that_is_too_small_is_not_claimed(deck: Deck) -> None:
+    with hf.Session(deck.location, queries=50, rows_per_query=2_001) as session:
+        with pytest.raises(BudgetExhausted, match="2,000 of its 2,000 cards are left"):
+            session.mean("id > 5")
+        assert deck.used == Mark(0, "")
+        session.mean("id > 5", rows_per_query=20)
+        assert deck.used == Mark(20, session.ledger.first)
+
+
 def test_a_deck_is_claimed_once_and_by_one_ledger(deck: Deck) -> None:
     deck.claim("one")
     assert deck.used == Mark(0, "one")

@@ -3,7 +3,13 @@
 It takes as long to import as all else that a short command needs, and many commands never use it.
 """
 
+import sys
 from typing import Any
+
+
+def at_hand() -> bool:
+    """Whether `scipy.special` is imported, by anybody: then it costs nothing to use it."""
+    return "scipy.special" in sys.modules
 
 
 def __getattr__(name: str) -> Any:

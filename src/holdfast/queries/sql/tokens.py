@@ -97,7 +97,8 @@ def checked_tokens(text: str, schema: Schema) -> "list[Token]":
         elif _is_word(token):
             opening = [other.text.upper() for other in tokens[max(place - 2, 0) : place]]
             if opening != ["EXTRACT", "("]:  # a part of a date, which the function checks
-                token = _checked_word(token, before, after, schema)
+                third = tokens[place + 2] if place + 2 < len(tokens) else None
+                token = _checked_word(token, before, after, third, schema)
         elif token.token_type.name not in _SYMBOLS:
             raise _refused_symbol(token, before, after)
         result.append(token)
@@ -140,12 +141,14 @@ def _check_nesting(tokens: "list[Token]") -> None:
             raise InvalidQuery(f"A query must not nest more than {MOST_NESTING} levels deep.")
 
 
-def _checked_word(token: "Token", before: "Token | None", after: "Token | None", schema: Schema) -> "Token":
+def _checked_word(
+    token: "Token", before: "Token | None", after: "Token | None", method: "Token | None", schema: Schema
+) -> "Token":
     word = token.text.upper()
     following = None if after is None else after.token_type.name
     preceding = None if before is None else before.text.upper()
     if following == "DOT" and after is not None:
-        raise _refused_symbol(after, token, None)
+        raise _refused_symbol(after, token, method)
     if following == "L_PAREN":
         if word in FUNCTION_NAMES or word in _BEFORE_BRACKET:
             return token
@@ -223,7 +226,12 @@ def _refused_symbol(token: "Token", before: "Token | None", after: "Token | None
     if kind == "SEMICOLON":
         return InvalidQuery("A query must be one expression; leave out the semicolon.")
     if kind == "DOT":
-        around = f"{before.text if before else ''}.{after.text if after else ''}"
+        column = before.text if before else ""
+        around = f"{column}.{after.text if after else ''}"
+        known = {name.replace("_", ""): name for name in FUNCTION_NAMES}
+        function = None if after is None else known.get(after.text.upper().replace("_", ""))
+        if function is not None:
+            return InvalidQuery(f"A query has functions, not methods; write {function}({column}, ...).")
         return InvalidQuery(
             f"A column must be named without its table; got {around!r}. Put a name that has a dot in double quotes."
         )

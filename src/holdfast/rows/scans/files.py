@@ -25,6 +25,7 @@ from holdfast.rows.scans.objects import REMOTE, listed
 from holdfast.rows.scans.scan import UNREADABLE, LazyScan, Origin, state_of
 from holdfast.schema import Type
 
+SHEETS = (".xlsx", ".xls", ".ods")  # which others read
 FORMATS = {
     ".parquet": "Parquet",
     ".csv": "CSV",

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import binom
 
 from holdfast.errors import InvalidArgument
-from holdfast.guarantees.mathematics import concentration
+from holdfast.guarantees.mathematics import concentration, special
 from holdfast.guarantees.mathematics.concentration import (
     clopper_pearson,
     clopper_pearson_width,
@@ -101,9 +101,31 @@ def check_ends(low, high, alone):
     assert high == pytest.approx(alone[1], abs=2 * concentration.BETA_SAFE)
 
 
+@pytest.fixture
+def without_scipy(monkeypatch):
+    """As in a command that has not imported it."""
+    monkeypatch.setattr(special, "at_hand", lambda: False)
+
+
+def test_an_interval_is_the_same_with_scipy_and_without(monkeypatch):
+    by_scipy = [clopper_pearson(int(count), 12_000, 1e-6) for count in COUNTS]
+    monkeypatch.setattr(special, "at_hand", lambda: False)
+    alone = [clopper_pearson(int(count), 12_000, 1e-6) for count in COUNTS]
+    np.testing.assert_allclose(alone, by_scipy, rtol=2 * concentration.CONVERGED, atol=1e-15)
+
+
+def test_a_quantile_of_scipy_that_is_wrong_is_found_by_halving(monkeypatch):
+    right = [clopper_pearson(int(count), 12_000, 1e-6) for count in COUNTS]
+    monkeypatch.setattr(special, "betaincinv", lambda a, b, level: 0.9 * a / (a + b))
+    monkeypatch.setattr(special, "betainccinv", lambda a, b, level: (1 + a / (a + b)) / 2)
+    halved = [clopper_pearson(int(count), 12_000, 1e-6) for count in COUNTS]
+    np.testing.assert_allclose(halved, right, rtol=1e-8, atol=1e-15)
+
+
 COUNTS = np.array([0, 1, 2, 3, 7, 40, 500, 5_999, 11_000, 11_993, 11_999, 12_000])
 
 
+@pytest.mark.usefixtures("without_scipy")
 @pytest.mark.parametrize("beta", [0.9, 0.05, 1e-3, 1e-6, 1e-12, 1e-30])
 def test_many_counts_at_once_have_the_ends_that_each_has_alone(beta):
     lows, highs = clopper_pearsons(COUNTS, 12_000, beta)
@@ -111,6 +133,7 @@ def test_many_counts_at_once_have_the_ends_that_each_has_alone(beta):
         check_ends(low, high, clopper_pearson(int(count), 12_000, beta))
 
 
+@pytest.mark.usefixtures("without_scipy")
 def test_arrays_of_trials_and_levels_too():
     trials, betas = np.array([1, 10, 1_000, 10**6]), np.array([0.5, 0.1, 1e-6, 1e-9])
     lows, highs = clopper_pearsons(np.array([1, 3, 0, 1_000]), trials, betas)
@@ -118,6 +141,7 @@ def test_arrays_of_trials_and_levels_too():
         check_ends(lows[place], highs[place], clopper_pearson(count, int(trials[place]), float(betas[place])))
 
 
+@pytest.mark.usefixtures("without_scipy")
 @pytest.mark.parametrize("steps", [0, 1, 2])
 def test_ends_that_the_steps_do_not_settle_are_found_by_halving(steps, monkeypatch):
     settled, near = clopper_pearsons(COUNTS, 12_000, 1e-6), {"rtol": 2 * concentration.CONVERGED, "atol": 1e-15}
@@ -127,6 +151,7 @@ def test_ends_that_the_steps_do_not_settle_are_found_by_halving(steps, monkeypat
     np.testing.assert_allclose(np.transpose(alone), settled, **near)
 
 
+@pytest.mark.usefixtures("without_scipy")
 @pytest.mark.parametrize("off", [1e-3, 0.5, 0.9, 1.001, 1.2])
 def test_steps_from_a_wrong_start_lead_to_the_same_ends(off, monkeypatch):
     right, start = clopper_pearsons(COUNTS, 12_000, 1e-6), concentration._cornish_fisher
