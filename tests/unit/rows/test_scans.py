@@ -130,9 +130,10 @@ def interrupted(monkeypatch: pytest.MonkeyPatch) -> Any:
                     raise KeyboardInterrupt
                 yield batch
 
-        with monkeypatch.context() as meanwhile, pytest.raises(KeyboardInterrupt):
+        with monkeypatch.context() as meanwhile:
             meanwhile.setattr(scan.LazyScan, "batches", some)
-            act()
+            with pytest.raises(KeyboardInterrupt):
+                act()
 
     return run
 
