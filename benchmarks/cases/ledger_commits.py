@@ -147,7 +147,7 @@ def _process(location: str, dataset: str, count: int, queueing: bool, start: Any
         from holdfast.ledger.sqlite import SqliteStore
 
         connect = SqliteStore.connect
-        SqliteStore.process_lock = lambda self: nullcontext()  # type: ignore
+        SqliteStore.turn = lambda self: nullcontext()  # type: ignore
         SqliteStore.connect = lambda self, to_write=False: connect(self)  # type: ignore[method-assign]
     with opened(location, dataset) as ledger:
         start.wait()

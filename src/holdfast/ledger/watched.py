@@ -148,7 +148,8 @@ class WatchedStore:
             written = transaction
 
         self.store.write(watched)
-        self._tell(None if written is None else written.tip())  # also for those that it was written together with
+        if written is not None:
+            self._tell(written.tip(), written.start())  # also for those that it was written together with
 
     def probe(self) -> None:
         """Raise if nothing could be written now."""
@@ -174,21 +175,28 @@ class WatchedStore:
             if tip is not None:
                 process.remember(self._seen(tip))
 
-    def _tell(self, tip: Tip | None) -> None:
-        """Tell the witnesses; what others have told them meanwhile must be in the ledger, too."""
+    def _tell(self, tip: Tip | None, start: Tip | None = None) -> None:
+        """Tell the witnesses; what others have told them meanwhile must be in the ledger, too.
+
+        Mostly that is `start`, which the newest entries follow: it need not be looked up.
+        """
         if tip is None or tip is self._told:  # by a thread whose answer was written together with this one's
             return
         seen = self._seen(tip)
         for witness in self._witnesses:
             other = witness.others()
-            if other is not None:
-                try:
-                    self._require(witness, other, tip if other.tip.seq < tip.seq else self.store.tip(), self.store)
-                except HoldfastError as error:
-                    self._forked = error
-                    raise
+            if other is not None and (start is None or other.tip.hash != start.hash):
+                self._require_other(witness, other)
             witness.remember(seen)
         self._told = tip
+
+    def _require_other(self, witness: Witness, other: Seen) -> None:
+        if self.store.hash_at(other.tip.seq) != other.tip.hash:
+            try:
+                self._require(witness, other, self.store.tip(), self.store)
+            except HoldfastError as error:
+                self._forked = error
+                raise
 
     def _require(self, witness: Witness, seen: Seen, tip: Tip | None, within: Store | Transaction) -> None:
         """Refuse a ledger that ends with `tip` unless what was seen is in it, or was accounted for in a restore."""
