@@ -4,6 +4,11 @@ A ledger that ends before what a witness saw has gone back in time: somebody put
 file without its write-ahead log. One that does not contain what a witness saw at all is another ledger for the same
 data. Either would hand the same budget out a second time, so both are refused: when the ledger is opened, when it is
 begun, and at every later look and write.
+
+A write compares what this process saw with the tip that its transaction found: what is written in it follows that tip,
+so one comparison does for all answers that are written together. The witnesses are told what the transaction reached,
+once it is durable, by whichever of its threads comes first: they are never ahead of the ledger, and nobody is shown an
+answer before they were told of it.
 """
 
 import json
