@@ -44,7 +44,6 @@ ROOMS = (
     "session",
     "parts",
     "evaluations",
-    "sealing",
     "board",
     "sklearn",
     "lab",

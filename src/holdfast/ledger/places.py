@@ -16,7 +16,6 @@ process has handed out, or to the end of all that was ever taken if somebody els
 import threading
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import repeat
 from operator import attrgetter
 from time import monotonic
@@ -239,7 +238,10 @@ class Held(OfOneProcess):
             if cut is not None and not cut[0].within(reach, cost):  # taken by somebody who has more rows
                 cut = None
             stocks.append(stock if cut is None else cut[1])
-        return None if cut is None else replace(cut[0], process=process)
+        if cut is None:
+            return None
+        place = cut[0]
+        return Place(place.number, place.charge, place.intervals, place.reached, process)
 
     def took(self, before: int, after: int) -> None:
         """Remember that this process has taken some, and where the charge taken by all ended before and after it."""

@@ -43,7 +43,7 @@ def tree_of(text: str) -> Node | str:
 
 def tree_without_shape(text: str) -> Node | str:
     try:
-        return parse._translated(parse._parsed(text, SCHEMA), SCHEMA, {})
+        return parse._translated(parse._parsed(text, SCHEMA), SCHEMA, {})[0]
     except HoldfastError as refusal:
         return str(refusal)
 
